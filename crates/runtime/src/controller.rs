@@ -1,0 +1,498 @@
+//! The driver of one controller: takes objects from its queue and reconciles each in a task of its own.
+//!
+//! It knows nothing of any kind: what to do with an object is the reconcile function's business. A panic or a hanging
+//! reconcile harms only its own object. Nothing starts before every gate is open, nor while this process does not lead.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, debug, error, info, info_span, warn};
+
+use crate::clock::SharedClock;
+use crate::error::{Class, Classified};
+use crate::fence::Leadership;
+use crate::gate::Synced;
+use crate::jitter;
+use crate::key::ObjectKey;
+use crate::metrics::Metrics;
+use crate::queue::{Config, Outcome, Queue, Wake};
+use crate::wakeup::Wakeup;
+
+/// One controller, not yet running.
+#[derive(Debug)]
+pub struct Controller {
+    name: &'static str,
+    clock: SharedClock,
+    metrics: Metrics,
+    queue: Config,
+    gates: Vec<Synced>,
+    deadline: Duration,
+    drain: Duration,
+    wakeup: Wakeup,
+}
+
+impl Controller {
+    /// A controller with the usual bounds: 8 at once, 60 s for a reconcile, 20 s to drain.
+    pub fn builder(name: &'static str, clock: SharedClock, metrics: Metrics) -> Self {
+        Self {
+            name,
+            clock,
+            metrics,
+            queue: Config::default(),
+            gates: Vec::new(),
+            deadline: Duration::from_secs(60),
+            drain: Duration::from_secs(20),
+            wakeup: Wakeup::default(),
+        }
+    }
+
+    /// Nothing is reconciled before this gate is open.
+    #[must_use]
+    pub fn gate(mut self, gate: &Synced) -> Self {
+        self.gates.push(gate.clone());
+        self
+    }
+
+    /// Most objects reconciled at once.
+    #[must_use]
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.queue = self.queue.concurrency(concurrency);
+        self
+    }
+
+    /// The queue's bounds as a whole.
+    #[must_use]
+    pub fn queue(mut self, queue: Config) -> Self {
+        self.queue = queue;
+        self
+    }
+
+    /// How long one reconcile may take before it is abandoned as failed.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// How long reconciles under way may go on after a shutdown.
+    #[must_use]
+    pub fn drain(mut self, drain: Duration) -> Self {
+        self.drain = drain;
+        self
+    }
+
+    /// The handle that sinks push keys into.
+    pub fn wakeup(&self) -> Wakeup {
+        self.wakeup.clone()
+    }
+
+    /// Runs until `shutdown`, then lets reconciles under way finish within the drain bound.
+    pub async fn run<F, Fut, E>(self, reconcile: F, leadership: Leadership, shutdown: CancellationToken)
+    where
+        F: Fn(ObjectKey) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Wake, E>> + Send + 'static,
+        E: Classified + fmt::Display + Send + 'static,
+    {
+        for gate in &self.gates {
+            tokio::select! {
+                () = gate.ready() => {}
+                () = shutdown.cancelled() => return,
+            }
+        }
+        info!(controller = self.name, "every store is filled");
+        Driver::new(self, reconcile).run(&leadership, &shutdown).await;
+    }
+}
+
+struct Finished {
+    key: ObjectKey,
+    result: Result<Wake, Class>,
+    took: Duration,
+}
+
+struct Driver<F> {
+    settings: Controller,
+    reconcile: Arc<F>,
+    queue: Queue<ObjectKey>,
+    tasks: JoinSet<Finished>,
+    /// Which object a task works on, for tasks that end without saying.
+    running: HashMap<Id, (ObjectKey, Duration)>,
+}
+
+impl<F, Fut, E> Driver<F>
+where
+    F: Fn(ObjectKey) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Wake, E>> + Send + 'static,
+    E: Classified + fmt::Display + Send + 'static,
+{
+    fn new(settings: Controller, reconcile: F) -> Self {
+        let queue = Queue::new(settings.queue);
+        let reconcile = Arc::new(reconcile);
+        Self {
+            settings,
+            reconcile,
+            queue,
+            tasks: JoinSet::new(),
+            running: HashMap::new(),
+        }
+    }
+
+    async fn run(mut self, leadership: &Leadership, shutdown: &CancellationToken) {
+        let mut turns = leadership.turns();
+        let wakeup = self.settings.wakeup.clone();
+        loop {
+            let now = self.now();
+            for key in wakeup.drain() {
+                self.queue.push(key, now);
+            }
+            while leadership.leads() && !shutdown.is_cancelled() {
+                let Some(key) = self.queue.pop(self.now()) else {
+                    break;
+                };
+                self.start(key);
+            }
+            self.settings
+                .metrics
+                .queue_depth(self.settings.name, self.queue.depth());
+            let timer = self.pause().filter(|_| leadership.leads());
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                () = wakeup.pushed() => {}
+                () = turns.next() => {}
+                Some(ended) = self.tasks.join_next_with_id() => self.finish(ended),
+                () = tokio::time::sleep(timer.unwrap_or_default()), if timer.is_some() => {}
+            }
+        }
+        self.drain().await;
+    }
+
+    /// Time until a waiting object becomes ready.
+    fn pause(&self) -> Option<Duration> {
+        // Timers count in whole milliseconds; one more than needed rather than a spin on one less.
+        let rest = self.queue.next_due()?.saturating_sub(self.now());
+        Some(rest + Duration::from_millis(1))
+    }
+
+    fn now(&self) -> Duration {
+        self.settings.clock.elapsed()
+    }
+
+    fn start(&mut self, key: ObjectKey) {
+        let span = info_span!(
+            "reconcile",
+            controller = self.settings.name,
+            namespace = key.namespace,
+            name = key.name
+        );
+        let reconcile = Arc::clone(&self.reconcile);
+        let clock = Arc::clone(&self.settings.clock);
+        let deadline = self.settings.deadline;
+        let started = self.now();
+        let task_key = key.clone();
+        let task = async move {
+            // The call itself is inside the task too: a function may panic before it returns its future.
+            let work = async { reconcile(task_key.clone()).await };
+            let result = match tokio::time::timeout(deadline, work).await {
+                Ok(Ok(wake)) => Ok(wake),
+                Ok(Err(error)) => {
+                    report(&error);
+                    Err(error.class())
+                }
+                Err(_) => {
+                    warn!("reconcile abandoned after {deadline:?}");
+                    Err(Class::Transient)
+                }
+            };
+            Finished {
+                key: task_key,
+                result,
+                took: clock.elapsed().saturating_sub(started),
+            }
+        };
+        let handle = self.tasks.spawn(task.instrument(span));
+        self.running.insert(handle.id(), (key, started));
+    }
+
+    fn finish(&mut self, ended: Result<(Id, Finished), JoinError>) {
+        let name = self.settings.name;
+        let metrics = &self.settings.metrics;
+        let (key, outcome) = match ended {
+            Ok((id, Finished { key, result, took })) => {
+                self.running.remove(&id);
+                metrics.reconciled(name, took, result.err());
+                (key, result.map_or_else(Outcome::Failed, Outcome::Done))
+            }
+            Err(failure) => {
+                let (key, started) = self.running.remove(&failure.id()).expect("every task was noted");
+                error!(controller = name, object = %key, "reconcile panicked: {failure}");
+                metrics.panicked(name);
+                metrics.reconciled(name, self.now().saturating_sub(started), Some(Class::Fatal));
+                (key, Outcome::Failed(Class::Fatal))
+            }
+        };
+        let now = self.now();
+        self.queue.done(&key, outcome, now, jitter::unit());
+    }
+
+    async fn drain(mut self) {
+        let (name, bound) = (self.settings.name, self.settings.drain);
+        debug!(controller = name, in_flight = self.tasks.len(), "draining");
+        let all = async {
+            while let Some(ended) = self.tasks.join_next_with_id().await {
+                self.finish(ended);
+            }
+        };
+        if tokio::time::timeout(bound, all).await.is_err() {
+            warn!(
+                controller = name,
+                "reconciles under way were cut off after {bound:?}"
+            );
+        }
+        // Whatever is left is aborted as the set is dropped.
+    }
+}
+
+fn report<E: Classified + fmt::Display>(error: &E) {
+    match error.class() {
+        Class::Conflict => debug!("reconcile will be repeated: {error}"),
+        Class::Transient | Class::Invalid => {
+            warn!(class = error.class().label(), "reconcile failed: {error}")
+        }
+        Class::Fatal => error!("reconcile failed: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::TestClock;
+    use crate::gate::State;
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::sync::Semaphore;
+    use tokio::time::timeout;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("no luck")]
+    struct Unlucky(Class);
+
+    impl Classified for Unlucky {
+        fn class(&self) -> Class {
+            self.0
+        }
+    }
+
+    struct Bench {
+        clock: SharedClock,
+        metrics: Metrics,
+        shutdown: CancellationToken,
+        runs: Arc<Mutex<BTreeMap<String, Vec<Duration>>>>,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            Self {
+                clock: TestClock::shared(),
+                metrics: Metrics::new("1", "c"),
+                shutdown: CancellationToken::new(),
+                runs: Arc::default(),
+            }
+        }
+
+        fn controller(&self) -> Controller {
+            Controller::builder("test", self.clock.clone(), self.metrics.clone())
+        }
+
+        fn always(&self) -> Leadership {
+            Leadership::always(self.clock.clone())
+        }
+
+        /// A reconcile function that notes when it ran for what.
+        fn noting<E: Send + 'static>(
+            &self,
+            result: impl Fn(&str) -> Result<Wake, E> + Send + Sync + 'static,
+        ) -> impl Fn(ObjectKey) -> std::future::Ready<Result<Wake, E>> + Send + Sync + 'static {
+            let (runs, clock) = (self.runs.clone(), self.clock.clone());
+            move |key| {
+                runs.lock()
+                    .unwrap()
+                    .entry(key.name.clone())
+                    .or_default()
+                    .push(clock.elapsed());
+                std::future::ready(result(&key.name))
+            }
+        }
+
+        fn times(&self, name: &str) -> usize {
+            self.runs.lock().unwrap().get(name).map_or(0, Vec::len)
+        }
+    }
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey::new("shop", name)
+    }
+
+    fn fine(_: &str) -> Result<Wake, Unlucky> {
+        Ok(Wake::OnChange)
+    }
+
+    /// Lets everything that can happen before `time` happen; time is paused, so this takes none.
+    async fn pass(time: Duration) {
+        let never = std::future::pending::<()>();
+        assert!(timeout(time, never).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_reconciled_before_every_store_is_filled() {
+        let bench = Bench::new();
+        let (pods, claims) = (Synced::waiting("Pod", ""), Synced::waiting("Claim", ""));
+        let controller = bench.controller().gate(&pods).gate(&claims);
+        controller.wakeup().push(key("a"));
+        tokio::spawn(controller.run(bench.noting(fine), bench.always(), bench.shutdown.clone()));
+        pods.set(State::Ready);
+        pass(Duration::from_secs(60)).await;
+        assert_eq!(bench.times("a"), 0);
+        claims.set(State::Ready);
+        pass(Duration::from_secs(1)).await;
+        assert_eq!(bench.times("a"), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_standby_reconciles_nothing_and_a_new_leader_everything() {
+        let bench = Bench::new();
+        let (leadership, tenure) = Leadership::standby(bench.clock.clone());
+        let controller = bench.controller();
+        let wake = controller.wakeup();
+        wake.push(key("a"));
+        tokio::spawn(controller.run(bench.noting(fine), leadership, bench.shutdown.clone()));
+        pass(Duration::from_secs(600)).await;
+        assert_eq!(bench.times("a"), 0);
+        tenure.lead_until(bench.clock.elapsed() + Duration::from_secs(7));
+        pass(Duration::from_secs(1)).await;
+        assert_eq!(bench.times("a"), 1);
+        // The lease runs out without a word.
+        pass(Duration::from_secs(10)).await;
+        wake.push(key("a"));
+        pass(Duration::from_secs(600)).await;
+        assert_eq!(bench.times("a"), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_is_counted_and_harms_only_its_own_object() {
+        let bench = Bench::new();
+        let controller = bench.controller();
+        let wake = controller.wakeup();
+        let reconcile = bench.noting(|name| {
+            assert!(name != "poisoned", "bad day");
+            fine(name)
+        });
+        tokio::spawn(controller.run(reconcile, bench.always(), bench.shutdown.clone()));
+        wake.push(key("poisoned"));
+        wake.push(key("sound"));
+        pass(Duration::from_secs(20)).await;
+        assert_eq!((bench.times("poisoned"), bench.times("sound")), (1, 1));
+        wake.push(key("sound"));
+        pass(Duration::from_secs(20)).await;
+        assert_eq!(
+            (bench.times("poisoned"), bench.times("sound")),
+            (2, 2),
+            "tried again after a while"
+        );
+        let page = bench.metrics.encode();
+        assert!(
+            page.contains(r#"reconcile_panics_total{controller="test"} 2"#),
+            "{page}"
+        );
+        assert!(
+            page.contains(r#"reconcile_errors_total{controller="test",class="fatal"} 2"#),
+            "{page}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hanging_reconcile_is_abandoned_at_its_deadline() {
+        let bench = Bench::new();
+        let controller = bench
+            .controller()
+            .concurrency(1)
+            .deadline(Duration::from_secs(30));
+        let wake = controller.wakeup();
+        let done = Arc::new(AtomicUsize::new(0));
+        let count = done.clone();
+        let reconcile = move |key: ObjectKey| {
+            let count = count.clone();
+            async move {
+                if key.name == "hanging" {
+                    std::future::pending::<()>().await;
+                }
+                count.fetch_add(1, Ordering::SeqCst);
+                Ok::<_, Unlucky>(Wake::OnChange)
+            }
+        };
+        tokio::spawn(controller.run(reconcile, bench.always(), bench.shutdown.clone()));
+        wake.push(key("hanging"));
+        wake.push(key("next"));
+        pass(Duration::from_secs(29)).await;
+        assert_eq!(done.load(Ordering::SeqCst), 0);
+        pass(Duration::from_secs(2)).await;
+        assert_eq!(done.load(Ordering::SeqCst), 1);
+        assert!(bench.metrics.encode().contains(r#"class="transient"} 1"#));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_are_retried_with_growing_pauses() {
+        let bench = Bench::new();
+        let controller = bench.controller();
+        controller.wakeup().push(key("a"));
+        let reconcile = bench.noting(|_| Err(Unlucky(Class::Transient)));
+        tokio::spawn(controller.run(reconcile, bench.always(), bench.shutdown.clone()));
+        pass(Duration::from_secs(80)).await;
+        // After 0, 5, 15, 35 and 75 seconds, each a little earlier for jitter.
+        assert_eq!(bench.times("a"), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn shutdown_lets_work_under_way_finish_and_starts_nothing_new() {
+        let bench = Bench::new();
+        let controller = bench.controller();
+        let wake = controller.wakeup();
+        let (doors, done) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (door, count) = (doors.clone(), done.clone());
+        let reconcile = move |_| {
+            let (door, count) = (door.clone(), count.clone());
+            async move {
+                door.acquire().await.expect("the door is never closed").forget();
+                count.fetch_add(1, Ordering::SeqCst);
+                Ok::<_, Unlucky>(Wake::OnChange)
+            }
+        };
+        let running = tokio::spawn(controller.run(reconcile, bench.always(), bench.shutdown.clone()));
+        wake.push(key("under-way"));
+        pass(Duration::from_secs(1)).await;
+        bench.shutdown.cancel();
+        wake.push(key("too-late"));
+        pass(Duration::from_secs(1)).await;
+        assert!(!running.is_finished());
+        doors.add_permits(2);
+        timeout(Duration::from_secs(1), running).await.unwrap().unwrap();
+        assert_eq!(done.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn draining_is_bounded() {
+        let bench = Bench::new();
+        let controller = bench.controller().drain(Duration::from_secs(5));
+        controller.wakeup().push(key("a"));
+        let reconcile = |_| std::future::pending::<Result<Wake, Unlucky>>();
+        let running = tokio::spawn(controller.run(reconcile, bench.always(), bench.shutdown.clone()));
+        pass(Duration::from_secs(1)).await;
+        bench.shutdown.cancel();
+        timeout(Duration::from_secs(6), running).await.unwrap().unwrap();
+    }
+}

@@ -1,0 +1,271 @@
+//! What the operator counts about itself, in the OpenMetrics text format.
+//!
+//! Labels are bounded: controllers, kinds, classes and results, never names of objects.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Metric, Registry};
+
+use crate::error::Class;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ControllerLabel {
+    controller: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    controller: &'static str,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClassLabels {
+    controller: &'static str,
+    class: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BuildLabels {
+    version: &'static str,
+    commit: &'static str,
+}
+
+fn seconds() -> Histogram {
+    Histogram::new([0.005, 0.02, 0.1, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0])
+}
+
+/// All counters of one process; cheap to clone.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: Arc<std::sync::Mutex<Registry>>,
+    reconciles: Family<ResultLabels, Counter>,
+    durations: Family<ControllerLabel, Histogram>,
+    errors: Family<ClassLabels, Counter>,
+    panics: Family<ControllerLabel, Counter>,
+    queue_depth: Family<ControllerLabel, Gauge>,
+    watch_restarts: Family<KindLabel, Counter>,
+    store_objects: Family<KindLabel, Gauge>,
+    malformed_objects: Family<KindLabel, Gauge>,
+    leader: Gauge,
+    lease_transitions: Counter,
+    events_dropped: Counter,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+impl Metrics {
+    /// A fresh set, labelled with the build it counts for.
+    pub fn new(version: &'static str, commit: &'static str) -> Self {
+        let metrics = Self {
+            registry: Arc::new(std::sync::Mutex::new(Registry::with_prefix("etcd_operator"))),
+            reconciles: Family::default(),
+            durations: Family::new_with_constructor(seconds),
+            errors: Family::default(),
+            panics: Family::default(),
+            queue_depth: Family::default(),
+            watch_restarts: Family::default(),
+            store_objects: Family::default(),
+            malformed_objects: Family::default(),
+            leader: Gauge::default(),
+            lease_transitions: Counter::default(),
+            events_dropped: Counter::default(),
+        };
+        let build = Family::<BuildLabels, Gauge>::default();
+        build.get_or_create(&BuildLabels { version, commit }).set(1);
+        metrics.register("build_info", "Version and commit of this build", build);
+        metrics.register_own();
+        metrics
+    }
+
+    fn register_own(&self) {
+        let Self {
+            registry: _,
+            reconciles,
+            durations,
+            errors,
+            panics,
+            queue_depth,
+            watch_restarts,
+            store_objects,
+            malformed_objects,
+            leader,
+            lease_transitions,
+            events_dropped,
+        } = self;
+        self.register("reconciles", "Finished reconciles by result", reconciles.clone());
+        self.register(
+            "reconcile_duration_seconds",
+            "Time a reconcile took",
+            durations.clone(),
+        );
+        self.register(
+            "reconcile_errors",
+            "Failed reconciles by class of error",
+            errors.clone(),
+        );
+        self.register("reconcile_panics", "Reconciles that panicked", panics.clone());
+        self.register(
+            "queue_depth",
+            "Objects waiting to be reconciled now",
+            queue_depth.clone(),
+        );
+        self.register(
+            "watch_restarts",
+            "Watches restarted after an error",
+            watch_restarts.clone(),
+        );
+        self.register("store_objects", "Objects in the store", store_objects.clone());
+        self.register(
+            "malformed_objects",
+            "Objects that could not be decoded",
+            malformed_objects.clone(),
+        );
+        self.register("leader", "1 while this process leads", leader.clone());
+        self.register(
+            "lease_transitions",
+            "Times this process took the lease",
+            lease_transitions.clone(),
+        );
+        self.register(
+            "events_dropped",
+            "Events not sent, for rate or room",
+            events_dropped.clone(),
+        );
+    }
+
+    /// Adds a family of a controller's own; the name gets the prefix `etcd_operator_`.
+    pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
+        self.registry
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .register(name, help, metric);
+    }
+
+    /// Everything as OpenMetrics text.
+    pub fn encode(&self) -> String {
+        let registry = self
+            .registry
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut page = String::new();
+        text::encode(&mut page, &registry).expect("writing into a string does not fail");
+        page
+    }
+
+    pub(crate) fn reconciled(&self, controller: &'static str, took: Duration, error: Option<Class>) {
+        let result = if error.is_some() { "error" } else { "success" };
+        self.reconciles
+            .get_or_create(&ResultLabels { controller, result })
+            .inc();
+        self.durations
+            .get_or_create(&ControllerLabel { controller })
+            .observe(took.as_secs_f64());
+        if let Some(class) = error {
+            self.errors
+                .get_or_create(&ClassLabels {
+                    controller,
+                    class: class.label(),
+                })
+                .inc();
+        }
+    }
+
+    pub(crate) fn panicked(&self, controller: &'static str) {
+        self.panics.get_or_create(&ControllerLabel { controller }).inc();
+    }
+
+    pub(crate) fn queue_depth(&self, controller: &'static str, depth: usize) {
+        self.queue_depth
+            .get_or_create(&ControllerLabel { controller })
+            .set(gauge(depth));
+    }
+
+    pub(crate) fn watch_restarted(&self, kind: &str) {
+        self.watch_restarts
+            .get_or_create(&KindLabel {
+                kind: kind.to_owned(),
+            })
+            .inc();
+    }
+
+    pub(crate) fn stored(&self, kind: &str, objects: usize, malformed: usize) {
+        self.store_objects
+            .get_or_create(&KindLabel {
+                kind: kind.to_owned(),
+            })
+            .set(gauge(objects));
+        self.malformed_objects
+            .get_or_create(&KindLabel {
+                kind: kind.to_owned(),
+            })
+            .set(gauge(malformed));
+    }
+
+    pub(crate) fn leading(&self, leads: bool) {
+        self.leader.set(i64::from(leads));
+    }
+
+    pub(crate) fn lease_taken(&self) {
+        self.lease_transitions.inc();
+    }
+
+    pub(crate) fn event_dropped(&self) {
+        self.events_dropped.inc();
+    }
+}
+
+fn gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_every_family_under_its_published_name() {
+        let metrics = Metrics::new("1.2.3", "abc");
+        metrics.reconciled("cluster", Duration::from_millis(30), Some(Class::Conflict));
+        metrics.panicked("cluster");
+        metrics.queue_depth("cluster", 3);
+        metrics.watch_restarted("Pod");
+        metrics.stored("Pod", 9, 1);
+        metrics.leading(true);
+        metrics.event_dropped();
+        let page = metrics.encode();
+        for line in [
+            r#"etcd_operator_build_info{version="1.2.3",commit="abc"} 1"#,
+            r#"etcd_operator_reconciles_total{controller="cluster",result="error"} 1"#,
+            r#"etcd_operator_reconcile_errors_total{controller="cluster",class="conflict"} 1"#,
+            r#"etcd_operator_reconcile_panics_total{controller="cluster"} 1"#,
+            r#"etcd_operator_reconcile_duration_seconds_count{controller="cluster"} 1"#,
+            r#"etcd_operator_queue_depth{controller="cluster"} 3"#,
+            r#"etcd_operator_watch_restarts_total{kind="Pod"} 1"#,
+            r#"etcd_operator_store_objects{kind="Pod"} 9"#,
+            r#"etcd_operator_malformed_objects{kind="Pod"} 1"#,
+            "etcd_operator_leader 1",
+            "etcd_operator_lease_transitions_total 0",
+            "etcd_operator_events_dropped_total 1",
+            "# EOF",
+        ] {
+            assert!(page.lines().any(|l| l == line), "{line} not in\n{page}");
+        }
+    }
+}
