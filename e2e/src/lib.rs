@@ -1,1 +1,15 @@
-//! x
+//! The test bed: real Kubernetes components as plain processes on one machine, and the scenarios that run on them.
+//!
+//! Tests reach everything through [`ControlPlane`]. Nothing here may be needed by the operator itself: this crate
+//! is a dev-dependency or a command, never part of the product. No process is ever found by its name: only what a
+//! bed has recorded as its own is signalled.
+
+pub mod bed_dir;
+pub mod components;
+pub mod control_plane;
+pub mod deadline;
+pub mod process;
+pub mod proxy;
+
+pub use control_plane::{ControlPlane, Options};
+pub use proxy::Cut;

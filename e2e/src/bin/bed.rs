@@ -1,0 +1,67 @@
+//! `bed`: builds, starts and cleans up the test bed from a shell. What it does is in the library.
+#![allow(clippy::print_stdout, reason = "a command speaks to its user")]
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use etcd_operator_e2e::{ControlPlane, Options, bed_dir, components};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The test bed: a real Kubernetes from plain processes on this machine.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build every component that is not in the cache yet.
+    Build,
+    /// Start an API server with its etcd, say how to reach it, and keep it until Ctrl-C or SIGTERM.
+    ControlPlane,
+    /// End and remove what killed beds have left.
+    Clean,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    match Arguments::parse().command {
+        Command::Build => {
+            for directory in components::build_all().await? {
+                println!("{}", directory.display());
+            }
+        }
+        Command::ControlPlane => control_plane().await?,
+        Command::Clean => {
+            let cleaned = bed_dir::clean().await?;
+            println!(
+                "removed {} abandoned beds, ended {} processes",
+                cleaned.beds, cleaned.processes
+            );
+        }
+    }
+    Ok(())
+}
+
+async fn control_plane() -> Result<()> {
+    // Listening before anything is started: from here on a signal ends the bed in order.
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let serve = async {
+        let kubectl = components::find("kubectl").await?;
+        let control_plane = ControlPlane::start(Options::default()).await?;
+        println!("# kubeconfig: {}", control_plane.kubeconfig().display());
+        println!("export KUBECONFIG='{}'", control_plane.kubeconfig().display());
+        if let Some(directory) = kubectl.parent() {
+            println!("export PATH='{}':\"$PATH\"", directory.display());
+        }
+        println!("# serving at https://{} until Ctrl-C", control_plane.address());
+        std::future::pending::<()>().await;
+        Ok(())
+    };
+    tokio::select! {
+        outcome = serve => outcome,
+        _ = interrupt.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+    }
+}
