@@ -1,0 +1,100 @@
+//! A scripted API server for this crate's own tests: answers what it is told to, and notes every call.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use axum::body::{Body, Bytes};
+use futures::StreamExt;
+use futures::channel::mpsc;
+use http::{Request, Response};
+use kube::Client;
+use kube::client::Body as RequestBody;
+use serde_json::{Value, json};
+
+/// A call as it arrived.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) method: String,
+    pub(crate) uri: String,
+    pub(crate) body: Value,
+}
+
+/// What a call is answered with.
+pub(crate) enum Reply {
+    /// A status and a body.
+    Json(u16, Value),
+    /// A watch: lines come as they are sent, and it ends when the sender is dropped.
+    Stream(mpsc::UnboundedReceiver<Value>),
+    /// No answer, ever.
+    Silence,
+}
+
+impl Reply {
+    pub(crate) fn ok(body: Value) -> Self {
+        Self::Json(200, body)
+    }
+
+    /// The API server's way to say no.
+    pub(crate) fn no(code: u16, message: &str) -> Self {
+        let body = json!({"kind": "Status", "status": "Failure", "code": code, "message": message, "reason": ""});
+        Self::Json(code, body)
+    }
+}
+
+type Answer = dyn FnMut(&Call) -> Reply + Send;
+
+/// The server: a function from calls to replies, and the calls so far.
+#[derive(Clone)]
+pub(crate) struct Server {
+    calls: Arc<Mutex<Vec<Call>>>,
+    answer: Arc<Mutex<Box<Answer>>>,
+}
+
+impl Server {
+    pub(crate) fn new(answer: impl FnMut(&Call) -> Reply + Send + 'static) -> Self {
+        Self { calls: Arc::default(), answer: Arc::new(Mutex::new(Box::new(answer))) }
+    }
+
+    /// Answers with these replies in turn, then with silence.
+    pub(crate) fn scripted(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let mut replies: VecDeque<_> = replies.into_iter().collect();
+        Self::new(move |_| replies.pop_front().unwrap_or(Reply::Silence))
+    }
+
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        self.calls.lock().unwrap().clone()
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<RequestBody>| {
+            let server = server.clone();
+            async move { Ok::<_, Infallible>(server.serve(request).await) }
+        });
+        Client::new(service, "default")
+    }
+
+    async fn serve(&self, request: Request<RequestBody>) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let bytes = body.collect_bytes().await.unwrap();
+        let call = Call {
+            method: parts.method.to_string(),
+            uri: parts.uri.to_string(),
+            body: serde_json::from_slice(&bytes).unwrap_or_default(),
+        };
+        self.calls.lock().unwrap().push(call.clone());
+        let reply = (self.answer.lock().unwrap())(&call);
+        match reply {
+            Reply::Json(status, body) => {
+                let body = Body::from(serde_json::to_vec(&body).unwrap());
+                Response::builder().status(status).body(body).unwrap()
+            }
+            Reply::Stream(lines) => {
+                let lines = lines.map(|line| Ok::<_, Infallible>(Bytes::from(format!("{line}\n"))));
+                Response::new(Body::from_stream(lines))
+            }
+            Reply::Silence => std::future::pending().await,
+        }
+    }
+}

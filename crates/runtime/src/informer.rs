@@ -1,0 +1,257 @@
+//! Shared informers: one watch per kind and watched namespace for the whole process, however many controllers listen.
+//!
+//! The store is updated first, then every sink is called, in order. Sinks hear of applies, of deletes, and of objects
+//! that vanished while nobody watched. A sink must not block and must not call back into the informer: it pushes keys.
+//!
+//! kube's shared streams and its `watcher` are not used. The former lose deletes and can stall for good
+//! (`tests/kube_shared_streams.rs`); the latter puts no bound on a list or on the start of a watch, so one dead
+//! connection at the wrong moment would stop it for ever.
+
+mod decode;
+mod reflector;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::SharedClock;
+use crate::gate::{State, Synced};
+use crate::metrics::Metrics;
+use crate::store::{Change, Store};
+use reflector::Reflector;
+
+/// Where objects are watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// In the whole cluster.
+    All,
+    /// In these namespaces, with one watch each.
+    Namespaces(BTreeSet<String>),
+}
+
+impl Scope {
+    /// Only objects that carry these labels.
+    pub fn labelled(self, labels: impl Into<String>) -> Selection {
+        Selection { scope: self, labels: Some(labels.into()) }
+    }
+
+    fn watches(&self) -> Vec<Option<String>> {
+        match self {
+            Self::All => vec![None],
+            Self::Namespaces(names) => names.iter().cloned().map(Some).collect(),
+        }
+    }
+}
+
+/// What is watched: a scope, and perhaps a label selector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    scope: Scope,
+    labels: Option<String>,
+}
+
+impl From<Scope> for Selection {
+    fn from(scope: Scope) -> Self {
+        Self { scope, labels: None }
+    }
+}
+
+/// Bounds on what the API server may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// For one page of a list.
+    pub list: Duration,
+    /// For a watch to be answered.
+    pub start: Duration,
+    /// A watch is renewed after this long, so a connection that died silently heals within it and `idle`.
+    pub watch: Duration,
+    /// How much longer than `watch` the client waits for the server's end of it.
+    pub idle: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            list: Duration::from_secs(30),
+            start: Duration::from_secs(10),
+            watch: Duration::from_secs(30),
+            idle: Duration::from_secs(5),
+        }
+    }
+}
+
+/// A trim function that keeps everything.
+pub fn keep_all<K>(_: &mut K) {}
+
+/// A kind that can be watched.
+pub trait Watched: Resource<DynamicType = ()> + Clone + DeserializeOwned + Send + Sync + 'static {}
+
+impl<K> Watched for K where K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Send + Sync + 'static {}
+
+type Sink<K> = Box<dyn FnMut(&Change<K>) + Send>;
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Start = Box<dyn FnOnce(CancellationToken) -> Task + Send>;
+
+/// One kind, as controllers see it; cheap to clone.
+pub struct Informer<K> {
+    shared: Arc<Shared<K>>,
+}
+
+impl<K> Clone for Informer<K> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<K> fmt::Debug for Informer<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Informer({:?})", self.shared.store)
+    }
+}
+
+impl<K: Resource> Informer<K> {
+    /// Calls `sink` for every change from now on, after telling it everything that is in the store already.
+    pub fn sink(&self, mut sink: impl FnMut(&Change<K>) + Send + 'static) {
+        let mut sinks = self.shared.sinks.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.store.replay().iter().for_each(&mut sink);
+        sinks.push(Box::new(sink));
+    }
+
+    /// The store this informer fills.
+    pub fn store(&self) -> Store<K> {
+        self.shared.store.clone()
+    }
+
+    /// The gate that opens when the store is filled.
+    pub fn synced(&self) -> Synced {
+        self.shared.store.synced().clone()
+    }
+}
+
+/// What the watches of one kind fill together.
+struct Shared<K> {
+    kind: String,
+    store: Store<K>,
+    sinks: Mutex<Vec<Sink<K>>>,
+    watches: Mutex<BTreeMap<Option<String>, State>>,
+    metrics: Metrics,
+}
+
+impl<K: Resource> Shared<K> {
+    /// Updates the store, then tells every sink, all before anything else of this kind happens.
+    fn update(&self, update: impl FnOnce(&Store<K>) -> Vec<Change<K>>) {
+        let mut sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = update(&self.store);
+        let (objects, malformed) = self.store.counts();
+        self.metrics.stored(&self.kind, objects, malformed);
+        for change in &changes {
+            for sink in sinks.iter_mut() {
+                sink(change);
+            }
+        }
+    }
+
+    /// Notes how one watch stands; the kind is ready when all of them are. Returns whether that is news.
+    fn stand(&self, namespace: Option<&String>, state: State) -> bool {
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        watches.insert(namespace.cloned(), state);
+        let waiting = watches.values().find(|state| **state != State::Ready);
+        self.store.synced().set(waiting.cloned().unwrap_or(State::Ready))
+    }
+}
+
+/// All informers of one process.
+pub struct Informers {
+    client: Client,
+    clock: SharedClock,
+    metrics: Metrics,
+    timing: Timing,
+    starts: Vec<Start>,
+    gates: Vec<Synced>,
+}
+
+impl fmt::Debug for Informers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Informers({:?})", self.gates)
+    }
+}
+
+/// A watch ended that should have gone on until the shutdown.
+#[derive(Debug, thiserror::Error)]
+#[error("an informer ended by a panic")]
+pub struct Broken(#[source] tokio::task::JoinError);
+
+impl Informers {
+    /// No informers yet.
+    pub fn new(client: Client, clock: SharedClock, metrics: Metrics) -> Self {
+        Self { client, clock, metrics, timing: Timing::default(), starts: Vec::new(), gates: Vec::new() }
+    }
+
+    /// Other bounds than the usual ones.
+    #[must_use]
+    pub fn timing(mut self, timing: Timing) -> Self {
+        self.timing = timing;
+        self
+    }
+
+    /// Adds a kind, once for the whole process. `trim` drops what no controller reads before an object is stored;
+    /// managed fields and kubectl's copy of the object are dropped anyway.
+    pub fn add<K: Watched>(&mut self, selection: impl Into<Selection>, trim: fn(&mut K)) -> Informer<K> {
+        let Selection { scope, labels } = selection.into();
+        let kind = K::kind(&()).into_owned();
+        let synced = Synced::waiting(kind.as_str(), "not started");
+        let watches = scope.watches();
+        if watches.is_empty() {
+            synced.set(State::Ready);
+        }
+        let not_started = || State::Waiting("not started".to_owned());
+        let shared = Arc::new(Shared {
+            kind,
+            store: Store::new(synced.clone()),
+            sinks: Mutex::new(Vec::new()),
+            watches: Mutex::new(watches.iter().map(|w| (w.clone(), not_started())).collect()),
+            metrics: self.metrics.clone(),
+        });
+        for namespace in watches {
+            let reflector = Reflector {
+                client: self.client.clone(),
+                clock: Arc::clone(&self.clock),
+                timing: self.timing,
+                shared: Arc::clone(&shared),
+                namespace,
+                labels: labels.clone(),
+                trim,
+            };
+            self.starts.push(Box::new(|shutdown| Box::pin(reflector.run(shutdown))));
+        }
+        self.gates.push(synced);
+        Informer { shared }
+    }
+
+    /// The gates of all kinds added so far.
+    pub fn gates(&self) -> Vec<Synced> {
+        self.gates.clone()
+    }
+
+    /// Watches until `shutdown`. Errors of the API server never end this.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), Broken> {
+        let mut tasks = JoinSet::new();
+        for start in self.starts {
+            tasks.spawn(start(shutdown.clone()));
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended.map_err(Broken)?;
+        }
+        Ok(())
+    }
+}

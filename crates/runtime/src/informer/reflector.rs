@@ -1,0 +1,250 @@
+//! One watch: list, then follow, then resume or list again, for as long as the process lives.
+//!
+//! Every wait has a bound, and no answer of the API server ends the loop.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::core::Request;
+use kube::{Client, Error};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use super::decode::{Decoded, Page};
+use super::{Shared, Timing, Watched};
+use crate::clock::SharedClock;
+use crate::gate::State;
+use crate::jitter;
+use crate::store::Malformed;
+
+/// Objects per page of a list.
+const PAGE: u32 = 500;
+
+/// So many failed watches in a row, and the version they start from is given up.
+const RESUMES: u32 = 3;
+
+/// A watch that ends sooner, without an event, has failed.
+const TOO_SHORT: Duration = Duration::from_secs(1);
+
+pub(super) struct Reflector<K> {
+    pub(super) client: Client,
+    pub(super) clock: SharedClock,
+    pub(super) timing: Timing,
+    pub(super) shared: Arc<Shared<K>>,
+    pub(super) namespace: Option<String>,
+    pub(super) labels: Option<String>,
+    pub(super) trim: fn(&mut K),
+}
+
+/// How a watch ended.
+enum End {
+    /// The server closed it, as it does after a while.
+    Closed,
+    /// The version it started from is too old, or the kind is gone: list again.
+    Expired(String),
+    /// Anything else: go on from the last version seen.
+    Failed(String),
+}
+
+impl<K: Watched> Reflector<K> {
+    pub(super) async fn run(self, shutdown: CancellationToken) {
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = self.follow_for_ever() => {}
+        }
+    }
+
+    async fn follow_for_ever(&self) {
+        let mut failures = 0;
+        loop {
+            match self.list().await {
+                Ok(version) => {
+                    failures = 0;
+                    let why = self.follow(version).await;
+                    debug!(kind = self.shared.kind, "listing again: {why}");
+                }
+                Err(why) => {
+                    // Told once, not at every try.
+                    if self.shared.stand(self.namespace.as_ref(), State::Waiting(why.clone())) {
+                        warn!(kind = self.shared.kind, namespace = self.namespace, "{why}");
+                    }
+                    failures += 1;
+                    self.pause(failures).await;
+                }
+            }
+        }
+    }
+
+    /// Reads everything there is into the store; returns the version to watch from.
+    async fn list(&self) -> Result<String, String> {
+        let mut params = ListParams { label_selector: self.labels.clone(), limit: Some(PAGE), ..ListParams::default() };
+        let mut listed = Vec::new();
+        loop {
+            let request = self.request().list(&params).map_err(|error| error.to_string())?;
+            let answer = timeout(self.timing.list, self.client.request::<Page<K>>(request)).await;
+            let mut page = match answer {
+                Ok(Ok(page)) => page,
+                Ok(Err(error)) => return Err(self.explain(&error)),
+                Err(_) => return Err(format!("no answer to a list within {:?}", self.timing.list)),
+            };
+            listed.extend(page.items().into_iter().filter_map(|decoded| self.take_in(decoded)));
+            let more = page.metadata.continue_.filter(|token| !token.is_empty());
+            if more.is_none() {
+                let version = page.metadata.resource_version.filter(|version| !version.is_empty());
+                let version = version.ok_or_else(|| "a list without a version".to_owned())?;
+                self.shared.update(|store| store.replace(self.namespace.as_deref(), listed));
+                if self.shared.stand(self.namespace.as_ref(), State::Ready) {
+                    info!(kind = self.shared.kind, objects = self.shared.store.len(), "store is filled");
+                }
+                return Ok(version);
+            }
+            params.continue_token = more;
+        }
+    }
+
+    /// Follows changes from `version` on, across as many watches as it takes; returns why it could not go on.
+    async fn follow(&self, mut version: String) -> String {
+        let mut failures = 0;
+        loop {
+            let started = self.clock.elapsed();
+            let from = version.clone();
+            let why = match self.watch(&mut version).await {
+                End::Expired(why) => {
+                    self.shared.metrics.watch_restarted(&self.shared.kind);
+                    return why;
+                }
+                End::Closed if version != from || self.clock.elapsed() - started >= TOO_SHORT => {
+                    failures = 0;
+                    continue;
+                }
+                End::Closed => "closed at once".to_owned(),
+                End::Failed(why) => why,
+            };
+            self.shared.metrics.watch_restarted(&self.shared.kind);
+            debug!(kind = self.shared.kind, namespace = self.namespace, "watch failed: {why}");
+            if version != from {
+                failures = 0;
+            }
+            failures += 1;
+            self.pause(failures).await;
+            if failures >= RESUMES {
+                return why;
+            }
+        }
+    }
+
+    /// One watch; `version` moves on with every event.
+    async fn watch(&self, version: &mut String) -> End {
+        let seconds = u32::try_from(self.timing.watch.as_secs()).unwrap_or(u32::MAX).max(1);
+        let params = WatchParams {
+            label_selector: self.labels.clone(),
+            timeout: Some(seconds),
+            bookmarks: true,
+            ..WatchParams::default()
+        };
+        let request = match self.request().watch(&params, version) {
+            Ok(request) => request,
+            Err(error) => return End::Failed(error.to_string()),
+        };
+        let answer = timeout(self.timing.start, self.client.request_events::<Decoded<K>>(request)).await;
+        let events = match answer {
+            Ok(Ok(events)) => events,
+            Ok(Err(error)) => return self.ended_by(&error),
+            Err(_) => return End::Failed(format!("no answer to a watch within {:?}", self.timing.start)),
+        };
+        let mut events = pin!(events);
+        let quiet = self.timing.watch + self.timing.idle;
+        loop {
+            let event = match timeout(quiet, events.try_next()).await {
+                Ok(Ok(Some(event))) => event,
+                Ok(Ok(None)) => return End::Closed,
+                Ok(Err(error)) => return self.ended_by(&error),
+                Err(_) => return End::Failed(format!("nothing heard for {quiet:?}")),
+            };
+            match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    advance(version, object.resource_version());
+                    if let Some(object) = self.take_in(object) {
+                        self.shared.update(|store| store.apply(object));
+                    }
+                }
+                WatchEvent::Deleted(object) => {
+                    advance(version, object.resource_version());
+                    if let Some(object) = self.take_in(object) {
+                        self.shared.update(|store| store.delete(object));
+                    }
+                }
+                WatchEvent::Bookmark(bookmark) => advance(version, Some(bookmark.metadata.resource_version)),
+                WatchEvent::Error(status) => return self.ended_by(&Error::Api(status)),
+            }
+        }
+    }
+
+    fn take_in(&self, decoded: Decoded<K>) -> Option<Result<K, Malformed>> {
+        let taken = decoded.trimmed(self.trim);
+        if taken.is_none() {
+            warn!(kind = self.shared.kind, "an object without a name was left out");
+        }
+        taken
+    }
+
+    fn request(&self) -> Request {
+        Request::new(K::url_path(&(), self.namespace.as_deref()))
+    }
+
+    fn ended_by(&self, error: &Error) -> End {
+        match error {
+            Error::Api(status) if matches!(status.code, 404 | 410) || status.reason == "Expired" => {
+                End::Expired(self.explain(error))
+            }
+            _ => End::Failed(self.explain(error)),
+        }
+    }
+
+    fn explain(&self, error: &Error) -> String {
+        let Error::Api(status) = error else {
+            return error.to_string();
+        };
+        let (plural, group) = (K::plural(&()), K::group(&()));
+        match status.code {
+            404 if group.contains('.') && !group.ends_with(".k8s.io") => {
+                format!("waiting for CustomResourceDefinition {plural}.{group}")
+            }
+            404 => format!("the API server does not serve {plural}"),
+            401 | 403 => format!("waiting for permission to list and watch {plural}: {}", status.message),
+            _ => format!("{} ({})", status.message, status.code),
+        }
+    }
+
+    async fn pause(&self, failures: u32) {
+        tokio::time::sleep(back_off(failures, jitter::unit())).await;
+    }
+}
+
+fn advance(version: &mut String, to: Option<String>) {
+    if let Some(to) = to.filter(|to| !to.is_empty()) {
+        *version = to;
+    }
+}
+
+/// Half a second, doubling up to fifteen, of which jitter takes up to half: many managers must not come back at once.
+fn back_off(failures: u32, jitter: f64) -> Duration {
+    let full = Duration::from_millis(500 << failures.saturating_sub(1).min(5)).min(Duration::from_secs(15));
+    full.mul_f64(1.0 - jitter / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn back_off_doubles_up_to_fifteen_seconds() {
+        let seconds: Vec<_> = (1..8).map(|n| back_off(n, 0.0).as_secs_f64()).collect();
+        assert_eq!(seconds, [0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0]);
+        assert_eq!(back_off(1, 1.0).as_secs_f64(), 0.25);
+    }
+}
