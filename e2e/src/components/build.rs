@@ -72,7 +72,7 @@ fn flags(set: &ComponentSet, version: &str) -> Vec<String> {
         "-trimpath".into(),
         "-mod=readonly".into(),
         "-ldflags".into(),
-        linker,
+        linker.join(" "),
     ];
     flags.extend(set.binaries.iter().map(|binary| binary.package.to_owned()));
     flags
