@@ -1,1 +1,6 @@
-//! x
+//! Test doubles and the checks that hold them to the real thing. Never shipped: only tests depend on this crate.
+
+pub mod conformance;
+pub mod fake;
+
+pub use fake::Fake;

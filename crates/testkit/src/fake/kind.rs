@@ -1,0 +1,401 @@
+//! The kinds the server knows: the built-in ones in one table, custom ones from their definitions. Says what a kind
+//! has (scope, subresources, strategy flags), not what happens in a request.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::schema::{self, Schema};
+
+/// Where the scale subresource finds its numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ScalePaths {
+    pub(crate) spec: String,
+    pub(crate) status: String,
+    /// Path of the selector; for built-in kinds the label selector object itself.
+    pub(crate) selector: Option<String>,
+}
+
+/// One served kind in one version.
+#[derive(Debug, Clone)]
+pub(crate) struct Kind {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
+    pub(crate) plural: String,
+    pub(crate) singular: String,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) list_kind: String,
+    pub(crate) namespaced: bool,
+    pub(crate) custom: bool,
+    pub(crate) schema: Arc<Schema>,
+    pub(crate) status: bool,
+    pub(crate) scale: Option<ScalePaths>,
+    /// Whether `metadata.generation` follows the spec.
+    pub(crate) generation: bool,
+    /// Whether a replace may leave out the resourceVersion.
+    pub(crate) unconditional_update: bool,
+    /// Whether a replace of an absent object creates it.
+    pub(crate) create_on_update: bool,
+    /// Whether a delete answers with the object instead of a status.
+    pub(crate) delete_returns_object: bool,
+    /// Paths usable in field selectors beside name and namespace.
+    pub(crate) selectable: Vec<String>,
+    /// The name under which objects are stored, where two groups share them.
+    pub(crate) storage: String,
+}
+
+impl Kind {
+    /// `plural.group`, as messages name the resource.
+    pub(crate) fn qualified(&self) -> String {
+        if self.group.is_empty() {
+            self.plural.clone()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
+    }
+
+    /// `group/version`.
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Row {
+    group: &'static str,
+    version: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    schema: &'static str,
+    flags: &'static [Flag],
+    selectable: &'static [&'static str],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flag {
+    ClusterScoped,
+    Status,
+    Scale,
+    Generation,
+    Conditional,
+    CreateOnUpdate,
+    DeleteReturnsObject,
+}
+
+use Flag::{ClusterScoped, Conditional, CreateOnUpdate, DeleteReturnsObject, Generation, Scale, Status};
+
+const fn row(
+    group: &'static str,
+    version: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    schema: &'static str,
+    flags: &'static [Flag],
+    selectable: &'static [&'static str],
+) -> Row {
+    Row {
+        group,
+        version,
+        kind,
+        plural,
+        schema,
+        flags,
+        selectable,
+    }
+}
+
+const EVENT_FIELDS: &[&str] = &[
+    "involvedObject.kind",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "reason",
+    "type",
+    "source",
+];
+
+const ROWS: &[Row] = &[
+    row(
+        "",
+        "v1",
+        "Namespace",
+        "namespaces",
+        "Namespace",
+        &[ClusterScoped, Status],
+        &["status.phase"],
+    ),
+    row(
+        "",
+        "v1",
+        "Node",
+        "nodes",
+        "Node",
+        &[ClusterScoped, Status],
+        &["spec.unschedulable"],
+    ),
+    row(
+        "",
+        "v1",
+        "Pod",
+        "pods",
+        "Pod",
+        &[Status, Generation, DeleteReturnsObject],
+        &[
+            "spec.nodeName",
+            "status.phase",
+            "spec.restartPolicy",
+            "spec.serviceAccountName",
+            "status.podIP",
+        ],
+    ),
+    row(
+        "",
+        "v1",
+        "Service",
+        "services",
+        "Service",
+        &[Status, DeleteReturnsObject],
+        &["spec.clusterIP", "spec.type"],
+    ),
+    row("", "v1", "ConfigMap", "configmaps", "ConfigMap", &[], &[]),
+    row("", "v1", "Secret", "secrets", "Secret", &[], &["type"]),
+    row(
+        "",
+        "v1",
+        "Event",
+        "events",
+        "Event",
+        &[CreateOnUpdate],
+        EVENT_FIELDS,
+    ),
+    row(
+        "",
+        "v1",
+        "PersistentVolumeClaim",
+        "persistentvolumeclaims",
+        "PersistentVolumeClaim",
+        &[Status, DeleteReturnsObject],
+        &[],
+    ),
+    row(
+        "",
+        "v1",
+        "PersistentVolume",
+        "persistentvolumes",
+        "PersistentVolume",
+        &[ClusterScoped, Status, DeleteReturnsObject],
+        &[],
+    ),
+    row(
+        "",
+        "v1",
+        "ServiceAccount",
+        "serviceaccounts",
+        "ServiceAccount",
+        &[DeleteReturnsObject],
+        &[],
+    ),
+    row(
+        "apps",
+        "v1",
+        "StatefulSet",
+        "statefulsets",
+        "StatefulSet",
+        &[Status, Scale, Generation],
+        &[],
+    ),
+    row(
+        "apps",
+        "v1",
+        "Deployment",
+        "deployments",
+        "Deployment",
+        &[Status, Scale, Generation],
+        &[],
+    ),
+    row(
+        "batch",
+        "v1",
+        "Job",
+        "jobs",
+        "Job",
+        &[Status, Generation],
+        &["status.successful"],
+    ),
+    row(
+        "policy",
+        "v1",
+        "PodDisruptionBudget",
+        "poddisruptionbudgets",
+        "PodDisruptionBudget",
+        &[Status, Generation, Conditional],
+        &[],
+    ),
+    row(
+        "coordination.k8s.io",
+        "v1",
+        "Lease",
+        "leases",
+        "Lease",
+        &[Conditional, CreateOnUpdate],
+        &[],
+    ),
+    row(
+        "events.k8s.io",
+        "v1",
+        "Event",
+        "events",
+        "events.Event",
+        &[CreateOnUpdate],
+        EVENT_FIELDS,
+    ),
+    row(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        &[ClusterScoped, Status, Generation, Conditional],
+        &[],
+    ),
+];
+
+fn built_in(row: &Row) -> Kind {
+    let has = |flag: Flag| row.flags.contains(&flag);
+    let scale = has(Scale).then(|| ScalePaths {
+        spec: ".spec.replicas".to_owned(),
+        status: ".status.replicas".to_owned(),
+        selector: None,
+    });
+    let storage = if row.plural == "events" {
+        "events".to_owned()
+    } else {
+        format!("{}/{}", row.group, row.plural)
+    };
+    Kind {
+        group: row.group.to_owned(),
+        version: row.version.to_owned(),
+        kind: row.kind.to_owned(),
+        plural: row.plural.to_owned(),
+        singular: row.kind.to_lowercase(),
+        short_names: Vec::new(),
+        list_kind: format!("{}List", row.kind),
+        namespaced: !has(ClusterScoped),
+        custom: false,
+        schema: schema::built_in(row.schema),
+        status: has(Status),
+        scale,
+        generation: has(Generation),
+        unconditional_update: !has(Conditional),
+        create_on_update: has(CreateOnUpdate),
+        delete_returns_object: has(DeleteReturnsObject),
+        selectable: row.selectable.iter().map(|&path| path.to_owned()).collect(),
+        storage,
+    }
+}
+
+/// Every kind the server serves now.
+#[derive(Debug, Clone)]
+pub(crate) struct Kinds {
+    by_path: BTreeMap<(String, String, String), Arc<Kind>>,
+}
+
+impl Kinds {
+    /// The built-in kinds only.
+    pub(crate) fn built_in() -> Self {
+        let mut kinds = Kinds {
+            by_path: BTreeMap::new(),
+        };
+        for row in ROWS {
+            kinds.insert(built_in(row));
+        }
+        kinds
+    }
+
+    fn insert(&mut self, kind: Kind) {
+        let key = (kind.group.clone(), kind.version.clone(), kind.plural.clone());
+        self.by_path.insert(key, Arc::new(kind));
+    }
+
+    /// The kind served at a path.
+    pub(crate) fn at(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Kind>> {
+        self.by_path
+            .get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+            .cloned()
+    }
+
+    /// The kind with this `apiVersion` and `kind`.
+    pub(crate) fn named(&self, api_version: &str, kind: &str) -> Option<Arc<Kind>> {
+        self.all()
+            .find(|k| k.kind == kind && k.api_version() == api_version)
+            .cloned()
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Kind>> {
+        self.by_path.values()
+    }
+
+    /// Serves what a custom resource definition describes.
+    pub(crate) fn register(&mut self, definition: &Value) {
+        self.unregister(definition);
+        let spec = &definition["spec"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        for version in spec["versions"].as_array().into_iter().flatten() {
+            if version["served"] != json!(true) {
+                continue;
+            }
+            let names = &spec["names"];
+            let subresources = &version["subresources"];
+            let scale = subresources.get("scale").map(|scale| ScalePaths {
+                spec: text(&scale["specReplicasPath"]),
+                status: text(&scale["statusReplicasPath"]),
+                selector: scale["labelSelectorPath"].as_str().map(ToOwned::to_owned),
+            });
+            let kind = text(&names["kind"]);
+            let singular = names["singular"]
+                .as_str()
+                .map_or_else(|| kind.to_lowercase(), ToOwned::to_owned);
+            let short = names["shortNames"].as_array().into_iter().flatten();
+            let selectable = version["selectableFields"].as_array().into_iter().flatten();
+            let group = text(&spec["group"]);
+            let plural = text(&names["plural"]);
+            self.insert(Kind {
+                version: text(&version["name"]),
+                singular,
+                short_names: short.filter_map(Value::as_str).map(ToOwned::to_owned).collect(),
+                list_kind: names["listKind"]
+                    .as_str()
+                    .map_or_else(|| format!("{kind}List"), ToOwned::to_owned),
+                namespaced: spec["scope"] == "Namespaced",
+                custom: true,
+                schema: schema::custom(&version["schema"]["openAPIV3Schema"]),
+                status: subresources.get("status").is_some(),
+                scale,
+                generation: true,
+                unconditional_update: false,
+                create_on_update: false,
+                delete_returns_object: false,
+                selectable: selectable
+                    .filter_map(|field| field["jsonPath"].as_str())
+                    .map(|path| path.trim_start_matches('.').to_owned())
+                    .collect(),
+                storage: format!("{group}/{plural}"),
+                kind,
+                group,
+                plural,
+            });
+        }
+    }
+
+    /// Stops serving what a custom resource definition describes.
+    pub(crate) fn unregister(&mut self, definition: &Value) {
+        let group = definition["spec"]["group"].as_str().unwrap_or_default();
+        let plural = definition["spec"]["names"]["plural"].as_str().unwrap_or_default();
+        self.by_path.retain(|(g, _, p), _| g != group || p != plural);
+    }
+}

@@ -1,0 +1,311 @@
+//! The shape of a resource: what fields exist, how lists merge, what is defaulted. Custom kinds get theirs from
+//! their definition, built-in kinds from `builtin_schemas.json` (the OpenAPI document a Kubernetes 1.36 API server
+//! publishes, reduced to structure). Judging values is `validate`'s business, not this module's.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Map, Value, json};
+
+/// One node of a resource's structure.
+#[derive(Debug, Default)]
+pub(crate) struct Schema {
+    pub(crate) shape: Shape,
+    pub(crate) default: Option<Value>,
+    pub(crate) nullable: bool,
+    /// The schema as written in a custom resource definition; empty for built-in kinds.
+    pub(crate) written: Map<String, Value>,
+    /// The merge key of a strategic merge patch, for lists of built-in kinds.
+    pub(crate) patch_merge_key: Option<String>,
+    /// Whether a strategic merge patch merges this list instead of replacing it.
+    pub(crate) patch_merges: bool,
+}
+
+/// What kind of value a node holds.
+#[derive(Debug, Default)]
+pub(crate) enum Shape {
+    /// Nothing is known: fields are kept, maps are merged, lists are atomic.
+    #[default]
+    Any,
+    Object(ObjectShape),
+    Array(ArrayShape),
+    Scalar,
+}
+
+/// A struct (named fields), a map (additional), or both.
+#[derive(Debug, Default)]
+pub(crate) struct ObjectShape {
+    pub(crate) fields: BTreeMap<String, Arc<Schema>>,
+    pub(crate) additional: Option<Arc<Schema>>,
+    pub(crate) preserve: bool,
+    pub(crate) atomic: bool,
+}
+
+/// A list and how its items are told apart.
+#[derive(Debug)]
+pub(crate) struct ArrayShape {
+    pub(crate) items: Arc<Schema>,
+    pub(crate) kind: ListKind,
+}
+
+/// How the items of a list are identified when two managers write it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ListKind {
+    Atomic,
+    Set,
+    Map(Vec<String>),
+}
+
+static ANY: LazyLock<Arc<Schema>> = LazyLock::new(|| Arc::new(Schema::default()));
+
+/// A node about which nothing is known.
+pub(crate) fn any() -> Arc<Schema> {
+    Arc::clone(&ANY)
+}
+
+impl Schema {
+    /// The schema of the field `name`, and whether it is a named field (and not an entry of a map).
+    pub(crate) fn field(&self, name: &str) -> (Arc<Schema>, bool) {
+        match &self.shape {
+            Shape::Object(object) => match object.fields.get(name) {
+                Some(schema) => (Arc::clone(schema), true),
+                None => (object.additional.clone().unwrap_or_else(any), false),
+            },
+            _ => (any(), false),
+        }
+    }
+
+    /// Whether writers own this value as a whole.
+    pub(crate) fn atomic(&self, value: &Value) -> bool {
+        match (&self.shape, value) {
+            (Shape::Object(object), _) => object.atomic,
+            (Shape::Array(array), _) => array.kind == ListKind::Atomic,
+            (Shape::Any, Value::Array(_)) => true,
+            _ => false,
+        }
+    }
+
+    /// The schema and identity of the items of a list.
+    pub(crate) fn items(&self) -> (Arc<Schema>, ListKind) {
+        match &self.shape {
+            Shape::Array(array) => (Arc::clone(&array.items), array.kind.clone()),
+            _ => (any(), ListKind::Atomic),
+        }
+    }
+
+    /// Removes every field the structure does not name.
+    pub(crate) fn prune(&self, value: &mut Value) {
+        match (&self.shape, value) {
+            (Shape::Object(shape), Value::Object(object)) => {
+                object.retain(|key, child| {
+                    if let Some(schema) = shape.fields.get(key) {
+                        schema.prune(child);
+                        true
+                    } else if let Some(schema) = &shape.additional {
+                        schema.prune(child);
+                        true
+                    } else {
+                        shape.preserve
+                    }
+                });
+            }
+            (Shape::Array(shape), Value::Array(items)) => {
+                for item in items {
+                    shape.items.prune(item);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Fills in defaults; a null where null is not allowed but a default exists counts as absent.
+    pub(crate) fn fill_defaults(&self, value: &mut Value) {
+        match (&self.shape, value) {
+            (Shape::Object(shape), Value::Object(object)) => {
+                for (name, schema) in &shape.fields {
+                    let Some(default) = &schema.default else { continue };
+                    let absent = match object.get(name) {
+                        None => true,
+                        Some(Value::Null) => !schema.nullable,
+                        Some(_) => false,
+                    };
+                    if absent {
+                        object.insert(name.clone(), default.clone());
+                    }
+                }
+                for (key, child) in object.iter_mut() {
+                    if let Some(schema) = shape.fields.get(key).or(shape.additional.as_ref()) {
+                        schema.fill_defaults(child);
+                    }
+                }
+            }
+            (Shape::Array(shape), Value::Array(items)) => {
+                for item in items {
+                    shape.items.fill_defaults(item);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Turns written schemas into [`Schema`] trees, resolving named definitions once.
+#[derive(Default)]
+struct Parser {
+    definitions: Map<String, Value>,
+    parsed: HashMap<String, Arc<Schema>>,
+}
+
+impl Parser {
+    fn parse(&mut self, written: &Value) -> Arc<Schema> {
+        let Some(object) = written.as_object() else {
+            return any();
+        };
+        if let Some(name) = object.get("$ref").and_then(Value::as_str) {
+            let target = self.named(name);
+            if object.len() == 1 {
+                return target;
+            }
+            let mut merged = self
+                .definitions
+                .get(name)
+                .and_then(Value::as_object)
+                .cloned()
+                .unwrap_or_default();
+            merged.extend(
+                object
+                    .iter()
+                    .filter(|(key, _)| *key != "$ref")
+                    .map(|(k, v)| (k.clone(), v.clone())),
+            );
+            return self.parse(&Value::Object(merged));
+        }
+        let flag = |key: &str| object.get(key).and_then(Value::as_bool).unwrap_or(false);
+        let text = |key: &str| object.get(key).and_then(Value::as_str);
+        let shape = match text("type") {
+            _ if flag("x-kubernetes-int-or-string") => Shape::Scalar,
+            Some("object") => self.object(object),
+            Some("array") => {
+                let keys = object.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
+                let kind = match text("x-kubernetes-list-type") {
+                    Some("set") => ListKind::Set,
+                    Some("map") => ListKind::Map(
+                        keys.into_iter()
+                            .flatten()
+                            .filter_map(Value::as_str)
+                            .map(ToOwned::to_owned)
+                            .collect(),
+                    ),
+                    _ => ListKind::Atomic,
+                };
+                let items = object.get("items").map_or_else(any, |items| self.parse(items));
+                Shape::Array(ArrayShape { items, kind })
+            }
+            Some(_) => Shape::Scalar,
+            None => Shape::Any,
+        };
+        let strategy = text("x-kubernetes-patch-strategy").unwrap_or_default();
+        Arc::new(Schema {
+            shape,
+            default: object.get("default").cloned(),
+            nullable: flag("nullable"),
+            written: object.clone(),
+            patch_merge_key: text("x-kubernetes-patch-merge-key").map(ToOwned::to_owned),
+            patch_merges: strategy.split(',').any(|word| word == "merge"),
+        })
+    }
+
+    fn object(&mut self, object: &Map<String, Value>) -> Shape {
+        let preserve = object
+            .get("x-kubernetes-preserve-unknown-fields")
+            .and_then(Value::as_bool)
+            .unwrap_or(false);
+        let atomic = object.get("x-kubernetes-map-type").and_then(Value::as_str) == Some("atomic");
+        let mut fields: BTreeMap<String, Arc<Schema>> = BTreeMap::new();
+        if let Some(properties) = object.get("properties").and_then(Value::as_object) {
+            for (name, written) in properties {
+                fields.insert(name.clone(), self.parse(written));
+            }
+        }
+        let additional = match object.get("additionalProperties") {
+            Some(Value::Bool(true)) => Some(any()),
+            Some(written @ Value::Object(_)) => Some(self.parse(written)),
+            _ => None,
+        };
+        if object
+            .get("x-kubernetes-embedded-resource")
+            .and_then(Value::as_bool)
+            == Some(true)
+        {
+            fields.entry("metadata".to_owned()).or_insert_with(any);
+            fields.entry("apiVersion".to_owned()).or_insert_with(scalar);
+            fields.entry("kind".to_owned()).or_insert_with(scalar);
+        }
+        Shape::Object(ObjectShape {
+            fields,
+            additional,
+            preserve,
+            atomic,
+        })
+    }
+
+    fn named(&mut self, name: &str) -> Arc<Schema> {
+        if let Some(schema) = self.parsed.get(name) {
+            return Arc::clone(schema);
+        }
+        let written = self.definitions.get(name).cloned().unwrap_or(Value::Null);
+        let schema = self.parse(&written);
+        self.parsed.insert(name.to_owned(), Arc::clone(&schema));
+        schema
+    }
+}
+
+fn scalar() -> Arc<Schema> {
+    Arc::new(Schema {
+        shape: Shape::Scalar,
+        ..Schema::default()
+    })
+}
+
+static BUILT_IN: LazyLock<HashMap<String, Arc<Schema>>> = LazyLock::new(|| {
+    let definitions: Map<String, Value> =
+        serde_json::from_str(include_str!("builtin_schemas.json")).expect("the committed schemas are JSON");
+    let names: Vec<String> = definitions.keys().cloned().collect();
+    let mut parser = Parser {
+        definitions,
+        parsed: HashMap::new(),
+    };
+    for name in &names {
+        parser.named(name);
+    }
+    parser.parsed
+});
+
+/// The structure of a built-in kind, by the name it has in `builtin_schemas.json`.
+pub(crate) fn built_in(name: &str) -> Arc<Schema> {
+    BUILT_IN.get(name).cloned().unwrap_or_else(any)
+}
+
+/// The structure of a custom kind: its written schema, with the object's own metadata put in.
+pub(crate) fn custom(written: &Value) -> Arc<Schema> {
+    let mut root = written.clone();
+    if !root.is_object() {
+        root = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    }
+    let parsed = Parser::default().parse(&root);
+    let Some(schema) = Arc::into_inner(parsed) else {
+        return any();
+    };
+    let Shape::Object(mut object) = schema.shape else {
+        return any();
+    };
+    object
+        .fields
+        .insert("metadata".to_owned(), built_in("ObjectMeta"));
+    object.fields.insert("apiVersion".to_owned(), scalar());
+    object.fields.insert("kind".to_owned(), scalar());
+    Arc::new(Schema {
+        shape: Shape::Object(object),
+        ..schema
+    })
+}

@@ -1,0 +1,270 @@
+//! Judges a custom object against its written schema, in the words of the API server. Changes nothing.
+
+use std::sync::Arc;
+
+use kube::core::cel;
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use super::kind::Kind;
+use super::schema::Schema;
+use super::status_error::Cause;
+
+/// What the structural schema says against the object; CEL rules run only when it says nothing.
+pub(crate) fn check(kind: &Kind, object: &Value, before: Option<&Value>) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    if kind.schema.written.is_empty() {
+        return causes;
+    }
+    node(&kind.schema.written, object, "", &mut causes);
+    list_keys(&kind.schema, object, "", &mut causes);
+    if causes.is_empty() {
+        rules(&kind.schema, object, before, &mut causes);
+    }
+    causes
+}
+
+fn below(path: &str, field: &str) -> String {
+    if path.is_empty() {
+        field.to_owned()
+    } else {
+        format!("{path}.{field}")
+    }
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn has_type(wanted: &str, value: &Value) -> bool {
+    match wanted {
+        "number" => value.is_number(),
+        "integer" => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|n| n.fract() == 0.0),
+        other => type_name(value) == other,
+    }
+}
+
+fn node(schema: &Map<String, Value>, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+    let int_or_string = schema.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true));
+    if value.is_null() && schema.get("nullable") == Some(&Value::Bool(true)) {
+        return;
+    }
+    let wanted = schema.get("type").and_then(Value::as_str);
+    let fits = if int_or_string {
+        value.is_string() || has_type("integer", value)
+    } else {
+        wanted.is_none_or(|wanted| has_type(wanted, value))
+    };
+    if !fits {
+        let wanted = if int_or_string {
+            "integer,string"
+        } else {
+            wanted.unwrap_or_default()
+        };
+        let found = type_name(value);
+        let detail = format!("{path} in body must be of type {wanted}: \"{found}\"");
+        causes.push(Cause::wrong_type(path, &format!("\"{found}\""), &detail));
+        return;
+    }
+    if let Some(allowed) = schema.get("enum").and_then(Value::as_array)
+        && !allowed.contains(value)
+    {
+        causes.push(Cause::unsupported(path, value, allowed));
+    }
+    match value {
+        Value::String(text) => string(schema, text, value, path, causes),
+        Value::Number(_) => number(schema, value, path, causes),
+        Value::Array(items) => array(schema, items, value, path, causes),
+        Value::Object(object) => fields(schema, object, value, path, causes),
+        _ => {}
+    }
+}
+
+fn string(schema: &Map<String, Value>, text: &str, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+    let length = text.chars().count() as u64;
+    if let Some(limit) = schema.get("maxLength").and_then(Value::as_u64)
+        && length > limit
+    {
+        causes.push(Cause::too_long(path, limit));
+    }
+    if let Some(limit) = schema.get("minLength").and_then(Value::as_u64)
+        && length < limit
+    {
+        let detail = format!("{path} in body should be at least {limit} chars long");
+        causes.push(Cause::invalid(path, value, &detail));
+    }
+    if let Some(pattern) = schema.get("pattern").and_then(Value::as_str)
+        && Regex::new(pattern).is_ok_and(|regex| !regex.is_match(text))
+    {
+        causes.push(Cause::invalid(
+            path,
+            value,
+            &format!("{path} in body should match '{pattern}'"),
+        ));
+    }
+    if schema.get("format").and_then(Value::as_str) == Some("date-time")
+        && text.parse::<jiff::Timestamp>().is_err()
+    {
+        let detail = format!("{path} in body must be of type date-time: {value}");
+        causes.push(Cause::wrong_type(path, &value.to_string(), &detail));
+    }
+}
+
+fn number(schema: &Map<String, Value>, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+    let Some(number) = value.as_f64() else { return };
+    if let Some(limit) = schema.get("minimum")
+        && limit.as_f64().is_some_and(|limit| number < limit)
+    {
+        let detail = format!("{path} in body should be greater than or equal to {limit}");
+        causes.push(Cause::invalid(path, value, &detail));
+    }
+    if let Some(limit) = schema.get("maximum")
+        && limit.as_f64().is_some_and(|limit| number > limit)
+    {
+        let detail = format!("{path} in body should be less than or equal to {limit}");
+        causes.push(Cause::invalid(path, value, &detail));
+    }
+    if schema.get("format").and_then(Value::as_str) == Some("int32")
+        && value.as_i64().is_some_and(|n| i32::try_from(n).is_err())
+    {
+        let detail = format!("{path} in body must be of type int32: \"{value}\"");
+        causes.push(Cause::wrong_type(path, &format!("\"{value}\""), &detail));
+    }
+}
+
+fn array(schema: &Map<String, Value>, items: &[Value], value: &Value, path: &str, causes: &mut Vec<Cause>) {
+    if let Some(limit) = schema.get("maxItems").and_then(Value::as_u64)
+        && items.len() as u64 > limit
+    {
+        causes.push(Cause::too_many(path, items.len(), limit));
+    }
+    if let Some(limit) = schema.get("minItems").and_then(Value::as_u64)
+        && (items.len() as u64) < limit
+    {
+        let unit = if limit == 1 { "item" } else { "items" };
+        causes.push(Cause::invalid(
+            path,
+            &Value::from(items.len()),
+            &format!("{path} in body should have at least {limit} {unit}"),
+        ));
+    }
+    let _ = value;
+    if let Some(Value::Object(inner)) = schema.get("items") {
+        for (index, item) in items.iter().enumerate() {
+            node(inner, item, &format!("{path}[{index}]"), causes);
+        }
+    }
+}
+
+fn fields(
+    schema: &Map<String, Value>,
+    object: &Map<String, Value>,
+    value: &Value,
+    path: &str,
+    causes: &mut Vec<Cause>,
+) {
+    for name in schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+    {
+        if !object.contains_key(name) {
+            causes.push(Cause::required(&below(path, name), ""));
+        }
+    }
+    if let Some(limit) = schema.get("maxProperties").and_then(Value::as_u64)
+        && object.len() as u64 > limit
+    {
+        causes.push(Cause::too_many(path, object.len(), limit));
+    }
+    if let Some(limit) = schema.get("minProperties").and_then(Value::as_u64)
+        && (object.len() as u64) < limit
+    {
+        let detail = format!("{path} in body should have at least {limit} properties");
+        causes.push(Cause::invalid(path, value, &detail));
+    }
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (key, child) in object {
+        if path.is_empty() && ["metadata", "apiVersion", "kind"].contains(&key.as_str()) {
+            continue;
+        }
+        let written = properties
+            .and_then(|all| all.get(key))
+            .or_else(|| schema.get("additionalProperties"));
+        if let Some(Value::Object(written)) = written {
+            node(written, child, &below(path, key), causes);
+        }
+    }
+}
+
+fn list_keys(schema: &Arc<Schema>, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+    use super::ownership::set::item_step;
+    match value {
+        Value::Object(object) => {
+            for (key, child) in object {
+                if path.is_empty() && key == "metadata" {
+                    continue;
+                }
+                list_keys(&schema.field(key).0, child, &below(path, key), causes);
+            }
+        }
+        Value::Array(items) => {
+            let (inner, identity) = schema.items();
+            let mut seen = std::collections::BTreeSet::new();
+            for (index, item) in items.iter().enumerate() {
+                let here = format!("{path}[{index}]");
+                if let Some(step) = item_step(&identity, &inner, item)
+                    && !seen.insert(step.clone())
+                {
+                    let shown = step
+                        .get(2..)
+                        .and_then(|text| serde_json::from_str(text).ok())
+                        .unwrap_or(Value::Null);
+                    causes.push(Cause::duplicate(&here, &shown));
+                }
+                list_keys(&inner, item, &here, causes);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn rules(schema: &Schema, object: &Value, before: Option<&Value>, causes: &mut Vec<Cause>) {
+    let written = Value::Object(schema.written.clone());
+    let Err(errors) = cel::Validator::new().validate(&written, object, before) else {
+        return;
+    };
+    for error in errors.into_vec() {
+        let path = error.field_path.as_str();
+        let pointer: String = path
+            .split(['.', '['])
+            .map(|part| format!("/{}", part.trim_end_matches(']')))
+            .collect();
+        let value = if path.is_empty() {
+            Some(object)
+        } else {
+            object.pointer(&pointer)
+        };
+        let reason = error
+            .reason
+            .clone()
+            .unwrap_or_else(|| "FieldValueInvalid".to_owned());
+        let mut cause = Cause::invalid(path, value.unwrap_or(&Value::Null), &error.message);
+        if reason == "FieldValueForbidden" {
+            cause = Cause::forbidden(path, &error.message);
+        } else if reason == "FieldValueRequired" {
+            cause = Cause::required(path, &error.message);
+        }
+        causes.push(cause);
+    }
+}
