@@ -1,7 +1,8 @@
 //! A control plane: a real kube-apiserver and its etcd, as processes on loopback, in a directory of their own.
 //!
-//! There are no controllers, no scheduler and no nodes: pods stay Pending, deleted namespaces stay Terminating, and
-//! owned objects are not collected. Tests that share one control plane work in namespaces of their own.
+//! There are no controllers, no scheduler and no nodes: pods stay Pending, deleted namespaces stay Terminating,
+//! owned objects are not collected, and aggregated cluster roles such as `view` have no rules. Tests that share one
+//! control plane work in namespaces of their own.
 
 mod audit;
 mod kubeconfig;

@@ -156,21 +156,33 @@ async fn another_user_has_only_the_rights_that_rbac_gives() -> Result<()> {
         .await;
     assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403));
 
-    let bind = [
-        "create",
-        "rolebinding",
-        "let-in",
-        "--clusterrole=view",
-        "--group=strangers",
-        "-n",
-        &namespace,
-    ];
-    let output = control_plane.kubectl(&bind).await?;
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    for create in [
+        [
+            "role",
+            "reader",
+            "--verb=list",
+            "--resource=configmaps",
+            "-n",
+            &namespace,
+        ],
+        [
+            "rolebinding",
+            "let-in",
+            "--role=reader",
+            "--group=strangers",
+            "-n",
+            &namespace,
+        ],
+    ] {
+        let output = control_plane
+            .kubectl(&[&["create"], create.as_slice()].concat())
+            .await?;
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
     let maps = Api::<ConfigMap>::namespaced(stranger, &namespace);
     until("the new binding is known", SOON, || async {
         Ok(maps.list(&ListParams::default()).await.ok())
