@@ -37,8 +37,16 @@ impl Reply {
 
     /// The API server's way to say no.
     pub(crate) fn no(code: u16, message: &str) -> Self {
-        let body = json!({"kind": "Status", "status": "Failure", "code": code, "message": message, "reason": ""});
-        Self::Json(code, body)
+        let reason = match code {
+            403 => "Forbidden",
+            404 => "NotFound",
+            409 => "Conflict",
+            422 => "Invalid",
+            _ => "",
+        };
+        let status = json!({"kind": "Status", "status": "Failure", "code": code, "message": message,
+                            "reason": reason});
+        Self::Json(code, status)
     }
 }
 
