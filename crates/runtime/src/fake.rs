@@ -61,7 +61,10 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(answer: impl FnMut(&Call) -> Reply + Send + 'static) -> Self {
-        Self { calls: Arc::default(), answer: Arc::new(Mutex::new(Box::new(answer))) }
+        Self {
+            calls: Arc::default(),
+            answer: Arc::new(Mutex::new(Box::new(answer))),
+        }
     }
 
     /// Answers with these replies in turn, then with silence.

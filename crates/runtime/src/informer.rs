@@ -42,7 +42,10 @@ pub enum Scope {
 impl Scope {
     /// Only objects that carry these labels.
     pub fn labelled(self, labels: impl Into<String>) -> Selection {
-        Selection { scope: self, labels: Some(labels.into()) }
+        Selection {
+            scope: self,
+            labels: Some(labels.into()),
+        }
     }
 
     fn watches(&self) -> Vec<Option<String>> {
@@ -109,7 +112,9 @@ pub struct Informer<K> {
 
 impl<K> Clone for Informer<K> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
@@ -194,7 +199,14 @@ pub struct Broken(#[source] tokio::task::JoinError);
 impl Informers {
     /// No informers yet.
     pub fn new(client: Client, clock: SharedClock, metrics: Metrics) -> Self {
-        Self { client, clock, metrics, timing: Timing::default(), starts: Vec::new(), gates: Vec::new() }
+        Self {
+            client,
+            clock,
+            metrics,
+            timing: Timing::default(),
+            starts: Vec::new(),
+            gates: Vec::new(),
+        }
     }
 
     /// Other bounds than the usual ones.
@@ -232,7 +244,8 @@ impl Informers {
                 labels: labels.clone(),
                 trim,
             };
-            self.starts.push(Box::new(|shutdown| Box::pin(reflector.run(shutdown))));
+            self.starts
+                .push(Box::new(|shutdown| Box::pin(reflector.run(shutdown))));
         }
         self.gates.push(synced);
         Informer { shared }

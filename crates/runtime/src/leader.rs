@@ -44,7 +44,14 @@ pub struct Elector {
 
 impl Elector {
     /// A candidate for the lease `namespace/name`. `host` is for people; the identity is made unique to this process.
-    pub fn new(client: Client, namespace: &str, name: &str, host: &str, clock: SharedClock, metrics: Metrics) -> Self {
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        name: &str,
+        host: &str,
+        clock: SharedClock,
+        metrics: Metrics,
+    ) -> Self {
         let (_, tenure) = Leadership::standby(Arc::clone(&clock));
         let timing = Timing::default();
         Self {
@@ -92,7 +99,11 @@ impl Elector {
                 return Lost;
             }
             // While leading, no wait may outlast the belief.
-            let belief = self.candidate.believes_until().filter(|_| led).map(|end| end.saturating_sub(now));
+            let belief = self
+                .candidate
+                .believes_until()
+                .filter(|_| led)
+                .map(|end| end.saturating_sub(now));
             let step = self.step();
             match belief {
                 Some(rest) => {
@@ -130,7 +141,9 @@ impl Elector {
             Decision::Write(write) => {
                 let started = self.clock.elapsed();
                 match timeout(CALL, self.write(&write)).await {
-                    Ok(Ok(lease)) => self.candidate.wrote(record_of(&lease), started, self.clock.elapsed()),
+                    Ok(Ok(lease)) => self
+                        .candidate
+                        .wrote(record_of(&lease), started, self.clock.elapsed()),
                     failure => self.failed("write", failure.map(|answer| answer.err())).await,
                 }
             }
@@ -143,7 +156,10 @@ impl Elector {
             // Somebody else was first: look at once.
             Ok(Some(Error::Api(status))) if status.code == 409 => return,
             Ok(Some(error)) => debug!(lease = self.name, "cannot {verb} the lease: {error}"),
-            Ok(None) | Err(_) => debug!(lease = self.name, "no answer to a {verb} of the lease within {CALL:?}"),
+            Ok(None) | Err(_) => debug!(
+                lease = self.name,
+                "no answer to a {verb} of the lease within {CALL:?}"
+            ),
         }
         sleep(RETRY).await;
     }
@@ -152,16 +168,25 @@ impl Elector {
         let lease = self.lease(write);
         match write.replaces {
             None => self.leases.create(&PostParams::default(), &lease).await,
-            Some(_) => self.leases.replace(&self.name, &PostParams::default(), &lease).await,
+            Some(_) => {
+                self.leases
+                    .replace(&self.name, &PostParams::default(), &lease)
+                    .await
+            }
         }
     }
 
     async fn release(&mut self) {
-        let Some(write) = self.candidate.retire() else { return };
+        let Some(write) = self.candidate.retire() else {
+            return;
+        };
         match timeout(CALL, self.write(&write)).await {
             Ok(Ok(_)) => info!(lease = self.name, "released"),
             Ok(Err(error)) => warn!(lease = self.name, "the lease could not be released: {error}"),
-            Err(_) => warn!(lease = self.name, "no answer to the release of the lease within {CALL:?}"),
+            Err(_) => warn!(
+                lease = self.name,
+                "no answer to the release of the lease within {CALL:?}"
+            ),
         }
     }
 
@@ -187,7 +212,10 @@ impl Elector {
 
 fn record_of(lease: &Lease) -> Record {
     let spec = lease.spec.clone().unwrap_or_default();
-    let seconds = spec.lease_duration_seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or_default();
+    let seconds = spec
+        .lease_duration_seconds
+        .and_then(|s| u64::try_from(s).ok())
+        .unwrap_or_default();
     Record {
         version: lease.metadata.resource_version.clone().unwrap_or_default(),
         holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
@@ -224,7 +252,8 @@ mod tests {
                 return Reply::Silence;
             }
             let mut lease = self.lease.lock().unwrap();
-            let stored = |lease: &Option<Value>| lease.as_ref().map(|l| l["metadata"]["resourceVersion"].clone());
+            let stored =
+                |lease: &Option<Value>| lease.as_ref().map(|l| l["metadata"]["resourceVersion"].clone());
             let sent = Some(call.body["metadata"]["resourceVersion"].clone()).filter(|v| !v.is_null());
             match call.method.as_str() {
                 "GET" => lease.clone().map_or_else(|| Reply::no(404, "none"), Reply::ok),
@@ -241,7 +270,12 @@ mod tests {
         }
 
         fn spec(&self) -> Value {
-            self.lease.lock().unwrap().as_ref().map(|l| l["spec"].clone()).unwrap_or_default()
+            self.lease
+                .lock()
+                .unwrap()
+                .as_ref()
+                .map(|l| l["spec"].clone())
+                .unwrap_or_default()
         }
     }
 
@@ -256,11 +290,25 @@ mod tests {
 
     fn manager(shelf: &Shelf, clock: &SharedClock) -> Manager {
         let (server, metrics) = (shelf.server(), Metrics::new("1", "c"));
-        let elector = Elector::new(server.client(), "ops", "etcd", "host", clock.clone(), metrics.clone());
+        let elector = Elector::new(
+            server.client(),
+            "ops",
+            "etcd",
+            "host",
+            clock.clone(),
+            metrics.clone(),
+        );
         let (leadership, identity) = (elector.leadership(), elector.identity().to_owned());
         let shutdown = CancellationToken::new();
         let running = tokio::spawn(elector.run(shutdown.clone()));
-        Manager { leadership, identity, shutdown, server, running, metrics }
+        Manager {
+            leadership,
+            identity,
+            shutdown,
+            server,
+            running,
+            metrics,
+        }
     }
 
     async fn pass(seconds: f64) {

@@ -93,21 +93,35 @@ pub struct Store<K> {
 
 impl<K> Clone for Store<K> {
     fn clone(&self) -> Self {
-        Self { contents: Arc::clone(&self.contents), synced: self.synced.clone() }
+        Self {
+            contents: Arc::clone(&self.contents),
+            synced: self.synced.clone(),
+        }
     }
 }
 
 impl<K> fmt::Debug for Store<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let contents = self.read();
-        write!(f, "Store({}: {} objects)", self.synced.name(), contents.objects.len())
+        write!(
+            f,
+            "Store({}: {} objects)",
+            self.synced.name(),
+            contents.objects.len()
+        )
     }
 }
 
 impl<K> Store<K> {
     pub(crate) fn new(synced: Synced) -> Self {
-        let contents = Contents { objects: BTreeMap::new(), malformed: BTreeMap::new() };
-        Self { contents: Arc::new(RwLock::new(contents)), synced }
+        let contents = Contents {
+            objects: BTreeMap::new(),
+            malformed: BTreeMap::new(),
+        };
+        Self {
+            contents: Arc::new(RwLock::new(contents)),
+            synced,
+        }
     }
 
     /// The object of this name.
@@ -190,7 +204,11 @@ impl<K: Resource> Store<K> {
 
     /// Replaces everything within `namespace` (or everything) by the result of a list; tells what is different,
     /// objects that vanished while nobody watched among it.
-    pub(crate) fn replace(&self, namespace: Option<&str>, listed: Vec<Result<K, Malformed>>) -> Vec<Change<K>> {
+    pub(crate) fn replace(
+        &self,
+        namespace: Option<&str>,
+        listed: Vec<Result<K, Malformed>>,
+    ) -> Vec<Change<K>> {
         self.write(|contents| {
             let listed_keys: BTreeSet<_> = listed.iter().map(key_of).collect();
             let mut changes = contents.forget(|key| {
@@ -207,7 +225,9 @@ impl<K: Resource> Store<K> {
     pub(crate) fn replay(&self) -> Vec<Change<K>> {
         let contents = self.read();
         let objects = contents.objects.values().cloned().map(Change::Applied);
-        objects.chain(contents.malformed.values().cloned().map(Change::Malformed)).collect()
+        objects
+            .chain(contents.malformed.values().cloned().map(Change::Malformed))
+            .collect()
     }
 }
 
@@ -220,7 +240,10 @@ impl<K: Resource> Contents<K> {
                 let mut changes = Vec::new();
                 if let Some(old) = self.objects.get(&key) {
                     let (was, is) = (old.meta(), object.meta());
-                    if was.uid == is.uid && is.resource_version.is_some() && was.resource_version == is.resource_version {
+                    if was.uid == is.uid
+                        && is.resource_version.is_some()
+                        && was.resource_version == is.resource_version
+                    {
                         return changes;
                     }
                     if was.uid != is.uid {
@@ -346,7 +369,10 @@ mod tests {
     fn a_relist_that_shows_nothing_new_tells_nothing() {
         let store = store();
         let listed = || vec![Ok(map("shop", "a", "1", "1")), Err(bad("shop", "c", "3"))];
-        assert_eq!(told(&store.replace(None, listed())), ["Applied(shop/a)", "Malformed(shop/c)"]);
+        assert_eq!(
+            told(&store.replace(None, listed())),
+            ["Applied(shop/a)", "Malformed(shop/c)"]
+        );
         assert!(store.replace(None, listed()).is_empty());
     }
 
@@ -363,10 +389,16 @@ mod tests {
         let store = store();
         let key = ObjectKey::new("shop", "a");
         store.apply(Ok(map("shop", "a", "1", "1")));
-        assert_eq!(told(&store.apply(Err(bad("shop", "a", "2")))), ["Malformed(shop/a)"]);
+        assert_eq!(
+            told(&store.apply(Err(bad("shop", "a", "2")))),
+            ["Malformed(shop/a)"]
+        );
         assert!(store.get(&key).is_none());
         assert_eq!(store.malformed(&key).unwrap().error, "spec.size: not a number");
-        assert_eq!(told(&store.apply(Ok(map("shop", "a", "1", "3")))), ["Applied(shop/a)"]);
+        assert_eq!(
+            told(&store.apply(Ok(map("shop", "a", "1", "3")))),
+            ["Applied(shop/a)"]
+        );
         assert!(store.malformed(&key).is_none());
     }
 
@@ -385,9 +417,15 @@ mod tests {
             store.apply(Ok(map(namespace, name, &format!("{namespace}{name}"), "1")));
         }
         let names = |found: Vec<Arc<ConfigMap>>| -> Vec<_> {
-            found.iter().map(|map| ObjectKey::of(map.as_ref()).to_string()).collect()
+            found
+                .iter()
+                .map(|map| ObjectKey::of(map.as_ref()).to_string())
+                .collect()
         };
         assert_eq!(names(store.filter("b", |_| true)), ["b/x", "b/y"]);
-        assert_eq!(names(store.filter("b", |map| map.metadata.name.as_deref() == Some("y"))), ["b/y"]);
+        assert_eq!(
+            names(store.filter("b", |map| map.metadata.name.as_deref() == Some("y"))),
+            ["b/y"]
+        );
     }
 }

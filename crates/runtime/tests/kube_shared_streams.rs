@@ -34,11 +34,18 @@ async fn a_subscriber_of_a_shared_stream_is_never_told_of_a_delete() {
     let deletes = [Event::Delete(pod("a"))].map(Ok::<_, Error>);
 
     // Step by step, so that the apply is heard before the delete comes.
-    let mut root = pin!(stream::iter(events).chain(stream::iter(deletes)).reflect_shared(writer));
+    let mut root = pin!(
+        stream::iter(events)
+            .chain(stream::iter(deletes))
+            .reflect_shared(writer)
+    );
     for _ in 0..3 {
         root.next().await.unwrap().unwrap();
     }
-    assert_eq!(subscriber.next().await.unwrap().metadata.name.as_deref(), Some("a"));
+    assert_eq!(
+        subscriber.next().await.unwrap().metadata.name.as_deref(),
+        Some("a")
+    );
     assert!(matches!(root.next().await, Some(Ok(Event::Delete(_)))));
     let told = timeout(Duration::from_secs(3600), subscriber.next()).await;
     assert!(told.is_err(), "kube tells subscribers of deletes now: {told:?}");
@@ -79,5 +86,9 @@ async fn objects_that_come_and_go_quickly_stop_the_root_stream_for_good() {
         passed += 1;
     }
     assert!(passed < all, "kube's root stream went through all {all} events");
-    assert_eq!(heard.await.unwrap().unwrap(), 0, "the subscriber slept through everything");
+    assert_eq!(
+        heard.await.unwrap().unwrap(),
+        0,
+        "the subscriber slept through everything"
+    );
 }

@@ -2,8 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::Resource;
-use serde::de::{DeserializeOwned, Deserializer};
 use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer};
 use serde_json::Value;
 
 use crate::key::ObjectKey;
@@ -118,7 +118,10 @@ mod tests {
         assert_eq!(bad(2).key.name, "worse");
         assert!(items[3].0.is_none() && items[4].0.is_none());
         let bad = bad(1);
-        assert_eq!((bad.key.to_string(), bad.generation), ("shop/bad".to_owned(), Some(3)));
+        assert_eq!(
+            (bad.key.to_string(), bad.generation),
+            ("shop/bad".to_owned(), Some(3))
+        );
         assert!(bad.error.contains("expected a string"), "{}", bad.error);
     }
 
@@ -138,7 +141,10 @@ mod tests {
         });
         let map = map.unwrap().unwrap();
         assert_eq!(map.metadata.managed_fields, None);
-        assert_eq!(map.metadata.annotations.unwrap().into_keys().collect::<Vec<_>>(), ["mine"]);
+        assert_eq!(
+            map.metadata.annotations.unwrap().into_keys().collect::<Vec<_>>(),
+            ["mine"]
+        );
         assert_eq!(map.data.unwrap().into_keys().collect::<Vec<_>>(), ["small"]);
     }
 }

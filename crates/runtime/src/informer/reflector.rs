@@ -69,7 +69,10 @@ impl<K: Watched> Reflector<K> {
                 }
                 Err(why) => {
                     // Told once, not at every try.
-                    if self.shared.stand(self.namespace.as_ref(), State::Waiting(why.clone())) {
+                    if self
+                        .shared
+                        .stand(self.namespace.as_ref(), State::Waiting(why.clone()))
+                    {
                         warn!(kind = self.shared.kind, namespace = self.namespace, "{why}");
                     }
                     failures += 1;
@@ -81,7 +84,11 @@ impl<K: Watched> Reflector<K> {
 
     /// Reads everything there is into the store; returns the version to watch from.
     async fn list(&self) -> Result<String, String> {
-        let mut params = ListParams { label_selector: self.labels.clone(), limit: Some(PAGE), ..ListParams::default() };
+        let mut params = ListParams {
+            label_selector: self.labels.clone(),
+            limit: Some(PAGE),
+            ..ListParams::default()
+        };
         let mut listed = Vec::new();
         loop {
             let request = self.request().list(&params).map_err(|error| error.to_string())?;
@@ -91,14 +98,26 @@ impl<K: Watched> Reflector<K> {
                 Ok(Err(error)) => return Err(self.explain(&error)),
                 Err(_) => return Err(format!("no answer to a list within {:?}", self.timing.list)),
             };
-            listed.extend(page.items().into_iter().filter_map(|decoded| self.take_in(decoded)));
+            listed.extend(
+                page.items()
+                    .into_iter()
+                    .filter_map(|decoded| self.take_in(decoded)),
+            );
             let more = page.metadata.continue_.filter(|token| !token.is_empty());
             if more.is_none() {
-                let version = page.metadata.resource_version.filter(|version| !version.is_empty());
+                let version = page
+                    .metadata
+                    .resource_version
+                    .filter(|version| !version.is_empty());
                 let version = version.ok_or_else(|| "a list without a version".to_owned())?;
-                self.shared.update(|store| store.replace(self.namespace.as_deref(), listed));
+                self.shared
+                    .update(|store| store.replace(self.namespace.as_deref(), listed));
                 if self.shared.stand(self.namespace.as_ref(), State::Ready) {
-                    info!(kind = self.shared.kind, objects = self.shared.store.len(), "store is filled");
+                    info!(
+                        kind = self.shared.kind,
+                        objects = self.shared.store.len(),
+                        "store is filled"
+                    );
                 }
                 return Ok(version);
             }
@@ -125,7 +144,11 @@ impl<K: Watched> Reflector<K> {
                 End::Failed(why) => why,
             };
             self.shared.metrics.watch_restarted(&self.shared.kind);
-            debug!(kind = self.shared.kind, namespace = self.namespace, "watch failed: {why}");
+            debug!(
+                kind = self.shared.kind,
+                namespace = self.namespace,
+                "watch failed: {why}"
+            );
             if version != from {
                 failures = 0;
             }
@@ -139,7 +162,9 @@ impl<K: Watched> Reflector<K> {
 
     /// One watch; `version` moves on with every event.
     async fn watch(&self, version: &mut String) -> End {
-        let seconds = u32::try_from(self.timing.watch.as_secs()).unwrap_or(u32::MAX).max(1);
+        let seconds = u32::try_from(self.timing.watch.as_secs())
+            .unwrap_or(u32::MAX)
+            .max(1);
         let params = WatchParams {
             label_selector: self.labels.clone(),
             timeout: Some(seconds),
@@ -150,7 +175,11 @@ impl<K: Watched> Reflector<K> {
             Ok(request) => request,
             Err(error) => return End::Failed(error.to_string()),
         };
-        let answer = timeout(self.timing.start, self.client.request_events::<Decoded<K>>(request)).await;
+        let answer = timeout(
+            self.timing.start,
+            self.client.request_events::<Decoded<K>>(request),
+        )
+        .await;
         let events = match answer {
             Ok(Ok(events)) => events,
             Ok(Err(error)) => return self.ended_by(&error),
@@ -215,7 +244,10 @@ impl<K: Watched> Reflector<K> {
                 format!("waiting for CustomResourceDefinition {plural}.{group}")
             }
             404 => format!("the API server does not serve {plural}"),
-            401 | 403 => format!("waiting for permission to list and watch {plural}: {}", status.message),
+            401 | 403 => format!(
+                "waiting for permission to list and watch {plural}: {}",
+                status.message
+            ),
             _ => format!("{} ({})", status.message, status.code),
         }
     }

@@ -57,11 +57,20 @@ impl Bench {
         let (note, store) = (told.clone(), informer.store());
         informer.sink(move |change| {
             let stored = store.get(&change.key()).is_some();
-            assert_eq!(stored, matches!(change, Change::Applied(_)), "the store comes before the sinks");
+            assert_eq!(
+                stored,
+                matches!(change, Change::Applied(_)),
+                "the store comes before the sinks"
+            );
             note.lock().unwrap().push(format!("{change:?}"));
         });
         tokio::spawn(informers.run(CancellationToken::new()));
-        Self { server, informer, metrics, told }
+        Self {
+            server,
+            informer,
+            metrics,
+            told,
+        }
     }
 
     /// What the sink heard since the last time; time is paused, so waiting for all that can happen takes none.
@@ -91,7 +100,10 @@ async fn applies_and_deletes_reach_the_store_and_then_every_sink() {
     lines.unbounded_send(event("ADDED", map("b", 6))).unwrap();
     lines.unbounded_send(event("MODIFIED", map("a", 7))).unwrap();
     lines.unbounded_send(event("DELETED", map("b", 8))).unwrap();
-    assert_eq!(bench.hears_soon().await, ["Applied(shop/b)", "Applied(shop/a)", "Deleted(shop/b)"]);
+    assert_eq!(
+        bench.hears_soon().await,
+        ["Applied(shop/b)", "Applied(shop/a)", "Deleted(shop/b)"]
+    );
     let stored = bench.informer.store().get(&ObjectKey::new("shop", "a")).unwrap();
     assert_eq!(stored.metadata.resource_version.as_deref(), Some("7"));
 }
@@ -107,12 +119,21 @@ async fn a_watch_goes_on_from_the_last_version_seen_bookmarks_included() {
     first.unbounded_send(event("BOOKMARK", bookmark)).unwrap();
     drop(first);
     assert!(bench.hears(Duration::from_secs(2)).await.is_empty());
-    let uris: Vec<_> = bench.server.calls().into_iter().filter(is_watch).map(|call| call.uri).collect();
+    let uris: Vec<_> = bench
+        .server
+        .calls()
+        .into_iter()
+        .filter(is_watch)
+        .map(|call| call.uri)
+        .collect();
     assert_eq!(uris.len(), 2);
     assert!(uris[0].contains("resourceVersion=5"), "{}", uris[0]);
     assert!(uris[0].contains("allowWatchBookmarks=true"), "{}", uris[0]);
     assert!(uris[1].contains("resourceVersion=42"), "{}", uris[1]);
-    assert!(!bench.metrics.encode().contains("watch_restarts_total{"), "a normal end is no restart");
+    assert!(
+        !bench.metrics.encode().contains("watch_restarts_total{"),
+        "a normal end is no restart"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,11 +147,22 @@ async fn what_vanished_before_a_relist_is_told_as_deleted() {
         watching_on,
     ]);
     let bench = Bench::start(server, Scope::All);
-    assert_eq!(bench.hears_soon().await, ["Applied(shop/a)", "Applied(shop/b)", "Malformed(shop/c)"]);
+    assert_eq!(
+        bench.hears_soon().await,
+        ["Applied(shop/a)", "Applied(shop/b)", "Malformed(shop/c)"]
+    );
     let gone = json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"});
     lines.unbounded_send(event("ERROR", gone)).unwrap();
-    assert_eq!(bench.hears_soon().await, ["Deleted(shop/a)", "Gone(shop/c)", "Applied(shop/d)"]);
-    assert!(bench.metrics.encode().contains(r#"watch_restarts_total{kind="ConfigMap"} 1"#));
+    assert_eq!(
+        bench.hears_soon().await,
+        ["Deleted(shop/a)", "Gone(shop/c)", "Applied(shop/d)"]
+    );
+    assert!(
+        bench
+            .metrics
+            .encode()
+            .contains(r#"watch_restarts_total{kind="ConfigMap"} 1"#)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,10 +175,15 @@ async fn an_object_that_cannot_be_decoded_is_reported_and_blocks_nothing() {
     let key = ObjectKey::new("shop", "x");
     assert_eq!(store.malformed(&key).unwrap().uid.as_deref(), Some("uid-x"));
     lines.unbounded_send(event("MODIFIED", bad("a", 6))).unwrap();
-    lines.unbounded_send(event("ADDED", json!({"metadata": 7}))).unwrap();
+    lines
+        .unbounded_send(event("ADDED", json!({"metadata": 7})))
+        .unwrap();
     lines.unbounded_send(event("MODIFIED", map("x", 7))).unwrap();
     lines.unbounded_send(event("DELETED", bad("a", 8))).unwrap();
-    assert_eq!(bench.hears_soon().await, ["Malformed(shop/a)", "Applied(shop/x)", "Gone(shop/a)"]);
+    assert_eq!(
+        bench.hears_soon().await,
+        ["Malformed(shop/a)", "Applied(shop/x)", "Gone(shop/a)"]
+    );
     assert_eq!((store.len(), store.all_malformed().len()), (1, 0));
     assert_eq!(bench.server.calls().len(), 2, "the watch was not disturbed");
 }
@@ -213,11 +250,17 @@ async fn a_missing_definition_is_waited_for_by_name() {
     let mut informers = Informers::new(server.client(), TestClock::shared(), Metrics::new("1", "c"));
     let informer = informers.add::<widget::Widget>(Scope::All, keep_all);
     tokio::spawn(informers.run(CancellationToken::new()));
-    assert!(timeout(Duration::from_secs(60), informer.synced().ready()).await.is_err());
+    assert!(
+        timeout(Duration::from_secs(60), informer.synced().ready())
+            .await
+            .is_err()
+    );
     let why = "waiting for CustomResourceDefinition widgets.test.example.com".to_owned();
     assert_eq!(informer.synced().state(), State::Waiting(why));
     arrived.store(1, Ordering::SeqCst);
-    timeout(Duration::from_secs(20), informer.synced().ready()).await.unwrap();
+    timeout(Duration::from_secs(20), informer.synced().ready())
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,9 +277,17 @@ async fn each_namespace_has_its_own_watch_and_all_must_be_filled() {
     let namespaces = Scope::Namespaces(["shop".to_owned(), "closed".to_owned()].into());
     let bench = Bench::start(server, namespaces.labelled("app=etcd"));
     assert_eq!(bench.hears(Duration::from_secs(1)).await, ["Applied(shop/a)"]);
-    assert_eq!(bench.waits_for(), "waiting for permission to list and watch configmaps: not yours");
+    assert_eq!(
+        bench.waits_for(),
+        "waiting for permission to list and watch configmaps: not yours"
+    );
     let calls = bench.server.calls();
-    assert!(calls.iter().all(|call| call.uri.contains("labelSelector=app%3Detcd")), "{calls:?}");
+    assert!(
+        calls
+            .iter()
+            .all(|call| call.uri.contains("labelSelector=app%3Detcd")),
+        "{calls:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -255,7 +306,9 @@ async fn a_late_sink_is_told_what_everybody_else_knows() {
     bench.hears_soon().await;
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
     let note = heard.clone();
-    bench.informer.sink(move |change| note.lock().unwrap().push(format!("{change:?}")));
+    bench
+        .informer
+        .sink(move |change| note.lock().unwrap().push(format!("{change:?}")));
     assert_eq!(*heard.lock().unwrap(), ["Applied(shop/a)", "Malformed(shop/x)"]);
 }
 

@@ -1,0 +1,181 @@
+//! The HTTP server of the manager: `/healthz`, `/readyz`, `/metrics`. Read only, and without secrets.
+
+use std::fmt::Write as _;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::fence::Leadership;
+use crate::gate::{self, Synced};
+use crate::metrics::Metrics;
+
+/// How long open connections may last after a shutdown.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// What the pages are made of.
+#[derive(Clone, Debug)]
+pub struct Health {
+    gates: Arc<[Synced]>,
+    leadership: Leadership,
+    metrics: Metrics,
+}
+
+impl Health {
+    /// Ready when all these gates are open. A standby is ready too: it is warm.
+    pub fn new(gates: Vec<Synced>, leadership: Leadership, metrics: Metrics) -> Self {
+        Self {
+            gates: gates.into(),
+            leadership,
+            metrics,
+        }
+    }
+
+    /// Whether everything is ready, and a line about each thing.
+    pub fn readiness(&self) -> (bool, String) {
+        let mut ready = true;
+        let mut page = String::new();
+        for gate in self.gates.iter() {
+            let line = match gate.state() {
+                gate::State::Ready => format!("ok {}", gate.name()),
+                gate::State::Waiting(why) => {
+                    ready = false;
+                    format!("waiting {}: {why}", gate.name())
+                }
+            };
+            writeln!(page, "{line}").expect("writing into a string does not fail");
+        }
+        page.push_str(if self.leadership.leads() {
+            "ok lease: leading\n"
+        } else {
+            "ok lease: standing by\n"
+        });
+        (ready, page)
+    }
+
+    fn router(self) -> Router {
+        Router::new()
+            .route("/healthz", get(async || "ok\n"))
+            .route("/readyz", get(readyz))
+            .route("/metrics", get(metrics))
+            .with_state(self)
+    }
+}
+
+async fn readyz(State(health): State<Health>) -> impl IntoResponse {
+    let (ready, page) = health.readiness();
+    (
+        if ready {
+            StatusCode::OK
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
+        },
+        page,
+    )
+}
+
+async fn metrics(State(health): State<Health>) -> impl IntoResponse {
+    const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, OPEN_METRICS)], health.metrics.encode())
+}
+
+/// A server that is bound but not yet serving.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+}
+
+impl Server {
+    /// Binds, so that a taken address is an error at start.
+    pub async fn bind(address: SocketAddr) -> io::Result<Self> {
+        Ok(Self {
+            listener: TcpListener::bind(address).await?,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `shutdown`.
+    pub async fn run(self, health: Health, shutdown: CancellationToken) -> io::Result<()> {
+        let stop = shutdown.clone().cancelled_owned();
+        let serving = axum::serve(self.listener, health.router())
+            .with_graceful_shutdown(stop)
+            .into_future();
+        tokio::pin!(serving);
+        tokio::select! {
+            ended = &mut serving => return ended,
+            () = shutdown.cancelled() => {}
+        }
+        // A client that keeps its connection open does not keep the process.
+        timeout(LINGER, serving).await.unwrap_or(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::TestClock;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    async fn fetch(address: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn readiness_says_what_it_waits_for_and_a_standby_is_ready() {
+        let pods = Synced::waiting("Pod", "not started");
+        let clusters = Synced::waiting("EtcdCluster", "waiting for CustomResourceDefinition x");
+        let (leadership, _tenure) = Leadership::standby(TestClock::shared());
+        let health = Health::new(
+            vec![pods.clone(), clusters.clone()],
+            leadership,
+            Metrics::new("1", "c"),
+        );
+        let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let address = server.address().unwrap();
+        let shutdown = CancellationToken::new();
+        let running = tokio::spawn(server.run(health, shutdown.clone()));
+
+        pods.set(gate::State::Ready);
+        let answer = fetch(address, "/readyz").await;
+        assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+        let page =
+            "ok Pod\nwaiting EtcdCluster: waiting for CustomResourceDefinition x\nok lease: standing by\n";
+        assert!(answer.ends_with(page), "{answer}");
+        clusters.set(gate::State::Ready);
+        assert!(fetch(address, "/readyz").await.starts_with("HTTP/1.1 200"));
+        assert!(fetch(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+        let metrics = fetch(address, "/metrics").await;
+        assert!(
+            metrics.contains("application/openmetrics-text") && metrics.ends_with("# EOF\n"),
+            "{metrics}"
+        );
+
+        let idle = TcpStream::connect(address).await.unwrap();
+        shutdown.cancel();
+        timeout(Duration::from_secs(10), running)
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        drop(idle);
+    }
+}
