@@ -1,0 +1,106 @@
+//! What the operator reports about an `EtcdBackup`.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{condition::Condition, schema};
+
+/// What the operator reports about an `EtcdBackup`.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EtcdBackupStatus {
+    /// Whether the last finished backup is complete and verified.
+    #[serde(default)]
+    pub succeeded: bool,
+    /// Why the last backup failed.
+    #[serde(default, rename = "Reason", skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The etcd version of the last good backup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd_version: Option<String>,
+    /// The etcd revision of the last good backup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd_revision: Option<i64>,
+    /// When the last good backup was finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_success_date: Option<Time>,
+    /// What the backup is doing, in one word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// The generation of the spec that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// What is true of the backup, one entry per type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Option<Vec<Condition>>,
+    /// The runs that have started and are not finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub active: Option<Vec<ActiveRun>>,
+    /// When the last run was due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_schedule_time: Option<Time>,
+    /// When the next run is due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_schedule_time: Option<Time>,
+    /// The last good backup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_success: Option<BackupRecord>,
+    /// Good backups, the newest first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub history: Option<Vec<BackupRecord>>,
+    /// How many runs have failed since the last success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<i64>,
+}
+
+/// A run that has started and is not finished.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ActiveRun {
+    /// Identifies the run: the time it was due and the UID of the `EtcdBackup`.
+    pub run: String,
+    /// The Job that does it.
+    pub job: String,
+    /// When it started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+}
+
+/// One good backup.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BackupRecord {
+    /// The object in the store.
+    pub object: String,
+    /// The etcd revision it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<i64>,
+    /// The etcd version that wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd_version: Option<String>,
+    /// The cluster it was taken from, as etcd counts it, in hexadecimal.
+    #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<String>,
+    /// Its size in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<i64>,
+    /// The SHA-256 of the stored object, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// When it was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// How long it took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<String>,
+    /// The member it was taken from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
+    /// How it was verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<String>,
+}

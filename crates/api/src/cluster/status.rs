@@ -1,0 +1,197 @@
+//! What the operator reports about an `EtcdCluster`, and the durable memory of its plans.
+//!
+//! Figures that change with every client write (revision, raft index, sizes) do not belong here: they live in metrics.
+
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{condition::Condition, schema};
+
+/// What the operator reports about an `EtcdCluster`.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EtcdClusterStatus {
+    /// What the cluster is doing, in one word: Creating, Running, Hibernated, Restoring, Failed.
+    #[serde(default)]
+    pub phase: String,
+    /// Why the cluster is in this phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether the operator leaves the cluster alone because spec.paused is true.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub control_paused: bool,
+    /// What is true of the cluster, one entry per type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Option<Vec<Condition>>,
+    /// How many members the cluster has.
+    #[serde(default)]
+    pub size: i32,
+    /// The Service for clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_name: Option<String>,
+    /// The port for clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_port: Option<i32>,
+    /// Names of the members that serve and of those that do not.
+    #[serde(default)]
+    pub members: MembersStatus,
+    /// The etcd version that runs on all members.
+    #[serde(default)]
+    pub current_version: String,
+    /// The etcd version that is being rolled out, empty otherwise.
+    #[serde(default)]
+    pub target_version: String,
+    /// The generation of the spec that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// etcd's ID of the cluster, in hexadecimal, fixed at the first linearizable read.
+    #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<String>,
+    /// Which life of the cluster's data runs: 1 after the first start, one more after each restore.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<i64>,
+    /// The highest incarnation ever given out; none is used twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_incarnation: Option<i64>,
+    /// Ready members of those wanted, for example 2/3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_members: Option<String>,
+    /// The label selector of the members' pods, for autoscalers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
+    /// The member that leads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
+    /// What the members keep their data on, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<String>,
+    /// Addresses for clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub endpoints: Option<Vec<String>>,
+    /// The installation of the operator that looks after this cluster; another one leaves it alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controlled_by: Option<String>,
+    /// Each member in detail, one entry per member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub member_status: Option<Vec<MemberStatus>>,
+    /// What the operator does or waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanStatus>,
+    /// The restore that is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restore: Option<RestoreProgress>,
+}
+
+/// Names of members by readiness.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MembersStatus {
+    /// Members that serve clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub ready: Option<Vec<String>>,
+    /// Members that do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub unready: Option<Vec<String>>,
+}
+
+/// One member in detail.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberStatus {
+    /// The member's name, which is its pod's.
+    pub name: String,
+    /// etcd's ID of the member, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// voter, learner, or none while it is not in the membership.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// The etcd version it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Whether it answers and is caught up.
+    #[serde(default)]
+    pub healthy: bool,
+    /// The node it runs on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// What it keeps its data on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
+    /// What its disk was found to be at the last start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<String>,
+}
+
+/// What the operator does or waits for.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanStatus {
+    /// The step that was written down before it was begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepIntent>,
+    /// Why, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// What must change before the next step is safe, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub blocked_by: Option<Vec<String>>,
+}
+
+/// One disruptive step, written down before it is begun.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepIntent {
+    /// What kind of step.
+    pub kind: String,
+    /// The process of the operator that began it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// The incarnation of the data it is meant for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<i64>,
+    /// The members it touches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub targets: Option<Vec<StepTarget>>,
+}
+
+/// A member that a step touches.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepTarget {
+    /// The member's name.
+    pub member: String,
+    /// etcd's ID of the member, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The UID of its pod.
+    #[serde(default, rename = "podUID", skip_serializing_if = "Option::is_none")]
+    pub pod_uid: Option<String>,
+    /// The process in the pod that asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
+    /// The nonce that process gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nonce: Option<String>,
+}
+
+/// The restore that is under way: the one field that decides between commit and roll-back.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RestoreProgress {
+    /// The UID of the EtcdRestore.
+    pub uid: String,
+    /// The incarnation the restored data will have.
+    pub incarnation: i64,
+    /// etcd's ID of the restored cluster, in hexadecimal.
+    #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<String>,
+    /// Stopping, Preparing, Committed, RollingBack or Serving.
+    pub phase: String,
+}

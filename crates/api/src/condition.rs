@@ -1,0 +1,288 @@
+//! The one condition type of all three kinds, and how a list of conditions changes.
+//!
+//! Pure: the time of a change is an argument, and a condition whose status did not change keeps its time, so that a
+//! status that says nothing new is equal to the one before and is not written.
+
+use jiff::Timestamp;
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+
+/// Something that is true, false or unknown of an object.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What the condition speaks of, for example Available.
+    #[serde(rename = "type")]
+    #[schemars(length(min = 1, max = 64))]
+    pub type_: String,
+    /// True, False or Unknown.
+    #[schemars(length(max = 16))]
+    pub status: String,
+    /// The cause in one word, made for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub reason: Option<String>,
+    /// The cause in a sentence, made for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 4096))]
+    pub message: Option<String>,
+    /// The generation of the spec that the condition speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// When the status last changed, in RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub last_transition_time: Option<String>,
+    /// When anything of the condition last changed, in RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub last_update_time: Option<String>,
+}
+
+/// The types of conditions, as stable words. The first four are the ancestor's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ConditionType {
+    /// Clients can write.
+    Available,
+    /// Members are being replaced.
+    Recovering,
+    /// The number of members is changing.
+    Scaling,
+    /// The version is changing.
+    Upgrading,
+    /// The spec is valid and everything it asks for exists in this operator.
+    Accepted,
+    /// The operator is at work.
+    Progressing,
+    /// The cluster works, but worse than it should.
+    Degraded,
+    /// One more failure would stop writes.
+    QuorumAtRisk,
+    /// A majority of voters is gone.
+    QuorumLost,
+    /// No member has data any more.
+    DataLost,
+    /// Data lives only as long as the pods.
+    StorageEphemeral,
+    /// The etcd version is one the operator knows to be good.
+    VersionSupported,
+    /// All members hold the same data.
+    Consistent,
+    /// A recent backup exists.
+    BackupFresh,
+    /// Certificates are present and valid.
+    TLSReady,
+    /// An object of a name the operator needs belongs to somebody else.
+    NameConflict,
+    /// What the object refers to exists.
+    ReferenceFound,
+}
+
+impl ConditionType {
+    /// The type as it stands in the status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Available => "Available",
+            Self::Recovering => "Recovering",
+            Self::Scaling => "Scaling",
+            Self::Upgrading => "Upgrading",
+            Self::Accepted => "Accepted",
+            Self::Progressing => "Progressing",
+            Self::Degraded => "Degraded",
+            Self::QuorumAtRisk => "QuorumAtRisk",
+            Self::QuorumLost => "QuorumLost",
+            Self::DataLost => "DataLost",
+            Self::StorageEphemeral => "StorageEphemeral",
+            Self::VersionSupported => "VersionSupported",
+            Self::Consistent => "Consistent",
+            Self::BackupFresh => "BackupFresh",
+            Self::TLSReady => "TLSReady",
+            Self::NameConflict => "NameConflict",
+            Self::ReferenceFound => "ReferenceFound",
+        }
+    }
+}
+
+/// Whether a condition holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Truth {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// It cannot be told.
+    Unknown,
+}
+
+impl Truth {
+    /// The value as it stands in the status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+/// What a controller found: a condition without its times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What it speaks of.
+    pub type_: ConditionType,
+    /// Whether it holds.
+    pub status: Truth,
+    /// The cause in one word.
+    pub reason: &'static str,
+    /// The cause in a sentence.
+    pub message: String,
+}
+
+/// Puts findings into the list of conditions of before.
+///
+/// Types of [`ConditionType`] that were not found again are dropped (a condition that does not apply is absent, as
+/// the ancestor did it); types this operator does not know stay, for a newer one may have written them.
+pub fn merge(
+    before: &[Condition],
+    findings: &[Finding],
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let known = |name: &str| ALL.iter().any(|t| t.as_str() == name);
+    let mut after: Vec<Condition> = findings
+        .iter()
+        .map(|finding| {
+            let old = before.iter().find(|c| c.type_ == finding.type_.as_str());
+            settle(old, finding, generation, now)
+        })
+        .collect();
+    after.extend(before.iter().filter(|c| !known(&c.type_)).cloned());
+    after
+}
+
+/// Finds a condition by its type.
+pub fn find(conditions: &[Condition], type_: ConditionType) -> Option<&Condition> {
+    conditions.iter().find(|c| c.type_ == type_.as_str())
+}
+
+fn settle(old: Option<&Condition>, finding: &Finding, generation: Option<i64>, now: Timestamp) -> Condition {
+    let stamp = Some(second(now).to_string());
+    let fresh = Condition {
+        type_: finding.type_.as_str().to_owned(),
+        status: finding.status.as_str().to_owned(),
+        reason: Some(finding.reason.to_owned()),
+        message: Some(finding.message.clone()),
+        observed_generation: generation,
+        last_transition_time: stamp.clone(),
+        last_update_time: stamp,
+    };
+    let Some(old) = old else { return fresh };
+    let last_transition_time = if old.status == fresh.status {
+        old.last_transition_time.clone().or(fresh.last_transition_time)
+    } else {
+        fresh.last_transition_time
+    };
+    let unchanged = old.status == fresh.status
+        && old.reason == fresh.reason
+        && old.message == fresh.message
+        && old.observed_generation == fresh.observed_generation;
+    let last_update_time = if unchanged {
+        old.last_update_time.clone().or(fresh.last_update_time)
+    } else {
+        fresh.last_update_time
+    };
+    Condition {
+        last_transition_time,
+        last_update_time,
+        ..fresh
+    }
+}
+
+/// Kubernetes writes times to the second; a finer one would differ from itself after a round trip.
+fn second(now: Timestamp) -> Timestamp {
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}
+
+/// All types this operator writes.
+const ALL: [ConditionType; 17] = [
+    ConditionType::Available,
+    ConditionType::Recovering,
+    ConditionType::Scaling,
+    ConditionType::Upgrading,
+    ConditionType::Accepted,
+    ConditionType::Progressing,
+    ConditionType::Degraded,
+    ConditionType::QuorumAtRisk,
+    ConditionType::QuorumLost,
+    ConditionType::DataLost,
+    ConditionType::StorageEphemeral,
+    ConditionType::VersionSupported,
+    ConditionType::Consistent,
+    ConditionType::BackupFresh,
+    ConditionType::TLSReady,
+    ConditionType::NameConflict,
+    ConditionType::ReferenceFound,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(status: Truth, message: &str) -> Finding {
+        Finding {
+            type_: ConditionType::Accepted,
+            status,
+            reason: "Valid",
+            message: message.to_owned(),
+        }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).expect("in range")
+    }
+
+    #[test]
+    fn a_finding_that_says_nothing_new_changes_nothing() {
+        let first = merge(&[], &[finding(Truth::True, "ok")], Some(1), at(100));
+        let second = merge(&first, &[finding(Truth::True, "ok")], Some(1), at(200));
+        assert_eq!(first, second);
+    }
+
+    #[test]
+    fn a_new_message_moves_the_update_time_but_not_the_transition_time() {
+        let first = merge(&[], &[finding(Truth::False, "a")], Some(1), at(100));
+        let second = merge(&first, &[finding(Truth::False, "b")], Some(1), at(200));
+        assert_eq!(second[0].last_transition_time, first[0].last_transition_time);
+        assert_ne!(second[0].last_update_time, first[0].last_update_time);
+    }
+
+    #[test]
+    fn a_new_status_moves_both_times() {
+        let first = merge(&[], &[finding(Truth::False, "a")], Some(1), at(100));
+        let second = merge(&first, &[finding(Truth::True, "a")], Some(1), at(200));
+        assert_eq!(
+            second[0].last_transition_time.as_deref(),
+            Some("1970-01-01T00:03:20Z")
+        );
+        assert_eq!(second[0].last_update_time, second[0].last_transition_time);
+    }
+
+    #[test]
+    fn conditions_that_no_longer_apply_go_and_unknown_ones_stay() {
+        let before = [
+            Condition {
+                type_: "Scaling".into(),
+                status: "True".into(),
+                ..Condition::default()
+            },
+            Condition {
+                type_: "FromTheFuture".into(),
+                status: "True".into(),
+                ..Condition::default()
+            },
+        ];
+        let after = merge(&before, &[finding(Truth::True, "ok")], None, at(1));
+        let types: Vec<_> = after.iter().map(|c| c.type_.as_str()).collect();
+        assert_eq!(types, ["Accepted", "FromTheFuture"]);
+    }
+}

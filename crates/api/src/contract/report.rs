@@ -1,0 +1,77 @@
+//! The report of a process that waits for a permit.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Document, Identity, version};
+
+/// What a waiting process says of itself and of its disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The version of the document.
+    #[serde(default = "version")]
+    pub version: u32,
+    /// The UID of the `EtcdCluster` the pod was made for.
+    pub cluster_uid: String,
+    /// The UID of the pod.
+    pub pod_uid: String,
+    /// Drawn at random when the process started.
+    pub process: String,
+    /// Renewed every minute until one is used.
+    pub nonce: String,
+    /// The incarnation the pod expects on its disk.
+    pub expected_incarnation: i64,
+    /// What the disk was found to be.
+    pub verdict: Verdict,
+    /// In words, what led to the verdict.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+    /// The identity found on the disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+    /// The raft term at the end of the write-ahead log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wal_term: Option<u64>,
+    /// The raft index at the end of the write-ahead log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wal_index: Option<u64>,
+}
+
+/// What a disk was found to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum Verdict {
+    /// Nothing of etcd and nothing of ours that ever ran.
+    Empty,
+    /// Ours, but never took part, or lost everything.
+    Unborn,
+    /// Ours and intact.
+    Whole,
+    /// Ours and not intact.
+    Damaged,
+    /// A restore's directory lies beside the data.
+    #[serde(rename_all = "camelCase")]
+    Prepared {
+        /// The restore it belongs to.
+        #[serde(rename = "restoreUID")]
+        restore_uid: String,
+        /// The SHA-256 of the object it was made from, in hexadecimal.
+        object_sha256: String,
+    },
+    /// Somebody else's.
+    Foreign,
+    /// Ours, of another life of the data.
+    #[serde(rename_all = "camelCase")]
+    OtherIncarnation {
+        /// The incarnation found.
+        found: i64,
+    },
+    /// Ours and intact, but on another volume than before.
+    Moved,
+    /// It cannot be told: only waits, never replaced.
+    Unreadable,
+}
+
+impl Document for Report {
+    const NAME: &'static str = "report";
+}

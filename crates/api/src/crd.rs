@@ -1,0 +1,54 @@
+//! The finished `CustomResourceDefinition`s, as they are installed.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+use serde_json::Value;
+
+use crate::{EtcdBackup, EtcdCluster, EtcdRestore};
+
+/// kubectl's client-side apply keeps the whole object in an annotation; the API server bounds annotations.
+pub const MAX_BYTES: usize = 262_144;
+
+/// The definitions of all three kinds, in the order in which users meet them.
+pub fn all() -> [CustomResourceDefinition; 3] {
+    [
+        finish(EtcdCluster::crd()),
+        finish(EtcdBackup::crd()),
+        finish(EtcdRestore::crd()),
+    ]
+}
+
+/// The OpenAPI schema of one kind's served version, as JSON.
+pub fn schema(kind: &str) -> Option<Value> {
+    let crd = all().into_iter().find(|crd| crd.spec.names.kind == kind)?;
+    let version = crd.spec.versions.into_iter().next()?;
+    serde_json::to_value(version.schema?.open_api_v3_schema?).ok()
+}
+
+/// What the derive cannot say: a sentence for the two top-level fields, bounds that keep rules cheap.
+fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let kind = crd.spec.names.kind.clone();
+    for version in &mut crd.spec.versions {
+        let Some(root) = version
+            .schema
+            .as_mut()
+            .and_then(|s| s.open_api_v3_schema.as_mut())
+        else {
+            continue;
+        };
+        let Some(properties) = root.properties.as_mut() else {
+            continue;
+        };
+        for (field, text) in [
+            ("spec", "What is wanted."),
+            ("status", "What the operator found and does."),
+        ] {
+            if let Some(property) = properties.get_mut(field)
+                && property.description.is_none()
+            {
+                property.description = Some(format!("{text} See the fields of {kind}.{field}."));
+            }
+        }
+    }
+    crd
+}

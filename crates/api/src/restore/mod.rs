@@ -1,0 +1,142 @@
+//! `EtcdRestore`: brings an etcd cluster back from a backup.
+
+mod status;
+
+pub use status::{EtcdRestoreStatus, MemberRestoreStatus};
+
+use std::collections::BTreeMap;
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    cluster::EtcdClusterSpec,
+    span::Span,
+    store::{AbsStore, ClusterRef, GcsStore, LocalStore, OssStore, S3Store, StorageType},
+};
+
+/// Which backup is restored, and into which cluster.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "etcd.database.coreos.com",
+    version = "v1beta2",
+    kind = "EtcdRestore",
+    plural = "etcdrestores",
+    shortname = "etcdrs",
+    category = "all",
+    category = "etcd-operator",
+    namespaced,
+    status = "EtcdRestoreStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "EtcdRestore brings an etcd cluster back from a backup: the object is verified first, the old data stay until the restored data are in place on a quorum.",
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase", description = "What the restore is doing"),
+    printcolumn(name = "From", type_ = "string", json_path = ".status.object", description = "The object that is restored"),
+    printcolumn(name = "Progress", type_ = "string", json_path = ".status.progress", description = "How much of the data is in place"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp", description = "Time since the object was created"),
+    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.etcdCluster.name", priority = 1, description = "The cluster that is restored"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.reason", priority = 1, description = "Why the restore waits or failed"),
+    validation = Rule::new("self.metadata.name.size() <= 52").message("metadata.name must have at most 52 characters, because the Jobs it starts carry it with a suffix; for example: orders"),
+    validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.committed) || !oldSelf.status.committed || (self.spec.etcdCluster.name == oldSelf.spec.etcdCluster.name && has(self.spec.source) == has(oldSelf.spec.source) && has(self.spec.backupStorageType) == has(oldSelf.spec.backupStorageType))").message("this restore is past its commit point and cannot be pointed elsewhere: create another EtcdRestore"),
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("(has(self.backupStorageType)) != (has(self.source))").message("say once where the backup is: either source, or backupStorageType with the block of that store; for example: source: {backup: {name: orders-nightly}}").field_path(".source"),
+    validation = Rule::new("[has(self.s3), has(self.abs), has(self.gcs), has(self.oss), has(self.local)].filter(x, x).size() <= (has(self.backupStorageType) ? 1 : 0)").message("only the one of s3, abs, gcs, oss and local that backupStorageType names may be set; for example: backupStorageType: S3 with s3: {path: my-bucket/etcd/orders}").field_path(".backupStorageType"),
+    validation = Rule::new("!has(self.backupStorageType) || (self.backupStorageType == 'S3' ? has(self.s3) : self.backupStorageType == 'ABS' ? has(self.abs) : self.backupStorageType == 'GCS' ? has(self.gcs) : self.backupStorageType == 'OSS' ? has(self.oss) : has(self.local))").message("the block of the store that backupStorageType names is missing: S3 needs s3, ABS needs abs, GCS needs gcs, OSS needs oss, Local needs local; for example: oss: {path: my-bucket/etcd/orders, ossSecret: aliyun}").field_path(".backupStorageType"),
+    validation = Rule::new("self.etcdCluster.name == oldSelf.etcdCluster.name").message("etcdCluster.name cannot change: create another EtcdRestore for another cluster").field_path(".etcdCluster"),
+)]
+pub struct EtcdRestoreSpec {
+    /// The EtcdCluster that is restored. If it exists its data are replaced; if not, clusterTemplate creates it.
+    pub etcd_cluster: ClusterRef,
+    /// Which store holds the backup: S3, ABS, GCS, OSS or Local. The path of its block is the full key of the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup_storage_type: Option<StorageType>,
+    /// The backup by the EtcdBackup that made it, instead of a store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<RestoreSource>,
+    /// The EtcdCluster to create where etcdCluster does not exist yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_template: Option<ClusterTemplate>,
+    /// By how much the revision is raised above the last one the old cluster was seen at, so that watchers notice. 0 switches it off. Default: on where etcd's tool can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self >= 0").message("revisionBump must not be negative: 0 switches it off; for example: revisionBump: 1000000000"))]
+    pub revision_bump: Option<i64>,
+    /// How long the data of before are kept on the volumes. Default: 24h.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_previous: Option<Span>,
+    /// Whether the cluster is backed up first, into the store of the backup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub safety_backup: Option<bool>,
+    /// The bucket of backupStorageType S3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub s3: Option<S3Store>,
+    /// The container of backupStorageType ABS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abs: Option<AbsStore>,
+    /// The bucket of backupStorageType GCS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gcs: Option<GcsStore>,
+    /// The bucket of backupStorageType OSS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oss: Option<OssStore>,
+    /// The volume of backupStorageType Local.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<LocalStore>,
+}
+
+/// A backup by the `EtcdBackup` that made it.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RestoreSource {
+    /// The EtcdBackup whose backups are looked through.
+    pub backup: BackupRef,
+    /// Which of its backups: latest, the newest not after a revision, or the newest not after a time. Default: the latest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<RestorePoint>,
+}
+
+/// Names an `EtcdBackup` in the same namespace.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BackupRef {
+    /// The name of the EtcdBackup.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// A point in the history of a cluster: at most one of revision and time, neither is the latest.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("[has(self.latest) && self.latest, has(self.revision), has(self.time)].filter(x, x).size() <= 1").message("source.at takes one of latest, revision and time; for example: at: {revision: 48211}"),
+)]
+pub struct RestorePoint {
+    /// The newest backup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latest: Option<bool>,
+    /// The newest backup whose revision is not above this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self > 0").message("source.at.revision must be above zero; for example: revision: 48211"))]
+    pub revision: Option<i64>,
+    /// The newest backup finished not after this time, for example 2026-03-01T03:00:00Z.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
+}
+
+/// The `EtcdCluster` to create.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterTemplate {
+    /// Labels of the EtcdCluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxProperties" = 64))]
+    pub labels: Option<BTreeMap<String, String>>,
+    /// Annotations of the EtcdCluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxProperties" = 64))]
+    pub annotations: Option<BTreeMap<String, String>>,
+    /// The spec of the EtcdCluster.
+    pub spec: EtcdClusterSpec,
+}

@@ -1,0 +1,44 @@
+//! Schemas that a type alone does not give: keyed lists, bounded lists of foreign types, free-form patches.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+use crate::condition::Condition;
+
+/// A list of conditions with one entry per type, so that server-side apply merges it by type.
+pub fn conditions(generator: &mut SchemaGenerator) -> Schema {
+    let items = generator.subschema_for::<Condition>();
+    json_schema!({
+        "type": "array",
+        "nullable": true,
+        "maxItems": 64,
+        "items": items,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+    })
+}
+
+/// A patch in the user's words: the one place where any field is allowed.
+pub fn free_form_patch(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "nullable": true,
+        "x-kubernetes-preserve-unknown-fields": true,
+    })
+}
+
+/// Environment variables whose names are short enough to be checked by a rule.
+pub fn env_vars(generator: &mut SchemaGenerator) -> Schema {
+    let mut items = generator.subschema_for::<k8s_openapi::api::core::v1::EnvVar>();
+    if let Some(name) = items
+        .pointer_mut("/properties/name")
+        .and_then(serde_json::Value::as_object_mut)
+    {
+        name.insert("maxLength".to_owned(), 256.into());
+    }
+    json_schema!({
+        "type": "array",
+        "nullable": true,
+        "maxItems": 64,
+        "items": items,
+    })
+}

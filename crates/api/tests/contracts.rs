@@ -1,0 +1,219 @@
+//! The JSON documents between the parts of the operator, held against files: what version 1 writes never changes.
+
+use std::{fmt::Debug, path::PathBuf};
+
+use etcd_operator_api::contract::{
+    self, Document, DocumentError, Fingerprint, Frame, Identity, JobOutcome, JobResult, Manifest, Mode,
+    Permit, Report, RestoreIntent, RestoreStorage, Sealing, Verdict,
+};
+
+fn golden(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(name)
+}
+
+/// The document reads from its file as this value and is written as the file's JSON.
+fn check<D: Document + PartialEq + Debug>(name: &str, document: &D) {
+    let file = std::fs::read(golden(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let read: D = contract::read(&file).unwrap_or_else(|e| panic!("{name}: {e}"));
+    assert_eq!(&read, document, "{name}");
+    let written: serde_json::Value = serde_json::from_slice(&contract::write(document)).expect("JSON");
+    let wanted: serde_json::Value = serde_json::from_slice(&file).expect("JSON");
+    assert_eq!(written, wanted, "{name}");
+}
+
+fn identity() -> Identity {
+    Identity {
+        version: 1,
+        cluster_uid: "7f6f1bb5-cluster".into(),
+        cluster_id: Some("cdf818194e3a8c32".into()),
+        member: "orders-0".into(),
+        member_id: Some("8e9e05c52164694d".into()),
+        incarnation: 2,
+        fingerprint: Fingerprint([("wwid".to_owned(), "naa.600".to_owned())].into()),
+        ran: true,
+        starts: 7,
+    }
+}
+
+#[test]
+fn permit() {
+    check(
+        "permit.json",
+        &Permit {
+            version: 1,
+            pod_uid: "pod-uid".into(),
+            process: "a1b2".into(),
+            nonce: "0007".into(),
+            mode: Mode::Join,
+            incarnation: 2,
+            cluster_uid: "7f6f1bb5-cluster".into(),
+            cluster_id: Some("cdf818194e3a8c32".into()),
+            member_id: Some("8e9e05c52164694d".into()),
+            initial_cluster: "orders-0=http://orders-0.orders.shop.svc:2380".into(),
+            token: "shop/orders/7f6f1bb5/2".into(),
+            restore_uid: None,
+            object_sha256: None,
+        },
+    );
+}
+
+#[test]
+fn report() {
+    let report = |verdict| Report {
+        version: 1,
+        cluster_uid: "7f6f1bb5-cluster".into(),
+        pod_uid: "pod-uid".into(),
+        process: "a1b2".into(),
+        nonce: "0007".into(),
+        expected_incarnation: 2,
+        verdict,
+        detail: "found by the identity beside the data".into(),
+        identity: Some(identity()),
+        wal_term: Some(4),
+        wal_index: Some(90_210),
+    };
+    check("report.json", &report(Verdict::Moved));
+    check(
+        "report-prepared.json",
+        &report(Verdict::Prepared {
+            restore_uid: "r-uid".into(),
+            object_sha256: "00ff".into(),
+        }),
+    );
+    check(
+        "report-other-incarnation.json",
+        &report(Verdict::OtherIncarnation { found: 1 }),
+    );
+}
+
+#[test]
+fn identity_file() {
+    check("identity.json", &identity());
+}
+
+#[test]
+fn manifest() {
+    check(
+        "manifest.json",
+        &Manifest {
+            version: 1,
+            object: "etcd/orders_v48211_2026-03-01-03:00:00".into(),
+            owner_uid: "backup-uid".into(),
+            run: "2026-03-01T03:00:00Z/backup-uid".into(),
+            cluster_id: "cdf818194e3a8c32".into(),
+            incarnation: Some(2),
+            revision: 48_213,
+            etcd_version: "3.6.16".into(),
+            member: "orders-1".into(),
+            snapshot_size: 20_512,
+            snapshot_sha256: "aa".into(),
+            object_size: 9_000,
+            object_sha256: "bb".into(),
+            started_at: "2026-03-01T03:00:00Z".parse().expect("a time"),
+            completed_at: "2026-03-01T03:00:04Z".parse().expect("a time"),
+            compressed: true,
+            sealing: Some(Sealing {
+                cipher: "AES-256-GCM".into(),
+                key_id: "2026".into(),
+                salt: "cc".into(),
+            }),
+            frames: vec![Frame {
+                offset: 0,
+                stored: 9_000,
+                plain: 20_512,
+            }],
+            verification: "Checksum".into(),
+        },
+    );
+}
+
+#[test]
+fn job_result() {
+    check(
+        "job-result-stored.json",
+        &JobResult {
+            version: 1,
+            run: "2026-03-01T03:00:00Z/backup-uid".into(),
+            outcome: JobOutcome::Stored {
+                object: "etcd/orders".into(),
+                revision: 48_213,
+                size: 9_000,
+                sha256: "bb".into(),
+                etcd_version: "3.6.16".into(),
+                cluster_id: "cdf818194e3a8c32".into(),
+                member: "orders-1".into(),
+                verification: "Full".into(),
+            },
+        },
+    );
+    check(
+        "job-result-failed.json",
+        &JobResult {
+            version: 1,
+            run: "r".into(),
+            outcome: JobOutcome::Failed {
+                reason: "AccessDenied".into(),
+                message: "the store refused to write".into(),
+                retriable: false,
+            },
+        },
+    );
+}
+
+#[test]
+fn restore_intent() {
+    check(
+        "restore-intent.json",
+        &RestoreIntent {
+            version: 1,
+            uid: "r-uid".into(),
+            name: "orders".into(),
+            storage: RestoreStorage {
+                type_: "OSS".into(),
+                object: "bucket/etcd/orders".into(),
+                secret: Some("aliyun".into()),
+                endpoint: None,
+            },
+            object_size: 9_000,
+            object_sha256: "bb".into(),
+            revision: 48_213,
+            etcd_version: "3.6.16".into(),
+            revision_bump: 1_000_000_000,
+            keep_previous_seconds: 86_400,
+        },
+    );
+}
+
+#[test]
+fn a_document_from_the_future_is_an_error_that_names_both_versions() {
+    let error =
+        contract::read::<Permit>(br#"{"version": 9, "mode": "levitate"}"#).expect_err("from the future");
+    assert!(
+        matches!(error, DocumentError::Version { found: 9, .. }),
+        "{error}"
+    );
+    assert_eq!(
+        error.to_string(),
+        "permit has version 9, this operator reads 1 to 1"
+    );
+    for hostile in [
+        "",
+        "[]",
+        "{}",
+        r#"{"version": -1}"#,
+        r#"{"version": 18446744073709551616}"#,
+        r#"{"version": 1}"#,
+    ] {
+        assert!(contract::read::<Permit>(hostile.as_bytes()).is_err(), "{hostile}");
+    }
+}
+
+#[test]
+fn a_field_that_a_later_minor_version_adds_is_no_error() {
+    let mut json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(golden("permit.json")).expect("the file")).expect("JSON");
+    json["addedLater"] = true.into();
+    assert!(contract::read::<Permit>(json.to_string().as_bytes()).is_ok());
+}
