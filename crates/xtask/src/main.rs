@@ -1,1 +1,196 @@
-fn main(){}
+//! `cargo xtask`: the project's commands. Standard library only, so that it builds at once and can install or build
+//! what everything else needs. What a command does in detail belongs to the programs it runs, not here.
+#![allow(clippy::print_stdout, reason = "a command speaks to its user")]
+
+mod counts;
+mod deny;
+mod floor;
+mod generated;
+mod packages;
+mod places;
+mod run;
+mod steps;
+mod suites;
+
+use std::process::ExitCode;
+
+/// A command of `cargo xtask`, or the place where one will be.
+struct Command {
+    name: &'static str,
+    arguments: &'static str,
+    about: &'static str,
+    work: Work,
+}
+
+enum Work {
+    Done(fn(&[String]) -> Result<(), Failure>),
+    /// Refused with this sentence.
+    NotBuilt(&'static str),
+}
+
+/// Why a command did not succeed.
+enum Failure {
+    /// It ran, and what it looked at is not in order.
+    Failed(String),
+    /// It was called in a way it does not understand, or is not built.
+    Refused(String),
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self::Failed(message)
+    }
+}
+
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "test",
+        arguments: "[--fast]",
+        about: "everything that must hold; --fast leaves out what needs a control plane",
+        work: Work::Done(steps::test),
+    },
+    Command {
+        name: "e2e",
+        arguments: "[--all] [NAME...]",
+        about: "the scenarios whose names contain one of NAME, or all; without either, lists them",
+        work: Work::Done(suites::e2e),
+    },
+    Command {
+        name: "gen",
+        arguments: "[--check]",
+        about: "writes every generated file, or says which are stale",
+        work: Work::Done(generated::command),
+    },
+    Command {
+        name: "deny",
+        arguments: "",
+        about: "licences, banned crates and sources of the dependencies",
+        work: Work::Done(deny::command),
+    },
+    Command {
+        name: "up",
+        arguments: "",
+        about: "a Kubernetes on this machine with the operator in it",
+        work: Work::NotBuilt("`up` is not built yet: so far the test bed has a control plane but no nodes."),
+    },
+    Command {
+        name: "down",
+        arguments: "",
+        about: "ends what `up` started",
+        work: Work::NotBuilt("`down` is not built yet, as there is no `up` whose work it could end."),
+    },
+    Command {
+        name: "bench",
+        arguments: "",
+        about: "measures the operator against its budgets",
+        work: Work::NotBuilt("`bench` is not built yet: it needs a test bed with nodes."),
+    },
+    Command {
+        name: "image",
+        arguments: "",
+        about: "the operator's container image",
+        work: Work::NotBuilt("`image` is not built yet: so far the operator runs as a plain binary."),
+    },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (name, rest) = match arguments.split_first() {
+        None => {
+            println!("{}", usage());
+            return ExitCode::SUCCESS;
+        }
+        Some((name, _)) if ["help", "--help", "-h"].contains(&name.as_str()) => {
+            println!("{}", usage());
+            return ExitCode::SUCCESS;
+        }
+        Some(split) => split,
+    };
+    let outcome = match COMMANDS.iter().find(|command| command.name == name) {
+        None => Err(Failure::Refused(format!(
+            "there is no command `{name}`\n\n{}",
+            usage()
+        ))),
+        Some(Command {
+            work: Work::NotBuilt(why),
+            ..
+        }) => Err(Failure::Refused((*why).to_owned())),
+        Some(Command {
+            work: Work::Done(work),
+            ..
+        }) => work(rest),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Failed(message)) => {
+            eprintln!("xtask {name}: {message}");
+            ExitCode::from(1)
+        }
+        Err(Failure::Refused(message)) => {
+            eprintln!("{message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn usage() -> String {
+    let line = |command: &Command| {
+        let call = format!("{} {}", command.name, command.arguments);
+        let note = if matches!(command.work, Work::NotBuilt(_)) {
+            " (not built yet)"
+        } else {
+            ""
+        };
+        format!("  {call:<22}{}{note}", command.about)
+    };
+    let lines: Vec<String> = COMMANDS.iter().map(line).collect();
+    format!("cargo xtask COMMAND\n\n{}", lines.join("\n"))
+}
+
+/// For commands that take at most one flag.
+fn only_flag(arguments: &[String], flag: &str) -> Result<bool, Failure> {
+    match arguments {
+        [] => Ok(false),
+        [only] if only == flag => Ok(true),
+        _ => Err(Failure::Refused(format!(
+            "only {flag} is understood, not `{}`",
+            arguments.join(" ")
+        ))),
+    }
+}
+
+/// For commands that take nothing.
+fn no_arguments(arguments: &[String]) -> Result<(), Failure> {
+    match arguments {
+        [] => Ok(()),
+        _ => Err(Failure::Refused(format!(
+            "no arguments are understood, not `{}`",
+            arguments.join(" ")
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_is_not_built_is_refused_with_one_sentence_that_names_it() {
+        for command in COMMANDS {
+            if let Work::NotBuilt(why) = command.work {
+                assert!(why.contains(&format!("`{}`", command.name)), "{why}");
+                assert!(why.ends_with('.') && !why.contains('\n'), "{why}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_flag_is_refused_and_not_ignored() {
+        assert!(matches!(
+            only_flag(&["--fats".into()], "--fast"),
+            Err(Failure::Refused(_))
+        ));
+        assert!(matches!(only_flag(&["--fast".into()], "--fast"), Ok(true)));
+        assert!(matches!(no_arguments(&["x".into()]), Err(Failure::Refused(_))));
+    }
+}

@@ -1,0 +1,37 @@
+# Every recipe is a command of `cargo xtask`, which works without just.
+
+# List the recipes
+default:
+    @just --list
+
+# Everything that must hold; `just test --fast` leaves out what needs a control plane
+test *ARGS:
+    cargo xtask test {{ARGS}}
+
+# End-to-end scenarios: `--all`, or those whose names contain one of the words given
+e2e *ARGS:
+    cargo xtask e2e {{ARGS}}
+
+# Write the generated files; `just gen --check` only says which are stale
+gen *ARGS:
+    cargo xtask gen {{ARGS}}
+
+# Licences, banned crates and sources of the dependencies
+deny:
+    cargo xtask deny
+
+# A Kubernetes on this machine with the operator in it
+up *ARGS:
+    cargo xtask up {{ARGS}}
+
+# End what `just up` started
+down:
+    cargo xtask down
+
+# Measure the operator against its budgets
+bench *ARGS:
+    cargo xtask bench {{ARGS}}
+
+# The operator's container image
+image *ARGS:
+    cargo xtask image {{ARGS}}
