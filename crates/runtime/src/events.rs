@@ -189,7 +189,7 @@ impl Publisher {
 
     async fn call(&self, request: http::Request<Vec<u8>>) -> Option<Result<Value, kube::Error>> {
         let permit = self.leadership.permit().ok()?;
-        let answer = send_permitted(permit, &self.client, request).await;
+        let answer = send_permitted(permit, &self.client, request).await.ok()?;
         if let Some(Err(error)) = &answer {
             debug!("event not sent: {error}");
         }

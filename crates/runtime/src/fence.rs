@@ -4,7 +4,10 @@
 //! longer than its lease finds, when it goes on, that the monotonic clock has moved past that time and gets no permit.
 //! No write may reach the API server without one, the lease itself aside.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -34,11 +37,28 @@ impl Classified for NotLeading {
     }
 }
 
-/// Proof that this process led a moment ago; good for one write, sent at once.
+/// Proof that this process led a moment ago; good for one write.
 #[derive(Debug)]
 #[must_use = "a permit is for the write that follows at once"]
 pub struct WritePermit {
-    _only_from_here: (),
+    leadership: Leadership,
+}
+
+impl WritePermit {
+    /// Carries the write out, looking at the clock again before every step of it: a call that still waits for a
+    /// connection when leadership ends, or a process that was stopped meanwhile, sends nothing any more. After
+    /// [`NotLeading`] the write may have happened before the end.
+    pub async fn spend<T>(self, write: impl Future<Output = T>) -> Result<T, NotLeading> {
+        let mut write = pin!(write);
+        poll_fn(|context| {
+            if self.leadership.leads() {
+                write.as_mut().poll(context).map(Ok)
+            } else {
+                Poll::Ready(Err(NotLeading))
+            }
+        })
+        .await
+    }
 }
 
 /// The readers' side: may this process write?
@@ -84,7 +104,9 @@ impl Leadership {
     /// Asked immediately before every write.
     pub fn permit(&self) -> Result<WritePermit, NotLeading> {
         if self.leads() {
-            Ok(WritePermit { _only_from_here: () })
+            Ok(WritePermit {
+                leadership: self.clone(),
+            })
         } else {
             Err(NotLeading)
         }
@@ -108,7 +130,7 @@ impl Turns {
     /// Waits for the next grant or loss.
     pub async fn next(&mut self) {
         if self.receiver.changed().await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }
@@ -157,6 +179,19 @@ mod tests {
         assert!(leadership.permit().is_ok());
         tokio::time::advance(Duration::from_secs(7)).await;
         assert_eq!(leadership.permit().err(), Some(NotLeading));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_still_waits_when_leadership_ends_is_not_sent() {
+        let (leadership, tenure) = Leadership::standby(TestClock::shared());
+        tenure.lead_until(Duration::from_secs(7));
+        let mut sent = false;
+        let write = async {
+            tokio::time::sleep(Duration::from_secs(8)).await;
+            sent = true;
+        };
+        assert_eq!(leadership.permit().unwrap().spend(write).await, Err(NotLeading));
+        assert!(!sent);
     }
 
     #[tokio::test(start_paused = true)]

@@ -84,9 +84,10 @@ impl Elector {
         };
         self.tenure.stand_by();
         self.metrics.leading(false);
-        match ended {
-            Ok(()) => self.release().await,
-            Err(_) => warn!(lease = self.name, "lost the lease"),
+        if ended.is_ok() {
+            self.release().await;
+        } else {
+            warn!(lease = self.name, "lost the lease");
         }
         ended
     }
@@ -136,7 +137,7 @@ impl Elector {
                     let record = lease.as_ref().map(record_of);
                     self.candidate.read(record, self.clock.elapsed());
                 }
-                failure => self.failed("read", failure.map(|answer| answer.err())).await,
+                failure => self.failed("read", failure.map(Result::err)).await,
             },
             Decision::Write(write) => {
                 let started = self.clock.elapsed();
@@ -144,7 +145,7 @@ impl Elector {
                     Ok(Ok(lease)) => self
                         .candidate
                         .wrote(record_of(&lease), started, self.clock.elapsed()),
-                    failure => self.failed("write", failure.map(|answer| answer.err())).await,
+                    failure => self.failed("write", failure.map(Result::err)).await,
                 }
             }
         }
@@ -243,8 +244,8 @@ mod tests {
 
     impl Shelf {
         fn server(&self) -> Server {
-            let shelf = self.clone();
-            Server::new(move |call| shelf.serve(call))
+            let this = self.clone();
+            Server::new(move |call| this.serve(call))
         }
 
         fn serve(&self, call: &Call) -> Reply {

@@ -188,7 +188,7 @@ impl Candidate {
                 } else if now >= expires {
                     self.take(Some(record), record.transitions.saturating_add(1))
                 } else {
-                    Decision::Wait(next_look - now)
+                    Decision::Wait(next_look.saturating_sub(now))
                 }
             }
         }

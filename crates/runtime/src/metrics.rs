@@ -1,4 +1,4 @@
-//! What the operator counts about itself, in the OpenMetrics text format.
+//! What the operator counts about itself, in the `OpenMetrics` text format.
 //!
 //! Labels are bounded: controllers, kinds, classes and results, never names of objects.
 
@@ -158,7 +158,7 @@ impl Metrics {
             .register(name, help, metric);
     }
 
-    /// Everything as OpenMetrics text.
+    /// Everything as `OpenMetrics` text.
     pub fn encode(&self) -> String {
         let registry = self
             .registry

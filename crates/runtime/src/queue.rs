@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::error::Class;
 
 /// No object sleeps longer than this, whatever a reconcile asked for: a missed change is healed by then.
-pub const RESYNC: Duration = Duration::from_secs(300);
+pub const RESYNC: Duration = Duration::from_mins(5);
 
 /// The shortest requeue: a reconcile that asks to run again at once does not spin.
 pub const SHORTEST_WAKE: Duration = Duration::from_millis(100);
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn no_object_sleeps_longer_than_five_minutes() {
-        for wake in [Wake::OnChange, Wake::After(Duration::from_secs(86_400))] {
+        for wake in [Wake::OnChange, Wake::After(Duration::from_hours(24))] {
             let mut queue = queue();
             queue.push("a", T0);
             queue.pop(T0);

@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::{Notice, Severity};
 
 /// How long after it was last said a repeated event still counts as the same.
-const WINDOW: Duration = Duration::from_secs(360);
+const WINDOW: Duration = Duration::from_mins(6);
 
 /// Most calls about one object within [`PER`].
 const RATE: usize = 10;
-const PER: Duration = Duration::from_secs(60);
+const PER: Duration = Duration::from_mins(1);
 
 /// Most series and most objects remembered.
 const MEMORY: usize = 1024;

@@ -95,7 +95,7 @@ impl<K: Watched> Reflector<K> {
             let answer = timeout(self.timing.list, self.client.request::<Page<K>>(request)).await;
             let mut page = match answer {
                 Ok(Ok(page)) => page,
-                Ok(Err(error)) => return Err(self.explain(&error)),
+                Ok(Err(error)) => return Err(Self::explain(&error)),
                 Err(_) => return Err(format!("no answer to a list within {:?}", self.timing.list)),
             };
             listed.extend(
@@ -136,7 +136,7 @@ impl<K: Watched> Reflector<K> {
                     self.shared.metrics.watch_restarted(&self.shared.kind);
                     return why;
                 }
-                End::Closed if version != from || self.clock.elapsed() - started >= TOO_SHORT => {
+                End::Closed if version != from || self.clock.elapsed() >= started + TOO_SHORT => {
                     failures = 0;
                     continue;
                 }
@@ -182,7 +182,7 @@ impl<K: Watched> Reflector<K> {
         .await;
         let events = match answer {
             Ok(Ok(events)) => events,
-            Ok(Err(error)) => return self.ended_by(&error),
+            Ok(Err(error)) => return Self::ended_by(&error),
             Err(_) => return End::Failed(format!("no answer to a watch within {:?}", self.timing.start)),
         };
         let mut events = pin!(events);
@@ -191,7 +191,7 @@ impl<K: Watched> Reflector<K> {
             let event = match timeout(quiet, events.try_next()).await {
                 Ok(Ok(Some(event))) => event,
                 Ok(Ok(None)) => return End::Closed,
-                Ok(Err(error)) => return self.ended_by(&error),
+                Ok(Err(error)) => return Self::ended_by(&error),
                 Err(_) => return End::Failed(format!("nothing heard for {quiet:?}")),
             };
             match event {
@@ -208,7 +208,7 @@ impl<K: Watched> Reflector<K> {
                     }
                 }
                 WatchEvent::Bookmark(bookmark) => advance(version, Some(bookmark.metadata.resource_version)),
-                WatchEvent::Error(status) => return self.ended_by(&Error::Api(status)),
+                WatchEvent::Error(status) => return Self::ended_by(&Error::Api(status)),
             }
         }
     }
@@ -225,16 +225,16 @@ impl<K: Watched> Reflector<K> {
         Request::new(K::url_path(&(), self.namespace.as_deref()))
     }
 
-    fn ended_by(&self, error: &Error) -> End {
+    fn ended_by(error: &Error) -> End {
         match error {
             Error::Api(status) if matches!(status.code, 404 | 410) || status.reason == "Expired" => {
-                End::Expired(self.explain(error))
+                End::Expired(Self::explain(error))
             }
-            _ => End::Failed(self.explain(error)),
+            _ => End::Failed(Self::explain(error)),
         }
     }
 
-    fn explain(&self, error: &Error) -> String {
+    fn explain(error: &Error) -> String {
         let Error::Api(status) = error else {
             return error.to_string();
         };
@@ -275,8 +275,8 @@ mod tests {
 
     #[test]
     fn back_off_doubles_up_to_fifteen_seconds() {
-        let seconds: Vec<_> = (1..8).map(|n| back_off(n, 0.0).as_secs_f64()).collect();
-        assert_eq!(seconds, [0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0]);
-        assert_eq!(back_off(1, 1.0).as_secs_f64(), 0.25);
+        let pauses: Vec<_> = (1..8).map(|n| back_off(n, 0.0).as_millis()).collect();
+        assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 15_000, 15_000]);
+        assert_eq!(back_off(1, 1.0), Duration::from_millis(250));
     }
 }

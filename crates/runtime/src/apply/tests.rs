@@ -1,0 +1,250 @@
+//! Writes against a scripted API server, counted.
+
+use super::*;
+use crate::clock::TestClock;
+use crate::fake::{Reply, Server};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodStatus};
+use kube::core::ObjectMeta;
+
+fn wanted(data: &[(&str, &str)]) -> ConfigMap {
+    ConfigMap {
+        metadata: ObjectMeta {
+            namespace: Some("shop".into()),
+            name: Some("a".into()),
+            ..ObjectMeta::default()
+        },
+        data: Some(
+            data.iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect(),
+        ),
+        ..ConfigMap::default()
+    }
+}
+
+fn pod(phase: &str) -> Pod {
+    Pod {
+        metadata: ObjectMeta {
+            namespace: Some("shop".into()),
+            name: Some("p".into()),
+            uid: Some("u1".into()),
+            resource_version: Some("7".into()),
+            annotations: Some([("kept".to_owned(), "yes".to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        status: Some(PodStatus {
+            phase: Some(phase.into()),
+            ..PodStatus::default()
+        }),
+        ..Pod::default()
+    }
+}
+
+/// Answers an apply or patch with what was sent, as version 5 of object u1.
+fn echo() -> Server {
+    Server::new(|call| {
+        let mut object = call.body.clone();
+        object["metadata"]["uid"] = json!("u1");
+        object["metadata"]["resourceVersion"] = json!("5");
+        object["metadata"]["labels"] = json!({"foreign": "x"});
+        Reply::ok(object)
+    })
+}
+
+fn applier(server: &Server) -> Applier {
+    Applier::new(
+        server.client(),
+        "etcd-operator/test",
+        Leadership::always(TestClock::shared()),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn ensuring_what_is_stored_already_makes_no_call() {
+    let server = echo();
+    let applier = applier(&server);
+    let desired = wanted(&[("k", "v")]);
+    let stored = applier.ensure(None, &desired).await.unwrap().changed().unwrap();
+    assert_eq!(server.calls().len(), 1);
+    assert_eq!(
+        applier.ensure(Some(&stored), &desired).await.unwrap(),
+        Written::Unchanged
+    );
+    assert_eq!(server.calls().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_apply_names_its_manager_and_what_it_was_decided_on() {
+    let server = echo();
+    let applier = applier(&server);
+    let stored = applier
+        .ensure(None, &wanted(&[("k", "v")]))
+        .await
+        .unwrap()
+        .changed()
+        .unwrap();
+    applier
+        .ensure(Some(&stored), &wanted(&[("k", "w")]))
+        .await
+        .unwrap();
+    let [create, update] = server.calls().try_into().unwrap();
+    assert_eq!(create.method, "PATCH");
+    assert_eq!(
+        create.uri,
+        "/api/v1/namespaces/shop/configmaps/a?&force=true&fieldManager=etcd-operator%2Ftest"
+    );
+    assert_eq!(create.body["metadata"]["resourceVersion"], Value::Null);
+    assert_eq!(update.body["metadata"]["resourceVersion"], json!("5"));
+    assert_eq!(update.body["metadata"]["uid"], json!("u1"));
+    assert_eq!(
+        update.body["metadata"].get("labels"),
+        None,
+        "only what we want is applied"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_no_longer_wanted_leads_to_an_apply_without_it() {
+    let server = echo();
+    let applier = applier(&server);
+    let stored = applier
+        .ensure(None, &wanted(&[("k", "v"), ("old", "x")]))
+        .await
+        .unwrap()
+        .changed()
+        .unwrap();
+    let written = applier
+        .ensure(Some(&stored), &wanted(&[("k", "v")]))
+        .await
+        .unwrap();
+    assert!(written.changed().is_some());
+    assert_eq!(server.calls()[1].body["data"], json!({"k": "v"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_leader_sends_nothing() {
+    let server = echo();
+    let clock = TestClock::shared();
+    let (leadership, tenure) = Leadership::standby(clock.clone());
+    let applier = Applier::new(server.client(), "test", leadership);
+    tenure.lead_until(clock.elapsed() + Duration::from_secs(7));
+    applier.ensure(None, &wanted(&[])).await.unwrap();
+    tokio::time::advance(Duration::from_secs(30)).await;
+    let error = applier.ensure(None, &wanted(&[])).await.unwrap_err();
+    assert_eq!((error.class(), error.reason()), (Class::Transient, "NotLeading"));
+    assert!(applier.delete(&pod("Running")).await.is_err());
+    assert!(
+        applier
+            .update_status(&pod("Running"), &pod("Failed"))
+            .await
+            .is_err()
+    );
+    assert!(
+        applier
+            .annotate(&pod("Running"), &[("a", Some("b"))])
+            .await
+            .is_err()
+    );
+    assert_eq!(server.calls().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delete_is_for_the_very_object_that_was_seen() {
+    let replies = [
+        Reply::ok(json!({"kind": "Status"})),
+        Reply::no(404, "gone"),
+        Reply::no(409, "uid differs"),
+    ];
+    let server = Server::scripted(replies);
+    let applier = applier(&server);
+    applier.delete(&pod("Running")).await.unwrap();
+    applier.delete(&pod("Running")).await.unwrap();
+    let error = applier.delete(&pod("Running")).await.unwrap_err();
+    assert_eq!(error.class(), Class::Conflict);
+    let call = &server.calls()[0];
+    assert_eq!(call.method, "DELETE");
+    assert_eq!(
+        call.body["preconditions"],
+        json!({"uid": "u1", "resourceVersion": "7"})
+    );
+    assert_eq!(
+        applier.delete(&wanted(&[])).await.unwrap_err().class(),
+        Class::Fatal,
+        "never read"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_is_written_only_when_it_differs_and_only_over_what_was_seen() {
+    let server = Server::scripted([Reply::ok(json!(pod("Failed"))), Reply::no(409, "changed")]);
+    let applier = applier(&server);
+    let seen = pod("Running");
+    assert_eq!(
+        applier.update_status(&seen, &pod("Running")).await.unwrap(),
+        Written::Unchanged
+    );
+    assert!(server.calls().is_empty());
+    applier
+        .update_status(&seen, &pod("Failed"))
+        .await
+        .unwrap()
+        .changed()
+        .unwrap();
+    let call = server.calls().remove(0);
+    assert_eq!(call.method, "PUT");
+    assert!(
+        call.uri.starts_with("/api/v1/namespaces/shop/pods/p/status?"),
+        "{}",
+        call.uri
+    );
+    assert_eq!(call.body["metadata"]["resourceVersion"], json!("7"));
+    let error = applier.update_status(&seen, &pod("Failed")).await.unwrap_err();
+    assert_eq!(error.class(), Class::Conflict);
+}
+
+#[tokio::test(start_paused = true)]
+async fn annotations_are_set_and_removed_over_what_was_seen() {
+    let server = Server::scripted([Reply::ok(json!(pod("Running")))]);
+    let applier = applier(&server);
+    let seen = pod("Running");
+    let same = [("kept", Some("yes")), ("absent", None)];
+    assert_eq!(applier.annotate(&seen, &same).await.unwrap(), Written::Unchanged);
+    applier
+        .annotate(&seen, &[("permit", Some("p")), ("kept", None)])
+        .await
+        .unwrap();
+    let expected = json!({"metadata": {"annotations": {"permit": "p", "kept": null},
+                                       "uid": "u1", "resourceVersion": "7"}});
+    assert_eq!(server.calls()[0].body, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn finalizers_are_replaced_only_when_they_differ() {
+    let server = echo();
+    let applier = applier(&server);
+    assert_eq!(
+        applier.set_finalizers(&pod("Running"), &[]).await.unwrap(),
+        Written::Unchanged
+    );
+    applier
+        .set_finalizers(&pod("Running"), &["example.com/f"])
+        .await
+        .unwrap();
+    assert_eq!(
+        server.calls()[0].body["metadata"]["finalizers"],
+        json!(["example.com/f"])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_never_answers_is_given_up_on() {
+    let server = Server::scripted([]);
+    let started = tokio::time::Instant::now();
+    let error = applier(&server).ensure(None, &wanted(&[])).await.unwrap_err();
+    assert_eq!(
+        (error.class(), error.reason()),
+        (Class::Transient, "ApiServerTimeout")
+    );
+    assert_eq!(started.elapsed(), CALL);
+    assert_eq!(error.to_string(), "apply ConfigMap shop/a: no answer within 10s");
+}
