@@ -63,8 +63,13 @@ enum Op {
     LoseAnswer(usize),
     Retire(usize),
     Restart(usize),
-    /// The network and this process behave for a while, so that something happens at all.
-    Calm(usize),
+    /// The network and this process behave for a while, the process looking up this often, so that something happens
+    /// at all.
+    Calm {
+        who: usize,
+        every: u64,
+        rounds: u64,
+    },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -77,7 +82,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => any::<usize>().prop_map(Op::LoseAnswer),
         1 => (0..CANDIDATES).prop_map(Op::Retire),
         1 => (0..CANDIDATES).prop_map(Op::Restart),
-        4 => (0..CANDIDATES).prop_map(Op::Calm),
+        4 => (0..CANDIDATES, 50_u64..1000, 1_u64..15_000)
+            .prop_map(|(who, every, long)| Op::Calm { who, every, rounds: long / every + 1 }),
     ]
 }
 
@@ -195,16 +201,22 @@ impl World {
         }
     }
 
-    fn calm(&mut self, who: usize) {
-        for _ in 0..14 {
-            self.run(who);
-            while let Some(index) = self.requests.iter().position(|r| r.from == who) {
-                self.arrive(index, false);
+    fn calm(&mut self, who: usize, every: u64, rounds: u64) {
+        for _ in 0..rounds {
+            loop {
+                self.run(who);
+                let before = self.answers.len();
+                while let Some(index) = self.requests.iter().position(|r| r.from == who) {
+                    self.arrive(index, false);
+                }
+                if self.answers.len() == before {
+                    break;
+                }
+                while let Some(index) = self.answers.iter().position(|a| a.to == who) {
+                    self.answer(index);
+                }
             }
-            while let Some(index) = self.answers.iter().position(|a| a.to == who) {
-                self.answer(index);
-            }
-            self.now += Duration::from_millis(900);
+            self.now += Duration::from_millis(every);
         }
     }
 
@@ -212,7 +224,7 @@ impl World {
         match *op {
             Op::Pass(ms) => self.now += Duration::from_millis(ms),
             Op::Run(who) => self.run(who),
-            Op::Calm(who) => self.calm(who),
+            Op::Calm { who, every, rounds } => self.calm(who, every, rounds),
             Op::Arrive { pick, again } if !self.requests.is_empty() => {
                 self.arrive(pick % self.requests.len(), again);
             }
@@ -282,9 +294,9 @@ proptest! {
 #[test]
 fn a_stopped_leader_is_followed_and_believes_no_more() {
     let mut world = World::new(true);
-    world.calm(0);
+    world.calm(0, 100, 30);
     assert_eq!(world.leaders(), ["p1"]);
-    world.calm(1);
+    world.calm(1, 100, 120);
     assert_eq!(world.leaders(), ["p2"]);
     assert_eq!(world.takeovers, 1);
 }
