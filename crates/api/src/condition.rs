@@ -7,6 +7,8 @@ use jiff::Timestamp;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::scope::NotServed;
+
 /// Something that is true, false or unknown of an object.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -163,6 +165,51 @@ pub fn merge(
 /// Finds a condition by its type.
 pub fn find(conditions: &[Condition], type_: ConditionType) -> Option<&Condition> {
     conditions.iter().find(|c| c.type_ == type_.as_str())
+}
+
+/// The `ReferenceFound` condition: true unless something is missing, which is then named.
+pub fn reference(missing: Option<String>) -> Finding {
+    let type_ = ConditionType::ReferenceFound;
+    match missing {
+        None => Finding {
+            type_,
+            status: Truth::True,
+            reason: "Found",
+            message: "Everything the spec refers to exists.".to_owned(),
+        },
+        Some(missing) => Finding {
+            type_,
+            status: Truth::False,
+            reason: "NotFound",
+            message: format!("{missing} does not exist in this namespace: create it, or correct the name."),
+        },
+    }
+}
+
+/// The conditions of an object that is not this installation's business: `NotServed`, where no condition stands yet.
+/// Whoever serves the object after all replaces it; whoever finds conditions there stays silent.
+pub fn left_alone(
+    before: Option<&[Condition]>,
+    not_served: &NotServed,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Option<Vec<Condition>> {
+    let finding = Finding {
+        type_: ConditionType::Accepted,
+        status: Truth::Unknown,
+        reason: "NotServed",
+        message: format!("Left alone: {}.", not_served.why),
+    };
+    before
+        .is_none_or(<[Condition]>::is_empty)
+        .then(|| merge(&[], &[finding], generation, now))
+}
+
+/// The condition of this type, if what it says differs from what it said before: worth an Event.
+pub fn news<'a>(before: &[Condition], after: &'a [Condition], type_: ConditionType) -> Option<&'a Condition> {
+    let says = |c: &Condition| (c.status.clone(), c.reason.clone(), c.message.clone());
+    let after = find(after, type_)?;
+    (find(before, type_).map(says) != Some(says(after))).then_some(after)
 }
 
 fn settle(old: Option<&Condition>, finding: &Finding, generation: Option<i64>, now: Timestamp) -> Condition {

@@ -7,6 +7,8 @@
 //! | --- | --- |
 //! | [`cluster`], [`backup`], [`restore`] | the three kinds: spec, status, admission rules |
 //! | [`store`] | where backups lie (S3, ABS, GCS, OSS, a volume), shared by backups and restores |
+//! | [`location`] | the same, parsed: one store, bucket and key apart |
+//! | [`scope`] | which objects an installation looks after |
 //! | [`condition`] | the one condition type and how a list of them changes |
 //! | [`names`] | names, labels, annotations, finalizers |
 //! | [`refusal`] | why a spec is not acted upon, in words a person can use |
@@ -20,12 +22,14 @@ pub mod cluster;
 pub mod condition;
 pub mod contract;
 pub mod crd;
+pub mod location;
 pub mod names;
 pub mod quantity;
 pub mod refusal;
 pub mod reserved;
 pub mod restore;
 pub mod schema;
+pub mod scope;
 pub mod span;
 pub mod store;
 pub mod version;

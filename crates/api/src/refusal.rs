@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use serde_json::Value;
+
 use crate::condition::{ConditionType, Finding, Truth};
 
 /// Why a spec is not acted upon.
@@ -62,6 +64,49 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// A field of the spec whose feature this operator does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unbuilt {
+    /// The field, from the root of the object; everything below it is refused with it.
+    pub path: &'static str,
+    /// The value that asks for nothing: the schema fills it in by itself.
+    pub harmless: Option<&'static str>,
+}
+
+impl Unbuilt {
+    /// A field that is refused whenever it is set.
+    pub const fn field(path: &'static str) -> Self {
+        Self { path, harmless: None }
+    }
+
+    /// A field that is refused unless it has its default.
+    pub const fn unless(path: &'static str, harmless: &'static str) -> Self {
+        Self {
+            path,
+            harmless: Some(harmless),
+        }
+    }
+}
+
+/// Refuses every field of `object` that asks for a feature this operator does not have.
+pub fn unbuilt(object: &Value, fields: &[Unbuilt]) -> Vec<Refusal> {
+    let asks = |field: &Unbuilt| {
+        let pointer = format!("/{}", field.path.replace('.', "/"));
+        object
+            .pointer(&pointer)
+            .is_some_and(|value| match (value, field.harmless) {
+                (Value::Null, _) => false,
+                (Value::String(text), Some(harmless)) => text != harmless,
+                _ => true,
+            })
+    };
+    fields
+        .iter()
+        .filter(|field| asks(field))
+        .map(|field| Refusal::not_implemented(field.path))
+        .collect()
+}
+
 /// The `Accepted` condition for a list of refusals: true for an empty one.
 pub fn accepted(refusals: &[Refusal]) -> Finding {
     let Some(first) = refusals.iter().min() else {
@@ -107,6 +152,20 @@ mod tests {
             found.message,
             "spec.auth: is not implemented in this version of the operator: leave it out; spec.schedule: never fires"
         );
+    }
+
+    #[test]
+    fn a_field_without_its_feature_is_refused_unless_it_asks_for_nothing() {
+        let object = serde_json::json!({"spec": {"auth": {}, "verification": "Checksum", "compression": "Zstd", "job": null}});
+        let fields = [
+            Unbuilt::field("spec.auth"),
+            Unbuilt::field("spec.job"),
+            Unbuilt::field("spec.absent"),
+            Unbuilt::unless("spec.verification", "Checksum"),
+            Unbuilt::unless("spec.compression", "None"),
+        ];
+        let refused: Vec<_> = unbuilt(&object, &fields).into_iter().map(|r| r.field).collect();
+        assert_eq!(refused, ["spec.auth", "spec.compression"]);
     }
 
     #[test]

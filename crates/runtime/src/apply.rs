@@ -8,7 +8,7 @@ mod tests;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
 use kube::{Client, Resource};
 use serde::Serialize;
@@ -204,6 +204,45 @@ impl Applier {
         self.send(&what, request).await.map(Written::Changed)
     }
 
+    /// Reads an object as it is stored, for one that cannot be decoded; `None` if it is gone.
+    pub(crate) async fn read_raw<K: Writable>(&self, key: &ObjectKey) -> Result<Option<Value>, Error> {
+        let what = What::named::<K>(key, "read");
+        let request = what.build(what.request().get(&key.name, &GetParams::default()))?;
+        match timeout(CALL, self.client.request::<Value>(request)).await {
+            Ok(Ok(object)) => Ok(Some(object)),
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
+            Ok(Err(source)) => Err(what.refused(source)),
+            Err(_) => Err(what.unanswered()),
+        }
+    }
+
+    /// Merges into the status of an object that cannot be decoded; refused as a conflict if it has changed since it
+    /// was read.
+    pub(crate) async fn merge_raw_status<K: Writable>(
+        &self,
+        key: &ObjectKey,
+        seen: &Value,
+        status: Value,
+    ) -> Result<(), Error> {
+        let what = What::named::<K>(key, "update status of");
+        let meta = &seen["metadata"];
+        let change = json!({
+            "metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]},
+            "status": status,
+        });
+        let params = PatchParams {
+            field_manager: Some(self.manager.to_owned()),
+            ..PatchParams::default()
+        };
+        let request = what.build(what.request().patch_subresource(
+            "status",
+            &key.name,
+            &params,
+            &Patch::Merge(&change),
+        ))?;
+        self.send::<Value>(&what, request).await.map(drop)
+    }
+
     /// Sets or (with `None`) removes annotations, unless they are so already; refused as a conflict if the object has
     /// changed since `seen`.
     pub async fn annotate<K: Writable>(
@@ -274,17 +313,8 @@ impl Applier {
         debug!(%kind, %key, "{verb}");
         match answer {
             Some(Ok(object)) => Ok(object),
-            Some(Err(source)) => Err(Error::Api {
-                verb,
-                kind: kind.clone(),
-                key: key.clone(),
-                source: Box::new(source),
-            }),
-            None => Err(Error::Timeout {
-                verb,
-                kind: kind.clone(),
-                key: key.clone(),
-            }),
+            Some(Err(source)) => Err(what.refused(source)),
+            None => Err(what.unanswered()),
         }
     }
 }
@@ -310,13 +340,32 @@ struct What {
 
 impl What {
     fn of<K: Writable>(object: &K, verb: &'static str) -> Self {
-        let key = ObjectKey::of(object);
-        let url = K::url_path(&(), key.namespace());
+        Self::named::<K>(&ObjectKey::of(object), verb)
+    }
+
+    fn named<K: Writable>(key: &ObjectKey, verb: &'static str) -> Self {
         Self {
             kind: K::kind(&()).into_owned(),
-            key,
+            key: key.clone(),
             verb,
-            url,
+            url: K::url_path(&(), key.namespace()),
+        }
+    }
+
+    fn refused(&self, source: kube::Error) -> Error {
+        Error::Api {
+            verb: self.verb,
+            kind: self.kind.clone(),
+            key: self.key.clone(),
+            source: Box::new(source),
+        }
+    }
+
+    fn unanswered(&self) -> Error {
+        Error::Timeout {
+            verb: self.verb,
+            kind: self.kind.clone(),
+            key: self.key.clone(),
         }
     }
 

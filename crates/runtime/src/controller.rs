@@ -9,6 +9,7 @@ mod tests;
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,10 @@ use crate::key::ObjectKey;
 use crate::metrics::Metrics;
 use crate::queue::{Config, Outcome, Queue, Wake};
 use crate::wakeup::Wakeup;
+
+/// What a controller does with one object, as a value that can be handed on.
+pub type Function<E> =
+    Box<dyn Fn(ObjectKey) -> Pin<Box<dyn Future<Output = Result<Wake, E>> + Send>> + Send + Sync>;
 
 /// One controller, not yet running.
 #[derive(Debug)]

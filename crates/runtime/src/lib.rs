@@ -7,6 +7,7 @@
 //! | [`lease`], [`leader`], [`fence`] | who may write: the decision, the calls, the permit before every write |
 //! | [`apply`], [`drift`] | writes that are fenced, bounded, and left out when nothing would change |
 //! | [`events`] | events for people, best effort |
+//! | [`report`] | what a controller found, in the status and as an Event |
 //! | [`error`] | classes of errors: back-off, condition reason, metric label |
 //! | [`gate`], [`health`], [`metrics`] | what is waited for, and the pages that tell |
 //! | [`clock`], [`jitter`] | time and chance, here and nowhere else |
@@ -70,5 +71,6 @@ pub mod lease;
 pub mod metrics;
 mod quantity;
 pub mod queue;
+pub mod report;
 pub mod store;
 pub mod wakeup;

@@ -1,0 +1,270 @@
+//! Where a backup lies, parsed: exactly one store, its bucket and key apart, empty texts gone.
+
+use crate::{
+    refusal::Refusal,
+    store::{AbsStore, GcsStore, LocalStore, OssStore, S3Store, ServerSideEncryption, StorageType},
+};
+
+/// Alibaba's endpoint where the user names none.
+pub const DEFAULT_OSS_ENDPOINT: &str = "http://oss-cn-hangzhou.aliyuncs.com";
+
+/// A bucket (or container) and a key in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectPath {
+    /// The bucket or container.
+    pub bucket: String,
+    /// The key, or the prefix of keys.
+    pub key: String,
+}
+
+/// Where a backup lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A bucket of S3 or of a store that speaks its protocol.
+    S3 {
+        /// Bucket and key.
+        path: ObjectPath,
+        /// The Secret with the credentials; the platform's identity without.
+        secret: Option<String>,
+        /// The endpoint, where it is not Amazon's.
+        endpoint: Option<String>,
+        /// Whether the bucket goes into the path.
+        path_style: bool,
+        /// The region, where it is given.
+        region: Option<String>,
+        /// Encryption by the store.
+        encryption: Option<ServerSideEncryption>,
+        /// The storage class of new objects.
+        class: Option<String>,
+        /// The Secret with the certificate authority of the endpoint.
+        ca_secret: Option<String>,
+    },
+    /// A container of Azure Blob Storage.
+    Abs {
+        /// Container and key.
+        path: ObjectPath,
+        /// The Secret with the credentials; the platform's identity without.
+        secret: Option<String>,
+    },
+    /// A bucket of Google Cloud Storage.
+    Gcs {
+        /// Bucket and key.
+        path: ObjectPath,
+        /// The Secret with the credentials; the platform's identity without.
+        secret: Option<String>,
+    },
+    /// A bucket of Alibaba Cloud OSS.
+    Oss {
+        /// Bucket and key.
+        path: ObjectPath,
+        /// The Secret with the credentials; the platform's identity without.
+        secret: Option<String>,
+        /// The endpoint.
+        endpoint: String,
+        /// The region, where the endpoint does not tell it.
+        region: Option<String>,
+    },
+    /// A directory on a volume.
+    Local {
+        /// The claim of the volume.
+        claim: String,
+        /// The path below the volume's root, where it is given.
+        path: Option<String>,
+    },
+}
+
+/// The store blocks of a spec, as the user filled them in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Blocks<'a> {
+    /// The block `s3`.
+    pub s3: Option<&'a S3Store>,
+    /// The block `abs`.
+    pub abs: Option<&'a AbsStore>,
+    /// The block `gcs`.
+    pub gcs: Option<&'a GcsStore>,
+    /// The block `oss`.
+    pub oss: Option<&'a OssStore>,
+    /// The block `local`.
+    pub local: Option<&'a LocalStore>,
+}
+
+impl Blocks<'_> {
+    /// The names of the blocks that are filled in.
+    pub fn set(&self) -> Vec<&'static str> {
+        let blocks = [
+            ("s3", self.s3.is_some()),
+            ("abs", self.abs.is_some()),
+            ("gcs", self.gcs.is_some()),
+            ("oss", self.oss.is_some()),
+            ("local", self.local.is_some()),
+        ];
+        blocks
+            .iter()
+            .filter(|(_, set)| *set)
+            .map(|(name, _)| *name)
+            .collect()
+    }
+
+    /// The one location that `kind` names, or everything that is wrong. `field` is the spec field that `kind` stands in.
+    pub fn locate(&self, kind: StorageType, field: &str) -> Result<Location, Vec<Refusal>> {
+        let surplus: Vec<_> = self
+            .set()
+            .into_iter()
+            .filter(|name| *name != kind.block())
+            .collect();
+        if !surplus.is_empty() {
+            let problem = format!(
+                "is {}, but {} is set too: keep the one block that it names",
+                kind.as_str(),
+                surplus.join(", ")
+            );
+            return Err(vec![Refusal::invalid(field, problem)]);
+        }
+        let missing = || {
+            let problem = format!("is {}, so spec.{} must be set", kind.as_str(), kind.block());
+            vec![Refusal::invalid(field, problem)]
+        };
+        match kind {
+            StorageType::S3 => s3(self.s3.ok_or_else(missing)?),
+            StorageType::ABS => {
+                let block = self.abs.ok_or_else(missing)?;
+                Ok(Location::Abs {
+                    path: path(&block.path, "abs")?,
+                    secret: filled(&block.abs_secret),
+                })
+            }
+            StorageType::GCS => {
+                let block = self.gcs.ok_or_else(missing)?;
+                Ok(Location::Gcs {
+                    path: path(&block.path, "gcs")?,
+                    secret: filled(&block.gcp_secret),
+                })
+            }
+            StorageType::OSS => {
+                let block = self.oss.ok_or_else(missing)?;
+                Ok(Location::Oss {
+                    path: path(&block.path, "oss")?,
+                    secret: filled(&block.oss_secret),
+                    endpoint: filled(&block.endpoint).unwrap_or_else(|| DEFAULT_OSS_ENDPOINT.to_owned()),
+                    region: filled(&block.region),
+                })
+            }
+            StorageType::Local => {
+                let block = self.local.ok_or_else(missing)?;
+                let claim = filled(&block.persistent_volume_claim).ok_or_else(|| {
+                    vec![Refusal::invalid(
+                        "spec.local.persistentVolumeClaim",
+                        "must name a PersistentVolumeClaim of this namespace; for example: etcd-backups",
+                    )]
+                })?;
+                Ok(Location::Local {
+                    claim,
+                    path: filled(&block.path),
+                })
+            }
+        }
+    }
+}
+
+fn s3(block: &S3Store) -> Result<Location, Vec<Refusal>> {
+    Ok(Location::S3 {
+        path: path(&block.path, "s3")?,
+        secret: filled(&block.aws_secret),
+        endpoint: filled(&block.endpoint),
+        path_style: block.force_path_style.unwrap_or(false),
+        region: filled(&block.region),
+        encryption: block.server_side_encryption,
+        class: filled(&block.storage_class),
+        ca_secret: filled(&block.ca_secret),
+    })
+}
+
+/// Clients of the ancestor send empty texts for fields they do not set.
+fn filled(text: &Option<String>) -> Option<String> {
+    text.as_ref().filter(|t| !t.is_empty()).cloned()
+}
+
+fn path(text: &Option<String>, block: &str) -> Result<ObjectPath, Vec<Refusal>> {
+    let (bucket, key) = text
+        .as_deref()
+        .and_then(|t| t.split_once('/'))
+        .unwrap_or_default();
+    if bucket.is_empty() || key.is_empty() {
+        let problem = "must be BUCKET/KEY; for example: my-bucket/etcd/orders";
+        return Err(vec![Refusal::invalid(format!("spec.{block}.path"), problem)]);
+    }
+    Ok(ObjectPath {
+        bucket: bucket.to_owned(),
+        key: key.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn oss(path: &str) -> OssStore {
+        OssStore {
+            path: Some(path.to_owned()),
+            endpoint: Some(String::new()),
+            ..OssStore::default()
+        }
+    }
+
+    #[test]
+    fn the_block_that_the_kind_names_is_read_and_empty_texts_are_gone() {
+        let block = oss("bucket/a/b");
+        let found = Blocks {
+            oss: Some(&block),
+            ..Blocks::default()
+        }
+        .locate(StorageType::OSS, "spec.storageType");
+        let path = ObjectPath {
+            bucket: "bucket".into(),
+            key: "a/b".into(),
+        };
+        let endpoint = DEFAULT_OSS_ENDPOINT.to_owned();
+        assert_eq!(
+            found,
+            Ok(Location::Oss {
+                path,
+                secret: None,
+                endpoint,
+                region: None
+            })
+        );
+    }
+
+    #[test]
+    fn no_block_two_blocks_and_half_a_path_are_refused_by_name() {
+        let (good, bad) = (oss("bucket/key"), oss("bucket"));
+        let gcs = GcsStore::default();
+        let field = |blocks: Blocks<'_>| {
+            let refused = blocks
+                .locate(StorageType::OSS, "spec.storageType")
+                .expect_err("refused");
+            refused
+                .first()
+                .map(|r| (r.field.clone(), r.problem.clone()))
+                .expect("one")
+        };
+        assert!(field(Blocks::default()).1.contains("spec.oss must be set"));
+        assert!(
+            field(Blocks {
+                oss: Some(&good),
+                gcs: Some(&gcs),
+                ..Blocks::default()
+            })
+            .1
+            .contains("gcs is set too")
+        );
+        assert_eq!(
+            field(Blocks {
+                oss: Some(&bad),
+                ..Blocks::default()
+            })
+            .0,
+            "spec.oss.path"
+        );
+    }
+}

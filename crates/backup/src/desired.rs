@@ -1,0 +1,190 @@
+//! What an `EtcdBackup` asks for, parsed once: one source, one store, one way to tell when.
+//!
+//! Pure; the time comes in, because a schedule that never fires can only be told by looking ahead. Whatever cannot be
+//! used becomes a refusal that names the field; nothing the user wrote is dropped in silence.
+
+mod schedule;
+
+pub use schedule::Schedule;
+
+use std::time::Duration;
+
+use etcd_operator_api::{
+    EtcdBackup,
+    backup::{BackupPolicy, EtcdBackupSpec},
+    location::{Blocks, Location},
+    names::MAX_NAME,
+    refusal::{Refusal, Unbuilt, unbuilt},
+};
+use jiff::Timestamp;
+use serde_json::json;
+
+/// Fields whose feature does not exist yet. Building one takes its line away.
+const UNBUILT: &[Unbuilt] = &[
+    Unbuilt::unless("spec.compression", "None"),
+    Unbuilt::field("spec.encryption"),
+    Unbuilt::unless("spec.verification", "Checksum"),
+    Unbuilt::unless("spec.deletionPolicy", "Retain"),
+    Unbuilt::field("spec.job"),
+    Unbuilt::field("spec.local"),
+    Unbuilt::field("spec.backupPolicy.maxAge"),
+    Unbuilt::field("spec.backupPolicy.keepHourly"),
+    Unbuilt::field("spec.backupPolicy.keepDaily"),
+    Unbuilt::field("spec.backupPolicy.keepWeekly"),
+    Unbuilt::field("spec.backupPolicy.startingDeadlineSeconds"),
+];
+
+/// How long a backup may take where the user does not say: the ancestor's bound.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What an `EtcdBackup` asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Desired {
+    /// What is backed up.
+    pub source: Source,
+    /// The Secret with which etcd is reached over TLS.
+    pub client_tls: Option<String>,
+    /// Where backups go.
+    pub location: Location,
+    /// When.
+    pub when: When,
+    /// Whether no new backup starts.
+    pub suspended: bool,
+    /// How long one may take.
+    pub timeout: Duration,
+    /// How many are kept; all without.
+    pub keep: Option<u64>,
+}
+
+/// What is backed up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// An `EtcdCluster` of the same namespace.
+    Cluster(String),
+    /// Any etcd cluster, by its clients' addresses.
+    Endpoints(Vec<String>),
+}
+
+/// When backups are made.
+#[derive(Clone, Debug, PartialEq)]
+pub enum When {
+    /// One.
+    Once,
+    /// One after the other, this far apart.
+    Every(Duration),
+    /// On a schedule.
+    Schedule(Schedule),
+}
+
+/// Parses an `EtcdBackup`, or says everything that is wrong with it.
+pub fn desired(backup: &EtcdBackup, now: Timestamp) -> Result<Desired, Vec<Refusal>> {
+    let spec = &backup.spec;
+    let policy = spec.backup_policy.clone().unwrap_or_default();
+    let mut refused = unbuilt(&json!({ "spec": spec }), UNBUILT);
+    refused.extend(name(backup.metadata.name.as_deref().unwrap_or_default()));
+
+    let source = source(spec).map_err(|more| refused.extend(more)).ok();
+    let blocks = Blocks {
+        s3: spec.s3.as_ref(),
+        abs: spec.abs.as_ref(),
+        gcs: spec.gcs.as_ref(),
+        oss: spec.oss.as_ref(),
+        local: spec.local.as_ref(),
+    };
+    let location = blocks
+        .locate(spec.storage_type, "spec.storageType")
+        .map_err(|more| refused.extend(more))
+        .ok();
+    let when = when(spec, &policy, now).map_err(|more| refused.extend(more)).ok();
+    let keep = match u64::try_from(policy.max_backups.unwrap_or(0)) {
+        Ok(n) => Some(n).filter(|n| *n > 0),
+        Err(_) => {
+            refused.push(negative("maxBackups", "0 keeps all; for example: 7"));
+            None
+        }
+    };
+    let timeout = match u64::try_from(policy.timeout_in_second.unwrap_or(0)) {
+        Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
+        _ => DEFAULT_TIMEOUT,
+    };
+    match (source, location, when) {
+        (Some(source), Some(location), Some(when)) if refused.is_empty() => Ok(Desired {
+            source,
+            client_tls: spec.client_tls_secret.clone().filter(|s| !s.is_empty()),
+            location,
+            when,
+            suspended: spec.suspend,
+            timeout,
+            keep,
+        }),
+        _ => Err(refused),
+    }
+}
+
+fn name(text: &str) -> Option<Refusal> {
+    (text.len() > MAX_NAME).then(|| {
+        let problem = format!("has {} characters, at most {MAX_NAME} are allowed, because the Jobs of its runs carry it; for example: orders-nightly", text.len());
+        Refusal::invalid("metadata.name", problem)
+    })
+}
+
+fn source(spec: &EtcdBackupSpec) -> Result<Source, Vec<Refusal>> {
+    let endpoints = spec.etcd_endpoints.clone().unwrap_or_default();
+    match &spec.etcd_cluster {
+        Some(_) if !endpoints.is_empty() => {
+            let problem = "and spec.etcdEndpoints both say what to back up: keep one of them; for example: etcdCluster: {name: orders}";
+            Err(vec![Refusal::invalid("spec.etcdCluster", problem)])
+        }
+        Some(cluster) if cluster.name.is_empty() => {
+            let problem = "must name an EtcdCluster of this namespace; for example: orders";
+            Err(vec![Refusal::invalid("spec.etcdCluster.name", problem)])
+        }
+        Some(cluster) => Ok(Source::Cluster(cluster.name.clone())),
+        None if endpoints.is_empty() => {
+            let problem = "is empty and spec.etcdCluster is not set: name what to back up; for example: etcdCluster: {name: orders}";
+            Err(vec![Refusal::invalid("spec.etcdEndpoints", problem)])
+        }
+        None => {
+            let plain = |e: &String| e.starts_with("http://") || e.starts_with("https://");
+            if let Some(bad) = endpoints.iter().find(|e| !plain(e)) {
+                let problem =
+                    format!("holds '{bad}', which has no scheme; for example: http://orders-client:2379");
+                return Err(vec![Refusal::invalid("spec.etcdEndpoints", problem)]);
+            }
+            Ok(Source::Endpoints(endpoints))
+        }
+    }
+}
+
+fn when(spec: &EtcdBackupSpec, policy: &BackupPolicy, now: Timestamp) -> Result<When, Vec<Refusal>> {
+    let seconds = u64::try_from(policy.backup_interval_in_second.unwrap_or(0)).map_err(|_| {
+        vec![negative(
+            "backupIntervalInSecond",
+            "0 makes one backup; for example: 3600",
+        )]
+    })?;
+    let schedule = spec.schedule.as_deref().filter(|s| !s.is_empty());
+    let zone = spec.time_zone.as_deref().filter(|z| !z.is_empty());
+    match (schedule, zone) {
+        (Some(_), _) if seconds > 0 => {
+            let problem = "and spec.backupPolicy.backupIntervalInSecond both say when to back up: keep one of them; for example: \"0 3 * * *\"";
+            Err(vec![Refusal::invalid("spec.schedule", problem)])
+        }
+        (Some(schedule), zone) => Schedule::parse(schedule, zone, now)
+            .map(When::Schedule)
+            .map_err(|r| vec![r]),
+        (None, Some(_)) => {
+            let problem = "needs a schedule; for example: schedule: \"0 3 * * *\"";
+            Err(vec![Refusal::invalid("spec.timeZone", problem)])
+        }
+        (None, None) if seconds > 0 => Ok(When::Every(Duration::from_secs(seconds))),
+        (None, None) => Ok(When::Once),
+    }
+}
+
+fn negative(field: &str, rest: &str) -> Refusal {
+    Refusal::invalid(
+        format!("spec.backupPolicy.{field}"),
+        format!("must not be negative: {rest}"),
+    )
+}

@@ -1,0 +1,158 @@
+//! A schedule: a cron expression of five fields in a time zone, known to fire.
+
+use std::fmt;
+
+use croner::{
+    Cron,
+    parser::{CronParser, Seconds, Year},
+};
+use etcd_operator_api::refusal::Refusal;
+use jiff::{Timestamp, Zoned, tz::TimeZone};
+
+/// The longest pause a real schedule has: 29 February may stay away for eight years, around 2100.
+const LONGEST_PAUSE_YEARS: i16 = 9;
+
+/// A cron expression of five fields in a time zone.
+#[derive(Clone)]
+pub struct Schedule {
+    cron: Cron,
+    text: String,
+    zone: TimeZone,
+}
+
+impl Schedule {
+    /// Parses an expression and the name of a time zone (UTC without), and looks ahead whether it ever fires.
+    pub fn parse(expression: &str, zone: Option<&str>, now: Timestamp) -> Result<Self, Refusal> {
+        let example = "for example: \"0 3 * * *\" for three in the morning";
+        let zone = match zone {
+            None => TimeZone::UTC,
+            Some(name) => TimeZone::get(name).map_err(|_| {
+                let problem = format!("'{name}' is no known time zone: use a name of the IANA database; for example: Europe/Berlin");
+                Refusal::invalid("spec.timeZone", problem)
+            })?,
+        };
+        let fields = expression.split_whitespace().count();
+        if fields != 5 {
+            let problem = format!(
+                "has {fields} fields, must have five: minute, hour, day of month, month, day of week; {example}"
+            );
+            return Err(Refusal::invalid("spec.schedule", problem));
+        }
+        let parser = CronParser::builder()
+            .seconds(Seconds::Disallowed)
+            .year(Year::Disallowed)
+            .build();
+        let cron = parser.parse(expression).map_err(|e| {
+            Refusal::invalid(
+                "spec.schedule",
+                format!("'{expression}' cannot be read: {e} {example}"),
+            )
+        })?;
+        let schedule = Self {
+            cron,
+            text: expression.to_owned(),
+            zone,
+        };
+        let last = i32::from(now.to_zoned(schedule.zone.clone()).year()) + i32::from(LONGEST_PAUSE_YEARS);
+        if schedule
+            .next(now)
+            .is_none_or(|next| i32::from(next.year()) > last)
+        {
+            let problem = format!("'{expression}' never fires: no such date comes; {example}");
+            return Err(Refusal::invalid("spec.schedule", problem));
+        }
+        Ok(schedule)
+    }
+
+    /// The first time it fires after `now`.
+    pub fn next(&self, now: Timestamp) -> Option<Zoned> {
+        self.cron
+            .find_next_occurrence(&now.to_zoned(self.zone.clone()), false)
+            .ok()
+    }
+}
+
+impl fmt::Debug for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Schedule({} {:?})", self.text, self.zone.iana_name())
+    }
+}
+
+impl PartialEq for Schedule {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text && self.zone == other.zone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-03-01T00:00:00Z".parse().expect("a time")
+    }
+
+    fn refused(expression: &str, zone: Option<&str>) -> Refusal {
+        Schedule::parse(expression, zone, now()).expect_err(expression)
+    }
+
+    #[test]
+    fn a_schedule_fires_at_the_local_time_of_its_zone() {
+        let schedule = Schedule::parse("30 3 * * 1-5", Some("Europe/Berlin"), now()).expect("a schedule");
+        assert_eq!(
+            schedule.next(now()).map(|t| t.timestamp().to_string()).as_deref(),
+            Some("2026-03-02T02:30:00Z")
+        );
+    }
+
+    #[test]
+    fn a_leap_day_is_waited_for() {
+        let schedule = Schedule::parse("0 0 29 2 *", None, now()).expect("a schedule");
+        assert_eq!(
+            schedule.next(now()).map(|t| t.timestamp().to_string()).as_deref(),
+            Some("2028-02-29T00:00:00Z")
+        );
+        let before_2100 = "2096-03-01T00:00:00Z".parse().expect("a time");
+        assert!(Schedule::parse("0 0 29 2 *", None, before_2100).is_ok());
+    }
+
+    #[test]
+    fn a_date_that_never_comes_is_refused_at_once() {
+        for never in ["0 0 31 2 *", "0 0 30 2 *", "0 0 31 4,6,9,11 *"] {
+            let refusal = refused(never, None);
+            assert_eq!(refusal.field, "spec.schedule");
+            assert!(
+                refusal.problem.contains("never fires") && refusal.problem.contains("for example"),
+                "{refusal}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_schedule_is_refused_with_an_example() {
+        for bad in [
+            "",
+            "* * *",
+            "* * * * * *",
+            "60 * * * *",
+            "a b c d e",
+            "@daily",
+            "0 0 0 * *",
+            "*/0 * * * *",
+        ] {
+            let refusal = refused(bad, None);
+            assert_eq!(refusal.field, "spec.schedule", "{bad}");
+            assert!(refusal.problem.contains("for example"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_time_zone_is_refused_by_name() {
+        let refusal = refused("0 3 * * *", Some("Middle/Earth"));
+        assert_eq!(refusal.field, "spec.timeZone");
+        assert!(
+            refusal.problem.contains("Middle/Earth") && refusal.problem.contains("Europe/Berlin"),
+            "{refusal}"
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! How the pods of the members are shaped.
+
+use std::collections::BTreeMap;
+
+use etcd_operator_api::{cluster::PodPolicy, refusal::Refusal, reserved};
+use k8s_openapi::api::core::v1::{
+    Affinity, EnvVar, PodSecurityContext, ResourceRequirements, Toleration, TopologySpreadConstraint,
+};
+
+/// How the pods of the members are shaped; what is absent gets the operator's default when the pod is built.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pod {
+    /// Further labels.
+    pub labels: BTreeMap<String, String>,
+    /// Further annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Labels a node must have.
+    pub node_selector: BTreeMap<String, String>,
+    /// Rules about nodes and other pods.
+    pub affinity: Option<Affinity>,
+    /// Whether two members on one node are forbidden; only where no affinity is given.
+    pub apart: bool,
+    /// Taints the pods bear.
+    pub tolerations: Vec<Toleration>,
+    /// How the pods spread; the default spread without.
+    pub spread: Option<Vec<TopologySpreadConstraint>>,
+    /// CPU and memory.
+    pub resources: Option<ResourceRequirements>,
+    /// The PriorityClass.
+    pub priority_class: Option<String>,
+    /// Environment of the etcd container.
+    pub env: Vec<EnvVar>,
+    /// The security context.
+    pub security: Option<PodSecurityContext>,
+    /// The ServiceAccount.
+    pub service_account: Option<String>,
+    /// Seconds to stop in.
+    pub grace_seconds: Option<i64>,
+    /// The DNS domain of the Kubernetes cluster; detected without.
+    pub cluster_domain: Option<String>,
+}
+
+pub(super) fn pod(
+    policy: Option<&PodPolicy>,
+    without_effect: &mut Vec<&'static str>,
+) -> Result<Pod, Vec<Refusal>> {
+    // Taken apart in full, so that a field that is added cannot be forgotten here.
+    let Some(PodPolicy {
+        labels,
+        annotations,
+        node_selector,
+        affinity,
+        anti_affinity,
+        tolerations,
+        topology_spread_constraints,
+        resources,
+        priority_class_name,
+        etcd_env,
+        security_context,
+        persistent_volume_claim_spec: _in_storage,
+        service_account_name,
+        termination_grace_period_seconds,
+        patch: _refused,
+        busybox_image,
+        dns_timeout_in_second,
+        cluster_domain,
+    }) = policy
+    else {
+        return Ok(Pod::default());
+    };
+    let mut refused = Vec::new();
+    let labels = labels.clone().unwrap_or_default();
+    let annotations = annotations.clone().unwrap_or_default();
+    let env = etcd_env.clone().unwrap_or_default();
+    refused.extend(labels.keys().filter(|k| reserved::label(k)).map(|key| {
+        Refusal::invalid(
+            "spec.pod.labels",
+            format!("must not use the key '{key}', which belongs to the operator; for example: team"),
+        )
+    }));
+    refused.extend(annotations.keys().filter(|k| reserved::annotation(k)).map(|key| {
+        Refusal::invalid(
+            "spec.pod.annotations",
+            format!("must not use the key '{key}', which belongs to the operator; for example: owner"),
+        )
+    }));
+    refused.extend(env.iter().filter_map(|v| {
+        reserved::variable(&v.name)
+            .map(|(_, why)| Refusal::invalid("spec.pod.etcdEnv", format!("must not set {}: {why}", v.name)))
+    }));
+    if let Some(seconds) = termination_grace_period_seconds.filter(|s| !(0..=3600).contains(s)) {
+        let problem = format!("is {seconds}, must be 0 to 3600; for example: 30");
+        refused.push(Refusal::invalid(
+            "spec.pod.terminationGracePeriodSeconds",
+            problem,
+        ));
+    }
+    if !refused.is_empty() {
+        return Err(refused);
+    }
+    let filled = |text: &Option<String>| text.clone().filter(|t| !t.is_empty());
+    if filled(busybox_image).is_some() {
+        without_effect.push("spec.pod.busyboxImage");
+    }
+    if dns_timeout_in_second.is_some_and(|seconds| seconds != 0) {
+        without_effect.push("spec.pod.DNSTimeoutInSecond");
+    }
+    let apart = anti_affinity.unwrap_or(false) && affinity.is_none();
+    if anti_affinity.unwrap_or(false) && affinity.is_some() {
+        without_effect.push("spec.pod.antiAffinity");
+    }
+    Ok(Pod {
+        labels,
+        annotations,
+        node_selector: node_selector.clone().unwrap_or_default(),
+        affinity: affinity.clone(),
+        apart,
+        tolerations: tolerations.clone().unwrap_or_default(),
+        spread: topology_spread_constraints.clone(),
+        resources: resources.clone(),
+        priority_class: filled(priority_class_name),
+        env,
+        security: security_context.clone(),
+        service_account: filled(service_account_name),
+        grace_seconds: *termination_grace_period_seconds,
+        cluster_domain: filled(cluster_domain),
+    })
+}

@@ -1,0 +1,164 @@
+//! What the members of a cluster keep their data on.
+
+use std::collections::BTreeMap;
+
+use etcd_operator_api::{
+    cluster::{EtcdClusterSpec, Medium, Retention, StorageSpec},
+    quantity,
+    refusal::Refusal,
+};
+use k8s_openapi::{
+    api::core::v1::{PersistentVolumeClaimSpec, VolumeResourceRequirements},
+    apimachinery::pkg::api::resource::Quantity,
+};
+
+/// The size of a volume where the user gives none.
+const DEFAULT_SIZE: &str = "8Gi";
+
+/// What the members of a cluster keep their data on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Storage {
+    /// A claim per member.
+    Persistent {
+        /// The claim as it will be made.
+        claim: Box<PersistentVolumeClaimSpec>,
+        /// Further labels of the claim.
+        labels: BTreeMap<String, String>,
+        /// What happens to it when the cluster is deleted.
+        retention: Retention,
+    },
+    /// A directory that goes with the pod.
+    Ephemeral {
+        /// Whether it is in memory.
+        in_memory: bool,
+        /// The most it may hold, in bytes.
+        limit: Option<u64>,
+        /// What the user wrote for volumes, kept for the day the medium changes.
+        retention: Retention,
+        /// Further labels, likewise.
+        labels: BTreeMap<String, String>,
+    },
+}
+
+impl Storage {
+    /// For people: what it is and how much.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Persistent { claim, .. } => {
+                let class = claim
+                    .storage_class_name
+                    .as_deref()
+                    .map(|c| format!(" of class {c}"))
+                    .unwrap_or_default();
+                format!(
+                    "PersistentVolume {}{class}",
+                    requested(claim).map_or(DEFAULT_SIZE, |q| q.0.as_str())
+                )
+            }
+            Self::Ephemeral { in_memory: true, .. } => "Memory".to_owned(),
+            Self::Ephemeral { in_memory: false, .. } => "EmptyDir".to_owned(),
+        }
+    }
+
+    /// Whether data is lost with the pods.
+    pub fn is_ephemeral(&self) -> bool {
+        matches!(self, Self::Ephemeral { .. })
+    }
+}
+
+/// Parses `storage`, or the ancestor's `pod.persistentVolumeClaimSpec`. Neither is an empty directory, as it was there.
+pub(super) fn storage(spec: &EtcdClusterSpec) -> Result<Storage, Vec<Refusal>> {
+    let legacy = spec
+        .pod
+        .as_ref()
+        .and_then(|p| p.persistent_volume_claim_spec.as_ref());
+    let storage = match (&spec.storage, legacy) {
+        (Some(_), Some(_)) => {
+            let problem = "and spec.pod.persistentVolumeClaimSpec both describe the volumes: keep one of them; for example: {size: 8Gi}";
+            return Err(vec![Refusal::invalid("spec.storage", problem)]);
+        }
+        (Some(storage), None) => ours(storage)?,
+        (None, Some(claim)) => ancestors(claim)?,
+        (None, None) => Storage::Ephemeral {
+            in_memory: false,
+            limit: None,
+            retention: Retention::default(),
+            labels: BTreeMap::new(),
+        },
+    };
+    if spec.size == 0 && storage.is_ephemeral() {
+        let problem = "0 hibernates the cluster and needs data that outlives its pods: set storage.medium: PersistentVolume, or a size of 1 to 9";
+        return Err(vec![Refusal::invalid("spec.size", problem)]);
+    }
+    Ok(storage)
+}
+
+fn ours(storage: &StorageSpec) -> Result<Storage, Vec<Refusal>> {
+    let size = storage
+        .size
+        .as_ref()
+        .map(|q| checked(q, "spec.storage.size"))
+        .transpose()?;
+    let (labels, retention) = (storage.labels.clone().unwrap_or_default(), storage.retention);
+    let class = storage.storage_class_name.clone().filter(|c| !c.is_empty());
+    if storage.medium != Medium::PersistentVolume {
+        if class.is_some() {
+            let problem = "is for storage.medium: PersistentVolume only: leave it out, or change the medium";
+            return Err(vec![Refusal::invalid("spec.storage.storageClassName", problem)]);
+        }
+        let in_memory = storage.medium == Medium::Memory;
+        return Ok(Storage::Ephemeral {
+            in_memory,
+            limit: size,
+            retention,
+            labels,
+        });
+    }
+    let quantity = storage
+        .size
+        .clone()
+        .unwrap_or_else(|| Quantity(DEFAULT_SIZE.to_owned()));
+    let claim = PersistentVolumeClaimSpec {
+        access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
+        storage_class_name: class,
+        resources: Some(VolumeResourceRequirements {
+            requests: Some([("storage".to_owned(), quantity)].into()),
+            ..VolumeResourceRequirements::default()
+        }),
+        ..PersistentVolumeClaimSpec::default()
+    };
+    Ok(Storage::Persistent {
+        claim: Box::new(claim),
+        labels,
+        retention,
+    })
+}
+
+fn ancestors(claim: &PersistentVolumeClaimSpec) -> Result<Storage, Vec<Refusal>> {
+    if let Some(size) = requested(claim) {
+        checked(
+            size,
+            "spec.pod.persistentVolumeClaimSpec.resources.requests.storage",
+        )?;
+    }
+    Ok(Storage::Persistent {
+        claim: Box::new(claim.clone()),
+        labels: BTreeMap::new(),
+        retention: Retention::default(),
+    })
+}
+
+fn requested(claim: &PersistentVolumeClaimSpec) -> Option<&Quantity> {
+    claim.resources.as_ref()?.requests.as_ref()?.get("storage")
+}
+
+fn checked(size: &Quantity, field: &str) -> Result<u64, Vec<Refusal>> {
+    match quantity::bytes(size) {
+        Ok(bytes) if bytes > 0 => Ok(bytes),
+        Ok(_) => Err(vec![Refusal::invalid(
+            field,
+            "must be above zero; for example: 8Gi",
+        )]),
+        Err(e) => Err(vec![Refusal::invalid(field, e.to_string())]),
+    }
+}

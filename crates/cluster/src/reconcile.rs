@@ -1,0 +1,99 @@
+//! One pass over one `EtcdCluster`: read the store, decide, report.
+
+use std::sync::Arc;
+
+use etcd_operator_api::{EtcdCluster, EtcdClusterStatus, scope::ScopeRule};
+use etcd_operator_runtime::{
+    apply::Error, clock::SharedClock, controller::Function, events::Severity, key::ObjectKey, queue::Wake,
+    report::Reporter, store::Store,
+};
+
+use crate::{desired::desired, status};
+
+/// What the controller reads and writes with.
+#[derive(Clone, Debug)]
+pub struct Deps {
+    /// All `EtcdCluster`s in sight.
+    pub clusters: Store<EtcdCluster>,
+    /// Writes what was found.
+    pub reporter: Reporter,
+    /// Which clusters are this installation's business.
+    pub scope: ScopeRule,
+    /// Names this installation, for `status.controlledBy`.
+    pub installation: String,
+    /// Tells the time.
+    pub clock: SharedClock,
+}
+
+/// The `EtcdCluster` controller; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Reconciler {
+    deps: Arc<Deps>,
+}
+
+impl Reconciler {
+    /// A controller that reads and writes with these.
+    pub fn new(deps: Deps) -> Self {
+        Self { deps: Arc::new(deps) }
+    }
+
+    /// The function that the driver calls.
+    pub fn function(self) -> Function<Error> {
+        Box::new(move |key| {
+            let this = self.clone();
+            Box::pin(async move { this.reconcile(&key).await })
+        })
+    }
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Wake, Error> {
+        let Deps {
+            clusters,
+            reporter,
+            scope,
+            installation,
+            clock,
+        } = &*self.deps;
+        let Some(cluster) = clusters.get(key) else {
+            return reporter.absent::<EtcdCluster>(clusters, key).await;
+        };
+        if cluster.metadata.deletion_timestamp.is_some() {
+            return Ok(Wake::OnChange);
+        }
+        if let Some(other) = status::controlled_by_another(&cluster, installation) {
+            let note = format!(
+                "The installation {other} of the operator looks after this cluster; {installation} leaves it alone."
+            );
+            reporter.tell(
+                &*cluster,
+                Severity::Warning,
+                "ControlledElsewhere",
+                "LeaveAlone",
+                note,
+            );
+            return Ok(Wake::OnChange);
+        }
+        let after = match scope.serves(cluster.metadata.annotations.as_ref()) {
+            Ok(()) => status::status(&cluster, &desired(&cluster), installation, clock.now()),
+            Err(not_served) => match status::left_alone(&cluster, &not_served, clock.now()) {
+                Some(status) => status,
+                None => return Ok(Wake::OnChange),
+            },
+        };
+        self.report(&cluster, after).await?;
+        Ok(Wake::OnChange)
+    }
+
+    async fn report(&self, seen: &EtcdCluster, status: EtcdClusterStatus) -> Result<(), Error> {
+        let before = seen
+            .status
+            .as_ref()
+            .and_then(|s| s.conditions.as_deref())
+            .unwrap_or_default();
+        let conditions = status.conditions.clone().unwrap_or_default();
+        let after = EtcdCluster {
+            status: Some(status),
+            ..seen.clone()
+        };
+        self.deps.reporter.report(seen, &after, before, &conditions).await
+    }
+}

@@ -1,0 +1,23 @@
+//! Tells the binary which commit and which compiler made it.
+
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let head = output("git", &["rev-parse", "--git-path", "logs/HEAD"]);
+    if let Some(path) = head.filter(|path| std::path::Path::new(path).exists()) {
+        println!("cargo::rerun-if-changed={path}");
+    }
+    let commit = output("git", &["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(|| "unknown".to_owned());
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let rust = output(rustc, &["--version"]).unwrap_or_else(|| "unknown".to_owned());
+    println!("cargo::rustc-env=ETCD_OPERATOR_COMMIT={commit}");
+    println!("cargo::rustc-env=ETCD_OPERATOR_RUST={rust}");
+}
+
+/// What a command prints, if it succeeds: a source archive has no git.
+fn output(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Option<String> {
+    let run = Command::new(program).args(arguments).output().ok()?;
+    let text = String::from_utf8(run.stdout).ok()?.trim().to_owned();
+    (run.status.success() && !text.is_empty()).then_some(text)
+}

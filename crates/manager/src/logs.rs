@@ -1,0 +1,20 @@
+//! Logs on standard error: one line each, for people or as JSON.
+
+use anyhow::{Context as _, Result};
+use tracing_subscriber::EnvFilter;
+
+use crate::cli::LogFormat;
+
+/// Starts logging. `level` is a level, or a filter such as `info,etcd_operator_runtime=debug`.
+pub fn start(format: LogFormat, level: &str) -> Result<()> {
+    let filter = EnvFilter::try_new(level)
+        .with_context(|| format!("--log-level '{level}' is no level or filter; for example: info"))?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    let started = match format {
+        LogFormat::Human => builder.compact().try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|e| anyhow::anyhow!("logs could not be started: {e}"))
+}

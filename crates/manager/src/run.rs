@@ -1,0 +1,213 @@
+//! One manager process: informers at once, controllers on leadership, an orderly end.
+//!
+//! The order of the end matters: controllers stop first, then the lease is given up, so that the next leader finds
+//! nobody writing.
+
+use anyhow::{Context as _, Result, anyhow};
+use etcd_operator_runtime::{
+    client,
+    clock::SystemClock,
+    events,
+    fence::Leadership,
+    health::{Health, Server},
+    informer::Informers,
+    leader::Elector,
+    metrics::Metrics,
+};
+use kube::{Client, Config};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use crate::{
+    cli::ManagerArgs,
+    controllers::{Functions, Kinds, Shared, wire},
+    version,
+};
+
+/// Runs a manager until SIGTERM or SIGINT, or until something essential ends.
+pub async fn manager(args: ManagerArgs) -> Result<()> {
+    let config = Config::infer().await.context(
+        "no way to the API server: run inside a pod, or name a kubeconfig by the variable KUBECONFIG",
+    )?;
+    let namespace = args
+        .namespace
+        .clone()
+        .filter(|n| !n.is_empty())
+        .unwrap_or(config.default_namespace.clone());
+    let user_agent = client::user_agent(version::VERSION, version::COMMIT);
+    let client =
+        client::build(config, &user_agent).context("the client for the API server cannot be built")?;
+    let server = Server::bind(args.health_address)
+        .await
+        .with_context(|| format!("--health-address {} cannot be bound", args.health_address))?;
+
+    let shutdown = CancellationToken::new();
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be listened for")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be listened for")?;
+    let stop = shutdown.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => info!("SIGTERM: stopping"),
+            _ = interrupt.recv() => info!("SIGINT: stopping"),
+        }
+        stop.cancel();
+    });
+    Manager {
+        args,
+        namespace,
+        client,
+        server,
+    }
+    .run(shutdown)
+    .await
+}
+
+/// A manager that has its connection and its address, and is not running yet.
+pub struct Manager {
+    /// How it was started.
+    pub args: ManagerArgs,
+    /// The operator's own namespace.
+    pub namespace: String,
+    /// The connection.
+    pub client: Client,
+    /// The bound health server.
+    pub server: Server,
+}
+
+impl Manager {
+    /// Runs until `shutdown`, or until something essential ends, which is an error.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<()> {
+        self.run_with(shutdown, Functions::new).await
+    }
+
+    /// The same with other functions in place of the real controllers'.
+    pub async fn run_with(
+        self,
+        shutdown: CancellationToken,
+        functions: impl FnOnce(&Kinds, &Shared) -> Functions,
+    ) -> Result<()> {
+        let Self {
+            args,
+            namespace,
+            client,
+            server,
+        } = self;
+        let clock = SystemClock::shared();
+        let metrics = Metrics::new(version::VERSION, version::COMMIT);
+        let host = args
+            .pod_name
+            .clone()
+            .filter(|n| !n.is_empty())
+            .unwrap_or_else(host_name);
+        let elector = args.leader_elect.then(|| {
+            Elector::new(
+                client.clone(),
+                &namespace,
+                &args.lease_name,
+                &host,
+                clock.clone(),
+                metrics.clone(),
+            )
+        });
+        let leadership = match &elector {
+            Some(elector) => elector.leadership(),
+            None => Leadership::always(clock.clone()),
+        };
+        let instance = elector
+            .as_ref()
+            .map_or(host.as_str(), Elector::identity)
+            .to_owned();
+        let (recorder, publisher) = events::channel(
+            client.clone(),
+            instance.clone(),
+            leadership.clone(),
+            clock.clone(),
+            metrics.clone(),
+        );
+
+        let scope = args.watched(&namespace);
+        info!(
+            version = version::VERSION,
+            commit = version::COMMIT,
+            namespace,
+            scope = ?scope,
+            rule = ?args.scope_rule(),
+            identity = instance,
+            "starting"
+        );
+        let mut informers = Informers::new(client.clone(), clock.clone(), metrics.clone());
+        let kinds = Kinds::watch(&mut informers, &scope.into());
+        let shared = Shared {
+            client,
+            leadership: leadership.clone(),
+            recorder,
+            scope: args.scope_rule(),
+            installation: format!("{namespace}/{}", args.lease_name),
+            clock,
+            metrics: metrics.clone(),
+            concurrency: args.concurrency.into(),
+        };
+        let wired = wire(&kinds, functions(&kinds, &shared), &shared);
+        let health = Health::new(informers.gates(), leadership.clone(), metrics);
+        // Whoever keeps a recorder keeps the publisher waiting for it.
+        drop(shared);
+
+        // What must not outlive the controllers, and what must outlive them.
+        let working = shutdown.child_token();
+        let serving = CancellationToken::new();
+        let mut essential: JoinSet<Result<()>> = JoinSet::new();
+        let token = serving.clone();
+        essential.spawn(async move { informers.run(token).await.context("the informers ended") });
+        let token = serving.clone();
+        essential.spawn(async move { server.run(health, token).await.context("the health server ended") });
+        let token = serving.clone();
+        essential.spawn(async move {
+            publisher.run(token).await;
+            Ok(())
+        });
+        if let Some(elector) = elector {
+            let token = serving.clone();
+            essential.spawn(async move { elector.run(token).await.context("leadership ended") });
+        }
+        let mut controllers = JoinSet::new();
+        for (controller, function) in wired {
+            controllers.spawn(controller.run(function, leadership.clone(), working.clone()));
+        }
+
+        let outcome = tokio::select! {
+            () = shutdown.cancelled() => Ok(()),
+            ended = essential.join_next() => Err(premature(ended)),
+            ended = controllers.join_next() => Err(anyhow!("a controller ended: {ended:?}")),
+        };
+        if let Err(reason) = &outcome {
+            error!("stopping: {reason:#}");
+        }
+        working.cancel();
+        while controllers.join_next().await.is_some() {}
+        serving.cancel();
+        while essential.join_next().await.is_some() {}
+        info!("stopped");
+        outcome
+    }
+}
+
+fn premature(ended: Option<Result<Result<()>, tokio::task::JoinError>>) -> anyhow::Error {
+    match ended {
+        Some(Ok(Err(error))) => error,
+        Some(Err(panic)) => anyhow::Error::new(panic).context("an essential task panicked"),
+        Some(Ok(Ok(()))) | None => anyhow!("an essential task ended by itself"),
+    }
+}
+
+/// For people who read the lease; uniqueness does not depend on it.
+fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map(|name| name.trim().to_owned())
+        .ok()
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "etcd-operator".to_owned())
+}

@@ -1,0 +1,20 @@
+//! What this binary is.
+
+use etcd_operator_api as api;
+
+/// The version of the operator.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The commit it was built from.
+pub const COMMIT: &str = env!("ETCD_OPERATOR_COMMIT");
+/// The compiler that built it.
+pub const RUST: &str = env!("ETCD_OPERATOR_RUST");
+
+/// What `etcd-operator version` prints.
+pub fn text() -> String {
+    format!(
+        "etcd-operator {VERSION}\ncommit        {COMMIT}\nrust          {RUST}\napi           {}/{}\ncontract      {}\n",
+        api::GROUP,
+        api::VERSION,
+        api::contract::VERSION,
+    )
+}

@@ -1,0 +1,138 @@
+//! What an `EtcdRestore` asks for, parsed once: one cluster, one place where the backup is.
+//!
+//! Pure. Whatever cannot be used becomes a refusal that names the field; nothing the user wrote is dropped in silence.
+
+use etcd_operator_api::{
+    EtcdRestore,
+    location::{Blocks, Location},
+    names::MAX_NAME,
+    refusal::{Refusal, Unbuilt, unbuilt},
+    restore::{EtcdRestoreSpec, RestorePoint, RestoreSource},
+};
+use jiff::Timestamp;
+use serde_json::json;
+
+/// Fields whose feature does not exist yet. Building one takes its line away.
+const UNBUILT: &[Unbuilt] = &[
+    Unbuilt::field("spec.clusterTemplate"),
+    Unbuilt::field("spec.revisionBump"),
+    Unbuilt::field("spec.keepPrevious"),
+    Unbuilt::field("spec.safetyBackup"),
+    Unbuilt::field("spec.local"),
+];
+
+/// What an `EtcdRestore` asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Desired {
+    /// The `EtcdCluster` of the same namespace that is restored.
+    pub cluster: String,
+    /// Where the backup is.
+    pub from: From,
+}
+
+/// Where the backup is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum From {
+    /// In a store, under its full key.
+    Object(Location),
+    /// Among those of an `EtcdBackup` of the same namespace.
+    Backup {
+        /// Its name.
+        name: String,
+        /// Which of them.
+        at: At,
+    },
+}
+
+/// Which backup of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// The newest.
+    Latest,
+    /// The newest whose revision is not above this one.
+    Revision(i64),
+    /// The newest that was finished not after this time.
+    Time(Timestamp),
+}
+
+/// Parses an `EtcdRestore`, or says everything that is wrong with it.
+pub fn desired(restore: &EtcdRestore) -> Result<Desired, Vec<Refusal>> {
+    let spec = &restore.spec;
+    let mut refused = unbuilt(&json!({ "spec": spec }), UNBUILT);
+    let name = restore.metadata.name.as_deref().unwrap_or_default();
+    if name.len() > MAX_NAME {
+        let problem = format!(
+            "has {} characters, at most {MAX_NAME} are allowed, because the Jobs it starts carry it; for example: orders",
+            name.len()
+        );
+        refused.push(Refusal::invalid("metadata.name", problem));
+    }
+    if spec.etcd_cluster.name.is_empty() {
+        let problem = "must name an EtcdCluster of this namespace; for example: orders";
+        refused.push(Refusal::invalid("spec.etcdCluster.name", problem));
+    }
+    match from(spec) {
+        Ok(from) if refused.is_empty() => Ok(Desired {
+            cluster: spec.etcd_cluster.name.clone(),
+            from,
+        }),
+        Ok(_) => Err(refused),
+        Err(more) => {
+            refused.extend(more);
+            Err(refused)
+        }
+    }
+}
+
+fn from(spec: &EtcdRestoreSpec) -> Result<From, Vec<Refusal>> {
+    let blocks = Blocks {
+        s3: spec.s3.as_ref(),
+        abs: spec.abs.as_ref(),
+        gcs: spec.gcs.as_ref(),
+        oss: spec.oss.as_ref(),
+        local: spec.local.as_ref(),
+    };
+    match (&spec.backup_storage_type, &spec.source) {
+        (Some(kind), None) => blocks.locate(*kind, "spec.backupStorageType").map(From::Object),
+        (None, Some(source)) => {
+            if let Some(block) = blocks.set().first() {
+                let problem = "is set beside spec.source: keep one of them; for example: source: {backup: {name: orders-nightly}}";
+                return Err(vec![Refusal::invalid(format!("spec.{block}"), problem)]);
+            }
+            backup(source)
+        }
+        _ => {
+            let problem = "or spec.backupStorageType must say where the backup is, and not both; for example: source: {backup: {name: orders-nightly}}";
+            Err(vec![Refusal::invalid("spec.source", problem)])
+        }
+    }
+}
+
+fn backup(source: &RestoreSource) -> Result<From, Vec<Refusal>> {
+    if source.backup.name.is_empty() {
+        let problem = "must name an EtcdBackup of this namespace; for example: orders-nightly";
+        return Err(vec![Refusal::invalid("spec.source.backup.name", problem)]);
+    }
+    let RestorePoint {
+        latest,
+        revision,
+        time,
+    } = source.at.clone().unwrap_or_default();
+    let at = match (latest.unwrap_or(false), revision, time) {
+        (_, None, None) => At::Latest,
+        (false, Some(revision), None) if revision > 0 => At::Revision(revision),
+        (false, Some(_), None) => {
+            let problem = "must be above zero; for example: 48211";
+            return Err(vec![Refusal::invalid("spec.source.at.revision", problem)]);
+        }
+        (false, None, Some(time)) => At::Time(time.0),
+        _ => {
+            let problem = "takes one of latest, revision and time; for example: {revision: 48211}";
+            return Err(vec![Refusal::invalid("spec.source.at", problem)]);
+        }
+    };
+    Ok(From::Backup {
+        name: source.backup.name.clone(),
+        at,
+    })
+}
