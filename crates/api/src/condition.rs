@@ -81,6 +81,29 @@ pub enum ConditionType {
 }
 
 impl ConditionType {
+    /// What it means when the condition is true.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Available => "Clients can write.",
+            Self::Recovering => "Members are being replaced.",
+            Self::Scaling => "The number of members is changing.",
+            Self::Upgrading => "The version is changing.",
+            Self::Accepted => "The spec is valid and everything it asks for exists in this operator.",
+            Self::Progressing => "The operator is at work.",
+            Self::Degraded => "The cluster works, but worse than it should.",
+            Self::QuorumAtRisk => "One more failure would stop writes.",
+            Self::QuorumLost => "A majority of voters is gone.",
+            Self::DataLost => "No member has data any more.",
+            Self::StorageEphemeral => "Data lives only as long as the pods.",
+            Self::VersionSupported => "The etcd version is one the operator knows to be good.",
+            Self::Consistent => "All members hold the same data.",
+            Self::BackupFresh => "A recent backup exists.",
+            Self::TLSReady => "Certificates are present and valid.",
+            Self::NameConflict => "An object of a name the operator needs belongs to somebody else.",
+            Self::ReferenceFound => "What the object refers to exists.",
+        }
+    }
+
     /// The type as it stands in the status.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -251,7 +274,7 @@ fn second(now: Timestamp) -> Timestamp {
 }
 
 /// All types this operator writes.
-const ALL: [ConditionType; 17] = [
+pub const ALL: [ConditionType; 17] = [
     ConditionType::Available,
     ConditionType::Recovering,
     ConditionType::Scaling,

@@ -129,29 +129,30 @@ impl Blocks<'_> {
             StorageType::ABS => {
                 let block = self.abs.ok_or_else(missing)?;
                 Ok(Location::Abs {
-                    path: path(&block.path, "abs")?,
-                    secret: filled(&block.abs_secret),
+                    path: path(block.path.as_ref(), "abs")?,
+                    secret: filled(block.abs_secret.as_ref()),
                 })
             }
             StorageType::GCS => {
                 let block = self.gcs.ok_or_else(missing)?;
                 Ok(Location::Gcs {
-                    path: path(&block.path, "gcs")?,
-                    secret: filled(&block.gcp_secret),
+                    path: path(block.path.as_ref(), "gcs")?,
+                    secret: filled(block.gcp_secret.as_ref()),
                 })
             }
             StorageType::OSS => {
                 let block = self.oss.ok_or_else(missing)?;
                 Ok(Location::Oss {
-                    path: path(&block.path, "oss")?,
-                    secret: filled(&block.oss_secret),
-                    endpoint: filled(&block.endpoint).unwrap_or_else(|| DEFAULT_OSS_ENDPOINT.to_owned()),
-                    region: filled(&block.region),
+                    path: path(block.path.as_ref(), "oss")?,
+                    secret: filled(block.oss_secret.as_ref()),
+                    endpoint: filled(block.endpoint.as_ref())
+                        .unwrap_or_else(|| DEFAULT_OSS_ENDPOINT.to_owned()),
+                    region: filled(block.region.as_ref()),
                 })
             }
             StorageType::Local => {
                 let block = self.local.ok_or_else(missing)?;
-                let claim = filled(&block.persistent_volume_claim).ok_or_else(|| {
+                let claim = filled(block.persistent_volume_claim.as_ref()).ok_or_else(|| {
                     vec![Refusal::invalid(
                         "spec.local.persistentVolumeClaim",
                         "must name a PersistentVolumeClaim of this namespace; for example: etcd-backups",
@@ -159,7 +160,7 @@ impl Blocks<'_> {
                 })?;
                 Ok(Location::Local {
                     claim,
-                    path: filled(&block.path),
+                    path: filled(block.path.as_ref()),
                 })
             }
         }
@@ -168,27 +169,24 @@ impl Blocks<'_> {
 
 fn s3(block: &S3Store) -> Result<Location, Vec<Refusal>> {
     Ok(Location::S3 {
-        path: path(&block.path, "s3")?,
-        secret: filled(&block.aws_secret),
-        endpoint: filled(&block.endpoint),
+        path: path(block.path.as_ref(), "s3")?,
+        secret: filled(block.aws_secret.as_ref()),
+        endpoint: filled(block.endpoint.as_ref()),
         path_style: block.force_path_style.unwrap_or(false),
-        region: filled(&block.region),
+        region: filled(block.region.as_ref()),
         encryption: block.server_side_encryption,
-        class: filled(&block.storage_class),
-        ca_secret: filled(&block.ca_secret),
+        class: filled(block.storage_class.as_ref()),
+        ca_secret: filled(block.ca_secret.as_ref()),
     })
 }
 
 /// Clients of the ancestor send empty texts for fields they do not set.
-fn filled(text: &Option<String>) -> Option<String> {
-    text.as_ref().filter(|t| !t.is_empty()).cloned()
+fn filled(text: Option<&String>) -> Option<String> {
+    text.filter(|t| !t.is_empty()).cloned()
 }
 
-fn path(text: &Option<String>, block: &str) -> Result<ObjectPath, Vec<Refusal>> {
-    let (bucket, key) = text
-        .as_deref()
-        .and_then(|t| t.split_once('/'))
-        .unwrap_or_default();
+fn path(text: Option<&String>, block: &str) -> Result<ObjectPath, Vec<Refusal>> {
+    let (bucket, key) = text.and_then(|t| t.split_once('/')).unwrap_or_default();
     if bucket.is_empty() || key.is_empty() {
         let problem = "must be BUCKET/KEY; for example: my-bucket/etcd/orders";
         return Err(vec![Refusal::invalid(format!("spec.{block}.path"), problem)]);

@@ -35,7 +35,7 @@ const UNBUILT: &[Unbuilt] = &[
 ];
 
 /// How long a backup may take where the user does not say: the ancestor's bound.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What an `EtcdBackup` asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +73,7 @@ pub enum When {
     /// One after the other, this far apart.
     Every(Duration),
     /// On a schedule.
-    Schedule(Schedule),
+    Schedule(Box<Schedule>),
 }
 
 /// Parses an `EtcdBackup`, or says everything that is wrong with it.
@@ -96,13 +96,10 @@ pub fn desired(backup: &EtcdBackup, now: Timestamp) -> Result<Desired, Vec<Refus
         .map_err(|more| refused.extend(more))
         .ok();
     let when = when(spec, &policy, now).map_err(|more| refused.extend(more)).ok();
-    let keep = match u64::try_from(policy.max_backups.unwrap_or(0)) {
-        Ok(n) => Some(n).filter(|n| *n > 0),
-        Err(_) => {
-            refused.push(negative("maxBackups", "0 keeps all; for example: 7"));
-            None
-        }
-    };
+    let keep = u64::try_from(policy.max_backups.unwrap_or(0)).unwrap_or_else(|_| {
+        refused.push(negative("maxBackups", "0 keeps all; for example: 7"));
+        0
+    });
     let timeout = match u64::try_from(policy.timeout_in_second.unwrap_or(0)) {
         Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
         _ => DEFAULT_TIMEOUT,
@@ -115,7 +112,7 @@ pub fn desired(backup: &EtcdBackup, now: Timestamp) -> Result<Desired, Vec<Refus
             when,
             suspended: spec.suspend,
             timeout,
-            keep,
+            keep: Some(keep).filter(|n| *n > 0),
         }),
         _ => Err(refused),
     }
@@ -171,7 +168,7 @@ fn when(spec: &EtcdBackupSpec, policy: &BackupPolicy, now: Timestamp) -> Result<
             Err(vec![Refusal::invalid("spec.schedule", problem)])
         }
         (Some(schedule), zone) => Schedule::parse(schedule, zone, now)
-            .map(When::Schedule)
+            .map(|schedule| When::Schedule(Box::new(schedule)))
             .map_err(|r| vec![r]),
         (None, Some(_)) => {
             let problem = "needs a schedule; for example: schedule: \"0 3 * * *\"";

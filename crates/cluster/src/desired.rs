@@ -183,7 +183,7 @@ fn size(size: i32) -> Result<Size, Vec<Refusal>> {
 
 fn image(spec: &EtcdClusterSpec) -> Result<Image, Vec<Refusal>> {
     let version = filled(spec.version.as_ref())
-        .map(|text| text.parse::<EtcdVersion>())
+        .map(str::parse::<EtcdVersion>)
         .transpose()
         .map_err(|e| vec![Refusal::invalid("spec.version", e.to_string())])?;
     let Some(reference) = filled(spec.image.as_ref()) else {

@@ -154,5 +154,7 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
 }
 
 fn push(wake: &etcd_operator_runtime::wakeup::Wakeup, keys: Vec<ObjectKey>) {
-    keys.into_iter().for_each(|key| wake.push(key));
+    for key in keys {
+        wake.push(key);
+    }
 }

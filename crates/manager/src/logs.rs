@@ -7,7 +7,8 @@ use crate::cli::LogFormat;
 
 /// Starts logging. `level` is a level, or a filter such as `info,etcd_operator_runtime=debug`.
 pub fn start(format: LogFormat, level: &str) -> Result<()> {
-    let filter = EnvFilter::try_new(level)
+    // What kube says of failed connections the informers say once, in our words.
+    let filter = EnvFilter::try_new(format!("kube_client=off,{level}"))
         .with_context(|| format!("--log-level '{level}' is no level or filter; for example: info"))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
