@@ -1,0 +1,46 @@
+{{- /* Made by `cargo xtask gen`; changes by hand are lost. */}}
+{{- define "etcd-operator.rules.watched" }}
+- apiGroups:
+  - etcd.database.coreos.com
+  resources:
+  - etcdclusters
+  - etcdbackups
+  - etcdrestores
+  verbs:
+  - get
+  - list
+  - watch
+- apiGroups:
+  - etcd.database.coreos.com
+  resources:
+  - etcdclusters/status
+  - etcdbackups/status
+  - etcdrestores/status
+  verbs:
+  - update
+  - patch
+- apiGroups:
+  - events.k8s.io
+  resources:
+  - events
+  verbs:
+  - create
+  - patch
+{{- end }}
+{{- define "etcd-operator.rules.own" }}
+- apiGroups:
+  - coordination.k8s.io
+  resources:
+  - leases
+  verbs:
+  - create
+- apiGroups:
+  - coordination.k8s.io
+  resources:
+  - leases
+  verbs:
+  - get
+  - update
+  resourceNames:
+  - {{ include "etcd-operator.lease" . }}
+{{- end }}

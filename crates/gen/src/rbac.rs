@@ -1,0 +1,130 @@
+//! The one table of what the operator may do. Roles, the chart and the page about rights are made from it.
+//!
+//! Nothing is granted for later: a right comes with the code that needs it. No `*` anywhere.
+
+/// Where a right holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// In every namespace whose objects the operator looks after; in all of them when it is cluster-wide.
+    Watched,
+    /// In the namespace the operator runs in.
+    Own,
+}
+
+/// Which objects of a resource a right is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Any of them.
+    Any,
+    /// The lease the managers share. A right to create cannot be narrowed by name.
+    TheLease,
+}
+
+/// One row: some verbs on some resources, and the reason.
+#[derive(Clone, Copy, Debug)]
+pub struct Right {
+    /// The API group.
+    pub group: &'static str,
+    /// The resources, with their subresource.
+    pub resources: &'static [&'static str],
+    /// What may be done with them.
+    pub verbs: &'static [&'static str],
+    /// Where.
+    pub place: Place,
+    /// With which of them.
+    pub which: Which,
+    /// The part of the operator that needs it.
+    pub part: &'static str,
+    /// Why, in a sentence.
+    pub why: &'static str,
+}
+
+/// Every right of the operator.
+pub const RIGHTS: &[Right] = &[
+    Right {
+        group: etcd_operator_api::GROUP,
+        resources: &["etcdclusters", "etcdbackups", "etcdrestores"],
+        verbs: &["get", "list", "watch"],
+        place: Place::Watched,
+        which: Which::Any,
+        part: "shared informers",
+        why: "The operator follows the objects it looks after.",
+    },
+    Right {
+        group: etcd_operator_api::GROUP,
+        resources: &["etcdclusters/status", "etcdbackups/status", "etcdrestores/status"],
+        verbs: &["update", "patch"],
+        place: Place::Watched,
+        which: Which::Any,
+        part: "every controller",
+        why: "Each controller reports what it found in the status of its own kind; what cannot be decoded is told by a patch.",
+    },
+    Right {
+        group: "events.k8s.io",
+        resources: &["events"],
+        verbs: &["create", "patch"],
+        place: Place::Watched,
+        which: Which::Any,
+        part: "events",
+        why: "What happens to an object is told beside it, and counted on when it happens again.",
+    },
+    Right {
+        group: "coordination.k8s.io",
+        resources: &["leases"],
+        verbs: &["create"],
+        place: Place::Own,
+        which: Which::Any,
+        part: "leader election",
+        why: "The first manager makes the lease.",
+    },
+    Right {
+        group: "coordination.k8s.io",
+        resources: &["leases"],
+        verbs: &["get", "update"],
+        place: Place::Own,
+        which: Which::TheLease,
+        part: "leader election",
+        why: "Managers agree through one lease on which of them writes.",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN_VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
+
+    #[test]
+    fn no_right_is_wild_and_each_says_why() {
+        for right in RIGHTS {
+            assert!(!right.group.is_empty() && !right.group.contains('*'), "{right:?}");
+            assert!(
+                !right.resources.is_empty() && !right.verbs.is_empty(),
+                "{right:?}"
+            );
+            for resource in right.resources {
+                assert!(!resource.is_empty() && !resource.contains('*'), "{right:?}");
+            }
+            for verb in right.verbs {
+                assert!(KNOWN_VERBS.contains(verb), "{right:?}");
+            }
+            assert!(right.why.contains(' ') && right.why.ends_with('.'), "{right:?}");
+            assert!(!right.part.is_empty(), "{right:?}");
+        }
+    }
+
+    #[test]
+    fn no_two_rows_grant_the_same() {
+        let mut seen = std::collections::BTreeSet::new();
+        for right in RIGHTS {
+            for resource in right.resources {
+                for verb in right.verbs {
+                    assert!(
+                        seen.insert((right.place, right.group, resource, verb)),
+                        "{right:?}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Tables in Markdown.
+
+/// A table with these headings; no row, no table.
+pub(super) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut text = line(&headings.map(str::to_owned));
+    text.push_str(&line(&headings.map(|_| "---".to_owned())));
+    text.extend(rows.iter().map(|row| line(row)));
+    text
+}
+
+/// Text as code; nothing stays nothing.
+pub(super) fn code(text: &str) -> String {
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!("`{text}`")
+    }
+}
+
+fn line(cells: &[String]) -> String {
+    let cells: Vec<String> = cells.iter().map(|cell| escape(cell)).collect();
+    format!("| {} |\n", cells.join(" | "))
+}
+
+/// A cell must not end its column or its row; angle brackets outside code would be taken for HTML.
+fn escape(cell: &str) -> String {
+    let one_line = cell
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .replace('|', "\\|");
+    let mut in_code = false;
+    let mut text = String::with_capacity(one_line.len());
+    for character in one_line.chars() {
+        match character {
+            '`' => in_code = !in_code,
+            '<' if !in_code => {
+                text.push_str("&lt;");
+                continue;
+            }
+            _ => {}
+        }
+        text.push(character);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_stays_in_its_column_and_is_no_html() {
+        let text = table(["a", "b"], &[["x|y\nz".into(), "<b> and `<c>`".into()]]);
+        assert_eq!(text, "| a | b |\n| --- | --- |\n| x\\|y z | &lt;b> and `<c>` |\n");
+    }
+
+    #[test]
+    fn no_rows_make_no_table() {
+        assert_eq!(table(["a"], &[]), "");
+    }
+}
