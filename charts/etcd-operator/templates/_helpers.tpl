@@ -1,0 +1,44 @@
+{{- /* The name of everything the release makes; also of its lease, which names the installation. */}}
+{{- define "etcd-operator.fullname" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{ .Release.Name | trunc 52 | trimSuffix "-" }}
+{{- else -}}
+{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 52 | trimSuffix "-" }}
+{{- end -}}
+{{- end -}}
+
+{{- define "etcd-operator.lease" -}}
+{{ include "etcd-operator.fullname" . }}
+{{- end -}}
+
+{{- /* Cluster-scoped names: releases of one name may exist in several namespaces. */}}
+{{- define "etcd-operator.clusterName" -}}
+{{ printf "%s-%s" .Release.Namespace (include "etcd-operator.fullname" .) }}
+{{- end -}}
+
+{{- define "etcd-operator.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "etcd-operator.labels" -}}
+{{ include "etcd-operator.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "etcd-operator.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{ default (include "etcd-operator.fullname" .) .Values.serviceAccount.name }}
+{{- else -}}
+{{ default "default" .Values.serviceAccount.name }}
+{{- end -}}
+{{- end -}}
+
+{{- define "etcd-operator.subjects" -}}
+subjects:
+- kind: ServiceAccount
+  name: {{ include "etcd-operator.serviceAccount" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end -}}

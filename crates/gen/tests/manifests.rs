@@ -1,0 +1,229 @@
+//! What is written by hand beside the generated files fits them: chart, deployments, samples.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore, crd, refusal::Refusal};
+use etcd_operator_gen::tree;
+use jiff::Timestamp;
+use kube::core::cel::Validator;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+fn text(path: &str) -> String {
+    fs::read_to_string(tree::root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn yaml(path: &str) -> Value {
+    serde_saphyr::from_str(&text(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Every flag that is passed to the manager in a manifest.
+fn flags(manifest: &str) -> BTreeSet<String> {
+    let words = manifest.split(|c: char| c.is_whitespace() || "\"'".contains(c));
+    words
+        .filter_map(|word| word.strip_prefix("--"))
+        .map(|flag| flag.split('=').next().unwrap_or_default().to_owned())
+        .filter(|flag| !flag.is_empty())
+        .collect()
+}
+
+/// The flags of the manager, from the fields that clap reads.
+fn known_flags() -> BTreeSet<String> {
+    text("crates/manager/src/cli.rs")
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("pub ")?.split_once(':'))
+        .map(|(field, _)| field.replace('_', "-"))
+        .collect()
+}
+
+#[test]
+fn every_flag_in_a_manifest_is_one_the_manager_has() {
+    let known = known_flags();
+    assert!(known.contains("watch-namespaces"), "{known:?}");
+    for path in [
+        "charts/etcd-operator/templates/deployment.yaml",
+        "config/manager/deployment.yaml",
+        "config/cluster-wide/kustomization.yaml",
+    ] {
+        let passed = flags(&text(path));
+        assert!(!passed.is_empty(), "{path}");
+        let unknown: Vec<_> = passed.difference(&known).collect();
+        assert!(unknown.is_empty(), "{path}: {unknown:?}");
+    }
+    assert!(!known.contains("watch-everything"));
+}
+
+#[test]
+fn the_chart_has_the_version_of_the_operator() {
+    let chart = yaml("charts/etcd-operator/Chart.yaml");
+    assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
+    let image = &yaml("config/manager/deployment.yaml")["spec"]["template"]["spec"]["containers"][0]["image"];
+    assert_eq!(
+        image.as_str(),
+        Some(concat!("etcd-operator:", env!("CARGO_PKG_VERSION")))
+    );
+}
+
+#[test]
+fn pods_of_the_operator_run_without_privileges() {
+    let pod = &yaml("config/manager/deployment.yaml")["spec"]["template"]["spec"];
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    let container = &pod["containers"][0]["securityContext"];
+    assert_eq!(container["allowPrivilegeEscalation"], false);
+    assert_eq!(container["readOnlyRootFilesystem"], true);
+    assert_eq!(container["capabilities"]["drop"][0], "ALL");
+    let chart = text("charts/etcd-operator/templates/deployment.yaml");
+    for line in [
+        "runAsNonRoot: true",
+        "type: RuntimeDefault",
+        "allowPrivilegeEscalation: false",
+        "readOnlyRootFilesystem: true",
+        "drop: [ALL]",
+    ] {
+        assert!(chart.contains(line), "{line}");
+    }
+}
+
+/// What keys the values have that the schema does not know, and where the schema is open that should not be.
+fn unknown(values: &Value, schema: &Value, path: &str, found: &mut Vec<String>) {
+    let Some(properties) = schema["properties"].as_object() else {
+        return;
+    };
+    if schema["additionalProperties"] != false {
+        found.push(format!("{path} takes any key"));
+    }
+    for (key, value) in values.as_object().into_iter().flatten() {
+        match properties.get(key) {
+            Some(schema) => unknown(value, schema, &format!("{path}.{key}"), found),
+            None => found.push(format!("{path}.{key}")),
+        }
+    }
+}
+
+fn keys_without_a_comment(values: &str) -> Vec<&str> {
+    let lines: Vec<&str> = values.lines().collect();
+    let is_key = |line: &str| line.contains(':') && !line.trim_start().starts_with('#');
+    lines
+        .iter()
+        .enumerate()
+        .filter(|(index, line)| {
+            is_key(line) && (*index == 0 || !lines[index - 1].trim_start().starts_with('#'))
+        })
+        .map(|(_, line)| *line)
+        .collect()
+}
+
+#[test]
+fn every_value_of_the_chart_has_a_comment_and_a_place_in_the_schema() {
+    let values = text("charts/etcd-operator/values.yaml");
+    assert_eq!(keys_without_a_comment(&values), [""; 0]);
+    assert_eq!(keys_without_a_comment("# a\na: 1\nb: 2\n"), ["b: 2"]);
+
+    let schema: Value =
+        serde_json::from_str(&text("charts/etcd-operator/values.schema.json")).expect("the schema is JSON");
+    let mut found = Vec::new();
+    unknown(
+        &yaml("charts/etcd-operator/values.yaml"),
+        &schema,
+        "values",
+        &mut found,
+    );
+    assert_eq!(found, [""; 0]);
+    unknown(
+        &serde_json::json!({"scope": {"namespace": "a"}}),
+        &schema,
+        "values",
+        &mut found,
+    );
+    assert_eq!(found, ["values.scope.namespace"]);
+}
+
+/// What is wrong with a sample: fields nobody knows, rules of admission, refusals of its controller.
+fn troubles(object: &Value) -> Vec<String> {
+    fn refused<K: DeserializeOwned + Serialize>(
+        object: &Value,
+        judge: impl FnOnce(&K) -> Vec<Refusal>,
+    ) -> Vec<String> {
+        match serde_json::from_value::<K>(object.clone()) {
+            Err(error) => vec![error.to_string()],
+            Ok(typed) => {
+                let mut troubles: Vec<_> = judge(&typed).iter().map(ToString::to_string).collect();
+                let known = serde_json::to_value(&typed).expect("JSON");
+                ignored(object, &known, "", &mut troubles);
+                troubles
+            }
+        }
+    }
+    let kind = object["kind"].as_str().expect("a kind");
+    let schema = crd::schema(kind).expect("one of our kinds");
+    let mut troubles = match Validator::new().validate_with_defaults(&schema, object, None) {
+        Ok(()) => Vec::new(),
+        Err(errors) => errors.iter().map(|error| error.message.clone()).collect(),
+    };
+    let now = Timestamp::UNIX_EPOCH;
+    troubles.extend(match kind {
+        "EtcdCluster" => refused(object, |cluster: &EtcdCluster| {
+            etcd_operator_cluster::desired::desired(cluster)
+                .err()
+                .unwrap_or_default()
+        }),
+        "EtcdBackup" => refused(object, |backup: &EtcdBackup| {
+            etcd_operator_backup::desired::desired(backup, now)
+                .err()
+                .unwrap_or_default()
+        }),
+        _ => refused(object, |restore: &EtcdRestore| {
+            etcd_operator_restore::desired::desired(restore)
+                .err()
+                .unwrap_or_default()
+        }),
+    });
+    troubles
+}
+
+/// Fields of an object that its type does not have.
+fn ignored(object: &Value, known: &Value, path: &str, found: &mut Vec<String>) {
+    for (key, value) in object.as_object().into_iter().flatten() {
+        match known.get(key) {
+            Some(known) => ignored(value, known, &format!("{path}.{key}"), found),
+            None => found.push(format!("{path}.{key} is unknown")),
+        }
+    }
+}
+
+#[test]
+fn samples_are_accepted_by_admission_and_by_their_controllers() {
+    let mut seen = Vec::new();
+    for entry in fs::read_dir(tree::root().join("config/samples")).expect("samples") {
+        let name = entry.expect("a file").file_name().into_string().expect("text");
+        let path = format!("config/samples/{name}");
+        assert_eq!(troubles(&yaml(&path)), [""; 0], "{path}");
+        assert!(text(&path).starts_with("# "), "{path} does not say what it is");
+        assert!(
+            Path::new(&path).extension().is_some_and(|end| end == "yaml"),
+            "{path}"
+        );
+        seen.push(name);
+    }
+    assert!(seen.len() >= 4, "{seen:?}");
+}
+
+#[test]
+fn a_sample_with_a_typing_error_or_an_unbuilt_field_would_be_found() {
+    let mut sample = yaml("config/samples/etcdcluster.yaml");
+    sample["spec"]["sise"] = 3.into();
+    assert_eq!(troubles(&sample), [".spec.sise is unknown"]);
+
+    let mut sample = yaml("config/samples/etcdcluster.yaml");
+    sample["spec"]["size"] = 11.into();
+    assert!(
+        troubles(&sample)
+            .iter()
+            .any(|text| text.contains("size must be 0 to 9"))
+    );
+}
