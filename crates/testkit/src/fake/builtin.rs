@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::kind::Kind;
 use super::quantity;
+use super::schema::{Schema, Shape};
 use super::status_error::Cause;
 
 fn or_insert(object: &mut Value, key: &str, value: Value) {
@@ -21,14 +22,27 @@ fn defaults(object: &mut Value, pairs: &[(&str, Value)]) {
     }
 }
 
-/// Nulls and empty maps of metadata do not survive decoding into the server's types.
-pub(crate) fn drop_empty(value: &mut Value) {
+/// Nulls, empty maps and empty lists do not survive decoding into the server's types; empty structs do.
+fn drop_empty(schema: &Schema, value: &mut Value) {
     match value {
         Value::Object(object) => {
-            object.retain(|_, child| !child.is_null());
-            object.values_mut().for_each(drop_empty);
+            object.retain(|key, child| {
+                let (below, _) = schema.field(key);
+                drop_empty(&below, child);
+                match (&below.shape, &*child) {
+                    (_, Value::Null) => false,
+                    (Shape::Object(shape), Value::Object(map)) => {
+                        !(map.is_empty() && shape.additional.is_some())
+                    }
+                    (Shape::Array(_), Value::Array(list)) => !list.is_empty(),
+                    _ => true,
+                }
+            });
         }
-        Value::Array(list) => list.iter_mut().for_each(drop_empty),
+        Value::Array(list) => {
+            let (below, _) = schema.items();
+            list.iter_mut().for_each(|item| drop_empty(&below, item));
+        }
         _ => {}
     }
 }
@@ -47,18 +61,19 @@ pub(crate) fn tidy_metadata(object: &mut Value) {
 }
 
 /// Brings a built-in object into the form in which the server stores it.
-pub(crate) fn fill(kind: &Kind, object: &mut Value, sequence: u64) {
-    drop_empty(object);
+pub(crate) fn fill(kind: &Kind, object: &mut Value) {
+    drop_empty(&kind.schema, object);
     quantity::normalise(&kind.schema, object);
     match kind.kind.as_str() {
         "Pod" => {
-            pod_spec(&mut object["spec"], true);
-            if object["status"].get("phase").is_none() {
-                object["status"]["phase"] = json!("Pending");
-                object["status"]["qosClass"] = json!("BestEffort");
-            }
+            or_insert(object, "status", json!({}));
+            pod_spec(&mut object["spec"]);
+            or_insert(&mut object["spec"], "enableServiceLinks", json!(true));
+            request_limits(&mut object["spec"]);
+            let quality = quality(&object["spec"]);
+            pod_status(&mut object["status"], quality);
         }
-        "Service" => service(object, sequence),
+        "Service" => service(object),
         "PersistentVolumeClaim" => {
             or_insert(&mut object["spec"], "volumeMode", json!("Filesystem"));
             if object["status"].get("phase").is_none() {
@@ -69,7 +84,12 @@ pub(crate) fn fill(kind: &Kind, object: &mut Value, sequence: u64) {
         "Deployment" => deployment(object),
         "Job" => job(object),
         "Secret" => secret(object),
-        "Namespace" => namespace(object),
+        "Namespace" => {
+            let name = object["metadata"]["name"].clone();
+            or_insert(&mut object["metadata"], "labels", json!({}));
+            object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
+            or_insert(object, "status", json!({"phase": "Active"}));
+        }
         "PodDisruptionBudget" => {
             or_insert(object, "status", json!({}));
             defaults(
@@ -86,7 +106,77 @@ pub(crate) fn fill(kind: &Kind, object: &mut Value, sequence: u64) {
     }
 }
 
-fn pod_spec(spec: &mut Value, live: bool) {
+const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
+
+/// Times that are written even when they are not set.
+fn condition_times(status: &mut Value, fields: &[&str]) {
+    for condition in status
+        .get_mut("conditions")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        for field in fields {
+            or_insert(condition, field, Value::Null);
+        }
+    }
+}
+
+/// The quality of service class that follows from requests and limits.
+fn quality(spec: &Value) -> &'static str {
+    let (mut any, mut all) = (false, true);
+    for container in spec["containers"].as_array().into_iter().flatten() {
+        let resources = &container["resources"];
+        for name in ["cpu", "memory"] {
+            let (request, limit) = (resources["requests"].get(name), resources["limits"].get(name));
+            any |= request.is_some() || limit.is_some();
+            all &= limit.is_some() && request == limit;
+        }
+    }
+    match (any, all) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+/// What is limited is also requested.
+fn request_limits(spec: &mut Value) {
+    for container in spec
+        .get_mut("containers")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        if let Some(limits) = container["resources"]
+            .get("limits")
+            .and_then(Value::as_object)
+            .cloned()
+        {
+            let mut requests = container["resources"]["requests"]
+                .as_object()
+                .cloned()
+                .unwrap_or_default();
+            for (name, amount) in limits {
+                requests.entry(name).or_insert(amount);
+            }
+            container["resources"]["requests"] = Value::Object(requests);
+        }
+    }
+}
+
+fn pod_status(status: &mut Value, quality: &str) {
+    defaults(
+        status,
+        &[("phase", json!("Pending")), ("qosClass", json!(quality))],
+    );
+    condition_times(status, &["lastProbeTime", "lastTransitionTime"]);
+    if let Some(address) = status.get("podIP").cloned() {
+        or_insert(status, "podIPs", json!([{"ip": address}]));
+    }
+}
+
+fn pod_spec(spec: &mut Value) {
     let host = spec["hostNetwork"] == json!(true);
     defaults(
         spec,
@@ -98,28 +188,7 @@ fn pod_spec(spec: &mut Value, live: bool) {
             ("terminationGracePeriodSeconds", json!(30)),
         ],
     );
-    if live {
-        defaults(
-            spec,
-            &[
-                ("enableServiceLinks", json!(true)),
-                ("preemptionPolicy", json!("PreemptLowerPriority")),
-                ("priority", json!(0)),
-                ("serviceAccountName", json!("default")),
-            ],
-        );
-        let account = spec["serviceAccountName"].clone();
-        or_insert(spec, "serviceAccount", account);
-        let toleration = |key: &str| json!({"effect": "NoExecute", "key": key, "operator": "Exists", "tolerationSeconds": 300});
-        or_insert(
-            spec,
-            "tolerations",
-            json!([
-                toleration("node.kubernetes.io/not-ready"),
-                toleration("node.kubernetes.io/unreachable")
-            ]),
-        );
-    } else if let Some(account) = spec.get("serviceAccountName").cloned() {
+    if let Some(account) = spec.get("serviceAccountName").cloned() {
         or_insert(spec, "serviceAccount", account);
     }
     for list in ["containers", "initContainers"] {
@@ -206,41 +275,16 @@ fn container(container: &mut Value, host_network: bool) {
             or_insert(reference, "apiVersion", json!("v1"));
         }
     }
-    if let Some(limits) = container["resources"]
-        .get("limits")
-        .and_then(Value::as_object)
-        .cloned()
-    {
-        let mut requests = container["resources"]["requests"]
-            .as_object()
-            .cloned()
-            .unwrap_or_default();
-        for (name, amount) in limits {
-            requests.entry(name).or_insert(amount);
-        }
-        container["resources"]["requests"] = Value::Object(requests);
-    }
 }
 
-fn service(object: &mut Value, sequence: u64) {
+fn service(object: &mut Value) {
     let spec = &mut object["spec"];
     defaults(
         spec,
         &[("type", json!("ClusterIP")), ("sessionAffinity", json!("None"))],
     );
     if spec["type"] != "ExternalName" {
-        let address = format!("10.96.{}.{}", (sequence >> 8) & 0xff, sequence & 0xff);
-        or_insert(spec, "clusterIP", json!(address));
-        let address = spec["clusterIP"].clone();
-        defaults(
-            spec,
-            &[
-                ("clusterIPs", json!([address])),
-                ("internalTrafficPolicy", json!("Cluster")),
-                ("ipFamilies", json!(["IPv4"])),
-                ("ipFamilyPolicy", json!("SingleStack")),
-            ],
-        );
+        or_insert(spec, "internalTrafficPolicy", json!("Cluster"));
     }
     for port in spec
         .get_mut("ports")
@@ -277,7 +321,7 @@ fn stateful_set(object: &mut Value) {
             json!(0),
         );
     }
-    pod_spec(&mut spec["template"]["spec"], false);
+    pod_spec(&mut spec["template"]["spec"]);
     for claim in spec
         .get_mut("volumeClaimTemplates")
         .and_then(Value::as_array_mut)
@@ -314,11 +358,11 @@ fn deployment(object: &mut Value) {
             ("strategy", rolling),
         ],
     );
-    pod_spec(&mut spec["template"]["spec"], false);
+    pod_spec(&mut spec["template"]["spec"]);
     or_insert(object, "status", json!({}));
 }
 
-fn job(object: &mut Value) {
+fn job_selector(object: &mut Value) {
     let name = object["metadata"]["name"].clone();
     let uid = object["metadata"]["uid"].clone();
     let manual = object["spec"]["manualSelector"] == json!(true);
@@ -345,6 +389,9 @@ fn job(object: &mut Value) {
         }
         object["spec"]["selector"] = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
     }
+}
+
+fn job(object: &mut Value) {
     let spec = &mut object["spec"];
     if spec.get("completions").is_none() && spec.get("parallelism").is_none() {
         defaults(spec, &[("completions", json!(1)), ("parallelism", json!(1))]);
@@ -360,7 +407,7 @@ fn job(object: &mut Value) {
             ("suspend", json!(false)),
         ],
     );
-    pod_spec(&mut spec["template"]["spec"], false);
+    pod_spec(&mut spec["template"]["spec"]);
     or_insert(object, "status", json!({}));
 }
 
@@ -399,23 +446,90 @@ fn base64(bytes: &[u8]) -> String {
     out
 }
 
-fn namespace(object: &mut Value) {
-    let name = object["metadata"]["name"].clone();
-    or_insert(&mut object["metadata"], "labels", json!({}));
-    object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
-    or_insert(object, "spec", json!({"finalizers": ["kubernetes"]}));
-    or_insert(object, "status", json!({"phase": "Active"}));
+/// Adds what the server adds to a new object after noting who set which field: nobody owns this.
+pub(crate) fn admit(kind: &Kind, object: &mut Value, sequence: u64) {
+    if kind.custom {
+        return;
+    }
+    match kind.kind.as_str() {
+        "PersistentVolumeClaim" => {
+            let metadata = &mut object["metadata"];
+            or_insert(metadata, "finalizers", json!([]));
+            if let Some(list) = metadata["finalizers"].as_array_mut()
+                && !list.iter().any(|finalizer| finalizer == CLAIM_PROTECTION)
+            {
+                list.push(json!(CLAIM_PROTECTION));
+            }
+        }
+        "Pod" => {
+            let spec = &mut object["spec"];
+            defaults(
+                spec,
+                &[
+                    ("preemptionPolicy", json!("PreemptLowerPriority")),
+                    ("priority", json!(0)),
+                    ("serviceAccountName", json!("default")),
+                ],
+            );
+            let account = spec["serviceAccountName"].clone();
+            or_insert(spec, "serviceAccount", account);
+            let toleration = |key: &str| json!({"effect": "NoExecute", "key": key, "operator": "Exists", "tolerationSeconds": 300});
+            or_insert(
+                spec,
+                "tolerations",
+                json!([
+                    toleration("node.kubernetes.io/not-ready"),
+                    toleration("node.kubernetes.io/unreachable")
+                ]),
+            );
+        }
+        "Service" if object["spec"]["type"] != "ExternalName" => {
+            let spec = &mut object["spec"];
+            let address = format!("10.96.{}.{}", (sequence >> 8) & 0xff, sequence & 0xff);
+            or_insert(spec, "clusterIP", json!(address));
+            let address = spec["clusterIP"].clone();
+            defaults(
+                spec,
+                &[
+                    ("clusterIPs", json!([address])),
+                    ("ipFamilies", json!(["IPv4"])),
+                    ("ipFamilyPolicy", json!("SingleStack")),
+                ],
+            );
+        }
+        "Namespace" => or_insert(object, "spec", json!({"finalizers": ["kubernetes"]})),
+        "Job" => job_selector(object),
+        _ => {}
+    }
 }
 
-/// Adds what admission adds on creation only.
-pub(crate) fn on_create(kind: &Kind, object: &mut Value) {
-    if kind.kind == "PersistentVolumeClaim" && !kind.custom {
-        let metadata = &mut object["metadata"];
-        or_insert(metadata, "finalizers", json!([]));
-        if let Some(list) = metadata["finalizers"].as_array_mut() {
-            list.push(json!("kubernetes.io/pvc-protection"));
+/// An object of the kind as the server's own types write it before anything is set: what is there already is not
+/// counted as added by the first write.
+pub(crate) fn skeleton(kind: &Kind) -> Value {
+    let template = json!({"metadata": {}, "spec": {"containers": null}});
+    let mut out = match kind.kind.as_str() {
+        _ if kind.custom => json!({}),
+        "Pod" => json!({"spec": {"containers": null}, "status": {}}),
+        "StatefulSet" => {
+            json!({"spec": {"selector": null, "template": template, "updateStrategy": {}}, "status": {}})
         }
-    }
+        "Deployment" => {
+            json!({"spec": {"selector": null, "template": template, "strategy": {}}, "status": {}})
+        }
+        "Job" => json!({"spec": {"template": template}, "status": {}}),
+        "PersistentVolumeClaim" => json!({"spec": {"resources": {}}, "status": {}}),
+        "Service" => json!({"spec": {}, "status": {"loadBalancer": {}}}),
+        "Namespace" | "PersistentVolume" | "Node" | "PodDisruptionBudget" | "Lease" => {
+            json!({"spec": {}, "status": {}})
+        }
+        "Event" => json!({
+            "involvedObject": {}, "source": {}, "eventTime": null, "firstTimestamp": null, "lastTimestamp": null,
+            "reportingComponent": "", "reportingInstance": "",
+        }),
+        _ => json!({}),
+    };
+    out["metadata"] = json!({});
+    out
 }
 
 /// What the server refuses in a new object of a built-in kind.
@@ -550,6 +664,17 @@ pub(crate) fn check_change(kind: &Kind, before: &Value, after: &Value) -> Vec<Ca
                 fixed.push("volumeName");
             }
             let grown = before["spec"]["resources"] != after["spec"]["resources"];
+            let amount = |value: &Value| value.as_str().and_then(quantity::thousandths);
+            let (asked, had) = (
+                amount(&after["spec"]["resources"]["requests"]["storage"]),
+                amount(&before["status"]["capacity"]["storage"]),
+            );
+            if grown && before["status"]["phase"] == "Bound" && asked < had {
+                causes.push(Cause::forbidden(
+                    "spec.resources.requests.storage",
+                    "field can not be less than status.capacity",
+                ));
+            }
             if spec_without(before, &fixed) != spec_without(after, &fixed)
                 || (grown && before["status"]["phase"] != "Bound")
             {

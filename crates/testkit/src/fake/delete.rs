@@ -7,7 +7,7 @@ use jiff::ToSpan;
 use serde_json::{Value, json};
 
 use super::kind::Kind;
-use super::read::selector_of;
+use super::read::{listed, selector_of};
 use super::request::{Ask, Reply, served};
 use super::status_error::Failure;
 use super::store::{Key, State, written_time};
@@ -87,11 +87,13 @@ impl State {
             .collect();
         let options = Options::of(ask);
         let mut items = Vec::new();
-        for (key, _) in doomed {
+        let mut metadata = json!({"resourceVersion": self.version.to_string()});
+        if ask.kind.custom {
+            metadata["continue"] = json!("");
+        }
+        for (key, object) in doomed {
             match self.remove(&ask.kind, &key, &options) {
-                Ok(Deleted::Gone(object) | Deleted::Waiting(object)) => {
-                    items.push(served(&ask.kind, &object, ask.partial));
-                }
+                Ok(_) => items.push(listed(ask, &object)),
                 Err(failure) if failure.code == 404 => {}
                 Err(failure) => return Err(failure),
             }
@@ -99,9 +101,22 @@ impl State {
         Ok(Reply::ok(json!({
             "kind": ask.kind.list_kind,
             "apiVersion": ask.kind.api_version(),
-            "metadata": {"resourceVersion": self.version.to_string()},
+            "metadata": metadata,
             "items": items,
         })))
+    }
+
+    /// Writes into an object that it is being deleted.
+    fn mark_deleted(&self, object: &mut Value, grace: i64) {
+        let metadata = &mut object["metadata"];
+        let end = self.now.checked_add(grace.seconds()).unwrap_or(self.now);
+        if metadata.get("deletionTimestamp").is_none()
+            && let Some(generation) = metadata["generation"].as_i64()
+        {
+            metadata["generation"] = json!(generation + 1);
+        }
+        metadata["deletionTimestamp"] = json!(written_time(end));
+        metadata["deletionGracePeriodSeconds"] = json!(grace);
     }
 
     /// Deletes an object, or starts to.
@@ -123,22 +138,21 @@ impl State {
             object["status"]["phase"] = json!("Terminating");
         }
         if !waits && grace == 0 && !namespace {
-            if options.dry_run {
-                return Ok(Deleted::Gone(live));
+            if kind.kind == "Pod" && !kind.custom {
+                self.mark_deleted(&mut object, 0);
             }
-            return Ok(Deleted::Gone(self.erase(key).unwrap_or(live)));
+            if options.dry_run {
+                return Ok(Deleted::Gone(Arc::new(object)));
+            }
+            return Ok(Deleted::Gone(self.erase_as(key, object)));
         }
         let shortened = live["metadata"]["deletionGracePeriodSeconds"]
             .as_i64()
             .is_some_and(|old| grace < old);
         if !deleting || shortened {
-            let end = self.now.checked_add(grace.seconds()).unwrap_or(self.now);
-            object["metadata"]["deletionTimestamp"] = json!(written_time(end));
-            if !namespace {
-                object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
-            }
-            if !deleting && let Some(generation) = live["metadata"]["generation"].as_i64() {
-                object["metadata"]["generation"] = json!(generation + 1);
+            self.mark_deleted(&mut object, grace);
+            if namespace && let Some(metadata) = object["metadata"].as_object_mut() {
+                metadata.remove("deletionGracePeriodSeconds");
             }
         }
         if object == *live || options.dry_run {
@@ -159,16 +173,27 @@ fn check_preconditions(kind: &Kind, key: &Key, live: &Value, options: &Options) 
             "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have \
              been deleted and then recreated"
         );
-        return Err(Failure::conflict(kind, &key.name, &why));
+        return Err(precondition_failed(kind, &key.name, &why));
     }
     if let Some(wanted) = options.version.as_ref().filter(|wanted| **wanted != version) {
         let why = format!(
             "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record \
              ({version}). The object might have been modified"
         );
-        return Err(Failure::conflict(kind, &key.name, &why));
+        return Err(precondition_failed(kind, &key.name, &why));
     }
     Ok(())
+}
+
+/// Unlike other conflicts this one names the kind and not the resource.
+fn precondition_failed(kind: &Kind, name: &str, why: &str) -> Failure {
+    let qualified = if kind.group.is_empty() {
+        kind.kind.clone()
+    } else {
+        format!("{}.{}", kind.kind, kind.group)
+    };
+    let message = format!("Operation cannot be fulfilled on {qualified} \"{name}\": {why}");
+    Failure::new(409, "Conflict", message).about(&kind.group, &kind.kind, name)
 }
 
 fn set_propagation(kind: &Kind, object: &mut Value, asked: Option<&str>) {

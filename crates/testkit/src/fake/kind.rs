@@ -329,6 +329,11 @@ impl Kinds {
             .cloned()
     }
 
+    /// Whether anything is served under this group and version.
+    pub(crate) fn has_version(&self, group: &str, version: &str) -> bool {
+        self.by_path.keys().any(|(g, v, _)| g == group && v == version)
+    }
+
     /// The kind with this `apiVersion` and `kind`.
     pub(crate) fn named(&self, api_version: &str, kind: &str) -> Option<Arc<Kind>> {
         self.all()

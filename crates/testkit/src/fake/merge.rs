@@ -27,8 +27,7 @@ pub(crate) fn json_merge(target: &mut Value, patch: &Value) {
 
 /// RFC 6902.
 pub(crate) fn json_patch(target: &mut Value, patch: &Value) -> Result<(), Failure> {
-    let refused =
-        |what: &str| Failure::new(422, "Invalid", format!("the server rejected our request: {what}"));
+    let refused = || Failure::unreadable("the server rejected our request due to an error in our request");
     let operations = patch
         .as_array()
         .ok_or_else(|| Failure::bad_request("json patch must be a list"))?;
@@ -50,7 +49,7 @@ pub(crate) fn json_patch(target: &mut Value, patch: &Value) -> Result<(), Failur
             "move" => take(target, text("from")).and_then(|found| add(target, path, found)),
             _ => None,
         };
-        done.ok_or_else(|| refused(&format!("operation {operation} does not apply")))?;
+        done.ok_or_else(refused)?;
     }
     Ok(())
 }
@@ -171,16 +170,38 @@ fn merge_list(schema: &Schema, existing: &mut Vec<Value>, patch: &[Value]) {
             .collect();
         return;
     }
+    let order: Vec<Value> = existing
+        .iter()
+        .filter_map(|item| item.get(key).cloned())
+        .collect();
+    let mut patched = Vec::new();
     for item in patch {
         let same = |other: &Value| other.get(key) == item.get(key);
+        let found = existing.iter().position(same).map(|index| existing.remove(index));
         if item.get("$patch").and_then(Value::as_str) == Some("delete") {
-            existing.retain(|other| !same(other));
-        } else if let Some(found) = existing.iter_mut().find(|other| same(other)) {
-            strategic(&array.items, found, item);
-        } else {
-            let mut fresh = Value::Null;
-            strategic(&array.items, &mut fresh, item);
-            existing.push(fresh);
+            continue;
         }
+        let mut merged = found.unwrap_or(Value::Null);
+        strategic(&array.items, &mut merged, item);
+        patched.push(merged);
     }
+    *existing = interleave(patched, std::mem::take(existing), &order, key);
+}
+
+/// Patched items in the order of the patch, the others where they were relative to them; new items come first.
+fn interleave(patched: Vec<Value>, others: Vec<Value>, order: &[Value], key: &str) -> Vec<Value> {
+    let place = |item: &Value| order.iter().position(|known| item.get(key) == Some(known));
+    let mut out = Vec::with_capacity(patched.len() + others.len());
+    let mut others = others.into_iter().peekable();
+    for item in patched {
+        let at = place(&item);
+        while let Some(other) =
+            others.next_if(|other| at.is_some_and(|at| place(other).is_some_and(|p| p < at)))
+        {
+            out.push(other);
+        }
+        out.push(item);
+    }
+    out.extend(others);
+    out
 }

@@ -374,7 +374,10 @@ fn put(state: &mut State, mut object: Value) -> Value {
     }
     if !kind.custom {
         let sequence = state.next_sequence();
-        builtin::fill(&kind, &mut object, sequence);
+        builtin::fill(&kind, &mut object);
+        if live.is_none() {
+            builtin::admit(&kind, &mut object, sequence);
+        }
     }
     let stamp = state.stamp();
     let uid = live

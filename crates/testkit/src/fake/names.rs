@@ -47,12 +47,20 @@ pub(crate) fn check_metadata(kind: &Kind, object: &Value) -> Vec<Cause> {
     } else {
         let label_only = matches!(kind.plural.as_str(), "namespaces" | "services") && !kind.custom;
         let (limit, valid, words) = if label_only {
-            (63, is_label(name), LABEL_1123)
+            (
+                63,
+                is_label(name),
+                if name.contains('.') {
+                    "must not contain dots"
+                } else {
+                    LABEL_1123
+                },
+            )
         } else {
             (253, is_subdomain(name), SUBDOMAIN)
         };
         if name.len() > limit {
-            let detail = format!("must be no more than {limit} bytes");
+            let detail = format!("must be no more than {limit} characters");
             causes.push(Cause::invalid("metadata.name", &json!(name), &detail));
         }
         if !valid {
@@ -108,26 +116,16 @@ fn check_keys(field: &str, map: Option<&Map<String, Value>>, causes: &mut Vec<Ca
 
 fn check_owners(metadata: &Value, causes: &mut Vec<Cause>) {
     let mut controllers = 0;
-    for (index, owner) in metadata["ownerReferences"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .enumerate()
-    {
-        let path = format!("metadata.ownerReferences[{index}]");
+    for owner in metadata["ownerReferences"].as_array().into_iter().flatten() {
         for field in ["apiVersion", "kind", "name", "uid"] {
             if owner[field].as_str().unwrap_or_default().is_empty() {
-                let path = if field == "apiVersion" {
-                    format!("{path}.version")
+                let path = format!("metadata.ownerReferences.{field}");
+                let detail = if field == "apiVersion" {
+                    "version must not be empty"
                 } else {
-                    format!("{path}.{field}")
+                    "must not be empty"
                 };
-                let detail = if field == "apiVersion" { "version" } else { field };
-                causes.push(Cause::invalid(
-                    &path,
-                    &json!(""),
-                    &format!("{detail} must not be empty"),
-                ));
+                causes.push(Cause::invalid(&path, &json!(""), detail));
             }
         }
         if owner["controller"] == json!(true) {

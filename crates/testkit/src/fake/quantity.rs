@@ -23,11 +23,29 @@ const DECIMAL: [(&str, i128); 6] = [
 
 /// The canonical form, or None for what is no quantity (or one finer than a thousandth).
 pub(crate) fn canonical(text: &str) -> Option<String> {
+    let (milli, table) = parse(text)?;
+    if milli % 1000 != 0 {
+        return Some(format!("{milli}m"));
+    }
+    let whole = milli / 1000;
+    let fit = table.iter().find(|(_, unit)| whole != 0 && whole % unit == 0);
+    Some(fit.map_or_else(
+        || whole.to_string(),
+        |(suffix, unit)| format!("{}{suffix}", whole / unit),
+    ))
+}
+
+/// The amount in thousandths.
+pub(crate) fn thousandths(text: &str) -> Option<i128> {
+    parse(text).map(|(milli, _)| milli)
+}
+
+fn parse(text: &str) -> Option<(i128, &'static [(&'static str, i128)])> {
     let split = text
         .find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+')))
         .unwrap_or(text.len());
     let (number, suffix) = text.split_at(split);
-    let (factor, table): (i128, &[(&str, i128)]) = match suffix {
+    let (factor, table): (i128, &'static [(&'static str, i128)]) = match suffix {
         "" => (1000, &DECIMAL),
         "m" => (1, &DECIMAL),
         _ => {
@@ -50,16 +68,7 @@ pub(crate) fn canonical(text: &str) -> Option<String> {
     if product % scale != 0 {
         return None;
     }
-    let milli = product / scale;
-    if milli % 1000 != 0 {
-        return Some(format!("{milli}m"));
-    }
-    let whole = milli / 1000;
-    let fit = table.iter().find(|(_, unit)| whole != 0 && whole % unit == 0);
-    Some(fit.map_or_else(
-        || whole.to_string(),
-        |(suffix, unit)| format!("{}{suffix}", whole / unit),
-    ))
+    Some((product / scale, table))
 }
 
 /// Rewrites every quantity in a value of this structure.

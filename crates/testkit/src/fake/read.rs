@@ -41,6 +41,16 @@ impl State {
 
     /// GET of many objects.
     pub(crate) fn list(&self, ask: &Ask) -> Result<Reply, Failure> {
+        if ask.partial && !ask.partial_list {
+            let list = if ask.kind.custom {
+                "unstructured.UnstructuredList".to_owned()
+            } else {
+                format!("core.{}", ask.kind.list_kind)
+            };
+            let why =
+                format!("you requested PartialObjectMetadata, but the requested object is a list (*{list})");
+            return Err(Failure::new(406, "NotAcceptable", why));
+        }
         let selector = selector_of(ask)?;
         let limit = ask
             .query
@@ -111,20 +121,15 @@ fn page(
     let mut items = Vec::new();
     let mut last = None;
     for (key, object) in matching.by_ref().take(limit) {
-        let mut item = served(&ask.kind, object, ask.partial);
-        if !ask.kind.custom
-            && !ask.partial
-            && let Some(root) = item.as_object_mut()
-        {
-            root.remove("apiVersion");
-            root.remove("kind");
-        }
-        items.push(item);
+        items.push(listed(ask, object));
         last = Some(key);
     }
     let remaining = matching.count();
     let mut metadata = Map::new();
     metadata.insert("resourceVersion".to_owned(), json!(version.to_string()));
+    if ask.kind.custom {
+        metadata.insert("continue".to_owned(), json!(""));
+    }
     if let (Some(last), true) = (last, remaining > 0) {
         metadata.insert("continue".to_owned(), json!(token(version, last)));
         if ask.query.get("labelSelector").is_none() && ask.query.get("fieldSelector").is_none() {
@@ -142,6 +147,19 @@ fn page(
     json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "items": items})
 }
 
+/// An object as an item of a list: built-in ones do not repeat their kind.
+pub(crate) fn listed(ask: &Ask, object: &Value) -> Value {
+    let mut item = served(&ask.kind, object, ask.partial);
+    if !ask.kind.custom
+        && !ask.partial
+        && let Some(root) = item.as_object_mut()
+    {
+        root.remove("apiVersion");
+        root.remove("kind");
+    }
+    item
+}
+
 /// The selectors of a request; a name in the path counts as one.
 pub(crate) fn selector_of(ask: &Ask) -> Result<Selector, Failure> {
     let labels = ask.query.get("labelSelector").unwrap_or_default();
@@ -152,9 +170,12 @@ pub(crate) fn selector_of(ask: &Ask) -> Result<Selector, Failure> {
 /// Reads a resourceVersion.
 pub(crate) fn version_of(text: &str) -> Result<u64, Failure> {
     text.parse().map_err(|_| {
-        Failure::bad_request(format!(
-            "Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax"
-        ))
+        let why = format!("strconv.ParseUint: parsing \"{text}\": invalid syntax");
+        Failure::new(
+            500,
+            "",
+            format!("resourceVersion: Invalid value: \"{text}\": {why}"),
+        )
     })
 }
 
@@ -163,7 +184,7 @@ fn too_large(asked: u64, current: u64) -> Failure {
     Failure::new(
         504,
         "Timeout",
-        format!("Too large resource version: {asked}, current: {current}"),
+        format!("Timeout: Too large resource version: {asked}, current: {current}"),
     )
     .with_causes(vec![super::status_error::Cause {
         reason: "ResourceVersionTooLarge".to_owned(),

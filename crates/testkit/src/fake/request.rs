@@ -40,6 +40,8 @@ pub(crate) struct Ask {
     pub(crate) manager: String,
     /// Whether only the metadata is wanted.
     pub(crate) partial: bool,
+    /// Whether that was asked in the form for lists.
+    pub(crate) partial_list: bool,
 }
 
 impl Ask {

@@ -77,8 +77,9 @@ impl Selector {
         let mut out = Selector::default();
         for part in split_top(labels) {
             let parsed = requirement(&part).ok_or_else(|| {
+                let word = part.split_whitespace().nth(1).unwrap_or(&part);
                 Failure::bad_request(format!(
-                    "unable to parse requirement: found '{part}', expected: in, notin, =, ==, !=, gt, lt"
+                    "unable to parse requirement: found '{word}', expected: in, notin, =, ==, !=, gt, lt"
                 ))
             })?;
             out.labels.push(parsed);

@@ -64,6 +64,13 @@ fn header<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> &'a str {
         .unwrap_or_default()
 }
 
+/// Why a request cannot even be asked.
+enum Unread {
+    /// Nothing is served under this group and version.
+    NoGroup,
+    Failed(Box<Failure>),
+}
+
 fn broken() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "connection reset by the fake")
 }
@@ -104,27 +111,38 @@ async fn resource(
         status: 0,
     };
     let accept = header(headers, &header::ACCEPT);
+    let unread = |failure: Failure| Unread::Failed(Box::new(failure));
     let ask = body
-        .map_err(|error| Failure::bad_request(format!("cannot read the body as JSON: {error}")))
+        .map_err(|error| {
+            unread(Failure::bad_request(format!(
+                "cannot read the body as JSON: {error}"
+            )))
+        })
         .and_then(|body| {
-            let kind = shared
-                .state()
-                .kinds
-                .at(&route.group, &route.version, &route.plural);
+            let kinds = shared.state().kinds.clone();
+            if !kinds.has_version(&route.group, &route.version) {
+                return Err(Unread::NoGroup);
+            }
+            let kind = kinds.at(&route.group, &route.version, &route.plural);
             let agent = user_agent.split('/').next().unwrap_or_default();
             let fallback = if agent.is_empty() { "unknown" } else { agent };
             Ok(Ask {
-                kind: kind.ok_or_else(Failure::no_such_path)?,
+                kind: kind.ok_or_else(|| unread(Failure::no_such_path()))?,
                 patch: PatchKind::from_content_type(header(headers, &header::CONTENT_TYPE)),
                 manager: query.get("fieldManager").unwrap_or(fallback).to_owned(),
                 partial: accept.contains("as=PartialObjectMetadata"),
+                partial_list: accept.contains("as=PartialObjectMetadataList"),
                 body,
                 route,
                 query,
             })
         });
     let answer = match (ask, &fault) {
-        (Err(failure), _) => respond(Err(failure)),
+        (Err(Unread::NoGroup), _) => respond(Ok(Reply {
+            code: 404,
+            body: json!("404 page not found\n"),
+        })),
+        (Err(Unread::Failed(failure)), _) => respond(Err(*failure)),
         (Ok(_), Some(Fault::Status(code))) => respond(Err(injected(*code))),
         (Ok(_), Some(Fault::TooManyRequests(seconds))) => respond(Err(injected(429).retry_after(*seconds))),
         (Ok(ask), _) if ask.route.verb == Verb::Watch => watch(&shared, ask),
@@ -170,9 +188,10 @@ fn dispatch(state: &mut State, ask: &Ask) -> Result<Reply, Failure> {
             Verb::Patch => state.patch(ask),
             _ => Err(not_allowed()),
         },
-        ("scale", _) => state.scale(ask),
+        ("scale", _) if ask.kind.scale.is_some() => state.scale(ask),
         ("eviction", Verb::Create) if ask.kind.kind == "Pod" => state.evict(ask),
         ("", _) => Err(not_allowed()),
+        _ if ask.kind.custom => Err(Failure::not_found(&ask.kind, &ask.route.name)),
         _ => Err(Failure::no_such_path()),
     }
 }

@@ -39,6 +39,19 @@ impl Cause {
         )
     }
 
+    /// A broken rule; objects and lists are not shown.
+    pub(crate) fn broken_rule(field: &str, value: &Value, detail: &str) -> Self {
+        if value.is_object() || value.is_array() {
+            return Cause::new("FieldValueInvalid", field, format!("Invalid value: {detail}"));
+        }
+        Cause::invalid(field, value, detail)
+    }
+
+    /// Whether rules are not evaluated because of this.
+    pub(crate) fn blocks_rules(&self) -> bool {
+        !matches!(self.reason.as_str(), "FieldValueInvalid" | "FieldValueDuplicate")
+    }
+
     pub(crate) fn wrong_type(field: &str, shown: &str, detail: &str) -> Self {
         Cause::new(
             "FieldValueTypeInvalid",
@@ -108,6 +121,7 @@ pub(crate) struct Failure {
     /// Sent as `Retry-After` and in the details.
     pub(crate) retry_after: Option<u32>,
     continue_token: Option<String>,
+    empty_details: bool,
 }
 
 impl Failure {
@@ -120,6 +134,7 @@ impl Failure {
             causes: Vec::new(),
             retry_after: None,
             continue_token: None,
+            empty_details: false,
         }
     }
 
@@ -158,18 +173,31 @@ impl Failure {
     }
 
     pub(crate) fn no_such_path() -> Self {
-        Failure::new(
+        let failure = Failure::new(
             404,
             "NotFound",
             "the server could not find the requested resource",
-        )
+        );
+        Failure {
+            empty_details: true,
+            ..failure
+        }
     }
 
-    pub(crate) fn already_exists(kind: &Kind, name: &str) -> Self {
+    /// 422 for a request that cannot be carried out, whatever the object.
+    pub(crate) fn unreadable(message: &str) -> Self {
+        Failure {
+            empty_details: true,
+            ..Failure::new(422, "Invalid", message)
+        }
+    }
+
+    pub(crate) fn already_exists(kind: &Kind, name: &str, dying: bool) -> Self {
+        let prefix = if dying { "object is being deleted: " } else { "" };
         Failure::new(
             409,
             "AlreadyExists",
-            format!("{} \"{name}\" already exists", kind.qualified()),
+            format!("{prefix}{} \"{name}\" already exists", kind.qualified()),
         )
         .about(&kind.group, &kind.plural, name)
     }
@@ -264,10 +292,13 @@ impl Failure {
             "metadata": metadata,
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
             "code": self.code,
         });
-        if !details.is_empty() {
+        if !self.reason.is_empty() {
+            body["reason"] = json!(self.reason);
+        }
+
+        if !details.is_empty() || self.empty_details {
             body["details"] = Value::Object(details);
         }
         body

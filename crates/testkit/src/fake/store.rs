@@ -128,9 +128,14 @@ impl State {
 
     /// Takes an object out for good.
     pub(crate) fn erase(&mut self, key: &Key) -> Option<Arc<Value>> {
-        let before = self.objects.remove(key)?;
+        let last = (**self.get(key)?).clone();
+        Some(self.erase_as(key, last))
+    }
+
+    /// Takes an object out for good, `last` being what watches see of it.
+    pub(crate) fn erase_as(&mut self, key: &Key, mut last: Value) -> Arc<Value> {
+        let before = self.objects.remove(key).unwrap_or_default();
         self.version += 1;
-        let mut last = (*before).clone();
         last["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let last = Arc::new(last);
         self.history.push(Change {
@@ -143,7 +148,7 @@ impl State {
         if before["kind"] == "CustomResourceDefinition" {
             self.forget_definition(&before);
         }
-        Some(last)
+        last
     }
 
     fn note_definition(&mut self, object: &Value) {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::delete::Options;
 use super::kind::{Kind, ScalePaths};
 use super::merge;
-use super::ownership::Operation;
+use super::ownership::{self, Operation, Writer};
 use super::request::{Ask, PatchKind, Reply};
 use super::route::Verb;
 use super::selector::Selector;
@@ -54,6 +54,17 @@ fn scale_of(kind: &Kind, paths: &ScalePaths, object: &Value) -> Value {
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": kept, "spec": spec, "status": status})
 }
 
+fn set_condition(status: &mut Value, condition: Value) {
+    if !status["conditions"].is_array() {
+        status["conditions"] = json!([]);
+    }
+    let Some(list) = status["conditions"].as_array_mut() else {
+        return;
+    };
+    list.retain(|other| other["type"] != condition["type"]);
+    list.push(condition);
+}
+
 impl State {
     /// GET, PUT and PATCH of the scale of an object.
     pub(crate) fn scale(&mut self, ask: &Ask) -> Result<Reply, Failure> {
@@ -87,15 +98,11 @@ impl State {
             }
         };
         let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
-        if replicas < 0 {
+        if replicas < 0 && !kind.custom {
             let cause = Cause::invalid(
                 "spec.replicas",
                 &json!(replicas),
-                if kind.custom {
-                    "should be a non-negative integer"
-                } else {
-                    "must be greater than or equal to 0"
-                },
+                "must be greater than or equal to 0",
             );
             return Err(Failure::invalid("autoscaling", "Scale", &key.name, vec![cause]));
         }
@@ -139,6 +146,9 @@ impl State {
         ) || pod["metadata"].get("deletionTimestamp").is_some();
         if !over {
             self.spend_budget(&key, &pod, ask.dry_run())?;
+            if !ask.dry_run() {
+                self.note_eviction(&key, &pod);
+            }
         }
         let options = Options {
             uid: text(&options["preconditions"]["uid"]),
@@ -206,21 +216,50 @@ impl State {
         let allowed = status["disruptionsAllowed"].as_i64().unwrap_or(0);
         if allowed < 1 {
             let number = |field: &str| status[field].as_i64().unwrap_or(0);
-            return Err(refused(
-                format!(
-                    "The disruption budget {name} needs {} healthy pods and has {} currently",
-                    number("desiredHealthy"),
-                    number("currentHealthy")
-                ),
-                None,
-            ));
+            let (wanted, found) = (number("desiredHealthy"), number("currentHealthy"));
+            let why = if found <= wanted {
+                format!("The disruption budget {name} needs {wanted} healthy pods and has {found} currently")
+            } else {
+                format!("The disruption budget {name} does not allow evicting pods currently")
+            };
+            return Err(refused(why, None));
         }
         if !dry_run {
+            let stamp = self.stamp();
             let mut spent = (*budget).clone();
+            let (status, reason) = if allowed > 1 {
+                ("True", "SufficientPods")
+            } else {
+                ("False", "InsufficientPods")
+            };
             spent["status"]["disruptionsAllowed"] = json!(allowed - 1);
-            spent["status"]["disruptedPods"][&key.name] = json!(self.stamp());
+            spent["status"]["disruptedPods"][&key.name] = json!(stamp);
+            let condition = json!({
+                "type": "DisruptionAllowed", "status": status, "reason": reason, "message": "",
+                "observedGeneration": observed, "lastTransitionTime": stamp,
+            });
+            set_condition(&mut spent["status"], condition);
+            let writer = Writer {
+                manager: "kube-apiserver",
+                operation: Operation::Update,
+                subresource: "status",
+                api_version: "policy/v1",
+                now: &stamp,
+                ignored: &["spec"],
+            };
+            ownership::after_update(&kind.schema, &budget, &mut spent, &writer);
             self.write(budget_key, spent);
         }
         Ok(())
+    }
+
+    fn note_eviction(&mut self, key: &Key, pod: &Value) {
+        let condition = json!({
+            "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": self.stamp(),
+        });
+        let mut noted = pod.clone();
+        set_condition(&mut noted["status"], condition);
+        self.write(key.clone(), noted);
     }
 }

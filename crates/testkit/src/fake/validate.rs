@@ -18,10 +18,42 @@ pub(crate) fn check(kind: &Kind, object: &Value, before: Option<&Value>) -> Vec<
     }
     node(&kind.schema.written, object, "", &mut causes);
     list_keys(&kind.schema, object, "", &mut causes);
-    if causes.is_empty() {
+    scale(kind, object, &mut causes);
+    if causes.iter().any(Cause::blocks_rules) {
+        causes.push(Cause::invalid(
+            "<nil>",
+            &Value::Null,
+            "some validation rules were not checked because the object was invalid; correct the existing errors to \
+             complete validation",
+        ));
+    } else {
         rules(&kind.schema, object, before, &mut causes);
     }
     causes
+}
+
+/// The numbers the scale subresource reads must be numbers.
+fn scale(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
+    let Some(paths) = &kind.scale else { return };
+    for path in [&paths.spec, &paths.status] {
+        let Some(value) = object.pointer(&path.replace('.', "/")) else {
+            continue;
+        };
+        if let Some(number) = value.as_i64() {
+            if number < 0 {
+                causes.push(Cause::invalid(path, value, "should be a non-negative integer"));
+            }
+            continue;
+        }
+        let (text, found) = match value {
+            Value::String(text) => (text.clone(), "string"),
+            Value::Number(number) => (number.to_string(), "float64"),
+            Value::Bool(flag) => (flag.to_string(), "bool"),
+            _ => continue,
+        };
+        let detail = format!("{path} accessor error: {text} is of the type {found}, expected int64");
+        causes.push(Cause::invalid(path, &Value::from(0), &detail));
+    }
 }
 
 fn below(path: &str, field: &str) -> String {
@@ -69,6 +101,14 @@ fn node(schema: &Map<String, Value>, value: &Value, path: &str, causes: &mut Vec
         } else {
             wanted.unwrap_or_default()
         };
+        let format = schema.get("format").and_then(Value::as_str);
+        if let (Value::Number(_), "integer", Some(format @ ("int32" | "int64"))) = (value, wanted, format) {
+            let detail = format!("{path} in body must be of type {format}: \"float64\"");
+            causes.push(Cause::wrong_type(path, "\"float64\"", &detail));
+            let detail = format!("Checked value must be of type integer with format {format} in {path}");
+            causes.push(Cause::invalid("<nil>", &Value::from(""), &detail));
+            return;
+        }
         let found = type_name(value);
         let detail = format!("{path} in body must be of type {wanted}: \"{found}\"");
         causes.push(Cause::wrong_type(path, &format!("\"{found}\""), &detail));
@@ -259,7 +299,7 @@ fn rules(schema: &Schema, object: &Value, before: Option<&Value>, causes: &mut V
             .reason
             .clone()
             .unwrap_or_else(|| "FieldValueInvalid".to_owned());
-        let mut cause = Cause::invalid(path, value.unwrap_or(&Value::Null), &error.message);
+        let mut cause = Cause::broken_rule(path, value.unwrap_or(&Value::Null), &error.message);
         if reason == "FieldValueForbidden" {
             cause = Cause::forbidden(path, &error.message);
         } else if reason == "FieldValueRequired" {

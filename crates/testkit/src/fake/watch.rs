@@ -29,6 +29,8 @@ pub(crate) struct Watcher {
     selector: Selector,
     /// Everything up to here was delivered.
     cursor: u64,
+    /// The version the client asked to start from.
+    start: u64,
     cuts: u64,
     pending: VecDeque<Value>,
     end: Instant,
@@ -72,6 +74,7 @@ impl Watcher {
             shared: Arc::clone(shared),
             selector,
             cursor: asked,
+            start: asked,
             cuts: 0,
             pending: VecDeque::new(),
             end: now + Duration::from_secs(seconds),
@@ -118,9 +121,7 @@ impl Watcher {
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        if !self.ask.kind.custom {
-            metadata["creationTimestamp"] = Value::Null;
-        }
+
         let (api_version, kind) = if self.ask.partial {
             ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata".to_owned())
         } else {
@@ -198,13 +199,7 @@ impl Watcher {
                 continue;
             }
             let last_bookmark = self.end.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(self.end);
-            let wake = self.bookmark.map_or(self.end, |at| {
-                if at < last_bookmark {
-                    at
-                } else {
-                    last_bookmark.max(at.min(last_bookmark))
-                }
-            });
+            let wake = self.bookmark.map_or(self.end, |at| at.min(last_bookmark));
             let changed = tokio::select! {
                 biased;
                 changed = self.changes.changed() => changed.is_ok(),
@@ -217,7 +212,10 @@ impl Watcher {
             if now >= self.end {
                 self.over = true;
             } else if self.bookmark.is_some() {
-                self.pending.push_back(self.bookmark_event(false));
+                // Nothing to tell a client that is where it started.
+                if self.cursor > self.start {
+                    self.pending.push_back(self.bookmark_event(false));
+                }
                 let next = now + BOOKMARK_EVERY;
                 self.bookmark = (now < last_bookmark).then_some(next);
             }

@@ -24,6 +24,25 @@ fn ignored_by(kind: &Kind, subresource: &str) -> &'static [&'static str] {
     }
 }
 
+/// What becomes of nulls in fields of a custom object that may not be null.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nulls {
+    /// They count as absent.
+    Dropped,
+    /// They are judged like other values: so in an applied object.
+    Judged,
+}
+
+impl Nulls {
+    fn of(patch: Option<PatchKind>) -> Self {
+        if patch == Some(PatchKind::Apply) {
+            Nulls::Judged
+        } else {
+            Nulls::Dropped
+        }
+    }
+}
+
 impl State {
     /// Reads the body as an object of this kind and fills in what the path says.
     pub(crate) fn decode(&self, ask: &Ask, mut object: Value) -> Result<Value, Failure> {
@@ -38,19 +57,21 @@ impl State {
             object["kind"].as_str().unwrap_or_default(),
         );
         if kind.custom && (found.0.is_empty() || found.1.is_empty()) {
-            return Err(Failure::bad_request("Object 'Kind' or 'apiVersion' is missing"));
+            let missing = if found.1.is_empty() { "Kind" } else { "apiVersion" };
+            let sent = object.to_string();
+            let start: String = sent.chars().take(30).collect();
+            return Err(Failure::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): Object '{missing}' is missing in '{sent}' \
+                 ({start} ...)",
+                kind.kind
+            )));
         }
         if (!found.0.is_empty() && found.0 != kind.api_version())
             || (!found.1.is_empty() && found.1 != kind.kind)
         {
             return Err(Failure::bad_request(format!(
-                "{} in version \"{}\" cannot be handled as a {}: expected {}, found {}/{}",
-                found.1,
-                found.0,
-                kind.kind,
-                kind.api_version(),
-                found.0,
-                found.1
+                "{} in version \"{}\" cannot be handled as a {}: converting ({}.{}) to (core.{}): unknown conversion",
+                found.1, found.0, kind.kind, found.0, found.1, kind.kind
             )));
         }
         object["apiVersion"] = json!(kind.api_version());
@@ -82,7 +103,7 @@ impl State {
     }
 
     /// Prunes, defaults and normalises.
-    pub(crate) fn settle(&mut self, kind: &Kind, object: &mut Value) {
+    pub(crate) fn settle(&self, kind: &Kind, object: &mut Value, nulls: Nulls) {
         let stored = if kind.group == "events.k8s.io" {
             super::schema::built_in("Event")
         } else {
@@ -90,10 +111,11 @@ impl State {
         };
         stored.prune(object);
         if kind.custom {
-            drop_nulls(&stored, object);
+            if nulls == Nulls::Dropped {
+                drop_nulls(&stored, object);
+            }
         } else {
-            let sequence = self.sequence + 1;
-            builtin::fill(kind, object, sequence);
+            builtin::fill(kind, object);
             if kind.storage == "events" {
                 event_form::fill(object);
             }
@@ -113,6 +135,27 @@ impl State {
         }
     }
 
+    /// Gives what an ordinary write changed to its writer. Fields are named as the version of the request names them.
+    fn note_writer(&self, ask: &Ask, live: &Value, object: &mut Value) {
+        // The scale subresource drops the time of its own entry.
+        let now = if ask.route.subresource == "scale" {
+            String::new()
+        } else {
+            self.stamp()
+        };
+        let version = ask.kind.api_version();
+        let writer = self.writer(ask, Operation::Update, &now, &version);
+        if ask.kind.group == "events.k8s.io" {
+            let (mut before, mut after) = (live.clone(), object.clone());
+            event_form::from_stored(&mut before);
+            event_form::from_stored(&mut after);
+            ownership::after_update(&ask.kind.schema, &before, &mut after, &writer);
+            object["metadata"]["managedFields"] = after["metadata"]["managedFields"].take();
+        } else {
+            ownership::after_update(&ask.kind.schema, live, object, &writer);
+        }
+    }
+
     /// POST of an object.
     pub(crate) fn create(&mut self, ask: &Ask) -> Result<Reply, Failure> {
         let mut object = self.decode(ask, ask.body.clone())?;
@@ -122,14 +165,16 @@ impl State {
         {
             return Err(Failure::new(
                 500,
-                "InternalError",
+                "",
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        self.settle(&ask.kind, &mut object);
-        let (now, version) = (self.stamp(), ask.kind.api_version());
-        let writer = self.writer(ask, Operation::Update, &now, &version);
-        ownership::after_update(&ask.kind.schema, &json!({"metadata": {}}), &mut object, &writer);
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("deletionTimestamp");
+            metadata.remove("deletionGracePeriodSeconds");
+        }
+        self.settle(&ask.kind, &mut object, Nulls::Dropped);
+        self.note_writer(ask, &builtin::skeleton(&ask.kind), &mut object);
         self.insert(ask, object)
     }
 
@@ -174,8 +219,9 @@ impl State {
         {
             root.remove("status");
         }
-        builtin::on_create(&kind, &mut object);
-        self.settle(&kind, &mut object);
+        let sequence = self.sequence;
+        builtin::admit(&kind, &mut object, sequence);
+        self.settle(&kind, &mut object, Nulls::of(ask.patch));
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let mut causes = names::check_metadata(&kind, &object);
         causes.extend(validate::check(&kind, &object, None));
@@ -186,8 +232,9 @@ impl State {
             return Err(Failure::invalid(&kind.group, &kind.kind, &name, causes));
         }
         let key = Key::new(&kind, &ask.route.namespace, &name);
-        if self.get(&key).is_some() {
-            return Err(Failure::already_exists(&kind, &name));
+        if let Some(found) = self.get(&key) {
+            let dying = found["metadata"].get("deletionTimestamp").is_some();
+            return Err(Failure::already_exists(&kind, &name, dying));
         }
         if kind.kind == "CustomResourceDefinition" && !kind.custom {
             super::definition::establish(&mut object, &stamp);
@@ -266,7 +313,7 @@ impl State {
             );
             return Err(Failure::invalid(
                 &ask.kind.group,
-                &ask.kind.kind,
+                &ask.kind.plural,
                 &name,
                 vec![cause],
             ));
@@ -277,7 +324,7 @@ impl State {
 
     fn keep_allocated(&self, kind: &Kind, live: &Value, object: &mut Value) {
         if kind.kind == "Service" && !kind.custom {
-            for field in ["clusterIP", "clusterIPs"] {
+            for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
                 if object["spec"].get(field).is_none()
                     && let Some(value) = live["spec"].get(field)
                 {
@@ -343,13 +390,14 @@ impl State {
         }
         config["metadata"]["name"] = json!(ask.route.name);
         if let Some(path) = undeclared(&ask.kind, &config) {
+            let sent = |field: &str| ask.body["metadata"][field].as_str().unwrap_or_default();
             return Err(Failure::new(
                 500,
-                "InternalError",
+                "",
                 format!(
                     "failed to create typed patch object ({}/{}; {}, Kind={}): {path}: field not declared in schema",
-                    ask.route.namespace,
-                    ask.route.name,
+                    sent("namespace"),
+                    sent("name"),
                     ask.kind.api_version(),
                     ask.kind.kind
                 ),
@@ -363,11 +411,11 @@ impl State {
                 return Err(Failure::not_found(&ask.kind, &ask.route.name));
             }
             if config["metadata"].get("uid").is_some() {
-                return Err(Failure::conflict(
-                    &ask.kind,
-                    &ask.route.name,
-                    "uid mismatch: the provided object specified uid, and no existing object was found",
-                ));
+                let uid = config["metadata"]["uid"].as_str().unwrap_or_default();
+                let why = format!(
+                    "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                );
+                return Err(Failure::conflict(&ask.kind, &ask.route.name, &why));
             }
             let object = ownership::apply(
                 &ask.kind.schema,
@@ -401,18 +449,13 @@ impl State {
         }
         let (sent_uid, live_uid) = (text(&object["metadata"]["uid"]), text(&live["metadata"]["uid"]));
         if !sent_uid.is_empty() && sent_uid != live_uid {
-            let why = format!(
-                "Precondition failed: UID in precondition: {sent_uid}, UID in object meta: {live_uid}"
-            );
-            return Err(Failure::conflict(&kind, name, &why));
+            return Err(other_uid(&kind, key, &sent_uid, &live_uid, operation));
         }
         object = keep_other_part(&kind, &ask.route.subresource, live, object);
         keep_system_fields(live, &mut object);
-        self.settle(&kind, &mut object);
+        self.settle(&kind, &mut object, Nulls::of(ask.patch));
         if operation == Operation::Update {
-            let (now, version) = (self.stamp(), kind.api_version());
-            let writer = self.writer(ask, operation, &now, &version);
-            ownership::after_update(&kind.schema, live, &mut object, &writer);
+            self.note_writer(ask, live, &mut object);
         }
         if kind.generation && spec_of(&kind, live) != spec_of(&kind, &object) {
             let generation = live["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
@@ -473,6 +516,26 @@ impl State {
         let name = live["metadata"]["name"].as_str().unwrap_or_default();
         Err(Failure::invalid(&kind.group, &kind.kind, name, causes))
     }
+}
+
+fn other_uid(kind: &Kind, key: &Key, sent: &str, live: &str, operation: Operation) -> Failure {
+    if operation == Operation::Apply {
+        let cause = Cause::invalid("metadata.uid", &json!(sent), "field is immutable");
+        return Failure::invalid(&kind.group, &kind.kind, &key.name, vec![cause]);
+    }
+    let place = if kind.custom {
+        format!("{}/{}", kind.group, kind.plural)
+    } else {
+        kind.plural.clone()
+    };
+    let path = [place.as_str(), &key.namespace, &key.name]
+        .join("/")
+        .replace("//", "/");
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{path}, ResourceVersion: 0, AdditionalErrorMsg: \
+         Precondition failed: UID in precondition: {sent}, UID in object meta: {live}"
+    );
+    Failure::conflict(kind, &key.name, &why)
 }
 
 /// Whether an object being deleted has nothing left to wait for.

@@ -62,8 +62,7 @@ impl Entry {
             out = format!("{out} with subresource \"{}\"", self.subresource);
         }
         match self.operation {
-            Operation::Update if self.time.is_empty() => format!("{out} using {}", self.api_version),
-            Operation::Update => format!("{out} using {} at {}", self.api_version, self.time),
+            Operation::Update => format!("{out} using {}", self.api_version),
             Operation::Apply => out,
         }
     }
@@ -121,7 +120,9 @@ fn write(object: &mut Value, mut entries: Vec<Entry>) {
             out.insert("manager".to_owned(), json!(entry.manager));
             out.insert("operation".to_owned(), json!(entry.operation.as_str()));
             out.insert("apiVersion".to_owned(), json!(entry.api_version));
-            out.insert("time".to_owned(), json!(entry.time));
+            if !entry.time.is_empty() {
+                out.insert("time".to_owned(), json!(entry.time));
+            }
             out.insert("fieldsType".to_owned(), json!("FieldsV1"));
             out.insert("fieldsV1".to_owned(), entry.fields.write());
             if !entry.subresource.is_empty() {
@@ -154,9 +155,6 @@ fn ownable(object: &Value, ignored: &[&str]) -> Value {
                 "managedFields",
             ] {
                 metadata.remove(field);
-            }
-            if metadata.is_empty() {
-                root.remove("metadata");
             }
         }
     }
@@ -196,10 +194,6 @@ pub(crate) fn after_update(schema: &Schema, live: &Value, new: &mut Value, write
         } else {
             entries.push(new_entry(writer, written));
         }
-    } else if !difference.removed.is_empty()
-        && let Some(own) = entries.iter_mut().find(|entry| entry.is(writer))
-    {
-        writer.now.clone_into(&mut own.time);
     }
     write(new, entries);
 }
@@ -223,7 +217,12 @@ pub(crate) fn apply(
     writer: &Writer<'_>,
     force: bool,
 ) -> Result<Value, Failure> {
-    let applied = ownable(config, &[]);
+    let mut applied = ownable(config, &[]);
+    if applied["metadata"].as_object().is_some_and(Map::is_empty)
+        && let Some(root) = applied.as_object_mut()
+    {
+        root.remove("metadata");
+    }
     let mut owned = typed::fields_of(schema, &applied);
     for field in writer.ignored {
         owned.remove(&[set::field_step(field)]);
@@ -231,18 +230,30 @@ pub(crate) fn apply(
     let current = ownable(live, &[]);
     let merged = typed::merge(schema, &current, &applied);
     let mut entries = read(live);
+    if entries.is_empty() && live["metadata"].get("resourceVersion").is_some() {
+        // What was there before anybody was known belongs to a manager of that name.
+        let before = Writer {
+            manager: "before-first-apply",
+            operation: Operation::Update,
+            subresource: "",
+            ..*writer
+        };
+        let all = typed::compare(schema, &json!({"metadata": {}}), &ownable(live, writer.ignored));
+        entries.push(new_entry(&before, all.written()));
+    }
     let last = entries
         .iter()
         .find(|entry| entry.is(writer))
         .map(|entry| entry.fields.clone());
     if let Some(own) = entries.iter_mut().find(|entry| entry.is(writer)) {
-        if own.fields != owned {
-            writer.now.clone_into(&mut own.time);
-        }
         own.fields = owned;
         writer.api_version.clone_into(&mut own.api_version);
     } else {
-        entries.push(new_entry(writer, owned));
+        // The time is noted only if the object changes by it.
+        entries.push(Entry {
+            time: String::new(),
+            ..new_entry(writer, owned)
+        });
     }
     let pruned = match last {
         Some(last) if !last.is_empty() => prune(schema, &merged, &last, &entries),
