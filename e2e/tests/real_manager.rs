@@ -107,7 +107,7 @@ async fn every_object_gets_its_verdict_through_one_watch_per_kind_and_then_nothi
             tokio::task::yield_now().await;
         }
     };
-    let (all_clusters, all_backups, restore) = timeout(Duration::from_secs(60), everything)
+    let (all_clusters, all_backups, restore) = timeout(Duration::from_mins(1), everything)
         .await
         .context("no verdicts")??;
     for cluster in &all_clusters {

@@ -1,5 +1,7 @@
 //! Every conformance case against the fake, one test each.
 
+#![allow(clippy::unwrap_used, reason = "a test may end at the first surprise")]
+
 use std::sync::Arc;
 
 use etcd_operator_testkit::conformance::{Env, cases, prepare, run_case};

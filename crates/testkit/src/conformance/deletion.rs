@@ -203,7 +203,7 @@ pub(super) async fn a_collection_is_deleted_by_selector(w: Wire) -> Outcome {
         200
     );
     let left = w.get(&w.map("")).await?.expect(200)?;
-    same!(left["items"].as_array().map(Vec::len).unwrap_or(0), 1);
+    same!(left["items"].as_array().map_or(0, Vec::len), 1);
     same!(left["items"][0]["metadata"]["name"], json!("b"));
     holds()
 }
@@ -238,7 +238,7 @@ pub(super) async fn a_collection_of_custom_objects_answers_with_them(w: Wire) ->
     w.post(&w.widget(""), &held).await?.expect(201)?;
     let gone = w.delete(&w.widget(""), None).await?.expect(200)?;
     same!(gone["kind"], json!("WidgetList"));
-    same!(gone["items"].as_array().map(Vec::len).unwrap_or(0), 2);
+    same!(gone["items"].as_array().map_or(0, Vec::len), 2);
     w.get(&w.widget("a")).await?.refused(404, "NotFound")?;
     holds_that!(
         w.get(&w.widget("b")).await?.expect(200)?["metadata"]["deletionTimestamp"].is_string(),

@@ -2,12 +2,14 @@
 //! server; where they differ the fake is wrong. A case must hold on the real server and say nothing about the fake.
 
 mod apply;
+mod apply_lists;
 mod builtin;
 mod custom;
 mod deletion;
 mod lists;
 mod objects;
 mod patches;
+mod pods;
 mod subresources;
 mod transcript;
 mod watches;

@@ -94,7 +94,7 @@ pub(super) async fn a_strategic_patch_merges_lists_by_key(w: Wire) -> Outcome {
         .await?
         .expect(200)?;
     let containers = &patched["spec"]["template"]["spec"]["containers"];
-    same!(containers.as_array().map(Vec::len).unwrap_or(0), 2);
+    same!(containers.as_array().map_or(0, Vec::len), 2);
     let main = containers
         .as_array()
         .into_iter()
@@ -103,7 +103,7 @@ pub(super) async fn a_strategic_patch_merges_lists_by_key(w: Wire) -> Outcome {
         .cloned()
         .unwrap_or_default();
     same!(main["image"], json!("registry.example.dev/main:1"));
-    same!(main["env"].as_array().map(Vec::len).unwrap_or(0), 2);
+    same!(main["env"].as_array().map_or(0, Vec::len), 2);
     let patch =
         json!({"spec": {"template": {"spec": {"containers": [{"name": "side", "$patch": "delete"}]}}}});
     let patched = w
@@ -113,8 +113,7 @@ pub(super) async fn a_strategic_patch_merges_lists_by_key(w: Wire) -> Outcome {
     same!(
         patched["spec"]["template"]["spec"]["containers"]
             .as_array()
-            .map(Vec::len)
-            .unwrap_or(0),
+            .map_or(0, Vec::len),
         1
     );
     holds()

@@ -94,7 +94,7 @@ impl State {
         for (key, object) in doomed {
             match self.remove(&ask.kind, &key, &options) {
                 Ok(_) => items.push(listed(ask, &object)),
-                Err(failure) if failure.code == 404 => {}
+                Err(failure) if failure.code() == 404 => {}
                 Err(failure) => return Err(failure),
             }
         }

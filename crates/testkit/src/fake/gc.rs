@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::delete::{FOREGROUND, ORPHAN, Options};
 use super::kind::Kind;
 use super::store::{Key, State};
-use super::write::finished;
+use super::update::finished;
 
 fn finalizer(object: &Value, name: &str) -> bool {
     object["metadata"]["finalizers"]

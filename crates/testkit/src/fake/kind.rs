@@ -19,6 +19,11 @@ pub(crate) struct ScalePaths {
 
 /// One served kind in one version.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    clippy::struct_field_names,
+    reason = "a row of the API server's table, in its own words"
+)]
 pub(crate) struct Kind {
     pub(crate) group: String,
     pub(crate) version: String,

@@ -2,8 +2,10 @@
 //! answers is held to the real server by the cases in `conformance`; behaviour no real server has must not be added
 //! here, except the doors for tests on [`Fake`].
 
+mod authorship;
 mod builtin;
 mod calls;
+mod decode;
 mod definition;
 mod delete;
 mod discovery;
@@ -24,6 +26,7 @@ mod service;
 mod status_error;
 mod store;
 mod subresource;
+mod update;
 mod validate;
 mod watch;
 mod write;
@@ -50,7 +53,7 @@ use self::delete::Options;
 use self::kind::Kind;
 use self::route::Route;
 use self::store::{Key, State};
-use self::write::{finished, spec_of};
+use self::update::{finished, spec_of};
 
 /// Where the fake gets the time from.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;

@@ -97,7 +97,14 @@ impl State {
         } else {
             self.at_version(&ask.kind, &ask.route.namespace, version)
         };
-        Ok(Reply::ok(page(ask, &selector, &objects, after, limit, version)))
+        Ok(Reply::ok(page(
+            ask,
+            &selector,
+            &objects,
+            after.as_ref(),
+            limit,
+            version,
+        )))
     }
 }
 
@@ -105,7 +112,7 @@ fn page(
     ask: &Ask,
     selector: &Selector,
     objects: &BTreeMap<Key, Arc<Value>>,
-    after: Option<(String, String)>,
+    after: Option<&(String, String)>,
     limit: Option<usize>,
     version: u64,
 ) -> Value {

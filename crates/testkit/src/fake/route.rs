@@ -118,7 +118,7 @@ pub(crate) fn parse(method: &Method, path: &str, query: &Query) -> Target {
         [word, namespace, plural, rest @ ..]
             if word == "namespaces" && !["status", "finalize"].contains(&plural.as_str()) =>
         {
-            (namespace.clone(), [&[plural.clone()], rest].concat())
+            (namespace.clone(), [std::slice::from_ref(plural), rest].concat())
         }
         rest => (String::new(), rest.to_vec()),
     };

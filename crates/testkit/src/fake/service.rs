@@ -223,11 +223,7 @@ fn injected(code: u16) -> Failure {
 fn respond(answered: Result<Reply, Failure>) -> Answer {
     let (code, retry_after, body) = match answered {
         Ok(reply) => (reply.code, None, reply.body),
-        Err(failure) => (
-            failure.status_code().as_u16(),
-            failure.retry_after,
-            failure.body(),
-        ),
+        Err(failure) => (failure.code(), failure.retries_after(), failure.body()),
     };
     let text = match &body {
         Value::String(text) => text.clone(),

@@ -1,6 +1,5 @@
 //! Failures in the form of the API server's `Status` objects. Nothing here knows why a request failed.
 
-use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::kind::Kind;
@@ -110,36 +109,50 @@ fn shown(value: &Value) -> String {
     value.to_string()
 }
 
-/// A request that failed.
+/// A request that failed. Boxed: failures are rare and answers are not.
 #[derive(Debug, Clone)]
-pub(crate) struct Failure {
-    pub(crate) code: u16,
+pub(crate) struct Failure(Box<Parts>);
+
+#[derive(Debug, Clone, Default)]
+struct Parts {
+    code: u16,
     reason: &'static str,
     message: String,
     details: Map<String, Value>,
-    causes: Vec<Cause>,
-    /// Sent as `Retry-After` and in the details.
-    pub(crate) retry_after: Option<u32>,
-    continue_token: Option<String>,
+    /// Whether details are sent even when there are none.
     empty_details: bool,
+    causes: Vec<Cause>,
+    retry_after: Option<u32>,
+    continue_token: Option<String>,
 }
 
 impl Failure {
     pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Failure {
+        Failure(Box::new(Parts {
             code,
             reason,
             message: message.into(),
-            details: Map::new(),
-            causes: Vec::new(),
-            retry_after: None,
-            continue_token: None,
-            empty_details: false,
-        }
+            ..Parts::default()
+        }))
+    }
+
+    /// The HTTP status.
+    pub(crate) fn code(&self) -> u16 {
+        self.0.code
+    }
+
+    /// After how many seconds the client is to try again.
+    pub(crate) fn retries_after(&self) -> Option<u32> {
+        self.0.retry_after
     }
 
     pub(crate) fn with_causes(mut self, causes: Vec<Cause>) -> Self {
-        self.causes = causes;
+        self.0.causes = causes;
+        self
+    }
+
+    fn with_details(mut self) -> Self {
+        self.0.empty_details = true;
         self
     }
 
@@ -147,19 +160,19 @@ impl Failure {
     pub(crate) fn about(mut self, group: &str, kind: &str, name: &str) -> Self {
         for (key, value) in [("name", name), ("group", group), ("kind", kind)] {
             if !value.is_empty() {
-                self.details.insert(key.to_owned(), json!(value));
+                self.0.details.insert(key.to_owned(), json!(value));
             }
         }
         self
     }
 
     pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
-        self.retry_after = Some(seconds);
+        self.0.retry_after = Some(seconds);
         self
     }
 
     pub(crate) fn with_continue(mut self, token: String) -> Self {
-        self.continue_token = Some(token);
+        self.0.continue_token = Some(token);
         self
     }
 
@@ -178,18 +191,12 @@ impl Failure {
             "NotFound",
             "the server could not find the requested resource",
         );
-        Failure {
-            empty_details: true,
-            ..failure
-        }
+        failure.with_details()
     }
 
     /// 422 for a request that cannot be carried out, whatever the object.
     pub(crate) fn unreadable(message: &str) -> Self {
-        Failure {
-            empty_details: true,
-            ..Failure::new(422, "Invalid", message)
-        }
+        Failure::new(422, "Invalid", message).with_details()
     }
 
     pub(crate) fn already_exists(kind: &Kind, name: &str, dying: bool) -> Self {
@@ -257,16 +264,12 @@ impl Failure {
         .with_causes(causes)
     }
 
-    /// The code as HTTP says it.
-    pub(crate) fn status_code(&self) -> StatusCode {
-        StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
-    }
-
     /// The `Status` object.
     pub(crate) fn body(&self) -> Value {
-        let mut details = self.details.clone();
-        if !self.causes.is_empty() {
+        let mut details = self.0.details.clone();
+        if !self.0.causes.is_empty() {
             let causes: Vec<Value> = self
+                .0
                 .causes
                 .iter()
                 .map(|cause| {
@@ -279,11 +282,11 @@ impl Failure {
                 .collect();
             details.insert("causes".to_owned(), Value::Array(causes));
         }
-        if let Some(seconds) = self.retry_after {
+        if let Some(seconds) = self.0.retry_after {
             details.insert("retryAfterSeconds".to_owned(), json!(seconds));
         }
         let mut metadata = json!({});
-        if let Some(token) = &self.continue_token {
+        if let Some(token) = &self.0.continue_token {
             metadata["continue"] = json!(token);
         }
         let mut body = json!({
@@ -291,14 +294,14 @@ impl Failure {
             "apiVersion": "v1",
             "metadata": metadata,
             "status": "Failure",
-            "message": self.message,
-            "code": self.code,
+            "message": self.0.message,
+            "code": self.0.code,
         });
-        if !self.reason.is_empty() {
-            body["reason"] = json!(self.reason);
+        if !self.0.reason.is_empty() {
+            body["reason"] = json!(self.0.reason);
         }
 
-        if !details.is_empty() || self.empty_details {
+        if !details.is_empty() || self.0.empty_details {
             body["details"] = Value::Object(details);
         }
         body

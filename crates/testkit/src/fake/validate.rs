@@ -286,10 +286,9 @@ fn rules(schema: &Schema, object: &Value, before: Option<&Value>, causes: &mut V
     };
     for error in errors.into_vec() {
         let path = error.field_path.as_str();
-        let pointer: String = path
-            .split(['.', '['])
-            .map(|part| format!("/{}", part.trim_end_matches(']')))
-            .collect();
+        let pointer = path.split(['.', '[']).fold(String::new(), |pointer, part| {
+            pointer + "/" + part.trim_end_matches(']')
+        });
         let value = if path.is_empty() {
             Some(object)
         } else {

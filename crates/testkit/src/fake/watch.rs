@@ -17,7 +17,7 @@ use super::selector::Selector;
 use super::status_error::{Cause, Failure};
 use super::store::{Change, State};
 
-const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 const LONGEST: u64 = 1800;
 

@@ -1,0 +1,161 @@
+//! From what a client sent to an object in the form in which it is kept: kind and namespace checked, unknown fields
+//! pruned, defaults filled in. Judges no values.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::kind::Kind;
+use super::request::{Ask, PatchKind};
+use super::schema::{self, Schema};
+use super::status_error::Failure;
+use super::{builtin, event_form};
+
+/// What becomes of nulls in fields of a custom object that may not be null.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nulls {
+    /// They count as absent.
+    Dropped,
+    /// They are judged like other values: so in an applied object.
+    Judged,
+}
+
+impl Nulls {
+    /// The rule for a request with this patch.
+    pub(crate) fn of(patch: Option<PatchKind>) -> Self {
+        if patch == Some(PatchKind::Apply) {
+            Nulls::Judged
+        } else {
+            Nulls::Dropped
+        }
+    }
+}
+
+/// Reads the body as an object of this kind and fills in what the path says.
+pub(crate) fn decode(ask: &Ask, mut object: Value) -> Result<Value, Failure> {
+    let kind = &ask.kind;
+    if !object.is_object() {
+        return Err(Failure::bad_request(
+            "the body of the request was in an unknown format",
+        ));
+    }
+    let found = (
+        object["apiVersion"].as_str().unwrap_or_default(),
+        object["kind"].as_str().unwrap_or_default(),
+    );
+    if kind.custom && (found.0.is_empty() || found.1.is_empty()) {
+        let missing = if found.1.is_empty() { "Kind" } else { "apiVersion" };
+        let sent = object.to_string();
+        let start: String = sent.chars().take(30).collect();
+        return Err(Failure::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): Object '{missing}' is missing in '{sent}' \
+             ({start} ...)",
+            kind.kind
+        )));
+    }
+    if (!found.0.is_empty() && found.0 != kind.api_version()) || (!found.1.is_empty() && found.1 != kind.kind)
+    {
+        return Err(Failure::bad_request(format!(
+            "{} in version \"{}\" cannot be handled as a {}: converting ({}.{}) to (core.{}): unknown conversion",
+            found.1, found.0, kind.kind, found.0, found.1, kind.kind
+        )));
+    }
+    object["apiVersion"] = json!(kind.api_version());
+    object["kind"] = json!(kind.kind);
+    if kind.group == "events.k8s.io" {
+        event_form::to_stored(&mut object);
+    }
+    if !object["metadata"].is_object() {
+        object["metadata"] = json!({});
+    }
+    let metadata = object["metadata"]
+        .as_object_mut()
+        .expect("made an object just above");
+    if kind.namespaced {
+        let sent = metadata
+            .get("namespace")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        if !sent.is_empty() && sent != ask.route.namespace {
+            return Err(Failure::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+        metadata.insert("namespace".to_owned(), json!(ask.route.namespace));
+    } else {
+        metadata.remove("namespace");
+    }
+    Ok(object)
+}
+
+/// Prunes, defaults and normalises.
+pub(crate) fn settle(kind: &Kind, object: &mut Value, nulls: Nulls) {
+    let stored = if kind.group == "events.k8s.io" {
+        schema::built_in("Event")
+    } else {
+        Arc::clone(&kind.schema)
+    };
+    stored.prune(object);
+    if kind.custom {
+        if nulls == Nulls::Dropped {
+            drop_nulls(&stored, object);
+        }
+    } else {
+        builtin::fill(kind, object);
+        if kind.storage == "events" {
+            event_form::fill(object);
+        }
+    }
+    stored.fill_defaults(object);
+    builtin::tidy_metadata(object);
+}
+
+/// Nulls in fields that may not be null count as absent.
+fn drop_nulls(schema: &Schema, value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            object.retain(|key, child| {
+                let (below, _) = schema.field(key);
+                let known = !below.written.is_empty();
+                !(child.is_null() && known && !below.nullable)
+            });
+            for (key, child) in object.iter_mut() {
+                drop_nulls(&schema.field(key).0, child);
+            }
+        }
+        Value::Array(items) => {
+            let (below, _) = schema.items();
+            for item in items {
+                drop_nulls(&below, item);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The first field of an applied object that the kind does not have.
+pub(crate) fn undeclared(kind: &Kind, config: &Value) -> Option<String> {
+    let mut pruned = config.clone();
+    kind.schema.prune(&mut pruned);
+    if kind.storage == "events" {
+        None
+    } else {
+        first_missing(config, &pruned, "")
+    }
+}
+
+fn first_missing(all: &Value, kept: &Value, path: &str) -> Option<String> {
+    match (all, kept) {
+        (Value::Object(all), Value::Object(kept)) => all.iter().find_map(|(key, value)| {
+            let here = format!("{path}.{key}");
+            kept.get(key)
+                .map_or_else(|| Some(here.clone()), |kept| first_missing(value, kept, &here))
+        }),
+        (Value::Array(all), Value::Array(kept)) => all
+            .iter()
+            .zip(kept)
+            .enumerate()
+            .find_map(|(index, (value, kept))| first_missing(value, kept, &format!("{path}[{index}]"))),
+        _ => None,
+    }
+}
