@@ -21,6 +21,11 @@ pub fn bytes(quantity: &Quantity) -> Result<u64, QuantityError> {
     u64::try_from(rounded).map_err(|_| QuantityError(quantity.0.clone()))
 }
 
+/// Whether two texts name the same amount, to the thousandth; texts that are no quantities are equal to nothing.
+pub fn equal(a: &str, b: &str) -> bool {
+    parse(a).is_some_and(|a| Some(a) == parse(b))
+}
+
 fn parse(text: &str) -> Option<i128> {
     let (negative, unsigned) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -100,6 +105,8 @@ mod tests {
             assert!(of(a).is_some(), "{a}");
         }
         assert!(of("1G") < of("1Gi"));
+        assert!(equal("1Gi", "1024Mi") && equal("-1", "-1000m") && equal("1.50", "1500m"));
+        assert!(!equal("1G", "1Gi") && !equal("x", "x") && !equal("1ki", "1Ki"));
         assert_eq!(of("-1"), Some(-1000));
         assert_eq!(of("1n"), Some(1), "rounded up, never to nothing");
     }

@@ -53,11 +53,11 @@ pub const RIGHTS: &[Right] = &[
     Right {
         group: etcd_operator_api::GROUP,
         resources: &["etcdclusters/status", "etcdbackups/status", "etcdrestores/status"],
-        verbs: &["update", "patch"],
+        verbs: &["patch"],
         place: Place::Watched,
         which: Which::Any,
         part: "every controller",
-        why: "Each controller reports what it found in the status of its own kind; what cannot be decoded is told by a patch.",
+        why: "Each controller reports what it found in the status of its own kind.",
     },
     Right {
         group: "events.k8s.io",

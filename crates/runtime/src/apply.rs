@@ -2,14 +2,16 @@
 //!
 //! Nothing else in the project sends a write to the API server, the lease and events aside.
 
+mod error;
+mod merge_patch;
 #[cfg(test)]
 mod tests;
+mod what;
 
 use std::fmt::Debug;
 use std::time::Duration;
 
-use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::Request;
+use kube::api::{DeleteParams, GetParams, Patch, PatchParams, Preconditions};
 use kube::{Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,9 +20,11 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use crate::drift::{self, APPLIED};
-use crate::error::{Class, Classified};
 use crate::fence::{Leadership, NotLeading, WritePermit};
 use crate::key::ObjectKey;
+
+pub use error::Error;
+use what::What;
 
 /// Bound on every call.
 const CALL: Duration = Duration::from_secs(10);
@@ -29,66 +33,6 @@ const CALL: Duration = Duration::from_secs(10);
 pub trait Writable: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned {}
 
 impl<K> Writable for K where K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned {}
-
-/// Why a write did not happen, or may not have.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// This process does not lead.
-    #[error("not written: {0}")]
-    NotLeading(#[from] NotLeading),
-    /// No answer in time: it may have happened.
-    #[error("{verb} {kind} {key}: no answer within {CALL:?}")]
-    Timeout {
-        /// What was tried.
-        verb: &'static str,
-        /// On which kind.
-        kind: String,
-        /// On which object.
-        key: ObjectKey,
-    },
-    /// The API server refused or could not be reached.
-    #[error("{verb} {kind} {key}: {source}")]
-    Api {
-        /// What was tried.
-        verb: &'static str,
-        /// On which kind.
-        kind: String,
-        /// On which object.
-        key: ObjectKey,
-        /// What came back.
-        source: Box<kube::Error>,
-    },
-    /// The object cannot be written as it is; a bug of the caller.
-    #[error("{kind} {key} cannot be written: {why}")]
-    Unwritable {
-        /// Which kind.
-        kind: String,
-        /// Which object.
-        key: ObjectKey,
-        /// What is wrong.
-        why: String,
-    },
-}
-
-impl Classified for Error {
-    fn class(&self) -> Class {
-        match self {
-            Self::NotLeading(error) => error.class(),
-            Self::Timeout { .. } => Class::Transient,
-            Self::Api { source, .. } => source.class(),
-            Self::Unwritable { .. } => Class::Fatal,
-        }
-    }
-
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::NotLeading(error) => error.reason(),
-            Self::Timeout { .. } => "ApiServerTimeout",
-            Self::Api { source, .. } => source.reason(),
-            Self::Unwritable { .. } => self.class().reason(),
-        }
-    }
-}
 
 /// What became of a write.
 #[derive(Clone, Debug, PartialEq)]
@@ -181,27 +125,16 @@ impl Applier {
     }
 
     /// Stores the status of `new` unless `seen` has the same already; refused as a conflict if the object has changed
-    /// since `seen`.
+    /// since `seen`. Fields of the status that neither has, of a newer version of the operator, stay.
     pub async fn update_status<K: Writable>(&self, seen: &K, new: &K) -> Result<Written<K>, Error> {
         let what = What::of(seen, "update status of");
         let (uid, version) = what.fences(seen)?;
-        let mut body = what.json(new)?;
-        if what.json(seen)?["status"] == body["status"] {
+        let (before, after) = (what.json(seen)?, what.json(new)?);
+        let Some(change) = merge_patch::between(&before["status"], &after["status"]) else {
             return Ok(Written::Unchanged);
-        }
-        set(&mut body, "uid", Some(&uid));
-        set(&mut body, "resourceVersion", Some(&version));
-        let bytes = what.bytes(&body)?;
-        let params = PostParams {
-            field_manager: Some(self.manager.to_owned()),
-            ..PostParams::default()
         };
-        let request =
-            what.build(
-                what.request()
-                    .replace_subresource("status", &what.key.name, &params, bytes),
-            )?;
-        self.send(&what, request).await.map(Written::Changed)
+        let change = json!({"metadata": {"uid": uid, "resourceVersion": version}, "status": change});
+        self.merge_status(&what, &change).await.map(Written::Changed)
     }
 
     /// Reads an object as it is stored, for one that cannot be decoded; `None` if it is gone.
@@ -230,17 +163,7 @@ impl Applier {
             "metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]},
             "status": status,
         });
-        let params = PatchParams {
-            field_manager: Some(self.manager.to_owned()),
-            ..PatchParams::default()
-        };
-        let request = what.build(what.request().patch_subresource(
-            "status",
-            &key.name,
-            &params,
-            &Patch::Merge(&change),
-        ))?;
-        self.send::<Value>(&what, request).await.map(drop)
+        self.merge_status::<Value>(&what, &change).await.map(drop)
     }
 
     /// Sets or (with `None`) removes annotations, unless they are so already; refused as a conflict if the object has
@@ -290,15 +213,23 @@ impl Applier {
         let (uid, version) = what.fences(seen)?;
         set(&mut change, "uid", Some(&uid));
         set(&mut change, "resourceVersion", Some(&version));
-        let params = PatchParams {
+        let patch = Patch::Merge(&change);
+        let request = what.build(what.request().patch(&what.key.name, &self.merging(), &patch))?;
+        self.send(&what, request).await
+    }
+
+    async fn merge_status<T: DeserializeOwned>(&self, what: &What, change: &Value) -> Result<T, Error> {
+        let (request, patch) = (what.request(), Patch::Merge(change));
+        let request =
+            what.build(request.patch_subresource("status", &what.key.name, &self.merging(), &patch))?;
+        self.send(what, request).await
+    }
+
+    fn merging(&self) -> PatchParams {
+        PatchParams {
             field_manager: Some(self.manager.to_owned()),
             ..PatchParams::default()
-        };
-        let request = what.build(
-            what.request()
-                .patch(&what.key.name, &params, &Patch::Merge(&change)),
-        )?;
-        self.send(&what, request).await
+        }
     }
 
     async fn send<T: DeserializeOwned>(
@@ -328,108 +259,6 @@ pub(crate) async fn send_permitted<T: DeserializeOwned>(
 ) -> Result<Option<Result<T, kube::Error>>, NotLeading> {
     let call = timeout(CALL, client.request::<T>(request));
     Ok(permit.spend(call).await?.ok())
-}
-
-/// What is written, for requests and for errors.
-struct What {
-    kind: String,
-    key: ObjectKey,
-    verb: &'static str,
-    url: String,
-}
-
-impl What {
-    fn of<K: Writable>(object: &K, verb: &'static str) -> Self {
-        Self::named::<K>(&ObjectKey::of(object), verb)
-    }
-
-    fn named<K: Writable>(key: &ObjectKey, verb: &'static str) -> Self {
-        Self {
-            kind: K::kind(&()).into_owned(),
-            key: key.clone(),
-            verb,
-            url: K::url_path(&(), key.namespace()),
-        }
-    }
-
-    fn refused(&self, source: kube::Error) -> Error {
-        Error::Api {
-            verb: self.verb,
-            kind: self.kind.clone(),
-            key: self.key.clone(),
-            source: Box::new(source),
-        }
-    }
-
-    fn unanswered(&self) -> Error {
-        Error::Timeout {
-            verb: self.verb,
-            kind: self.kind.clone(),
-            key: self.key.clone(),
-        }
-    }
-
-    fn request(&self) -> Request {
-        Request::new(self.url.as_str())
-    }
-
-    fn build<E: std::fmt::Display>(
-        &self,
-        request: Result<http::Request<Vec<u8>>, E>,
-    ) -> Result<http::Request<Vec<u8>>, Error> {
-        request.map_err(|error| self.unwritable(error.to_string()))
-    }
-
-    fn json<K: Serialize>(&self, object: &K) -> Result<Value, Error> {
-        serde_json::to_value(object).map_err(|error| self.unwritable(error.to_string()))
-    }
-
-    fn bytes(&self, body: &Value) -> Result<Vec<u8>, Error> {
-        serde_json::to_vec(body).map_err(|error| self.unwritable(error.to_string()))
-    }
-
-    /// UID and resourceVersion: without both, a write could hit another object than the one seen.
-    fn fences<K: Writable>(&self, seen: &K) -> Result<(String, String), Error> {
-        let meta = seen.meta();
-        match (&meta.uid, &meta.resource_version) {
-            (Some(uid), Some(version)) => Ok((uid.clone(), version.clone())),
-            _ => Err(self.unwritable("it was never read from the API server".to_owned())),
-        }
-    }
-
-    /// Leaves out what an apply must not say: the status, and what only the server writes.
-    fn trim_for_apply(&self, wanted: &mut Value) -> Result<(), Error> {
-        if self.key.name.is_empty() {
-            return Err(self.unwritable("it has no name".to_owned()));
-        }
-        let Some(fields) = wanted.as_object_mut() else {
-            return Err(self.unwritable("it is not an object".to_owned()));
-        };
-        fields.remove("status");
-        if let Some(meta) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
-            for server_side in [
-                "uid",
-                "resourceVersion",
-                "generation",
-                "creationTimestamp",
-                "managedFields",
-            ] {
-                meta.remove(server_side);
-            }
-            if let Some(annotations) = meta.get_mut("annotations").and_then(Value::as_object_mut) {
-                annotations.remove(APPLIED);
-            }
-        }
-        Ok(())
-    }
-
-    fn unwritable(&self, why: String) -> Error {
-        Error::Unwritable {
-            kind: self.kind.clone(),
-            key: self.key.clone(),
-            why,
-        }
-    }
 }
 
 fn set(object: &mut Value, field: &str, to: Option<&str>) {

@@ -5,9 +5,8 @@
 //! * is what we applied last the same as what we want now? An annotation keeps its hash, so that a field we no longer
 //!   want is taken away.
 
+use etcd_operator_api::quantity;
 use serde_json::{Map, Value};
-
-use crate::quantity;
 
 /// The annotation with the hash of the last applied intent.
 pub const APPLIED: &str = "etcd.database.coreos.com/applied";

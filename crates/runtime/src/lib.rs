@@ -69,7 +69,6 @@ pub mod key;
 pub mod leader;
 pub mod lease;
 pub mod metrics;
-mod quantity;
 pub mod queue;
 pub mod report;
 pub mod store;

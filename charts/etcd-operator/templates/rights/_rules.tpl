@@ -17,7 +17,6 @@
   - etcdbackups/status
   - etcdrestores/status
   verbs:
-  - update
   - patch
 - apiGroups:
   - events.k8s.io

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::clock::TestClock;
+use crate::error::{Class, Classified as _};
 use crate::fake::{Reply, Server};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodStatus};
 use kube::core::ObjectMeta;
@@ -191,7 +192,12 @@ async fn a_status_is_written_only_when_it_differs_and_only_over_what_was_seen() 
         .changed()
         .unwrap();
     let call = server.calls().remove(0);
-    assert_eq!(call.method, "PUT");
+    assert_eq!(call.method, "PATCH");
+    assert_eq!(
+        call.body["status"],
+        json!({"phase": "Failed"}),
+        "nothing but the change"
+    );
     assert!(
         call.uri.starts_with("/api/v1/namespaces/shop/pods/p/status?"),
         "{}",

@@ -1,0 +1,107 @@
+//! What is written: the object, the verb and the address, for requests and for errors. Sends nothing itself.
+
+use kube::core::Request;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{Error, Writable};
+use crate::drift::APPLIED;
+use crate::key::ObjectKey;
+
+/// What is written, for requests and for errors.
+pub(super) struct What {
+    pub(super) kind: String,
+    pub(super) key: ObjectKey,
+    pub(super) verb: &'static str,
+    url: String,
+}
+
+impl What {
+    pub(super) fn of<K: Writable>(object: &K, verb: &'static str) -> Self {
+        Self::named::<K>(&ObjectKey::of(object), verb)
+    }
+
+    pub(super) fn named<K: Writable>(key: &ObjectKey, verb: &'static str) -> Self {
+        Self {
+            kind: K::kind(&()).into_owned(),
+            key: key.clone(),
+            verb,
+            url: K::url_path(&(), key.namespace()),
+        }
+    }
+
+    pub(super) fn refused(&self, source: kube::Error) -> Error {
+        Error::Api {
+            verb: self.verb,
+            kind: self.kind.clone(),
+            key: self.key.clone(),
+            source: Box::new(source),
+        }
+    }
+
+    pub(super) fn unanswered(&self) -> Error {
+        Error::Timeout {
+            verb: self.verb,
+            kind: self.kind.clone(),
+            key: self.key.clone(),
+        }
+    }
+
+    pub(super) fn request(&self) -> Request {
+        Request::new(self.url.as_str())
+    }
+
+    pub(super) fn build<E: std::fmt::Display>(
+        &self,
+        request: Result<http::Request<Vec<u8>>, E>,
+    ) -> Result<http::Request<Vec<u8>>, Error> {
+        request.map_err(|error| self.unwritable(error.to_string()))
+    }
+
+    pub(super) fn json<K: Serialize>(&self, object: &K) -> Result<Value, Error> {
+        serde_json::to_value(object).map_err(|error| self.unwritable(error.to_string()))
+    }
+
+    /// UID and resourceVersion: without both, a write could hit another object than the one seen.
+    pub(super) fn fences<K: Writable>(&self, seen: &K) -> Result<(String, String), Error> {
+        let meta = seen.meta();
+        match (&meta.uid, &meta.resource_version) {
+            (Some(uid), Some(version)) => Ok((uid.clone(), version.clone())),
+            _ => Err(self.unwritable("it was never read from the API server".to_owned())),
+        }
+    }
+
+    /// Leaves out what an apply must not say: the status, and what only the server writes.
+    pub(super) fn trim_for_apply(&self, wanted: &mut Value) -> Result<(), Error> {
+        if self.key.name.is_empty() {
+            return Err(self.unwritable("it has no name".to_owned()));
+        }
+        let Some(fields) = wanted.as_object_mut() else {
+            return Err(self.unwritable("it is not an object".to_owned()));
+        };
+        fields.remove("status");
+        if let Some(meta) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
+            for server_side in [
+                "uid",
+                "resourceVersion",
+                "generation",
+                "creationTimestamp",
+                "managedFields",
+            ] {
+                meta.remove(server_side);
+            }
+            if let Some(annotations) = meta.get_mut("annotations").and_then(Value::as_object_mut) {
+                annotations.remove(APPLIED);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn unwritable(&self, why: String) -> Error {
+        Error::Unwritable {
+            kind: self.kind.clone(),
+            key: self.key.clone(),
+            why,
+        }
+    }
+}
