@@ -1,148 +1,104 @@
-//! Which binaries the bed is made of, and where they come from: one table, a row for each.
+//! The binaries the bed is made of. Code asks by name, `find(Component::Kubelet)`, and gets a path; what is not in
+//! the cache is built on the way.
 //!
-//! They are built from Go modules pinned by a `go.mod` and `go.sum` under `e2e/tools`, into a cache outside the
-//! clone. Versions stand in those files only, never here.
+//! They come from Go modules pinned by a `go.mod` and `go.sum` under `e2e/tools` (one etcd from Debian's packages)
+//! and are kept in a cache outside the clone. Nothing is ever taken from a registry of images.
 
 mod build;
+mod cache;
+mod component;
+mod debian;
+mod follow;
 mod go;
+mod go_build;
+mod progress;
+mod sets;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
-/// Binaries that are built by one call of Go and cached as one entry.
-#[derive(Debug)]
-pub struct ComponentSet {
-    /// What people call it, and the beginning of the cache entry's name.
-    pub name: &'static str,
-    /// Directory of the tools module under `e2e/tools`.
-    pub tools: &'static str,
-    /// The required Go module whose version is the version of the set.
-    pub module: &'static str,
-    /// Variables' packages that are stamped with that version, or clients are told v0.0.0.
-    pub stamped: &'static [&'static str],
-    /// What is built.
-    pub binaries: &'static [Binary],
-}
-
-/// One row: a binary and the Go package it is built from.
-#[derive(Debug)]
-pub struct Binary {
-    /// Name of the executable.
-    pub name: &'static str,
-    /// Go package with its `main`.
-    pub package: &'static str,
-}
+pub use component::{Component, EtcdVersion};
+pub use sets::{Binary, ComponentSet, GoModule, Linkage, Source, Stamp, Stamped};
 
 /// Everything the bed can build, in the order of need.
-pub const SETS: &[ComponentSet] = &[
-    ComponentSet {
-        name: "etcd-3.6",
-        tools: "etcd-3.6",
-        module: "go.etcd.io/etcd/server/v3",
-        stamped: &[],
-        binaries: &[
-            Binary {
-                name: "etcd",
-                package: "go.etcd.io/etcd/server/v3",
-            },
-            Binary {
-                name: "etcdctl",
-                package: "go.etcd.io/etcd/etcdctl/v3",
-            },
-            Binary {
-                name: "etcdutl",
-                package: "go.etcd.io/etcd/etcdutl/v3",
-            },
-        ],
-    },
-    ComponentSet {
-        name: "kubernetes",
-        tools: "kubernetes",
-        module: "k8s.io/kubernetes",
-        stamped: &["k8s.io/component-base/version"],
-        binaries: &[
-            Binary {
-                name: "kube-apiserver",
-                package: "k8s.io/kubernetes/cmd/kube-apiserver",
-            },
-            Binary {
-                name: "kubectl",
-                package: "k8s.io/kubernetes/cmd/kubectl",
-            },
-        ],
-    },
+pub const SETS: &[&ComponentSet] = &[
+    &sets::ETCD[6],
+    &sets::KUBERNETES,
+    &sets::RUNC,
+    &sets::CONTAINERD,
+    &sets::CNI,
+    &sets::KUBERNETES_NODE,
+    &sets::COREDNS,
+    &sets::HELM,
+    &sets::VERSITYGW,
+    &sets::ETCD[7],
+    &sets::ETCD[5],
+    &sets::ETCD[4],
+    &sets::ETCD[3],
+    &sets::ETCD[2],
+    &sets::ETCD[1],
+    &sets::ETCD[0],
+    &sets::FAKE_GCS,
 ];
 
-/// What a directory named by `KUBEBUILDER_ASSETS` holds by convention; such binaries are used as they are.
-const ASSETS: &[&str] = &["kube-apiserver", "etcd", "kubectl"];
+/// What is built beforehand, so that nothing that is timed waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Group {
+    /// An API server with its etcd.
+    ControlPlane,
+    /// That, and all that nodes run.
+    Nodes,
+    /// Everything a run of the gate's scenarios uses.
+    Gate,
+    /// Everything.
+    All,
+}
 
-/// A binary of the control plane: from `KUBEBUILDER_ASSETS` where that holds it, else from the cache, built first
-/// if it has to be.
-pub async fn find(binary: &str) -> Result<PathBuf> {
+impl Group {
+    /// The sets of the group, in the order of need.
+    pub fn sets(self) -> &'static [&'static ComponentSet] {
+        let count = match self {
+            Self::ControlPlane => 2,
+            Self::Nodes => 8,
+            Self::Gate => SETS.len() - 1,
+            Self::All => SETS.len(),
+        };
+        &SETS[..count]
+    }
+}
+
+/// What a directory named by `KUBEBUILDER_ASSETS` holds by convention.
+const ASSETS: &[Component] = &[
+    Component::KubeApiserver,
+    Component::Kubectl,
+    Component::Etcd(EtcdVersion::OF_CONTROL_PLANE),
+];
+
+/// The path of a binary: from `KUBEBUILDER_ASSETS` where that holds it, else from the cache, built first if it has
+/// to be. What belongs to it (containerd's shim, the other network plugins) is beside it.
+pub async fn find(component: Component) -> Result<PathBuf> {
     let assets = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
-    if let Some(path) = in_assets(assets.as_deref(), binary) {
+    if let Some(path) = in_assets(assets.as_deref(), component) {
         return Ok(path);
     }
-    let Some(set) = SETS
-        .iter()
-        .find(|set| set.binaries.iter().any(|row| row.name == binary))
-    else {
-        bail!("no component of the bed is named {binary}");
-    };
-    Ok(build::ensure(set, &[]).await?.join(binary))
+    let (set, binary) = component.place();
+    if !set.binaries.iter().any(|row| row.name == binary) {
+        bail!("{} has no {binary}", set.name);
+    }
+    Ok(build::ensure_one(set).await?.join(binary))
 }
 
-/// Builds whatever is not in the cache yet.
-pub async fn build_all() -> Result<Vec<PathBuf>> {
-    let mut directories = Vec::new();
-    for (index, set) in SETS.iter().enumerate() {
-        directories.push(build::ensure(set, &SETS[index + 1..]).await?);
-    }
-    Ok(directories)
+/// Builds whatever of these is not in the cache yet; the directories are in the order of `sets`.
+pub async fn prepare(sets: &[&'static ComponentSet]) -> Result<Vec<PathBuf>> {
+    build::ensure(sets).await
 }
 
-impl ComponentSet {
-    /// Directory with its `go.mod` and `go.sum`.
-    fn source(&self) -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tools")
-            .join(self.tools)
-    }
-
-    /// The version its `go.mod` pins, with the leading `v`.
-    pub fn version(&self) -> Result<String> {
-        let path = self.source().join("go.mod");
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        required_version(&text, self.module)
-            .with_context(|| format!("{} does not require {}", path.display(), self.module))
-    }
-
-    fn binary_names(&self) -> String {
-        self.binaries
-            .iter()
-            .map(|binary| binary.name)
-            .collect::<Vec<_>>()
-            .join(", ")
-    }
-}
-
-fn in_assets(assets: Option<&Path>, binary: &str) -> Option<PathBuf> {
-    let path = assets.filter(|_| ASSETS.contains(&binary))?.join(binary);
+fn in_assets(assets: Option<&Path>, component: Component) -> Option<PathBuf> {
+    let path = assets
+        .filter(|_| ASSETS.contains(&component))?
+        .join(component.place().1);
     path.is_file().then_some(path)
-}
-
-/// Reads both forms, `require M V` and a line within `require ( … )`.
-fn required_version(go_mod: &str, module: &str) -> Option<String> {
-    go_mod.lines().find_map(|line| {
-        let mut words = line
-            .split_ascii_whitespace()
-            .skip_while(|word| *word == "require");
-        (words.next() == Some(module))
-            .then(|| words.next().map(str::to_owned))
-            .flatten()
-    })
 }
 
 #[cfg(test)]
@@ -150,45 +106,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_set_finds_its_version_and_every_row_is_a_tool_of_its_module() {
-        for set in SETS {
-            assert!(set.version().unwrap().starts_with('v'), "{}", set.name);
-            let go_mod = fs::read_to_string(set.source().join("go.mod")).unwrap();
-            for row in set.binaries {
-                assert!(
-                    go_mod.lines().any(|line| line.trim() == row.package),
-                    "{} is not listed under `tool` in e2e/tools/{}/go.mod",
-                    row.package,
-                    set.tools
-                );
-            }
+    fn assets_are_used_only_for_what_they_really_hold() {
+        let bed = crate::bed_dir::BedDir::create().unwrap();
+        for name in ["kubectl", "kubelet", "etcd"] {
+            bed.write(name, "").unwrap();
+        }
+        let found = |component| in_assets(Some(bed.path()), component);
+        assert_eq!(found(Component::Kubectl), Some(bed.path().join("kubectl")));
+        assert_eq!(found(Component::KubeApiserver), None);
+        assert_eq!(found(Component::Kubelet), None);
+        assert_eq!(in_assets(None, Component::Kubectl), None);
+    }
+
+    #[test]
+    fn an_etcd_under_test_is_never_one_that_happens_to_be_in_the_assets() {
+        let bed = crate::bed_dir::BedDir::create().unwrap();
+        bed.write("etcd", "").unwrap();
+        for version in EtcdVersion::ALL {
+            assert_eq!(
+                in_assets(Some(bed.path()), Component::Etcd(version)).is_some(),
+                version == EtcdVersion::OF_CONTROL_PLANE
+            );
         }
     }
 
     #[test]
-    fn the_version_is_read_from_either_form_of_require() {
-        assert_eq!(
-            required_version("require a.b/c v1.2.3\n", "a.b/c").as_deref(),
-            Some("v1.2.3")
-        );
-        assert_eq!(
-            required_version("require (\n\ta.b/c v1.2.3 // indirect\n)\n", "a.b/c").as_deref(),
-            Some("v1.2.3")
-        );
-        assert_eq!(required_version("tool (\n\ta.b/c/d\n)\n", "a.b/c"), None);
-    }
-
-    #[test]
-    fn assets_are_used_only_for_what_they_really_hold() {
-        let bed = crate::bed_dir::BedDir::create().unwrap();
-        bed.write("kubectl", "").unwrap();
-        bed.write("etcdctl", "").unwrap();
-        assert_eq!(
-            in_assets(Some(bed.path()), "kubectl"),
-            Some(bed.path().join("kubectl"))
-        );
-        assert_eq!(in_assets(Some(bed.path()), "kube-apiserver"), None);
-        assert_eq!(in_assets(Some(bed.path()), "etcdctl"), None);
-        assert_eq!(in_assets(None, "kubectl"), None);
+    fn every_etcd_and_every_set_is_in_the_order_of_need_once() {
+        for set in &sets::ETCD {
+            assert_eq!(SETS.iter().filter(|row| row.name == set.name).count(), 1);
+        }
+        assert_eq!(Group::ControlPlane.sets().len(), 2);
+        assert!(Group::Nodes.sets().iter().any(|set| set.name == "helm"));
+        assert!(!Group::Gate.sets().iter().any(|set| set.name == "fake-gcs-server"));
     }
 }

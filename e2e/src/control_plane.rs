@@ -29,7 +29,7 @@ pub use audit::{AuditEntry, AuditFilter, AuditMark, AuditObject, AuditStatus, Au
 pub use kubeconfig::Access;
 
 use crate::bed_dir::{self, BedDir};
-use crate::components;
+use crate::components::{self, Component, EtcdVersion};
 use crate::deadline::until;
 use crate::process::{ProcessId, Sent};
 use crate::proxy::Cut;
@@ -82,8 +82,8 @@ impl ControlPlane {
         // Another provider can be in place already only if it was chosen on purpose.
         let _ = rustls::crypto::ring::default_provider().install_default();
         bed_dir::clean().await?;
-        let etcd = components::find("etcd").await?;
-        let api_server = components::find("kube-apiserver").await?;
+        let etcd = components::find(Component::Etcd(EtcdVersion::OF_CONTROL_PLANE)).await?;
+        let api_server = components::find(Component::KubeApiserver).await?;
         let mut attempt = 1;
         loop {
             match Self::launch(&options, &etcd, &api_server).await {
@@ -265,7 +265,7 @@ impl ControlPlane {
 
     /// Runs kubectl with all rights and this on its standard input, for `-f -`.
     pub async fn kubectl_with_input(&self, arguments: &[&str], input: &str) -> Result<Output> {
-        let kubectl = components::find("kubectl").await?;
+        let kubectl = components::find(Component::Kubectl).await?;
         let mut command = Command::new(&kubectl);
         command
             .args(arguments)
@@ -408,7 +408,8 @@ impl ControlPlane {
     }
 
     async fn etcdctl(&self, arguments: &[&str]) -> Result<String> {
-        let mut command = Command::new(components::find("etcdctl").await?);
+        let mut command =
+            Command::new(components::find(Component::Etcdctl(EtcdVersion::OF_CONTROL_PLANE)).await?);
         command
             .arg(format!("--endpoints={}", self.etcd_url))
             .args(arguments);

@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
+use etcd_operator_e2e::components::{Component, Group};
 use etcd_operator_e2e::{ControlPlane, Options, bed_dir, components};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -15,8 +16,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Build every component that is not in the cache yet.
-    Build,
+    /// Build the components of a group that are not in the cache yet.
+    Build {
+        /// Each holds all of the one before it.
+        #[arg(value_enum, default_value = "control-plane")]
+        group: Group,
+    },
     /// Start an API server with its etcd, say how to reach it, and keep it until Ctrl-C or SIGTERM.
     ControlPlane,
     /// End and remove what killed beds have left.
@@ -26,8 +31,8 @@ enum Command {
 #[tokio::main]
 async fn main() -> Result<()> {
     match Arguments::parse().command {
-        Command::Build => {
-            for directory in components::build_all().await? {
+        Command::Build { group } => {
+            for directory in components::prepare(group.sets()).await? {
                 println!("{}", directory.display());
             }
         }
@@ -48,7 +53,7 @@ async fn control_plane() -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let serve = async {
-        let kubectl = components::find("kubectl").await?;
+        let kubectl = components::find(Component::Kubectl).await?;
         let control_plane = ControlPlane::start(Options::default()).await?;
         println!("# kubeconfig: {}", control_plane.kubeconfig().display());
         println!("export KUBECONFIG='{}'", control_plane.kubeconfig().display());

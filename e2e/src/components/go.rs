@@ -38,7 +38,8 @@ pub(super) fn command() -> Command {
     command
         .env("GOTOOLCHAIN", "local")
         .env("GOWORK", "off")
-        .env("CGO_ENABLED", "0");
+        // What a user has there would change what is built behind the cache's back.
+        .env("GOFLAGS", "");
     command.env_remove("GOOS").env_remove("GOARCH").kill_on_drop(true);
     command
 }

@@ -1,4 +1,4 @@
-module etcd-operator/e2e/tools/etcd-3.6
+module etcd-operator/e2e/tools/etcd-3.6.16
 
 go 1.26.0
 

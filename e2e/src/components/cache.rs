@@ -1,0 +1,170 @@
+//! The cache of what was built, outside the clone: entries appear whole, by a rename, or not at all, and no two
+//! runs make the same entry at the same time. What an entry holds is not known here.
+
+use std::fs::{self, File, TryLockError};
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// The longest another run may take to make an entry: for a machine that has stalled.
+pub(crate) const LIMIT: Duration = Duration::from_hours(1);
+
+/// An entry of the cache, there or not.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    directory: PathBuf,
+    name: String,
+}
+
+impl Entry {
+    /// The entry for a name and everything that goes into it.
+    pub(crate) fn new(name: &str, inputs: &[&[u8]]) -> Result<Self> {
+        Ok(Self::within(directory()?, name, inputs))
+    }
+
+    fn within(directory: PathBuf, name: &str, inputs: &[&[u8]]) -> Self {
+        Self {
+            directory,
+            name: format!("{name}-{}", key(inputs)),
+        }
+    }
+
+    /// Where it is once it is there.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.directory.join(&self.name)
+    }
+
+    /// Whether it is there.
+    pub(crate) fn is_there(&self) -> bool {
+        self.path().exists()
+    }
+
+    /// Lets `make` fill an empty directory, which then becomes the entry; does nothing if it is there already.
+    pub(crate) async fn fill<F, Fut>(&self, make: F) -> Result<PathBuf>
+    where
+        F: FnOnce(PathBuf) -> Fut,
+        Fut: Future<Output = Result<()>>,
+    {
+        let path = self.path();
+        if path.exists() {
+            return Ok(path);
+        }
+        fs::create_dir_all(&self.directory)
+            .with_context(|| format!("cannot make the cache {}", self.directory.display()))?;
+        let _lock = lock(&self.beside("lock"), &self.name).await?;
+        if path.exists() {
+            return Ok(path);
+        }
+        let part = self.beside("part");
+        // Nobody else makes this entry while the lock is held: what is here was left by a run that died.
+        if part.exists() {
+            fs::remove_dir_all(&part).with_context(|| format!("cannot remove {}", part.display()))?;
+        }
+        fs::create_dir(&part).with_context(|| format!("cannot make {}", part.display()))?;
+        make(part.clone()).await?;
+        fs::rename(&part, &path)
+            .with_context(|| format!("cannot move what is finished to {}", path.display()))?;
+        Ok(path)
+    }
+
+    fn beside(&self, suffix: &str) -> PathBuf {
+        self.directory.join(format!("{}.{suffix}", self.name))
+    }
+}
+
+/// `${XDG_CACHE_HOME:-~/.cache}/etcd-operator`.
+pub(crate) fn directory() -> Result<PathBuf> {
+    let base = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(|| std::env::home_dir().map(|home| home.join(".cache")))
+        .context("neither XDG_CACHE_HOME nor a home directory is known: where should builds be cached?")?;
+    Ok(base.join("etcd-operator"))
+}
+
+async fn lock(path: &Path, name: &str) -> Result<File> {
+    let file = File::create(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut told = false;
+    crate::deadline::until(&format!("the build of {name} by another run"), LIMIT, || {
+        let outcome = match file.try_lock() {
+            Ok(()) => Ok(Some(())),
+            Err(TryLockError::WouldBlock) => {
+                if !std::mem::replace(&mut told, true) {
+                    super::progress::say(&format!("another run is making {name}: waiting for it"));
+                }
+                Ok(None)
+            }
+            Err(TryLockError::Error(error)) => Err(error.into()),
+        };
+        std::future::ready(outcome)
+    })
+    .await?;
+    Ok(file)
+}
+
+/// FNV-1a over all parts, each with its length so that no two lists run together. It tells builds apart; it need
+/// not withstand anybody.
+fn key(parts: &[&[u8]]) -> String {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for part in parts {
+        for byte in part.len().to_le_bytes().iter().chain(*part) {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    format!("{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+    use crate::bed_dir::BedDir;
+
+    #[test]
+    fn any_change_of_an_input_changes_the_key() {
+        let base = key(&[b"go.mod", b"go.sum", b"go1.26.8", b"-trimpath"]);
+        assert_eq!(base, key(&[b"go.mod", b"go.sum", b"go1.26.8", b"-trimpath"]));
+        assert_ne!(base, key(&[b"go.mod", b"go.sum", b"go1.26.9", b"-trimpath"]));
+        assert_ne!(base, key(&[b"go.modg", b"o.sum", b"go1.26.8", b"-trimpath"]));
+    }
+
+    #[tokio::test]
+    async fn a_second_run_waits_for_the_lock_of_the_first() {
+        let bed = BedDir::create().unwrap();
+        let path = bed.path().join("x.lock");
+        let first = lock(&path, "x").await.unwrap();
+        let second = tokio::spawn({
+            let path = path.clone();
+            async move { lock(&path, "x").await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!second.is_finished());
+        drop(first);
+        second.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_entry_is_made_once_and_one_that_failed_is_not_there() {
+        let bed = BedDir::create().unwrap();
+        let entry = Entry::within(bed.path().join("cache"), "x", &[b"1"]);
+        let failed = entry.fill(|part| async move {
+            fs::write(part.join("half"), "")?;
+            bail!("no")
+        });
+        assert!(failed.await.is_err());
+        assert!(!entry.is_there());
+
+        let path = entry
+            .fill(|part| async move { Ok(fs::write(part.join("whole"), "")?) })
+            .await
+            .unwrap();
+        assert!(path.join("whole").exists() && !path.join("half").exists());
+        entry
+            .fill(|_| async { bail!("made a second time") })
+            .await
+            .unwrap();
+    }
+}
