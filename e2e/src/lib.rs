@@ -8,8 +8,10 @@ pub mod bed_dir;
 pub mod components;
 pub mod control_plane;
 pub mod deadline;
+pub mod operator;
 pub mod process;
 pub mod proxy;
 
 pub use control_plane::{ControlPlane, Options};
+pub use operator::Operator;
 pub use proxy::Cut;

@@ -10,7 +10,7 @@ use etcd_operator_manager::{
     cli::{Cli, Command},
     run::Manager,
 };
-use etcd_operator_runtime::health::Server;
+use etcd_operator_runtime::{clock::SystemClock, health::Server};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
@@ -39,6 +39,7 @@ async fn manager(bed: &ControlPlane, namespace: &str) -> Result<Manager> {
         namespace: namespace.to_owned(),
         client,
         server,
+        clock: SystemClock::shared(),
     })
 }
 

@@ -1,5 +1,7 @@
 //! Logs on standard error: one line each, for people or as JSON.
 
+use std::io::{IsTerminal as _, stderr};
+
 use anyhow::{Context as _, Result};
 use tracing_subscriber::EnvFilter;
 
@@ -12,7 +14,8 @@ pub fn start(format: LogFormat, level: &str) -> Result<()> {
         .with_context(|| format!("--log-level '{level}' is no level or filter; for example: info"))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        .with_ansi(stderr().is_terminal())
+        .with_writer(stderr);
     let started = match format {
         LogFormat::Human => builder.compact().try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),

@@ -6,7 +6,7 @@
 use anyhow::{Context as _, Result, anyhow};
 use etcd_operator_runtime::{
     client,
-    clock::SystemClock,
+    clock::{SharedClock, SystemClock},
     events,
     fence::Leadership,
     health::{Health, Server},
@@ -61,6 +61,7 @@ pub async fn manager(args: ManagerArgs) -> Result<()> {
         namespace,
         client,
         server,
+        clock: SystemClock::shared(),
     }
     .run(shutdown)
     .await
@@ -76,6 +77,8 @@ pub struct Manager {
     pub client: Client,
     /// The bound health server.
     pub server: Server,
+    /// Tells the time.
+    pub clock: SharedClock,
 }
 
 impl Manager {
@@ -95,8 +98,8 @@ impl Manager {
             namespace,
             client,
             server,
+            clock,
         } = self;
-        let clock = SystemClock::shared();
         let metrics = Metrics::new(version::VERSION, version::COMMIT);
         let host = args
             .pod_name

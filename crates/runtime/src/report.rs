@@ -6,9 +6,11 @@
 use etcd_operator_api::condition::{self, Condition, ConditionType, Finding, Truth};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
+use tracing::warn;
 
 use crate::apply::{Applier, Error, Writable};
 use crate::clock::SharedClock;
+use crate::error::{Class, Classified as _};
 use crate::events::{Notice, Recorder, Severity};
 use crate::key::ObjectKey;
 use crate::queue::Wake;
@@ -121,7 +123,14 @@ impl Reporter {
             "phase": "Invalid",
             "conditions": after,
         });
-        self.applier.merge_raw_status::<K>(&bad.key, &raw, status).await?;
+        match self.applier.merge_raw_status::<K>(&bad.key, &raw, status).await {
+            // The API server checks the rules of admission again, and where one stumbles over the very field it takes
+            // no status at all. The Event is left; trying again changes nothing until the object changes.
+            Err(error) if error.class() == Class::Invalid => {
+                warn!(key = %bad.key, %error, "its status cannot say that it is malformed");
+            }
+            written => written?,
+        }
         let regarding = ObjectReference {
             uid: bad.uid.clone(),
             ..reference::<K>(&bad.key)

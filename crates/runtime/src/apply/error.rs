@@ -22,7 +22,7 @@ pub enum Error {
         key: ObjectKey,
     },
     /// The API server refused or could not be reached.
-    #[error("{verb} {kind} {key}: {source}")]
+    #[error("{verb} {kind} {key}: {}", plain(source))]
     Api {
         /// What was tried.
         verb: &'static str,
@@ -62,5 +62,13 @@ impl Classified for Error {
             Self::Api { source, .. } => source.reason(),
             Self::Unwritable { .. } => self.class().reason(),
         }
+    }
+}
+
+/// The API server's own words without the structure around them.
+fn plain(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        other => other.to_string(),
     }
 }

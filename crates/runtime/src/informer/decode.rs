@@ -22,7 +22,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
         let value = Value::deserialize(deserializer)?;
         let decoded = match K::deserialize(&value) {
             Ok(object) => Some(Ok(object)),
-            Err(error) => malformed(&value, error.to_string()).map(Err),
+            Err(_) => malformed(&value, fault::<K>(&value)).map(Err),
         };
         Ok(Self(decoded))
     }
@@ -75,6 +75,14 @@ impl<K> Page<K> {
     }
 }
 
+/// Which field cannot be read, and why. Asked only of what has failed, for keeping track of the path has a price.
+fn fault<K: DeserializeOwned>(value: &Value) -> String {
+    match serde_path_to_error::deserialize::<_, K>(value) {
+        Ok(_) => "it cannot be read".to_owned(),
+        Err(error) => format!("{}: {}", error.path(), error.inner()),
+    }
+}
+
 /// Whatever can still be said of an object, read field by field.
 fn malformed(value: &Value, error: String) -> Option<Malformed> {
     let meta = value.get("metadata")?;
@@ -122,7 +130,7 @@ mod tests {
             (bad.key.to_string(), bad.generation),
             ("shop/bad".to_owned(), Some(3))
         );
-        assert!(bad.error.contains("expected a string"), "{}", bad.error);
+        assert!(bad.error.starts_with("data.a: "), "{}", bad.error);
     }
 
     #[test]

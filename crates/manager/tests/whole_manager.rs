@@ -1,0 +1,196 @@
+//! A whole manager on the fake API server: a broken controller costs nothing but itself, and an hour in which
+//! nothing changes is silent.
+
+#![allow(clippy::unwrap_used, reason = "a test may end at the first surprise")]
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use clap::Parser as _;
+use etcd_operator_api::crd;
+use etcd_operator_manager::cli::{Cli, Command};
+use etcd_operator_manager::controllers::Functions;
+use etcd_operator_manager::run::Manager;
+use etcd_operator_runtime::clock::TestClock;
+use etcd_operator_runtime::controller::Function;
+use etcd_operator_runtime::health::Server;
+use etcd_operator_testkit::Fake;
+use futures::FutureExt as _;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+const NAMESPACE: &str = "shop";
+const GROUP: &str = "etcd.database.coreos.com/v1beta2";
+
+fn api_server() -> Fake {
+    let fake = Fake::new();
+    fake.add_namespace(NAMESPACE);
+    for definition in crd::all() {
+        fake.register(&definition);
+    }
+    fake
+}
+
+async fn manager(fake: &Fake) -> Manager {
+    let line = ["etcd-operator", "manager", "--health-address", "127.0.0.1:0"];
+    let Command::Manager(args) = Cli::try_parse_from(line).unwrap().command else {
+        panic!("another command")
+    };
+    Manager {
+        server: Server::bind(args.health_address).await.unwrap(),
+        args: *args,
+        namespace: NAMESPACE.to_owned(),
+        client: fake.client(NAMESPACE),
+        clock: TestClock::shared(),
+    }
+}
+
+fn object(kind: &str, name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": GROUP, "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
+}
+
+fn put_some(fake: &Fake, count: usize) {
+    let store = json!({"path": "bucket/key", "ossSecret": "s"});
+    for n in 0..count {
+        let name = format!("x{n}");
+        fake.put_object(object("EtcdCluster", &name, &json!({"size": 3})));
+        let backup = json!({"etcdCluster": {"name": name}, "storageType": "OSS", "oss": store, "schedule": "0 3 * * *"});
+        fake.put_object(object("EtcdBackup", &name, &backup));
+        let restore = json!({"etcdCluster": {"name": name}, "source": {"backup": {"name": name}}});
+        fake.put_object(object("EtcdRestore", &name, &restore));
+    }
+}
+
+/// What is said about the spec of an object: whether it is accepted, and the message.
+fn verdict(fake: &Fake, kind: &str, name: &str) -> Option<(String, String)> {
+    let object = fake.get_object(GROUP, kind, NAMESPACE, name)?;
+    let accepted = object["status"]["conditions"]
+        .as_array()?
+        .iter()
+        .find(|c| c["type"] == "Accepted")?
+        .clone();
+    let text = |field: &str| accepted[field].as_str().unwrap_or_default().to_owned();
+    Some((text("status"), text("message")))
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let wait = async {
+        while !holds() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_mins(2), wait).await.expect(what);
+}
+
+/// Lines that were logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_hour_in_which_nothing_changes_writes_nothing_and_logs_next_to_nothing() {
+    let fake = api_server();
+    put_some(&fake, 20);
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(manager(&fake).await.run(stop.clone()));
+    for n in 0..20 {
+        for kind in ["EtcdCluster", "EtcdBackup", "EtcdRestore"] {
+            until("a verdict", || verdict(&fake, kind, &format!("x{n}")).is_some()).await;
+        }
+    }
+    // Events travel behind the statuses.
+    sleep(Duration::from_mins(1)).await;
+
+    let (mark, said) = (fake.mark(), log.text().lines().count());
+    assert!(said > 0, "the log is not seen by this test");
+    sleep(Duration::from_hours(1)).await;
+
+    let writes = fake.writes_since(mark);
+    let (lease, other): (Vec<_>, Vec<_>) = writes.into_iter().partition(|call| call.resource == "leases");
+    assert!(lease.len() >= 1000, "the lease was renewed {} times", lease.len());
+    assert!(other.is_empty(), "{other:?}");
+    let text = log.text();
+    let news: Vec<_> = text.lines().skip(said).collect();
+    assert!(news.len() <= 10, "{news:#?}");
+    stop.cancel();
+    running.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_panic_in_one_controller_is_counted_and_the_other_two_go_on() {
+    let fake = api_server();
+    put_some(&fake, 3);
+    let manager = manager(&fake).await;
+    let address = manager.server.address().unwrap();
+    let stop = CancellationToken::new();
+    let running = manager.run_with(stop.clone(), |kinds, shared| {
+        let real = Functions::new(kinds, shared);
+        let panics: Function<_> = Box::new(|key| async move { panic!("no way to reconcile {key}") }.boxed());
+        Functions {
+            cluster: panics,
+            ..real
+        }
+    });
+    let running = tokio::spawn(running);
+    for n in 0..3 {
+        for kind in ["EtcdBackup", "EtcdRestore"] {
+            until("a verdict", || verdict(&fake, kind, &format!("x{n}")).is_some()).await;
+        }
+    }
+    let mut page = String::new();
+    while !page.contains(r#"etcd_operator_reconcile_panics_total{controller="cluster"} "#)
+        || page.contains(r#"etcd_operator_reconcile_panics_total{controller="cluster"} 0"#)
+    {
+        page = metrics(address).await;
+    }
+    assert!(!running.is_finished());
+    assert_eq!(verdict(&fake, "EtcdCluster", "x0"), None);
+
+    // The others do not only finish what they had: they follow changes.
+    fake.update_object(GROUP, "EtcdBackup", NAMESPACE, "x1", |backup| {
+        backup["spec"]["timeZone"] = json!("Middle/Earth");
+    });
+    until("the changed backup's verdict", || {
+        verdict(&fake, "EtcdBackup", "x1")
+            .is_some_and(|(holds, said)| holds == "False" && said.contains("timeZone"))
+    })
+    .await;
+    stop.cancel();
+    running.await.unwrap().unwrap();
+}
+
+async fn metrics(address: std::net::SocketAddr) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
