@@ -1,6 +1,9 @@
 //! A bed's directory: everything it writes, and the record of every process it started. Whoever owns the bed can
 //! be killed at any moment; what it leaves is ended by a watchdog at once, and by [`clean`] if that died too.
 //!
+//! Mounts, loop devices and interfaces of a bed belong to namespaces that end with its processes. Control groups do
+//! not: they bear the directory's name, and are removed with it.
+//!
 //! Nothing outside such a directory is removed and no process that it does not record is signalled.
 
 use std::ffi::OsStr;
@@ -15,6 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::cgroup;
 use crate::deadline::until;
 use crate::process::{ProcessId, Sent};
 
@@ -30,15 +34,17 @@ const RECORD: &str = "processes";
 const WATCHDOG: &str = r#"
 bed=$1
 while read -r _; do :; done
-[ -d "$bed" ] || exit 0
 while read -r pid started; do
   [ "$pid" != $$ ] || continue
   stat=$(cat "/proc/$pid/stat" 2>/dev/null) || continue
   set -- ${stat##*) }
   [ "${20}" != "$started" ] || kill -KILL "$pid"
-done < "$bed/processes"
+done < "$bed/processes" 2>/dev/null
 for try in 1 2 3 4 5 6 7 8 9 10; do
-  rm -rf "$bed" 2>/dev/null && exit 0
+  find /sys/fs/cgroup/"${bed##*/}" /sys/fs/cgroup/*/"${bed##*/}" -depth -type d -exec rmdir {} + 2>/dev/null
+  rm -rf --one-file-system "$bed" 2>/dev/null
+  set -- "$bed" /sys/fs/cgroup/*/"${bed##*/}"
+  [ -e "$1" ] || [ -e "$2" ] || exit 0
   sleep 0.2
 done
 "#;
@@ -102,6 +108,11 @@ impl BedDir {
         &self.path
     }
 
+    /// Its name, which no other bed has.
+    pub fn name(&self) -> &str {
+        name_of(&self.path)
+    }
+
     /// Writes a file that only this user may read.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> Result<PathBuf> {
         let path = self.path.join(name);
@@ -144,6 +155,7 @@ impl Drop for BedDir {
             let _ = process.send(Sent::Kill);
         }
         // Ended processes may still be closing files; the watchdog tries again for as long as that lasts.
+        cgroup::remove(self.name());
         let _ = fs::remove_dir_all(&self.path);
         drop(self.watchdog.stdin.take());
         let _ = self.watchdog.wait();
@@ -182,6 +194,12 @@ pub async fn clean_in(parent: &Path) -> Result<Cleaned> {
             )
             .await?;
         }
+        until(
+            &format!("removal of the control groups of {}", path.display()),
+            Duration::from_secs(10),
+            || async { Ok(cgroup::remove(name_of(&path)).then_some(())) },
+        )
+        .await?;
         match fs::remove_dir_all(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(error).with_context(|| format!("cannot remove {}", path.display()));
@@ -208,6 +226,14 @@ fn owner(name: &OsStr) -> Option<ProcessId> {
     let owner = ProcessId::recorded(parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     let number: Option<u32> = parts.next()?.parse().ok();
     (number.is_some() && parts.next().is_none()).then_some(owner)
+}
+
+/// What is removed under this name must be a bed's; an empty name would be everything.
+fn name_of(bed: &Path) -> &str {
+    bed.file_name()
+        .and_then(OsStr::to_str)
+        .filter(|name| owner(OsStr::new(name)).is_some())
+        .expect("a bed's directory bears the name of a bed")
 }
 
 fn recorded(bed: &Path) -> Vec<ProcessId> {

@@ -1,6 +1,7 @@
 //! A control plane: a real kube-apiserver and its etcd, as processes on loopback, in a directory of their own.
+//! [`crate::Cluster`] has one in network namespaces of its own and adds what is missing here.
 //!
-//! There are no controllers, no scheduler and no nodes: pods stay Pending, deleted namespaces stay Terminating,
+//! By itself it has no controllers, no scheduler and no nodes: pods stay Pending, deleted namespaces stay Terminating,
 //! owned objects are not collected, and aggregated cluster roles such as `view` have no rules. Tests that share one
 //! control plane work in namespaces of their own.
 
@@ -11,7 +12,7 @@ mod pki;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::Output;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +21,6 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, ObjectMeta, PostParams};
 use kube::{Client, Config};
 use serde_json::Value;
-use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
@@ -29,20 +29,26 @@ pub use audit::{AuditEntry, AuditFilter, AuditMark, AuditObject, AuditStatus, Au
 pub use kubeconfig::Access;
 
 use crate::bed_dir::{self, BedDir};
+use crate::command::{output, printed, succeed};
 use crate::components::{self, Component, EtcdVersion};
 use crate::deadline::until;
+use crate::launch::{Launch, Running, tail};
+use crate::namespaces::{Entry, Hub};
+use crate::network::{self, Number};
 use crate::process::{ProcessId, Sent};
 use crate::proxy::Cut;
-use kubeconfig::Entrance;
-use launch::{ApiServerFiles, Launch, Running};
-use pki::{Authority, TokenKeys};
+pub(crate) use kubeconfig::Entrance;
+use launch::{ApiServerFiles, Around};
+use pki::TokenKeys;
+pub(crate) use pki::{Authority, Identity};
 
 /// A start takes some 4 s on two idle cores; this is for machines that also compile.
 const START_LIMIT: Duration = Duration::from_mins(2);
 /// One request of the bed itself.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
-/// How long a command of the bed itself (kubectl, etcdctl) may take.
-const COMMAND_LIMIT: Duration = Duration::from_mins(1);
+/// In namespaces of its own nobody else takes a port.
+pub(crate) const API_PORT: u16 = 6443;
+const ETCD_PORT: u16 = 2379;
 /// A port can be taken between looking for it and using it.
 const START_ATTEMPTS: usize = 3;
 
@@ -51,6 +57,8 @@ const START_ATTEMPTS: usize = 3;
 pub struct Options {
     /// Further flags for kube-apiserver, such as `--watch-cache=false`.
     pub api_server_flags: Vec<String>,
+    /// The nodes it will have; none means a control plane by itself, on this host's loopback.
+    pub(crate) nodes: Vec<Number>,
 }
 
 /// A running control plane. Dropping it ends its processes and removes its directory; if the owner is killed
@@ -64,6 +72,8 @@ pub struct ControlPlane {
     etcd_url: String,
     audit_log: PathBuf,
     kubeconfig: PathBuf,
+    authority: Authority,
+    hub: Option<Hub>,
     bed: BedDir,
 }
 
@@ -100,11 +110,31 @@ impl ControlPlane {
 
     async fn launch(options: &Options, etcd: &Path, api_server: &Path) -> Result<Self> {
         let bed = BedDir::create()?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, launch::free_port()?));
-        let etcd_address = SocketAddr::from((Ipv4Addr::LOCALHOST, launch::free_port()?));
+        let hub = match options.nodes.as_slice() {
+            [] => None,
+            _ => Some(Hub::start(&bed).await?),
+        };
+        let (address, etcd_address) = match &hub {
+            None => (
+                SocketAddr::from((Ipv4Addr::LOCALHOST, launch::free_port()?)),
+                SocketAddr::from((Ipv4Addr::LOCALHOST, launch::free_port()?)),
+            ),
+            Some(hub) => {
+                let uplink = network::wire_hub(hub.entry(), &options.nodes).await?.address;
+                (
+                    SocketAddr::from((uplink, API_PORT)),
+                    SocketAddr::from((uplink, ETCD_PORT)),
+                )
+            }
+        };
+        let entry = hub.as_ref().map(Hub::entry);
         let etcd_url = format!("http://{etcd_address}");
 
-        let mut etcd = launch::etcd(etcd.to_owned(), &bed.path().join("etcd"), &etcd_url).start(&bed)?;
+        let mut etcd = placed(
+            launch::etcd(etcd.to_owned(), &bed.path().join("etcd"), &etcd_url),
+            entry,
+        )
+        .start(&bed)?;
 
         let authority = Authority::new()?;
         let server = authority.server(
@@ -115,6 +145,10 @@ impl ControlPlane {
                 "kubernetes",
                 "kubernetes.default",
                 "kubernetes.default.svc",
+                "kubernetes.default.svc.cluster.local",
+                &address.ip().to_string(),
+                &network::CONTROL_PLANE.to_string(),
+                &network::API_SERVICE.to_string(),
             ],
         )?;
         let tokens = TokenKeys::new()?;
@@ -134,12 +168,24 @@ impl ControlPlane {
             admin: authority.client("bed-admin", "system:masters")?,
         };
         let kubeconfig = bed.write("kubeconfig", entrance.kubeconfig(&Access::admin()).to_string())?;
-        let launch = launch::api_server(
-            api_server.to_owned(),
-            address.port(),
-            &etcd_url,
-            &files,
-            &options.api_server_flags,
+        let around = match entry {
+            None => Around::Alone,
+            Some(_) => Around::Nodes {
+                kubelet_client_certificate: bed
+                    .write("kubelet-client.crt", &entrance.admin.certificate)?,
+                kubelet_client_key: bed.write("kubelet-client.key", &entrance.admin.key)?,
+            },
+        };
+        let launch = placed(
+            launch::api_server(
+                api_server.to_owned(),
+                address.port(),
+                &etcd_url,
+                &files,
+                &around,
+                &options.api_server_flags,
+            ),
+            entry,
         );
 
         // The API server waits a whole second after a refused connection.
@@ -159,6 +205,8 @@ impl ControlPlane {
             etcd_url,
             audit_log,
             kubeconfig,
+            authority,
+            hub,
             bed,
         };
         control_plane.start_apiserver().await?;
@@ -182,6 +230,32 @@ impl ControlPlane {
             .into_iter()
             .flatten()
             .collect()
+    }
+
+    // What a cluster builds on.
+
+    pub(crate) fn bed(&self) -> &BedDir {
+        &self.bed
+    }
+
+    pub(crate) fn hub(&self) -> Result<Entry> {
+        self.hub
+            .as_ref()
+            .map(Hub::entry)
+            .context("this control plane has no namespaces of its own")
+    }
+
+    pub(crate) fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// The API server as nodes and pods reach it, for whoever has this identity.
+    pub(crate) fn inner_entrance(&self, identity: Identity) -> Entrance {
+        Entrance {
+            address: SocketAddr::from((network::CONTROL_PLANE, self.entrance.address.port())),
+            authority: self.authority.certificate().to_owned(),
+            admin: identity,
+        }
     }
 
     // Ways in.
@@ -270,9 +344,11 @@ impl ControlPlane {
         command
             .args(arguments)
             .env("KUBECONFIG", &self.kubeconfig)
+            // The API server is on this host, whatever way leads out of it.
+            .env("NO_PROXY", "*")
             // kubectl caches what a server can do by address; the next bed may have the same one.
             .env("KUBECACHEDIR", self.bed.path().join("kubectl-cache"));
-        run(command, input).await
+        output(command, input).await
     }
 
     /// Applies CRDs and waits until the API server has established every one of them.
@@ -286,14 +362,14 @@ impl ControlPlane {
             "-f",
             "-",
         ];
-        let applied = succeeded(self.kubectl_with_input(&apply, yaml).await?, "kubectl apply")?;
+        let applied = printed(self.kubectl_with_input(&apply, yaml).await?, "kubectl apply")?;
         let names: Vec<&str> = applied.lines().filter(|line| !line.is_empty()).collect();
         let wait = [
             &["wait", "--for=condition=Established", "--timeout=30s"],
             names.as_slice(),
         ]
         .concat();
-        succeeded(self.kubectl(&wait).await?, "kubectl wait")?;
+        printed(self.kubectl(&wait).await?, "kubectl wait")?;
         Ok(())
     }
 
@@ -362,7 +438,7 @@ impl ControlPlane {
         .with_context(|| {
             format!(
                 "kube-apiserver's log ends with\n{}",
-                launch::tail(&self.bed.path().join("kube-apiserver.log"))
+                tail(&self.bed.path().join("kube-apiserver.log"))
             )
         })?;
         Ok(())
@@ -413,7 +489,7 @@ impl ControlPlane {
         command
             .arg(format!("--endpoints={}", self.etcd_url))
             .args(arguments);
-        succeeded(run(command, "").await?, "etcdctl")
+        succeed(command, "").await
     }
 
     async fn get_text(&self, client: &Client, path: &str) -> Result<String> {
@@ -429,38 +505,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn run(mut command: Command, input: &str) -> Result<Output> {
-    let program = command.as_std().get_program().display().to_string();
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    let work = async {
-        let mut child = command.spawn()?;
-        let stdin = child.stdin.take();
-        let feed = async {
-            if let Some(mut stdin) = stdin {
-                // A program that does not read its input closes it; its exit status tells the rest.
-                let _ = stdin.write_all(input.as_bytes()).await;
-            }
-        };
-        let ((), output) = tokio::join!(feed, child.wait_with_output());
-        output
-    };
-    tokio::time::timeout(COMMAND_LIMIT, work)
-        .await
-        .with_context(|| format!("{program} did not end within {} s", COMMAND_LIMIT.as_secs()))?
-        .with_context(|| format!("cannot run {program}"))
-}
-
-fn succeeded(output: Output, what: &str) -> Result<String> {
-    if !output.status.success() {
-        bail!(
-            "{what} failed ({}): {}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+fn placed(launch: Launch, entry: Option<Entry>) -> Launch {
+    match entry {
+        None => launch,
+        Some(entry) => launch.within(entry),
     }
-    String::from_utf8(output.stdout).with_context(|| format!("{what} did not print UTF-8"))
 }

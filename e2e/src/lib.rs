@@ -1,17 +1,25 @@
 //! The test bed: real Kubernetes components as plain processes on one machine, and the scenarios that run on them.
 //!
-//! Tests reach everything through [`ControlPlane`]. Nothing here may be needed by the operator itself: this crate
+//! Tests reach everything through [`ControlPlane`] or [`Cluster`]. Nothing here may be needed by the operator itself: this crate
 //! is a dev-dependency or a command, never part of the product. No process is ever found by its name: only what a
 //! bed has recorded as its own is signalled.
 
 pub mod bed_dir;
+pub mod cgroup;
+pub mod cluster;
+pub mod command;
 pub mod components;
 pub mod control_plane;
 pub mod deadline;
+pub mod images;
+mod launch;
+pub mod namespaces;
+pub mod network;
 pub mod operator;
 pub mod process;
 pub mod proxy;
 
+pub use cluster::Cluster;
 pub use control_plane::{ControlPlane, Options};
 pub use operator::Operator;
 pub use proxy::Cut;

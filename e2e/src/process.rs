@@ -59,6 +59,14 @@ impl ProcessId {
         self.started
     }
 
+    /// The process it has started, if there is just one.
+    pub fn only_child(self) -> Option<Self> {
+        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.pid)).ok()?;
+        let mut pids = children.split_ascii_whitespace();
+        let child = Self::of(pids.next()?.parse().ok()?)?;
+        (pids.next().is_none() && self.is_running()).then_some(child)
+    }
+
     /// Whether it still runs. One that has ended and only waits for its parent to notice counts as ended.
     pub fn is_running(self) -> bool {
         stat(self.pid).is_some_and(|stat| stat.started == self.started && !stat.ended)

@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use etcd_operator_e2e::components::{Component, Group};
-use etcd_operator_e2e::{ControlPlane, Options, bed_dir, components};
+use etcd_operator_e2e::{Cluster, ControlPlane, Options, bed_dir, cluster, components};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The test bed: a real Kubernetes from plain processes on this machine.
@@ -24,6 +24,12 @@ enum Command {
     },
     /// Start an API server with its etcd, say how to reach it, and keep it until Ctrl-C or SIGTERM.
     ControlPlane,
+    /// Start a cluster with 1 or 3 nodes, say how to reach it, and keep it until Ctrl-C or SIGTERM.
+    Cluster {
+        /// How many nodes.
+        #[arg(long, default_value_t = 1)]
+        nodes: u8,
+    },
     /// End and remove what killed beds have left.
     Clean,
 }
@@ -36,7 +42,16 @@ async fn main() -> Result<()> {
                 println!("{}", directory.display());
             }
         }
-        Command::ControlPlane => control_plane().await?,
+        Command::ControlPlane => {
+            keep(async { Ok(Bed::ControlPlane(Box::new(ControlPlane::start(Options::default()).await?))) }).await?;
+        }
+        Command::Cluster { nodes } => {
+            let options = cluster::Options {
+                nodes,
+                ..cluster::Options::default()
+            };
+            keep(async move { Ok(Bed::Cluster(Box::new(Cluster::start(&options).await?))) }).await?;
+        }
         Command::Clean => {
             let cleaned = bed_dir::clean().await?;
             println!(
@@ -48,13 +63,29 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-async fn control_plane() -> Result<()> {
+/// What can be kept running.
+enum Bed {
+    ControlPlane(Box<ControlPlane>),
+    Cluster(Box<Cluster>),
+}
+
+impl Bed {
+    fn control_plane(&self) -> &ControlPlane {
+        match self {
+            Self::ControlPlane(control_plane) => control_plane,
+            Self::Cluster(cluster) => cluster.control_plane(),
+        }
+    }
+}
+
+async fn keep(start: impl Future<Output = Result<Bed>>) -> Result<()> {
     // Listening before anything is started: from here on a signal ends the bed in order.
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let serve = async {
         let kubectl = components::find(Component::Kubectl).await?;
-        let control_plane = ControlPlane::start(Options::default()).await?;
+        let bed = start.await?;
+        let control_plane = bed.control_plane();
         println!("# kubeconfig: {}", control_plane.kubeconfig().display());
         println!("export KUBECONFIG='{}'", control_plane.kubeconfig().display());
         if let Some(directory) = kubectl.parent() {

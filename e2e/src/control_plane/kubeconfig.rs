@@ -54,15 +54,15 @@ impl Access {
 }
 
 /// What every kubeconfig of one control plane has in common.
-pub(super) struct Entrance {
-    pub(super) address: SocketAddr,
-    pub(super) authority: String,
-    pub(super) admin: Identity,
+pub(crate) struct Entrance {
+    pub(crate) address: SocketAddr,
+    pub(crate) authority: String,
+    pub(crate) admin: Identity,
 }
 
 impl Entrance {
     /// The content of a kubeconfig.
-    pub(super) fn kubeconfig(&self, access: &Access) -> Value {
+    pub(crate) fn kubeconfig(&self, access: &Access) -> Value {
         let mut user = json!({
             "client-certificate-data": base64(&self.admin.certificate),
             "client-key-data": base64(&self.admin.key),
@@ -85,7 +85,7 @@ impl Entrance {
     }
 
     /// The same for a client in this process.
-    pub(super) async fn config(&self, access: &Access) -> Result<kube::Config> {
+    pub(crate) async fn config(&self, access: &Access) -> Result<kube::Config> {
         let kubeconfig: Kubeconfig =
             serde_json::from_value(self.kubeconfig(access)).context("the bed's kubeconfig does not parse")?;
         let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())

@@ -7,30 +7,30 @@ use rcgen::{
 };
 
 /// A certificate and its private key, both PEM.
-pub(super) struct Identity {
+pub(crate) struct Identity {
     /// The certificate.
-    pub(super) certificate: String,
+    pub(crate) certificate: String,
     /// Its key, PKCS #8.
-    pub(super) key: String,
+    pub(crate) key: String,
 }
 
 /// The authority that server and clients of one control plane trust.
-pub(super) struct Authority {
+pub(crate) struct Authority {
     certificate: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 /// The pair that signs and verifies service account tokens, both PEM.
-pub(super) struct TokenKeys {
+pub(crate) struct TokenKeys {
     /// Signs tokens.
-    pub(super) private: String,
+    pub(crate) private: String,
     /// Verifies them.
-    pub(super) public: String,
+    pub(crate) public: String,
 }
 
 impl Authority {
     /// A new authority.
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let mut params = CertificateParams::default();
         params
             .distinguished_name
@@ -49,19 +49,19 @@ impl Authority {
     }
 
     /// What server and clients are told to trust, PEM.
-    pub(super) fn certificate(&self) -> &str {
+    pub(crate) fn certificate(&self) -> &str {
         &self.certificate
     }
 
     /// A serving certificate for these host names and addresses.
-    pub(super) fn server(&self, name: &str, hosts: &[&str]) -> Result<Identity> {
+    pub(crate) fn server(&self, name: &str, hosts: &[&str]) -> Result<Identity> {
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let params = CertificateParams::new(hosts).context("a host name cannot stand in a certificate")?;
         self.sign(params, name, None, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
     /// A client certificate: Kubernetes reads the user from its common name and a group from its organization.
-    pub(super) fn client(&self, user: &str, group: &str) -> Result<Identity> {
+    pub(crate) fn client(&self, user: &str, group: &str) -> Result<Identity> {
         self.sign(
             CertificateParams::default(),
             user,
@@ -97,7 +97,7 @@ impl Authority {
 
 impl TokenKeys {
     /// A new pair.
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let pair = KeyPair::generate().context("cannot make the service account key")?;
         Ok(Self {
             private: pair.serialize_pem(),

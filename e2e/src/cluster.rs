@@ -1,0 +1,217 @@
+//! A whole Kubernetes: a control plane with its controllers, and one or three nodes, each in namespaces of its own.
+//! Pods run, services resolve, volumes are real; nothing leaves the bed.
+//!
+//! What goes wrong on purpose is in the modules of faults; nothing here knows of the operator.
+
+mod dns;
+mod node;
+mod settings;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use futures::future::try_join_all;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Node as NodeObject;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Client;
+use kube::api::Api;
+use serde_json::Value;
+
+pub use node::{Agent, Node};
+
+use crate::command::printed;
+use crate::components::{self, Component};
+use crate::control_plane::{self, Access, ControlPlane};
+use crate::deadline::until;
+use crate::images;
+use crate::launch::{Launch, Running};
+use crate::network::{self, Number};
+use node::Programs;
+
+/// On two idle cores nodes are ready within 10 s; this is for machines that also compile.
+const READY_LIMIT: Duration = Duration::from_mins(3);
+/// How long nothing must be heard of a node before it counts as not ready. Kubernetes' own value is 50 s.
+pub const GRACE: Duration = Duration::from_secs(12);
+
+/// What can be chosen about a cluster.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many nodes: 1 or 3.
+    pub nodes: Number,
+    /// Further images that every node shall have.
+    pub images: Vec<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            nodes: 1,
+            images: Vec::new(),
+        }
+    }
+}
+
+/// A running cluster. Dropping it ends everything it is made of.
+pub struct Cluster {
+    // Declared in the order in which they end.
+    nodes: Vec<Node>,
+    _controllers: Vec<Running>,
+    control_plane: ControlPlane,
+}
+
+impl Cluster {
+    /// Starts a cluster and waits until its nodes are ready and names resolve.
+    pub async fn start(options: &Options) -> Result<Self> {
+        if ![1, 3].contains(&options.nodes) {
+            bail!("a cluster has 1 or 3 nodes, not {}", options.nodes);
+        }
+        let numbers: Vec<Number> = (1..=options.nodes).collect();
+        let programs = Programs::find().await?;
+        let control_plane = ControlPlane::start(control_plane::Options {
+            nodes: numbers.clone(),
+            ..control_plane::Options::default()
+        })
+        .await?;
+        let controllers = start_controllers(&control_plane).await?;
+        let nodes = try_join_all(numbers.iter().map(|number| {
+            Node::start(&control_plane, &programs, *number, &numbers, images::PAUSE)
+        }))
+        .await?;
+        let cluster = Self {
+            nodes,
+            _controllers: controllers,
+            control_plane,
+        };
+        let images = [images::base().await?, options.images.clone()].concat();
+        try_join_all(cluster.nodes.iter().map(|node| async {
+            for image in &images {
+                node.import(image).await?;
+            }
+            node.join(&cluster.control_plane)
+        }))
+        .await?;
+        cluster.apply(&dns::objects(images::DNS)).await?;
+        cluster.ready().await?;
+        Ok(cluster)
+    }
+
+    /// Its control plane.
+    pub fn control_plane(&self) -> &ControlPlane {
+        &self.control_plane
+    }
+
+    /// A client with all rights.
+    pub async fn client(&self) -> Result<Client> {
+        self.control_plane.client().await
+    }
+
+    /// Its nodes, the lost ones too.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// A node by the name Kubernetes has for it.
+    pub fn node(&self, name: &str) -> Result<&Node> {
+        self.nodes
+            .iter()
+            .find(|node| node.name() == name)
+            .with_context(|| format!("the cluster has no node {name}"))
+    }
+
+    /// Applies an object or a list of them.
+    pub async fn apply(&self, objects: &Value) -> Result<()> {
+        let arguments = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+        let output = self
+            .control_plane
+            .kubectl_with_input(&arguments, &objects.to_string())
+            .await?;
+        printed(output, "kubectl apply")?;
+        Ok(())
+    }
+
+    /// How many packets tried to leave the bed so far, all namespaces together.
+    pub async fn leaving(&self) -> Result<u64> {
+        let mut sum = network::leaving(self.control_plane.hub()?).await?;
+        for node in self.nodes.iter().filter(|node| node.exists()) {
+            sum += network::leaving(node.entry()).await?;
+        }
+        Ok(sum)
+    }
+
+    /// Waits until every node is ready, DNS answers, and pods can be made.
+    async fn ready(&self) -> Result<()> {
+        let client = self.client().await?;
+        let nodes = Api::<NodeObject>::all(client.clone());
+        for node in &self.nodes {
+            until(&format!("{} is ready", node.name()), READY_LIMIT, || async {
+                node.check()?;
+                Ok(nodes.get_opt(node.name()).await?.filter(is_ready))
+            })
+            .await?;
+        }
+        let deployments = Api::<Deployment>::namespaced(client.clone(), dns::NAMESPACE);
+        until("the cluster's DNS is available", READY_LIMIT, || async {
+            let dns = deployments.get_opt(dns::NAME).await?;
+            let available = dns
+                .and_then(|dns| dns.status)
+                .and_then(|status| status.available_replicas);
+            Ok((available > Some(0)).then_some(()))
+        })
+        .await?;
+        let accounts = Api::<ServiceAccount>::namespaced(client, "default");
+        until("the default service account exists", READY_LIMIT, || async {
+            Ok(accounts.get_opt("default").await?)
+        })
+        .await?;
+        Ok(())
+    }
+}
+
+/// Whether a node says so itself, and its controller has not found otherwise.
+pub fn is_ready(node: &NodeObject) -> bool {
+    node.status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten())
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+async fn start_controllers(control_plane: &ControlPlane) -> Result<Vec<Running>> {
+    let bed = control_plane.bed();
+    let hub = control_plane.hub()?;
+    let kubeconfig = |name: &str| {
+        let identity = control_plane.authority().client(&format!("system:{name}"), name)?;
+        let access = control_plane
+            .inner_entrance(identity)
+            .kubeconfig(&Access::admin());
+        bed.write(&format!("{name}.kubeconfig"), access.to_string())
+    };
+    let in_bed = |file: &str| bed.path().join(file).display().to_string();
+    let manager = Launch::new(
+        "kube-controller-manager",
+        components::find(Component::KubeControllerManager).await?,
+        vec![
+            format!("--kubeconfig={}", kubeconfig("kube-controller-manager")?.display()),
+            format!("--service-account-private-key-file={}", in_bed("service-account.key")),
+            format!("--root-ca-file={}", in_bed("ca.crt")),
+            "--use-service-account-credentials".into(),
+            "--leader-elect=false".into(),
+            "--allocate-node-cidrs=false".into(),
+            "--node-monitor-period=1s".into(),
+            format!("--node-monitor-grace-period={}s", GRACE.as_secs()),
+        ],
+    );
+    let scheduler = Launch::new(
+        "kube-scheduler",
+        components::find(Component::KubeScheduler).await?,
+        vec![
+            format!("--kubeconfig={}", kubeconfig("kube-scheduler")?.display()),
+            "--leader-elect=false".into(),
+        ],
+    );
+    [manager, scheduler]
+        .map(|launch| launch.within(hub).start(bed))
+        .into_iter()
+        .collect()
+}

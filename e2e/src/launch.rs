@@ -1,0 +1,176 @@
+//! A process of the bed that stays until it is ended: how it is started (again), where its output goes, how it ends.
+//!
+//! Command lines of single programs do not stand here, and no process is ever looked up by its name.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::bed_dir::BedDir;
+use crate::namespaces::Entry;
+use crate::process::{ProcessId, Sent};
+
+/// A command that can be started again and again with the same arguments, its output appended to one file.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    /// What people call it, and the name of its log.
+    pub(crate) name: String,
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<String>,
+    /// The namespaces it runs in; without, those of this process.
+    pub(crate) within: Option<Entry>,
+    /// Directories searched for programs before those of this process.
+    pub(crate) path: Vec<PathBuf>,
+}
+
+/// A process that ends when dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    id: ProcessId,
+    name: String,
+    log: PathBuf,
+    /// The program is a child of what was started, because that entered a PID namespace.
+    behind: bool,
+}
+
+impl Launch {
+    /// A launch in this process's own namespaces.
+    pub(crate) fn new(name: &str, program: PathBuf, arguments: Vec<String>) -> Self {
+        Self {
+            name: name.to_owned(),
+            program,
+            arguments,
+            within: None,
+            path: Vec::new(),
+        }
+    }
+
+    /// The same in these namespaces.
+    pub(crate) fn within(mut self, entry: Entry) -> Self {
+        self.within = Some(entry);
+        self
+    }
+
+    /// The same with programs in these directories found first.
+    pub(crate) fn with_path(mut self, directories: Vec<PathBuf>) -> Self {
+        self.path = directories;
+        self
+    }
+
+    pub(crate) fn log(&self, bed: &BedDir) -> PathBuf {
+        bed.path().join(format!("{}.log", self.name))
+    }
+
+    pub(crate) fn start(&self, bed: &BedDir) -> Result<Running> {
+        let log = self.log(bed);
+        let output = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .with_context(|| format!("cannot open {}", log.display()))?;
+        let mut command = match &self.within {
+            None => Command::new(&self.program),
+            Some(entry) => entry.command(&self.program)?,
+        };
+        let mut child = command
+            .args(&self.arguments)
+            .current_dir(bed.path())
+            .env_clear()
+            .env("PATH", search_path(&self.path)?)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().context("cannot share the log file")?)
+            .stderr(output)
+            // A Ctrl-C at the terminal is for the owner, who then ends its processes in order.
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.program.display()))?;
+        match bed.record(child.id()) {
+            Ok(id) => Ok(Running {
+                child,
+                id,
+                name: self.name.clone(),
+                log,
+                behind: self.within.is_some_and(Entry::forks),
+            }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error.context(format!("{} did not start:\n{}", self.name, tail(&log))))
+            }
+        }
+    }
+}
+
+impl Running {
+    /// What was started, as the bed has recorded it.
+    pub(crate) fn id(&self) -> ProcessId {
+        self.id
+    }
+
+    /// The program itself, even behind a helper that waits for it.
+    pub(crate) fn program(&self) -> Option<ProcessId> {
+        if self.behind {
+            self.id.only_child()
+        } else {
+            Some(self.id)
+        }
+    }
+
+    /// An error with the end of its log if it has ended by itself.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        match self.child.try_wait().context("cannot ask for a child's state")? {
+            None => Ok(()),
+            Some(status) => bail!("{} ended ({status}):\n{}", self.name, tail(&self.log)),
+        }
+    }
+
+    /// Returns when it has ended.
+    pub(crate) fn wait(&mut self) {
+        let _ = self.child.wait();
+    }
+
+    pub(crate) fn send(&self, what: Sent) -> Result<()> {
+        let name = &self.name;
+        let sent = match self.program() {
+            None => false,
+            Some(program) => program
+                .send(what)
+                .with_context(|| format!("cannot signal {name}"))?,
+        };
+        if sent {
+            return Ok(());
+        }
+        bail!("{name} no longer runs:\n{}", tail(&self.log))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The helper in front of a program ends with it; killed first, it would leave the program alone.
+        let ends_by_itself = self.behind
+            && self
+                .program()
+                .is_some_and(|program| program.send(Sent::Kill).unwrap_or(false));
+        if !ends_by_itself {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// The end of a log, for errors.
+pub(crate) fn tail(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}
+
+fn search_path(first: &[PathBuf]) -> Result<std::ffi::OsString> {
+    let usual = std::env::var_os("PATH").unwrap_or_default();
+    let all = first.iter().cloned().chain(std::env::split_paths(&usual));
+    std::env::join_paths(all).context("a directory's name cannot stand in PATH")
+}
