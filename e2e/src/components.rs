@@ -5,7 +5,7 @@
 //! and are kept in a cache outside the clone. Nothing is ever taken from a registry of images.
 
 mod build;
-mod cache;
+pub(crate) mod cache;
 mod component;
 mod debian;
 mod follow;
@@ -28,6 +28,7 @@ pub const SETS: &[&ComponentSet] = &[
     &sets::RUNC,
     &sets::CONTAINERD,
     &sets::CNI,
+    &sets::PROBE,
     &sets::KUBERNETES_NODE,
     &sets::COREDNS,
     &sets::HELM,
@@ -60,7 +61,7 @@ impl Group {
     pub fn sets(self) -> &'static [&'static ComponentSet] {
         let count = match self {
             Self::ControlPlane => 2,
-            Self::Nodes => 8,
+            Self::Nodes => 9,
             Self::Gate => SETS.len() - 1,
             Self::All => SETS.len(),
         };

@@ -6,6 +6,7 @@ mod counts;
 mod deny;
 mod floor;
 mod generated;
+mod machine;
 mod packages;
 mod places;
 mod run;

@@ -1,62 +1,110 @@
-//! The Debian packages a build needs: found missing, they are installed where that is allowed, else named.
+//! The Debian packages that are needed: found missing, they are installed where that is allowed, else named.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::run;
 
-/// A program that must be there, and the packages that bring it.
+/// How much is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Tier {
+    /// Building the workspace and running what needs no bed.
+    Build,
+    /// A bed as well.
+    Bed,
+}
+
+/// Something that must be there, and the packages that bring it.
 struct Need {
-    program: &'static str,
+    tier: Tier,
+    sign: Sign,
     packages: &'static [&'static str],
+}
+
+/// By what it is seen to be there.
+enum Sign {
+    Program(&'static str),
+    File(&'static str),
 }
 
 const NEEDS: &[Need] = &[
     // ring is compiled from C, and Rust links with it.
-    Need {
-        program: "cc",
-        packages: &["gcc", "libc6-dev"],
-    },
-    Need {
-        program: "git",
-        packages: &["git"],
-    },
+    need(Tier::Build, Sign::Program("cc"), &["gcc", "libc6-dev"]),
+    need(Tier::Build, Sign::Program("git"), &["git"]),
+    // runc is partly C and links with it.
+    need(
+        Tier::Bed,
+        Sign::File("/usr/include/seccomp.h"),
+        &["libseccomp-dev"],
+    ),
+    need(Tier::Bed, Sign::Program("pkg-config"), &["pkg-config"]),
+    need(Tier::Bed, Sign::Program("ip"), &["iproute2"]),
+    need(Tier::Bed, Sign::Program("iptables"), &["iptables"]),
+    // kube-proxy forgets connections to pods that are gone with it.
+    need(Tier::Bed, Sign::Program("conntrack"), &["conntrack"]),
+    need(Tier::Bed, Sign::Program("mkfs.xfs"), &["xfsprogs"]),
+    need(Tier::Bed, Sign::Program("modprobe"), &["kmod"]),
 ];
 
-/// Makes sure that every needed program is there.
-pub(crate) fn ensure() -> Result<(), String> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let directories: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    let missing = missing(&directories);
+const fn need(tier: Tier, sign: Sign, packages: &'static [&'static str]) -> Need {
+    Need { tier, sign, packages }
+}
+
+/// Where root's programs are, also when they are not on the PATH.
+const SYSTEM: [&str; 2] = ["/usr/sbin", "/sbin"];
+const APT: &str = "/usr/bin/apt-get";
+
+/// Makes sure that everything needed is there.
+pub(crate) fn ensure(tier: Tier) -> Result<(), String> {
+    let missing = missing(tier);
     if missing.is_empty() {
-        let names: Vec<&str> = NEEDS.iter().map(|need| need.program).collect();
-        println!("all there: {}", names.join(", "));
+        println!("no package is missing");
         return Ok(());
     }
-    let command = format!("apt-get install -y --no-install-recommends {}", missing.join(" "));
-    let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-    if !is_root || !Path::new("/usr/bin/apt-get").exists() {
-        return Err(format!(
-            "packages are missing; install them, on Debian by: sudo {command}"
-        ));
-    }
-    println!("installing what is missing: {command}");
+    println!("installing what is missing: {}", command(&missing));
     let apt = |arguments: &[&str]| {
-        let mut apt = run::program(Path::new("/usr/bin/apt-get"), arguments);
+        let mut apt = run::program(Path::new(APT), arguments);
         apt.env("DEBIAN_FRONTEND", "noninteractive");
         run::plainly(apt)
     };
     apt(&["update"])?;
-    apt(&[&["install", "-y", "--no-install-recommends"], missing.as_slice()].concat())
+    apt(&[INSTALL, missing.as_slice()].concat())
 }
 
-fn missing(path: &[PathBuf]) -> Vec<&'static str> {
+const INSTALL: &[&str] = &["install", "-y", "--no-install-recommends"];
+
+/// The one command that installs `packages`.
+pub(crate) fn command(packages: &[&str]) -> String {
+    format!("apt-get {} {}", INSTALL.join(" "), packages.join(" "))
+}
+
+/// The packages that bring what is not there.
+pub(crate) fn missing(tier: Tier) -> Vec<&'static str> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut directories: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    directories.extend(SYSTEM.map(PathBuf::from));
+    missing_in(tier, &directories, Path::exists)
+}
+
+/// Whether packages may be installed.
+pub(crate) fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// Whether there is something to install packages with.
+pub(crate) fn has_apt() -> bool {
+    Path::new(APT).exists()
+}
+
+fn missing_in(tier: Tier, path: &[PathBuf], has_file: impl Fn(&Path) -> bool) -> Vec<&'static str> {
     NEEDS
         .iter()
-        .filter(|need| {
-            !path
+        .filter(|need| need.tier <= tier)
+        .filter(|need| match need.sign {
+            Sign::Program(program) => !path
                 .iter()
-                .any(|directory| is_executable(&directory.join(need.program)))
+                .any(|directory| is_executable(&directory.join(program))),
+            Sign::File(file) => !has_file(Path::new(file)),
         })
         .flat_map(|need| need.packages.iter().copied())
         .collect()
@@ -73,13 +121,28 @@ mod tests {
 
     #[test]
     fn nothing_on_the_path_means_every_package_is_missing() {
-        assert_eq!(missing(&[]), ["gcc", "libc6-dev", "git"]);
+        let nothing = |tier| missing_in(tier, &[], |_| false);
+        assert_eq!(nothing(Tier::Build), ["gcc", "libc6-dev", "git"]);
+        let bed = nothing(Tier::Bed);
+        for package in [
+            "gcc",
+            "iptables",
+            "iproute2",
+            "conntrack",
+            "xfsprogs",
+            "libseccomp-dev",
+        ] {
+            assert!(bed.contains(&package), "{package}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_not_asked_for() {
+        assert!(!missing_in(Tier::Bed, &[], |_| true).contains(&"libseccomp-dev"));
     }
 
     #[test]
     fn what_built_this_test_is_not_missing() {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let directories: Vec<PathBuf> = std::env::split_paths(&path).collect();
-        assert!(!missing(&directories).contains(&"gcc"));
+        assert!(!missing(Tier::Build).contains(&"gcc"));
     }
 }

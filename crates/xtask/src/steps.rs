@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::counts::{Kind, Tally};
 use crate::floor::Floor;
-use crate::{Failure, deny, generated, only_flag, packages, run, suites};
+use crate::packages::Tier;
+use crate::{Failure, deny, generated, machine, only_flag, run, suites};
 
 struct Step {
     title: &'static str,
@@ -26,11 +27,6 @@ enum Needs {
 const BUILD: &str = "build";
 
 const STEPS: &[Step] = &[
-    Step {
-        title: "packages",
-        needs: Needs::Nothing,
-        work: |_| packages::ensure(),
-    },
     Step {
         title: "format",
         needs: Needs::Nothing,
@@ -69,7 +65,7 @@ const STEPS: &[Step] = &[
     Step {
         title: "components of the bed",
         needs: Needs::ControlPlane,
-        work: |_| suites::components(),
+        work: |_| suites::components("gate"),
     },
     Step {
         title: "tests end to end",
@@ -99,6 +95,7 @@ enum Outcome {
 /// `cargo xtask test [--fast]`.
 pub(crate) fn test(arguments: &[String]) -> Result<(), Failure> {
     let fast = only_flag(arguments, "--fast")?;
+    machine::prepare(if fast { Tier::Build } else { Tier::Bed })?;
     let floor = Floor::read()?;
     let mut tally = Tally::default();
     let mut built = true;

@@ -8,7 +8,8 @@ use std::fs;
 use std::path::Path;
 
 use crate::counts::{Kind, Reader, Tally};
-use crate::{Failure, places, run};
+use crate::packages::Tier;
+use crate::{Failure, machine, places, run};
 
 /// Compiles every program and every test.
 pub(crate) fn build() -> Result<(), String> {
@@ -25,9 +26,9 @@ pub(crate) fn crates(tally: &mut Tally) -> Result<(), String> {
     tests.and(documentation)
 }
 
-/// The components a control plane is made of.
-pub(crate) fn components() -> Result<(), String> {
-    run::plainly(run::program(&places::built("bed")?, ["build"]))
+/// What tests end to end use, built beforehand so that none of them has to wait for it.
+pub(crate) fn components(group: &str) -> Result<(), String> {
+    run::plainly(run::program(&places::built("bed")?, ["build", group]))
 }
 
 /// Ends and removes what killed beds have left.
@@ -69,8 +70,10 @@ pub(crate) fn e2e(arguments: &[String]) -> Result<(), Failure> {
             &["--list"],
         )?);
     }
+    machine::prepare(Tier::Bed)?;
     build()?;
-    components()?;
+    // Those named need not be all: what else they use is built when they ask for it.
+    components(if all { "gate" } else { "control-plane" })?;
     cargo_test(&mut tally, Kind::EndToEnd, &named(&files.end_to_end), &names)?;
     match tally.all_passed() {
         0 => Err(Failure::Failed(format!(

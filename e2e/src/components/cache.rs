@@ -11,10 +11,16 @@ use anyhow::{Context, Result};
 /// The longest another run may take to make an entry: for a machine that has stalled.
 pub(crate) const LIMIT: Duration = Duration::from_hours(1);
 
+/// Entries of one name that stay: what is checked out changes back and forth, and several clones share the cache.
+const KEPT: usize = 4;
+
 /// An entry of the cache, there or not.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     directory: PathBuf,
+    /// What people call it.
+    what: String,
+    /// That, with the key of its inputs.
     name: String,
 }
 
@@ -27,6 +33,7 @@ impl Entry {
     fn within(directory: PathBuf, name: &str, inputs: &[&[u8]]) -> Self {
         Self {
             directory,
+            what: name.to_owned(),
             name: format!("{name}-{}", key(inputs)),
         }
     }
@@ -66,7 +73,32 @@ impl Entry {
         make(part.clone()).await?;
         fs::rename(&part, &path)
             .with_context(|| format!("cannot move what is finished to {}", path.display()))?;
+        self.remove_outdated()?;
         Ok(path)
+    }
+
+    /// Or every change of a binary would leave another image behind.
+    fn remove_outdated(&self) -> Result<()> {
+        let unreadable = || format!("cannot read the cache {}", self.directory.display());
+        let mut alike = Vec::new();
+        for entry in fs::read_dir(&self.directory).with_context(unreadable)? {
+            let entry = entry.with_context(unreadable)?;
+            let is_alike = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.strip_prefix(&self.what)?.strip_prefix('-'))
+                .is_some_and(is_key);
+            if is_alike {
+                let made = entry.metadata().and_then(|metadata| metadata.modified());
+                alike.push((made.with_context(unreadable)?, entry.path()));
+            }
+        }
+        alike.sort();
+        alike.truncate(alike.len().saturating_sub(KEPT));
+        for (_, path) in alike {
+            fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+        Ok(())
     }
 
     fn beside(&self, suffix: &str) -> PathBuf {
@@ -114,6 +146,10 @@ fn key(parts: &[&[u8]]) -> String {
         }
     }
     format!("{hash:016x}")
+}
+
+fn is_key(text: &str) -> bool {
+    text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 #[cfg(test)]
@@ -166,5 +202,28 @@ mod tests {
             .fill(|_| async { bail!("made a second time") })
             .await
             .unwrap();
+    }
+
+    #[tokio::test]
+    async fn old_entries_of_a_name_go_and_those_of_other_names_stay() {
+        let bed = BedDir::create().unwrap();
+        let cache = bed.path().join("cache");
+        let fill = async |name: &str, input: &[u8]| {
+            let entry = Entry::within(cache.clone(), name, &[input]);
+            entry.fill(|_| async { Ok(()) }).await.unwrap()
+        };
+        let other = fill("x-y", b"0").await;
+        let mut made = Vec::new();
+        for input in 0..=u8::try_from(KEPT).unwrap() {
+            let path = fill("x", &[input]).await;
+            let time = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(u64::from(input));
+            File::open(&path).unwrap().set_modified(time).unwrap();
+            made.push(path);
+        }
+        let newest = fill("x", b"newest").await;
+        assert!(newest.exists() && other.exists());
+        let there: Vec<bool> = made.iter().map(|path| path.exists()).collect();
+        assert_eq!(there.iter().filter(|there| **there).count(), KEPT - 1);
+        assert!(!there[0], "the oldest goes first");
     }
 }

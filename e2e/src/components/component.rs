@@ -33,6 +33,8 @@ pub enum Component {
     Versitygw,
     /// An object store that speaks Google Cloud Storage.
     FakeGcsServer,
+    /// What scenarios run in pods.
+    Probe,
     /// etcd itself.
     Etcd(EtcdVersion),
     /// etcd's client.
@@ -112,6 +114,7 @@ impl Component {
             Self::Helm => (&sets::HELM, "helm"),
             Self::Versitygw => (&sets::VERSITYGW, "versitygw"),
             Self::FakeGcsServer => (&sets::FAKE_GCS, "fake-gcs-server"),
+            Self::Probe => (&sets::PROBE, "probe"),
             Self::Etcd(version) => (version.set(), "etcd"),
             Self::Etcdctl(version) => (version.set(), "etcdctl"),
             Self::Etcdutl(version) => (version.set(), "etcdutl"),
@@ -140,7 +143,7 @@ mod tests {
     fn every_component_is_a_binary_of_its_set() {
         use Component::{
             CniBridge, Containerd, CoreDns, Ctr, FakeGcsServer, Helm, KubeApiserver, KubeControllerManager,
-            KubeProxy, KubeScheduler, Kubectl, Kubelet, Runc, Versitygw,
+            KubeProxy, KubeScheduler, Kubectl, Kubelet, Probe, Runc, Versitygw,
         };
         let mut all = vec![
             CniBridge,
@@ -155,6 +158,7 @@ mod tests {
             KubeScheduler,
             Kubectl,
             Kubelet,
+            Probe,
             Runc,
             Versitygw,
         ];

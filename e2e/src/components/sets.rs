@@ -186,6 +186,20 @@ pub static CNI: ComponentSet = ComponentSet {
     cold_seconds: 10,
 };
 
+/// What scenarios run in pods: of our own, so it has no version.
+pub static PROBE: ComponentSet = ComponentSet {
+    name: "probe",
+    source: Source::Go(GoModule {
+        tools: "probe",
+        module: None,
+        stamps: &[],
+        linkage: Linkage::PureGo,
+        without: &[],
+    }),
+    binaries: &[binary("probe", "etcd-operator/e2e/tools/probe")],
+    cold_seconds: 15,
+};
+
 /// The cluster's name server.
 pub static COREDNS: ComponentSet = ComponentSet {
     name: "coredns",

@@ -1,0 +1,168 @@
+//! Images of the bed's containers, made from built binaries: no registry, no container engine. Each is one archive
+//! in the cache, found again as long as what is in it stays the same. Importing them is the node's affair.
+
+mod archive;
+mod linkage;
+mod tar;
+mod tree;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::components::cache::Entry;
+use crate::components::{self, Component, EtcdVersion};
+use archive::Run;
+use tar::Access;
+use tree::Tree;
+
+/// What a pod's own container runs: nothing, until it is ended.
+pub const PAUSE: &str = "bed.local/pause:1";
+/// The name server.
+pub const DNS: &str = "bed.local/coredns:1";
+/// What scenarios run in pods; its verbs are in `e2e/tools/probe`.
+pub const TOOLS: &str = "bed.local/tools:1";
+/// The operator as the chart names it while it is developed.
+pub const OPERATOR: &str = "etcd-operator:dev";
+
+/// Where upstream publishes etcd: what a cluster asks for unless it says otherwise.
+const ETCD_REPOSITORY: &str = "quay.io/coreos/etcd";
+/// The user that has no rights, of images without a shell.
+const NONROOT: &str = "65532:65532";
+/// The name of the archive in its entry of the cache.
+const ARCHIVE: &str = "image.tar";
+
+/// Archives of what every node needs.
+pub async fn base() -> Result<Vec<PathBuf>> {
+    Ok(vec![pause().await?, dns().await?, tools().await?])
+}
+
+/// The name under which the archive of [`etcd`] is asked for.
+pub fn etcd_reference(version: EtcdVersion) -> String {
+    format!("{ETCD_REPOSITORY}:v{}", version.number())
+}
+
+/// The archive of an etcd, laid out as upstream's images are since they have no shell; the older ones had one, but
+/// what runs without it runs with it.
+pub async fn etcd(version: EtcdVersion) -> Result<PathBuf> {
+    let mut binaries = vec![Component::Etcd(version), Component::Etcdctl(version)];
+    if version.has_etcdutl() {
+        binaries.push(Component::Etcdutl(version));
+    }
+    let mut tree = without_shell().directory("var/etcd").directory("var/lib/etcd");
+    for binary in binaries {
+        let path = components::find(binary).await?;
+        for library in linkage::libraries(&path).await? {
+            tree = tree.executable(&library.to_string_lossy(), library.clone());
+        }
+        tree = into_path(tree, &path)?;
+    }
+    let run = Run {
+        reference: etcd_reference(version),
+        command: vec!["/usr/local/bin/etcd"],
+        directory: "/var/lib/etcd/",
+        ports: &[2379, 2380],
+        ..Run::default()
+    };
+    make(&format!("etcd-{}", version.number()), run, tree).await
+}
+
+/// The archive of the operator. Its binary is copied into pods of any etcd, so a dynamic one is refused.
+pub async fn operator(binary: &Path) -> Result<PathBuf> {
+    if !linkage::libraries(binary).await?.is_empty() {
+        bail!(
+            "{} is not linked statically: it would not run in an image without libraries",
+            binary.display()
+        );
+    }
+    let tree = without_shell().executable("usr/local/bin/etcd-operator", binary.to_owned());
+    let run = Run {
+        reference: OPERATOR.to_owned(),
+        entrypoint: vec!["/usr/local/bin/etcd-operator"],
+        user: NONROOT,
+        ..Run::default()
+    };
+    make("operator", run, tree).await
+}
+
+async fn pause() -> Result<PathBuf> {
+    let run = Run {
+        reference: PAUSE.to_owned(),
+        entrypoint: vec!["/usr/local/bin/probe", "pause"],
+        user: NONROOT,
+        ..Run::default()
+    };
+    let probe = components::find(Component::Probe).await?;
+    make("pause", run, into_path(Tree::default(), &probe)?).await
+}
+
+async fn dns() -> Result<PathBuf> {
+    let run = Run {
+        reference: DNS.to_owned(),
+        entrypoint: vec!["/usr/local/bin/coredns"],
+        ..Run::default()
+    };
+    let coredns = components::find(Component::CoreDns).await?;
+    make("coredns", run, into_path(without_shell(), &coredns)?).await
+}
+
+async fn tools() -> Result<PathBuf> {
+    let run = Run {
+        reference: TOOLS.to_owned(),
+        command: vec!["probe", "pause"],
+        ..Run::default()
+    };
+    let probe = components::find(Component::Probe).await?;
+    make("tools", run, into_path(without_shell(), &probe)?).await
+}
+
+fn into_path(tree: Tree, binary: &Path) -> Result<Tree> {
+    let name = binary
+        .file_name()
+        .and_then(|name| name.to_str())
+        .with_context(|| format!("{} has no name", binary.display()))?;
+    Ok(tree.executable(&format!("usr/local/bin/{name}"), binary.to_owned()))
+}
+
+/// What distroless images have around the binaries.
+fn without_shell() -> Tree {
+    let shared = Access {
+        mode: 0o1777,
+        owner: 0,
+    };
+    let own = |owner| Access { mode: 0o700, owner };
+    Tree::default()
+        .text(
+            "etc/passwd",
+            "root:x:0:0:root:/root:/sbin/nologin\n\
+             nobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\n\
+             nonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n",
+        )
+        .text(
+            "etc/group",
+            "root:x:0:\nnobody:x:65534:\ntty:x:5:\nstaff:x:50:\nnonroot:x:65532:\n",
+        )
+        .text("etc/nsswitch.conf", "hosts: files dns\n")
+        .directory_of("home/nonroot", own(65532))
+        .directory_of("root", own(0))
+        .directory_of("tmp", shared)
+        .directory("run")
+        .directory("var/tmp")
+}
+
+async fn make(name: &str, run: Run, tree: Tree) -> Result<PathBuf> {
+    let (digest, tree) = tokio::task::spawn_blocking(move || anyhow::Ok((tree.digest()?, tree)))
+        .await
+        .context("hashing an image was ended")??;
+    let entry = Entry::new(&format!("image-{name}"), &[&digest, run.inputs().as_bytes()])?;
+    let directory = entry
+        .fill(|part| async move {
+            tokio::task::spawn_blocking(move || {
+                archive::write(&run, &tree, &part.join(ARCHIVE), &part.join("layer.tar"))
+            })
+            .await
+            .context("writing an image was ended")?
+        })
+        .await?;
+    Ok(directory.join(ARCHIVE))
+}

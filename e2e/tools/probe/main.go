@@ -1,0 +1,64 @@
+// Command probe is what scenarios run in pods: one static binary that needs nothing of its image. Each verb does one
+// thing, prints one JSON object, and fails with a sentence on standard error. What an answer means is decided by the
+// scenario, never here.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+)
+
+// verb is one thing probe can do.
+type verb struct {
+	name      string
+	arguments []string
+	about     string
+	run       func(arguments []string) (any, error)
+}
+
+// patience bounds everything that waits for somebody else.
+const patience = 5 * time.Second
+
+func verbs() []verb {
+	return []verb{
+		{"pause", nil, "waits for a signal and ends", pause},
+		{"serve", []string{"ADDRESS"}, "answers HTTP until a signal; /bytes/N answers with N bytes", serve},
+		{"get", []string{"URL"}, "fetches over HTTP and measures", get},
+		{"connect", []string{"HOST:PORT"}, "opens a TCP connection", connect},
+		{"lookup", []string{"NAME"}, "asks the name server", lookup},
+		{"write", []string{"FILE", "BYTES"}, "appends zeros and syncs them to disk", write},
+		{"sync", []string{"FILE", "TIMES"}, "measures writing 4 KiB and syncing it", syncs},
+		{"read", []string{"FILE"}, "prints what a file holds", read},
+		{"space", []string{"DIRECTORY"}, "tells size and free space of a file system", space},
+	}
+}
+
+func main() {
+	if err := call(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "probe:", err)
+		os.Exit(1)
+	}
+}
+
+func call(arguments []string) error {
+	for _, verb := range verbs() {
+		if len(arguments) == 0 || arguments[0] != verb.name {
+			continue
+		}
+		if len(arguments)-1 != len(verb.arguments) {
+			return fmt.Errorf("%s takes %v", verb.name, verb.arguments)
+		}
+		answer, err := verb.run(arguments[1:])
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(os.Stdout).Encode(answer)
+	}
+	usage := "what should it do?"
+	for _, verb := range verbs() {
+		usage += fmt.Sprintf("\n  %s %v: %s", verb.name, verb.arguments, verb.about)
+	}
+	return fmt.Errorf("%s", usage)
+}
