@@ -1,8 +1,8 @@
 //! The binaries the bed is made of. Code asks by name, `find(Component::Kubelet)`, and gets a path; what is not in
 //! the cache is built on the way.
 //!
-//! They come from Go modules pinned by a `go.mod` and `go.sum` under `e2e/tools` (one etcd from Debian's packages)
-//! and are kept in a cache outside the clone. Nothing is ever taken from a registry of images.
+//! They come from Go modules pinned by a `go.mod` and `go.sum` under `e2e/tools` (one etcd from Debian's packages, one
+//! object store from npm) and are kept in a cache outside the clone. Nothing is ever taken from a registry of images.
 
 mod build;
 pub(crate) mod cache;
@@ -11,8 +11,10 @@ mod debian;
 mod follow;
 mod go;
 mod go_build;
+mod npm;
 mod progress;
 mod sets;
+mod table;
 
 use std::path::{Path, PathBuf};
 
@@ -23,25 +25,29 @@ pub use sets::{Binary, ComponentSet, GoModule, Linkage, Source, Stamp, Stamped};
 
 /// Everything the bed can build, in the order of need.
 pub const SETS: &[&ComponentSet] = &[
-    &sets::ETCD[6],
-    &sets::KUBERNETES,
-    &sets::RUNC,
-    &sets::CONTAINERD,
-    &sets::CNI,
-    &sets::PROBE,
-    &sets::KUBERNETES_NODE,
-    &sets::COREDNS,
-    &sets::HELM,
-    &sets::VERSITYGW,
-    &sets::ETCD[7],
-    &sets::ETCD[5],
-    &sets::ETCD[4],
-    &sets::ETCD[3],
-    &sets::ETCD[2],
-    &sets::ETCD[1],
-    &sets::ETCD[0],
-    &sets::FAKE_GCS,
+    EtcdVersion::OF_CONTROL_PLANE.set(),
+    &table::KUBERNETES,
+    &table::RUNC,
+    &table::CONTAINERD,
+    &table::CNI,
+    &table::PROBE,
+    &table::KUBERNETES_NODE,
+    &table::COREDNS,
+    &table::HELM,
+    &table::VERSITYGW,
+    EtcdVersion::V3_7_3.set(),
+    EtcdVersion::V3_6_15.set(),
+    EtcdVersion::V3_5_35.set(),
+    EtcdVersion::V3_5_21.set(),
+    EtcdVersion::V3_4_23.set(),
+    EtcdVersion::V3_3_27.set(),
+    EtcdVersion::V3_2_25.set(),
+    &table::FAKE_GCS,
+    &table::AZURITE,
 ];
+
+/// So many of the last are built only when they are asked for.
+const ON_DEMAND: usize = 2;
 
 /// What is built beforehand, so that nothing that is timed waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -62,7 +68,7 @@ impl Group {
         let count = match self {
             Self::ControlPlane => 2,
             Self::Nodes => 9,
-            Self::Gate => SETS.len() - 1,
+            Self::Gate => SETS.len() - ON_DEMAND,
             Self::All => SETS.len(),
         };
         &SETS[..count]
@@ -133,11 +139,13 @@ mod tests {
 
     #[test]
     fn every_etcd_and_every_set_is_in_the_order_of_need_once() {
-        for set in &sets::ETCD {
+        for set in &table::ETCD {
             assert_eq!(SETS.iter().filter(|row| row.name == set.name).count(), 1);
         }
         assert_eq!(Group::ControlPlane.sets().len(), 2);
-        assert!(Group::Nodes.sets().iter().any(|set| set.name == "helm"));
-        assert!(!Group::Gate.sets().iter().any(|set| set.name == "fake-gcs-server"));
+        assert_eq!(Group::Nodes.sets().last().map(|set| set.name), Some("helm"));
+        for on_demand in ["fake-gcs-server", "azurite"] {
+            assert!(!Group::Gate.sets().iter().any(|set| set.name == on_demand));
+        }
     }
 }

@@ -22,6 +22,8 @@ pub const PAUSE: &str = "bed.local/pause:1";
 pub const DNS: &str = "bed.local/coredns:1";
 /// What scenarios run in pods; its verbs are in `e2e/tools/probe`.
 pub const TOOLS: &str = "bed.local/tools:1";
+/// An object store with the interface of S3.
+pub const S3: &str = "bed.local/versitygw:1";
 /// The operator as the chart names it while it is developed.
 pub const OPERATOR: &str = "etcd-operator:dev";
 
@@ -83,6 +85,17 @@ pub async fn operator(binary: &Path) -> Result<PathBuf> {
         ..Run::default()
     };
     make("operator", run, tree).await
+}
+
+/// The archive of [`S3`].
+pub async fn s3() -> Result<PathBuf> {
+    let run = Run {
+        reference: S3.to_owned(),
+        entrypoint: vec!["/usr/local/bin/versitygw"],
+        ..Run::default()
+    };
+    let versitygw = components::find(Component::Versitygw).await?;
+    make("versitygw", run, into_path(without_shell(), &versitygw)?).await
 }
 
 async fn pause() -> Result<PathBuf> {

@@ -162,15 +162,24 @@ async fn every_etcd_runs_from_its_image_without_rights_and_finds_no_shell_there(
 }
 
 #[tokio::test]
-async fn what_every_node_needs_is_imported_under_the_names_pods_ask_for() -> Result<()> {
+async fn what_pods_of_the_bed_need_is_imported_under_the_names_they_ask_for() -> Result<()> {
     let containerd = Containerd::start().await?;
     for archive in images::base().await? {
         containerd.import(&archive).await?;
     }
+    containerd.import(&images::s3().await?).await?;
     let output = containerd.ctr(&["images", "list", "--quiet"]).await?;
     let listed = String::from_utf8(output.stdout)?;
-    for reference in [images::PAUSE, images::DNS, images::TOOLS] {
+    for reference in [images::PAUSE, images::DNS, images::TOOLS, images::S3] {
         assert!(listed.lines().any(|line| line == reference), "{listed}");
+    }
+
+    for (reference, command) in [
+        (images::S3, ["/usr/local/bin/versitygw", "--version"]),
+        (images::DNS, ["/usr/local/bin/coredns", "-version"]),
+    ] {
+        let output = containerd.run(reference, &command).await?;
+        assert!(output.status.success(), "{reference}: {output:?}");
     }
 
     let output = containerd.run(images::TOOLS, &["probe", "space", "/"]).await?;

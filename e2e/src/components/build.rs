@@ -8,10 +8,11 @@ use anyhow::{Context, Result};
 use tokio::task::JoinSet;
 
 use super::cache::Entry;
-use super::debian;
+
 use super::go_build::GoBuild;
 use super::progress::Progress;
-use super::sets::{ComponentSet, Source};
+use super::sets::{ComponentSet, Source, tools_directory};
+use super::{debian, npm};
 
 /// Cores that one build keeps busy: Go compiles in parallel but links on one.
 const CORES_PER_BUILD: usize = 2;
@@ -77,6 +78,7 @@ async fn entry(set: &'static ComponentSet) -> Result<Entry> {
         Source::Debian { packages, version } => {
             vec![packages.join(" ").into_bytes(), version.as_bytes().to_vec()]
         }
+        Source::Npm(tools) => npm::inputs(&tools_directory(tools))?,
     };
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     Entry::new(set.name, &inputs)
@@ -88,6 +90,7 @@ async fn build(set: &'static ComponentSet, into: PathBuf, progress: &Progress, j
     match &set.source {
         Source::Go(module) => GoBuild { set, module }.run(&into, progress, jobs).await?,
         Source::Debian { packages, version } => debian::unpack(set, packages, version, &into).await?,
+        Source::Npm(tools) => npm::install(set, &tools_directory(tools), &into).await?,
     }
     progress.done(set);
     Ok(())

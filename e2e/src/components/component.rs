@@ -1,6 +1,7 @@
 //! The names by which the bed's code asks for a binary. Nothing here knows how one is built.
 
-use super::sets::{self, ComponentSet};
+use super::sets::ComponentSet;
+use super::table;
 
 /// A binary of the bed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,6 +34,8 @@ pub enum Component {
     Versitygw,
     /// An object store that speaks Google Cloud Storage.
     FakeGcsServer,
+    /// An object store that speaks Azure Blob Storage; it needs Node.
+    Azurite,
     /// What scenarios run in pods.
     Probe,
     /// etcd itself.
@@ -91,8 +94,8 @@ impl EtcdVersion {
     }
 
     /// What it is built with.
-    pub fn set(self) -> &'static ComponentSet {
-        &sets::ETCD[self as usize]
+    pub const fn set(self) -> &'static ComponentSet {
+        &table::ETCD[self as usize]
     }
 }
 
@@ -100,21 +103,22 @@ impl Component {
     /// Where it is: the set it is built with, and its name there.
     pub(super) fn place(self) -> (&'static ComponentSet, &'static str) {
         match self {
-            Self::KubeApiserver => (&sets::KUBERNETES, "kube-apiserver"),
-            Self::Kubectl => (&sets::KUBERNETES, "kubectl"),
-            Self::KubeControllerManager => (&sets::KUBERNETES_NODE, "kube-controller-manager"),
-            Self::KubeScheduler => (&sets::KUBERNETES_NODE, "kube-scheduler"),
-            Self::Kubelet => (&sets::KUBERNETES_NODE, "kubelet"),
-            Self::KubeProxy => (&sets::KUBERNETES_NODE, "kube-proxy"),
-            Self::Containerd => (&sets::CONTAINERD, "containerd"),
-            Self::Ctr => (&sets::CONTAINERD, "ctr"),
-            Self::Runc => (&sets::RUNC, "runc"),
-            Self::CniBridge => (&sets::CNI, "bridge"),
-            Self::CoreDns => (&sets::COREDNS, "coredns"),
-            Self::Helm => (&sets::HELM, "helm"),
-            Self::Versitygw => (&sets::VERSITYGW, "versitygw"),
-            Self::FakeGcsServer => (&sets::FAKE_GCS, "fake-gcs-server"),
-            Self::Probe => (&sets::PROBE, "probe"),
+            Self::KubeApiserver => (&table::KUBERNETES, "kube-apiserver"),
+            Self::Kubectl => (&table::KUBERNETES, "kubectl"),
+            Self::KubeControllerManager => (&table::KUBERNETES_NODE, "kube-controller-manager"),
+            Self::KubeScheduler => (&table::KUBERNETES_NODE, "kube-scheduler"),
+            Self::Kubelet => (&table::KUBERNETES_NODE, "kubelet"),
+            Self::KubeProxy => (&table::KUBERNETES_NODE, "kube-proxy"),
+            Self::Containerd => (&table::CONTAINERD, "containerd"),
+            Self::Ctr => (&table::CONTAINERD, "ctr"),
+            Self::Runc => (&table::RUNC, "runc"),
+            Self::CniBridge => (&table::CNI, "bridge"),
+            Self::CoreDns => (&table::COREDNS, "coredns"),
+            Self::Helm => (&table::HELM, "helm"),
+            Self::Versitygw => (&table::VERSITYGW, "versitygw"),
+            Self::FakeGcsServer => (&table::FAKE_GCS, "fake-gcs-server"),
+            Self::Azurite => (&table::AZURITE, "azurite-blob"),
+            Self::Probe => (&table::PROBE, "probe"),
             Self::Etcd(version) => (version.set(), "etcd"),
             Self::Etcdctl(version) => (version.set(), "etcdctl"),
             Self::Etcdutl(version) => (version.set(), "etcdutl"),
@@ -142,10 +146,11 @@ mod tests {
     #[test]
     fn every_component_is_a_binary_of_its_set() {
         use Component::{
-            CniBridge, Containerd, CoreDns, Ctr, FakeGcsServer, Helm, KubeApiserver, KubeControllerManager,
-            KubeProxy, KubeScheduler, Kubectl, Kubelet, Probe, Runc, Versitygw,
+            Azurite, CniBridge, Containerd, CoreDns, Ctr, FakeGcsServer, Helm, KubeApiserver,
+            KubeControllerManager, KubeProxy, KubeScheduler, Kubectl, Kubelet, Probe, Runc, Versitygw,
         };
         let mut all = vec![
+            Azurite,
             CniBridge,
             Containerd,
             CoreDns,

@@ -202,7 +202,8 @@ fn built_name(package: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::components::sets::{KUBERNETES, KUBERNETES_NODE, Source};
+    use crate::components::sets::Source;
+    use crate::components::table::{KUBERNETES, KUBERNETES_NODE};
 
     fn flags(set: &'static ComponentSet) -> Vec<String> {
         let Source::Go(module) = &set.source else {

@@ -1,5 +1,5 @@
-//! The table of everything the bed can build: what is built together, from where, and how. Versions of Go modules
-//! stand in their `go.mod` only, never here; nothing here builds anything.
+//! What is built together, from where and how, in types; the table of all such sets is in `table`. Nothing here builds
+//! anything.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub struct ComponentSet {
 pub struct Binary {
     /// Name of the executable.
     pub name: &'static str,
-    /// Go package with its `main`, or the path within a Debian package.
+    /// Go package with its `main`, or the path within a Debian or npm package.
     pub from: &'static str,
 }
 
@@ -40,6 +40,8 @@ pub enum Source {
         /// The upstream version they must be of.
         version: &'static str,
     },
+    /// An npm package pinned by a `package-lock.json` under `e2e/tools`, in the directory of this name.
+    Npm(&'static str),
 }
 
 /// How binaries come out of a tools module.
@@ -88,245 +90,13 @@ pub enum Linkage {
     StaticC,
 }
 
-const KUBERNETES_STAMPS: &[Stamp] = &[
-    stamp("k8s.io/component-base/version.gitVersion", Stamped::Version),
-    stamp("k8s.io/component-base/version.gitMajor", Stamped::Major),
-    stamp("k8s.io/component-base/version.gitMinor", Stamped::Minor),
-    stamp(
-        "k8s.io/component-base/version.gitTreeState",
-        Stamped::Text("clean"),
-    ),
-];
-
-/// What a control plane for tests needs of Kubernetes.
-pub static KUBERNETES: ComponentSet = ComponentSet {
-    name: "kubernetes",
-    source: go("kubernetes", "k8s.io/kubernetes", KUBERNETES_STAMPS),
-    binaries: &[
-        binary("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
-        binary("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
-    ],
-    cold_seconds: 200,
-};
-
-/// What nodes need of Kubernetes on top of that; a set of its own, or tests without nodes would wait for it.
-pub static KUBERNETES_NODE: ComponentSet = ComponentSet {
-    name: "kubernetes-node",
-    source: go("kubernetes", "k8s.io/kubernetes", KUBERNETES_STAMPS),
-    binaries: &[
-        binary(
-            "kube-controller-manager",
-            "k8s.io/kubernetes/cmd/kube-controller-manager",
-        ),
-        binary("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
-        binary("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
-        binary("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy"),
-    ],
-    cold_seconds: 120,
-};
-
-/// The container runtime, its shim and its client: containerd looks for the shim on its PATH.
-pub static CONTAINERD: ComponentSet = ComponentSet {
-    name: "containerd",
-    source: go(
-        "containerd",
-        "github.com/containerd/containerd/v2",
-        &[stamp(
-            "github.com/containerd/containerd/v2/version.Version",
-            Stamped::Version,
-        )],
-    ),
-    binaries: &[
-        binary("containerd", "github.com/containerd/containerd/v2/cmd/containerd"),
-        binary(
-            "containerd-shim-runc-v2",
-            "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
-        ),
-        binary("ctr", "github.com/containerd/containerd/v2/cmd/ctr"),
-    ],
-    cold_seconds: 50,
-};
-
-/// What containerd starts containers with.
-pub static RUNC: ComponentSet = ComponentSet {
-    name: "runc",
-    source: Source::Go(GoModule {
-        tools: "runc",
-        module: Some("github.com/opencontainers/runc"),
-        stamps: &[],
-        linkage: Linkage::StaticC,
-        without: &[],
-    }),
-    binaries: &[binary("runc", "github.com/opencontainers/runc")],
-    cold_seconds: 12,
-};
-
-/// The pod network's plugins: containerd is given the directory they are in.
-pub static CNI: ComponentSet = ComponentSet {
-    name: "cni",
-    source: go("cni", "github.com/containernetworking/plugins", &[]),
-    binaries: &[
-        binary(
-            "bridge",
-            "github.com/containernetworking/plugins/plugins/main/bridge",
-        ),
-        binary(
-            "host-local",
-            "github.com/containernetworking/plugins/plugins/ipam/host-local",
-        ),
-        binary(
-            "loopback",
-            "github.com/containernetworking/plugins/plugins/main/loopback",
-        ),
-        binary(
-            "portmap",
-            "github.com/containernetworking/plugins/plugins/meta/portmap",
-        ),
-    ],
-    cold_seconds: 10,
-};
-
-/// What scenarios run in pods: of our own, so it has no version.
-pub static PROBE: ComponentSet = ComponentSet {
-    name: "probe",
-    source: Source::Go(GoModule {
-        tools: "probe",
-        module: None,
-        stamps: &[],
-        linkage: Linkage::PureGo,
-        without: &[],
-    }),
-    binaries: &[binary("probe", "etcd-operator/e2e/tools/probe")],
-    cold_seconds: 15,
-};
-
-/// The cluster's name server.
-pub static COREDNS: ComponentSet = ComponentSet {
-    name: "coredns",
-    source: go("coredns", "github.com/coredns/coredns", &[]),
-    binaries: &[binary("coredns", "github.com/coredns/coredns")],
-    cold_seconds: 90,
-};
-
-/// What installs the chart.
-pub static HELM: ComponentSet = ComponentSet {
-    name: "helm",
-    source: go(
-        "helm",
-        "helm.sh/helm/v4",
-        &[stamp(
-            "helm.sh/helm/v4/internal/version.version",
-            Stamped::Version,
-        )],
-    ),
-    binaries: &[binary("helm", "helm.sh/helm/v4/cmd/helm")],
-    cold_seconds: 50,
-};
-
-/// An object store with the interface of S3.
-pub static VERSITYGW: ComponentSet = ComponentSet {
-    name: "versitygw",
-    source: go(
-        "versitygw",
-        "github.com/versity/versitygw",
-        &[stamp("main.Version", Stamped::Version)],
-    ),
-    binaries: &[binary("versitygw", "github.com/versity/versitygw/cmd/versitygw")],
-    cold_seconds: 45,
-};
-
-/// An object store with the interface of Google Cloud Storage.
-pub static FAKE_GCS: ComponentSet = ComponentSet {
-    name: "fake-gcs-server",
-    source: go("fake-gcs-server", "github.com/fsouza/fake-gcs-server", &[]),
-    binaries: &[binary("fake-gcs-server", "github.com/fsouza/fake-gcs-server")],
-    cold_seconds: 60,
-};
-
-const ETCD_OF_MODULES: &[Binary] = &[
-    binary("etcd", "go.etcd.io/etcd/server/v3"),
-    binary("etcdctl", "go.etcd.io/etcd/etcdctl/v3"),
-    binary("etcdutl", "go.etcd.io/etcd/etcdutl/v3"),
-];
-
-const ETCD_OF_ONE_MODULE: &[Binary] = &[
-    binary("etcd", "github.com/coreos/etcd"),
-    binary("etcdctl", "github.com/coreos/etcd/etcdctl"),
-];
-
-/// Every etcd, oldest first.
-pub static ETCD: [ComponentSet; 8] = [
-    ComponentSet {
-        name: "etcd-3.2.25",
-        source: Source::Go(GoModule {
-            tools: "etcd-3.2.25",
-            module: Some("github.com/coreos/etcd"),
-            stamps: &[],
-            linkage: Linkage::PureGo,
-            // Made by an older version of its generator than the one its packages are built with.
-            without: &["vendor/github.com/coreos/etcd/client/keys.generated.go"],
-        }),
-        binaries: ETCD_OF_ONE_MODULE,
-        cold_seconds: 40,
-    },
-    ComponentSet {
-        name: "etcd-3.3.27",
-        source: go("etcd-3.3.27", "github.com/coreos/etcd", &[]),
-        binaries: ETCD_OF_ONE_MODULE,
-        cold_seconds: 15,
-    },
-    ComponentSet {
-        name: "etcd-3.4.23",
-        source: Source::Debian {
-            packages: &["etcd-server", "etcd-client"],
-            version: "v3.4.23",
-        },
-        binaries: &[
-            binary("etcd", "usr/bin/etcd"),
-            binary("etcdctl", "usr/bin/etcdctl"),
-        ],
-        cold_seconds: 5,
-    },
-    etcd("etcd-3.5.21"),
-    etcd("etcd-3.5.35"),
-    etcd("etcd-3.6.15"),
-    etcd("etcd-3.6.16"),
-    etcd("etcd-3.7.3"),
-];
-
-const fn etcd(name: &'static str) -> ComponentSet {
-    ComponentSet {
-        name,
-        source: go(name, "go.etcd.io/etcd/server/v3", &[]),
-        binaries: ETCD_OF_MODULES,
-        cold_seconds: 35,
-    }
-}
-
-const fn go(tools: &'static str, module: &'static str, stamps: &'static [Stamp]) -> Source {
-    Source::Go(GoModule {
-        tools,
-        module: Some(module),
-        stamps,
-        linkage: Linkage::PureGo,
-        without: &[],
-    })
-}
-
-const fn binary(name: &'static str, from: &'static str) -> Binary {
-    Binary { name, from }
-}
-
-const fn stamp(variable: &'static str, value: Stamped) -> Stamp {
-    Stamp { variable, value }
-}
-
 impl ComponentSet {
     /// The version it is pinned to, with the leading `v`; empty for a tool of our own.
     pub fn version(&self) -> Result<String> {
         match &self.source {
             Source::Debian { version, .. } => Ok((*version).to_owned()),
             Source::Go(module) => module.version(),
+            Source::Npm(tools) => npm_version(tools),
         }
     }
 
@@ -340,9 +110,7 @@ impl ComponentSet {
 impl GoModule {
     /// Directory with its `go.mod` and `go.sum`.
     pub(super) fn directory(&self) -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tools")
-            .join(self.tools)
+        tools_directory(self.tools)
     }
 
     fn version(&self) -> Result<String> {
@@ -354,6 +122,23 @@ impl GoModule {
         required_version(&text, module)
             .with_context(|| format!("{} does not require {module}", path.display()))
     }
+}
+
+/// A directory under `e2e/tools`.
+pub(super) fn tools_directory(tools: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tools").join(tools)
+}
+
+/// The version `package.json` asks for of the package that has the name of its directory.
+fn npm_version(tools: &str) -> Result<String> {
+    let path = tools_directory(tools).join("package.json");
+    let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let package: serde_json::Value =
+        serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", path.display()))?;
+    package["dependencies"][tools]
+        .as_str()
+        .map(|version| format!("v{version}"))
+        .with_context(|| format!("{} does not ask for {tools}", path.display()))
 }
 
 /// Reads both forms, `require M V` and a line within `require ( … )`.
@@ -380,7 +165,10 @@ mod tests {
     #[test]
     fn every_set_finds_its_version_and_every_row_is_a_tool_of_its_module() {
         for set in SETS {
-            let Source::Go(module) = &set.source else { continue };
+            let Source::Go(module) = &set.source else {
+                assert!(set.version().unwrap().starts_with('v'), "{}", set.name);
+                continue;
+            };
             assert_eq!(
                 set.version().unwrap().starts_with('v'),
                 module.module.is_some(),
