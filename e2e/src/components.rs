@@ -4,6 +4,7 @@
 //! They come from Go modules pinned by a `go.mod` and `go.sum` under `e2e/tools` (one etcd from Debian's packages, one
 //! object store from npm) and are kept in a cache outside the clone. Nothing is ever taken from a registry of images.
 
+mod assets;
 mod build;
 pub(crate) mod cache;
 mod component;
@@ -16,7 +17,7 @@ mod progress;
 mod sets;
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
@@ -75,18 +76,10 @@ impl Group {
     }
 }
 
-/// What a directory named by `KUBEBUILDER_ASSETS` holds by convention.
-const ASSETS: &[Component] = &[
-    Component::KubeApiserver,
-    Component::Kubectl,
-    Component::Etcd(EtcdVersion::OF_CONTROL_PLANE),
-];
-
 /// The path of a binary: from `KUBEBUILDER_ASSETS` where that holds it, else from the cache, built first if it has
 /// to be. What belongs to it (containerd's shim, the other network plugins) is beside it.
 pub async fn find(component: Component) -> Result<PathBuf> {
-    let assets = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
-    if let Some(path) = in_assets(assets.as_deref(), component) {
+    if let Some(path) = assets::find(component).await {
         return Ok(path);
     }
     let (set, binary) = component.place();
@@ -96,46 +89,20 @@ pub async fn find(component: Component) -> Result<PathBuf> {
     Ok(build::ensure_one(set).await?.join(binary))
 }
 
-/// Builds whatever of these is not in the cache yet; the directories are in the order of `sets`.
+/// Builds whatever of these is needed and not in the cache yet; gives their directories there.
 pub async fn prepare(sets: &[&'static ComponentSet]) -> Result<Vec<PathBuf>> {
-    build::ensure(sets).await
-}
-
-fn in_assets(assets: Option<&Path>, component: Component) -> Option<PathBuf> {
-    let path = assets
-        .filter(|_| ASSETS.contains(&component))?
-        .join(component.place().1);
-    path.is_file().then_some(path)
+    let mut needed = Vec::new();
+    for set in sets {
+        if !assets::cover(set).await {
+            needed.push(*set);
+        }
+    }
+    build::ensure(&needed).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn assets_are_used_only_for_what_they_really_hold() {
-        let bed = crate::bed_dir::BedDir::create().unwrap();
-        for name in ["kubectl", "kubelet", "etcd"] {
-            bed.write(name, "").unwrap();
-        }
-        let found = |component| in_assets(Some(bed.path()), component);
-        assert_eq!(found(Component::Kubectl), Some(bed.path().join("kubectl")));
-        assert_eq!(found(Component::KubeApiserver), None);
-        assert_eq!(found(Component::Kubelet), None);
-        assert_eq!(in_assets(None, Component::Kubectl), None);
-    }
-
-    #[test]
-    fn an_etcd_under_test_is_never_one_that_happens_to_be_in_the_assets() {
-        let bed = crate::bed_dir::BedDir::create().unwrap();
-        bed.write("etcd", "").unwrap();
-        for version in EtcdVersion::ALL {
-            assert_eq!(
-                in_assets(Some(bed.path()), Component::Etcd(version)).is_some(),
-                version == EtcdVersion::OF_CONTROL_PLANE
-            );
-        }
-    }
 
     #[test]
     fn every_etcd_and_every_set_is_in_the_order_of_need_once() {

@@ -92,7 +92,7 @@ impl ControlPlane {
         // Another provider can be in place already only if it was chosen on purpose.
         let _ = rustls::crypto::ring::default_provider().install_default();
         bed_dir::clean().await?;
-        let etcd = components::find(Component::Etcd(EtcdVersion::OF_CONTROL_PLANE)).await?;
+        let etcd = components::find(Component::EtcdOfControlPlane).await?;
         let api_server = components::find(Component::KubeApiserver).await?;
         let mut attempt = 1;
         loop {

@@ -8,6 +8,8 @@ use super::table;
 pub enum Component {
     /// The API server.
     KubeApiserver,
+    /// The etcd behind it, which need not be one of those that are tested.
+    EtcdOfControlPlane,
     /// Its client for people.
     Kubectl,
     /// Kubernetes' own controllers.
@@ -104,6 +106,7 @@ impl Component {
     pub(super) fn place(self) -> (&'static ComponentSet, &'static str) {
         match self {
             Self::KubeApiserver => (&table::KUBERNETES, "kube-apiserver"),
+            Self::EtcdOfControlPlane => (EtcdVersion::OF_CONTROL_PLANE.set(), "etcd"),
             Self::Kubectl => (&table::KUBERNETES, "kubectl"),
             Self::KubeControllerManager => (&table::KUBERNETES_NODE, "kube-controller-manager"),
             Self::KubeScheduler => (&table::KUBERNETES_NODE, "kube-scheduler"),
@@ -146,8 +149,9 @@ mod tests {
     #[test]
     fn every_component_is_a_binary_of_its_set() {
         use Component::{
-            Azurite, CniBridge, Containerd, CoreDns, Ctr, FakeGcsServer, Helm, KubeApiserver,
-            KubeControllerManager, KubeProxy, KubeScheduler, Kubectl, Kubelet, Probe, Runc, Versitygw,
+            Azurite, CniBridge, Containerd, CoreDns, Ctr, EtcdOfControlPlane, FakeGcsServer, Helm,
+            KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler, Kubectl, Kubelet, Probe, Runc,
+            Versitygw,
         };
         let mut all = vec![
             Azurite,
@@ -155,6 +159,7 @@ mod tests {
             Containerd,
             CoreDns,
             Ctr,
+            EtcdOfControlPlane,
             FakeGcsServer,
             Helm,
             KubeApiserver,
