@@ -143,21 +143,23 @@ fn without_shell() -> Tree {
         mode: 0o1777,
         owner: 0,
     };
-    let own = |owner| Access { mode: 0o700, owner };
+    let own = Access {
+        mode: 0o700,
+        owner: 0,
+    };
     Tree::default()
         .text(
             "etc/passwd",
             "root:x:0:0:root:/root:/sbin/nologin\n\
              nobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\n\
-             nonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n",
+             nonroot:x:65532:65532:nonroot:/nonexistent:/sbin/nologin\n",
         )
         .text(
             "etc/group",
             "root:x:0:\nnobody:x:65534:\ntty:x:5:\nstaff:x:50:\nnonroot:x:65532:\n",
         )
         .text("etc/nsswitch.conf", "hosts: files dns\n")
-        .directory_of("home/nonroot", own(65532))
-        .directory_of("root", own(0))
+        .directory_of("root", own)
         .directory_of("tmp", shared)
         .directory("run")
         .directory("var/tmp")
