@@ -1,7 +1,8 @@
 //! Transcripts of two servers, made comparable: what differs from run to run by its nature (UIDs, versions, times,
-//! addresses) is replaced by names in order of appearance.
+//! addresses) is replaced by names in order of appearance. What tells of the whole server (the version of a list or a
+//! bookmark) says the same for all: others may write at the same time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -16,16 +17,21 @@ pub struct Exchange {
     pub body: Value,
 }
 
+/// In place of the version of a whole server.
+const NEWEST: &str = "<newest version>";
+
 #[derive(Default)]
 struct Names {
     known: BTreeMap<String, String>,
+    /// Versions that lists and bookmarks told.
+    of_server: BTreeSet<String>,
     versions: usize,
     others: usize,
 }
 
 impl Names {
     fn version(&mut self, text: &str) -> String {
-        if text.is_empty() || text == "0" || text == "1" {
+        if text.is_empty() || text == "0" || text == "1" || text == NEWEST {
             return text.to_owned();
         }
         if !self.known.contains_key(text) {
@@ -48,19 +54,35 @@ impl Names {
         self.known[text].clone()
     }
 
+    /// Takes the version of the whole server out of a list or a bookmark.
+    fn newest(&mut self, body: &mut Value) {
+        let metadata = if body.get("items").is_some() {
+            &mut body["metadata"]
+        } else if body["type"] == "BOOKMARK" {
+            &mut body["object"]["metadata"]
+        } else {
+            return;
+        };
+        if let Some(version) = metadata["resourceVersion"].as_str() {
+            self.of_server.insert(version.to_owned());
+            metadata["resourceVersion"] = Value::from(NEWEST);
+        }
+    }
+
     /// Replaces what is known inside a longer text; versions only where they cannot be anything else.
     fn inside(&self, text: &str) -> String {
         let mut out = text.to_owned();
-        for (value, name) in self.known.iter().rev() {
-            if value.len() == 36 {
-                out = out.replace(value, name);
-            } else {
-                for (before, after) in [("(", ")"), ("resourceVersion=", "&"), (": ", " ")] {
-                    out = out.replace(
-                        &format!("{before}{value}{after}"),
-                        &format!("{before}{name}{after}"),
-                    );
-                }
+        for (value, name) in self.known.iter().filter(|(value, _)| value.len() == 36) {
+            out = out.replace(value, name);
+        }
+        // Where nobody else writes, the version of a list is also that of an object: one word for both.
+        let versions = self.known.keys().filter(|value| value.len() != 36);
+        for value in versions.chain(&self.of_server) {
+            for (before, after) in [("(", ")"), ("resourceVersion=", "&"), (": ", " ")] {
+                out = out.replace(
+                    &format!("{before}{value}{after}"),
+                    &format!("{before}<version>{after}"),
+                );
             }
         }
         out
@@ -129,7 +151,10 @@ pub fn comparable(exchanges: &[Exchange], namespace: &str) -> Vec<String> {
     let mut names = Names::default();
     let mut out = Vec::new();
     for exchange in exchanges {
-        let body = sorted(&names.value("", &exchange.body));
+        // Sorted first: names are given in order of appearance.
+        let mut body = sorted(&exchange.body);
+        names.newest(&mut body);
+        let body = names.value("", &body);
         let mut request = names.inside(&format!("{}&", exchange.request));
         if let Some((before, token)) = request.split_once("continue=") {
             let after = token.split_once('&').map_or("", |(_, after)| after);

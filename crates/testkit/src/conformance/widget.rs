@@ -102,6 +102,7 @@ pub(crate) fn definitions() -> Vec<Value> {
                     "size": {"type": "integer"},
                     "selector": {"type": "string"},
                     "phase": {"type": "string"},
+                    "notes": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
                     "conditions": {
                         "type": "array",
                         "x-kubernetes-list-type": "map",
@@ -157,6 +158,8 @@ pub(crate) fn pod(name: &str, app: &str) -> Value {
         "metadata": {"name": name, "labels": {"app": app}},
         "spec": {
             "automountServiceAccountToken": false,
+            // Named, because not every server has the plugin that fills it in.
+            "serviceAccountName": "default",
             "containers": [{"name": "main", "image": "registry.example.dev/main:1"}],
         },
     })

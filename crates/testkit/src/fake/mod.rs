@@ -1,6 +1,6 @@
 //! A stateful fake of the Kubernetes API server: no sockets, no wall clock, the same answers every time. What it
 //! answers is held to the real server by the cases in `conformance`; behaviour no real server has must not be added
-//! here, except the doors for tests on [`Fake`].
+//! here, except in `doors` and for faults.
 
 mod authorship;
 mod builtin;
@@ -9,6 +9,7 @@ mod decode;
 mod definition;
 mod delete;
 mod discovery;
+mod doors;
 mod event_form;
 mod faults;
 mod gc;
@@ -37,10 +38,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Resource;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::watch::Sender;
 use tokio::time::Instant;
 
@@ -49,11 +47,8 @@ pub use self::faults::{Fault, Matching};
 pub use self::route::Verb;
 pub use self::service::FakeService;
 
-use self::delete::Options;
-use self::kind::Kind;
 use self::route::Route;
-use self::store::{Key, State};
-use self::update::{finished, spec_of};
+use self::store::State;
 
 /// Where the fake gets the time from.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -175,7 +170,7 @@ impl Fake {
         self.0.change(|state| {
             let stamp = state.stamp();
             definition::establish(&mut object, &stamp);
-            put(state, object);
+            doors::put(state, object);
         });
     }
 
@@ -248,170 +243,4 @@ impl Fake {
             .filter(|call| call.verb.writes())
             .collect()
     }
-
-    // Doors for tests and for models of other controllers.
-
-    /// The newest resource version.
-    pub fn version(&self) -> u64 {
-        self.0.state().version
-    }
-
-    /// An object as stored.
-    pub fn get_object(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Option<Value> {
-        let state = self.0.state();
-        let kind = state.kinds.named(api_version, kind)?;
-        let object = state.get(&Key::new(&kind, namespace, name))?;
-        Some(request::served(&kind, object, false))
-    }
-
-    /// All objects of a kind, in one namespace or (empty) in all.
-    pub fn list_objects(&self, api_version: &str, kind: &str, namespace: &str) -> Vec<Value> {
-        let state = self.0.state();
-        let Some(kind) = state.kinds.named(api_version, kind) else {
-            return Vec::new();
-        };
-        state
-            .of_kind(&kind, namespace)
-            .map(|(_, object)| request::served(&kind, object, false))
-            .collect()
-    }
-
-    /// Creates or overwrites an object, status and all, without judging it. Returns it as stored.
-    pub fn put_object(&self, object: Value) -> Value {
-        self.0.change(|state| put(state, object))
-    }
-
-    /// Changes an object, status and all, without judging it. None if there is no such object; the last state if the
-    /// change let it go.
-    pub fn update_object(
-        &self,
-        api_version: &str,
-        kind: &str,
-        namespace: &str,
-        name: &str,
-        change: impl FnOnce(&mut Value),
-    ) -> Option<Value> {
-        let mut object = self.get_object(api_version, kind, namespace, name)?;
-        change(&mut object);
-        Some(self.put_object(object))
-    }
-
-    /// Deletes an object as a client would, in the background. Whether there was one.
-    pub fn delete_object(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> bool {
-        self.0.change(|state| {
-            let Some(kind) = state.kinds.named(api_version, kind) else {
-                return false;
-            };
-            let options = Options {
-                propagation: Some("Background".to_owned()),
-                ..Options::default()
-            };
-            state
-                .remove(&kind, &Key::new(&kind, namespace, name), &options)
-                .is_ok()
-        })
-    }
-
-    /// [`Fake::get_object`] for a typed kind.
-    pub fn get<K>(&self, namespace: &str, name: &str) -> Option<K>
-    where
-        K: Resource<DynamicType = ()> + DeserializeOwned,
-    {
-        let object = self.get_object(&K::api_version(&()), &K::kind(&()), namespace, name)?;
-        Some(serde_json::from_value(object).expect("a stored object has the form of its kind"))
-    }
-
-    /// [`Fake::list_objects`] for a typed kind.
-    pub fn list<K>(&self, namespace: &str) -> Vec<K>
-    where
-        K: Resource<DynamicType = ()> + DeserializeOwned,
-    {
-        let objects = self.list_objects(&K::api_version(&()), &K::kind(&()), namespace);
-        let typed = objects.into_iter().map(serde_json::from_value);
-        typed
-            .collect::<Result<_, _>>()
-            .expect("a stored object has the form of its kind")
-    }
-
-    /// [`Fake::put_object`] for a typed kind.
-    pub fn put<K>(&self, object: &K) -> K
-    where
-        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
-    {
-        let mut object = serde_json::to_value(object).expect("an object is JSON");
-        object["apiVersion"] = json!(K::api_version(&()));
-        object["kind"] = json!(K::kind(&()));
-        serde_json::from_value(self.put_object(object)).expect("a stored object has the form of its kind")
-    }
-
-    /// [`Fake::update_object`] for a typed kind.
-    pub fn update<K>(&self, namespace: &str, name: &str, change: impl FnOnce(&mut K)) -> Option<K>
-    where
-        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
-    {
-        let mut object: K = self.get(namespace, name)?;
-        change(&mut object);
-        Some(self.put(&object))
-    }
-
-    /// [`Fake::delete_object`] for a typed kind.
-    pub fn delete<K: Resource<DynamicType = ()>>(&self, namespace: &str, name: &str) -> bool {
-        self.delete_object(&K::api_version(&()), &K::kind(&()), namespace, name)
-    }
-}
-
-/// Stores an object as it is, filling in only what no stored object lacks.
-fn put(state: &mut State, mut object: Value) -> Value {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (api_version, name) = (text(&object["apiVersion"]), text(&object["kind"]));
-    let kind = state.kinds.named(&api_version, &name);
-    let kind: Arc<Kind> = kind.unwrap_or_else(|| panic!("no kind {name} in {api_version} is registered"));
-    let key = Key::new(
-        &kind,
-        &text(&object["metadata"]["namespace"]),
-        &text(&object["metadata"]["name"]),
-    );
-    let live = state.get(&key).cloned();
-    if kind.group == "events.k8s.io" {
-        event_form::to_stored(&mut object);
-    }
-    if !kind.custom {
-        let sequence = state.next_sequence();
-        builtin::fill(&kind, &mut object);
-        if live.is_none() {
-            builtin::admit(&kind, &mut object, sequence);
-        }
-    }
-    let stamp = state.stamp();
-    let uid = live
-        .as_ref()
-        .map_or_else(|| state.next_uid(), |live| text(&live["metadata"]["uid"]));
-    let metadata = &mut object["metadata"];
-    if metadata.get("uid").is_none() {
-        metadata["uid"] = json!(uid);
-    }
-    if metadata.get("creationTimestamp").is_none() {
-        metadata["creationTimestamp"] = json!(stamp);
-    }
-    if kind.generation {
-        let old = live
-            .as_ref()
-            .and_then(|live| live["metadata"]["generation"].as_i64())
-            .unwrap_or(0);
-        let changed = live
-            .as_ref()
-            .is_none_or(|live| spec_of(&kind, live) != spec_of(&kind, &object));
-        let own = object["metadata"]["generation"].as_i64().unwrap_or(0);
-        object["metadata"]["generation"] = json!(own.max(old + i64::from(changed)));
-    }
-    builtin::tidy_metadata(&mut object);
-    if finished(&object) {
-        state.erase(&key);
-        return object;
-    }
-    if let Some(live) = live.filter(|live| **live == object) {
-        return (*live).clone();
-    }
-    let stored = state.write(key, object);
-    request::served(&kind, &stored, false)
 }

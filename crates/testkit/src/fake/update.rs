@@ -31,8 +31,10 @@ impl State {
             return Err(Failure::stale(&kind, name));
         }
         let (sent_uid, live_uid) = (text(&object["metadata"]["uid"]), text(&live["metadata"]["uid"]));
-        if !sent_uid.is_empty() && sent_uid != live_uid {
-            return Err(other_uid(&kind, key, &sent_uid, &live_uid, operation));
+        // The status of a custom object takes nothing of the metadata, and a patch has no precondition.
+        let ignored = kind.custom && !ask.route.subresource.is_empty() && ask.patch.is_some();
+        if !sent_uid.is_empty() && sent_uid != live_uid && !ignored {
+            return Err(other_uid(ask, key, &sent_uid, &live_uid));
         }
         object = keep_other_part(&kind, &ask.route.subresource, live, object);
         keep_system_fields(live, &mut object);
@@ -95,8 +97,9 @@ fn check_update(kind: &Kind, subresource: &str, live: &Value, object: &Value) ->
     Err(Failure::invalid(&kind.group, &kind.kind, name, causes))
 }
 
-fn other_uid(kind: &Kind, key: &Key, sent: &str, live: &str, operation: Operation) -> Failure {
-    if operation == Operation::Apply {
+fn other_uid(ask: &Ask, key: &Key, sent: &str, live: &str) -> Failure {
+    let kind = &*ask.kind;
+    if ask.patch.is_some() {
         let cause = Cause::invalid("metadata.uid", &json!(sent), "field is immutable");
         return Failure::invalid(&kind.group, &kind.kind, &key.name, vec![cause]);
     }

@@ -259,8 +259,8 @@ impl State {
             if !ask.route.subresource.is_empty() {
                 return Err(Failure::not_found(&ask.kind, &ask.route.name));
             }
-            if config["metadata"].get("uid").is_some() {
-                let uid = config["metadata"]["uid"].as_str().unwrap_or_default();
+            let uid = config["metadata"]["uid"].as_str().unwrap_or_default();
+            if !uid.is_empty() {
                 let why = format!(
                     "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
                 );
