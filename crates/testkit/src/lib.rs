@@ -2,5 +2,6 @@
 
 pub mod conformance;
 pub mod fake;
+pub mod samples;
 
 pub use fake::Fake;

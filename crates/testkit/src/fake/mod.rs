@@ -13,6 +13,7 @@ mod doors;
 mod event_form;
 mod faults;
 mod gc;
+mod judge;
 mod kind;
 mod merge;
 mod names;
@@ -44,6 +45,7 @@ use tokio::time::Instant;
 
 pub use self::calls::{Call, Mark};
 pub use self::faults::{Fault, Matching};
+pub(crate) use self::judge::Judge;
 pub use self::route::Verb;
 pub use self::service::FakeService;
 

@@ -3,8 +3,9 @@
 //! publishes, reduced to structure). Judging values is `validate`'s business, not this module's.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
+use kube::core::cel::{CompiledSchema, compile_schema};
 use serde_json::{Map, Value, json};
 
 /// One node of a resource's structure.
@@ -15,6 +16,7 @@ pub(crate) struct Schema {
     pub(crate) nullable: bool,
     /// The schema as written in a custom resource definition; empty for built-in kinds.
     pub(crate) written: Map<String, Value>,
+    rules: OnceLock<CompiledSchema>,
     /// The merge key of a strategic merge patch, for lists of built-in kinds.
     pub(crate) patch_merge_key: Option<String>,
     /// Whether a strategic merge patch merges this list instead of replacing it.
@@ -64,6 +66,12 @@ pub(crate) fn any() -> Arc<Schema> {
 }
 
 impl Schema {
+    /// The rules of the written schema, compiled when they are first asked for.
+    pub(crate) fn rules(&self) -> &CompiledSchema {
+        self.rules
+            .get_or_init(|| compile_schema(&Value::Object(self.written.clone())))
+    }
+
     /// The schema of the field `name`, and whether it is a named field (and not an entry of a map).
     pub(crate) fn field(&self, name: &str) -> (Arc<Schema>, bool) {
         match &self.shape {
@@ -210,6 +218,7 @@ impl Parser {
             default: object.get("default").cloned(),
             nullable: flag("nullable"),
             written: object.clone(),
+            rules: OnceLock::new(),
             patch_merge_key: text("x-kubernetes-patch-merge-key").map(ToOwned::to_owned),
             patch_merges: strategy.split(',').any(|word| word == "merge"),
         })

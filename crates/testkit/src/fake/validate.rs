@@ -12,13 +12,36 @@ use super::status_error::Cause;
 
 /// What the structural schema says against the object; CEL rules run only when it says nothing.
 pub(crate) fn check(kind: &Kind, object: &Value, before: Option<&Value>) -> Vec<Cause> {
+    let mut causes = structure(&kind.schema, object);
+    if !kind.schema.written.is_empty() {
+        scale(kind, object, &mut causes);
+    }
+    with_rules(&kind.schema, object, before, causes)
+}
+
+/// The same for a new object of a kind that is not served anywhere.
+pub(crate) fn check_against(schema: &Arc<Schema>, object: &Value) -> Vec<Cause> {
+    with_rules(schema, object, None, structure(schema, object))
+}
+
+fn structure(schema: &Arc<Schema>, object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
-    if kind.schema.written.is_empty() {
+    if !schema.written.is_empty() {
+        node(&schema.written, object, "", &mut causes);
+        list_keys(schema, object, "", &mut causes);
+    }
+    causes
+}
+
+fn with_rules(
+    schema: &Arc<Schema>,
+    object: &Value,
+    before: Option<&Value>,
+    mut causes: Vec<Cause>,
+) -> Vec<Cause> {
+    if schema.written.is_empty() {
         return causes;
     }
-    node(&kind.schema.written, object, "", &mut causes);
-    list_keys(&kind.schema, object, "", &mut causes);
-    scale(kind, object, &mut causes);
     if causes.iter().any(Cause::blocks_rules) {
         causes.push(Cause::invalid(
             "<nil>",
@@ -27,7 +50,7 @@ pub(crate) fn check(kind: &Kind, object: &Value, before: Option<&Value>) -> Vec<
              complete validation",
         ));
     } else {
-        rules(&kind.schema, object, before, &mut causes);
+        rules(schema, object, before, &mut causes);
     }
     causes
 }
@@ -280,8 +303,7 @@ fn list_keys(schema: &Arc<Schema>, value: &Value, path: &str, causes: &mut Vec<C
 }
 
 fn rules(schema: &Schema, object: &Value, before: Option<&Value>, causes: &mut Vec<Cause>) {
-    let written = Value::Object(schema.written.clone());
-    let Err(errors) = cel::Validator::new().validate(&written, object, before) else {
+    let Err(errors) = cel::validate_compiled(schema.rules(), object, before) else {
         return;
     };
     for error in errors.into_vec() {
