@@ -5,6 +5,8 @@
 mod options;
 mod pod;
 mod storage;
+#[cfg(test)]
+mod tests;
 
 pub use options::{Compaction, Options};
 pub use pod::Pod;

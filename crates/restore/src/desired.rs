@@ -2,6 +2,9 @@
 //!
 //! Pure. Whatever cannot be used becomes a refusal that names the field; nothing the user wrote is dropped in silence.
 
+#[cfg(test)]
+mod tests;
+
 use etcd_operator_api::{
     EtcdRestore,
     location::{Blocks, Location},

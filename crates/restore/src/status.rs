@@ -3,6 +3,9 @@
 //! Pure: the status of before and the time come in, the status of after goes out, equal to the one of before where
 //! there is nothing new to say. Fields this version does not own are carried over untouched.
 
+#[cfg(test)]
+mod tests;
+
 use etcd_operator_api::{
     EtcdRestore, EtcdRestoreStatus,
     condition::{self, ConditionType, Finding, Truth},

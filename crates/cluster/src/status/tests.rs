@@ -1,0 +1,172 @@
+//! Which phase and conditions follow from which spec, and what is never written twice.
+
+use etcd_operator_api::scope::ScopeRule;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::desired::desired;
+
+fn cluster(spec: &Value, status: &Value) -> EtcdCluster {
+    let object = json!({
+        "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster",
+        "metadata": {"name": "orders", "generation": 7}, "spec": spec, "status": status,
+    });
+    serde_json::from_value(object).expect("a cluster")
+}
+
+fn at(minute: i64) -> Timestamp {
+    Timestamp::from_second(minute * 60).expect("a time")
+}
+
+fn reported(cluster: &EtcdCluster, minute: i64) -> EtcdClusterStatus {
+    status(cluster, &desired(cluster), "ours", at(minute))
+}
+
+/// Type, status and reason of a condition.
+type Brief = (&'static str, &'static str, &'static str);
+
+fn owned((type_, status, reason): Brief) -> (String, String, String) {
+    (type_.to_owned(), status.to_owned(), reason.to_owned())
+}
+
+fn brief(status: &EtcdClusterStatus) -> Vec<(String, String, String)> {
+    let conditions = status.conditions.clone().unwrap_or_default();
+    let brief = |c: condition::Condition| (c.type_, c.status, c.reason.unwrap_or_default());
+    conditions.into_iter().map(brief).collect()
+}
+
+fn message(status: &EtcdClusterStatus, type_: &str) -> String {
+    let conditions = status.conditions.clone().unwrap_or_default();
+    let found = conditions.into_iter().find(|c| c.type_ == type_);
+    found.and_then(|c| c.message).expect("a condition with a message")
+}
+
+#[test]
+fn phase_and_conditions_follow_from_the_spec() {
+    let volume = json!({"size": "8Gi"});
+    let ephemeral = ("StorageEphemeral", "True", "DataLivesWithPods");
+    let valid = ("Accepted", "True", "Valid");
+    let waits = ("Progressing", "False", "NotImplemented");
+    let table: &[(Value, &str, &[Brief])] = &[
+        (json!({}), "Waiting", &[valid, waits, ephemeral]),
+        (json!({"storage": volume}), "Waiting", &[valid, waits]),
+        (
+            json!({"storage": {"medium": "Memory"}}),
+            "Waiting",
+            &[valid, waits, ephemeral],
+        ),
+        (
+            json!({"storage": volume, "paused": true}),
+            "Waiting",
+            &[valid, ("Progressing", "False", "Paused")],
+        ),
+        (
+            json!({"size": 12}),
+            "Invalid",
+            &[("Accepted", "False", "Invalid")],
+        ),
+        (
+            json!({"auth": {"enabled": true}}),
+            "Invalid",
+            &[("Accepted", "False", "NotImplemented")],
+        ),
+        (
+            json!({"auth": {"enabled": true}, "size": 12}),
+            "Invalid",
+            &[("Accepted", "False", "Invalid")],
+        ),
+    ];
+    for (spec, phase, conditions) in table {
+        let status = reported(&cluster(spec, &json!(null)), 0);
+        let found = brief(&status);
+        let found: Vec<_> = found
+            .iter()
+            .map(|(t, s, r)| (t.as_str(), s.as_str(), r.as_str()))
+            .collect();
+        assert_eq!(
+            (status.phase.as_str(), found.as_slice()),
+            (*phase, *conditions),
+            "{spec}"
+        );
+        assert_eq!(status.observed_generation, Some(7));
+        assert_eq!(status.controlled_by.as_deref(), Some("ours"));
+    }
+}
+
+#[test]
+fn an_invalid_cluster_names_field_and_remedy_in_reason_and_condition() {
+    let status = reported(&cluster(&json!({"size": 12, "version": "x"}), &json!(null)), 0);
+    let reason = status.reason.clone().expect("a reason");
+    assert!(
+        reason.starts_with("spec.size: is 12") && reason.contains("for example: 3"),
+        "{reason}"
+    );
+    let message = message(&status, "Accepted");
+    assert!(
+        message.contains(&reason) && message.contains("spec.version: 'x'"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_valid_cluster_shows_what_is_wanted_and_that_nothing_runs() {
+    let spec = json!({"size": 5, "storage": {"size": "1Gi"}, "pod": {"busyboxImage": "b"}, "paused": true});
+    let status = reported(&cluster(&spec, &json!(null)), 0);
+    assert_eq!(status.ready_members.as_deref(), Some("0/5"));
+    assert_eq!(status.storage.as_deref(), Some("PersistentVolume 1Gi"));
+    let selector = status.selector.clone().expect("a selector");
+    assert!(selector.contains("etcd_cluster=orders"), "{selector}");
+    assert!(status.control_paused);
+    assert_eq!(status.reason.as_deref(), Some(NOT_RUN));
+    assert!(message(&status, "Accepted").ends_with("Without effect: spec.pod.busyboxImage."));
+    let status = reported(&cluster(&json!({}), &json!(null)), 0);
+    assert!(message(&status, "StorageEphemeral").contains("storage: {size: 8Gi}"));
+}
+
+#[test]
+fn a_status_that_says_nothing_new_is_equal_and_keeps_what_others_wrote() {
+    let mut object = cluster(
+        &json!({}),
+        &json!({"phase": "", "clusterID": "abc", "currentVersion": "3.2.25"}),
+    );
+    let first = reported(&object, 0);
+    assert_eq!(first.cluster_id.as_deref(), Some("abc"));
+    assert_eq!(first.current_version, "3.2.25");
+    object.status = Some(first.clone());
+    assert_eq!(reported(&object, 90), first);
+    object.spec.size = 12;
+    let invalid = reported(&object, 90);
+    assert_ne!(invalid.conditions, first.conditions);
+    assert_eq!(
+        (invalid.cluster_id, invalid.selector),
+        (first.cluster_id, first.selector)
+    );
+}
+
+#[test]
+fn a_cluster_belongs_to_whom_its_status_names() {
+    for (status, other) in [
+        (json!(null), None),
+        (json!({"phase": ""}), None),
+        (json!({"phase": "", "controlledBy": ""}), None),
+        (json!({"phase": "", "controlledBy": "ours"}), None),
+        (json!({"phase": "", "controlledBy": "theirs"}), Some("theirs")),
+    ] {
+        let cluster = cluster(&json!({}), &status);
+        assert_eq!(controlled_by_another(&cluster, "ours"), other, "{status}");
+    }
+}
+
+#[test]
+fn a_cluster_of_another_scope_is_told_so_once_and_only_if_nobody_looks_after_it() {
+    let not_served = ScopeRule::ClusterWide.serves(None).expect_err("not served");
+    let mut object = cluster(&json!({"size": 12}), &json!(null));
+    let told = left_alone(&object, &not_served, at(0)).expect("it is told");
+    assert_eq!(brief(&told), [("Accepted", "Unknown", "NotServed")].map(owned));
+    assert!(message(&told, "Accepted").contains("add the annotation"));
+    assert_eq!((told.phase.as_str(), &told.controlled_by), ("", &None));
+    object.status = Some(told);
+    assert_eq!(left_alone(&object, &not_served, at(9)), None);
+    object.status = Some(reported(&object, 0));
+    assert_eq!(left_alone(&object, &not_served, at(9)), None);
+}

@@ -1,0 +1,251 @@
+//! What is accepted, and as what; what is refused, and in which words.
+
+use etcd_operator_api::{location::ObjectPath, refusal::Reason};
+use serde_json::Value;
+
+use super::*;
+
+fn restore(name: &str, rest: &Value) -> EtcdRestore {
+    let mut spec = json!({"etcdCluster": {"name": "orders"}});
+    for (field, value) in rest.as_object().expect("fields") {
+        spec[field] = value.clone();
+    }
+    let object = json!({
+        "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdRestore",
+        "metadata": {"name": name}, "spec": spec,
+    });
+    serde_json::from_value(object).expect("a restore")
+}
+
+fn accepted(rest: &Value) -> Desired {
+    desired(&restore("back", rest)).unwrap_or_else(|refused| panic!("{rest}: {refused:?}"))
+}
+
+fn refused(name: &str, rest: &Value) -> Vec<Refusal> {
+    desired(&restore(name, rest)).expect_err(&format!("{name} {rest}"))
+}
+
+fn only_refusal(name: &str, rest: &Value) -> Refusal {
+    let mut all = refused(name, rest);
+    assert_eq!(all.len(), 1, "{name} {rest}: {all:?}");
+    all.remove(0)
+}
+
+/// A source among the backups of `nightly`.
+fn source(at: &Value) -> Value {
+    json!({"source": {"backup": {"name": "nightly"}, "at": at}})
+}
+
+#[test]
+fn the_point_in_time_is_the_newest_unless_said_otherwise() {
+    let time = "2026-03-01T10:00:00Z";
+    for (at, wanted) in [
+        (json!(null), At::Latest),
+        (json!({}), At::Latest),
+        (json!({"latest": true}), At::Latest),
+        (json!({"latest": false}), At::Latest),
+        (json!({"revision": 48211}), At::Revision(48211)),
+        (json!({"latest": false, "revision": 1}), At::Revision(1)),
+        (json!({"time": time}), At::Time(time.parse().expect("a time"))),
+    ] {
+        let desired = accepted(&source(&at));
+        assert_eq!(desired.cluster, "orders");
+        let name = "nightly".to_owned();
+        assert_eq!(desired.from, From::Backup { name, at: wanted }, "{at}");
+    }
+}
+
+#[test]
+fn a_store_is_read_from_the_block_that_the_type_names() {
+    let path = || ObjectPath {
+        bucket: "bucket".to_owned(),
+        key: "etcd/v1".to_owned(),
+    };
+    let secret = Some("s".to_owned());
+    for (store, block, secret_field, wanted) in [
+        (
+            "ABS",
+            "abs",
+            "absSecret",
+            Location::Abs {
+                path: path(),
+                secret: secret.clone(),
+            },
+        ),
+        (
+            "GCS",
+            "gcs",
+            "gcpSecret",
+            Location::Gcs {
+                path: path(),
+                secret: secret.clone(),
+            },
+        ),
+    ] {
+        let block_value = json!({"path": "bucket/etcd/v1", secret_field: "s"});
+        let desired = accepted(&json!({"backupStorageType": store, block: block_value}));
+        assert_eq!(desired.from, From::Object(wanted), "{store}");
+    }
+    let spec = json!({"backupStorageType": "S3", "s3": {
+        "path": "bucket/etcd/v1", "awsSecret": "s", "endpoint": "http://minio:9000", "forcePathStyle": true,
+    }});
+    let From::Object(Location::S3 {
+        endpoint,
+        path_style,
+        region,
+        ..
+    }) = accepted(&spec).from
+    else {
+        panic!("not S3");
+    };
+    assert_eq!(
+        (endpoint.as_deref(), path_style, region),
+        (Some("http://minio:9000"), true, None)
+    );
+}
+
+#[test]
+fn a_value_that_cannot_be_used_is_refused_by_field_with_a_remedy() {
+    let good = json!({"path": "bucket/key"});
+    let nightly = json!({"backup": {"name": "nightly"}});
+    let table: &[(Value, &str, &[&str])] = &[
+        (
+            json!({}),
+            "spec.source",
+            &[
+                "spec.backupStorageType",
+                "for example: source: {backup: {name: orders-nightly}}",
+            ],
+        ),
+        (
+            json!({"source": nightly, "backupStorageType": "S3", "s3": good}),
+            "spec.source",
+            &["not both"],
+        ),
+        (
+            json!({"source": nightly, "s3": good}),
+            "spec.s3",
+            &["spec.source", "keep one of them"],
+        ),
+        (
+            json!({"source": {"backup": {"name": ""}}}),
+            "spec.source.backup.name",
+            &["EtcdBackup", "for example: orders-nightly"],
+        ),
+        (
+            json!({"backupStorageType": "S3"}),
+            "spec.backupStorageType",
+            &["is S3", "spec.s3 must be set"],
+        ),
+        (
+            json!({"backupStorageType": "S3", "s3": good, "gcs": good}),
+            "spec.backupStorageType",
+            &["gcs is set too", "keep the one block"],
+        ),
+        (
+            json!({"backupStorageType": "OSS", "oss": {"path": "bucket"}}),
+            "spec.oss.path",
+            &["BUCKET/KEY", "for example: my-bucket/etcd/orders"],
+        ),
+        (
+            json!({"backupStorageType": "ABS", "abs": {"path": "/key"}}),
+            "spec.abs.path",
+            &["BUCKET/KEY"],
+        ),
+        (
+            json!({"backupStorageType": "GCS", "gcs": {"path": "bucket/"}}),
+            "spec.gcs.path",
+            &["BUCKET/KEY"],
+        ),
+        (
+            source(&json!({"revision": 0})),
+            "spec.source.at.revision",
+            &["above zero", "for example: 48211"],
+        ),
+        (
+            source(&json!({"revision": -1})),
+            "spec.source.at.revision",
+            &["above zero"],
+        ),
+        (
+            source(&json!({"latest": true, "revision": 5})),
+            "spec.source.at",
+            &["one of latest, revision and time", "{revision: 48211}"],
+        ),
+        (
+            source(&json!({"revision": 5, "time": "2026-03-01T10:00:00Z"})),
+            "spec.source.at",
+            &["one of latest, revision and time"],
+        ),
+    ];
+    for (rest, field, words) in table {
+        let refusal = only_refusal("back", rest);
+        assert_eq!(
+            (refusal.reason, refusal.field.as_str()),
+            (Reason::Invalid, *field),
+            "{rest}"
+        );
+        for word in *words {
+            assert!(
+                refusal.problem.contains(word),
+                "{rest}: «{word}» is not in: {refusal}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_unnamed_cluster_and_a_name_that_jobs_cannot_carry_are_refused() {
+    let mut rest = source(&json!({}));
+    rest["etcdCluster"] = json!({"name": ""});
+    let refusal = only_refusal("back", &rest);
+    assert_eq!(refusal.field, "spec.etcdCluster.name");
+    assert!(refusal.problem.contains("for example: orders"), "{refusal}");
+
+    let longest = "a".repeat(MAX_NAME);
+    assert!(desired(&restore(&longest, &source(&json!({})))).is_ok());
+    let refusal = only_refusal(&format!("{longest}a"), &source(&json!({})));
+    assert_eq!(refusal.field, "metadata.name");
+    for words in ["has 53 characters, at most 52", "Jobs", "for example: orders"] {
+        assert!(refusal.problem.contains(words), "{refusal}");
+    }
+}
+
+#[test]
+fn a_feature_that_does_not_exist_is_refused_by_its_field_alone() {
+    for (field, value) in [
+        ("clusterTemplate", json!({"spec": {}})),
+        ("revisionBump", json!(0)),
+        ("keepPrevious", json!("1h")),
+        ("safetyBackup", json!(true)),
+    ] {
+        let mut rest = source(&json!({}));
+        rest[field] = value;
+        let wanted = Refusal::not_implemented(format!("spec.{field}"));
+        assert_eq!(only_refusal("back", &rest), wanted);
+    }
+    let local = json!({"backupStorageType": "Local", "local": {"persistentVolumeClaim": "c", "path": "x"}});
+    assert_eq!(
+        only_refusal("back", &local),
+        Refusal::not_implemented("spec.local")
+    );
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_at_once() {
+    let mut rest = source(&json!({"revision": 0}));
+    rest["etcdCluster"] = json!({"name": ""});
+    rest["keepPrevious"] = json!("1h");
+    let mut fields: Vec<_> = refused(&"a".repeat(60), &rest)
+        .into_iter()
+        .map(|r| r.field)
+        .collect();
+    fields.sort();
+    let wanted = [
+        "metadata.name",
+        "spec.etcdCluster.name",
+        "spec.keepPrevious",
+        "spec.source.at.revision",
+    ];
+    assert_eq!(fields, wanted);
+}
