@@ -264,3 +264,55 @@ pub(super) async fn a_custom_object_needs_its_kind(w: Wire) -> Outcome {
     same!(w.post(&w.widget(""), &body).await?.code, 400);
     holds()
 }
+
+pub(super) async fn rules_do_not_see_nulls(w: Wire) -> Outcome {
+    let body = widget("a", &json!({"size": 1, "turns": null}));
+    let made = w.post(&w.widget(""), &body).await?.expect(201)?;
+    same!(made["spec"]["turns"], Value::Null);
+    let more = json!({"spec": {"turns": 1000}});
+    w.patch(As::Merge, &w.widget("a"), &more)
+        .await?
+        .refused(422, "Invalid")?;
+    holds()
+}
+
+pub(super) async fn an_enumeration_holds_for_a_null_that_is_allowed(w: Wire) -> Outcome {
+    let body = widget("a", &json!({"size": 1, "pace": null}));
+    let refused = w.post(&w.widget(""), &body).await?.refused(422, "Invalid")?;
+    let causes = refused["details"]["causes"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    holds_that!(
+        causes
+            .iter()
+            .any(|cause| cause["reason"] == "FieldValueNotSupported" && cause["field"] == "spec.pace"),
+        "{refused}"
+    );
+    w.post(&w.widget(""), &widget("a", &json!({"size": 1, "pace": 7})))
+        .await?
+        .refused(422, "Invalid")?;
+    holds()
+}
+
+pub(super) async fn a_number_beyond_its_format_is_refused_and_rules_still_speak(w: Wire) -> Outcome {
+    let body = widget("a", &json!({"size": 1, "turns": 99_999_999_999_i64}));
+    let refused = w.post(&w.widget(""), &body).await?.refused(422, "Invalid")?;
+    let text = refused["message"].as_str().unwrap_or_default();
+    holds_that!(
+        text.contains("too many turns") && text.contains("int32"),
+        "{refused}"
+    );
+    holds()
+}
+
+pub(super) async fn a_rule_that_points_below_what_it_judges_shows_no_value(w: Wire) -> Outcome {
+    let body = widget("a", &json!({"size": 60, "mode": "Fast"}));
+    let refused = w.post(&w.widget(""), &body).await?.refused(422, "Invalid")?;
+    same!(refused["details"]["causes"][0]["field"], json!("spec.code"));
+    same!(
+        refused["details"]["causes"][0]["message"],
+        json!("Invalid value: large ones need a code")
+    );
+    holds()
+}

@@ -49,6 +49,7 @@ pub(crate) fn definitions() -> Vec<Value> {
         "required": ["size"],
         "x-kubernetes-validations": [
             {"rule": "self.size < 9 || self.mode == 'Fast'", "message": "nine and more need mode Fast"},
+            {"rule": "self.size < 50 || has(self.code)", "message": "large ones need a code", "fieldPath": ".code"},
         ],
         "properties": {
             "size": {"type": "integer", "format": "int32", "minimum": 1, "maximum": 99},
@@ -59,6 +60,11 @@ pub(crate) fn definitions() -> Vec<Value> {
                 "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "name cannot change"}],
             },
             "flag": {"type": "boolean", "nullable": true},
+            "pace": {"type": "string", "nullable": true, "enum": ["Slow", "Fast"]},
+            "turns": {
+                "type": "integer", "format": "int32", "nullable": true,
+                "x-kubernetes-validations": [{"rule": "self < 1000", "message": "too many turns"}],
+            },
             "port": {"x-kubernetes-int-or-string": true},
             "tags": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
             "list": {"type": "array", "maxItems": 3, "items": {"type": "string"}},

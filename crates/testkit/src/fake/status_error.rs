@@ -38,12 +38,9 @@ impl Cause {
         )
     }
 
-    /// A broken rule; objects and lists are not shown.
-    pub(crate) fn broken_rule(field: &str, value: &Value, detail: &str) -> Self {
-        if value.is_object() || value.is_array() {
-            return Cause::new("FieldValueInvalid", field, format!("Invalid value: {detail}"));
-        }
-        Cause::invalid(field, value, detail)
+    /// A broken rule about an object or a list, which are not shown.
+    pub(crate) fn broken_rule(field: &str, detail: &str) -> Self {
+        Cause::new("FieldValueInvalid", field, format!("Invalid value: {detail}"))
     }
 
     /// Whether rules are not evaluated because of this.

@@ -66,12 +66,23 @@ fn scale(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
             if number < 0 {
                 causes.push(Cause::invalid(path, value, "should be a non-negative integer"));
             }
+            if number > i64::from(i32::MAX) {
+                let detail = format!("should be less than or equal to {}", i32::MAX);
+                causes.push(Cause::invalid(path, value, &detail));
+            }
             continue;
         }
         let (text, found) = match value {
             Value::String(text) => (text.clone(), "string"),
             Value::Number(number) => (number.to_string(), "float64"),
             Value::Bool(flag) => (flag.to_string(), "bool"),
+            Value::Array(items) => {
+                let items: Vec<_> = items
+                    .iter()
+                    .map(|item| item.as_str().unwrap_or("map[]"))
+                    .collect();
+                (format!("[{}]", items.join(" ")), "[]interface {}")
+            }
             _ => continue,
         };
         let detail = format!("{path} accessor error: {text} is of the type {found}, expected int64");
@@ -109,7 +120,9 @@ fn has_type(wanted: &str, value: &Value) -> bool {
 
 fn node(schema: &Map<String, Value>, value: &Value, path: &str, causes: &mut Vec<Cause>) {
     let int_or_string = schema.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true));
+    let allowed = schema.get("enum").and_then(Value::as_array);
     if value.is_null() && schema.get("nullable") == Some(&Value::Bool(true)) {
+        causes.extend(outside(allowed, value, path));
         return;
     }
     let wanted = schema.get("type").and_then(Value::as_str);
@@ -132,16 +145,16 @@ fn node(schema: &Map<String, Value>, value: &Value, path: &str, causes: &mut Vec
             causes.push(Cause::invalid("<nil>", &Value::from(""), &detail));
             return;
         }
-        let found = type_name(value);
+        causes.extend(outside(allowed, value, path));
+        let (wanted, found) = match format {
+            Some("date-time") if value.is_i64() => ("date-time", "int64"),
+            _ => (wanted, type_name(value)),
+        };
         let detail = format!("{path} in body must be of type {wanted}: \"{found}\"");
         causes.push(Cause::wrong_type(path, &format!("\"{found}\""), &detail));
         return;
     }
-    if let Some(allowed) = schema.get("enum").and_then(Value::as_array)
-        && !allowed.contains(value)
-    {
-        causes.push(Cause::unsupported(path, value, allowed));
-    }
+    causes.extend(outside(allowed, value, path));
     match value {
         Value::String(text) => string(schema, text, value, path, causes),
         Value::Number(_) => number(schema, value, path, causes),
@@ -149,6 +162,12 @@ fn node(schema: &Map<String, Value>, value: &Value, path: &str, causes: &mut Vec
         Value::Object(object) => fields(schema, object, value, path, causes),
         _ => {}
     }
+}
+
+/// An enumeration holds for every value, a null that is allowed included.
+fn outside(allowed: Option<&Vec<Value>>, value: &Value, path: &str) -> Option<Cause> {
+    let allowed = allowed.filter(|allowed| !allowed.contains(value))?;
+    Some(Cause::unsupported(path, value, allowed))
 }
 
 fn string(schema: &Map<String, Value>, text: &str, value: &Value, path: &str, causes: &mut Vec<Cause>) {
@@ -198,8 +217,8 @@ fn number(schema: &Map<String, Value>, value: &Value, path: &str, causes: &mut V
     if schema.get("format").and_then(Value::as_str) == Some("int32")
         && value.as_i64().is_some_and(|n| i32::try_from(n).is_err())
     {
-        let detail = format!("{path} in body must be of type int32: \"{value}\"");
-        causes.push(Cause::wrong_type(path, &format!("\"{value}\""), &detail));
+        let detail = format!("Checked value must be of type integer with format int32 in {path}");
+        causes.push(Cause::invalid("<nil>", &Value::from(""), &detail));
     }
 }
 
@@ -303,29 +322,55 @@ fn list_keys(schema: &Arc<Schema>, value: &Value, path: &str, causes: &mut Vec<C
 }
 
 fn rules(schema: &Schema, object: &Value, before: Option<&Value>, causes: &mut Vec<Cause>) {
-    let Err(errors) = cel::validate_compiled(schema.rules(), object, before) else {
+    let (object, before) = (without_nulls(object), before.map(without_nulls));
+    let Err(errors) = cel::validate_compiled(schema.rules(), &object, before.as_ref()) else {
         return;
     };
     for error in errors.into_vec() {
         let path = error.field_path.as_str();
-        let pointer = path.split(['.', '[']).fold(String::new(), |pointer, part| {
-            pointer + "/" + part.trim_end_matches(']')
-        });
-        let value = if path.is_empty() {
-            Some(object)
-        } else {
-            object.pointer(&pointer)
-        };
         let reason = error
             .reason
             .clone()
             .unwrap_or_else(|| "FieldValueInvalid".to_owned());
-        let mut cause = Cause::broken_rule(path, value.unwrap_or(&Value::Null), &error.message);
-        if reason == "FieldValueForbidden" {
-            cause = Cause::forbidden(path, &error.message);
-        } else if reason == "FieldValueRequired" {
-            cause = Cause::required(path, &error.message);
-        }
-        causes.push(cause);
+        causes.push(match reason.as_str() {
+            "FieldValueForbidden" => Cause::forbidden(path, &error.message),
+            "FieldValueRequired" => Cause::required(path, &error.message),
+            _ => match judged(&schema.written, &object, path, &error.rule) {
+                Some(value) => Cause::invalid(path, value, &error.message),
+                None => Cause::broken_rule(path, &error.message),
+            },
+        });
     }
+}
+
+/// Rules do not see fields that are null.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(object) => object
+            .iter()
+            .filter(|(_, child)| !child.is_null())
+            .map(|(key, child)| (key.clone(), without_nulls(child)))
+            .collect(),
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
+    }
+}
+
+/// The scalar that a rule is about. None for objects and lists, which are not shown; a rule may point below the object
+/// that it judges.
+fn judged<'a>(schema: &Map<String, Value>, object: &'a Value, path: &str, rule: &str) -> Option<&'a Value> {
+    let mut here = (Some(schema), object);
+    for part in path.split(['.', '[']).filter(|part| !part.is_empty()) {
+        let part = part.trim_end_matches(']');
+        let below = |word: &str| here.0?.get(word)?.as_object();
+        here = if let Some(item) = part.parse().ok().and_then(|index: usize| here.1.get(index)) {
+            (below("items"), item)
+        } else {
+            let named = below("properties").and_then(|fields| fields.get(part)?.as_object());
+            (named.or_else(|| below("additionalProperties")), here.1.get(part)?)
+        };
+    }
+    let rules = here.0?.get("x-kubernetes-validations")?.as_array()?;
+    let own = rules.iter().any(|own| own["rule"] == rule);
+    (own && !here.1.is_object() && !here.1.is_array()).then_some(here.1)
 }
