@@ -158,7 +158,7 @@ fn node(schema: &Map<String, Value>, value: &Value, path: &str, causes: &mut Vec
     match value {
         Value::String(text) => string(schema, text, value, path, causes),
         Value::Number(_) => number(schema, value, path, causes),
-        Value::Array(items) => array(schema, items, value, path, causes),
+        Value::Array(items) => array(schema, items, path, causes),
         Value::Object(object) => fields(schema, object, value, path, causes),
         _ => {}
     }
@@ -222,7 +222,7 @@ fn number(schema: &Map<String, Value>, value: &Value, path: &str, causes: &mut V
     }
 }
 
-fn array(schema: &Map<String, Value>, items: &[Value], value: &Value, path: &str, causes: &mut Vec<Cause>) {
+fn array(schema: &Map<String, Value>, items: &[Value], path: &str, causes: &mut Vec<Cause>) {
     if let Some(limit) = schema.get("maxItems").and_then(Value::as_u64)
         && items.len() as u64 > limit
     {
@@ -238,7 +238,6 @@ fn array(schema: &Map<String, Value>, items: &[Value], value: &Value, path: &str
             &format!("{path} in body should have at least {limit} {unit}"),
         ));
     }
-    let _ = value;
     if let Some(Value::Object(inner)) = schema.get("items") {
         for (index, item) in items.iter().enumerate() {
             node(inner, item, &format!("{path}[{index}]"), causes);
