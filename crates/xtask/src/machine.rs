@@ -225,6 +225,10 @@ fn needed_go() -> Result<String, String> {
     let mut newest = String::new();
     for directory in fs::read_dir(&tools).map_err(unreadable)? {
         let file = directory.map_err(unreadable)?.path().join("go.mod");
+        // Not every tool is a Go module.
+        if !file.is_file() {
+            continue;
+        }
         let text =
             fs::read_to_string(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
         if let Some(needed) = text.lines().find_map(|line| line.strip_prefix("go "))
