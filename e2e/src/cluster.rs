@@ -75,9 +75,11 @@ impl Cluster {
         })
         .await?;
         let controllers = start_controllers(&control_plane).await?;
-        let nodes = try_join_all(numbers.iter().map(|number| {
-            Node::start(&control_plane, &programs, *number, &numbers, images::PAUSE)
-        }))
+        let nodes = try_join_all(
+            numbers
+                .iter()
+                .map(|number| Node::start(&control_plane, &programs, *number, &numbers, images::PAUSE)),
+        )
         .await?;
         let cluster = Self {
             nodes,
@@ -181,7 +183,9 @@ async fn start_controllers(control_plane: &ControlPlane) -> Result<Vec<Running>>
     let bed = control_plane.bed();
     let hub = control_plane.hub()?;
     let kubeconfig = |name: &str| {
-        let identity = control_plane.authority().client(&format!("system:{name}"), name)?;
+        let identity = control_plane
+            .authority()
+            .client(&format!("system:{name}"), name)?;
         let access = control_plane
             .inner_entrance(identity)
             .kubeconfig(&Access::admin());
@@ -192,8 +196,14 @@ async fn start_controllers(control_plane: &ControlPlane) -> Result<Vec<Running>>
         "kube-controller-manager",
         components::find(Component::KubeControllerManager).await?,
         vec![
-            format!("--kubeconfig={}", kubeconfig("kube-controller-manager")?.display()),
-            format!("--service-account-private-key-file={}", in_bed("service-account.key")),
+            format!(
+                "--kubeconfig={}",
+                kubeconfig("kube-controller-manager")?.display()
+            ),
+            format!(
+                "--service-account-private-key-file={}",
+                in_bed("service-account.key")
+            ),
             format!("--root-ca-file={}", in_bed("ca.crt")),
             "--use-service-account-credentials".into(),
             "--leader-elect=false".into(),

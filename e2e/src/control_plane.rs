@@ -171,8 +171,7 @@ impl ControlPlane {
         let around = match entry {
             None => Around::Alone,
             Some(_) => Around::Nodes {
-                kubelet_client_certificate: bed
-                    .write("kubelet-client.crt", &entrance.admin.certificate)?,
+                kubelet_client_certificate: bed.write("kubelet-client.crt", &entrance.admin.certificate)?,
                 kubelet_client_key: bed.write("kubelet-client.key", &entrance.admin.key)?,
             },
         };

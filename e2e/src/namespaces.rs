@@ -95,7 +95,8 @@ pub(crate) struct Hub {
 impl Hub {
     pub(crate) async fn start(bed: &BedDir) -> Result<Self> {
         let arguments = ["--mount", "--net", "--propagation=private", "sleep", "infinity"];
-        let mut keeper = Launch::new("hub", "unshare".into(), arguments.map(str::to_owned).to_vec()).start(bed)?;
+        let mut keeper =
+            Launch::new("hub", "unshare".into(), arguments.map(str::to_owned).to_vec()).start(bed)?;
         let id = keeper.id();
         until("the hub has namespaces of its own", START_LIMIT, || {
             let alive = keeper.check();

@@ -134,7 +134,8 @@ pub(crate) async fn wire_node(hub: Entry, node: Entry, number: Number, all: &[Nu
 
 /// Takes a node's cable out of the bridge: nobody is told, nothing arrives any more.
 pub(crate) async fn unplug(hub: Entry, node: Number) -> Result<()> {
-    hub.run("ip", &["link", "set", &port_of(node), "nomaster"]).await?;
+    hub.run("ip", &["link", "set", &port_of(node), "nomaster"])
+        .await?;
     Ok(())
 }
 
@@ -162,8 +163,10 @@ async fn take_slot(hub: Entry) -> Result<u8> {
     for slot in 0..SLOTS {
         let name = format!("{HOST_INTERFACE}{slot}");
         let mut add = Command::new("ip");
-        add.args(["link", "add", &name, "type", "veth", "peer", "name", UPLINK, "netns"])
-            .arg(hub.keeper().pid().to_string());
+        add.args([
+            "link", "add", &name, "type", "veth", "peer", "name", UPLINK, "netns",
+        ])
+        .arg(hub.keeper().pid().to_string());
         let output = command::output(add, "").await?;
         if output.status.success() {
             return Ok(slot);
@@ -235,7 +238,8 @@ mod tests {
 
     #[test]
     fn packets_without_a_route_are_counted() {
-        let counters = "Ip: Forwarding OutDiscards OutNoRoutes ReasmTimeout\nIp: 1 2 33 4\nIcmp: OutNoRoutes\n";
+        let counters =
+            "Ip: Forwarding OutDiscards OutNoRoutes ReasmTimeout\nIp: 1 2 33 4\nIcmp: OutNoRoutes\n";
         assert_eq!(unroutable(counters), Some(33));
     }
 

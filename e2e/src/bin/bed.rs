@@ -43,7 +43,12 @@ async fn main() -> Result<()> {
             }
         }
         Command::ControlPlane => {
-            keep(async { Ok(Bed::ControlPlane(Box::new(ControlPlane::start(Options::default()).await?))) }).await?;
+            keep(async {
+                Ok(Bed::ControlPlane(Box::new(
+                    ControlPlane::start(Options::default()).await?,
+                )))
+            })
+            .await?;
         }
         Command::Cluster { nodes } => {
             let options = cluster::Options {

@@ -106,14 +106,18 @@ impl Node {
             machine: Mutex::new(Some(machine)),
         };
         node.start_agent(control_plane, Agent::Containerd)?;
-        until(&format!("containerd of {} serves", node.name), START_LIMIT, || {
-            let alive = node.check();
-            async {
-                alive?;
-                let ctr = node.ctr(&["version"])?;
-                Ok(command::output(ctr, "").await?.status.success().then_some(()))
-            }
-        })
+        until(
+            &format!("containerd of {} serves", node.name),
+            START_LIMIT,
+            || {
+                let alive = node.check();
+                async {
+                    alive?;
+                    let ctr = node.ctr(&["version"])?;
+                    Ok(command::output(ctr, "").await?.status.success().then_some(()))
+                }
+            },
+        )
         .await?;
         Ok(node)
     }
@@ -282,7 +286,10 @@ fn launches(
                 programs.containerd.clone(),
                 vec![format!("--config={}", containerd.display())],
             )
-            .with_path(vec![directory_of(&programs.containerd)?, directory_of(&programs.runc)?]),
+            .with_path(vec![
+                directory_of(&programs.containerd)?,
+                directory_of(&programs.runc)?,
+            ]),
         ),
         (
             Agent::Kubelet,

@@ -23,8 +23,11 @@ pub(super) struct KubeletFiles<'a> {
 
 /// containerd's configuration.
 pub(super) fn containerd(pause: &str, cni_programs: &Path, cni_configuration: &Path, runc: &Path) -> String {
-    let (programs, configuration, runc) =
-        (cni_programs.display(), cni_configuration.display(), runc.display());
+    let (programs, configuration, runc) = (
+        cni_programs.display(),
+        cni_configuration.display(),
+        runc.display(),
+    );
     format!(
         r#"version = 3
 root = "/var/lib/containerd"

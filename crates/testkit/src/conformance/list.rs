@@ -1,4 +1,4 @@
-// The list of cases: what `cases` runs and what test files make one test each from.
+//! The list of cases: what `cases` runs and what test files make one test each from.
 
 /// Calls a macro with every case as `module::name,`.
 #[macro_export]

@@ -7,6 +7,7 @@ mod builtin;
 mod custom;
 mod deletion;
 mod fences;
+mod list;
 mod lists;
 mod objects;
 mod owners;
@@ -67,8 +68,6 @@ impl Case {
     }
 }
 
-include!("list.rs");
-
 macro_rules! collect {
     ($($module:ident :: $case:ident,)+) => {
         vec![$(Case { name: stringify!($case), run: |wire| Box::pin($module::$case(wire)) },)+]
@@ -77,7 +76,7 @@ macro_rules! collect {
 
 /// Every case.
 pub fn cases() -> Vec<Case> {
-    every_conformance_case!(collect)
+    crate::every_conformance_case!(collect)
 }
 
 /// How one case ended.

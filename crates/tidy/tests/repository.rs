@@ -1,0 +1,124 @@
+//! The invariants of ARCHITECTURE.md, asked about this repository. Each test names the one it holds.
+
+use std::process::Command;
+use std::sync::LazyLock;
+
+use etcd_operator_tidy::files::Exception;
+use etcd_operator_tidy::tree::Tree;
+use etcd_operator_tidy::{Finding, architecture, arrows, files, manifests, purity, tree};
+
+static TREE: LazyLock<Tree> = LazyLock::new(|| tree::read(tree::root()).expect("the repository can be read"));
+
+/// Files that are longer than others, and why each stays whole.
+const EXCEPTIONS: &[Exception] = &[Exception {
+    path: "e2e/src/control_plane.rs",
+    lines: 560,
+    why: "the many small doors of one thing",
+}];
+
+fn rust() -> impl Iterator<Item = (&'static String, &'static String)> {
+    TREE.iter()
+        .filter(|(path, _)| path.rsplit('.').next() == Some("rs"))
+}
+
+fn none(findings: impl IntoIterator<Item = Finding>) {
+    let lines: Vec<String> = findings.into_iter().map(|finding| finding.to_string()).collect();
+    assert!(lines.is_empty(), "\n{}", lines.join("\n"));
+}
+
+fn page() -> &'static str {
+    &TREE[architecture::PAGE]
+}
+
+/// I-arrows
+#[test]
+fn crates_depend_on_one_another_as_the_table_says() {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(tree::root())
+        .output()
+        .expect("cargo runs");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let metadata = serde_json::from_slice(&output.stdout).expect("JSON");
+    none(arrows::findings(&metadata));
+}
+
+/// I-pure
+#[test]
+fn modules_that_decide_are_pure() {
+    let deciding: Vec<_> = rust().filter(|(path, _)| purity::decides(path)).collect();
+    assert!(deciding.len() >= 6, "{deciding:?}");
+    none(
+        deciding
+            .iter()
+            .flat_map(|(path, text)| purity::findings(path, text, purity::IMPURE)),
+    );
+}
+
+/// I-api-no-io
+#[test]
+fn the_api_does_no_io() {
+    let api: Vec<_> = rust().filter(|(path, _)| purity::is_api(path)).collect();
+    assert!(api.len() >= 20, "{}", api.len());
+    none(
+        api.iter()
+            .flat_map(|(path, text)| purity::findings(path, text, purity::IO)),
+    );
+}
+
+/// I-one-clock
+#[test]
+fn time_and_chance_come_from_one_module_each() {
+    let takers = rust().filter(|(path, _)| purity::takes_time_as_argument(path));
+    none(takers.flat_map(|(path, text)| purity::findings(path, text, purity::CLOCKS)));
+}
+
+/// I-one-writer
+#[test]
+fn nothing_writes_to_the_api_server_but_apply_events_and_lease() {
+    let others = rust().filter(|(path, _)| purity::leaves_writing_to_others(path));
+    none(others.flat_map(|(path, text)| purity::findings(path, text, purity::WRITES)));
+}
+
+/// I-files
+#[test]
+fn files_are_short_say_what_they_are_for_and_are_finished() {
+    for Exception { path, why, .. } in EXCEPTIONS {
+        assert!(TREE.contains_key(*path) && why.contains(' '), "{path}: {why}");
+    }
+    none(rust().flat_map(|(path, text)| {
+        let size = files::size(path, text, EXCEPTIONS);
+        [size, files::first_line(path, text), files::unfinished(path, text)].concat()
+    }));
+    none(TREE.iter().flat_map(|(path, text)| files::traces(path, text)));
+}
+
+/// I-safe
+#[test]
+fn every_crate_takes_the_lints_of_the_workspace_and_no_code_is_unsafe() {
+    none(manifests::findings(&TREE));
+}
+
+/// I-map
+#[test]
+fn every_module_is_found_from_the_page_about_the_architecture() {
+    none(architecture::size(page()));
+    none(architecture::map(page(), &TREE));
+}
+
+/// I-held
+#[test]
+fn every_invariant_is_held_by_a_test_that_exists() {
+    let invariants = architecture::invariants(page());
+    assert!(invariants.len() >= 10, "{invariants:?}");
+    none(architecture::held(
+        page(),
+        &TREE,
+        "crates/tidy/tests/repository.rs",
+    ));
+}
