@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// A containerd without the kubelet's interface, which needs no network.
 struct Containerd {
-    /// Its containers' alone, and the name of their control groups.
+    /// Its containers' alone, and the name of their control groups, which go with the bed of that name.
     namespace: String,
     ctr: PathBuf,
     runc: PathBuf,
@@ -123,20 +123,6 @@ impl Containerd {
         ];
         let container = [reference, &id];
         self.ctr(&[&head[..], &container, command].concat()).await
-    }
-}
-
-/// runc takes away the control groups of containers, not the one around them.
-impl Drop for Containerd {
-    fn drop(&mut self) {
-        let hierarchies = std::fs::read_dir("/sys/fs/cgroup")
-            .into_iter()
-            .flatten()
-            .flatten();
-        let around = hierarchies.map(|hierarchy| hierarchy.path().join(&self.namespace));
-        for group in around.chain([Path::new("/sys/fs/cgroup").join(&self.namespace)]) {
-            let _ = std::fs::remove_dir(group);
-        }
     }
 }
 
