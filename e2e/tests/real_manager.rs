@@ -3,21 +3,30 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use clap::Parser;
 use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore, condition::Condition, crd};
-use etcd_operator_e2e::control_plane::{Access, AuditFilter, ControlPlane, Options};
-use etcd_operator_manager::{
-    cli::{Cli, Command},
-    run::Manager,
-};
-use etcd_operator_runtime::{clock::SystemClock, health::Server};
+use etcd_operator_e2e::Operator;
+use etcd_operator_e2e::control_plane::{AuditFilter, ControlPlane, Options};
+use etcd_operator_e2e::process::Sent;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout};
-use tokio_util::sync::CancellationToken;
 
-const AGENT: &str = "etcd-operator-under-test";
+/// Its user in the audit log.
+const NAME: &str = "manager";
+/// Of each of the two kinds; every tenth cluster and every fifth backup among the first half is bad: 20 in all.
+const EACH: u32 = 110;
+const VERDICTS: usize = 2 * EACH as usize + 1;
+
+/// What is wrong with an object: the field its verdict must name.
+fn fault(kind: &str, n: u32) -> Option<&'static str> {
+    match (kind, n % 10) {
+        ("cluster", 0) if n < 100 => Some("spec.auth"),
+        ("backup", 0) if n < 50 => Some("spec.schedule"),
+        ("backup", 1) if n < 50 => Some("spec.timeZone"),
+        _ => None,
+    }
+}
 
 fn verdict(conditions: Option<&Vec<Condition>>) -> Option<(String, String)> {
     let accepted = conditions?.iter().find(|c| c.type_ == "Accepted")?;
@@ -25,22 +34,6 @@ fn verdict(conditions: Option<&Vec<Condition>>) -> Option<(String, String)> {
         accepted.status.clone(),
         accepted.message.clone().unwrap_or_default(),
     ))
-}
-
-async fn manager(bed: &ControlPlane, namespace: &str) -> Result<Manager> {
-    let line = ["etcd-operator", "manager", "--health-address", "127.0.0.1:0"];
-    let Command::Manager(args) = Cli::try_parse_from(line)?.command else {
-        anyhow::bail!("another command")
-    };
-    let server = Server::bind(args.health_address).await?;
-    let client = bed.client_with(&Access::admin().user_agent(AGENT)).await?;
-    Ok(Manager {
-        args: *args,
-        namespace: namespace.to_owned(),
-        client,
-        server,
-        clock: SystemClock::shared(),
-    })
 }
 
 #[tokio::test]
@@ -59,21 +52,20 @@ async fn every_object_gets_its_verdict_through_one_watch_per_kind_and_then_nothi
     let restores: Api<EtcdRestore> = Api::namespaced(client, &namespace);
     let params = PostParams::default();
     let store = json!({"path": "bucket/key", "ossSecret": "s"});
-    for n in 0..50 {
+    for n in 0..EACH {
         let name = format!("c{n}");
-        let spec = if n % 10 == 0 {
-            json!({"auth": {"enabled": false}})
-        } else {
-            json!({"size": 3})
+        let spec = match fault("cluster", n) {
+            Some(_) => json!({"auth": {"enabled": false}}),
+            None => json!({"size": 3}),
         };
         clusters
             .create(&params, &EtcdCluster::new(&name, serde_json::from_value(spec)?))
             .await?;
         let mut spec = json!({"etcdCluster": {"name": name}, "storageType": "OSS", "oss": store, "schedule": "0 3 * * *"});
-        match n % 10 {
-            0 => spec["schedule"] = "0 0 31 2 *".into(),
-            1 => spec["timeZone"] = "Middle/Earth".into(),
-            _ => {}
+        match fault("backup", n) {
+            Some("spec.schedule") => spec["schedule"] = "0 0 31 2 *".into(),
+            Some(_) => spec["timeZone"] = "Middle/Earth".into(),
+            None => {}
         }
         backups
             .create(&params, &EtcdBackup::new(&name, serde_json::from_value(spec)?))
@@ -84,8 +76,8 @@ async fn every_object_gets_its_verdict_through_one_watch_per_kind_and_then_nothi
         .create(&params, &EtcdRestore::new("r", serde_json::from_value(spec)?))
         .await?;
 
-    let stop = CancellationToken::new();
-    let running = tokio::spawn(manager(&bed, &namespace).await?.run(stop.clone()));
+    let mut operator = Operator::start(&bed, NAME, &namespace, &[]).await?;
+    operator.until_ready(|code, _| code == 200).await?;
     let everything = async {
         loop {
             let clusters = clusters.list(&ListParams::default()).await?.items;
@@ -115,7 +107,7 @@ async fn every_object_gets_its_verdict_through_one_watch_per_kind_and_then_nothi
         let name = cluster.metadata.name.clone().context("a name")?;
         let status = cluster.status.as_ref().context("a status")?;
         let (holds, message) = verdict(status.conditions.as_ref()).context("a verdict")?;
-        let bad = name[1..].parse::<u32>()? % 10 == 0;
+        let bad = fault("cluster", name[1..].parse()?).is_some();
         assert_eq!(holds, if bad { "False" } else { "True" }, "{name}: {message}");
         assert_eq!(message.contains("spec.auth"), bad, "{name}: {message}");
         assert_eq!(status.observed_generation, cluster.metadata.generation);
@@ -125,11 +117,7 @@ async fn every_object_gets_its_verdict_through_one_watch_per_kind_and_then_nothi
         let name = backup.metadata.name.clone().context("a name")?;
         let status = backup.status.as_ref().context("a status")?;
         let (holds, message) = verdict(status.conditions.as_ref()).context("a verdict")?;
-        let field = match name[1..].parse::<u32>()? % 10 {
-            0 => Some("spec.schedule"),
-            1 => Some("spec.timeZone"),
-            _ => None,
-        };
+        let field = fault("backup", name[1..].parse()?);
         assert_eq!(holds == "False", field.is_some(), "{name}: {message}");
         assert!(field.is_none_or(|f| message.contains(f)), "{name}: {message}");
     }
@@ -162,19 +150,19 @@ async fn every_object_gets_its_verdict_through_one_watch_per_kind_and_then_nothi
     // Events travel behind the statuses: one for each verdict.
     let told: Api<Event> = Api::namespaced(bed.client().await?, &namespace);
     let all_told = async {
-        while told.list(&ListParams::default()).await?.items.len() < 101 {
+        while told.list(&ListParams::default()).await?.items.len() < VERDICTS {
             tokio::task::yield_now().await;
         }
         anyhow::Ok(())
     };
-    timeout(Duration::from_secs(30), all_told)
+    timeout(Duration::from_mins(2), all_told)
         .await
         .context("Events are missing")??;
 
     // Quiet means: over a whole window nothing but the lease is written.
     let mark = bed.audit_mark();
     sleep_until(Instant::now() + Duration::from_secs(15)).await;
-    let writes = bed.audit(&AuditFilter::new().since(mark).user_agent(AGENT).writes())?;
+    let writes = bed.audit(&AuditFilter::new().since(mark).user(NAME).writes())?;
     let beyond_lease: Vec<_> = writes
         .iter()
         .filter(|e| e.object_ref.as_ref().is_none_or(|o| o.resource != "leases"))
@@ -185,9 +173,14 @@ async fn every_object_gets_its_verdict_through_one_watch_per_kind_and_then_nothi
     );
     assert!(beyond_lease.is_empty(), "{beyond_lease:?}");
 
-    stop.cancel();
-    timeout(Duration::from_secs(30), running)
-        .await
-        .context("the manager does not stop")???;
+    println!(
+        "{VERDICTS} objects judged, {} MiB resident",
+        operator.resident()? / (1 << 20)
+    );
+    ensure!(operator.resident()? < 64 << 20, "more than a start needs");
+
+    operator.send(Sent::Terminate)?;
+    let status = operator.ended(Duration::from_secs(30)).await?;
+    assert!(status.success(), "{status}");
     Ok(())
 }

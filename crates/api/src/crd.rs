@@ -1,6 +1,8 @@
 //! The finished `CustomResourceDefinition`s, as they are installed.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
 use kube::CustomResourceExt;
 use serde_json::Value;
 
@@ -36,6 +38,7 @@ fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
         else {
             continue;
         };
+        allow_null(root);
         let Some(properties) = root.properties.as_mut() else {
             continue;
         };
@@ -51,4 +54,28 @@ fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
         }
     }
     crd
+}
+
+/// A field may be null or one of some words, as templates and manifests of the older operator leave it: the API server
+/// takes no null for an enumeration, not even for one with null among its values, but spares null from a pattern.
+fn allow_null(schema: &mut JSONSchemaProps) {
+    if schema.nullable == Some(true)
+        && let Some(allowed) = schema.enum_.take()
+    {
+        let words: Vec<&str> = allowed.iter().filter_map(|word| word.0.as_str()).collect();
+        schema.pattern = Some(format!("^({})$", words.join("|")));
+    }
+    schema
+        .properties
+        .iter_mut()
+        .flat_map(|p| p.values_mut())
+        .for_each(allow_null);
+    match &mut schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(item)) => allow_null(item),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(allow_null),
+        None => {}
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(value)) = &mut schema.additional_properties {
+        allow_null(value);
+    }
 }

@@ -182,6 +182,8 @@ impl Manager {
         }
 
         let outcome = tokio::select! {
+            // A stop ends the controllers too: when both are there, the stop was first.
+            biased;
             () = shutdown.cancelled() => Ok(()),
             ended = essential.join_next() => Err(premature(ended)),
             ended = controllers.join_next() => Err(anyhow!("a controller ended: {ended:?}")),

@@ -170,7 +170,14 @@ fn allowed(schema: &Value) -> String {
         }
     }
     if let Some(pattern) = schema["pattern"].as_str() {
-        parts.push(format!("`{pattern}`"));
+        let words = pattern
+            .strip_prefix("^(")
+            .and_then(|rest| rest.strip_suffix(")$"))
+            .filter(|words| words.chars().all(|c| c.is_alphanumeric() || ":|".contains(c)));
+        parts.push(match words {
+            Some(words) => format!("`{}`", words.replace('|', "`, `")),
+            None => format!("`{pattern}`"),
+        });
     }
     if schema["format"] == "date-time" {
         parts.push("RFC 3339".to_owned());

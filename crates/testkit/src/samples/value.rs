@@ -42,6 +42,15 @@ pub(super) fn samples(schema: &Value) -> Vec<Value> {
     found
 }
 
+/// The words of a pattern that is an enumeration, `^(a|b)$`.
+fn words(schema: &Value) -> impl Iterator<Item = &str> {
+    let pattern = schema["pattern"].as_str().unwrap_or_default();
+    let words = pattern
+        .strip_prefix("^(")
+        .and_then(|rest| rest.strip_suffix(")$"));
+    words.into_iter().flat_map(|words| words.split('|'))
+}
+
 fn candidates(schema: &Value) -> Vec<Value> {
     if let Some(values) = schema["enum"].as_array() {
         return values.iter().filter(|value| !value.is_null()).cloned().collect();
@@ -54,7 +63,10 @@ fn candidates(schema: &Value) -> Vec<Value> {
         Some("integer") => NUMBERS.iter().map(|&number| json!(number)).collect(),
         Some("number") => vec![json!(0.5), json!(1.5)],
         Some("string") if schema["format"] == "date-time" => TIMES.iter().map(|&time| json!(time)).collect(),
-        Some("string") => TEXTS.iter().map(|&text| json!(text)).collect(),
+        Some("string") => words(schema)
+            .chain(TEXTS.iter().copied())
+            .map(|text| json!(text))
+            .collect(),
         Some("array") => {
             let items = samples(&schema["items"]);
             let single = items.iter().map(|item| json!([item]));
