@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::process::ProcessId;
+
 /// Where hierarchies are mounted by convention.
 const MOUNT: &str = "/sys/fs/cgroup";
 
@@ -48,6 +50,34 @@ pub fn existing(name: &str) -> Vec<PathBuf> {
     groups.iter_mut().for_each(|group| group.push(name));
     groups.retain(|group| group.exists());
     groups
+}
+
+/// The processes in the group called `group`, which is somewhere below `name`.
+pub(crate) fn processes(name: &str, group: &str) -> Option<Vec<ProcessId>> {
+    let list = fs::read_to_string(find(name, group)?.join("cgroup.procs")).ok()?;
+    Some(
+        list.lines()
+            .filter_map(|line| ProcessId::of(line.parse().ok()?))
+            .collect(),
+    )
+}
+
+/// The group called `group` somewhere below `name`, in the first hierarchy that has it.
+pub(crate) fn find(name: &str, group: &str) -> Option<PathBuf> {
+    existing(name).iter().find_map(|top| find_below(top, group))
+}
+
+/// The group called `group` somewhere below this one.
+pub(crate) fn find_below(top: &Path, group: &str) -> Option<PathBuf> {
+    let entries = fs::read_dir(top).ok()?.flatten();
+    let mut directories = entries.map(|entry| entry.path()).filter(|path| path.is_dir());
+    directories.find_map(|path| {
+        if path.ends_with(group) {
+            Some(path)
+        } else {
+            find_below(&path, group)
+        }
+    })
 }
 
 /// The hierarchy that has this controller, if controllers have hierarchies of their own here.

@@ -1,7 +1,7 @@
 //! A whole Kubernetes: a control plane with its controllers, and one or three nodes, each in namespaces of its own.
 //! Pods run, services resolve, volumes are real; nothing leaves the bed.
 //!
-//! What goes wrong on purpose is in the modules of faults; nothing here knows of the operator.
+//! What goes wrong on purpose is in [`crate::faults`]; nothing here knows of the operator.
 
 mod dns;
 mod node;
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Node as NodeObject;
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, ServiceAccount};
 use kube::Client;
 use kube::api::Api;
 use serde_json::Value;
@@ -28,6 +28,7 @@ use crate::deadline::until;
 use crate::images;
 use crate::launch::{Launch, Running};
 use crate::network::{self, Number};
+use crate::volumes::{self, Disk, Provisioner, Volumes};
 use node::Programs;
 
 /// On two idle cores nodes are ready within 10 s; this is for machines that also compile.
@@ -56,7 +57,9 @@ impl Default for Options {
 /// A running cluster. Dropping it ends everything it is made of.
 pub struct Cluster {
     // Declared in the order in which they end.
+    _provisioner: Provisioner,
     nodes: Vec<Node>,
+    volumes: Volumes,
     _controllers: Vec<Running>,
     control_plane: ControlPlane,
 }
@@ -75,6 +78,8 @@ impl Cluster {
         })
         .await?;
         let controllers = start_controllers(&control_plane).await?;
+        let volumes = Volumes::prepare(control_plane.bed(), control_plane.hub()?).await?;
+        let provisioner = volumes.clone().provision(control_plane.client().await?);
         let nodes = try_join_all(
             numbers
                 .iter()
@@ -82,7 +87,9 @@ impl Cluster {
         )
         .await?;
         let cluster = Self {
+            _provisioner: provisioner,
             nodes,
+            volumes,
             _controllers: controllers,
             control_plane,
         };
@@ -95,6 +102,7 @@ impl Cluster {
         }))
         .await?;
         cluster.apply(&dns::objects(images::DNS)).await?;
+        cluster.apply(&volumes::classes()).await?;
         cluster.ready().await?;
         Ok(cluster)
     }
@@ -133,6 +141,15 @@ impl Cluster {
         Ok(())
     }
 
+    /// The disk of a claim that has been bound.
+    pub async fn disk(&self, namespace: &str, claim: &str) -> Result<Disk> {
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client().await?, namespace);
+        let volume = claims.get(claim).await?.spec.and_then(|spec| spec.volume_name);
+        Ok(self
+            .volumes
+            .disk(&volume.with_context(|| format!("the claim {claim} has no volume yet"))?))
+    }
+
     /// How many packets tried to leave the bed so far, all namespaces together.
     pub async fn leaving(&self) -> Result<u64> {
         let mut sum = network::leaving(self.control_plane.hub()?).await?;
@@ -162,7 +179,12 @@ impl Cluster {
             Ok((available > Some(0)).then_some(()))
         })
         .await?;
-        let accounts = Api::<ServiceAccount>::namespaced(client, "default");
+        self.await_service_account("default").await
+    }
+
+    /// Waits until pods can be made in a namespace.
+    pub async fn await_service_account(&self, namespace: &str) -> Result<()> {
+        let accounts = Api::<ServiceAccount>::namespaced(self.client().await?, namespace);
         until("the default service account exists", READY_LIMIT, || async {
             Ok(accounts.get_opt("default").await?)
         })

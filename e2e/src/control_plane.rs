@@ -58,7 +58,8 @@ pub struct Options {
     /// Further flags for kube-apiserver, such as `--watch-cache=false`.
     pub api_server_flags: Vec<String>,
     /// The nodes it will have; none means a control plane by itself, on this host's loopback.
-    pub(crate) nodes: Vec<Number>,
+    #[doc(hidden)]
+    pub nodes: Vec<Number>,
 }
 
 /// A running control plane. Dropping it ends its processes and removes its directory; if the owner is killed

@@ -142,9 +142,19 @@ impl Running {
                 .with_context(|| format!("cannot signal {name}"))?,
         };
         if sent {
+            if self.behind && what == Sent::Resume {
+                self.wake_helper();
+            }
             return Ok(());
         }
         bail!("{name} no longer runs:\n{}", tail(&self.log))
+    }
+}
+
+impl Running {
+    /// The helper stands still as soon as its program does, and does not notice by itself that it goes on.
+    fn wake_helper(&self) {
+        let _ = self.id.send(Sent::Resume);
     }
 }
 
@@ -155,7 +165,9 @@ impl Drop for Running {
             && self
                 .program()
                 .is_some_and(|program| program.send(Sent::Kill).unwrap_or(false));
-        if !ends_by_itself {
+        if ends_by_itself {
+            self.wake_helper();
+        } else {
             let _ = self.child.kill();
         }
         let _ = self.child.wait();

@@ -11,6 +11,8 @@ pub mod command;
 pub mod components;
 pub mod control_plane;
 pub mod deadline;
+pub mod faults;
+pub mod host;
 pub mod images;
 mod launch;
 pub mod namespaces;
@@ -18,6 +20,9 @@ pub mod network;
 pub mod operator;
 pub mod process;
 pub mod proxy;
+pub mod report;
+pub mod scenario;
+pub mod volumes;
 
 pub use cluster::Cluster;
 pub use control_plane::{ControlPlane, Options};

@@ -21,6 +21,8 @@ pub const HOST_INTERFACE: &str = "eobed";
 const SLOTS: u8 = 250;
 /// The chain of the rules that keep packets in.
 const GUARD: &str = "BED-LEAVES";
+/// The chain of the rules that lose packets on purpose.
+pub(crate) const FAULTS: &str = "BED-FAULTS";
 /// All nodes and the control plane.
 const NODES: &str = "10.88.0.0/24";
 /// All pods.
@@ -180,7 +182,10 @@ async fn take_slot(hub: Entry) -> Result<u8> {
 
 /// Raw comes before everything kube-proxy and CNI do, so that nothing they accept gets around it.
 async fn guard(entry: Entry, also: &[&str]) -> Result<()> {
-    let mut rules = format!("*raw\n:{GUARD} - [0:0]\n-A PREROUTING -j {GUARD}\n-A OUTPUT -j {GUARD}\n");
+    let mut rules = "*raw\n".to_owned();
+    for chain in [FAULTS, GUARD] {
+        rules += &format!(":{chain} - [0:0]\n-A PREROUTING -j {chain}\n-A OUTPUT -j {chain}\n");
+    }
     let known = [NODES, PODS, SERVICES, "127.0.0.0/8", "224.0.0.0/4"];
     for destination in known.iter().chain(also) {
         rules += &format!("-A {GUARD} -d {destination} -j RETURN\n");

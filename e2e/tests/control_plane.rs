@@ -326,6 +326,7 @@ async fn stopped_and_started_again_it_has_its_data_and_history_only_if_not_forgo
 async fn compaction_ends_old_watches_where_no_cache_remembers() -> Result<()> {
     let options = Options {
         api_server_flags: vec!["--watch-cache=false".into()],
+        ..Options::default()
     };
     let control_plane = ControlPlane::start(options).await?;
     let maps = Api::<ConfigMap>::default_namespaced(control_plane.client().await?);

@@ -216,7 +216,7 @@ impl Node {
     }
 
     /// Pulls the plug, for good.
-    pub(super) fn lose(&self) {
+    pub(crate) fn lose(&self) {
         drop(locked(&self.machine).take());
         locked(&self.agents).clear();
     }

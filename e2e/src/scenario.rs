@@ -1,0 +1,282 @@
+//! Scenarios: stories that are played on a bed. Here is what one is, and what it is given to play with; how they are
+//! chosen and run is in [`runner`].
+
+pub mod runner;
+mod summary;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::Api;
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::command::printed;
+use crate::deadline::until;
+use crate::images;
+
+/// Long enough for a pod on a machine that also compiles.
+const POD_LIMIT: Duration = Duration::from_mins(2);
+
+/// How often a scenario is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// Before every change.
+    Gate,
+    /// When its group is looked at as a whole.
+    Full,
+}
+
+/// What a scenario is played on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bed {
+    /// A bed of three nodes, in a namespace of its own, beside others.
+    Shared,
+    /// The same bed with nobody beside it; it is healed in the end.
+    Alone,
+    /// A fresh bed with this many nodes, which may be broken for good.
+    Own(u8),
+    /// None: it makes what it needs.
+    Without,
+}
+
+/// A story that has been told.
+pub type Played = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+/// A scenario.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// What it is about.
+    pub group: &'static str,
+    /// What it shows, as a sentence with underscores.
+    pub name: &'static str,
+    /// How often it is played.
+    pub tier: Tier,
+    /// What it is played on.
+    pub bed: Bed,
+    /// Whether it tries to leave the bed on purpose.
+    pub leaves: bool,
+    /// The story.
+    pub story: fn(Arc<Stage>) -> Played,
+}
+
+impl Scenario {
+    /// One of the gate.
+    pub const fn gate(
+        group: &'static str,
+        name: &'static str,
+        bed: Bed,
+        story: fn(Arc<Stage>) -> Played,
+    ) -> Self {
+        Self {
+            group,
+            name,
+            tier: Tier::Gate,
+            bed,
+            leaves: false,
+            story,
+        }
+    }
+
+    /// The same for full runs only.
+    #[must_use]
+    pub const fn full(mut self) -> Self {
+        self.tier = Tier::Full;
+        self
+    }
+
+    /// The same, with packets that try to leave the bed.
+    #[must_use]
+    pub const fn leaving(mut self) -> Self {
+        self.leaves = true;
+        self
+    }
+
+    /// `GROUP/NAME`.
+    pub fn title(&self) -> String {
+        format!("{}/{}", self.group, self.name)
+    }
+}
+
+/// What a scenario has: a cluster, a namespace in it, and a place for notes.
+pub struct Stage {
+    cluster: Option<Arc<Cluster>>,
+    namespace: String,
+    notes: Mutex<String>,
+}
+
+impl Stage {
+    /// A stage without a bed.
+    pub(crate) fn empty() -> Self {
+        Self {
+            cluster: None,
+            namespace: String::new(),
+            notes: Mutex::default(),
+        }
+    }
+
+    /// A new namespace of a cluster, in which pods can be made.
+    pub async fn on(cluster: Arc<Cluster>, prefix: &str) -> Result<Self> {
+        let namespace = cluster.control_plane().namespace(prefix).await?;
+        cluster.await_service_account(&namespace).await?;
+        Ok(Self {
+            cluster: Some(cluster),
+            namespace,
+            notes: Mutex::default(),
+        })
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> &Cluster {
+        self.cluster
+            .as_deref()
+            .expect("a scenario that uses a cluster asks for a bed")
+    }
+
+    /// The namespace that is this scenario's own.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Writes a line into the timeline.
+    pub fn note(&self, what: &str) {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a note stands beside events, which carry the wall clock's time"
+        )]
+        let now = jiff::Timestamp::now();
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        *notes += &format!("{now:.0} {} {what}\n", self.namespace);
+    }
+
+    /// The lines written so far.
+    pub(crate) fn notes(&self) -> String {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Pods of this namespace.
+    pub async fn pods(&self) -> Result<Api<Pod>> {
+        Ok(Api::namespaced(self.cluster().client().await?, &self.namespace))
+    }
+
+    /// A pod of the tools image that runs `probe` with these words, on a node or anywhere, with a claim mounted at
+    /// `/data` or without. Returns when it is ready.
+    pub async fn run(
+        &self,
+        pod: &str,
+        node: Option<&str>,
+        claim: Option<&str>,
+        words: &[&str],
+    ) -> Result<()> {
+        let command = [&["probe"], words].concat();
+        let mut spec = json!({
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": "probe", "image": images::TOOLS, "imagePullPolicy": "Never",
+                "command": command,
+            }],
+        });
+        if let Some(node) = node {
+            spec["nodeSelector"] = json!({ "kubernetes.io/hostname": node });
+        }
+        if let Some(claim) = claim {
+            spec["volumes"] = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": claim } }]);
+            spec["containers"][0]["volumeMounts"] = json!([{ "name": "data", "mountPath": "/data" }]);
+        }
+        self.note(&format!("runs the pod {pod}"));
+        self.cluster()
+            .apply(&json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": { "name": pod, "namespace": self.namespace, "labels": { "app": pod } },
+                "spec": spec,
+            }))
+            .await?;
+        self.ready(pod).await
+    }
+
+    /// Waits until a pod is ready.
+    pub async fn ready(&self, pod: &str) -> Result<()> {
+        let pods = self.pods().await?;
+        until(&format!("the pod {pod} is ready"), POD_LIMIT, || async {
+            Ok(pods.get_opt(pod).await?.filter(is_ready))
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// A service in front of the pod of the same name, which listens on 80.
+    pub async fn expose(&self, pod: &str) -> Result<()> {
+        self.cluster()
+            .apply(&json!({
+                "apiVersion": "v1", "kind": "Service",
+                "metadata": { "name": pod, "namespace": self.namespace },
+                "spec": { "selector": { "app": pod }, "ports": [{ "port": 80 }] },
+            }))
+            .await
+    }
+
+    /// A claim of this class.
+    pub async fn claim(&self, claim: &str, class: Option<&str>, size: &str) -> Result<()> {
+        self.cluster()
+            .apply(&json!({
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "metadata": { "name": claim, "namespace": self.namespace },
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"], "storageClassName": class,
+                    "resources": { "requests": { "storage": size } },
+                },
+            }))
+            .await
+    }
+
+    /// What `probe` answers in a pod; an error where it fails there.
+    pub async fn probe(&self, pod: &str, words: &[&str]) -> Result<Value> {
+        let exec = ["exec", "-n", &self.namespace, pod, "--", "probe"];
+        let output = self
+            .cluster()
+            .control_plane()
+            .kubectl(&[&exec, words].concat())
+            .await?;
+        let what = format!("probe {} in {pod}", words.join(" "));
+        let answer = printed(output, &what)?;
+        serde_json::from_str(&answer).with_context(|| format!("{what} answered {answer}"))
+    }
+
+    /// The same until it succeeds.
+    pub async fn probe_until(&self, pod: &str, words: &[&str], within: Duration) -> Result<Value> {
+        let last = Mutex::new(None);
+        until(&format!("probe {} in {pod}", words.join(" ")), within, || async {
+            match self.probe(pod, words).await {
+                Ok(answer) => Ok(Some(answer)),
+                Err(error) => {
+                    *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    Ok(None)
+                }
+            }
+        })
+        .await
+        .map_err(
+            |limit| match last.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                Some(error) => error.context(limit),
+                None => limit,
+            },
+        )
+    }
+
+    /// The address of a pod.
+    pub async fn address(&self, pod: &str) -> Result<String> {
+        Ok(self.cluster().place_of(&self.namespace, pod).await?.1)
+    }
+}
+
+/// Whether a pod says that it is ready.
+pub fn is_ready(pod: &Pod) -> bool {
+    pod.status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten())
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}

@@ -1,0 +1,44 @@
+//! The scenarios, each file a group of stories about one thing. Run by a runner of their own, because beds are
+//! shared, kept and taken down between them; how, is said by `--help`.
+
+mod bed;
+mod faults_network;
+mod faults_process;
+mod volumes;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use etcd_operator_e2e::scenario::Scenario;
+use etcd_operator_e2e::scenario::runner::{Arguments, run};
+use tokio::signal::unix::{SignalKind, signal};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let scenarios: Vec<Scenario> = [
+        bed::SCENARIOS,
+        volumes::SCENARIOS,
+        faults_process::SCENARIOS,
+        faults_network::SCENARIOS,
+    ]
+    .concat();
+    let reports = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("reports");
+    let played = async {
+        // Listening before anything is started: from here on a signal ends the beds in order.
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            outcome = run(Arguments::parse(), &scenarios, reports) => outcome,
+            _ = interrupt.recv() => Err(anyhow::anyhow!("interrupted")),
+            _ = terminate.recv() => Err(anyhow::anyhow!("terminated")),
+        }
+    };
+    match played.await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::from(101)
+        }
+    }
+}
