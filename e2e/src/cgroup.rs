@@ -47,7 +47,9 @@ pub(crate) fn remove(name: &str) -> bool {
 /// The groups of this name that there are.
 pub fn existing(name: &str) -> Vec<PathBuf> {
     let mut groups = hierarchies();
-    groups.iter_mut().for_each(|group| group.push(name));
+    for group in &mut groups {
+        group.push(name);
+    }
     groups.retain(|group| group.exists());
     groups
 }

@@ -182,17 +182,24 @@ async fn take_slot(hub: Entry) -> Result<u8> {
 
 /// Raw comes before everything kube-proxy and CNI do, so that nothing they accept gets around it.
 async fn guard(entry: Entry, also: &[&str]) -> Result<()> {
-    let mut rules = "*raw\n".to_owned();
+    let mut rules = vec!["*raw".to_owned()];
     for chain in [FAULTS, GUARD] {
-        rules += &format!(":{chain} - [0:0]\n-A PREROUTING -j {chain}\n-A OUTPUT -j {chain}\n");
+        rules.extend([
+            format!(":{chain} - [0:0]"),
+            format!("-A PREROUTING -j {chain}"),
+            format!("-A OUTPUT -j {chain}"),
+        ]);
     }
     let known = [NODES, PODS, SERVICES, "127.0.0.0/8", "224.0.0.0/4"];
-    for destination in known.iter().chain(also) {
-        rules += &format!("-A {GUARD} -d {destination} -j RETURN\n");
-    }
-    rules += &format!("-A {GUARD} -j DROP\nCOMMIT\n");
+    rules.extend(
+        known
+            .iter()
+            .chain(also)
+            .map(|destination| format!("-A {GUARD} -d {destination} -j RETURN")),
+    );
+    rules.extend([format!("-A {GUARD} -j DROP"), "COMMIT\n".to_owned()]);
     entry
-        .run_with_input("iptables-restore", &["-w", "--noflush"], &rules)
+        .run_with_input("iptables-restore", &["-w", "--noflush"], &rules.join("\n"))
         .await?;
     entry
         .run("sysctl", &["-qw", "net.ipv6.conf.all.disable_ipv6=1"])

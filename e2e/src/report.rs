@@ -53,7 +53,9 @@ pub async fn write(cluster: &Cluster, folder: &Path, failure: &str, timeline: &s
         },
     )?;
     let bed = cluster.control_plane().directory();
-    copy_logs(bed, &folder.join("processes"), &|name| name.ends_with(".log"));
+    copy_logs(bed, &folder.join("processes"), &|name| {
+        Path::new(name).extension().is_some_and(|end| end == "log")
+    });
     for node in cluster.nodes() {
         let pods = bed.join(node.name()).join("log/pods");
         copy_logs(&pods, &folder.join("pods").join(node.name()), &|_| true);

@@ -106,7 +106,7 @@ impl Scenario {
 pub struct Stage {
     cluster: Option<Arc<Cluster>>,
     namespace: String,
-    notes: Mutex<String>,
+    notes: Mutex<Vec<String>>,
 }
 
 impl Stage {
@@ -150,12 +150,15 @@ impl Stage {
         )]
         let now = jiff::Timestamp::now();
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        *notes += &format!("{now:.0} {} {what}\n", self.namespace);
+        notes.push(format!("{now:.0} {} {what}", self.namespace));
     }
 
     /// The lines written so far.
     pub(crate) fn notes(&self) -> String {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).join(
+            "
+",
+        )
     }
 
     /// Pods of this namespace.

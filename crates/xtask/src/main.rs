@@ -4,6 +4,7 @@
 
 mod counts;
 mod deny;
+mod e2e;
 mod floor;
 mod generated;
 mod machine;
@@ -52,9 +53,9 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "e2e",
-        arguments: "[--all] [NAME...]",
-        about: "the scenarios whose names contain one of NAME, or all; without either, lists them",
-        work: Work::Done(suites::e2e),
+        arguments: "[--all] [--keep] [NAME...]",
+        about: "tests and scenarios whose names contain one of NAME, or all; without either, lists them",
+        work: Work::Done(e2e::command),
     },
     Command {
         name: "gen",

@@ -8,8 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::counts::{Kind, Reader, Tally};
-use crate::packages::Tier;
-use crate::{Failure, machine, places, run};
+use crate::{places, run};
 
 /// Compiles every program and every test.
 pub(crate) fn build() -> Result<(), String> {
@@ -41,53 +40,12 @@ pub(crate) fn end_to_end(tally: &mut Tally) -> Result<(), String> {
     cargo_test(tally, Kind::EndToEnd, &named(&test_files()?.end_to_end), &[])
 }
 
-/// `cargo xtask e2e [--all] [NAME...]`.
-pub(crate) fn e2e(arguments: &[String]) -> Result<(), Failure> {
-    let (flags, names): (Vec<&str>, Vec<&str>) = arguments
-        .iter()
-        .map(String::as_str)
-        .partition(|argument| argument.starts_with('-'));
-    let all = match flags.as_slice() {
-        [] => false,
-        ["--all"] => true,
-        other => {
-            return Err(Failure::Refused(format!(
-                "only --all is understood, not `{}`",
-                other.join(" ")
-            )));
-        }
-    };
-    if all && !names.is_empty() {
-        return Err(Failure::Refused("either --all or names, not both".to_owned()));
-    }
-    let files = test_files()?;
-    let mut tally = Tally::default();
-    if !all && names.is_empty() {
-        return Ok(cargo_test(
-            &mut tally,
-            Kind::EndToEnd,
-            &named(&files.end_to_end),
-            &["--list"],
-        )?);
-    }
-    machine::prepare(Tier::Bed)?;
-    build()?;
-    // Those named need not be all: what else they use is built when they ask for it.
-    components(if all { "gate" } else { "control-plane" })?;
-    cargo_test(&mut tally, Kind::EndToEnd, &named(&files.end_to_end), &names)?;
-    match tally.all_passed() {
-        0 => Err(Failure::Failed(format!(
-            "no scenario is named like {}",
-            names.join(", ")
-        ))),
-        passed => {
-            println!("{passed} passed, 0 failed");
-            Ok(())
-        }
-    }
-}
-
-fn cargo_test(tally: &mut Tally, usual: Kind, targets: &[&str], rest: &[&str]) -> Result<(), String> {
+pub(crate) fn cargo_test(
+    tally: &mut Tally,
+    usual: Kind,
+    targets: &[&str],
+    rest: &[&str],
+) -> Result<(), String> {
     let head = ["test", "--workspace", "--locked", "--no-fail-fast"];
     let mut reader = Reader::new(tally, usual);
     run::watched(run::cargo([&head, targets, &["--"], rest].concat()), |line| {
@@ -97,12 +55,12 @@ fn cargo_test(tally: &mut Tally, usual: Kind, targets: &[&str], rest: &[&str]) -
 
 /// Names of test files: `tests/NAME.rs` or `tests/NAME/main.rs`.
 #[derive(Debug, Default)]
-struct TestFiles {
+pub(crate) struct TestFiles {
     crates: BTreeSet<String>,
-    end_to_end: BTreeSet<String>,
+    pub(crate) end_to_end: BTreeSet<String>,
 }
 
-fn test_files() -> Result<TestFiles, String> {
+pub(crate) fn test_files() -> Result<TestFiles, String> {
     let root = places::root();
     let crates = root.join("crates");
     let listed =
@@ -138,7 +96,7 @@ fn in_tests(directory: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-fn named(files: &BTreeSet<String>) -> Vec<&str> {
+pub(crate) fn named(files: &BTreeSet<String>) -> Vec<&str> {
     files.iter().flat_map(|name| ["--test", name.as_str()]).collect()
 }
 

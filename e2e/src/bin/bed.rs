@@ -55,7 +55,8 @@ async fn main() -> Result<()> {
                 nodes,
                 ..cluster::Options::default()
             };
-            keep(async move { Ok(Bed::Cluster(Box::new(Cluster::start(&options).await?))) }).await?;
+            let start = Box::pin(async move { Cluster::start(&options).await });
+            keep(async move { Ok(Bed::Cluster(Box::new(start.await?))) }).await?;
         }
         Command::Clean => {
             let cleaned = bed_dir::clean().await?;

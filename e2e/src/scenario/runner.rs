@@ -49,7 +49,7 @@ pub struct Arguments {
     /// Write the outcome as JUnit into this file.
     #[arg(long)]
     junit: Option<PathBuf>,
-    /// Write a table for every group that passed into this directory.
+    /// Write a table for every group that was played whole and passed into this directory.
     #[arg(long)]
     proof: Option<PathBuf>,
     /// Where failed scenarios leave their reports.
@@ -85,7 +85,7 @@ pub async fn run(arguments: Arguments, scenarios: &[Scenario], reports: PathBuf)
     };
     bed_dir::clean().await?;
     let outcomes = runner.play(&chosen).await;
-    runner.write(&outcomes, seed).await?;
+    runner.write(&outcomes, scenarios, seed).await?;
     let failed: Vec<&Outcome> = outcomes.iter().filter(|one| one.failure.is_some()).collect();
     for one in &failed {
         println!(
@@ -195,14 +195,19 @@ impl Runner {
         })
     }
 
-    async fn write(&self, outcomes: &[Outcome], seed: u64) -> Result<()> {
+    async fn write(&self, outcomes: &[Outcome], scenarios: &[Scenario], seed: u64) -> Result<()> {
         if let Some(file) = &self.arguments.junit {
             fs::write(file, summary::junit(outcomes, seed))
                 .with_context(|| format!("cannot write {}", file.display()))?;
         }
         if let Some(directory) = &self.arguments.proof {
             fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
-            for (group, table) in summary::proofs(outcomes, &commit().await?) {
+            let whole: Vec<Outcome> = outcomes
+                .iter()
+                .filter(|one| is_whole(&one.group, outcomes, scenarios))
+                .cloned()
+                .collect();
+            for (group, table) in summary::proofs(&whole, &commit().await?) {
                 let file = directory.join(format!("{group}.md"));
                 fs::write(&file, table).with_context(|| format!("cannot write {}", file.display()))?;
             }
@@ -260,6 +265,15 @@ fn told(scenario: &Scenario, start: Instant, played: Result<()>) -> Outcome {
     outcome
 }
 
+/// A group proves something only when nothing of it was left out.
+fn is_whole(group: &str, outcomes: &[Outcome], scenarios: &[Scenario]) -> bool {
+    scenarios.iter().filter(|one| one.group == group).all(|scenario| {
+        outcomes
+            .iter()
+            .any(|outcome| outcome.group == group && outcome.name == scenario.name)
+    })
+}
+
 /// The names given decide; without any, the tier does.
 fn choose(scenarios: &[Scenario], arguments: &Arguments) -> Vec<Scenario> {
     let named = |scenario: &Scenario| {
@@ -270,7 +284,7 @@ fn choose(scenarios: &[Scenario], arguments: &Arguments) -> Vec<Scenario> {
         .iter()
         .filter(|scenario| {
             if arguments.names.is_empty() {
-                arguments.all || scenario.tier == Tier::Gate
+                arguments.all || arguments.list || scenario.tier == Tier::Gate
             } else {
                 named(scenario)
             }

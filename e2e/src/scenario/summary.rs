@@ -36,27 +36,30 @@ pub(super) fn result(outcomes: &[Outcome], filtered: usize, time: Duration) -> S
 pub(super) fn junit(outcomes: &[Outcome], seed: u64) -> String {
     let failures = outcomes.iter().filter(|one| one.failure.is_some()).count();
     let time: f32 = outcomes.iter().map(|one| one.time.as_secs_f32()).sum();
-    let mut xml = format!(
+    let head = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"e2e\" tests=\"{}\" failures=\"{failures}\" \
          time=\"{time:.3}\">\n  <properties><property name=\"seed\" value=\"{seed}\"/></properties>\n",
         outcomes.len()
     );
-    for one in outcomes {
+    let cases = outcomes.iter().map(|one| {
         let head = format!(
             "  <testcase classname=\"{}\" name=\"{}\" time=\"{:.3}\"",
             escaped(&one.group),
             escaped(&one.name),
             one.time.as_secs_f32()
         );
-        xml += &match &one.failure {
+        match &one.failure {
             None => format!("{head}/>\n"),
             Some(why) => format!(
                 "{head}>\n    <failure>{}</failure>\n  </testcase>\n",
                 escaped(why)
             ),
-        };
-    }
-    xml + "</testsuite>\n"
+        }
+    });
+    std::iter::once(head)
+        .chain(cases)
+        .chain(std::iter::once("</testsuite>\n".to_owned()))
+        .collect()
 }
 
 /// A table for every group of which all that was played passed, by group.
@@ -70,13 +73,14 @@ pub(super) fn proofs(outcomes: &[Outcome], commit: &str) -> BTreeMap<String, Str
         .filter(|(_, played)| played.iter().all(|one| one.failure.is_none()))
         .map(|(group, mut played)| {
             played.sort_by(|one, other| one.name.cmp(&other.name));
-            let mut table = format!(
+            let head = format!(
                 "# {group}\n\nA full run of the group; every scenario passed.\n\n| commit | scenario | seconds |\n\
                  | --- | --- | --- |\n"
             );
-            for one in played {
-                table += &format!("| {commit} | {} | {:.1} |\n", one.name, one.time.as_secs_f32());
-            }
+            let rows = played
+                .iter()
+                .map(|one| format!("| {commit} | {} | {:.1} |\n", one.name, one.time.as_secs_f32()));
+            let table = std::iter::once(head).chain(rows).collect();
             (group, table)
         })
         .collect()

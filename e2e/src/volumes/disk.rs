@@ -137,7 +137,9 @@ impl Disk {
         open.seek(SeekFrom::Start(offset))?;
         open.read_exact(&mut bytes)
             .with_context(|| format!("{} has no {count} bytes at {offset}", path.display()))?;
-        bytes.iter_mut().for_each(|byte| *byte = !*byte);
+        for byte in &mut bytes {
+            *byte = !*byte;
+        }
         open.seek(SeekFrom::Start(offset))?;
         open.write_all(&bytes)?;
         open.sync_all().context("cannot sync the damage")

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use etcd_operator_e2e::cluster::{Cluster, Options};
+use etcd_operator_e2e::cluster::{Cluster, Node, Options};
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::host::Host;
 use etcd_operator_e2e::process::{ProcessId, Sent};
@@ -47,7 +47,7 @@ pub const SCENARIOS: &[Scenario] = &[
 ];
 
 async fn pods_meet(stage: Arc<Stage>) -> Result<()> {
-    let nodes: Vec<&str> = stage.cluster().nodes().iter().map(|node| node.name()).collect();
+    let nodes: Vec<&str> = stage.cluster().nodes().iter().map(Node::name).collect();
     for node in &nodes {
         let pod = format!("on-{node}");
         stage.run(&pod, Some(node), None, &["serve", ":80"]).await?;

@@ -1,0 +1,152 @@
+//! `cargo xtask e2e`: tests and scenarios end to end, chosen by name or all of them.
+//!
+//! Scenarios have a runner with flags of its own; what those mean is its affair.
+
+use std::path::PathBuf;
+
+use crate::counts::{Kind, Tally};
+use crate::packages::Tier;
+use crate::suites::{self, cargo_test, named, test_files};
+use crate::{Failure, machine, places};
+
+/// The test file that holds the scenarios.
+const SCENARIOS: &str = "scenarios";
+/// Where tables of full runs are committed.
+const PROOF: &str = "docs/proof";
+/// Flags of the scenarios' runner, and whether a value follows.
+const FLAGS: &[(&str, bool)] = &[
+    ("--keep", false),
+    ("--nodes", true),
+    ("--seed", true),
+    ("--junit", true),
+];
+
+/// What was asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Request {
+    /// Every tier, and a table for each group that passed.
+    all: bool,
+    names: Vec<String>,
+    /// For the scenarios' runner as they are.
+    flags: Vec<String>,
+}
+
+/// `cargo xtask e2e [--all] [--nodes N] [--keep] [--seed N] [--junit FILE] [NAME...]`.
+pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
+    let request = parse(arguments).map_err(Failure::Refused)?;
+    let mut files = test_files()?.end_to_end;
+    let mut tally = Tally::default();
+    if !request.all && request.names.is_empty() {
+        return Ok(cargo_test(
+            &mut tally,
+            Kind::EndToEnd,
+            &named(&files),
+            &["--list"],
+        )?);
+    }
+    machine::prepare(Tier::Bed)?;
+    suites::build()?;
+    suites::components(if request.all { "gate" } else { "nodes" })?;
+    files.remove(SCENARIOS);
+    let names: Vec<&str> = request.names.iter().map(String::as_str).collect();
+    // A slash stands only in titles of scenarios.
+    let tests = if !names.is_empty() && names.iter().all(|name| name.contains('/')) {
+        Ok(())
+    } else {
+        cargo_test(&mut tally, Kind::EndToEnd, &named(&files), &names)
+    };
+    let flags = scenario_arguments(&request);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let scenarios = cargo_test(&mut tally, Kind::EndToEnd, &["--test", SCENARIOS], &flags);
+    tests.and(scenarios)?;
+    match tally.all_passed() {
+        0 => Err(Failure::Failed(format!(
+            "no test or scenario is named like {}",
+            names.join(", ")
+        ))),
+        passed => {
+            println!("{passed} passed, 0 failed");
+            Ok(())
+        }
+    }
+}
+
+fn parse(arguments: &[String]) -> Result<Request, String> {
+    let mut request = Request::default();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        if argument == "--all" {
+            request.all = true;
+        } else if let Some((_, takes)) = FLAGS.iter().find(|(flag, _)| flag == argument) {
+            request.flags.push(argument.clone());
+            if *takes {
+                let value = rest.next().ok_or_else(|| format!("{argument} needs a value"))?;
+                request.flags.push(if argument == "--junit" {
+                    absolute(value)?
+                } else {
+                    value.clone()
+                });
+            }
+        } else if argument.starts_with('-') {
+            let known: Vec<&str> = FLAGS.iter().map(|(flag, _)| *flag).collect();
+            return Err(format!(
+                "only --all, {} are understood, not `{argument}`",
+                known.join(", ")
+            ));
+        } else {
+            request.names.push(argument.clone());
+        }
+    }
+    Ok(request)
+}
+
+fn scenario_arguments(request: &Request) -> Vec<String> {
+    let mut arguments = request.flags.clone();
+    if request.all {
+        arguments.extend(["--all".to_owned(), format!("--proof={}", proof().display())]);
+    }
+    arguments.extend(request.names.iter().cloned());
+    arguments
+}
+
+/// Tests run in the directory of their crate, not where this command was called.
+fn proof() -> PathBuf {
+    places::root().join(PROOF)
+}
+
+fn absolute(path: &str) -> Result<String, String> {
+    let path = std::path::absolute(path).map_err(|error| format!("{path} is no path: {error}"))?;
+    path.into_os_string()
+        .into_string()
+        .map_err(|path| format!("{} is not UTF-8", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str]) -> Result<Request, String> {
+        parse(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn flags_of_the_runner_are_handed_on_with_their_values() {
+        let request = parsed(&["--keep", "bed/", "--seed", "7"]).expect("these are flags");
+        assert_eq!(scenario_arguments(&request), ["--keep", "--seed", "7", "bed/"]);
+        assert!(!request.all);
+    }
+
+    #[test]
+    fn a_full_run_writes_its_tables() {
+        let request = parsed(&["--all", "volumes/"]).expect("these are flags");
+        let arguments = scenario_arguments(&request);
+        assert!(arguments.contains(&"--all".to_owned()));
+        assert!(arguments.iter().any(|one| one.ends_with("/docs/proof")));
+    }
+
+    #[test]
+    fn unknown_flags_and_missing_values_are_refused() {
+        assert!(parsed(&["--kepp"]).is_err_and(|why| why.contains("--kepp")));
+        assert!(parsed(&["--seed"]).is_err_and(|why| why.contains("--seed")));
+    }
+}
