@@ -296,7 +296,7 @@ fn choose(scenarios: &[Scenario], arguments: &Arguments) -> Vec<Scenario> {
 /// Fisher and Yates', with the numbers of xorshift.
 fn shuffle<T>(items: &mut [T], seed: u64) {
     // Zero would stay zero for ever.
-    let mut state = seed.wrapping_add(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut state = seed.wrapping_add(0x9e37_79b9_7f4a_7c15).max(1);
     for last in (1..items.len()).rev() {
         state ^= state << 13;
         state ^= state >> 7;
