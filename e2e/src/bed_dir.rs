@@ -1,8 +1,9 @@
 //! A bed's directory: everything it writes, and the record of every process it started. Whoever owns the bed can
 //! be killed at any moment; what it leaves is ended by a watchdog at once, and by [`clean`] if that died too.
 //!
-//! Mounts, loop devices and interfaces of a bed belong to namespaces that end with its processes. Control groups do
-//! not: they bear the directory's name, and are removed with it.
+//! Mounts and loop devices of a bed belong to namespaces that end with its processes. Control groups do not: they
+//! bear the directory's name, and are removed with it. The cable to this host would stay for as long as the kernel
+//! has something to say to processes that are gone, so it is recorded and removed as well.
 //!
 //! Nothing outside such a directory is removed and no process that it does not record is signalled.
 
@@ -29,6 +30,9 @@ pub const PREFIX: &str = "etcd-operator-bed-";
 /// One line `PID START` for each process of the bed.
 const RECORD: &str = "processes";
 
+/// The cable to this host, if there is one: `INTERFACE INDEX`. A name can be taken again, an index cannot.
+const CABLE: &str = "cable";
+
 /// Blocks until its standard input ends, which happens when the owner is gone for whatever reason, and then does
 /// what the owner had no chance to do. It compares start times as [`ProcessId`] does.
 const WATCHDOG: &str = r#"
@@ -40,6 +44,9 @@ while read -r pid started; do
   set -- ${stat##*) }
   [ "${20}" != "$started" ] || kill -KILL "$pid"
 done < "$bed/processes" 2>/dev/null
+if read -r name index < "$bed/cable" && [ "$(cat "/sys/class/net/$name/ifindex")" = "$index" ]; then
+  ip link delete "$name"
+fi 2>/dev/null
 for try in 1 2 3 4 5 6 7 8 9 10; do
   find /sys/fs/cgroup/"${bed##*/}" /sys/fs/cgroup/*/"${bed##*/}" -depth -type d -exec rmdir {} + 2>/dev/null
   rm -rf --one-file-system "$bed" 2>/dev/null
@@ -139,6 +146,13 @@ impl BedDir {
         Ok(process)
     }
 
+    /// Notes an interface of this host as one end of this bed's cable.
+    pub(crate) fn record_cable(&self, interface: &str) -> Result<()> {
+        let index = index_of(interface).with_context(|| format!("there is no interface {interface}"))?;
+        self.write(CABLE, format!("{interface} {index}\n"))?;
+        Ok(())
+    }
+
     /// The watchdog, as recorded.
     pub fn watchdog(&self) -> Option<ProcessId> {
         ProcessId::of(self.watchdog.id())
@@ -154,6 +168,7 @@ impl Drop for BedDir {
         {
             let _ = process.send(Sent::Kill);
         }
+        remove_cable(&self.path);
         // Ended processes may still be closing files; the watchdog tries again for as long as that lasts.
         cgroup::remove(self.name());
         let _ = fs::remove_dir_all(&self.path);
@@ -194,6 +209,7 @@ pub async fn clean_in(parent: &Path) -> Result<Cleaned> {
             )
             .await?;
         }
+        remove_cable(&path);
         until(
             &format!("removal of the control groups of {}", path.display()),
             Duration::from_secs(10),
@@ -226,6 +242,26 @@ fn owner(name: &OsStr) -> Option<ProcessId> {
     let owner = ProcessId::recorded(parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     let number: Option<u32> = parts.next()?.parse().ok();
     (number.is_some() && parts.next().is_none()).then_some(owner)
+}
+
+/// Removes a recorded cable, unless it is gone and its name is another's by now.
+fn remove_cable(bed: &Path) {
+    let record = fs::read_to_string(bed.join(CABLE)).unwrap_or_default();
+    let Some((interface, index)) = record.trim().split_once(' ') else {
+        return;
+    };
+    if index_of(interface).as_deref() == Some(index) {
+        // Whether it worked shows in what is left, which is looked at anyway.
+        let _ = Command::new("ip")
+            .args(["link", "delete", interface])
+            .stderr(Stdio::null())
+            .status();
+    }
+}
+
+fn index_of(interface: &str) -> Option<String> {
+    let index = fs::read_to_string(format!("/sys/class/net/{interface}/ifindex")).ok()?;
+    Some(index.trim().to_owned())
 }
 
 /// What is removed under this name must be a bed's; an empty name would be everything.

@@ -121,7 +121,9 @@ impl ControlPlane {
                 SocketAddr::from((Ipv4Addr::LOCALHOST, launch::free_port()?)),
             ),
             Some(hub) => {
-                let uplink = network::wire_hub(hub.entry(), &options.nodes).await?.address;
+                let uplink = network::wire_hub(&bed, hub.entry(), &options.nodes)
+                    .await?
+                    .address;
                 (
                     SocketAddr::from((uplink, API_PORT)),
                     SocketAddr::from((uplink, ETCD_PORT)),

@@ -9,6 +9,7 @@ use std::net::Ipv4Addr;
 use anyhow::{Context, Result, bail};
 use tokio::process::Command;
 
+use crate::bed_dir::BedDir;
 use crate::command;
 use crate::namespaces::Entry;
 
@@ -65,8 +66,9 @@ pub(crate) struct Uplink {
 }
 
 /// Wires the hub: bridge, routes to the pods of `nodes`, the cable to this host.
-pub(crate) async fn wire_hub(hub: Entry, nodes: &[Number]) -> Result<Uplink> {
+pub(crate) async fn wire_hub(bed: &BedDir, hub: Entry, nodes: &[Number]) -> Result<Uplink> {
     let slot = take_slot(hub).await?;
+    bed.record_cable(&format!("{HOST_INTERFACE}{slot}"))?;
     let host = Ipv4Addr::new(198, 18, slot, 1);
     let address = Ipv4Addr::new(198, 18, slot, 2);
     batch(
@@ -202,7 +204,16 @@ async fn guard(entry: Entry, also: &[&str]) -> Result<()> {
         .run_with_input("iptables-restore", &["-w", "--noflush"], &rules.join("\n"))
         .await?;
     entry
-        .run("sysctl", &["-qw", "net.ipv6.conf.all.disable_ipv6=1"])
+        .run(
+            "sysctl",
+            &[
+                "-qw",
+                "net.ipv6.conf.all.disable_ipv6=1",
+                // What a killed process has not finished saying is not repeated for minutes to those killed with it,
+                // which would keep the namespace that long.
+                "net.ipv4.tcp_orphan_retries=1",
+            ],
+        )
         .await?;
     Ok(())
 }

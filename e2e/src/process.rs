@@ -24,6 +24,8 @@ pub enum Sent {
     Kill,
     /// End in order (SIGTERM).
     Terminate,
+    /// End in order, as Ctrl-C asks for it (SIGINT).
+    Interrupt,
     /// Stand still (SIGSTOP).
     Pause,
     /// Go on (SIGCONT).
@@ -90,6 +92,7 @@ impl ProcessId {
         let signal = match what {
             Sent::Kill => Signal::KILL,
             Sent::Terminate => Signal::TERM,
+            Sent::Interrupt => Signal::INT,
             Sent::Pause => Signal::STOP,
             Sent::Resume => Signal::CONT,
         };

@@ -1,19 +1,22 @@
 //! The bed itself: pods run and find each other on every node, nothing leaves it, and nothing is left of it.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use etcd_operator_e2e::cluster::{Cluster, Node, Options};
+use etcd_operator_e2e::components::{self, Component};
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::host::Host;
+use etcd_operator_e2e::images::TOOLS;
 use etcd_operator_e2e::process::{ProcessId, Sent};
 use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
-use etcd_operator_e2e::{bed_dir, report};
+use etcd_operator_e2e::{bed_dir, command, report};
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 const SOON: Duration = Duration::from_secs(30);
 const START_LIMIT: Duration = Duration::from_mins(5);
@@ -37,9 +40,21 @@ pub const SCENARIOS: &[Scenario] = &[
     }),
     Scenario::gate(
         "bed",
-        "nothing_is_left_of_a_bed_that_was_killed",
+        "a_killed_bed_is_taken_away_by_its_watchdog",
         Bed::Without,
         |_| Box::pin(killed()),
+    ),
+    Scenario::gate(
+        "bed",
+        "a_bed_killed_together_with_its_watchdog_is_taken_away_by_the_next_start",
+        Bed::Without,
+        |_| Box::pin(killed_with_its_watchdog()),
+    ),
+    Scenario::gate(
+        "bed",
+        "an_interrupted_bed_takes_itself_away",
+        Bed::Without,
+        |_| Box::pin(interrupted()),
     ),
     Scenario::gate("bed", "a_report_tells_what_happened", Bed::Shared, |stage| {
         Box::pin(reported(stage))
@@ -133,39 +148,92 @@ async fn ended() -> Result<()> {
     nothing_since(&before).await
 }
 
+/// A bed of another process, with a tenant in it.
+struct Owned {
+    owner: Child,
+    watchdog: ProcessId,
+}
+
+impl Owned {
+    async fn start() -> Result<Self> {
+        let mut owner = Command::new(env!("CARGO_BIN_EXE_bed"))
+            .arg("cluster")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start the bed")?;
+        let mut lines = BufReader::new(owner.stdout.take().context("no output")?).lines();
+        let kubeconfig = loop {
+            let line = tokio::time::timeout(START_LIMIT, lines.next_line()).await??;
+            let Some(line) = line else {
+                bail!("the bed ended before it was ready");
+            };
+            if let Some(path) = line.strip_prefix("# kubeconfig: ") {
+                break PathBuf::from(path);
+            }
+        };
+        let directory = kubeconfig.parent().context("the kubeconfig lies nowhere")?;
+        let watchdog = std::fs::read_to_string(directory.join("processes"))?
+            .lines()
+            .next()
+            .context("the bed has recorded no process")?
+            .parse()?;
+        let objects = json!({ "apiVersion": "v1", "kind": "List", "items": [
+            {
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "data" },
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "300Mi" } },
+                },
+            },
+            {
+                "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "tenant" },
+                "spec": {
+                    "containers": [{
+                        "name": "probe", "image": TOOLS, "imagePullPolicy": "Never",
+                        "volumeMounts": [{ "name": "data", "mountPath": "/data" }],
+                    }],
+                    "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }],
+                },
+            },
+        ] });
+        let kubectl = components::find(Component::Kubectl).await?;
+        for (arguments, input) in [
+            (["apply", "-f", "-"].as_slice(), objects.to_string()),
+            (
+                &["wait", "--for=condition=Ready", "pod/tenant", "--timeout=50s"],
+                String::new(),
+            ),
+        ] {
+            let mut command = Command::new(&kubectl);
+            command
+                .args(arguments)
+                .env("KUBECONFIG", &kubeconfig)
+                .env("KUBECACHEDIR", directory.join("kubectl-cache"))
+                .env("NO_PROXY", "*");
+            command::succeed(command, &input).await?;
+        }
+        Ok(Self { owner, watchdog })
+    }
+}
+
 async fn killed() -> Result<()> {
     let before = Host::look().await?;
-    let mut bed = Command::new(env!("CARGO_BIN_EXE_bed"))
-        .arg("cluster")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .process_group(0)
-        .kill_on_drop(true)
-        .spawn()
-        .context("cannot start the bed")?;
-    let mut lines = BufReader::new(bed.stdout.take().context("no output")?).lines();
-    let kubeconfig = loop {
-        let line = tokio::time::timeout(START_LIMIT, lines.next_line()).await??;
-        let Some(line) = line else {
-            bail!("the bed ended before it was ready");
-        };
-        if let Some(path) = line.strip_prefix("# kubeconfig: ") {
-            break path.to_owned();
-        }
-    };
-    let directory = Path::new(&kubeconfig)
-        .parent()
-        .context("the kubeconfig lies nowhere")?;
-    let watchdog: ProcessId = std::fs::read_to_string(directory.join("processes"))?
-        .lines()
-        .next()
-        .context("the bed has recorded no process")?
-        .parse()?;
-    ensure!(watchdog.send(Sent::Kill)?, "the watchdog did not run");
-    bed.kill().await?;
+    let mut owned = Owned::start().await?;
+    owned.owner.kill().await?;
+    nothing_since(&before).await
+}
+
+async fn killed_with_its_watchdog() -> Result<()> {
+    let before = Host::look().await?;
+    let mut owned = Owned::start().await?;
+    ensure!(owned.watchdog.send(Sent::Kill)?, "the watchdog did not run");
+    owned.owner.kill().await?;
+    let left = Host::look().await?.since(&before);
     ensure!(
-        !Host::look().await?.since(&before).is_empty(),
-        "nobody was left to clean up, and yet nothing is there"
+        left.iter().any(|what| what.starts_with("loop device")),
+        "nobody was left to clean up, and yet this is all there is: {left:?}"
     );
 
     // Every start begins with this.
@@ -175,22 +243,26 @@ async fn killed() -> Result<()> {
     nothing_since(&before).await
 }
 
+async fn interrupted() -> Result<()> {
+    let before = Host::look().await?;
+    let mut owned = Owned::start().await?;
+    let owner = owned.owner.id().and_then(ProcessId::of);
+    ensure!(owner.context("the bed has ended")?.send(Sent::Interrupt)?);
+    let status = tokio::time::timeout(SOON, owned.owner.wait()).await??;
+    ensure!(status.success(), "{status}");
+    nothing_since(&before).await
+}
+
 /// The kernel takes some things away a moment after the last process that used them.
 async fn nothing_since(before: &Host) -> Result<()> {
-    let mut left = Vec::new();
-    let outcome = until("nothing is left of the bed", SOON, || {
-        let before = before.clone();
-        async move { Ok(Some(Host::look().await?.since(&before))) }
-    });
-    left.extend(outcome.await?);
-    if left.is_empty() {
-        return Ok(());
-    }
-    until("nothing is left of the bed", SOON, || async {
+    let gone = until("nothing is left of the bed", SOON, || async {
         Ok(Host::look().await?.since(before).is_empty().then_some(()))
-    })
-    .await
-    .with_context(|| format!("at first there was {left:#?}"))
+    });
+    if let Err(limit) = gone.await {
+        let left = Host::look().await?.since(before);
+        return Err(limit.context(format!("left: {left:#?}")));
+    }
+    Ok(())
 }
 
 async fn reported(stage: Arc<Stage>) -> Result<()> {
