@@ -10,6 +10,7 @@ use crate::Finding;
 pub const ALLOWED: &[(&str, &[&str])] = &[
     ("etcd-operator-api", &[]),
     ("etcd-operator-runtime", &["etcd-operator-api"]),
+    ("etcd-operator-etcd", &[]),
     (
         "etcd-operator-cluster",
         &["etcd-operator-api", "etcd-operator-runtime"],

@@ -1,0 +1,247 @@
+//! Which versions of etcd are run, and which of their known bugs a user is told of. Pure: one table, read by version.
+//!
+//! A version is refused only where running it loses or damages data by itself; everything else is advice.
+
+mod features;
+mod steps;
+
+use crate::version::{Minor, Version};
+
+pub use features::Feature;
+pub use steps::{Allowed, Step, StepRefusal, next};
+
+/// The minor of clusters whose user names no version.
+pub const DEFAULT_MINOR: Minor = Minor::V3_6;
+
+/// The newest patch that is known of a minor.
+pub fn newest(minor: Minor) -> Version {
+    let patch = match minor {
+        Minor::V3_2 => 32,
+        Minor::V3_3 => 27,
+        Minor::V3_4 => 44,
+        Minor::V3_5 => 35,
+        Minor::V3_6 => 16,
+        Minor::V3_7 => 3,
+    };
+    Version::of(minor, patch)
+}
+
+/// What is thought of running a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It runs; these are the reasons to move on, gravest first. None for a version without known faults.
+    Runs(Vec<&'static str>),
+    /// It is not run.
+    Refused(VersionRefusal),
+}
+
+/// Why a version is not run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VersionRefusal {
+    /// Its flags, features and files are unknown.
+    #[error("etcd {0} is not known: 3.2 to 3.7 are, for example {example}", example = newest(DEFAULT_MINOR))]
+    Unknown(Version),
+    /// Its files may never be read by a release.
+    #[error("etcd {0} is not a release: take a release, for example {example}", example = newest(DEFAULT_MINOR))]
+    NotARelease(Version),
+    /// It is known to lose or damage data.
+    #[error("etcd {version} {fault}: take {instead}")]
+    Faulty {
+        /// What was asked for.
+        version: Version,
+        /// What it does.
+        fault: &'static str,
+        /// The nearest version to take.
+        instead: Version,
+    },
+}
+
+/// A fault of the patches of a minor before the one that mended it.
+struct Fault {
+    minor: Minor,
+    mended: u32,
+    is_refused: bool,
+    what: &'static str,
+}
+
+const fn fault(minor: Minor, mended: u32, what: &'static str) -> Fault {
+    Fault {
+        minor,
+        mended,
+        is_refused: false,
+        what,
+    }
+}
+
+/// Gravest first.
+const FAULTS: &[Fault] = &[
+    Fault {
+        is_refused: true,
+        ..fault(
+            Minor::V3_5,
+            3,
+            "makes members differ from one another after a crash under load",
+        )
+    },
+    fault(
+        Minor::V3_5,
+        5,
+        "can lose acknowledged writes of a cluster with one member in a crash",
+    ),
+    fault(
+        Minor::V3_5,
+        6,
+        "can make a member's revision differ after a crash during a defragmentation",
+    ),
+    fault(
+        Minor::V3_5,
+        14,
+        "can decrease the revision after a crash during a compaction",
+    ),
+    fault(Minor::V3_5, 17, "can apply a transaction in part"),
+    fault(
+        Minor::V3_5,
+        23,
+        "can damage a member that is defragmented while it receives a snapshot",
+    ),
+    fault(
+        Minor::V3_6,
+        5,
+        "can damage a member that is defragmented while it receives a snapshot",
+    ),
+    fault(
+        Minor::V3_4,
+        42,
+        "lets requests pass by authentication, and can answer with stale data after a pause",
+    ),
+    fault(
+        Minor::V3_5,
+        28,
+        "lets requests pass by authentication, and can answer with stale data after a pause",
+    ),
+    fault(
+        Minor::V3_6,
+        9,
+        "lets requests pass by authentication, and can answer with stale data after a pause",
+    ),
+    fault(
+        Minor::V3_5,
+        30,
+        "does not check all permissions in nested transactions",
+    ),
+    fault(
+        Minor::V3_6,
+        11,
+        "does not check all permissions in nested transactions",
+    ),
+    fault(
+        Minor::V3_5,
+        33,
+        "shows watchers keys that they have no permission to read",
+    ),
+    fault(
+        Minor::V3_6,
+        14,
+        "shows watchers keys that they have no permission to read",
+    ),
+    fault(
+        Minor::V3_7,
+        1,
+        "shows watchers keys that they have no permission to read",
+    ),
+    fault(
+        Minor::V3_2,
+        u32::MAX,
+        "is no longer maintained, has no learners and no figures on its own address",
+    ),
+    fault(
+        Minor::V3_3,
+        u32::MAX,
+        "is no longer maintained and has no learners",
+    ),
+];
+
+/// What is thought of running this version.
+pub fn verdict(version: &Version) -> Verdict {
+    let Some(minor) = Minor::of(version) else {
+        return Verdict::Refused(VersionRefusal::Unknown(version.clone()));
+    };
+    if !version.pre.is_empty() {
+        return Verdict::Refused(VersionRefusal::NotARelease(version.clone()));
+    }
+    let faults = || {
+        FAULTS
+            .iter()
+            .filter(|fault| fault.minor == minor && version.patch < fault.mended)
+    };
+    match faults().find(|fault| fault.is_refused) {
+        Some(fault) => Verdict::Refused(VersionRefusal::Faulty {
+            version: version.clone(),
+            fault: fault.what,
+            instead: newest(minor),
+        }),
+        None => Verdict::Runs(faults().map(|fault| fault.what).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn advice(text: &str) -> usize {
+        match verdict(&text.parse().expect(text)) {
+            Verdict::Runs(advice) => advice.len(),
+            Verdict::Refused(why) => panic!("{text} is refused: {why}"),
+        }
+    }
+
+    fn refusal(text: &str) -> String {
+        match verdict(&text.parse().expect(text)) {
+            Verdict::Runs(advice) => panic!("{text} runs: {advice:?}"),
+            Verdict::Refused(why) => why.to_string(),
+        }
+    }
+
+    #[test]
+    fn versions_that_lose_data_by_themselves_are_refused_with_one_to_take() {
+        for patch in 0..3 {
+            let why = refusal(&format!("3.5.{patch}"));
+            assert!(why.contains("differ from one another"), "{why}");
+            assert!(why.ends_with("take 3.5.35"), "{why}");
+        }
+        assert!(refusal("3.6.0-rc.1").contains("not a release"));
+        for unknown in ["2.3.8", "3.1.0", "3.8.0", "4.0.0"] {
+            assert!(refusal(unknown).contains("3.2 to 3.7"), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn the_newest_patch_of_a_maintained_minor_has_no_known_fault() {
+        for minor in Minor::ALL {
+            let expected = usize::from(minor <= Minor::V3_3);
+            assert_eq!(advice(&newest(minor).to_string()), expected, "{minor}");
+        }
+    }
+
+    #[test]
+    fn advice_ends_with_the_patch_that_mends() {
+        for (before, mended) in [
+            ("3.5.4", "3.5.5"),
+            ("3.5.5", "3.5.6"),
+            ("3.5.13", "3.5.14"),
+            ("3.5.16", "3.5.17"),
+            ("3.5.22", "3.5.23"),
+            ("3.5.27", "3.5.28"),
+            ("3.5.29", "3.5.30"),
+            ("3.5.32", "3.5.33"),
+            ("3.4.41", "3.4.42"),
+            ("3.6.4", "3.6.5"),
+            ("3.6.8", "3.6.9"),
+            ("3.6.10", "3.6.11"),
+            ("3.6.13", "3.6.14"),
+            ("3.7.0", "3.7.1"),
+        ] {
+            assert_eq!(advice(before), advice(mended) + 1, "{before}");
+        }
+    }
+}
