@@ -19,6 +19,7 @@ use kube::Client;
 use kube::api::Api;
 use serde_json::Value;
 
+pub(crate) use node::import;
 pub use node::{Agent, Node};
 
 use crate::command::printed;

@@ -14,6 +14,7 @@ pub mod deadline;
 pub mod faults;
 pub mod host;
 pub mod images;
+pub mod install;
 mod launch;
 pub mod namespaces;
 pub mod network;
@@ -22,6 +23,8 @@ pub mod process;
 pub mod proxy;
 pub mod report;
 pub mod scenario;
+pub mod standing;
+pub mod up;
 pub mod volumes;
 
 pub use cluster::Cluster;

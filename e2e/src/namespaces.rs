@@ -40,6 +40,14 @@ enum Kind {
 }
 
 impl Entry {
+    /// The way into the machine whose first process this is.
+    pub(crate) fn machine(keeper: ProcessId) -> Self {
+        Self {
+            keeper,
+            kind: Kind::Machine,
+        }
+    }
+
     /// Whether entering puts a helper in front of the program, which then is the helper's only child.
     pub(crate) fn forks(self) -> bool {
         self.kind == Kind::Machine

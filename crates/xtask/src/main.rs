@@ -13,6 +13,7 @@ mod places;
 mod run;
 mod steps;
 mod suites;
+mod up;
 
 use std::process::ExitCode;
 
@@ -71,27 +72,27 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "up",
-        arguments: "",
-        about: "a Kubernetes on this machine with the operator in it",
-        work: Work::NotBuilt("`up` is not built yet: so far the test bed has a control plane but no nodes."),
+        arguments: "[--nodes 1|3] [--context NAME [--image IMAGE]]",
+        about: "a Kubernetes on this machine, or the one of a context, with the operator and samples in it",
+        work: Work::Done(up::up),
     },
     Command {
         name: "down",
-        arguments: "",
-        about: "ends what `up` started",
-        work: Work::NotBuilt("`down` is not built yet, as there is no `up` whose work it could end."),
+        arguments: "[--purge]",
+        about: "ends what `up` started; --purge removes what was built for it, too",
+        work: Work::Done(up::down),
     },
     Command {
         name: "bench",
         arguments: "",
         about: "measures the operator against its budgets",
-        work: Work::NotBuilt("`bench` is not built yet: it needs a test bed with nodes."),
+        work: Work::NotBuilt("`bench` is not built yet: there is nothing yet whose speed has a budget."),
     },
     Command {
         name: "image",
         arguments: "",
         about: "the operator's container image",
-        work: Work::NotBuilt("`image` is not built yet: so far the operator runs as a plain binary."),
+        work: Work::NotBuilt("`image` is not built yet; `up` makes one for its own nodes."),
     },
 ];
 

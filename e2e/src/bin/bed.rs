@@ -1,10 +1,13 @@
 //! `bed`: builds, starts and cleans up the test bed from a shell. What it does is in the library.
 #![allow(clippy::print_stdout, reason = "a command speaks to its user")]
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use etcd_operator_e2e::components::{Component, Group};
-use etcd_operator_e2e::{Cluster, ControlPlane, Options, bed_dir, cluster, components};
+use etcd_operator_e2e::up::{self, Wanted};
+use etcd_operator_e2e::{Cluster, ControlPlane, Options, bed_dir, cluster, components, standing};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The test bed: a real Kubernetes from plain processes on this machine.
@@ -29,6 +32,33 @@ enum Command {
         /// How many nodes.
         #[arg(long, default_value_t = 1)]
         nodes: u8,
+    },
+    /// Start a cluster, note down where it is, and keep it until SIGTERM; what `up` starts in the background.
+    Keep {
+        /// How many nodes.
+        #[arg(long, default_value_t = 1)]
+        nodes: u8,
+    },
+    /// Put the operator into a Kubernetes, with samples, and leave it running.
+    Up {
+        /// How many nodes the bed has: 1 or 3.
+        #[arg(long, default_value_t = 1, conflicts_with = "context")]
+        nodes: u8,
+        /// Use this context of your kubeconfig instead of a bed.
+        #[arg(long)]
+        context: Option<String>,
+        /// The operator's image, where the nodes of that Kubernetes can pull it.
+        #[arg(long, requires = "context")]
+        image: Option<String>,
+        /// The operator's binary.
+        #[arg(long)]
+        operator: PathBuf,
+    },
+    /// End what `up` started.
+    Down {
+        /// Remove what was built for it, too.
+        #[arg(long)]
+        purge: bool,
     },
     /// End and remove what killed beds have left.
     Clean,
@@ -58,6 +88,31 @@ async fn main() -> Result<()> {
             let start = Box::pin(async move { Cluster::start(&options).await });
             keep(async move { Ok(Bed::Cluster(Box::new(start.await?))) }).await?;
         }
+        Command::Keep { nodes } => {
+            let options = cluster::Options {
+                nodes,
+                ..cluster::Options::default()
+            };
+            let start = Box::pin(async move {
+                let cluster = Cluster::start(&options).await?;
+                standing::announce(&cluster)?;
+                anyhow::Ok(cluster)
+            });
+            keep(async move { Ok(Bed::Cluster(Box::new(start.await?))) }).await?;
+        }
+        Command::Up {
+            nodes,
+            context,
+            image,
+            operator,
+        } => {
+            let wanted = match context {
+                Some(name) => Wanted::Context { name, image },
+                None => Wanted::Bed(nodes),
+            };
+            up::up(wanted, &operator).await?;
+        }
+        Command::Down { purge } => up::down(purge).await?,
         Command::Clean => {
             let cleaned = bed_dir::clean().await?;
             println!(

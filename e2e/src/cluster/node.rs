@@ -72,6 +72,21 @@ impl Programs {
     }
 }
 
+/// Makes an image known to the node behind `entry`.
+pub(crate) async fn import(entry: Entry, program: &Path, image: &Path) -> Result<()> {
+    let image = image.to_str().context("an image's path is not UTF-8")?;
+    let import = ["--namespace=k8s.io", "images", "import", "--local", image];
+    command::succeed(ctr(entry, program, &import)?, "").await?;
+    Ok(())
+}
+
+fn ctr(entry: Entry, program: &Path, arguments: &[&str]) -> Result<tokio::process::Command> {
+    let mut ctr = entry.command(program)?;
+    ctr.arg(format!("--address={}", settings::CONTAINERD_SOCKET))
+        .args(arguments);
+    Ok(ctr.into())
+}
+
 impl Node {
     pub(super) async fn start(
         control_plane: &ControlPlane,
@@ -145,18 +160,12 @@ impl Node {
 
     /// Makes an image known to it.
     pub async fn import(&self, image: &Path) -> Result<()> {
-        let image = image.to_str().context("an image's path is not UTF-8")?;
-        let ctr = self.ctr(&["--namespace=k8s.io", "images", "import", "--local", image])?;
-        command::succeed(ctr, "").await?;
-        Ok(())
+        import(self.entry, &self.programs.ctr, image).await
     }
 
     /// A containerd client on this node.
     pub(super) fn ctr(&self, arguments: &[&str]) -> Result<tokio::process::Command> {
-        let mut ctr = self.entry.command(&self.programs.ctr)?;
-        ctr.arg(format!("--address={}", settings::CONTAINERD_SOCKET))
-            .args(arguments);
-        Ok(ctr.into())
+        ctr(self.entry, &self.programs.ctr, arguments)
     }
 
     /// An error if one of its agents ended without being asked to.

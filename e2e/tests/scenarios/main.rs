@@ -4,6 +4,7 @@
 mod bed;
 mod faults_network;
 mod faults_process;
+mod install;
 mod volumes;
 
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ async fn main() -> ExitCode {
         volumes::SCENARIOS,
         faults_process::SCENARIOS,
         faults_network::SCENARIOS,
+        install::SCENARIOS,
     ]
     .concat();
     let reports = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("reports");

@@ -1,0 +1,151 @@
+//! The operator put into a Kubernetes the way its users do it: helm, the chart, the samples. It may be a bed or any
+//! other that a kubeconfig leads to; nothing here knows how it is made.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use tokio::process::Command;
+
+use crate::command;
+use crate::components::{self, Component};
+
+/// The namespace of the release and of the samples.
+pub const NAMESPACE: &str = "etcd";
+/// The name of the release.
+pub const RELEASE: &str = "etcd-operator";
+/// What is applied after the install: file, resource.
+const SAMPLES: [(&str, &str); 2] = [
+    ("etcdcluster.yaml", "etcdcluster/orders"),
+    ("etcdbackup-periodic.yaml", "etcdbackup/orders-nightly"),
+];
+/// What people may try afterwards, each as it is typed.
+pub const TO_TRY: [&str; 5] = [
+    "kubectl --namespace etcd get etcd",
+    "kubectl --namespace etcd describe etcd orders",
+    "kubectl --namespace etcd get etcdbackups --output wide",
+    "kubectl explain etcdcluster.spec.storage",
+    "kubectl --namespace etcd logs deployment/etcd-operator",
+];
+
+/// A way to a Kubernetes.
+#[derive(Clone, Debug)]
+pub struct Kubernetes {
+    kubectl: PathBuf,
+    helm: PathBuf,
+    kubeconfig: Option<PathBuf>,
+    context: Option<String>,
+}
+
+impl Kubernetes {
+    /// The one a kubeconfig leads to.
+    pub async fn at(kubeconfig: &Path) -> Result<Self> {
+        Self::new(Some(kubeconfig.to_owned()), None).await
+    }
+
+    /// A context of the user's own kubeconfig.
+    pub async fn context(name: &str) -> Result<Self> {
+        Self::new(None, Some(name.to_owned())).await
+    }
+
+    async fn new(kubeconfig: Option<PathBuf>, context: Option<String>) -> Result<Self> {
+        Ok(Self {
+            kubectl: components::find(Component::Kubectl).await?,
+            helm: components::find(Component::Helm).await?,
+            kubeconfig,
+            context,
+        })
+    }
+
+    /// Runs kubectl; anything but success is an error.
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        self.run(&self.kubectl, "--context", arguments).await
+    }
+
+    async fn helm(&self, arguments: &[&str]) -> Result<String> {
+        self.run(&self.helm, "--kube-context", arguments).await
+    }
+
+    async fn run(&self, program: &Path, context_flag: &str, arguments: &[&str]) -> Result<String> {
+        let mut command = Command::new(program);
+        if let Some(context) = &self.context {
+            command.args([context_flag, context]);
+        }
+        if let Some(kubeconfig) = &self.kubeconfig {
+            // The bed is on this host, whatever way leads out of it.
+            command.env("KUBECONFIG", kubeconfig).env("NO_PROXY", "*");
+        }
+        command.args(arguments);
+        command::succeed(command, "").await
+    }
+
+    /// Installs the chart, or upgrades what is there, with an image the nodes have already.
+    pub async fn install(&self, image: &str) -> Result<()> {
+        let (repository, tag) = image.rsplit_once(':').context("an image without a tag")?;
+        let chart = repository_file("charts/etcd-operator");
+        let chart = chart.to_str().context("the chart's path is not UTF-8")?;
+        let repository = format!("image.repository={repository}");
+        let tag = format!("image.tag={tag}");
+        let upgrade = ["upgrade", "--install", RELEASE, chart, "--namespace", NAMESPACE];
+        let values = [
+            "--create-namespace",
+            "--set-string",
+            &repository,
+            "--set-string",
+            &tag,
+        ];
+        self.helm(&[&upgrade[..], &values].concat()).await?;
+        Ok(())
+    }
+
+    /// Replaces the operator's pods, for an image that changed under its name.
+    pub async fn restart(&self) -> Result<()> {
+        let deployment = format!("deployment/{RELEASE}");
+        self.kubectl(&["--namespace", NAMESPACE, "rollout", "restart", &deployment])
+            .await?;
+        Ok(())
+    }
+
+    /// Waits until the manager is ready.
+    pub async fn ready(&self) -> Result<()> {
+        let deployment = format!("deployment/{RELEASE}");
+        let status = ["rollout", "status", &deployment, "--timeout=50s"];
+        self.kubectl(&[&["--namespace", NAMESPACE], &status[..]].concat())
+            .await?;
+        Ok(())
+    }
+
+    /// Applies the samples and waits until the operator has accepted each.
+    pub async fn apply_samples(&self) -> Result<Vec<&'static str>> {
+        for (file, _) in SAMPLES {
+            let path = repository_file("config/samples").join(file);
+            let path = path.to_str().context("the sample's path is not UTF-8")?;
+            self.kubectl(&["--namespace", NAMESPACE, "apply", "--filename", path])
+                .await?;
+        }
+        for (_, resource) in SAMPLES {
+            let wait = ["wait", "--for=condition=Accepted", "--timeout=30s", resource];
+            self.kubectl(&[&["--namespace", NAMESPACE], &wait[..]].concat())
+                .await?;
+        }
+        Ok(SAMPLES.map(|(_, resource)| resource).to_vec())
+    }
+
+    /// Runs something people may try, as they would: by a shell that finds kubectl.
+    pub async fn try_out(&self, line: &str) -> Result<String> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line]);
+        let own = self.kubectl.parent().into_iter().map(Path::to_owned);
+        let usual = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::join_paths(own.chain(std::env::split_paths(&usual)))?;
+        shell.env("PATH", path).env("NO_PROXY", "*");
+        if let Some(kubeconfig) = &self.kubeconfig {
+            shell.env("KUBECONFIG", kubeconfig);
+        }
+        command::succeed(shell, "").await
+    }
+}
+
+fn repository_file(path: &str) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).join(path)
+}

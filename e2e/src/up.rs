@@ -1,0 +1,156 @@
+//! `up` and `down`: from nothing to an operator with accepted samples in a Kubernetes that stays, and back.
+//!
+//! Everything converges: what is there already is kept, what differs is brought up to date.
+#![allow(clippy::print_stdout, reason = "commands speak to their user")]
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use tokio::process::Command;
+
+use crate::components::{self, Component, Group};
+use crate::install::{Kubernetes, NAMESPACE, TO_TRY};
+use crate::standing::{self, Standing};
+use crate::{bed_dir, command, images};
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    /// A bed of our own with this many nodes.
+    Bed(u8),
+    /// A context of the user's own kubeconfig, with an image its nodes can pull, or else one that is given to them.
+    Context {
+        /// Its name.
+        name: String,
+        /// The operator's image there.
+        image: Option<String>,
+    },
+}
+
+/// Puts the operator, built as `binary`, into a Kubernetes, with samples.
+pub async fn up(wanted: Wanted, binary: &Path) -> Result<()> {
+    let began = Instant::now();
+    let say = |what: &str| println!("[{:>4.0} s] {what}", began.elapsed().as_secs_f32());
+    match wanted {
+        Wanted::Bed(nodes) => {
+            let (standing, kubernetes) = bed(nodes, binary, &say).await?;
+            finish(&kubernetes, &say).await?;
+            let kubectl = components::find(Component::Kubectl).await?;
+            let programs = kubectl.parent().context("kubectl lies nowhere")?;
+            println!("\nTo use it:");
+            println!("  export KUBECONFIG='{}'", standing.kubeconfig.display());
+            println!("  export PATH='{}':\"$PATH\"", programs.display());
+        }
+        Wanted::Context { name, image } => {
+            let kubernetes = Kubernetes::context(&name).await?;
+            say(&format!("asking {name} for its version"));
+            kubernetes
+                .kubectl(&["version"])
+                .await
+                .with_context(|| format!("the context {name} does not answer"))?;
+            let image = if let Some(image) = image {
+                image
+            } else {
+                give(&name, &images::operator(binary).await?).await?;
+                images::OPERATOR.to_owned()
+            };
+            say("installing the chart");
+            kubernetes.install(&image).await?;
+            finish(&kubernetes, &say).await?;
+            println!("\nTo use it:\n  kubectl config use-context '{name}'");
+        }
+    }
+    println!("\nTo try:");
+    for line in TO_TRY {
+        println!("  {line}");
+    }
+    println!("\nTo end it: cargo xtask down");
+    Ok(())
+}
+
+async fn bed(nodes: u8, binary: &Path, say: &impl Fn(&str)) -> Result<(Standing, Kubernetes)> {
+    ensure!([1, 3].contains(&nodes), "a bed has 1 or 3 nodes, not {nodes}");
+    let mut standing = if let Some(standing) = Standing::find()? {
+        standing::same_size(&standing, nodes)?;
+        say("the bed stands already");
+        standing
+    } else {
+        say("building what the bed is made of, where it is not in the cache");
+        components::prepare(Group::Nodes.sets()).await?;
+        say("starting the bed");
+        Standing::start(nodes).await?
+    };
+    let kubernetes = Kubernetes::at(&standing.kubeconfig).await?;
+    let archive = images::operator(binary).await?;
+    let known = standing.operator.clone();
+    if known.as_ref() != Some(&archive) {
+        say("giving the operator's image to the nodes");
+        standing.import(&archive).await?;
+    }
+    say("installing the chart");
+    kubernetes.install(images::OPERATOR).await?;
+    if known.as_ref().is_some_and(|known| *known != archive) {
+        kubernetes.restart().await?;
+    }
+    standing.has_operator(&archive)?;
+    Ok((standing, kubernetes))
+}
+
+async fn finish(kubernetes: &Kubernetes, say: &impl Fn(&str)) -> Result<()> {
+    say("waiting for the manager");
+    kubernetes.ready().await?;
+    say("applying samples");
+    let made = kubernetes.apply_samples().await?;
+    say("ready");
+    println!(
+        "\nMade in namespace {NAMESPACE}: deployment/etcd-operator, {}",
+        made.join(", ")
+    );
+    println!("The samples are accepted. Members, backups and restores come with later versions.");
+    Ok(())
+}
+
+/// Gives an image to the nodes of a local Kubernetes, by the tool that made it.
+async fn give(context: &str, archive: &Path) -> Result<()> {
+    let archive = archive.to_str().context("the image's path is not UTF-8")?;
+    let words: Vec<&str> = match context.split_once('-') {
+        Some(("kind", name)) => vec!["kind", "load", "image-archive", archive, "--name", name],
+        Some(("k3d", name)) => vec!["k3d", "image", "import", archive, "--cluster", name],
+        _ if context == "minikube" => vec!["minikube", "image", "load", archive],
+        _ => bail!(
+            "{context} is none of kind, k3d or minikube, so its nodes cannot be given an image: push one and name \
+             it with --image"
+        ),
+    };
+    let mut load = Command::new(words[0]);
+    load.args(&words[1..]);
+    command::succeed(load, "").await?;
+    Ok(())
+}
+
+/// Takes away the bed that stays and whatever killed ones have left; with `purge` the caches too.
+pub async fn down(purge: bool) -> Result<()> {
+    if let Some(standing) = Standing::find()? {
+        standing.stop().await?;
+        println!("the bed is gone");
+    } else {
+        standing::forget()?;
+        println!("no bed stands");
+    }
+    let cleaned = bed_dir::clean().await?;
+    if cleaned.beds > 0 {
+        println!(
+            "removed {} abandoned beds, ended {} processes",
+            cleaned.beds, cleaned.processes
+        );
+    }
+    if purge {
+        let cache = components::cache::directory()?;
+        if cache.exists() {
+            std::fs::remove_dir_all(&cache).with_context(|| format!("cannot remove {}", cache.display()))?;
+            println!("removed {}", cache.display());
+        }
+    }
+    Ok(())
+}
