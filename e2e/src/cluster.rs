@@ -29,6 +29,7 @@ use crate::deadline::until;
 use crate::images;
 use crate::launch::{Launch, Running};
 use crate::network::{self, Number};
+use crate::report;
 use crate::volumes::{self, Disk, Provisioner, Volumes};
 use node::Programs;
 
@@ -44,6 +45,8 @@ pub struct Options {
     pub nodes: Number,
     /// Further images that every node shall have.
     pub images: Vec<PathBuf>,
+    /// Where a report goes if it does not start.
+    pub report: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -51,6 +54,7 @@ impl Default for Options {
         Self {
             nodes: 1,
             images: Vec::new(),
+            report: None,
         }
     }
 }
@@ -58,10 +62,10 @@ impl Default for Options {
 /// A running cluster. Dropping it ends everything it is made of.
 pub struct Cluster {
     // Declared in the order in which they end.
-    _provisioner: Provisioner,
+    provisioner: Option<Provisioner>,
     nodes: Vec<Node>,
     volumes: Volumes,
-    _controllers: Vec<Running>,
+    controllers: Vec<Running>,
     control_plane: ControlPlane,
 }
 
@@ -78,34 +82,47 @@ impl Cluster {
             ..control_plane::Options::default()
         })
         .await?;
-        let controllers = start_controllers(&control_plane).await?;
         let volumes = Volumes::prepare(control_plane.bed(), control_plane.hub()?).await?;
-        let provisioner = volumes.clone().provision(control_plane.client().await?);
-        let nodes = try_join_all(
-            numbers
-                .iter()
-                .map(|number| Node::start(&control_plane, &programs, *number, &numbers, images::PAUSE)),
-        )
-        .await?;
-        let cluster = Self {
-            _provisioner: provisioner,
-            nodes,
+        let mut cluster = Self {
+            provisioner: None,
+            nodes: Vec::new(),
             volumes,
-            _controllers: controllers,
+            controllers: Vec::new(),
             control_plane,
         };
-        let images = [images::base().await?, options.images.clone()].concat();
-        try_join_all(cluster.nodes.iter().map(|node| async {
+        let filled = cluster.fill(&programs, &numbers, &options.images).await;
+        let Err(failure) = filled else {
+            return Ok(cluster);
+        };
+        let Some(folder) = &options.report else {
+            return Err(failure);
+        };
+        let written = report::write(&cluster, folder, &format!("{failure:#}\n"), "").await;
+        Err(failure.context(report::place(folder, &written)))
+    }
+
+    async fn fill(&mut self, programs: &Programs, numbers: &[Number], images: &[PathBuf]) -> Result<()> {
+        let control_plane = &self.control_plane;
+        self.controllers = start_controllers(control_plane).await?;
+        let claims = control_plane.client().await?;
+        self.provisioner = Some(self.volumes.clone().provision(claims));
+        self.nodes = try_join_all(
+            numbers
+                .iter()
+                .map(|number| Node::start(control_plane, programs, *number, numbers, images::PAUSE)),
+        )
+        .await?;
+        let images = [images::base().await?.as_slice(), images].concat();
+        try_join_all(self.nodes.iter().map(|node| async {
             for image in &images {
                 node.import(image).await?;
             }
-            node.join(&cluster.control_plane)
+            node.join(control_plane)
         }))
         .await?;
-        cluster.apply(&dns::objects(images::DNS)).await?;
-        cluster.apply(&volumes::classes()).await?;
-        cluster.ready().await?;
-        Ok(cluster)
+        self.apply(&dns::objects(images::DNS)).await?;
+        self.apply(&volumes::classes()).await?;
+        self.ready().await
     }
 
     /// Its control plane.

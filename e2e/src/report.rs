@@ -63,6 +63,14 @@ pub async fn write(cluster: &Cluster, folder: &Path, failure: &str, timeline: &s
     Ok(())
 }
 
+/// Where the report is, or why there is none, as a part of an error.
+pub fn place(folder: &Path, written: &Result<()>) -> String {
+    match written {
+        Ok(()) => format!("report: {}", folder.display()),
+        Err(error) => format!("no report: {error:#}"),
+    }
+}
+
 async fn kubectl(cluster: &Cluster, arguments: &[&str]) -> String {
     let patience = ["--request-timeout=10s"];
     match cluster

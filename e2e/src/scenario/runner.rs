@@ -84,8 +84,10 @@ pub async fn run(arguments: Arguments, scenarios: &[Scenario], reports: PathBuf)
         arguments,
     };
     bed_dir::clean().await?;
+    // Before anything is played: what is proven is what was built, whatever is committed meanwhile.
+    let commit = commit().await?;
     let outcomes = runner.play(&chosen).await;
-    runner.write(&outcomes, scenarios, seed).await?;
+    runner.write(&outcomes, scenarios, seed, &commit)?;
     let failed: Vec<&Outcome> = outcomes.iter().filter(|one| one.failure.is_some()).collect();
     for one in &failed {
         println!(
@@ -127,7 +129,7 @@ impl Runner {
 
     async fn play_shared(&self, shared: &[&Scenario], alone: &[&Scenario]) -> Vec<Outcome> {
         let start = Instant::now();
-        let cluster = match begin(self.arguments.nodes).await {
+        let cluster = match self.begin(self.arguments.nodes).await {
             Ok(cluster) => Arc::new(cluster),
             Err(error) => {
                 let why = format!("{error:#}");
@@ -165,7 +167,7 @@ impl Runner {
     }
 
     async fn play_own(&self, scenario: &Scenario, nodes: u8) -> Result<()> {
-        let cluster = Arc::new(begin(nodes).await?);
+        let cluster = Arc::new(self.begin(nodes).await?);
         self.play_on(scenario, cluster.clone()).await?;
         if !scenario.leaves {
             nothing_leaves(&cluster).await?;
@@ -189,13 +191,19 @@ impl Runner {
             );
             std::future::pending::<()>().await;
         }
-        Err(match written {
-            Ok(()) => failure.context(format!("report: {}", folder.display())),
-            Err(error) => failure.context(format!("no report: {error:#}")),
-        })
+        Err(failure.context(report::place(&folder, &written)))
     }
 
-    async fn write(&self, outcomes: &[Outcome], scenarios: &[Scenario], seed: u64) -> Result<()> {
+    async fn begin(&self, nodes: u8) -> Result<Cluster> {
+        Cluster::start(&Options {
+            nodes,
+            report: Some(self.reports.join(format!("start-of-{nodes}-nodes"))),
+            ..Options::default()
+        })
+        .await
+    }
+
+    fn write(&self, outcomes: &[Outcome], scenarios: &[Scenario], seed: u64, commit: &str) -> Result<()> {
         if let Some(file) = &self.arguments.junit {
             fs::write(file, summary::junit(outcomes, seed))
                 .with_context(|| format!("cannot write {}", file.display()))?;
@@ -207,21 +215,13 @@ impl Runner {
                 .filter(|one| is_whole(&one.group, outcomes, scenarios))
                 .cloned()
                 .collect();
-            for (group, table) in summary::proofs(&whole, &commit().await?) {
+            for (group, table) in summary::proofs(&whole, commit) {
                 let file = directory.join(format!("{group}.md"));
                 fs::write(&file, table).with_context(|| format!("cannot write {}", file.display()))?;
             }
         }
         Ok(())
     }
-}
-
-async fn begin(nodes: u8) -> Result<Cluster> {
-    Cluster::start(&Options {
-        nodes,
-        ..Options::default()
-    })
-    .await
 }
 
 async fn play_story(scenario: &Scenario, stage: Arc<Stage>) -> Result<()> {
@@ -312,11 +312,16 @@ fn fresh_seed() -> Result<u64> {
     Ok(u64::from(own.pid()) ^ (own.started() << 16))
 }
 
+/// The commit this is, marked if files differ from it. A clone without a history has none.
 async fn commit() -> Result<String> {
     let mut git = Command::new("git");
-    git.args(["rev-parse", "--short=12", "HEAD"])
+    git.args(["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"])
         .current_dir(env!("CARGO_MANIFEST_DIR"));
-    Ok(command::succeed(git, "").await?.trim().to_owned())
+    let output = command::output(git, "").await?;
+    if !output.status.success() {
+        return Ok("unknown".to_owned());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 #[cfg(test)]

@@ -56,6 +56,12 @@ pub const SCENARIOS: &[Scenario] = &[
         Bed::Without,
         |_| Box::pin(interrupted()),
     ),
+    Scenario::gate(
+        "bed",
+        "a_bed_that_does_not_start_leaves_a_report_and_nothing_else",
+        Bed::Without,
+        |_| Box::pin(not_started()),
+    ),
     Scenario::gate("bed", "a_report_tells_what_happened", Bed::Shared, |stage| {
         Box::pin(reported(stage))
     }),
@@ -145,6 +151,27 @@ async fn ended() -> Result<()> {
         "mounts and rules of a bed are to stay inside it: {during:?}"
     );
     drop(cluster);
+    nothing_since(&before).await
+}
+
+async fn not_started() -> Result<()> {
+    let before = Host::look().await?;
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("report-of-a-start");
+    let _ = std::fs::remove_dir_all(&folder);
+    let started = Cluster::start(&Options {
+        images: vec![PathBuf::from("there-is-no-such-image.tar")],
+        report: Some(folder.clone()),
+        ..Options::default()
+    })
+    .await;
+    let Err(failure) = started else {
+        bail!("a bed started without one of its images");
+    };
+    let failure = format!("{failure:#}");
+    ensure!(failure.contains(&folder.display().to_string()), "{failure}");
+    let told = std::fs::read_to_string(folder.join("failure.txt"))?;
+    ensure!(told.contains("there-is-no-such-image.tar"), "{told}");
+    ensure!(folder.join("processes/node-1/containerd.log").is_file());
     nothing_since(&before).await
 }
 
