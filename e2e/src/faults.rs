@@ -1,4 +1,4 @@
-//! What goes wrong on purpose, as methods of [`Cluster`]. Every fault that lasts is a value with a probe that reads
+//! What goes wrong on purpose, as methods of [`crate::Cluster`]. Every fault that lasts is a value with a probe that reads
 //! its effect, and is healed through it; a fault that did nothing is a defect of the bed, and is found by scenarios.
 //!
 //! Faults reach into the kernel (packets, processes, disks), not into what is under test.
@@ -13,6 +13,3 @@ pub use disk::SlowDisk;
 pub use hop::Hop;
 pub use network::{Rate, Rules, Unplugged};
 pub use process::Container;
-
-#[expect(unused_imports, reason = "named in the documentation above")]
-use crate::Cluster;
