@@ -4,7 +4,7 @@
 default:
     @just --list
 
-# Everything that must hold; `just test --fast` leaves out what needs a control plane
+# Everything that must hold; `just test --fast` leaves out what needs a Kubernetes
 test *ARGS:
     cargo xtask test {{ARGS}}
 
@@ -24,14 +24,14 @@ deny:
 up *ARGS:
     cargo xtask up {{ARGS}}
 
-# End what `just up` started
-down:
-    cargo xtask down
+# End what `just up` started; `just down --purge` removes what was built for it, too
+down *ARGS:
+    cargo xtask down {{ARGS}}
 
-# Measure the operator against its budgets
+# Measure the operator against its budgets (not built yet: says so)
 bench *ARGS:
     cargo xtask bench {{ARGS}}
 
-# The operator's container image
+# The operator's container image (not built yet: says so)
 image *ARGS:
     cargo xtask image {{ARGS}}

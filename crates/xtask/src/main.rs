@@ -49,12 +49,12 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         arguments: "[--fast]",
-        about: "everything that must hold; --fast leaves out what needs a control plane",
+        about: "everything that must hold; --fast leaves out what needs a Kubernetes",
         work: Work::Done(steps::test),
     },
     Command {
         name: "e2e",
-        arguments: "[--all] [--keep] [NAME...]",
+        arguments: "[--all] [--keep] [--nodes N] [--seed N] [--junit FILE] [NAME...]",
         about: "tests and scenarios whose names contain one of NAME, or all; without either, lists them",
         work: Work::Done(e2e::command),
     },
@@ -109,7 +109,14 @@ fn main() -> ExitCode {
         }
         Some(split) => split,
     };
-    let outcome = match COMMANDS.iter().find(|command| command.name == name) {
+    let found = COMMANDS.iter().find(|command| command.name == name);
+    if let Some(command) = found
+        && rest.iter().any(|argument| ["--help", "-h"].contains(&argument.as_str()))
+    {
+        println!("cargo xtask {} {}\n\n{}", command.name, command.arguments, command.about);
+        return ExitCode::SUCCESS;
+    }
+    let outcome = match found {
         None => Err(Failure::Refused(format!(
             "there is no command `{name}`\n\n{}",
             usage()
@@ -144,7 +151,7 @@ fn usage() -> String {
         } else {
             ""
         };
-        format!("  {call:<22}{}{note}", command.about)
+        format!("  {call}\n      {}{note}", command.about)
     };
     let lines: Vec<String> = COMMANDS.iter().map(line).collect();
     format!("cargo xtask COMMAND\n\n{}", lines.join("\n"))
