@@ -8,8 +8,10 @@ mod hop;
 mod network;
 mod node;
 mod process;
+mod store;
 
 pub use disk::SlowDisk;
 pub use hop::Hop;
 pub use network::{Rate, Rules, Unplugged};
 pub use process::Container;
+pub use store::{CREDENTIALS, Store, StoreFault};

@@ -8,7 +8,7 @@ use std::path::Path;
 /// Text files by their path from the root, with `/` between its parts.
 pub type Tree = BTreeMap<String, String>;
 
-/// Folders that no source is in.
+/// Where no source is.
 const LEFT_OUT: [&str; 3] = [".git", "target", ".cache"];
 
 /// The root of the repository this was built from.
@@ -30,11 +30,13 @@ fn read_folder(folder: &Path, prefix: &str, tree: &mut Tree) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
+        // In a second work tree `.git` is a file that names a folder of this machine.
+        if LEFT_OUT.contains(&name.as_str()) {
+            continue;
+        }
         let path = format!("{prefix}{name}");
         if entry.file_type()?.is_dir() {
-            if !LEFT_OUT.contains(&name.as_str()) {
-                read_folder(&entry.path(), &format!("{path}/"), tree)?;
-            }
+            read_folder(&entry.path(), &format!("{path}/"), tree)?;
         } else if let Ok(text) = String::from_utf8(fs::read(entry.path())?) {
             tree.insert(path, text);
         }

@@ -111,9 +111,14 @@ fn main() -> ExitCode {
     };
     let found = COMMANDS.iter().find(|command| command.name == name);
     if let Some(command) = found
-        && rest.iter().any(|argument| ["--help", "-h"].contains(&argument.as_str()))
+        && rest
+            .iter()
+            .any(|argument| ["--help", "-h"].contains(&argument.as_str()))
     {
-        println!("cargo xtask {} {}\n\n{}", command.name, command.arguments, command.about);
+        println!(
+            "cargo xtask {} {}\n\n{}",
+            command.name, command.arguments, command.about
+        );
         return ExitCode::SUCCESS;
     }
     let outcome = match found {

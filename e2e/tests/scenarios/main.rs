@@ -4,6 +4,7 @@
 mod bed;
 mod faults_network;
 mod faults_process;
+mod faults_store;
 mod install;
 mod volumes;
 
@@ -21,6 +22,7 @@ async fn main() -> ExitCode {
         bed::SCENARIOS,
         volumes::SCENARIOS,
         faults_process::SCENARIOS,
+        faults_store::SCENARIOS,
         faults_network::SCENARIOS,
         install::SCENARIOS,
     ]

@@ -25,6 +25,7 @@ func verbs() []verb {
 	return []verb{
 		{"pause", nil, "waits for a signal and ends", pause},
 		{"serve", []string{"ADDRESS"}, "answers HTTP until a signal; /bytes/N answers with N bytes", serve},
+		{"meddle", []string{"ADDRESS", "URL", "CONTROL"}, "passes HTTP on to URL, with the faults that CONTROL sets", meddle},
 		{"get", []string{"URL"}, "fetches over HTTP and measures", get},
 		{"connect", []string{"HOST:PORT"}, "opens a TCP connection", connect},
 		{"lookup", []string{"NAME"}, "asks the name server", lookup},
