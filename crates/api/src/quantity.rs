@@ -6,27 +6,45 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 /// Why a text is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a quantity: write a number with a unit, for example 8Gi or 500m")]
-pub struct QuantityError(String);
+pub enum QuantityError {
+    /// It is not of the form of a quantity, or negative where only amounts make sense.
+    #[error("'{0}' is not a quantity: write a number with a unit, for example 8Gi or 500m")]
+    Malformed(String),
+    /// It is a quantity of more than can be counted.
+    #[error("'{0}' is too large: write a smaller number, for example 8Gi or 500m")]
+    TooLarge(String),
+}
 
 /// A quantity in thousandths of its unit, rounded up as Kubernetes does.
 pub fn millis(quantity: &Quantity) -> Result<i128, QuantityError> {
-    parse(&quantity.0).ok_or_else(|| QuantityError(quantity.0.clone()))
+    match parse(&quantity.0) {
+        Some(Amount::Millis(millis)) => Ok(millis),
+        Some(Amount::TooLarge) => Err(QuantityError::TooLarge(quantity.0.clone())),
+        None => Err(QuantityError::Malformed(quantity.0.clone())),
+    }
 }
 
 /// A quantity of bytes, rounded up.
 pub fn bytes(quantity: &Quantity) -> Result<u64, QuantityError> {
     let whole = millis(quantity)?;
-    let rounded = if whole >= 0 { (whole + 999) / 1000 } else { -1 };
-    u64::try_from(rounded).map_err(|_| QuantityError(quantity.0.clone()))
+    let whole = u128::try_from(whole).map_err(|_| QuantityError::Malformed(quantity.0.clone()))?;
+    u64::try_from(whole.div_ceil(1000)).map_err(|_| QuantityError::TooLarge(quantity.0.clone()))
 }
 
-/// Whether two texts name the same amount, to the thousandth; texts that are no quantities are equal to nothing.
+/// Whether two texts name the same amount, to the thousandth; texts that are no quantities, or too large to be
+/// compared, are equal to nothing.
 pub fn equal(a: &str, b: &str) -> bool {
-    parse(a).is_some_and(|a| Some(a) == parse(b))
+    matches!((parse(a), parse(b)), (Some(Amount::Millis(a)), Some(Amount::Millis(b))) if a == b)
 }
 
-fn parse(text: &str) -> Option<i128> {
+/// What a well-formed text stands for.
+enum Amount {
+    Millis(i128),
+    TooLarge,
+}
+
+/// `None` for a text that is no quantity.
+fn parse(text: &str) -> Option<Amount> {
     let (negative, unsigned) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
         b'+' => (false, &text[1..]),
@@ -40,21 +58,29 @@ fn parse(text: &str) -> Option<i128> {
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
         return None;
     }
-    let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
-    let scale = i32::try_from(fraction.len()).ok()?;
     let (numerator, ten) = factor(unit)?;
-    // value = digits · numerator · 10^(ten − scale), in thousandths: three powers of ten more.
-    let exponent = ten.checked_sub(scale)?.checked_add(3)?;
+    let fraction = fraction.trim_end_matches('0');
+    let millis = millis_of(&format!("{whole}{fraction}"), fraction.len(), numerator, ten);
+    Some(match millis {
+        Some(value) => Amount::Millis(if negative { -value } else { value }),
+        None => Amount::TooLarge,
+    })
+}
+
+/// digits · numerator · 10^(ten − scale), in thousandths: three powers of ten more. `None` if that is too large.
+fn millis_of(digits: &str, scale: usize, numerator: i128, ten: i32) -> Option<i128> {
+    let digits: i128 = digits.parse().ok()?;
+    let exponent = ten.checked_sub(i32::try_from(scale).ok()?)?.checked_add(3)?;
     let scaled = digits.checked_mul(numerator)?;
     let power = |by: u32| 10_i128.checked_pow(by);
-    let value = match u32::try_from(exponent) {
-        Ok(up) => scaled.checked_mul(power(up)?)?,
+    match u32::try_from(exponent) {
+        Ok(_) if scaled == 0 => Some(0),
+        Ok(up) => scaled.checked_mul(power(up)?),
         Err(_) => match power(exponent.unsigned_abs()) {
-            Some(divisor) => (scaled + divisor - 1) / divisor,
-            None => i128::from(scaled > 0),
+            Some(divisor) => Some(scaled / divisor + i128::from(scaled % divisor > 0)),
+            None => Some(i128::from(scaled > 0)),
         },
-    };
-    Some(if negative { -value } else { value })
+    }
 }
 
 /// A unit as a whole factor and a power of ten.
@@ -78,8 +104,14 @@ fn factor(unit: &str) -> Option<(i128, i32)> {
     if let Some((_, ten)) = decimal.iter().find(|(u, _)| *u == unit) {
         return Some((1, *ten));
     }
-    let exponent: i32 = unit.strip_prefix(['e', 'E'])?.parse().ok()?;
-    (exponent.abs() <= 30).then_some((1, exponent))
+    let exponent = unit.strip_prefix(['e', 'E'])?;
+    let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    // An exponent beyond all bounds is as good as the bound: both are too large, or both next to nothing.
+    let bound = if exponent.starts_with('-') { -999 } else { 999 };
+    Some((1, exponent.parse().map_or(bound, |e: i32| e.clamp(-999, 999))))
 }
 
 #[cfg(test)]
@@ -113,10 +145,42 @@ mod tests {
 
     #[test]
     fn what_is_no_quantity_is_an_error_that_quotes_it() {
-        for bad in ["", "Gi", "1.2.3", "1 Gi", "1gi", "abc", "-", ".", "1e", "1e999"] {
-            assert_eq!(of(bad), None, "{bad}");
+        for bad in [
+            "", "Gi", "1.2.3", "1 Gi", "1gi", "abc", "-", ".", "1e", "1e+", "1e1x",
+        ] {
+            let quantity = Quantity(bad.to_owned());
+            assert_eq!(millis(&quantity), Err(QuantityError::Malformed(bad.into())));
         }
-        assert_eq!(bytes(&Quantity("-1".into())), Err(QuantityError("-1".into())));
+        assert_eq!(
+            bytes(&Quantity("-1".into())),
+            Err(QuantityError::Malformed("-1".into()))
+        );
         assert_eq!(bytes(&Quantity("8Gi".into())), Ok(8 << 30));
+    }
+
+    #[test]
+    fn what_is_too_large_is_said_to_be_so_and_never_overflows() {
+        let largest = i128::MAX.to_string();
+        let huge = [
+            "1e30".to_owned(),
+            "1e999".to_owned(),
+            "1e99999999999".to_owned(),
+            "9".repeat(200),
+            format!("{largest}m"),
+            format!("{largest}u"),
+            format!("{largest}n"),
+            format!("{}.5", &largest[..36]),
+            "99999999999999999999999Ei".to_owned(),
+            "20E".to_owned(),
+        ];
+        for text in huge {
+            let refused = bytes(&Quantity(text.clone())).expect_err(&text);
+            assert_eq!(refused, QuantityError::TooLarge(text));
+            assert!(refused.to_string().contains("too large"), "{refused}");
+        }
+        assert_eq!(of(&format!("{largest}m")), Some(i128::MAX));
+        assert_eq!(of(&format!("{largest}n")), Some(i128::MAX / 1_000_000 + 1));
+        assert_eq!(of("0e999"), Some(0));
+        assert_eq!(of("1e-999"), Some(1), "rounded up, never to nothing");
     }
 }
