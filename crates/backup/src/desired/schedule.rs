@@ -26,7 +26,8 @@ impl Schedule {
         let example = "for example: \"0 3 * * *\" for three in the morning";
         let zone = match zone {
             None => TimeZone::UTC,
-            Some(name) => TimeZone::get(name).map_err(|_| {
+            // Etc/Unknown is in the database, says of itself that it is no zone, and would run as UTC.
+            Some(name) => TimeZone::get(name).ok().filter(|zone| !zone.is_unknown()).ok_or_else(|| {
                 let problem = format!("'{name}' is no known time zone: use a name of the IANA database; for example: Europe/Berlin");
                 Refusal::invalid("spec.timeZone", problem)
             })?,
@@ -35,6 +36,16 @@ impl Schedule {
         if fields != 5 {
             let problem = format!(
                 "has {fields} fields, must have five: minute, hour, day of month, month, day of week; {example}"
+            );
+            return Err(Refusal::invalid("spec.schedule", problem));
+        }
+        // The parser takes a list without an item for one that matches nothing, and looks for it through all years.
+        if let Some(field) = expression
+            .split_whitespace()
+            .find(|field| field.split(',').any(str::is_empty))
+        {
+            let problem = format!(
+                "'{expression}' cannot be read: '{field}' has an empty item: take out the comma too many; {example}"
             );
             return Err(Refusal::invalid("spec.schedule", problem));
         }
@@ -147,12 +158,32 @@ mod tests {
     }
 
     #[test]
+    fn a_list_with_an_empty_item_is_refused_as_written() {
+        for (bad, field) in [
+            (", * 7 1 7,", "','"),
+            ("0 3,,4 * * *", "'3,,4'"),
+            ("0,30, 3 * * *", "'0,30,'"),
+            ("0 3 * * ,MON", "',MON'"),
+        ] {
+            let refusal = refused(bad, None);
+            assert_eq!(refusal.field, "spec.schedule", "{bad}");
+            assert!(
+                refusal.problem.contains(&format!("{field} has an empty item")),
+                "{refusal}"
+            );
+        }
+        assert!(Schedule::parse("0,30 3 * * MON,TUE", None, now()).is_ok());
+    }
+
+    #[test]
     fn an_unknown_time_zone_is_refused_by_name() {
-        let refusal = refused("0 3 * * *", Some("Middle/Earth"));
-        assert_eq!(refusal.field, "spec.timeZone");
-        assert!(
-            refusal.problem.contains("Middle/Earth") && refusal.problem.contains("Europe/Berlin"),
-            "{refusal}"
-        );
+        for name in ["Middle/Earth", "Etc/Unknown", "etc/unknown"] {
+            let refusal = refused("0 3 * * *", Some(name));
+            assert_eq!(refusal.field, "spec.timeZone");
+            assert!(
+                refusal.problem.contains(name) && refusal.problem.contains("Europe/Berlin"),
+                "{refusal}"
+            );
+        }
     }
 }
