@@ -217,15 +217,26 @@ pub fn left_alone(
     generation: Option<i64>,
     now: Timestamp,
 ) -> Option<Vec<Condition>> {
+    before
+        .is_none_or(<[Condition]>::is_empty)
+        .then(|| given_up(&[], not_served, generation, now))
+}
+
+/// The conditions of an object that was this installation's business and is no longer: `NotServed` in place of all
+/// that it said before.
+pub fn given_up(
+    before: &[Condition],
+    not_served: &NotServed,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Vec<Condition> {
     let finding = Finding {
         type_: ConditionType::Accepted,
         status: Truth::Unknown,
         reason: "NotServed",
         message: format!("Left alone: {}.", not_served.why),
     };
-    before
-        .is_none_or(<[Condition]>::is_empty)
-        .then(|| merge(&[], &[finding], generation, now))
+    merge(before, &[finding], generation, now)
 }
 
 /// The condition of this type, if what it says differs from what it said before: worth an Event.

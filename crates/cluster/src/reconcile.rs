@@ -1,6 +1,7 @@
 //! One pass over one `EtcdCluster`: read the store, decide, report.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use etcd_operator_api::{EtcdCluster, EtcdClusterStatus, scope::ScopeRule};
 use etcd_operator_runtime::{
@@ -29,12 +30,18 @@ pub struct Deps {
 #[derive(Clone, Debug)]
 pub struct Reconciler {
     deps: Arc<Deps>,
+    /// Clusters in scope that another installation looks after, and which one: told when it is news, for their own
+    /// status is not this installation's to write.
+    elsewhere: Arc<Mutex<BTreeMap<ObjectKey, String>>>,
 }
 
 impl Reconciler {
     /// A controller that reads and writes with these.
     pub fn new(deps: Deps) -> Self {
-        Self { deps: Arc::new(deps) }
+        Self {
+            deps: Arc::new(deps),
+            elsewhere: Arc::default(),
+        }
     }
 
     /// The function that the driver calls.
@@ -54,33 +61,49 @@ impl Reconciler {
             clock,
         } = &*self.deps;
         let Some(cluster) = clusters.get(key) else {
+            self.elsewhere(key, None);
             return reporter.absent::<EtcdCluster>(clusters, key).await;
         };
         if cluster.metadata.deletion_timestamp.is_some() {
             return Ok(Wake::OnChange);
         }
-        if let Some(other) = status::controlled_by_another(&cluster, installation) {
+        let served = scope.serves(cluster.metadata.annotations.as_ref());
+        let other = status::controlled_by_another(&cluster, installation).filter(|_| served.is_ok());
+        let news = self.elsewhere(key, other);
+        if let Some(other) = other {
             let note = format!(
                 "The installation {other} of the operator looks after this cluster; {installation} leaves it alone."
             );
-            reporter.tell(
-                &*cluster,
-                Severity::Warning,
-                "ControlledElsewhere",
-                "LeaveAlone",
-                note,
-            );
+            if news {
+                reporter.tell(
+                    &*cluster,
+                    Severity::Warning,
+                    "ControlledElsewhere",
+                    "LeaveAlone",
+                    note,
+                );
+            }
             return Ok(Wake::OnChange);
         }
-        let after = match scope.serves(cluster.metadata.annotations.as_ref()) {
+        let after = match served {
             Ok(()) => status::status(&cluster, &desired(&cluster), installation, clock.now()),
-            Err(not_served) => match status::left_alone(&cluster, &not_served, clock.now()) {
+            Err(not_served) => match status::left_alone(&cluster, &not_served, installation, clock.now()) {
                 Some(status) => status,
                 None => return Ok(Wake::OnChange),
             },
         };
         self.report(&cluster, after).await?;
         Ok(Wake::OnChange)
+    }
+
+    /// Notes which other installation looks after a cluster; tells whether that is news.
+    fn elsewhere(&self, key: &ObjectKey, other: Option<&str>) -> bool {
+        let mut known = self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match other {
+            Some(other) => known.insert(key.clone(), other.to_owned()),
+            None => known.remove(key),
+        };
+        before.as_deref() != other
     }
 
     async fn report(&self, seen: &EtcdCluster, status: EtcdClusterStatus) -> Result<(), Error> {

@@ -100,13 +100,32 @@ pub fn controlled_by_another<'a>(cluster: &'a EtcdCluster, installation: &str) -
     (!by.is_empty() && by != installation).then_some(by)
 }
 
-/// The status of a cluster that is not this installation's business: said once, where nobody has said anything yet.
+/// The status of a cluster that is not this installation's business: said once, where nobody has said anything yet,
+/// and over its own verdict where it looked after the cluster until now, so that another installation may take it.
 pub fn left_alone(
     cluster: &EtcdCluster,
     not_served: &NotServed,
+    installation: &str,
     now: Timestamp,
 ) -> Option<EtcdClusterStatus> {
     let before = cluster.status.clone().unwrap_or_default();
+    if before.controlled_by.as_deref() == Some(installation) {
+        let conditions = condition::given_up(
+            before.conditions.as_deref().unwrap_or_default(),
+            not_served,
+            cluster.metadata.generation,
+            now,
+        );
+        return Some(EtcdClusterStatus {
+            conditions: Some(conditions),
+            controlled_by: None,
+            phase: String::new(),
+            reason: None,
+            control_paused: false,
+            ready_members: None,
+            ..before
+        });
+    }
     let conditions = condition::left_alone(
         before.conditions.as_deref(),
         not_served,

@@ -34,7 +34,8 @@ impl Reporter {
         }
     }
 
-    /// Stores the status of `after`; if the verdict on the spec is news, publishes it too.
+    /// Stores the status of `after`; if the verdict on the spec is news, or if the API server takes no such status,
+    /// publishes it too.
     pub async fn report<K: Writable>(
         &self,
         seen: &K,
@@ -42,10 +43,18 @@ impl Reporter {
         before: &[Condition],
         now: &[Condition],
     ) -> Result<(), Error> {
-        self.applier.update_status(seen, after).await?;
-        if let Some(verdict) = condition::news(before, now, ConditionType::Accepted) {
+        let written = self.applier.update_status(seen, after).await;
+        let (verdict, unstored) = match &written {
+            Ok(_) => (condition::news(before, now, ConditionType::Accepted), None),
+            // Nothing but an edit of the object helps, and only the Event is left to say so.
+            Err(error) if error.class() == Class::Invalid => {
+                (condition::find(now, ConditionType::Accepted), Some(error))
+            }
+            Err(_) => (None, None),
+        };
+        if let Some(verdict) = verdict {
             let refused = verdict.status == Truth::False.as_str();
-            let severity = if refused {
+            let severity = if refused || unstored.is_some() {
                 Severity::Warning
             } else {
                 Severity::Normal
@@ -56,15 +65,13 @@ impl Reporter {
                 Some("NotServed") => "NotServed",
                 _ => "Accepted",
             };
-            self.tell(
-                seen,
-                severity,
-                reason,
-                "Validate",
-                verdict.message.clone().unwrap_or_default(),
-            );
+            let mut note = verdict.message.clone().unwrap_or_default();
+            if let Some(error) = unstored {
+                note = format!("{note} The API server refuses to store this in the status: {error}");
+            }
+            self.tell(seen, severity, reason, "Validate", note);
         }
-        Ok(())
+        written.map(drop)
     }
 
     /// Publishes an Event about an object.

@@ -1,0 +1,236 @@
+//! Installations of the operator beside each other on one API server: whose an object is, and who speaks of it.
+
+#![allow(clippy::unwrap_used, reason = "a test may end at the first surprise")]
+
+use std::time::Duration;
+
+use clap::Parser as _;
+use etcd_operator_api::crd;
+use etcd_operator_manager::cli::{Cli, Command};
+use etcd_operator_manager::run::Manager;
+use etcd_operator_runtime::clock::TestClock;
+use etcd_operator_runtime::health::Server;
+use etcd_operator_testkit::Fake;
+use etcd_operator_testkit::fake::{Fault, Matching};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+const GROUP: &str = "etcd.database.coreos.com/v1beta2";
+const SCOPE: &str = "etcd.database.coreos.com/scope";
+/// Longer than the pause after which everything is looked at again.
+const RESYNCS: Duration = Duration::from_hours(1);
+
+/// An API server and the managers on it.
+struct Bench {
+    fake: Fake,
+    stop: CancellationToken,
+    managers: JoinSet<anyhow::Result<()>>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let fake = Fake::new();
+        for namespace in ["shop", "ops"] {
+            fake.add_namespace(namespace);
+        }
+        for definition in crd::all() {
+            fake.register(&definition);
+        }
+        Self {
+            fake,
+            stop: CancellationToken::new(),
+            managers: JoinSet::new(),
+        }
+    }
+
+    async fn start(&mut self, namespace: &str, flags: &[&str]) {
+        let line = ["etcd-operator", "manager", "--health-address", "127.0.0.1:0"];
+        let line = line.iter().chain(flags);
+        let Command::Manager(args) = Cli::try_parse_from(line).unwrap().command else {
+            panic!("another command")
+        };
+        let manager = Manager {
+            server: Server::bind(args.health_address).await.unwrap(),
+            args: *args,
+            namespace: namespace.to_owned(),
+            client: self.fake.client(namespace),
+            clock: TestClock::shared(),
+        };
+        self.managers.spawn(manager.run(self.stop.clone()));
+    }
+
+    /// A namespaced installation in `shop` and a cluster-wide one in `ops`.
+    async fn both(&mut self) {
+        self.start("shop", &[]).await;
+        self.start("ops", &["--cluster-wide"]).await;
+    }
+
+    fn cluster(&self, spec: &Value, annotations: &Value) {
+        self.fake.put_object(json!({
+            "apiVersion": GROUP, "kind": "EtcdCluster",
+            "metadata": {"name": "x", "namespace": "shop", "annotations": annotations}, "spec": spec,
+        }));
+    }
+
+    fn status(&self, kind: &str) -> Value {
+        self.fake.get_object(GROUP, kind, "shop", "x").unwrap()["status"].clone()
+    }
+
+    fn accepted(&self, kind: &str) -> Value {
+        condition(&self.status(kind), "Accepted")
+    }
+
+    /// Reasons and notes of all Events.
+    fn events(&self) -> Vec<(String, String)> {
+        let events = self.fake.list_objects("events.k8s.io/v1", "Event", "shop");
+        let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+        events
+            .iter()
+            .map(|event| (text(event, "reason"), text(event, "note")))
+            .collect()
+    }
+
+    async fn until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+        let wait = async {
+            while !holds(self) {
+                sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let ended = timeout(Duration::from_mins(2), wait).await;
+        let status = self.status("EtcdCluster");
+        assert!(ended.is_ok(), "{what}: {status} {:?}", self.events());
+    }
+
+    async fn end(mut self) {
+        self.stop.cancel();
+        while let Some(ended) = self.managers.join_next().await {
+            ended.unwrap().unwrap();
+        }
+    }
+}
+
+fn condition(status: &Value, type_: &str) -> Value {
+    let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+    let found = conditions.into_iter().find(|c| c["type"] == type_);
+    found.unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_whose_annotation_changes_goes_from_one_installation_to_the_other_and_back() {
+    let mut bench = Bench::new();
+    bench.cluster(&json!({"size": 3}), &json!({SCOPE: "clusterwide"}));
+    bench.both().await;
+    let owned_by = |owner: &'static str, verdict: &'static str| {
+        move |bench: &Bench| {
+            let status = bench.status("EtcdCluster");
+            status["controlledBy"] == owner && condition(&status, "Accepted")["reason"] == verdict
+        }
+    };
+    bench
+        .until("the annotated cluster", owned_by("ops/etcd-operator", "Valid"))
+        .await;
+    bench
+        .fake
+        .update_object(GROUP, "EtcdCluster", "shop", "x", |cluster| {
+            cluster["metadata"]["annotations"] = json!({});
+            cluster["spec"]["auth"] = json!({"enabled": true, "rootSecret": "s"});
+        });
+    bench
+        .until(
+            "the bare cluster",
+            owned_by("shop/etcd-operator", "NotImplemented"),
+        )
+        .await;
+    bench
+        .fake
+        .update_object(GROUP, "EtcdCluster", "shop", "x", |cluster| {
+            cluster["metadata"]["annotations"] = json!({SCOPE: "clusterwide"});
+        });
+    bench
+        .until(
+            "the cluster back",
+            owned_by("ops/etcd-operator", "NotImplemented"),
+        )
+        .await;
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_nobody_serves_any_more_says_so_and_belongs_to_nobody() {
+    let mut bench = Bench::new();
+    bench.cluster(&json!({"size": 3}), &json!({}));
+    bench.start("shop", &[]).await;
+    bench
+        .until("a verdict", |b| b.accepted("EtcdCluster")["reason"] == "Valid")
+        .await;
+    bench
+        .fake
+        .update_object(GROUP, "EtcdCluster", "shop", "x", |cluster| {
+            cluster["metadata"]["annotations"] = json!({SCOPE: "clusterwide"});
+        });
+    bench
+        .until("the end of service", |b| {
+            b.accepted("EtcdCluster")["reason"] == "NotServed"
+        })
+        .await;
+    assert_eq!(bench.status("EtcdCluster")["controlledBy"], Value::Null);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn installations_that_are_told_apart_by_the_annotation_publish_nothing_about_each_other() {
+    let mut bench = Bench::new();
+    bench.cluster(&json!({"size": 3}), &json!({SCOPE: "clusterwide"}));
+    bench.both().await;
+    sleep(RESYNCS).await;
+    assert_eq!(bench.status("EtcdCluster")["controlledBy"], "ops/etcd-operator");
+    let events = bench.events();
+    assert!(
+        events.iter().all(|(reason, _)| reason != "ControlledElsewhere"),
+        "{events:?}"
+    );
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_installation_that_finds_its_cluster_taken_says_so_once() {
+    let mut bench = Bench::new();
+    bench.cluster(&json!({"size": 3}), &json!({}));
+    bench.start("shop", &[]).await;
+    bench
+        .until("an owner", |b| {
+            b.status("EtcdCluster")["controlledBy"].is_string()
+        })
+        .await;
+    let all = ["--cluster-wide", "--require-scope-annotation=false"];
+    bench.start("ops", &all).await;
+    sleep(RESYNCS).await;
+    assert_eq!(bench.status("EtcdCluster")["controlledBy"], "shop/etcd-operator");
+    let events = bench.fake.list_objects("events.k8s.io/v1", "Event", "shop");
+    let told: Vec<_> = events
+        .iter()
+        .filter(|event| event["reason"] == "ControlledElsewhere")
+        .collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["series"], Value::Null, "{told:?}");
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verdict_that_the_api_server_does_not_store_is_published() {
+    let mut bench = Bench::new();
+    bench.cluster(&json!({"size": 3}), &json!({}));
+    let statuses = Matching::any().resource("etcdclusters").subresource("status");
+    bench.fake.fault(statuses, Fault::Status(422), u32::MAX);
+    bench.start("shop", &[]).await;
+    bench
+        .until("an Event", |b| {
+            b.events().iter().any(|(reason, note)| {
+                reason == "Accepted" && note.contains("refuses to store this in the status")
+            })
+        })
+        .await;
+    bench.end().await;
+}
