@@ -4,6 +4,7 @@
 
 mod error;
 mod merge_patch;
+mod raw;
 #[cfg(test)]
 mod tests;
 mod what;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use kube::api::{DeleteParams, GetParams, Patch, PatchParams, Preconditions};
 use kube::{Client, Resource};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tracing::debug;
@@ -24,6 +25,7 @@ use crate::fence::{Leadership, NotLeading, WritePermit};
 use crate::key::ObjectKey;
 
 pub use error::Error;
+pub(crate) use raw::Raw;
 use what::What;
 
 /// Bound on every call.
@@ -116,7 +118,7 @@ impl Applier {
             ..DeleteParams::background()
         };
         let request = what.build(what.request().delete(&what.key.name, &params))?;
-        match self.send::<Value>(&what, request).await {
+        match self.send::<IgnoredAny>(&what, request).await {
             Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(s) if s.code == 404) => {
                 Ok(())
             }
@@ -138,10 +140,10 @@ impl Applier {
     }
 
     /// Reads an object as it is stored, for one that cannot be decoded; `None` if it is gone.
-    pub(crate) async fn read_raw<K: Writable>(&self, key: &ObjectKey) -> Result<Option<Value>, Error> {
+    pub(crate) async fn read_raw<K: Writable>(&self, key: &ObjectKey) -> Result<Option<Raw>, Error> {
         let what = What::named::<K>(key, "read");
         let request = what.build(what.request().get(&key.name, &GetParams::default()))?;
-        match timeout(CALL, self.client.request::<Value>(request)).await {
+        match timeout(CALL, self.client.request::<Raw>(request)).await {
             Ok(Ok(object)) => Ok(Some(object)),
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
             Ok(Err(source)) => Err(what.refused(source)),
@@ -154,16 +156,12 @@ impl Applier {
     pub(crate) async fn merge_raw_status<K: Writable>(
         &self,
         key: &ObjectKey,
-        seen: &Value,
+        seen: &Raw,
         status: Value,
     ) -> Result<(), Error> {
         let what = What::named::<K>(key, "update status of");
-        let meta = &seen["metadata"];
-        let change = json!({
-            "metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]},
-            "status": status,
-        });
-        self.merge_status::<Value>(&what, &change).await.map(drop)
+        let change = json!({"metadata": seen.metadata, "status": status});
+        self.merge_status::<IgnoredAny>(&what, &change).await.map(drop)
     }
 
     /// Sets or (with `None`) removes annotations, unless they are so already; refused as a conflict if the object has

@@ -110,8 +110,7 @@ impl Reporter {
         let Some(raw) = self.applier.read_raw::<K>(&bad.key).await? else {
             return Ok(());
         };
-        let before: Vec<Condition> =
-            serde_json::from_value(raw["status"]["conditions"].clone()).unwrap_or_default();
+        let before = raw.conditions();
         let finding = Finding {
             type_: ConditionType::Accepted,
             status: Truth::False,

@@ -1,10 +1,14 @@
 //! From what the API server sends to objects: one bad object must not spoil the list or the watch it came in.
+//!
+//! Each object is cut out as text first and decoded alone. Whatever is read around it is read without recursion, so no
+//! depth of one object is too much for the others.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use std::collections::BTreeMap;
+
 use kube::Resource;
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer};
-use serde_json::Value;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 
 use crate::key::ObjectKey;
 use crate::store::Malformed;
@@ -12,19 +16,20 @@ use crate::store::Malformed;
 /// The annotation `kubectl apply` leaves: a second copy of the object that nobody here reads.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// One object, decoded or not; `None` if it does not even have a name. Reading it never fails: the client would take
-/// a line of a watch that fails to decode for the end of the watch.
+/// A longer path to a fault is cut: that of what is nested too deeply would be longer than people read.
+const LONGEST_PATH: usize = 100;
+
+/// One object, decoded or not; `None` if it does not even have a name.
 #[derive(Clone, Debug)]
 pub(super) struct Decoded<K>(pub(super) Option<Result<K, Malformed>>);
 
-impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        let decoded = match K::deserialize(&value) {
+impl<K: DeserializeOwned> Decoded<K> {
+    /// Reading an object never fails: what is wrong with it is part of the result.
+    pub(super) fn of(raw: &RawValue) -> Self {
+        Self(match serde_json::from_str(raw.get()) {
             Ok(object) => Some(Ok(object)),
-            Err(_) => malformed(&value, fault::<K>(&value)).map(Err),
-        };
-        Ok(Self(decoded))
+            Err(_) => malformed(raw, fault::<K>(raw)).map(Err),
+        })
     }
 }
 
@@ -58,40 +63,95 @@ impl<K> Decoded<K> {
     }
 }
 
-/// A page of a list.
+/// A page of a list, its objects not yet read.
 #[derive(Debug, Deserialize)]
-#[serde(bound = "K: DeserializeOwned")]
-pub(super) struct Page<K> {
+pub(super) struct Page<'a> {
     #[serde(default)]
-    pub(super) metadata: ListMeta,
+    pub(super) metadata: PageMeta,
     /// Absent or null from servers that spell an empty list so.
-    items: Option<Vec<Decoded<K>>>,
+    #[serde(borrow)]
+    items: Option<Vec<&'a RawValue>>,
 }
 
-impl<K> Page<K> {
+/// What a page says of the list.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PageMeta {
+    pub(super) resource_version: Option<String>,
+    #[serde(rename = "continue")]
+    pub(super) more: Option<String>,
+}
+
+impl Page<'_> {
     /// The objects of this page.
-    pub(super) fn items(&mut self) -> Vec<Decoded<K>> {
-        self.items.take().unwrap_or_default()
+    pub(super) fn items<K: DeserializeOwned>(&self) -> impl Iterator<Item = Decoded<K>> {
+        self.items.iter().flatten().map(|raw| Decoded::of(raw))
     }
+}
+
+/// One line of a watch, its object not yet read.
+#[derive(Debug, Deserialize)]
+pub(super) struct Line<'a> {
+    #[serde(rename = "type")]
+    pub(super) what: String,
+    #[serde(borrow)]
+    pub(super) object: &'a RawValue,
+}
+
+/// The version that a bookmark tells.
+pub(super) fn version_of(raw: &RawValue) -> Option<String> {
+    text(&metadata(raw)?, "resourceVersion")
 }
 
 /// Which field cannot be read, and why. Asked only of what has failed, for keeping track of the path has a price.
-fn fault<K: DeserializeOwned>(value: &Value) -> String {
-    match serde_path_to_error::deserialize::<_, K>(value) {
-        Ok(_) => "it cannot be read".to_owned(),
-        Err(error) => format!("{}: {}", error.path(), error.inner()),
+fn fault<K: DeserializeOwned>(raw: &RawValue) -> String {
+    let mut source = serde_json::Deserializer::from_str(raw.get());
+    let Err(error) = serde_path_to_error::deserialize::<_, K>(&mut source) else {
+        return "it cannot be read".to_owned();
+    };
+    let mut path = error.path().to_string();
+    if path.len() > LONGEST_PATH {
+        path.truncate(path.floor_char_boundary(LONGEST_PATH));
+        path.push('…');
     }
+    let inner = error.inner();
+    // Where in the API server's answer it was helps nobody: it is one line.
+    let place = format!(" at line {} column {}", inner.line(), inner.column());
+    let why = inner.to_string();
+    let why = match why.strip_suffix(&place).unwrap_or(&why) {
+        "recursion limit exceeded" => "nested too deeply",
+        why => why,
+    };
+    format!("{path}: {why}")
+}
+
+type Fields<'a> = BTreeMap<String, &'a RawValue>;
+
+fn metadata(raw: &RawValue) -> Option<Fields<'_>> {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow)]
+        metadata: Fields<'a>,
+    }
+    let object: Object<'_> = serde_json::from_str(raw.get()).ok()?;
+    Some(object.metadata)
+}
+
+fn text(fields: &Fields<'_>, name: &str) -> Option<String> {
+    serde_json::from_str(fields.get(name)?.get()).ok()
 }
 
 /// Whatever can still be said of an object, read field by field.
-fn malformed(value: &Value, error: String) -> Option<Malformed> {
-    let meta = value.get("metadata")?;
-    let text = |field: &str| meta.get(field).and_then(Value::as_str);
+fn malformed(raw: &RawValue, error: String) -> Option<Malformed> {
+    let meta = metadata(raw)?;
+    let text = |name| text(&meta, name);
     Some(Malformed {
         key: ObjectKey::new(text("namespace").unwrap_or_default(), text("name")?),
-        uid: text("uid").map(str::to_owned),
-        generation: meta.get("generation").and_then(Value::as_i64),
-        resource_version: text("resourceVersion").map(str::to_owned),
+        uid: text("uid"),
+        generation: meta
+            .get("generation")
+            .and_then(|raw| serde_json::from_str(raw.get()).ok()),
+        resource_version: text("resourceVersion"),
         error,
     })
 }
@@ -104,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_bad_object_spoils_neither_its_list_nor_its_own_name() {
-        let mut page: Page<ConfigMap> = serde_json::from_value(json!({
+        let text = json!({
             "metadata": {"resourceVersion": "9"},
             "items": [
                 {"metadata": {"name": "good", "namespace": "shop", "resourceVersion": "1"}, "data": {"a": "b"}},
@@ -115,9 +175,10 @@ mod tests {
                 {"metadata": "nonsense"},
                 null,
             ],
-        }))
-        .unwrap();
-        let items = page.items();
+        })
+        .to_string();
+        let page: Page<'_> = serde_json::from_str(&text).unwrap();
+        let items: Vec<Decoded<ConfigMap>> = page.items().collect();
         let bad = |index: usize| match &items[index].0 {
             Some(Err(bad)) => bad,
             other => panic!("{other:?}"),
@@ -130,20 +191,21 @@ mod tests {
             (bad.key.to_string(), bad.generation),
             ("shop/bad".to_owned(), Some(3))
         );
-        assert!(bad.error.starts_with("data.a: "), "{}", bad.error);
+        assert_eq!(bad.error, "data.a: invalid type: integer `5`, expected a string");
     }
 
     #[test]
     fn what_nobody_reads_is_not_kept() {
-        let decoded: Decoded<ConfigMap> = serde_json::from_value(json!({
+        let object = json!({
             "metadata": {
                 "name": "a",
                 "managedFields": [{"manager": "kubectl"}],
                 "annotations": {LAST_APPLIED: "{}", "mine": "x"},
             },
             "data": {"large": "…", "small": "s"},
-        }))
-        .unwrap();
+        });
+        let raw = RawValue::from_string(object.to_string()).unwrap();
+        let decoded: Decoded<ConfigMap> = Decoded::of(&raw);
         let map = decoded.trimmed(|map| {
             map.data.as_mut().map(|data| data.remove("large"));
         });

@@ -2,19 +2,21 @@
 //!
 //! Every wait has a bound, and no answer of the API server ends the loop.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::TryStreamExt;
-use kube::api::{ListParams, WatchEvent, WatchParams};
-use kube::core::Request;
+use futures::{AsyncBufReadExt, TryStreamExt};
+use http::header::{ACCEPT_ENCODING, HeaderValue};
+use kube::api::{ListParams, WatchParams};
+use kube::core::{Request, Status};
 use kube::{Client, Error};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::decode::{Decoded, Page};
+use super::decode::{Decoded, Line, Page, version_of};
 use super::{Shared, Timing, Watched};
 use crate::clock::SharedClock;
 use crate::gate::State;
@@ -59,13 +61,18 @@ impl<K: Watched> Reflector<K> {
     }
 
     async fn follow_for_ever(&self) {
-        let mut failures = 0;
+        // In a row, without a watch that got anywhere between them: a good list alone proves nothing.
+        let mut failures: u32 = 0;
         loop {
             match self.list().await {
                 Ok(version) => {
-                    failures = 0;
-                    let why = self.follow(version).await;
+                    let (why, progress) = self.follow(version).await;
                     debug!(kind = self.shared.kind, "listing again: {why}");
+                    failures = if progress { 0 } else { failures + 1 };
+                    // The first time, the version may have been too old and nothing else wrong.
+                    if failures > 1 {
+                        self.pause(failures - 1).await;
+                    }
                 }
                 Err(why) => {
                     // Told once, not at every try.
@@ -90,20 +97,18 @@ impl<K: Watched> Reflector<K> {
             ..ListParams::default()
         };
         let mut listed = Vec::new();
+        let mut tokens = BTreeSet::new();
         loop {
             let request = self.request().list(&params).map_err(|error| error.to_string())?;
-            let answer = timeout(self.timing.list, self.client.request::<Page<K>>(request)).await;
-            let mut page = match answer {
-                Ok(Ok(page)) => page,
+            let answer = timeout(self.timing.list, self.client.request_text(request)).await;
+            let text = match answer {
+                Ok(Ok(text)) => text,
                 Ok(Err(error)) => return Err(Self::explain(&error)),
                 Err(_) => return Err(format!("no answer to a list within {:?}", self.timing.list)),
             };
-            listed.extend(
-                page.items()
-                    .into_iter()
-                    .filter_map(|decoded| self.take_in(decoded)),
-            );
-            let more = page.metadata.continue_.filter(|token| !token.is_empty());
+            let page: Page<'_> = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+            listed.extend(page.items().filter_map(|decoded| self.take_in(decoded)));
+            let more = page.metadata.more.filter(|token| !token.is_empty());
             if more.is_none() {
                 let version = page
                     .metadata
@@ -121,23 +126,29 @@ impl<K: Watched> Reflector<K> {
                 }
                 return Ok(version);
             }
+            if more.iter().any(|token| !tokens.insert(token.clone())) {
+                return Err("the API server sends the same page of a list again".to_owned());
+            }
             params.continue_token = more;
         }
     }
 
-    /// Follows changes from `version` on, across as many watches as it takes; returns why it could not go on.
-    async fn follow(&self, mut version: String) -> String {
+    /// Follows changes from `version` on, across as many watches as it takes; returns why it could not go on, and
+    /// whether any of the watches got anywhere.
+    async fn follow(&self, mut version: String) -> (String, bool) {
         let mut failures = 0;
+        let mut progress = false;
         loop {
             let started = self.clock.elapsed();
             let from = version.clone();
             let why = match self.watch(&mut version).await {
                 End::Expired(why) => {
                     self.shared.metrics.watch_restarted(&self.shared.kind);
-                    return why;
+                    return (why, progress || version != from);
                 }
                 End::Closed if version != from || self.clock.elapsed() >= started + TOO_SHORT => {
                     failures = 0;
+                    progress = true;
                     continue;
                 }
                 End::Closed => "closed at once".to_owned(),
@@ -151,11 +162,12 @@ impl<K: Watched> Reflector<K> {
             );
             if version != from {
                 failures = 0;
+                progress = true;
             }
             failures += 1;
             self.pause(failures).await;
             if failures >= RESUMES {
-                return why;
+                return (why, progress);
             }
         }
     }
@@ -171,45 +183,68 @@ impl<K: Watched> Reflector<K> {
             bookmarks: true,
             ..WatchParams::default()
         };
-        let request = match self.request().watch(&params, version) {
+        let mut request = match self.request().watch(&params, version) {
             Ok(request) => request,
             Err(error) => return End::Failed(error.to_string()),
         };
-        let answer = timeout(
-            self.timing.start,
-            self.client.request_events::<Decoded<K>>(request),
-        )
-        .await;
-        let events = match answer {
-            Ok(Ok(events)) => events,
+        // A server that compresses each event by itself sends what the client's decoder ends at the first of.
+        request
+            .headers_mut()
+            .insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let lines = match timeout(self.timing.start, self.client.request_stream(request)).await {
+            Ok(Ok(stream)) => stream.lines(),
             Ok(Err(error)) => return Self::ended_by(&error),
             Err(_) => return End::Failed(format!("no answer to a watch within {:?}", self.timing.start)),
         };
-        let mut events = pin!(events);
+        let mut lines = pin!(lines);
         let quiet = self.timing.watch + self.timing.idle;
         loop {
-            let event = match timeout(quiet, events.try_next()).await {
-                Ok(Ok(Some(event))) => event,
+            let line = match timeout(quiet, lines.try_next()).await {
+                Ok(Ok(Some(line))) => line,
                 Ok(Ok(None)) => return End::Closed,
-                Ok(Err(error)) => return Self::ended_by(&error),
+                Ok(Err(error)) => return End::Failed(error.to_string()),
                 Err(_) => return End::Failed(format!("nothing heard for {quiet:?}")),
             };
-            match event {
-                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                    advance(version, object.resource_version());
-                    if let Some(object) = self.take_in(object) {
-                        self.shared.update(|store| store.apply(object));
-                    }
-                }
-                WatchEvent::Deleted(object) => {
-                    advance(version, object.resource_version());
-                    if let Some(object) = self.take_in(object) {
-                        self.shared.update(|store| store.delete(object));
-                    }
-                }
-                WatchEvent::Bookmark(bookmark) => advance(version, Some(bookmark.metadata.resource_version)),
-                WatchEvent::Error(status) => return Self::ended_by(&Error::Api(status)),
+            if let Some(end) = self.heed(&line, version) {
+                return end;
             }
+        }
+    }
+
+    /// Takes one line of a watch in; `version` moves on with it. Says so if the watch ends here.
+    fn heed(&self, line: &str, version: &mut String) -> Option<End> {
+        let Line { what, object } = match serde_json::from_str(line) {
+            Ok(line) => line,
+            // Cut off in the middle.
+            Err(error) if error.is_eof() => return Some(End::Closed),
+            Err(error) => {
+                return Some(match serde_json::from_str::<Status>(line) {
+                    Ok(status) => Self::ended_by(&Error::Api(status.boxed())),
+                    Err(_) => End::Failed(format!("not a line of a watch: {error}")),
+                });
+            }
+        };
+        match what.as_str() {
+            "ADDED" | "MODIFIED" | "DELETED" => {
+                let object = Decoded::of(object);
+                advance(version, object.resource_version());
+                if let Some(object) = self.take_in(object) {
+                    self.shared.update(|store| match what.as_str() {
+                        "DELETED" => store.delete(object),
+                        _ => store.apply(object),
+                    });
+                }
+                None
+            }
+            "BOOKMARK" => {
+                advance(version, version_of(object));
+                None
+            }
+            "ERROR" => Some(match serde_json::from_str::<Status>(object.get()) {
+                Ok(status) => Self::ended_by(&Error::Api(status.boxed())),
+                Err(error) => End::Failed(format!("an error that cannot be read: {error}")),
+            }),
+            other => Some(End::Failed(format!("an event of an unknown type: {other}"))),
         }
     }
 

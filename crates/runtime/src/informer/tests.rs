@@ -1,5 +1,7 @@
 //! The informer against a scripted API server, in paused time.
 
+mod hostile;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::channel::mpsc::{self, UnboundedSender};
