@@ -61,10 +61,7 @@ async fn failing(stage: Arc<Stage>) -> Result<()> {
     store.fail(StoreFault::Flip(1)).await?;
     let flipped = ask(&stage).await?;
     ensure!(store.bites("flipped").await? == 1, "no byte was changed");
-    ensure!(
-        flipped["bytes"] == before,
-        "only a byte may differ: {flipped}"
-    );
+    ensure!(flipped["bytes"] == before, "only a byte may differ: {flipped}");
     ensure!(
         flipped["body"]
             .as_str()
