@@ -7,7 +7,7 @@ mod steps;
 
 use crate::version::{Minor, Version};
 
-pub use features::Feature;
+pub use features::{Feature, connected_to_add};
 pub use steps::{Allowed, Step, StepRefusal, next};
 
 /// The minor of clusters whose user names no version.

@@ -27,8 +27,8 @@ pub enum Feature {
     DetailedStatus,
     /// Quota and version of the files in a member's status.
     StatusOfStorage,
-    /// A member can be added while a voter is down and the rest hold quorum.
-    AddWhileVoterIsDown,
+    /// A member added while voters are down, if enough others are connected: see [`connected_to_add`].
+    AddWhileVotersAreDown,
     /// New addresses for a learner, which older ones promote by that.
     UpdateLearner,
     /// A promote asked of a follower while authentication is on.
@@ -61,7 +61,7 @@ impl Feature {
         Self::LinearizableMemberList,
         Self::DetailedStatus,
         Self::StatusOfStorage,
-        Self::AddWhileVoterIsDown,
+        Self::AddWhileVotersAreDown,
         Self::UpdateLearner,
         Self::PromoteThroughFollowerWithAuth,
         Self::CorruptAlarm,
@@ -84,7 +84,7 @@ impl Feature {
             }
             Self::Livez => &[(V3_4, 29), (V3_5, 11), (V3_6, 0)],
             Self::ReadyzKnowsLearners => &[(V3_5, 19), (V3_6, 0)],
-            Self::AddWhileVoterIsDown => &[(V3_5, 30), (V3_6, 11)],
+            Self::AddWhileVotersAreDown => &[(V3_5, 30), (V3_6, 11)],
             Self::UpdateLearner => &[(V3_5, 31), (V3_6, 12)],
             Self::PromoteThroughFollowerWithAuth => &[(V3_5, 28), (V3_6, 6)],
             Self::CompactHashCheck => &[(V3_5, 5), (V3_6, 0)],
@@ -104,6 +104,15 @@ impl Feature {
             None => since.last().is_some_and(|(last, _)| minor > *last),
         }
     }
+}
+
+/// How many of the voters must have been connected for five seconds before etcd takes another member, learner or
+/// voter. Newer versions count the new member as one that is down: with three voters none else may be, with five one.
+pub fn connected_to_add(version: &Version, voters: usize) -> usize {
+    if voters > 1 && Feature::AddWhileVotersAreDown.is_in(version) {
+        return voters.div_ceil(2) + 1;
+    }
+    voters
 }
 
 #[cfg(test)]
@@ -142,7 +151,11 @@ mod tests {
                     RevisionBump,
                     DowngradeByRequest
                 ],
-                vec![AddWhileVoterIsDown, UpdateLearner, PromoteThroughFollowerWithAuth],
+                vec![
+                    AddWhileVotersAreDown,
+                    UpdateLearner,
+                    PromoteThroughFollowerWithAuth
+                ],
             ]
         );
     }
@@ -154,8 +167,8 @@ mod tests {
             ("3.4.28", "3.4.29", Livez),
             ("3.5.10", "3.5.11", Livez),
             ("3.5.18", "3.5.19", ReadyzKnowsLearners),
-            ("3.5.29", "3.5.30", AddWhileVoterIsDown),
-            ("3.6.10", "3.6.11", AddWhileVoterIsDown),
+            ("3.5.29", "3.5.30", AddWhileVotersAreDown),
+            ("3.6.10", "3.6.11", AddWhileVotersAreDown),
             ("3.5.30", "3.5.31", UpdateLearner),
             ("3.6.11", "3.6.12", UpdateLearner),
             ("3.5.27", "3.5.28", PromoteThroughFollowerWithAuth),
@@ -171,7 +184,18 @@ mod tests {
             );
         }
         assert!(!ReadyzKnowsLearners.is_in(&Version::of(Minor::V3_4, 44)));
-        assert!(!AddWhileVoterIsDown.is_in(&Version::of(Minor::V3_4, 44)));
+        assert!(!AddWhileVotersAreDown.is_in(&Version::of(Minor::V3_4, 44)));
+    }
+
+    #[test]
+    fn to_be_taken_a_member_needs_all_voters_or_a_quorum_that_counts_it_as_down() {
+        let needed = |text: &str, voters| connected_to_add(&text.parse().expect(text), voters);
+        for voters in 1..=9 {
+            assert_eq!(needed("3.5.29", voters), voters);
+        }
+        for (voters, connected) in [(1, 1), (2, 2), (3, 3), (4, 3), (5, 4), (6, 4), (7, 5), (9, 6)] {
+            assert_eq!(needed("3.6.11", voters), connected, "{voters}");
+        }
     }
 
     #[test]

@@ -1,0 +1,149 @@
+//! Reading and changing who the members are.
+
+use std::collections::BTreeMap;
+
+use super::{Call, Client};
+use crate::error::{Cause, Error};
+use crate::id::MemberId;
+use crate::membership::{Known, Member, Membership, Role, Unknown};
+use crate::policy::Feature;
+use crate::rejection::Rejection;
+use crate::status::Position;
+use crate::url::PeerUrl;
+use crate::wire::{
+    Headed, MemberAddRequest, MemberAddResponse, MemberListRequest, MemberRequest, MemberUpdateRequest,
+    MembersResponse,
+};
+
+const ADD: Call = Call::cluster("/etcdserverpb.Cluster/MemberAdd");
+const REMOVE: Call = Call::cluster("/etcdserverpb.Cluster/MemberRemove");
+const UPDATE: Call = Call::cluster("/etcdserverpb.Cluster/MemberUpdate");
+const LIST: Call = Call::cluster("/etcdserverpb.Cluster/MemberList");
+const PROMOTE: Call = Call::cluster("/etcdserverpb.Cluster/MemberPromote");
+
+/// A member just added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// Who answered.
+    pub position: Position,
+    /// The member, which has not started.
+    pub member: Member,
+}
+
+type Members = BTreeMap<MemberId, Member>;
+
+impl Client {
+    /// Who the members are, from a linearizable read by this member. Its own list alone would not do: before 3.5 no
+    /// member waits for what it has missed before it shows the list.
+    pub async fn membership(&self) -> Membership {
+        match self.read_membership().await {
+            Ok(known) => Membership::Known(known),
+            Err(why) => Membership::Unknown(why),
+        }
+    }
+
+    async fn read_membership(&self) -> Result<Known, Unknown> {
+        let barrier = match self.position().await {
+            Err(error) if error.rejection() == Some(&Rejection::NotForLearners) => {
+                return Err(Unknown::ReaderIsLearner(self.url().clone()));
+            }
+            other => other?,
+        };
+        // What this member shows from here on is at least as new as the barrier, on any version.
+        let answer: MembersResponse = self.call(LIST, MemberListRequest { linearizable: true }).await?;
+        let listed = Position::read(answer.header()).map_err(|what| self.malformed(LIST, what))?;
+        let members = Member::read_all(answer.members).map_err(|what| self.malformed(LIST, what))?;
+        let status = self.status().await?;
+        let who = |position: &Position| (position.cluster, position.member);
+        if who(&barrier) != who(&listed) || who(&barrier) != who(&status.position) {
+            return Err(Unknown::ReaderChanged(self.url().clone()));
+        }
+        match members.get(&barrier.member) {
+            None => Err(Unknown::ReaderIsNoMember {
+                endpoint: self.url().clone(),
+                reader: barrier.member,
+            }),
+            Some(reader) if reader.role == Role::Learner => Err(Unknown::ReaderIsLearner(self.url().clone())),
+            Some(_) => Ok(Known {
+                cluster: barrier.cluster,
+                members,
+                leader: status.leader,
+                reader: barrier.member,
+                version: status.version,
+                raft_index: status.raft_index,
+                term: barrier.term,
+                revision: barrier.revision,
+            }),
+        }
+    }
+
+    /// Adds a member that has a vote from the start and raises the quorum before it has any data.
+    pub async fn add_voter(&self, urls: &[PeerUrl]) -> Result<Added, Error> {
+        self.add(urls, Role::Voter).await
+    }
+
+    /// Adds a member without a vote. A version without learners is not asked: it would add a voter.
+    pub async fn add_learner(&self, urls: &[PeerUrl]) -> Result<Added, Error> {
+        self.require(ADD, Feature::Learners, "it would add a voter")
+            .await?;
+        self.add(urls, Role::Learner).await
+    }
+
+    async fn add(&self, urls: &[PeerUrl], role: Role) -> Result<Added, Error> {
+        let question = MemberAddRequest {
+            peer_urls: urls.iter().map(ToString::to_string).collect(),
+            is_learner: role == Role::Learner,
+        };
+        let answer: MemberAddResponse = self.call(ADD, question).await?;
+        let malformed = |what: String| self.malformed(ADD, what);
+        let position = Position::read(answer.header()).map_err(malformed)?;
+        let member = answer.member.ok_or_else(|| malformed("no member".to_owned()))?;
+        let member = Member::read(member).map_err(malformed)?;
+        if member.role != role {
+            return Err(malformed(format!(
+                "asked for a {role:?}, it is {:?}",
+                member.role
+            )));
+        }
+        Ok(Added { position, member })
+    }
+
+    /// Gives a learner its vote; gives the members after that.
+    pub async fn promote(&self, learner: MemberId) -> Result<Members, Error> {
+        let question = MemberRequest { id: learner.get() };
+        self.changed(PROMOTE, self.call(PROMOTE, question).await?)
+    }
+
+    /// Removes a member for good; gives the members after that.
+    pub async fn remove(&self, member: MemberId) -> Result<Members, Error> {
+        let question = MemberRequest { id: member.get() };
+        self.changed(REMOVE, self.call(REMOVE, question).await?)
+    }
+
+    /// Gives a member other peer URLs; gives the members after that. For a learner a version is not asked if it would
+    /// promote it by the way.
+    pub async fn update(&self, member: &Member, urls: &[PeerUrl]) -> Result<Members, Error> {
+        if member.role == Role::Learner {
+            self.require(UPDATE, Feature::UpdateLearner, "it would promote the learner")
+                .await?;
+        }
+        let question = MemberUpdateRequest {
+            id: member.id.get(),
+            peer_urls: urls.iter().map(ToString::to_string).collect(),
+        };
+        self.changed(UPDATE, self.call(UPDATE, question).await?)
+    }
+
+    fn changed(&self, call: Call, answer: MembersResponse) -> Result<Members, Error> {
+        Member::read_all(answer.members).map_err(|what| self.malformed(call, what))
+    }
+
+    async fn require(&self, call: Call, feature: Feature, why: &'static str) -> Result<(), Error> {
+        let version = self.status().await?.version;
+        if feature.is_in(&version) {
+            return Ok(());
+        }
+        let version = version.to_string();
+        Err(self.failed(call, Cause::Unsupported { version, why }))
+    }
+}

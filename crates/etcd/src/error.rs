@@ -1,0 +1,191 @@
+//! What can go wrong with a call to a member: whether to try again, and whether it may have been done all the same.
+
+use std::time::Duration;
+
+use crate::rejection::Rejection;
+use crate::url::ClientUrl;
+
+/// A call that did not succeed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{call} at {endpoint}: {cause}")]
+pub struct Error {
+    /// Who was asked.
+    pub endpoint: ClientUrl,
+    /// For what.
+    pub call: &'static str,
+    /// What went wrong.
+    pub cause: Cause,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Cause {
+    /// Certificates, keys or names that cannot be used.
+    #[error("the connection cannot be set up: {0}")]
+    Setup(String),
+    /// No connection: nothing was asked.
+    #[error("no connection: {0}")]
+    Unreachable(String),
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    Lost(String),
+    /// No answer in time.
+    #[error("no answer within {0:?}")]
+    NoAnswer(Duration),
+    /// Etcd said no.
+    #[error(transparent)]
+    Rejected(Rejection),
+    /// The version of the member cannot do it, so that it was not asked.
+    #[error("etcd {version} cannot do that: {why}")]
+    Unsupported {
+        /// The member's version.
+        version: String,
+        /// What would happen.
+        why: &'static str,
+    },
+    /// An answer that etcd never gives.
+    #[error("an answer that cannot be: {0}")]
+    Malformed(String),
+}
+
+/// What to do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Try again, here or elsewhere.
+    Transient,
+    /// A normal wait: try again later, without alarm.
+    Waiting,
+    /// Asked again it is refused again.
+    Refused,
+    /// Identity or rights are missing.
+    Unauthorised,
+    /// Data is damaged.
+    Corrupt,
+    /// The database is full.
+    NoSpace,
+    /// This version cannot do it.
+    Unsupported,
+}
+
+impl Error {
+    /// What to do about it.
+    pub fn class(&self) -> Class {
+        self.cause.class()
+    }
+
+    /// Whether what was asked may have been done: only looking tells.
+    pub fn may_have_been_done(&self) -> bool {
+        match &self.cause {
+            Cause::Lost(_) | Cause::NoAnswer(_) | Cause::Malformed(_) => true,
+            Cause::Setup(_) | Cause::Unreachable(_) | Cause::Unsupported { .. } => false,
+            Cause::Rejected(rejection) => matches!(
+                rejection,
+                Rejection::LeaderChanged
+                    | Rejection::TimedOut(_)
+                    | Rejection::Stopped
+                    | Rejection::Other { .. }
+            ),
+        }
+    }
+
+    /// What etcd said, if it was etcd that said no.
+    pub fn rejection(&self) -> Option<&Rejection> {
+        match &self.cause {
+            Cause::Rejected(rejection) => Some(rejection),
+            _ => None,
+        }
+    }
+}
+
+impl Cause {
+    fn class(&self) -> Class {
+        match self {
+            Self::Unreachable(_) | Self::Lost(_) | Self::NoAnswer(_) | Self::Malformed(_) => Class::Transient,
+            Self::Setup(_) => Class::Unauthorised,
+            Self::Unsupported { .. } => Class::Unsupported,
+            Self::Rejected(rejection) => class_of(rejection),
+        }
+    }
+}
+
+fn class_of(rejection: &Rejection) -> Class {
+    match rejection {
+        Rejection::Unhealthy
+        | Rejection::NotEnoughStarted
+        | Rejection::LearnerNotReady
+        | Rejection::TooManyLearners => Class::Waiting,
+        Rejection::NoLeader
+        | Rejection::LeaderChanged
+        | Rejection::TimedOut(_)
+        | Rejection::Stopped
+        | Rejection::TooManyRequests
+        | Rejection::FutureRevision
+        | Rejection::Other { .. } => Class::Transient,
+        Rejection::NotALearner
+        | Rejection::MemberNotFound
+        | Rejection::MemberExists
+        | Rejection::PeerUrlExists
+        | Rejection::BadUrls
+        | Rejection::NotLeader
+        | Rejection::BadTransferee
+        | Rejection::NotForLearners
+        | Rejection::Compacted => Class::Refused,
+        Rejection::Unauthorised(_) => Class::Unauthorised,
+        Rejection::Corrupt => Class::Corrupt,
+        Rejection::NoSpace => Class::NoSpace,
+        Rejection::Unsupported => Class::Unsupported,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(cause: Cause) -> Error {
+        Error {
+            endpoint: "http://a:1".parse().expect("a URL"),
+            call: "MemberAdd",
+            cause,
+        }
+    }
+
+    #[test]
+    fn what_was_never_sent_or_was_refused_was_not_done() {
+        for cause in [
+            Cause::Unreachable("refused".to_owned()),
+            Cause::Setup("no key".to_owned()),
+            Cause::Rejected(Rejection::Unhealthy),
+            Cause::Rejected(Rejection::PeerUrlExists),
+            Cause::Rejected(Rejection::NoLeader),
+        ] {
+            assert!(!error(cause.clone()).may_have_been_done(), "{cause}");
+        }
+        for cause in [
+            Cause::Lost("reset".to_owned()),
+            Cause::NoAnswer(Duration::from_secs(5)),
+            Cause::Rejected(Rejection::TimedOut("request timed out".to_owned())),
+            Cause::Rejected(Rejection::LeaderChanged),
+        ] {
+            assert!(error(cause.clone()).may_have_been_done(), "{cause}");
+        }
+    }
+
+    #[test]
+    fn waits_are_told_from_faults() {
+        let class = |rejection| error(Cause::Rejected(rejection)).class();
+        assert_eq!(class(Rejection::Unhealthy), Class::Waiting);
+        assert_eq!(class(Rejection::LearnerNotReady), Class::Waiting);
+        assert_eq!(class(Rejection::PeerUrlExists), Class::Refused);
+        assert_eq!(class(Rejection::NoSpace), Class::NoSpace);
+        assert_eq!(class(Rejection::Corrupt), Class::Corrupt);
+        assert_eq!(error(Cause::NoAnswer(Duration::ZERO)).class(), Class::Transient);
+    }
+
+    #[test]
+    fn an_error_names_who_was_asked_for_what() {
+        assert_eq!(
+            error(Cause::Rejected(Rejection::MemberNotFound)).to_string(),
+            "MemberAdd at http://a:1: there is no such member"
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! Who the members are, as far as that is known. Pure. Members are matched by ID and by peer URL, never by position
+//! in a list and never by a name that may be empty.
+
+use std::collections::BTreeMap;
+
+use crate::error::Error;
+use crate::id::{ClusterId, MemberId, RaftIndex, RaftTerm, Revision};
+use crate::url::{ClientUrl, PeerUrl};
+use crate::version::Version;
+use crate::wire;
+
+/// Who the members are.
+#[derive(Clone, Debug)]
+pub enum Membership {
+    /// As one member read it when all that had been agreed before had reached it.
+    Known(Known),
+    /// Nobody can tell, and nothing may be done about members.
+    Unknown(Unknown),
+}
+
+/// The members at the moment of a linearizable read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// Its members.
+    pub members: BTreeMap<MemberId, Member>,
+    /// Who led, as the reader saw it just after; none during an election.
+    pub leader: Option<MemberId>,
+    /// The voter that was asked.
+    pub reader: MemberId,
+    /// Its version.
+    pub version: Version,
+    /// Its position in the log.
+    pub raft_index: RaftIndex,
+    /// The term of the leader.
+    pub term: RaftTerm,
+    /// The revision that was read.
+    pub revision: Revision,
+}
+
+/// One member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its ID.
+    pub id: MemberId,
+    /// Its name, which it brings when it first starts.
+    pub name: Option<String>,
+    /// Where members find it.
+    pub peer_urls: Vec<PeerUrl>,
+    /// Where clients find it; none before it first starts.
+    pub client_urls: Vec<ClientUrl>,
+    /// Whether it votes.
+    pub role: Role,
+}
+
+/// Whether a member votes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// It counts for the quorum.
+    Voter,
+    /// It only follows.
+    Learner,
+}
+
+/// Why the members are not known.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Unknown {
+    /// A call did not succeed.
+    #[error(transparent)]
+    Failed(#[from] Error),
+    /// The member asked is a learner, whose view counts for nothing.
+    #[error("{0} is a learner")]
+    ReaderIsLearner(ClientUrl),
+    /// The member asked is not among the members: it has been removed.
+    #[error("{endpoint} is member {reader}, which is no longer in its own list")]
+    ReaderIsNoMember {
+        /// Who was asked.
+        endpoint: ClientUrl,
+        /// Its ID.
+        reader: MemberId,
+    },
+    /// Another process answered in between.
+    #[error("{0} changed its identity between two questions")]
+    ReaderChanged(ClientUrl),
+}
+
+impl Member {
+    /// Whether it has ever started.
+    pub fn has_started(&self) -> bool {
+        self.name.is_some()
+    }
+
+    /// Whether it is found at this address.
+    pub fn is_at(&self, url: &PeerUrl) -> bool {
+        self.peer_urls.contains(url)
+    }
+
+    pub(crate) fn read(member: wire::Member) -> Result<Self, String> {
+        let id = MemberId::new(member.id).ok_or("a member has the ID 0")?;
+        let text = |error: &dyn std::fmt::Display| format!("member {id}: {error}");
+        let peer_urls = member.peer_urls.iter().map(|url| url.parse::<PeerUrl>());
+        let client_urls = member.client_urls.iter().map(|url| url.parse::<ClientUrl>());
+        Ok(Self {
+            id,
+            name: Some(member.name).filter(|name| !name.is_empty()),
+            peer_urls: peer_urls
+                .collect::<Result<_, _>>()
+                .map_err(|error| text(&error))?,
+            client_urls: client_urls
+                .collect::<Result<_, _>>()
+                .map_err(|error| text(&error))?,
+            role: if member.is_learner {
+                Role::Learner
+            } else {
+                Role::Voter
+            },
+        })
+    }
+
+    pub(crate) fn read_all(list: Vec<wire::Member>) -> Result<BTreeMap<MemberId, Self>, String> {
+        let count = list.len();
+        let members: BTreeMap<_, _> = list
+            .into_iter()
+            .map(|member| Self::read(member).map(|member| (member.id, member)))
+            .collect::<Result<_, _>>()?;
+        if members.len() == count {
+            Ok(members)
+        } else {
+            Err("two members have one ID".to_owned())
+        }
+    }
+}
+
+impl Known {
+    /// The member found at this address.
+    pub fn at(&self, url: &PeerUrl) -> Option<&Member> {
+        self.members.values().find(|member| member.is_at(url))
+    }
+
+    /// The members that vote.
+    pub fn voters(&self) -> impl Iterator<Item = &Member> {
+        self.with(Role::Voter)
+    }
+
+    /// The members that do not vote yet.
+    pub fn learners(&self) -> impl Iterator<Item = &Member> {
+        self.with(Role::Learner)
+    }
+
+    /// How many voters it takes to decide.
+    pub fn quorum(&self) -> usize {
+        self.voters().count() / 2 + 1
+    }
+
+    fn with(&self, role: Role) -> impl Iterator<Item = &Member> {
+        self.members.values().filter(move |member| member.role == role)
+    }
+}
+
+impl Membership {
+    /// The members, if they are known.
+    pub fn known(&self) -> Option<&Known> {
+        match self {
+            Self::Known(known) => Some(known),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(id: u64, name: &str, peer: &str) -> wire::Member {
+        wire::Member {
+            id,
+            name: name.to_owned(),
+            peer_urls: vec![peer.to_owned()],
+            client_urls: Vec::new(),
+            is_learner: id > 3,
+        }
+    }
+
+    fn known(list: Vec<wire::Member>) -> Known {
+        Known {
+            cluster: ClusterId::new(1).expect("an ID"),
+            members: Member::read_all(list).expect("members"),
+            leader: None,
+            reader: MemberId::new(1).expect("an ID"),
+            version: "3.6.16".parse().expect("a version"),
+            raft_index: RaftIndex(9),
+            term: RaftTerm(2),
+            revision: Revision(1),
+        }
+    }
+
+    #[test]
+    fn members_are_found_by_peer_url_even_while_they_have_no_name() {
+        let known = known(vec![
+            sent(2, "", "http://c-1:2380"),
+            sent(4, "", "http://c-2:2380"),
+            sent(1, "c-0", "http://c-0:2380"),
+        ]);
+        let url: PeerUrl = "http://C-2:2380".parse().expect("a URL");
+        let member = known.at(&url).expect("the member");
+        assert_eq!(
+            (member.id.get(), member.has_started(), member.role),
+            (4, false, Role::Learner)
+        );
+        let elsewhere: PeerUrl = "http://c-2:2381".parse().expect("a URL");
+        assert_eq!(known.at(&elsewhere), None);
+    }
+
+    #[test]
+    fn learners_do_not_count_for_the_quorum() {
+        let mut list: Vec<_> = (1..=3)
+            .map(|id| sent(id, "x", &format!("http://c-{id}:2380")))
+            .collect();
+        assert_eq!(known(list.clone()).quorum(), 2);
+        list.push(sent(4, "x", "http://c-4:2380"));
+        let known = known(list);
+        assert_eq!(
+            (known.quorum(), known.voters().count(), known.learners().count()),
+            (2, 3, 1)
+        );
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_is_no_list() {
+        for list in [
+            vec![sent(0, "a", "http://a:1")],
+            vec![sent(1, "a", "http://a:1"), sent(1, "b", "http://b:1")],
+            vec![sent(1, "a", "unix://a:1")],
+        ] {
+            assert!(Member::read_all(list.clone()).is_err(), "{list:?}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! How a member is: what it says of itself and of its data. Pure. What its version does not say is none, not zero.
+
+use crate::id::{ClusterId, MemberId, RaftIndex, RaftTerm, Revision};
+use crate::policy::Feature;
+use crate::version::Version;
+use crate::wire;
+
+/// Who answered, and where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Its cluster.
+    pub cluster: ClusterId,
+    /// The member itself.
+    pub member: MemberId,
+    /// The revision of its data.
+    pub revision: Revision,
+    /// Its term.
+    pub term: RaftTerm,
+}
+
+/// What a member says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Who it is and where.
+    pub position: Position,
+    /// What it runs.
+    pub version: Version,
+    /// Whom it follows; none during an election.
+    pub leader: Option<MemberId>,
+    /// The newest entry of the log that it knows to be agreed.
+    pub raft_index: RaftIndex,
+    /// The newest entry that its data holds; since 3.4.
+    pub applied: Option<RaftIndex>,
+    /// Whether it only follows.
+    pub is_learner: bool,
+    /// Bytes of its database file.
+    pub db_size: u64,
+    /// Bytes of that in use; since 3.4.
+    pub db_in_use: Option<u64>,
+    /// Bytes that it may have; since 3.6.
+    pub db_quota: Option<u64>,
+    /// The version of its files; since 3.6, and only when that is settled.
+    pub storage_version: Option<String>,
+    /// What it complains of, in its own words: alarms and a missing leader; since 3.4.
+    pub errors: Vec<String>,
+}
+
+/// An alarm that stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Alarm {
+    /// Whose it is. Older versions do not always know.
+    pub member: Option<MemberId>,
+    /// What it is about.
+    pub kind: AlarmKind,
+}
+
+/// What an alarm is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AlarmKind {
+    /// The database is as large as its quota: nothing can be written.
+    NoSpace,
+    /// Its data differ from the others'.
+    Corrupt,
+    /// An alarm that a newer version has, by its number.
+    Other(i32),
+}
+
+/// A hash of all keys, comparable with that of another member only where `compacted` is equal, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeysHash {
+    /// Who computed it.
+    pub position: Position,
+    /// The hash.
+    pub hash: u32,
+    /// The revision up to which history is gone.
+    pub compacted: Revision,
+    /// The revision that was hashed, where the version says it; since 3.6.
+    pub revision: Option<Revision>,
+}
+
+impl Position {
+    pub(crate) fn read(header: Option<&wire::Header>) -> Result<Self, String> {
+        let header = header.ok_or("it has no header")?;
+        Ok(Self {
+            cluster: ClusterId::new(header.cluster_id).ok_or("the cluster's ID is 0")?,
+            member: MemberId::new(header.member_id).ok_or("the member's ID is 0")?,
+            revision: Revision(header.revision),
+            term: RaftTerm(header.raft_term),
+        })
+    }
+}
+
+impl Status {
+    pub(crate) fn read(answer: wire::StatusResponse) -> Result<Self, String> {
+        let position = Position::read(answer.header.as_ref())?;
+        let version: Version = answer.version.parse().map_err(|error| format!("{error}"))?;
+        let has_details = Feature::DetailedStatus.is_in(&version);
+        let bytes = |bytes: i64| u64::try_from(bytes).map_err(|_| format!("{bytes} bytes"));
+        Ok(Self {
+            leader: MemberId::new(answer.leader),
+            raft_index: RaftIndex(answer.raft_index),
+            applied: has_details.then_some(RaftIndex(answer.raft_applied_index)),
+            is_learner: answer.is_learner,
+            db_size: bytes(answer.db_size)?,
+            db_in_use: if has_details {
+                Some(bytes(answer.db_size_in_use)?)
+            } else {
+                None
+            },
+            db_quota: Some(bytes(answer.db_size_quota)?).filter(|bytes| *bytes > 0),
+            storage_version: Some(answer.storage_version).filter(|version| !version.is_empty()),
+            errors: answer.errors,
+            position: Position {
+                term: RaftTerm(answer.raft_term),
+                ..position
+            },
+            version,
+        })
+    }
+}
+
+impl AlarmKind {
+    pub(crate) fn read(number: i32) -> Self {
+        match number {
+            1 => Self::NoSpace,
+            2 => Self::Corrupt,
+            other => Self::Other(other),
+        }
+    }
+
+    pub(crate) fn number(self) -> i32 {
+        match self {
+            Self::NoSpace => 1,
+            Self::Corrupt => 2,
+            Self::Other(number) => number,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(version: &str) -> wire::StatusResponse {
+        wire::StatusResponse {
+            header: Some(wire::Header {
+                cluster_id: 1,
+                member_id: 2,
+                revision: 3,
+                raft_term: 4,
+            }),
+            version: version.to_owned(),
+            db_size: 20_480,
+            raft_term: 4,
+            ..wire::StatusResponse::default()
+        }
+    }
+
+    #[test]
+    fn what_a_version_does_not_say_is_not_zero() {
+        let old = Status::read(answer("3.3.27")).expect("a status");
+        assert_eq!((old.db_in_use, old.applied, old.db_quota), (None, None, None));
+        let new = Status::read(answer("3.4.44")).expect("a status");
+        assert_eq!((new.db_in_use, new.applied), (Some(0), Some(RaftIndex(0))));
+        assert_eq!((new.leader, new.storage_version), (None, None));
+    }
+
+    #[test]
+    fn an_answer_without_an_identity_is_none() {
+        let mut nobody = answer("3.6.16");
+        nobody.header = None;
+        assert!(Status::read(nobody).is_err());
+        let mut nowhere = answer("3.6.16");
+        nowhere.header.as_mut().expect("a header").cluster_id = 0;
+        assert!(Status::read(nowhere).is_err());
+        assert!(Status::read(answer("next")).is_err());
+    }
+}

@@ -1,0 +1,155 @@
+//! A member that is not there, does not answer or hangs up: every call ends, and says whether it may have been done.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use etcd_operator_etcd::client::Client;
+use etcd_operator_etcd::endpoint::{Endpoint, Identity, Limits, Tls};
+use etcd_operator_etcd::error::{Cause, Class, Error};
+use etcd_operator_etcd::id::MemberId;
+use etcd_operator_etcd::membership::{Membership, Unknown};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+/// Far longer than any limit here.
+const SOON: Duration = Duration::from_secs(20);
+
+fn endpoint(address: SocketAddr) -> Endpoint {
+    Endpoint {
+        limits: Limits {
+            connect: Duration::from_millis(500),
+            call: Duration::from_millis(200),
+        },
+        ..Endpoint::plain(format!("http://{address}").parse().expect("a URL"))
+    }
+}
+
+async fn listen() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("its address");
+    (listener, address)
+}
+
+async fn client(listener: &TcpListener, endpoint: &Endpoint) -> (Client, TcpStream) {
+    let (client, accepted) = tokio::join!(Client::connect(endpoint), listener.accept());
+    (client.expect("a connection"), accepted.expect("a connection").0)
+}
+
+async fn in_time<T>(call: impl Future<Output = Result<T, Error>>) -> Error {
+    let outcome = timeout(SOON, call).await.expect("the call ends");
+    outcome.err().expect("an error")
+}
+
+#[tokio::test]
+async fn where_nobody_listens_nothing_was_asked() {
+    let (listener, address) = listen().await;
+    drop(listener);
+    let error = in_time(Client::connect(&endpoint(address))).await;
+    assert!(matches!(error.cause, Cause::Unreachable(_)), "{error}");
+    assert!(error.to_string().contains("refused"), "{error}");
+    assert!(!error.may_have_been_done());
+}
+
+#[tokio::test]
+async fn a_member_that_never_answers_costs_one_limit() {
+    let (listener, address) = listen().await;
+    let (client, _stream) = client(&listener, &endpoint(address)).await;
+    let id = MemberId::new(7).expect("an ID");
+    let error = in_time(client.remove(id)).await;
+    assert_eq!(error.cause, Cause::NoAnswer(Duration::from_millis(200)));
+    assert!(error.may_have_been_done());
+    assert_eq!(error.class(), Class::Transient);
+}
+
+#[tokio::test]
+async fn a_call_with_a_limit_of_its_own_waits_that_long() {
+    let (listener, address) = listen().await;
+    let (client, _stream) = client(&listener, &endpoint(address)).await;
+    let error = in_time(client.defragment(Duration::from_millis(300))).await;
+    assert_eq!(error.cause, Cause::NoAnswer(Duration::from_millis(300)));
+}
+
+#[tokio::test]
+async fn a_member_that_hangs_up_may_have_done_it() {
+    let (listener, address) = listen().await;
+    let mut endpoint = endpoint(address);
+    endpoint.limits.call = SOON;
+    let (client, stream) = client(&listener, &endpoint).await;
+    drop(listener);
+    let (error, ()) = tokio::join!(in_time(client.alarms()), hang_up(stream));
+    assert!(matches!(error.cause, Cause::Lost(_)), "{error}");
+    assert!(error.may_have_been_done());
+    assert_eq!(error.class(), Class::Transient);
+}
+
+/// Says that it is a server, waits for a question, and is gone.
+async fn hang_up(mut stream: TcpStream) {
+    const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    stream.write_all(&SETTINGS).await.expect("sent");
+    let mut taken = Vec::new();
+    let mut part = [0; 4096];
+    while !has_question(&taken) {
+        let count = stream.read(&mut part).await.expect("a question");
+        assert_ne!(count, 0, "the client hung up first");
+        taken.extend_from_slice(&part[..count]);
+    }
+}
+
+/// Whether there is a frame with headers behind the preface of HTTP/2.
+fn has_question(taken: &[u8]) -> bool {
+    let mut rest = taken.get(24..).unwrap_or_default();
+    while let [high, middle, low, kind, ..] = *rest {
+        if kind == 1 {
+            return true;
+        }
+        let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
+        rest = rest.get(9 + length..).unwrap_or_default();
+    }
+    false
+}
+
+#[tokio::test]
+async fn membership_is_unknown_where_no_read_comes_back() {
+    let (listener, address) = listen().await;
+    let (client, _stream) = client(&listener, &endpoint(address)).await;
+    match timeout(SOON, client.membership()).await.expect("an end") {
+        Membership::Unknown(Unknown::Failed(error)) => {
+            assert_eq!(
+                error.call, "Range",
+                "nothing is listed before a linearizable read"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_client_leaves_no_connection() {
+    let (listener, address) = listen().await;
+    let (client, mut stream) = client(&listener, &endpoint(address)).await;
+    drop(client);
+    let mut rest = Vec::new();
+    let ended = timeout(SOON, stream.read_to_end(&mut rest)).await;
+    assert!(ended.is_ok(), "the connection stays");
+}
+
+#[tokio::test]
+async fn certificates_that_cannot_be_used_are_told_before_anything_is_sent() {
+    let (_listener, address) = listen().await;
+    let endpoint = Endpoint {
+        url: format!("https://{address}").parse().expect("a URL"),
+        tls: Some(Tls {
+            authority: Vec::new(),
+            identity: Some(Identity {
+                certificate: b"no certificate".to_vec(),
+                key: b"no key".to_vec(),
+            }),
+            server_name: None,
+        }),
+        ..endpoint(address)
+    };
+    let error = in_time(Client::connect(&endpoint)).await;
+    assert!(matches!(error.cause, Cause::Setup(_)), "{error}");
+    assert!(!error.may_have_been_done());
+}

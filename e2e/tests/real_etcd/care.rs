@@ -1,0 +1,99 @@
+//! How members are, and what keeps them well, on every minor.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use etcd_operator_e2e::components::EtcdVersion;
+use etcd_operator_e2e::deadline::until;
+use etcd_operator_etcd::flags::FirstState;
+use etcd_operator_etcd::id::Revision;
+use etcd_operator_etcd::policy::Feature;
+use etcd_operator_etcd::rejection::Rejection;
+use etcd_operator_etcd::status::AlarmKind;
+
+use crate::etcds::{Fleet, LIMIT};
+
+const SLOW: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_full_database_is_seen_emptied_and_its_alarm_ended() -> Result<()> {
+    for version in EtcdVersion::ALL {
+        let fleet = Fleet::new(version).await?;
+        let mut config = fleet.config(0, FirstState::New, &[0]);
+        config.tuning.quota = Some(1 << 20);
+        let mut process = fleet.start(config)?;
+        let client = fleet.serving(0, &mut process).await?;
+        assert!(client.alarms().await?.is_empty());
+
+        let value = "x".repeat(100_000);
+        until("the database is full", LIMIT, || async {
+            let output = fleet.etcdctl(0, &["put", "big", &value]).await?;
+            Ok((!output.status.success()).then_some(()))
+        })
+        .await?;
+        let alarms = client.alarms().await?;
+        let own = client.status().await?.position.member;
+        let alarm = *alarms.first().expect("an alarm");
+        assert_eq!(
+            (alarms.len(), alarm.member, alarm.kind),
+            (1, Some(own), AlarmKind::NoSpace)
+        );
+
+        let full = client.status().await?;
+        let has_details = Feature::DetailedStatus.is_in(&fleet.number());
+        assert!(full.db_size > 1 << 19, "{full:?}");
+        assert_eq!(full.db_in_use.is_some(), has_details);
+        assert_eq!(
+            full.errors.iter().any(|error| error.contains("NOSPACE")),
+            has_details
+        );
+        let quota = Feature::StatusOfStorage.is_in(&fleet.number()).then_some(1 << 20);
+        assert_eq!(full.db_quota, quota);
+
+        let newest = full.position.revision.to_string();
+        let compacted = fleet.etcdctl(0, &["compaction", "--physical", &newest]).await?;
+        assert!(compacted.status.success());
+        client.defragment(SLOW).await?;
+        let slim = client.status().await?;
+        assert!(slim.db_size < full.db_size, "{slim:?}");
+        client.disarm(alarm).await?;
+        client.disarm(alarm).await?;
+        assert!(client.alarms().await?.is_empty());
+        assert!(fleet.etcdctl(0, &["put", "small", "x"]).await?.status.success());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn members_have_one_hash_at_one_revision_and_positions_follow_writes() -> Result<()> {
+    for version in EtcdVersion::ALL {
+        let fleet = Fleet::new(version).await?;
+        let _processes = fleet.bootstrap(3).await?;
+        let before = fleet.client(0).await?.position().await?;
+        assert!(fleet.etcdctl(0, &["put", "key", "value"]).await?.status.success());
+        let written = Revision(before.revision.0 + 1);
+        let mut hashes = Vec::new();
+        for ordinal in 0..3 {
+            let client = fleet.client(ordinal).await?;
+            let position = client.position().await?;
+            assert_eq!((position.revision, position.cluster), (written, before.cluster));
+            let hash = client.hash_keys(Some(written), SLOW).await;
+            if !Feature::HashKv.is_in(&fleet.number()) {
+                let error = hash.expect_err("a refusal");
+                assert_eq!(error.rejection(), Some(&Rejection::Unsupported), "{version:?}");
+                continue;
+            }
+            let hash = hash?;
+            assert_eq!(hash.position.member, position.member);
+            let says_revision = Feature::HashRevision.is_in(&fleet.number());
+            assert_eq!(hash.revision, says_revision.then_some(written), "{version:?}");
+            hashes.push((hash.hash, hash.compacted));
+            let future = client.hash_keys(Some(Revision(1000)), SLOW).await;
+            let future = future.expect_err("a refusal");
+            assert_eq!(future.rejection(), Some(&Rejection::FutureRevision));
+        }
+        hashes.dedup();
+        assert!(hashes.len() <= 1, "{version:?}: {hashes:?}");
+    }
+    Ok(())
+}
