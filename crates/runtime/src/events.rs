@@ -141,7 +141,12 @@ impl Publisher {
             };
             let Some(mut notice) = notice else { return };
             truncate(&mut notice.note);
-            if !self.send(&notice).await {
+            // A call that is not answered must not use up the time a process has for its stop.
+            let sent = tokio::select! {
+                () = shutdown.cancelled() => return,
+                sent = self.send(&notice) => sent,
+            };
+            if !sent {
                 self.metrics.event_dropped();
             }
         }
@@ -376,6 +381,30 @@ mod tests {
         let bench = bench(ok(), false);
         bench.recorder.publish(notice("orders", "x"));
         assert!(bench.calls().await.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_does_not_wait_for_an_event_that_is_not_answered() {
+        let clock = TestClock::shared();
+        let server = Server::scripted([]);
+        let leadership = Leadership::always(clock.clone());
+        let (recorder, publisher) = channel(
+            server.client(),
+            "pod-1",
+            leadership,
+            clock,
+            Metrics::new("1", "c"),
+        );
+        let shutdown = CancellationToken::new();
+        let running = tokio::spawn(publisher.run(shutdown.clone()));
+        recorder.publish(notice("orders", "x"));
+        pass(Duration::from_millis(10)).await;
+        assert_eq!(server.calls().len(), 1);
+        shutdown.cancel();
+        timeout(Duration::from_millis(10), running)
+            .await
+            .expect("the publisher ends with the shutdown")
+            .unwrap();
     }
 
     #[test]

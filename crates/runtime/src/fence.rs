@@ -6,7 +6,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -66,6 +66,7 @@ impl WritePermit {
 pub struct Leadership {
     clock: SharedClock,
     term: Arc<watch::Sender<Term>>,
+    trouble: Arc<Mutex<Option<String>>>,
 }
 
 /// The writers' side, held by whoever renews the lease.
@@ -80,6 +81,7 @@ impl Leadership {
         let leadership = Self {
             clock,
             term: Arc::new(watch::Sender::new(Term::Standby)),
+            trouble: Arc::default(),
         };
         (leadership.clone(), Tenure { leadership })
     }
@@ -89,6 +91,7 @@ impl Leadership {
         Self {
             clock,
             term: Arc::new(watch::Sender::new(Term::Always)),
+            trouble: Arc::default(),
         }
     }
 
@@ -110,6 +113,14 @@ impl Leadership {
         } else {
             Err(NotLeading)
         }
+    }
+
+    /// What keeps the lease out of reach at the moment, in words.
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// A watch that wakes when leading begins or ends by word (not when it runs out: ask [`leads`](Self::leads)).
@@ -150,6 +161,18 @@ impl Tenure {
         self.leadership
             .term
             .send_if_modified(|term| std::mem::replace(term, Term::Standby) != Term::Standby);
+    }
+
+    /// Notes what keeps the lease out of reach, or that nothing does; returns whether that is news.
+    pub fn trouble(&self, trouble: Option<String>) -> bool {
+        let mut noted = self
+            .leadership
+            .trouble
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let news = *noted != trouble;
+        *noted = trouble;
+        news
     }
 
     /// The readers' side.

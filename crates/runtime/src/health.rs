@@ -54,11 +54,16 @@ impl Health {
             };
             writeln!(page, "{line}").expect("writing into a string does not fail");
         }
-        page.push_str(if self.leadership.leads() {
-            "ok lease: leading\n"
-        } else {
-            "ok lease: standing by\n"
-        });
+        let (leads, trouble) = (self.leadership.leads(), self.leadership.trouble());
+        // A standby that cannot reach the lease could not take over; a leader does its work as long as it leads.
+        ready &= leads || trouble.is_none();
+        let line = match (leads, trouble) {
+            (true, None) => "ok lease: leading".to_owned(),
+            (true, Some(trouble)) => format!("ok lease: leading, but it {trouble}"),
+            (false, None) => "ok lease: standing by".to_owned(),
+            (false, Some(trouble)) => format!("waiting lease: {trouble}"),
+        };
+        writeln!(page, "{line}").expect("writing into a string does not fail");
         (ready, page)
     }
 

@@ -2,16 +2,19 @@
 //!
 //! Every call is bounded and every write replaces a version. Informers do not depend on this: a standby stays warm.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{Api, ObjectMeta, PostParams};
 use kube::{Client, Error};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use crate::clock::SharedClock;
 use crate::fence::{Leadership, Tenure};
@@ -25,10 +28,29 @@ const CALL: Duration = Duration::from_secs(2);
 /// Pause after a call that failed.
 const RETRY: Duration = Duration::from_millis(500);
 
+/// The promise in a lease that its holder has released: shorter than any holder's, so that it is a mark. A lease whose
+/// holder was emptied by hand has another one.
+const RELEASED: i32 = 1;
+
 /// Leadership was lost; the process should end, for it no longer knows what others have done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lease could not be renewed in time; another process may lead now")]
 pub struct Lost;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verb {
+    Read,
+    Write,
+}
+
+impl Verb {
+    const fn failed(self) -> &'static str {
+        match self {
+            Self::Read => "cannot be read",
+            Self::Write => "cannot be written",
+        }
+    }
+}
 
 /// A candidate for one lease.
 #[derive(Debug)]
@@ -40,6 +62,10 @@ pub struct Elector {
     clock: SharedClock,
     metrics: Metrics,
     tenure: Tenure,
+    /// The lease as it was last read or written: what others put on it stays.
+    stored: Option<Lease>,
+    /// The last write was a conflict.
+    conflicted: bool,
 }
 
 impl Elector {
@@ -62,6 +88,8 @@ impl Elector {
             clock,
             metrics,
             tenure,
+            stored: None,
+            conflicted: false,
         }
     }
 
@@ -136,31 +164,56 @@ impl Elector {
                 Ok(Ok(lease)) => {
                     let record = lease.as_ref().map(record_of);
                     self.candidate.read(record, self.clock.elapsed());
+                    self.stored = lease;
+                    self.reached(Verb::Read);
                 }
-                failure => self.failed("read", failure.map(Result::err)).await,
+                failure => self.failed(Verb::Read, failure.map(Result::err)).await,
             },
             Decision::Write(write) => {
                 let started = self.clock.elapsed();
                 match timeout(CALL, self.write(&write)).await {
-                    Ok(Ok(lease)) => self
-                        .candidate
-                        .wrote(record_of(&lease), started, self.clock.elapsed()),
-                    failure => self.failed("write", failure.map(Result::err)).await,
+                    Ok(Ok(lease)) => {
+                        self.candidate
+                            .wrote(record_of(&lease), started, self.clock.elapsed());
+                        self.stored = Some(lease);
+                        self.reached(Verb::Write);
+                    }
+                    failure => self.failed(Verb::Write, failure.map(Result::err)).await,
                 }
             }
         }
     }
 
-    async fn failed<T>(&mut self, verb: &str, failure: Result<Option<Error>, T>) {
+    /// A call succeeded. A read takes back only what was said of reads: writes may still be refused.
+    fn reached(&mut self, verb: Verb) {
+        if verb == Verb::Write {
+            self.conflicted = false;
+        }
+        let trouble = self.tenure.leadership().trouble();
+        let over =
+            trouble.is_some_and(|trouble| verb == Verb::Write || trouble.starts_with(Verb::Read.failed()));
+        if over && self.tenure.trouble(None) {
+            info!(lease = self.name, "the lease is within reach again");
+        }
+    }
+
+    async fn failed<T>(&mut self, verb: Verb, failure: Result<Option<Error>, T>) {
         self.candidate.failed();
-        match failure {
-            // Somebody else was first: look at once.
-            Ok(Some(Error::Api(status))) if status.code == 409 => return,
-            Ok(Some(error)) => debug!(lease = self.name, "cannot {verb} the lease: {error}"),
-            Ok(None) | Err(_) => debug!(
-                lease = self.name,
-                "no answer to a {verb} of the lease within {CALL:?}"
-            ),
+        let why = match failure {
+            Ok(Some(Error::Api(status))) => {
+                // Somebody else was first: look at once.
+                if status.code == 409 && !std::mem::replace(&mut self.conflicted, true) {
+                    return;
+                }
+                format!("{} ({})", status.message, status.code)
+            }
+            Ok(Some(error)) => error.to_string(),
+            Ok(None) | Err(_) => format!("no answer within {CALL:?}"),
+        };
+        let trouble = format!("{}: {why}", verb.failed());
+        // Told once, not at every try.
+        if self.tenure.trouble(Some(trouble.clone())) {
+            warn!(lease = self.name, "the lease {trouble}");
         }
         sleep(RETRY).await;
     }
@@ -178,7 +231,7 @@ impl Elector {
     }
 
     async fn release(&mut self) {
-        let Some(write) = self.candidate.retire() else {
+        let Some(write) = self.candidate.retire(self.clock.elapsed()) else {
             return;
         };
         match timeout(CALL, self.write(&write)).await {
@@ -191,23 +244,35 @@ impl Elector {
         }
     }
 
+    /// The lease to be: as it was read, but for what is ours to say.
     fn lease(&self, write: &Write) -> Lease {
         // Times in the lease are for people; no decision reads them.
         let now = MicroTime(self.clock.now());
-        Lease {
+        let stored = self
+            .stored
+            .clone()
+            .filter(|lease| write.replaces.is_some() && lease.metadata.resource_version == write.replaces);
+        let mut lease = stored.unwrap_or_else(|| Lease {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
                 resource_version: write.replaces.clone(),
                 ..ObjectMeta::default()
             },
-            spec: Some(LeaseSpec {
-                holder_identity: Some(write.holder.clone().unwrap_or_default()),
-                lease_duration_seconds: i32::try_from(self.timing.duration.as_secs()).ok(),
-                lease_transitions: Some(write.transitions),
-                renew_time: Some(now),
-                ..LeaseSpec::default()
-            }),
+            spec: None,
+        });
+        let spec = lease.spec.get_or_insert_default();
+        let holder = Some(write.holder.clone().unwrap_or_default());
+        if spec.holder_identity != holder && write.holder.is_some() {
+            spec.acquire_time = Some(now.clone());
         }
+        spec.holder_identity = holder;
+        spec.lease_duration_seconds = match write.holder {
+            Some(_) => i32::try_from(self.timing.duration.as_secs()).ok(),
+            None => Some(RELEASED),
+        };
+        spec.lease_transitions = Some(write.transitions);
+        spec.renew_time = Some(now);
+        lease
     }
 }
 
@@ -217,180 +282,12 @@ fn record_of(lease: &Lease) -> Record {
         .lease_duration_seconds
         .and_then(|s| u64::try_from(s).ok())
         .unwrap_or_default();
+    let holder = spec.holder_identity.filter(|holder| !holder.is_empty());
     Record {
         version: lease.metadata.resource_version.clone().unwrap_or_default(),
-        holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
+        released: holder.is_none() && spec.lease_duration_seconds == Some(RELEASED),
+        holder,
         duration: Duration::from_secs(seconds),
         transitions: spec.lease_transitions.unwrap_or_default(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::TestClock;
-    use crate::fake::{Call, Reply, Server};
-    use serde_json::{Value, json};
-    use std::sync::Mutex;
-    use tokio::task::JoinHandle;
-
-    /// One lease, kept the way the API server keeps it; `down` makes every call unanswered.
-    #[derive(Clone, Default)]
-    struct Shelf {
-        lease: Arc<Mutex<Option<Value>>>,
-        down: Arc<Mutex<bool>>,
-        versions: Arc<Mutex<u64>>,
-    }
-
-    impl Shelf {
-        fn server(&self) -> Server {
-            let this = self.clone();
-            Server::new(move |call| this.serve(call))
-        }
-
-        fn serve(&self, call: &Call) -> Reply {
-            if *self.down.lock().unwrap() {
-                return Reply::Silence;
-            }
-            let mut lease = self.lease.lock().unwrap();
-            let stored =
-                |lease: &Option<Value>| lease.as_ref().map(|l| l["metadata"]["resourceVersion"].clone());
-            let sent = Some(call.body["metadata"]["resourceVersion"].clone()).filter(|v| !v.is_null());
-            match call.method.as_str() {
-                "GET" => lease.clone().map_or_else(|| Reply::no(404, "none"), Reply::ok),
-                _ if sent != stored(&lease) => Reply::no(409, "changed"),
-                _ => {
-                    let mut versions = self.versions.lock().unwrap();
-                    *versions += 1;
-                    let mut new = call.body.clone();
-                    new["metadata"]["resourceVersion"] = json!(versions.to_string());
-                    *lease = Some(new.clone());
-                    Reply::ok(new)
-                }
-            }
-        }
-
-        fn spec(&self) -> Value {
-            self.lease
-                .lock()
-                .unwrap()
-                .as_ref()
-                .map(|l| l["spec"].clone())
-                .unwrap_or_default()
-        }
-    }
-
-    struct Manager {
-        leadership: Leadership,
-        identity: String,
-        shutdown: CancellationToken,
-        server: Server,
-        running: JoinHandle<Result<(), Lost>>,
-        metrics: Metrics,
-    }
-
-    fn manager(shelf: &Shelf, clock: &SharedClock) -> Manager {
-        let (server, metrics) = (shelf.server(), Metrics::new("1", "c"));
-        let elector = Elector::new(
-            server.client(),
-            "ops",
-            "etcd",
-            "host",
-            clock.clone(),
-            metrics.clone(),
-        );
-        let (leadership, identity) = (elector.leadership(), elector.identity().to_owned());
-        let shutdown = CancellationToken::new();
-        let running = tokio::spawn(elector.run(shutdown.clone()));
-        Manager {
-            leadership,
-            identity,
-            shutdown,
-            server,
-            running,
-            metrics,
-        }
-    }
-
-    async fn pass(seconds: f64) {
-        let never = std::future::pending::<()>();
-        assert!(timeout(Duration::from_secs_f64(seconds), never).await.is_err());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_of_two_leads_and_keeps_the_lease() {
-        let (shelf, clock) = (Shelf::default(), TestClock::shared());
-        let first = manager(&shelf, &clock);
-        pass(0.5).await;
-        let second = manager(&shelf, &clock);
-        for _ in 0..300 {
-            pass(1.0).await;
-            assert!(first.leadership.leads() && !second.leadership.leads());
-        }
-        assert_eq!(shelf.spec()["holderIdentity"], json!(first.identity));
-        assert_eq!(shelf.spec()["leaseTransitions"], json!(0));
-        assert!(first.metrics.encode().contains("etcd_operator_leader 1\n"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_graceful_stop_hands_over_within_two_seconds() {
-        let (shelf, clock) = (Shelf::default(), TestClock::shared());
-        let first = manager(&shelf, &clock);
-        pass(0.5).await;
-        let second = manager(&shelf, &clock);
-        pass(5.0).await;
-        first.shutdown.cancel();
-        pass(2.0).await;
-        assert_eq!(first.running.await.unwrap(), Ok(()));
-        assert!(second.leadership.leads());
-        assert_eq!(shelf.spec()["leaseTransitions"], json!(1));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_crashed_leader_is_followed_within_fifteen_seconds() {
-        let (shelf, clock) = (Shelf::default(), TestClock::shared());
-        let first = manager(&shelf, &clock);
-        pass(0.5).await;
-        let second = manager(&shelf, &clock);
-        pass(5.0).await;
-        first.running.abort();
-        pass(8.0).await;
-        assert!(!first.leadership.leads() && !second.leadership.leads());
-        pass(7.0).await;
-        assert!(second.leadership.leads());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_leader_cut_off_from_the_api_server_stops_before_anybody_may_follow() {
-        let (shelf, clock) = (Shelf::default(), TestClock::shared());
-        let manager = manager(&shelf, &clock);
-        pass(5.0).await;
-        assert!(manager.leadership.leads());
-        *shelf.down.lock().unwrap() = true;
-        pass(7.1).await;
-        assert!(!manager.leadership.leads());
-        assert_eq!(manager.running.await.unwrap(), Err(Lost));
-        assert!(manager.metrics.encode().contains("etcd_operator_leader 0\n"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_short_outage_costs_nothing() {
-        let (shelf, clock) = (Shelf::default(), TestClock::shared());
-        let manager = manager(&shelf, &clock);
-        pass(5.0).await;
-        *shelf.down.lock().unwrap() = true;
-        pass(3.0).await;
-        *shelf.down.lock().unwrap() = false;
-        pass(60.0).await;
-        assert!(manager.leadership.leads());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_leader_calls_every_two_seconds_and_no_more() {
-        let (shelf, clock) = (Shelf::default(), TestClock::shared());
-        let manager = manager(&shelf, &clock);
-        pass(60.5).await;
-        let calls = manager.server.calls().len();
-        assert!((30..=33).contains(&calls), "{calls} calls in a minute");
     }
 }

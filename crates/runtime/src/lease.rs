@@ -5,7 +5,9 @@
 //! * every write names the version it replaces, so of two takers one is refused;
 //! * a leader believes only until `believe` after the *start* of its last renewal that succeeded;
 //! * others wait `duration` after they *saw* the lease change, which is never before that start, and `duration` is
-//!   longer than `believe`. No wall clock of another host is ever looked at.
+//!   longer than `believe`. No wall clock of another host is ever looked at;
+//! * a lease that is not there, or that nobody holds though its holder did not release it, proves nothing: whoever held
+//!   it may not have noticed. A lease just created is held without belief until every other belief has run out.
 
 use std::time::Duration;
 
@@ -38,8 +40,10 @@ impl Default for Timing {
 pub struct Record {
     /// resourceVersion.
     pub version: String,
-    /// Who holds it; nobody after a release.
+    /// Who holds it, if anybody.
     pub holder: Option<String>,
+    /// Its holder gave it up by itself, and believes no more.
+    pub released: bool,
     /// What its holder promised to renew within.
     pub duration: Duration,
     /// How often it changed hands.
@@ -83,8 +87,8 @@ pub struct Candidate {
     /// When the lease was last read or written; a standby looks again after `poll`.
     looked: Option<Duration>,
     renewed: Option<Duration>,
-    /// Somebody else held the lease when it was last seen, then the object was deleted under them.
-    vanished: bool,
+    /// Before this, somebody may believe in a lease that was deleted before ours was created.
+    doubts_until: Duration,
     retired: bool,
 }
 
@@ -97,7 +101,7 @@ impl Candidate {
             seen: None,
             looked: None,
             renewed: None,
-            vanished: false,
+            doubts_until: Duration::ZERO,
             retired: false,
         }
     }
@@ -116,7 +120,7 @@ impl Candidate {
 
     /// Whether it believes that it leads.
     pub fn leads(&self, now: Duration) -> bool {
-        self.believes_until().is_some_and(|end| now < end)
+        now >= self.doubts_until && self.believes_until().is_some_and(|end| now < end)
     }
 
     /// The answer of a read.
@@ -124,12 +128,12 @@ impl Candidate {
         self.looked = Some(now);
         let changed = self.seen.as_ref().is_none_or(|seen| seen.record != record);
         if changed {
-            let before = self.seen.as_ref().and_then(|seen| seen.record.as_ref());
-            let others = before
-                .and_then(|r| r.holder.as_deref())
-                .is_some_and(|holder| holder != self.me);
-            self.vanished = record.is_none() && others;
-            if record.as_ref().and_then(|r| r.holder.as_deref()) != Some(&self.me) {
+            if self.is_mine(record.as_ref()) {
+                // Ours without an answer that said so: it may have been our creation of it that was not answered.
+                if self.renewed.is_none() {
+                    self.doubts_until = now + self.timing.believe;
+                }
+            } else {
                 self.renewed = None;
             }
             self.seen = Some(Seen { record, since: now });
@@ -138,9 +142,19 @@ impl Candidate {
 
     /// The answer of a write that was sent at `started` and stored.
     pub fn wrote(&mut self, stored: Record, started: Duration, now: Duration) {
-        let mine = stored.holder.as_deref() == Some(&self.me);
-        self.renewed = mine.then_some(started);
+        if self.is_mine(Some(&stored)) {
+            self.renewed = Some(started);
+            if self.seen.as_ref().is_some_and(|seen| seen.record.is_none()) {
+                self.doubts_until = now + self.timing.believe;
+            }
+        } else {
+            self.renewed = None;
+        }
         self.read(Some(stored), now);
+    }
+
+    fn is_mine(&self, record: Option<&Record>) -> bool {
+        record.and_then(|record| record.holder.as_deref()) == Some(&self.me)
     }
 
     /// A read or write failed, was refused, or was never answered: what is known may be outdated.
@@ -157,16 +171,10 @@ impl Candidate {
             return Decision::Wait(self.timing.poll);
         }
         let Some(record) = &seen.record else {
-            let free = seen.since
-                + if self.vanished {
-                    self.timing.duration
-                } else {
-                    Duration::ZERO
-                };
-            return match free.checked_sub(now) {
-                Some(rest) if !rest.is_zero() => Decision::Wait(rest),
-                _ if now >= looked + self.timing.poll => Decision::Read,
-                _ => self.take(None, 0),
+            return if now >= looked + self.timing.poll {
+                Decision::Read
+            } else {
+                self.take(None, 0)
             };
         };
         match record.holder.as_deref() {
@@ -174,13 +182,16 @@ impl Candidate {
                 let pause = self
                     .renewed
                     .map_or(Duration::ZERO, |started| started + self.timing.renew);
+                let doubt = self.doubts_until.checked_sub(now).filter(|rest| !rest.is_zero());
                 match pause.checked_sub(now) {
-                    Some(rest) if !rest.is_zero() => Decision::Wait(rest),
+                    Some(rest) if !rest.is_zero() => {
+                        Decision::Wait(doubt.map_or(rest, |doubt| doubt.min(rest)))
+                    }
                     _ => self.take(Some(record), record.transitions),
                 }
             }
-            None => self.take(Some(record), record.transitions.saturating_add(1)),
-            Some(_) => {
+            None if record.released => self.take(Some(record), record.transitions.saturating_add(1)),
+            _ => {
                 let expires = seen.since + record.duration.max(self.timing.duration);
                 let next_look = looked + self.timing.poll;
                 if now >= next_look {
@@ -195,9 +206,13 @@ impl Candidate {
     }
 
     /// Stops leading at once and for good; returns the write that lets others take over without waiting, if the lease
-    /// is still ours as far as we know.
-    pub fn retire(&mut self) -> Option<Write> {
+    /// is still ours as far as we know. While somebody else may believe, there is none: others must wait as this one
+    /// did.
+    pub fn retire(&mut self, now: Duration) -> Option<Write> {
         self.retired = true;
+        if now < self.doubts_until {
+            return None;
+        }
         let record = self.seen.as_ref()?.record.as_ref()?;
         (record.holder.as_deref() == Some(&self.me)).then(|| Write {
             replaces: Some(record.version.clone()),
@@ -227,6 +242,7 @@ mod tests {
         Record {
             version: version.to_owned(),
             holder: holder.map(str::to_owned),
+            released: holder.is_none(),
             duration: s(10),
             transitions: 4,
         }
@@ -301,13 +317,51 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_deleted_under_its_holder_is_not_taken_before_the_holder_must_have_noticed() {
+    fn a_lease_just_created_is_not_believed_in_before_the_holder_of_a_deleted_one_must_have_noticed() {
         let mut me = candidate();
         me.read(Some(held_by(Some("other"), "5")), s(0));
         me.read(None, s(1));
-        assert_eq!(me.decide(s(1)), Decision::Wait(s(10)));
-        me.read(None, s(11));
-        assert!(matches!(me.decide(s(11)), Decision::Write(_)));
+        assert!(matches!(me.decide(s(1)), Decision::Write(_)));
+        me.wrote(held_by(Some("me"), "6"), s(1), s(2));
+        for (second, version) in [(3, "7"), (5, "8"), (7, "9"), (8, "10")] {
+            me.wrote(held_by(Some("me"), version), s(second), s(second));
+            assert!(!me.leads(s(second)), "{second}");
+        }
+        assert_eq!(me.decide(s(8)), Decision::Wait(s(1)), "and then at once");
+        assert!(me.leads(s(9)));
+    }
+
+    #[test]
+    fn a_creation_that_was_never_answered_is_doubted_too() {
+        let mut me = candidate();
+        me.read(None, s(0));
+        me.failed();
+        me.read(Some(held_by(Some("me"), "1")), s(3));
+        me.wrote(held_by(Some("me"), "2"), s(3), s(3));
+        assert!(!me.leads(s(9)));
+        me.wrote(held_by(Some("me"), "3"), s(9), s(9));
+        assert!(me.leads(s(10)));
+    }
+
+    #[test]
+    fn one_that_doubts_stops_without_a_release() {
+        let mut me = candidate();
+        me.read(None, s(0));
+        me.wrote(held_by(Some("me"), "1"), s(0), s(0));
+        assert_eq!(me.retire(s(6)), None);
+    }
+
+    #[test]
+    fn a_lease_that_nobody_holds_and_nobody_released_is_waited_for_like_a_held_one() {
+        let mut me = candidate();
+        let cleared = Record {
+            released: false,
+            ..held_by(None, "5")
+        };
+        me.read(Some(cleared.clone()), s(0));
+        assert_eq!(me.decide(s(0)), Decision::Wait(s(1)));
+        me.read(Some(cleared), s(10));
+        assert!(matches!(me.decide(s(10)), Decision::Write(_)));
     }
 
     #[test]
@@ -343,7 +397,7 @@ mod tests {
     fn retiring_ends_belief_before_the_release_is_sent() {
         let mut me = candidate();
         me.wrote(held_by(Some("me"), "6"), s(100), s(100));
-        let release = me.retire();
+        let release = me.retire(s(100));
         assert_eq!(
             release,
             Some(Write {
@@ -353,6 +407,6 @@ mod tests {
             })
         );
         assert!(!me.leads(s(100)));
-        assert_eq!(candidate().retire(), None);
+        assert_eq!(candidate().retire(s(100)), None);
     }
 }

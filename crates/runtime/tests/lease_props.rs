@@ -63,6 +63,10 @@ enum Op {
     LoseAnswer(usize),
     Retire(usize),
     Restart(usize),
+    /// Somebody deletes the lease.
+    Delete,
+    /// Somebody empties the name of its holder.
+    Clear,
     /// The network and this process behave for a while, the process looking up this often, so that something happens
     /// at all.
     Calm {
@@ -82,6 +86,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => any::<usize>().prop_map(Op::LoseAnswer),
         1 => (0..CANDIDATES).prop_map(Op::Retire),
         1 => (0..CANDIDATES).prop_map(Op::Restart),
+        1 => Just(Op::Delete),
+        1 => Just(Op::Clear),
         4 => (0..CANDIDATES, 50_u64..1000, 1_u64..15_000)
             .prop_map(|(who, every, long)| Op::Calm { who, every, rounds: long / every + 1 }),
     ]
@@ -163,6 +169,7 @@ impl World {
         self.stored = Some(Record {
             version: self.versions.to_string(),
             holder: write.holder.clone(),
+            released: write.holder.is_none(),
             duration: Timing::default().duration,
             transitions: write.transitions,
         });
@@ -236,7 +243,7 @@ impl World {
                 self.answers.swap_remove(pick % self.answers.len());
             }
             Op::Retire(who) => {
-                if let Some(release) = self.processes[who].candidate.retire() {
+                if let Some(release) = self.processes[who].candidate.retire(self.now) {
                     self.send(who, Call::Write(release));
                 }
             }
@@ -245,6 +252,14 @@ impl World {
                 self.processes[who] = process;
                 // Answers to the old process reach nobody.
                 self.answers.retain(|a| a.to != who);
+            }
+            Op::Delete => self.stored = None,
+            Op::Clear => {
+                self.versions += 1;
+                if let Some(stored) = &mut self.stored {
+                    stored.version = self.versions.to_string();
+                    (stored.holder, stored.released) = (None, false);
+                }
             }
             Op::Arrive { .. } | Op::Answer(_) | Op::LoseRequest(_) | Op::LoseAnswer(_) => {}
         }
@@ -294,7 +309,7 @@ proptest! {
 #[test]
 fn a_stopped_leader_is_followed_and_believes_no_more() {
     let mut world = World::new(true);
-    world.calm(0, 100, 30);
+    world.calm(0, 100, 80);
     assert_eq!(world.leaders(), ["p1"]);
     world.calm(1, 100, 120);
     assert_eq!(world.leaders(), ["p2"]);
@@ -312,6 +327,17 @@ fn a_server_that_did_not_compare_versions_would_let_two_lead() {
         }
         world.answer(0);
         world.answer(0);
+    }
+    // Each goes on to renew until it doubts no more.
+    for _ in 0..80 {
+        world.now += Duration::from_millis(100);
+        for who in [0, 1] {
+            world.run(who);
+            while !world.requests.is_empty() {
+                world.arrive(0, false);
+                world.answer(0);
+            }
+        }
     }
     assert_eq!(
         world.leaders().len(),
