@@ -8,8 +8,9 @@
 //! | [`membership`], [`status`] | who the members are and how each is, as far as that is known |
 //! | [`rejection`], [`error`] | what etcd refuses, and what else goes wrong |
 //! | [`endpoint`], [`client`] | one bounded connection to one member, and the calls over it |
+//! | [`port`] | the same as traits, so that a model of etcd can stand in its place |
 //!
-//! Nothing here knows Kubernetes. All but [`client`] are pure.
+//! Nothing here knows Kubernetes. All but [`client`] and [`port`] are pure.
 
 pub mod client;
 pub mod endpoint;
@@ -18,6 +19,7 @@ pub mod flags;
 pub mod id;
 pub mod membership;
 pub mod policy;
+pub mod port;
 pub mod rejection;
 pub mod status;
 pub mod url;

@@ -11,10 +11,10 @@ use anyhow::{Context, Result, bail};
 use etcd_operator_e2e::bed_dir::BedDir;
 use etcd_operator_e2e::components::{self, Component, EtcdVersion};
 use etcd_operator_e2e::deadline::until;
-use etcd_operator_etcd::client::Client;
 use etcd_operator_etcd::endpoint::Endpoint;
 use etcd_operator_etcd::flags::{Config, Figures, First, FirstState, Tuning, render};
 use etcd_operator_etcd::membership::{Known, Membership};
+use etcd_operator_etcd::port::{Dial, Network, Port};
 use etcd_operator_etcd::url::{ClientUrl, PeerUrl};
 use etcd_operator_etcd::version::Version;
 
@@ -143,12 +143,12 @@ impl Fleet {
     }
 
     /// A client of a member that answers linearizable reads.
-    pub async fn serving(&self, ordinal: u8, process: &mut Process) -> Result<Client> {
+    pub async fn serving(&self, ordinal: u8, process: &mut Process) -> Result<Box<dyn Port>> {
         serving(&Endpoint::plain(self.client_url(ordinal)), process).await
     }
 
-    pub async fn client(&self, ordinal: u8) -> Result<Client> {
-        Ok(Client::connect(&Endpoint::plain(self.client_url(ordinal))).await?)
+    pub async fn client(&self, ordinal: u8) -> Result<Box<dyn Port>> {
+        Ok(Network.dial(&Endpoint::plain(self.client_url(ordinal))).await?)
     }
 
     /// What one member reads.
@@ -173,12 +173,12 @@ impl Fleet {
 }
 
 /// A client of whoever is there, once it answers linearizable reads.
-pub async fn serving(endpoint: &Endpoint, process: &mut Process) -> Result<Client> {
+pub async fn serving(endpoint: &Endpoint, process: &mut Process) -> Result<Box<dyn Port>> {
     until(&format!("{} serves", endpoint.url), LIMIT, || {
         let alive = process.check();
         async move {
             alive?;
-            let Ok(client) = Client::connect(endpoint).await else {
+            let Ok(client) = Network.dial(endpoint).await else {
                 return Ok(None);
             };
             Ok(client.position().await.is_ok().then_some(client))

@@ -6,7 +6,6 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use etcd_operator_api::reserved;
 use etcd_operator_e2e::components::{self, Component, EtcdVersion};
-use etcd_operator_etcd::client::Client;
 use etcd_operator_etcd::endpoint::{Endpoint, Identity, Limits, Tls};
 use etcd_operator_etcd::error::{Cause, Class};
 use etcd_operator_etcd::flags::{
@@ -14,6 +13,7 @@ use etcd_operator_etcd::flags::{
 };
 use etcd_operator_etcd::id::Revision;
 use etcd_operator_etcd::policy::Feature;
+use etcd_operator_etcd::port::{Dial, Network};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
 use crate::etcds::{Fleet, is_taken, serving};
@@ -158,7 +158,7 @@ async fn refused_by_tls(endpoint: Endpoint) -> Result<()> {
             ..endpoint.clone()
         };
         // A member tells a client without a certificate only when it is asked something.
-        let error = match Client::connect(&endpoint).await {
+        let error = match Network.dial(&endpoint).await {
             Ok(client) => client.position().await.map(drop),
             Err(error) => Err(error),
         };

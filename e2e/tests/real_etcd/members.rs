@@ -233,6 +233,10 @@ async fn a_voter_is_added_takes_another_address_and_is_removed() -> Result<()> {
         assert!(fleet.known(0).await?.at(&moved[0]).is_some());
         client.update(&member, &member.peer_urls).await?;
         patiently("the voter is removed", || client.remove(member.id)).await?;
+        assert_eq!(
+            rejection(client.remove(member.id).await),
+            Rejection::MemberNotFound
+        );
         let known = fleet.known(0).await?;
         assert_eq!((known.members.len(), known.quorum()), (1, 1));
     }

@@ -1,0 +1,136 @@
+//! What callers need of a member and of reaching one, as traits: a process of etcd behind them, or a model of one. No
+//! decision stands here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::client::{Added, Client};
+use crate::endpoint::Endpoint;
+use crate::error::Error;
+use crate::id::{MemberId, Revision};
+use crate::membership::{Member, Membership};
+use crate::status::{Alarm, KeysHash, Position, Status};
+use crate::url::{ClientUrl, PeerUrl};
+
+/// An answer to come.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The members after a change.
+pub type Members = BTreeMap<MemberId, Member>;
+
+/// Reaches members.
+pub trait Dial: fmt::Debug + Send + Sync {
+    /// Reaches one, or says why not.
+    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Answer<'a, Result<Box<dyn Port>, Error>>;
+}
+
+/// One member that has been reached. What each call does stands with [`Client`].
+pub trait Port: fmt::Debug + Send + Sync {
+    /// Whom it asks.
+    fn url(&self) -> &ClientUrl;
+    /// [`Client::membership`]
+    fn membership(&self) -> Answer<'_, Membership>;
+    /// [`Client::add_voter`]
+    fn add_voter<'a>(&'a self, urls: &'a [PeerUrl]) -> Answer<'a, Result<Added, Error>>;
+    /// [`Client::add_learner`]
+    fn add_learner<'a>(&'a self, urls: &'a [PeerUrl]) -> Answer<'a, Result<Added, Error>>;
+    /// [`Client::promote`]
+    fn promote(&self, learner: MemberId) -> Answer<'_, Result<Members, Error>>;
+    /// [`Client::remove`]
+    fn remove(&self, member: MemberId) -> Answer<'_, Result<Members, Error>>;
+    /// [`Client::update`]
+    fn update<'a>(&'a self, member: &'a Member, urls: &'a [PeerUrl]) -> Answer<'a, Result<Members, Error>>;
+    /// [`Client::position`]
+    fn position(&self) -> Answer<'_, Result<Position, Error>>;
+    /// [`Client::local_position`]
+    fn local_position(&self) -> Answer<'_, Result<Position, Error>>;
+    /// [`Client::status`]
+    fn status(&self) -> Answer<'_, Result<Status, Error>>;
+    /// [`Client::alarms`]
+    fn alarms(&self) -> Answer<'_, Result<BTreeSet<Alarm>, Error>>;
+    /// [`Client::disarm`]
+    fn disarm(&self, alarm: Alarm) -> Answer<'_, Result<(), Error>>;
+    /// [`Client::move_leader`]
+    fn move_leader(&self, to: MemberId) -> Answer<'_, Result<(), Error>>;
+    /// [`Client::defragment`]
+    fn defragment(&self, limit: Duration) -> Answer<'_, Result<(), Error>>;
+    /// [`Client::hash_keys`]
+    fn hash_keys(&self, at: Option<Revision>, limit: Duration) -> Answer<'_, Result<KeysHash, Error>>;
+}
+
+/// Reaches processes of etcd over the network.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Network;
+
+impl Dial for Network {
+    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Answer<'a, Result<Box<dyn Port>, Error>> {
+        Box::pin(async move {
+            let client = Client::connect(endpoint).await?;
+            Ok(Box::new(client) as Box<dyn Port>)
+        })
+    }
+}
+
+impl Port for Client {
+    fn url(&self) -> &ClientUrl {
+        Client::url(self)
+    }
+
+    fn membership(&self) -> Answer<'_, Membership> {
+        Box::pin(Client::membership(self))
+    }
+
+    fn add_voter<'a>(&'a self, urls: &'a [PeerUrl]) -> Answer<'a, Result<Added, Error>> {
+        Box::pin(Client::add_voter(self, urls))
+    }
+
+    fn add_learner<'a>(&'a self, urls: &'a [PeerUrl]) -> Answer<'a, Result<Added, Error>> {
+        Box::pin(Client::add_learner(self, urls))
+    }
+
+    fn promote(&self, learner: MemberId) -> Answer<'_, Result<Members, Error>> {
+        Box::pin(Client::promote(self, learner))
+    }
+
+    fn remove(&self, member: MemberId) -> Answer<'_, Result<Members, Error>> {
+        Box::pin(Client::remove(self, member))
+    }
+
+    fn update<'a>(&'a self, member: &'a Member, urls: &'a [PeerUrl]) -> Answer<'a, Result<Members, Error>> {
+        Box::pin(Client::update(self, member, urls))
+    }
+
+    fn position(&self) -> Answer<'_, Result<Position, Error>> {
+        Box::pin(Client::position(self))
+    }
+
+    fn local_position(&self) -> Answer<'_, Result<Position, Error>> {
+        Box::pin(Client::local_position(self))
+    }
+
+    fn status(&self) -> Answer<'_, Result<Status, Error>> {
+        Box::pin(Client::status(self))
+    }
+
+    fn alarms(&self) -> Answer<'_, Result<BTreeSet<Alarm>, Error>> {
+        Box::pin(Client::alarms(self))
+    }
+
+    fn disarm(&self, alarm: Alarm) -> Answer<'_, Result<(), Error>> {
+        Box::pin(Client::disarm(self, alarm))
+    }
+
+    fn move_leader(&self, to: MemberId) -> Answer<'_, Result<(), Error>> {
+        Box::pin(Client::move_leader(self, to))
+    }
+
+    fn defragment(&self, limit: Duration) -> Answer<'_, Result<(), Error>> {
+        Box::pin(Client::defragment(self, limit))
+    }
+
+    fn hash_keys(&self, at: Option<Revision>, limit: Duration) -> Answer<'_, Result<KeysHash, Error>> {
+        Box::pin(Client::hash_keys(self, at, limit))
+    }
+}
