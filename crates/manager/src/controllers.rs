@@ -119,7 +119,11 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
             .gate(&kinds.restores.synced())
             .concurrency(shared.concurrency)
     };
-    let (clusters, backups, restores) = (controller("cluster"), controller("backup"), controller("restore"));
+    let (clusters, backups, restores) = (
+        controller("cluster").objects(kinds.clusters.store()),
+        controller("backup").objects(kinds.backups.store()),
+        controller("restore").objects(kinds.restores.store()),
+    );
 
     let wake = clusters.wakeup();
     kinds.clusters.sink(move |change| wake.push(change.key()));

@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::Resource;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, error, info, info_span, warn};
@@ -25,6 +26,7 @@ use crate::jitter;
 use crate::key::ObjectKey;
 use crate::metrics::Metrics;
 use crate::queue::{Config, Outcome, Queue, Wake};
+use crate::store::Store;
 use crate::wakeup::Wakeup;
 
 /// What a controller does with one object, as a value that can be handed on.
@@ -42,6 +44,16 @@ pub struct Controller {
     deadline: Duration,
     drain: Duration,
     wakeup: Wakeup,
+    known: Option<Known>,
+}
+
+/// Which objects there are, asked when leading begins.
+struct Known(Box<dyn Fn() -> Vec<ObjectKey> + Send + Sync>);
+
+impl fmt::Debug for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Known")
+    }
 }
 
 impl Controller {
@@ -56,7 +68,16 @@ impl Controller {
             deadline: Duration::from_mins(1),
             drain: Duration::from_secs(20),
             wakeup: Wakeup::default(),
+            known: None,
         }
+    }
+
+    /// The objects this controller is for. While standing by it then keeps no keys, for most would be of objects long
+    /// gone when it leads at last; it starts with what the store has.
+    #[must_use]
+    pub fn objects<K: Resource + Send + Sync + 'static>(mut self, store: Store<K>) -> Self {
+        self.known = Some(Known(Box::new(move || store.keys())));
+        self
     }
 
     /// Nothing is reconciled before this gate is open.
@@ -153,11 +174,25 @@ where
     async fn run(mut self, leadership: &Leadership, shutdown: &CancellationToken) {
         let mut turns = leadership.turns();
         let wakeup = self.settings.wakeup.clone();
+        let mut led = false;
         loop {
             let now = self.now();
-            for key in wakeup.drain() {
-                self.queue.push(key, now);
+            let pushed = wakeup.drain();
+            let leads = leadership.leads();
+            if let Some(known) = &self.settings.known
+                && leads
+                && !led
+            {
+                for key in known.0() {
+                    self.queue.push(key, now);
+                }
             }
+            if leads || self.settings.known.is_none() {
+                for key in pushed {
+                    self.queue.push(key, now);
+                }
+            }
+            led = leads;
             while leadership.leads() && !shutdown.is_cancelled() {
                 let Some(key) = self.queue.pop(self.now()) else {
                     break;

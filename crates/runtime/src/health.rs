@@ -1,5 +1,9 @@
 //! The HTTP server of the manager: `/healthz`, `/readyz`, `/metrics`. Read only, and without secrets.
+//!
+//! A connection is good for one request, and short; there are never many. Nobody may hold memory of this process by
+//! asking slowly.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
@@ -11,8 +15,12 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::time::timeout;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::fence::Leadership;
@@ -21,6 +29,18 @@ use crate::metrics::Metrics;
 
 /// How long open connections may last after a shutdown.
 const LINGER: Duration = Duration::from_secs(2);
+
+/// How long a connection may last, its request and the answer included.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// Most connections at once. One more ends the oldest: it is the most likely to be stuck.
+const CONNECTIONS: usize = 64;
+
+/// Most bytes kept of a request.
+const BUFFER: usize = 16 * 1024;
+
+/// Pause after a connection that could not be taken, for want of file descriptors, say.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// What the pages are made of.
 #[derive(Clone, Debug)]
@@ -97,6 +117,7 @@ async fn metrics(State(health): State<Health>) -> impl IntoResponse {
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
+    longest: Duration,
 }
 
 impl Server {
@@ -104,6 +125,7 @@ impl Server {
     pub async fn bind(address: SocketAddr) -> io::Result<Self> {
         Ok(Self {
             listener: TcpListener::bind(address).await?,
+            longest: LONGEST,
         })
     }
 
@@ -114,17 +136,41 @@ impl Server {
 
     /// Serves until `shutdown`.
     pub async fn run(self, health: Health, shutdown: CancellationToken) -> io::Result<()> {
-        let stop = shutdown.clone().cancelled_owned();
-        let serving = axum::serve(self.listener, health.router())
-            .with_graceful_shutdown(stop)
-            .into_future();
-        tokio::pin!(serving);
-        tokio::select! {
-            ended = &mut serving => return ended,
-            () = shutdown.cancelled() => {}
+        let Self { listener, longest } = self;
+        let service = TowerToHyperService::new(health.router());
+        let mut connections = JoinSet::new();
+        let mut open: VecDeque<AbortHandle> = VecDeque::new();
+        loop {
+            let accepted = tokio::select! {
+                () = shutdown.cancelled() => break,
+                Some(_) = connections.join_next() => continue,
+                accepted = listener.accept() => accepted,
+            };
+            let Ok((stream, _)) = accepted else {
+                sleep(RETRY).await;
+                continue;
+            };
+            if open.len() >= CONNECTIONS {
+                open.retain(|connection| !connection.is_finished());
+            }
+            if open.len() >= CONNECTIONS
+                && let Some(oldest) = open.pop_front()
+            {
+                oldest.abort();
+            }
+            let connection = http1::Builder::new()
+                .keep_alive(false)
+                .header_read_timeout(None)
+                .max_buf_size(BUFFER)
+                .serve_connection(TokioIo::new(stream), service.clone());
+            // How a connection ends concerns its client only.
+            open.push_back(connections.spawn(async move { drop(timeout(longest, connection).await) }));
         }
+        drop(listener);
+        let rest = async { while connections.join_next().await.is_some() {} };
         // A client that keeps its connection open does not keep the process.
-        timeout(LINGER, serving).await.unwrap_or(Ok(()))
+        drop(timeout(LINGER, rest).await);
+        Ok(())
     }
 }
 
@@ -182,5 +228,34 @@ mod tests {
             .unwrap()
             .unwrap();
         drop(idle);
+    }
+
+    #[tokio::test]
+    async fn requests_that_never_end_are_cut_off_and_keep_nobody_out() {
+        let (leadership, _tenure) = Leadership::standby(TestClock::shared());
+        let health = Health::new(vec![], leadership, Metrics::new("1", "c"));
+        let server = Server {
+            longest: Duration::from_millis(500),
+            ..Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap()
+        };
+        let address = server.address().unwrap();
+        tokio::spawn(server.run(health, CancellationToken::new()));
+        let mut stuck = Vec::new();
+        for _ in 0..CONNECTIONS * 2 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream
+                .write_all(b"GET /readyz HTTP/1.1\r\nX-Long: ")
+                .await
+                .unwrap();
+            stuck.push(stream);
+        }
+        assert!(fetch(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+        for mut stream in stuck {
+            let mut answer = Vec::new();
+            // Closed or reset: either is an end.
+            let ended = timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await;
+            assert!(ended.is_ok(), "a request that never ends is still waited for");
+            assert!(!answer.starts_with(b"HTTP/1.1 200"));
+        }
     }
 }

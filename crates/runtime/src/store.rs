@@ -134,6 +134,17 @@ impl<K> Store<K> {
         self.read().malformed.get(key).cloned()
     }
 
+    /// The names of all objects, decoded or not.
+    pub fn keys(&self) -> Vec<ObjectKey> {
+        let contents = self.read();
+        contents
+            .objects
+            .keys()
+            .chain(contents.malformed.keys())
+            .cloned()
+            .collect()
+    }
+
     /// All objects, by namespace and name.
     pub fn list(&self) -> Vec<Arc<K>> {
         self.read().objects.values().cloned().collect()

@@ -3,6 +3,8 @@
 use super::*;
 use crate::clock::TestClock;
 use crate::gate::State;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::ObjectMeta;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -110,6 +112,36 @@ async fn a_standby_reconciles_nothing_and_a_new_leader_everything() {
     wake.push(key("a"));
     pass(Duration::from_mins(10)).await;
     assert_eq!(bench.times("a"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_keeps_no_key_of_what_is_gone_when_it_leads() {
+    let bench = Bench::new();
+    let (leadership, tenure) = Leadership::standby(bench.clock.clone());
+    let store = Store::<ConfigMap>::new(Synced::waiting("ConfigMap", ""));
+    for name in ["a", "b"] {
+        let meta = ObjectMeta {
+            namespace: Some("shop".to_owned()),
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        };
+        store.apply(Ok(ConfigMap {
+            metadata: meta,
+            ..ConfigMap::default()
+        }));
+    }
+    let controller = bench.controller().objects(store);
+    let wake = controller.wakeup();
+    tokio::spawn(controller.run(bench.noting(|_| FINE), leadership, bench.shutdown.clone()));
+    wake.push(key("a"));
+    wake.push(key("gone"));
+    pass(Duration::from_mins(1)).await;
+    tenure.lead_until(bench.clock.elapsed() + Duration::from_mins(10));
+    pass(Duration::from_secs(1)).await;
+    assert_eq!(["a", "b", "gone"].map(|name| bench.times(name)), [1, 1, 0]);
+    wake.push(key("new"));
+    pass(Duration::from_secs(1)).await;
+    assert_eq!(bench.times("new"), 1);
 }
 
 #[tokio::test(start_paused = true)]
