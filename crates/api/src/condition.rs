@@ -76,7 +76,7 @@ pub enum ConditionType {
     TLSReady,
     /// An object of a name the operator needs belongs to somebody else.
     NameConflict,
-    /// What the object refers to exists.
+    /// The `EtcdCluster`s and `EtcdBackup`s that the spec names exist.
     ReferenceFound,
 }
 
@@ -100,7 +100,9 @@ impl ConditionType {
             Self::BackupFresh => "A recent backup exists.",
             Self::TLSReady => "Certificates are present and valid.",
             Self::NameConflict => "An object of a name the operator needs belongs to somebody else.",
-            Self::ReferenceFound => "What the object refers to exists.",
+            Self::ReferenceFound => {
+                "The EtcdClusters and EtcdBackups that the spec names exist; Secrets are not looked up."
+            }
         }
     }
 
@@ -188,25 +190,6 @@ pub fn merge(
 /// Finds a condition by its type.
 pub fn find(conditions: &[Condition], type_: ConditionType) -> Option<&Condition> {
     conditions.iter().find(|c| c.type_ == type_.as_str())
-}
-
-/// The `ReferenceFound` condition: true unless something is missing, which is then named.
-pub fn reference(missing: Option<String>) -> Finding {
-    let type_ = ConditionType::ReferenceFound;
-    match missing {
-        None => Finding {
-            type_,
-            status: Truth::True,
-            reason: "Found",
-            message: "Everything the spec refers to exists.".to_owned(),
-        },
-        Some(missing) => Finding {
-            type_,
-            status: Truth::False,
-            reason: "NotFound",
-            message: format!("{missing} does not exist in this namespace: create it, or correct the name."),
-        },
-    }
 }
 
 /// The conditions of an object that is not this installation's business: `NotServed`, where no condition stands yet.

@@ -9,6 +9,7 @@
 //! | [`store`] | where backups lie (S3, ABS, GCS, OSS, a volume), shared by backups and restores |
 //! | [`location`] | the same, parsed: one store, bucket and key apart |
 //! | [`scope`] | which objects an installation looks after |
+//! | [`reference`] | what became of the objects a spec refers to |
 //! | [`condition`] | the one condition type and how a list of them changes |
 //! | [`names`] | names, labels, annotations, finalizers |
 //! | [`refusal`] | why a spec is not acted upon, in words a person can use |
@@ -25,6 +26,7 @@ pub mod crd;
 pub mod location;
 pub mod names;
 pub mod quantity;
+pub mod reference;
 pub mod refusal;
 pub mod reserved;
 pub mod restore;

@@ -123,14 +123,16 @@ pub fn accepted(refusals: &[Refusal]) -> Finding {
         type_: ConditionType::Accepted,
         status: Truth::False,
         reason: first.reason.as_str(),
-        message: bounded(&lines.join("; ")),
+        message: bounded(&lines.join("; "), LIMIT),
     }
 }
 
 /// Conditions take at most 4096 characters; the rest comes up once the first ones are mended.
-fn bounded(text: &str) -> String {
-    const LIMIT: usize = 2000;
-    match text.char_indices().nth(LIMIT) {
+const LIMIT: usize = 2000;
+
+/// A text cut after so many characters, which then shows.
+pub fn bounded(text: &str, characters: usize) -> String {
+    match text.char_indices().nth(characters) {
         Some((end, _)) => format!("{} …", &text[..end]),
         None => text.to_owned(),
     }

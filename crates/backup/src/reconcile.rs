@@ -1,20 +1,24 @@
 //! One pass over one `EtcdBackup`: read the stores, decide, report.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use etcd_operator_api::{
     EtcdBackup, EtcdBackupStatus, EtcdCluster,
+    reference::References,
     scope::{NotServed, ScopeRule},
 };
 use etcd_operator_runtime::{
-    apply::Error, clock::SharedClock, controller::Function, key::ObjectKey, queue::Wake, report::Reporter,
-    store::Store,
+    apply::Error,
+    clock::SharedClock,
+    controller::Function,
+    key::ObjectKey,
+    queue::Wake,
+    report::Reporter,
+    store::{Malformed, Store},
 };
 
-use crate::{
-    desired::{Source, desired},
-    status,
-};
+use crate::{desired::desired, status};
 
 /// What the controller reads and writes with.
 #[derive(Clone, Debug)]
@@ -75,25 +79,29 @@ impl Reconciler {
             scope,
             clock,
         } = &*self.deps;
+        let beside = |name: &str| ObjectKey::new(key.namespace().unwrap_or_default(), name);
         let Some(backup) = backups.get(key) else {
-            return reporter.absent::<EtcdBackup>(backups, key).await;
+            let serves = |bad: &Malformed| {
+                let cluster = bad.cluster.as_deref().filter(|name| !name.is_empty()).map(beside);
+                serves(*scope, &bad.annotations, cluster.as_ref(), clusters).is_ok()
+            };
+            return reporter.absent::<EtcdBackup>(backups, key, serves).await;
         };
         if backup.metadata.deletion_timestamp.is_some() {
             return Ok(Wake::OnChange);
         }
         let now = clock.now();
         let desired = desired(&backup, now);
-        let cluster = match desired.as_ref().map(|d| &d.source) {
-            Ok(Source::Cluster(name)) => Some(ObjectKey::new(key.namespace().unwrap_or_default(), name)),
-            _ => None,
-        };
-        let found = cluster.as_ref().and_then(|c| clusters.get(c));
-        let after = match serves(*scope, &backup, cluster.is_some(), found.as_deref()) {
+        let named = backup.spec.etcd_cluster.as_ref().map(|c| c.name.as_str());
+        let cluster = named.filter(|name| !name.is_empty()).map(beside);
+        let annotations = backup.metadata.annotations.clone().unwrap_or_default();
+        let after = match serves(*scope, &annotations, cluster.as_ref(), clusters) {
             Ok(()) => {
-                let missing = cluster
-                    .filter(|_| found.is_none())
-                    .map(|c| format!("EtcdCluster {}", c.name));
-                status::status(&backup, &desired, missing, now)
+                let references = cluster.map_or_else(References::default, |cluster| {
+                    References::default()
+                        .with(format!("EtcdCluster {}", cluster.name), clusters.sight(&cluster))
+                });
+                status::status(&backup, &desired, &references, now)
             }
             Err(not_served) => match status::left_alone(&backup, &not_served, now) {
                 Some(status) => status,
@@ -123,13 +131,10 @@ impl Reconciler {
 /// served.
 fn serves(
     scope: ScopeRule,
-    backup: &EtcdBackup,
-    has_cluster: bool,
-    cluster: Option<&EtcdCluster>,
+    own: &BTreeMap<String, String>,
+    cluster: Option<&ObjectKey>,
+    clusters: &Store<EtcdCluster>,
 ) -> Result<(), NotServed> {
-    match cluster {
-        Some(cluster) => scope.serves(cluster.metadata.annotations.as_ref()),
-        None if has_cluster => scope.serves(backup.metadata.annotations.as_ref()),
-        None => Ok(()),
-    }
+    let Some(cluster) = cluster else { return Ok(()) };
+    scope.serves(Some(clusters.annotations(cluster).as_ref().unwrap_or(own)))
 }

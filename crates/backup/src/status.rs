@@ -6,6 +6,7 @@
 use etcd_operator_api::{
     EtcdBackup, EtcdBackupStatus,
     condition::{self, ConditionType, Finding, Truth},
+    reference::References,
     refusal::{self, Refusal},
     scope::NotServed,
 };
@@ -16,16 +17,16 @@ use crate::desired::Desired;
 /// Said on every valid object, so that nobody relies on backups that are not made.
 const NOT_MADE: &str = "This version of the operator checks EtcdBackups and does not make backups yet.";
 
-/// The status of a backup that this installation looks after. `missing` names what it refers to and does not exist.
+/// The status of a backup that this installation looks after. `references` tells what became of what it refers to.
 pub fn status(
     backup: &EtcdBackup,
     desired: &Result<Desired, Vec<Refusal>>,
-    missing: Option<String>,
+    references: &References,
     now: Timestamp,
 ) -> EtcdBackupStatus {
     let before = backup.status.clone().unwrap_or_default();
     let generation = backup.metadata.generation;
-    let findings = findings(desired, missing);
+    let findings = findings(desired, references);
     let conditions = condition::merge(
         before.conditions.as_deref().unwrap_or_default(),
         &findings,
@@ -45,11 +46,11 @@ pub fn status(
     }
 }
 
-fn findings(desired: &Result<Desired, Vec<Refusal>>, missing: Option<String>) -> Vec<Finding> {
+fn findings(desired: &Result<Desired, Vec<Refusal>>, references: &References) -> Vec<Finding> {
     let refused = desired.as_ref().err().map_or(&[][..], Vec::as_slice);
     let mut findings = vec![refusal::accepted(refused)];
     let Ok(desired) = desired else { return findings };
-    findings.push(condition::reference(missing));
+    findings.extend(references.finding());
     findings.push(Finding {
         type_: ConditionType::Progressing,
         status: Truth::False,

@@ -5,8 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use etcd_operator_api::{EtcdCluster, EtcdClusterStatus, scope::ScopeRule};
 use etcd_operator_runtime::{
-    apply::Error, clock::SharedClock, controller::Function, events::Severity, key::ObjectKey, queue::Wake,
-    report::Reporter, store::Store,
+    apply::Error,
+    clock::SharedClock,
+    controller::Function,
+    events::Severity,
+    key::ObjectKey,
+    queue::Wake,
+    report::Reporter,
+    store::{Malformed, Store},
 };
 
 use crate::{desired::desired, status};
@@ -62,7 +68,11 @@ impl Reconciler {
         } = &*self.deps;
         let Some(cluster) = clusters.get(key) else {
             self.elsewhere(key, None);
-            return reporter.absent::<EtcdCluster>(clusters, key).await;
+            let serves = |bad: &Malformed| {
+                let by = bad.controlled_by.as_deref();
+                scope.serves(Some(&bad.annotations)).is_ok() && status::another(by, installation).is_none()
+            };
+            return reporter.absent::<EtcdCluster>(clusters, key, serves).await;
         };
         if cluster.metadata.deletion_timestamp.is_some() {
             return Ok(Wake::OnChange);

@@ -96,8 +96,12 @@ fn findings(desired: &Result<Desired, Vec<Refusal>>) -> Vec<Finding> {
 
 /// The installation that looks after this cluster, if it is another one than ours.
 pub fn controlled_by_another<'a>(cluster: &'a EtcdCluster, installation: &str) -> Option<&'a str> {
-    let by = cluster.status.as_ref()?.controlled_by.as_deref()?;
-    (!by.is_empty() && by != installation).then_some(by)
+    another(cluster.status.as_ref()?.controlled_by.as_deref(), installation)
+}
+
+/// The installation that `controlledBy` names, if it is another one than ours.
+pub fn another<'a>(controlled_by: Option<&'a str>, installation: &str) -> Option<&'a str> {
+    controlled_by.filter(|by| !by.is_empty() && *by != installation)
 }
 
 /// The status of a cluster that is not this installation's business: said once, where nobody has said anything yet,

@@ -234,3 +234,88 @@ async fn a_verdict_that_the_api_server_does_not_store_is_published() {
         .await;
     bench.end().await;
 }
+
+/// A cluster that every API server takes and this operator cannot read.
+fn unreadable() -> Value {
+    json!({"size": 3, "TLS": {"managed": {"validity": "99999999999999999999h"}}})
+}
+
+fn backup() -> Value {
+    json!({
+        "apiVersion": GROUP, "kind": "EtcdBackup", "metadata": {"name": "x", "namespace": "shop"},
+        "spec": {"etcdCluster": {"name": "x"}, "storageType": "OSS", "oss": {"path": "bucket/key", "ossSecret": "s"}},
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_cluster_of_another_installation_is_not_written_to() {
+    let by_annotation = (json!({SCOPE: "clusterwide"}), json!({"phase": "Running"}));
+    let by_status = (
+        json!({}),
+        json!({"phase": "Running", "controlledBy": "ops/etcd-operator"}),
+    );
+    for (annotations, status) in [by_annotation, by_status] {
+        let mut bench = Bench::new();
+        bench.cluster(&unreadable(), &annotations);
+        bench
+            .fake
+            .update_object(GROUP, "EtcdCluster", "shop", "x", |cluster| {
+                cluster["status"] = status;
+            });
+        // One that is served shows when the other has been looked at.
+        let mut served = backup();
+        served["metadata"]["name"] = json!("y");
+        served["spec"]["etcdCluster"]["name"] = json!("y");
+        bench.fake.put_object(served);
+        let mark = bench.fake.mark();
+        bench.start("shop", &[]).await;
+        sleep(Duration::from_mins(2)).await;
+        let backup = bench.fake.get_object(GROUP, "EtcdBackup", "shop", "y").unwrap();
+        assert!(backup["status"].is_object());
+        let writes = bench.fake.writes_since(mark);
+        assert!(
+            writes.iter().all(|call| call.resource != "etcdclusters"),
+            "{writes:?}"
+        );
+        assert!(bench.events().iter().all(|(reason, _)| reason != "Invalid"));
+        bench.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_cluster_is_told_so_and_not_called_missing_by_its_backup() {
+    let mut bench = Bench::new();
+    bench.cluster(&unreadable(), &json!({}));
+    bench.fake.put_object(backup());
+    bench.start("shop", &[]).await;
+    bench
+        .until("a verdict on the cluster", |b| {
+            b.events()
+                .iter()
+                .any(|(reason, note)| reason == "Invalid" && note.contains("spec.TLS"))
+        })
+        .await;
+    bench
+        .until("a verdict on the backup", |b| {
+            b.accepted("EtcdBackup")["status"] == "True"
+        })
+        .await;
+    let reference = condition(&bench.status("EtcdBackup"), "ReferenceFound");
+    assert_eq!(
+        (&reference["status"], &reference["reason"]),
+        (&json!("False"), &json!("Unreadable"))
+    );
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backup_follows_its_cluster_even_where_that_cannot_be_read() {
+    let mut bench = Bench::new();
+    bench.cluster(&unreadable(), &json!({SCOPE: "clusterwide"}));
+    bench.fake.put_object(backup());
+    bench.start("shop", &[]).await;
+    bench
+        .until("a verdict", |b| b.accepted("EtcdBackup")["reason"] == "NotServed")
+        .await;
+    bench.end().await;
+}

@@ -2,10 +2,17 @@
 
 use std::sync::Arc;
 
-use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore, EtcdRestoreStatus, scope::ScopeRule};
+use etcd_operator_api::{
+    EtcdBackup, EtcdCluster, EtcdRestore, EtcdRestoreStatus, reference::References, scope::ScopeRule,
+};
 use etcd_operator_runtime::{
-    apply::Error, clock::SharedClock, controller::Function, key::ObjectKey, queue::Wake, report::Reporter,
-    store::Store,
+    apply::Error,
+    clock::SharedClock,
+    controller::Function,
+    key::ObjectKey,
+    queue::Wake,
+    report::Reporter,
+    store::{Malformed, Store},
 };
 
 use crate::{
@@ -75,24 +82,29 @@ impl Reconciler {
             ..
         } = &*self.deps;
         let Some(restore) = restores.get(key) else {
-            return reporter.absent::<EtcdRestore>(restores, key).await;
+            let serves = |bad: &Malformed| {
+                let cluster = bad.cluster.as_deref().unwrap_or_default();
+                let annotations = clusters.annotations(&beside(key, cluster));
+                scope
+                    .serves(Some(annotations.as_ref().unwrap_or(&bad.annotations)))
+                    .is_ok()
+            };
+            return reporter.absent::<EtcdRestore>(restores, key, serves).await;
         };
         if restore.metadata.deletion_timestamp.is_some() {
             return Ok(Wake::OnChange);
         }
-        let cluster = clusters.get(&beside(key, &restore.spec.etcd_cluster.name));
         // A restore follows its cluster; while that does not exist, its own annotations decide.
-        let annotations = cluster
-            .as_ref()
-            .map_or(&restore.metadata.annotations, |c| &c.metadata.annotations);
+        let annotations = clusters
+            .annotations(&beside(key, &restore.spec.etcd_cluster.name))
+            .or_else(|| restore.metadata.annotations.clone());
         let after = match scope.serves(annotations.as_ref()) {
             Ok(()) => {
                 let desired = desired(&restore);
-                let missing = desired
+                let references = desired
                     .as_ref()
-                    .ok()
-                    .and_then(|d| self.missing(key, d, cluster.is_some()));
-                status::status(&restore, &desired, missing, clock.now())
+                    .map_or_else(|_| References::default(), |d| self.references(key, d));
+                status::status(&restore, &desired, &references, clock.now())
             }
             Err(not_served) => match status::left_alone(&restore, &not_served, clock.now()) {
                 Some(status) => status,
@@ -103,18 +115,20 @@ impl Reconciler {
         Ok(Wake::OnChange)
     }
 
-    /// What the restore refers to and does not exist, in words.
-    fn missing(&self, key: &ObjectKey, desired: &Desired, cluster_exists: bool) -> Option<String> {
-        let mut missing = Vec::new();
-        if !cluster_exists {
-            missing.push(format!("EtcdCluster {}", desired.cluster));
+    /// What became of the objects that the restore refers to.
+    fn references(&self, key: &ObjectKey, desired: &Desired) -> References {
+        let Deps {
+            clusters, backups, ..
+        } = &*self.deps;
+        let cluster = beside(key, &desired.cluster);
+        let references =
+            References::default().with(format!("EtcdCluster {}", cluster.name), clusters.sight(&cluster));
+        match &desired.from {
+            From::Backup { name, .. } => {
+                references.with(format!("EtcdBackup {name}"), backups.sight(&beside(key, name)))
+            }
+            From::Object(_) => references,
         }
-        if let From::Backup { name, .. } = &desired.from
-            && self.deps.backups.get(&beside(key, name)).is_none()
-        {
-            missing.push(format!("EtcdBackup {name}"));
-        }
-        (!missing.is_empty()).then(|| missing.join(" and "))
     }
 
     async fn report(&self, seen: &EtcdRestore, status: EtcdRestoreStatus) -> Result<(), Error> {

@@ -9,6 +9,7 @@ mod tests;
 use etcd_operator_api::{
     EtcdRestore, EtcdRestoreStatus,
     condition::{self, ConditionType, Finding, Truth},
+    reference::References,
     refusal::{self, Refusal},
     scope::NotServed,
 };
@@ -19,11 +20,11 @@ use crate::desired::Desired;
 /// Said on every valid object, so that nobody waits for data that will not come.
 const NOT_DONE: &str = "This version of the operator checks EtcdRestores and does not restore yet.";
 
-/// The status of a restore that this installation looks after. `missing` names what it refers to and does not exist.
+/// The status of a restore that this installation looks after. `references` tells what became of what it refers to.
 pub fn status(
     restore: &EtcdRestore,
     desired: &Result<Desired, Vec<Refusal>>,
-    missing: Option<String>,
+    references: &References,
     now: Timestamp,
 ) -> EtcdRestoreStatus {
     let before = restore.status.clone().unwrap_or_default();
@@ -31,7 +32,7 @@ pub fn status(
     let refused = desired.as_ref().err().map_or(&[][..], Vec::as_slice);
     let mut findings = vec![refusal::accepted(refused)];
     if desired.is_ok() {
-        findings.push(condition::reference(missing));
+        findings.extend(references.finding());
         findings.push(Finding {
             type_: ConditionType::Progressing,
             status: Truth::False,

@@ -97,10 +97,16 @@ impl Reporter {
         });
     }
 
-    /// What to do about a key that is not in the store: an object that cannot be decoded is told so, one that is gone
-    /// is forgotten.
-    pub async fn absent<K: Writable>(&self, store: &Store<K>, key: &ObjectKey) -> Result<Wake, Error> {
+    /// What to do about a key that is not in the store: an object that cannot be decoded is told so if it is served,
+    /// one that is gone is forgotten.
+    pub async fn absent<K: Writable>(
+        &self,
+        store: &Store<K>,
+        key: &ObjectKey,
+        serves: impl FnOnce(&Malformed) -> bool,
+    ) -> Result<Wake, Error> {
         match store.malformed(key) {
+            Some(bad) if !serves(&bad) => Ok(Wake::OnChange),
             Some(bad) => self.malformed::<K>(&bad).await.map(|()| Wake::OnChange),
             None => Ok(Wake::Never),
         }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use etcd_operator_api::reference::Sight;
 use kube::Resource;
 
 use crate::gate::Synced;
@@ -23,7 +24,13 @@ pub struct Malformed {
     pub generation: Option<i64>,
     /// resourceVersion, if it could be read.
     pub resource_version: Option<String>,
-    /// What was wrong with it.
+    /// Its annotations, as far as they are texts: they say whose business it is.
+    pub annotations: BTreeMap<String, String>,
+    /// The installation of the operator that looks after it, as its status says.
+    pub controlled_by: Option<String>,
+    /// The name of the cluster it refers to, if it could be read.
+    pub cluster: Option<String>,
+    /// What was wrong with it, cut where it is long.
     pub error: String,
 }
 
@@ -145,6 +152,18 @@ impl<K> Store<K> {
             .collect()
     }
 
+    /// Whether there is an object of this name, and whether it can be read.
+    pub fn sight(&self, key: &ObjectKey) -> Sight {
+        let contents = self.read();
+        if contents.objects.contains_key(key) {
+            Sight::Found
+        } else if contents.malformed.contains_key(key) {
+            Sight::Unreadable
+        } else {
+            Sight::Missing
+        }
+    }
+
     /// All objects, by namespace and name.
     pub fn list(&self) -> Vec<Arc<K>> {
         self.read().objects.values().cloned().collect()
@@ -203,6 +222,15 @@ impl<K> Store<K> {
 }
 
 impl<K: Resource> Store<K> {
+    /// The annotations of the object of this name, be it decoded or not; `None` if there is no such object.
+    pub fn annotations(&self, key: &ObjectKey) -> Option<BTreeMap<String, String>> {
+        let contents = self.read();
+        let decoded = contents.objects.get(key);
+        decoded
+            .map(|object| object.meta().annotations.clone().unwrap_or_default())
+            .or_else(|| contents.malformed.get(key).map(|bad| bad.annotations.clone()))
+    }
+
     /// Takes in one object as it is now; tells what that means.
     pub(crate) fn apply(&self, object: Result<K, Malformed>) -> Vec<Change<K>> {
         self.write(|contents| contents.apply(object))
@@ -343,6 +371,9 @@ mod tests {
             uid: None,
             generation: Some(2),
             resource_version: Some(version.into()),
+            annotations: BTreeMap::new(),
+            controlled_by: None,
+            cluster: None,
             error: "spec.size: not a number".into(),
         }
     }

@@ -45,7 +45,12 @@ const REASONS: &[(&str, &str, &str)] = &[
     (
         "ReferenceFound",
         "Found",
-        "True: everything the spec refers to exists.",
+        "True: the EtcdClusters and EtcdBackups that the message names exist; Secrets are not looked up.",
+    ),
+    (
+        "ReferenceFound",
+        "Unreadable",
+        "False: something the spec refers to exists, and a field of it cannot be read; its own condition Accepted names the field.",
     ),
     (
         "ReferenceFound",

@@ -1,6 +1,6 @@
 //! Which phase and conditions follow from which spec, and what is never written twice.
 
-use etcd_operator_api::scope::ScopeRule;
+use etcd_operator_api::{reference::Sight, scope::ScopeRule};
 use serde_json::{Value, json};
 
 use super::*;
@@ -23,7 +23,16 @@ fn at(minute: i64) -> Timestamp {
 }
 
 fn reported(restore: &EtcdRestore, missing: Option<&str>, minute: i64) -> EtcdRestoreStatus {
-    status(restore, &desired(restore), missing.map(str::to_owned), at(minute))
+    let sight = if missing.is_some() {
+        Sight::Missing
+    } else {
+        Sight::Found
+    };
+    let named = missing.unwrap_or("EtcdCluster orders and EtcdBackup nightly");
+    let references = named.split(" and ").fold(References::default(), |all, object| {
+        all.with(object.to_owned(), sight)
+    });
+    status(restore, &desired(restore), &references, at(minute))
 }
 
 /// Type, status and reason of a condition.

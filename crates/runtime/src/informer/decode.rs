@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use etcd_operator_api::refusal::bounded;
 use kube::Resource;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -19,6 +20,9 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// A longer path to a fault is cut: that of what is nested too deeply would be longer than people read.
 const LONGEST_PATH: usize = 100;
 
+/// How many characters of what is wrong with an object are kept.
+const LONGEST_ERROR: usize = 1000;
+
 /// One object, decoded or not; `None` if it does not even have a name.
 #[derive(Clone, Debug)]
 pub(super) struct Decoded<K>(pub(super) Option<Result<K, Malformed>>);
@@ -28,7 +32,7 @@ impl<K: DeserializeOwned> Decoded<K> {
     pub(super) fn of(raw: &RawValue) -> Self {
         Self(match serde_json::from_str(raw.get()) {
             Ok(object) => Some(Ok(object)),
-            Err(_) => malformed(raw, fault::<K>(raw)).map(Err),
+            Err(_) => malformed(raw, &fault::<K>(raw)).map(Err),
         })
     }
 }
@@ -142,7 +146,7 @@ fn text(fields: &Fields<'_>, name: &str) -> Option<String> {
 }
 
 /// Whatever can still be said of an object, read field by field.
-fn malformed(raw: &RawValue, error: String) -> Option<Malformed> {
+fn malformed(raw: &RawValue, error: &str) -> Option<Malformed> {
     let meta = metadata(raw)?;
     let text = |name| text(&meta, name);
     Some(Malformed {
@@ -152,8 +156,31 @@ fn malformed(raw: &RawValue, error: String) -> Option<Malformed> {
             .get("generation")
             .and_then(|raw| serde_json::from_str(raw.get()).ok()),
         resource_version: text("resourceVersion"),
-        error,
+        annotations: meta.get("annotations").map(|raw| texts(raw)).unwrap_or_default(),
+        controlled_by: within(raw, &["status", "controlledBy"]),
+        cluster: within(raw, &["spec", "etcdCluster", "name"]),
+        // What the decoder says may quote the value, however long.
+        error: bounded(error, LONGEST_ERROR),
     })
+}
+
+/// The entries of a map that are texts.
+fn texts(map: &RawValue) -> BTreeMap<String, String> {
+    let entries: Fields<'_> = serde_json::from_str(map.get()).unwrap_or_default();
+    let names = entries.keys();
+    names
+        .filter_map(|name| Some((name.clone(), text(&entries, name)?)))
+        .collect()
+}
+
+/// A text deep within an object, by the names on the way to it.
+fn within(raw: &RawValue, path: &[&str]) -> Option<String> {
+    let (name, rest) = path.split_first()?;
+    let fields: Fields<'_> = serde_json::from_str(raw.get()).ok()?;
+    if rest.is_empty() {
+        return text(&fields, name);
+    }
+    within(fields.get(*name)?, rest)
 }
 
 #[cfg(test)]
@@ -192,6 +219,28 @@ mod tests {
             ("shop/bad".to_owned(), Some(3))
         );
         assert_eq!(bad.error, "data.a: invalid type: integer `5`, expected a string");
+    }
+
+    #[test]
+    fn what_is_wrong_is_cut_and_what_says_whose_it_is_is_kept() {
+        let text = json!({
+            "metadata": {"name": "a", "annotations": {"scope": "x", "odd": 5}},
+            "data": "ü".repeat(100_000),
+            "spec": {"etcdCluster": {"name": "orders"}},
+            "status": {"controlledBy": "ops/etcd-operator"},
+        })
+        .to_string();
+        let raw: &RawValue = serde_json::from_str(&text).unwrap();
+        let bad = Decoded::<ConfigMap>::of(raw).0.unwrap().unwrap_err();
+        assert!(
+            bad.error.chars().count() <= LONGEST_ERROR + 2,
+            "{}",
+            bad.error.len()
+        );
+        assert!(bad.error.starts_with("data: ") && bad.error.ends_with('…'));
+        assert_eq!(bad.annotations, [("scope".to_owned(), "x".to_owned())].into());
+        assert_eq!(bad.controlled_by.as_deref(), Some("ops/etcd-operator"));
+        assert_eq!(bad.cluster.as_deref(), Some("orders"));
     }
 
     #[test]
