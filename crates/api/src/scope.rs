@@ -3,7 +3,7 @@
 //! The ancestor's rule: a cluster-wide operator serves only clusters annotated `scope: clusterwide`, a namespaced one
 //! leaves every cluster alone that carries the annotation. Two installations thus never fight over one cluster.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use crate::names::{ANNOTATION_SCOPE, SCOPE_CLUSTERWIDE};
 
@@ -23,6 +23,16 @@ pub enum ScopeRule {
 pub struct NotServed {
     /// What the annotation would have to be, in words.
     pub why: String,
+}
+
+impl fmt::Display for ScopeRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Namespaced => write!(f, "objects without the annotation {ANNOTATION_SCOPE}"),
+            Self::ClusterWide => write!(f, "objects annotated {ANNOTATION_SCOPE}: {SCOPE_CLUSTERWIDE}"),
+            Self::Everything => f.write_str("all objects"),
+        }
+    }
 }
 
 impl ScopeRule {

@@ -1,10 +1,12 @@
 //! Commands, flags and environment. Whatever can be set is documented here and shown by `--help`.
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::{collections::BTreeSet, ffi::OsString, net::SocketAddr};
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use etcd_operator_api::scope::ScopeRule;
 use etcd_operator_runtime::informer::Scope;
+
+use crate::values;
 
 /// Runs etcd clusters on Kubernetes, backs them up and restores them.
 #[derive(Debug, Parser)]
@@ -31,7 +33,7 @@ pub enum Command {
 pub struct ManagerArgs {
     /// The operator's own namespace: where its lease is and, unless told otherwise, what it watches. Default: the
     /// namespace of the pod, or of the kubeconfig's context.
-    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME", value_parser = values::namespace)]
     pub namespace: Option<String>,
 
     /// Watch these namespaces instead of the operator's own, separated by commas.
@@ -40,29 +42,30 @@ pub struct ManagerArgs {
         env = "ETCD_OPERATOR_WATCH_NAMESPACES",
         value_name = "A,B",
         value_delimiter = ',',
-        conflicts_with = "cluster_wide"
+        value_parser = values::namespace
     )]
     pub watch_namespaces: Vec<String>,
 
     /// Watch all namespaces. Serves EtcdClusters annotated etcd.database.coreos.com/scope: clusterwide.
-    #[arg(long, env = "ETCD_OPERATOR_CLUSTER_WIDE", num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    #[arg(long, env = "ETCD_OPERATOR_CLUSTER_WIDE", value_name = "true|false", value_parser = values::off, num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     pub cluster_wide: bool,
 
     /// With --cluster-wide: whether only annotated EtcdClusters are served. With false all are.
-    #[arg(long, env = "ETCD_OPERATOR_REQUIRE_SCOPE_ANNOTATION", num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
+    #[arg(long, env = "ETCD_OPERATOR_REQUIRE_SCOPE_ANNOTATION", value_name = "true|false", value_parser = values::on, num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     pub require_scope_annotation: bool,
 
     /// Where /healthz, /readyz and /metrics are served.
     #[arg(
         long,
         env = "ETCD_OPERATOR_HEALTH_ADDRESS",
-        value_name = "HOST:PORT",
-        default_value = "0.0.0.0:8080"
+        value_name = "IP:PORT",
+        value_parser = values::address,
+        default_value = values::HEALTH_ADDRESS
     )]
     pub health_address: SocketAddr,
 
     /// Whether several processes elect the one that writes. Switch it off only where there is a single process.
-    #[arg(long, env = "ETCD_OPERATOR_LEADER_ELECT", num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
+    #[arg(long, env = "ETCD_OPERATOR_LEADER_ELECT", value_name = "true|false", value_parser = values::on, num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     pub leader_elect: bool,
 
     /// The name of the lease; with the namespace it names this installation in status.controlledBy.
@@ -70,7 +73,8 @@ pub struct ManagerArgs {
         long,
         env = "ETCD_OPERATOR_LEASE_NAME",
         value_name = "NAME",
-        default_value = "etcd-operator"
+        value_parser = values::lease,
+        default_value = values::LEASE
     )]
     pub lease_name: String,
 
@@ -96,7 +100,8 @@ pub struct ManagerArgs {
         long,
         env = "ETCD_OPERATOR_LOG_LEVEL",
         value_name = "LEVEL",
-        default_value = "info"
+        value_parser = values::log_level,
+        default_value = values::LOG_LEVEL
     )]
     pub log_level: String,
 }
@@ -110,15 +115,43 @@ pub enum LogFormat {
     Json,
 }
 
+impl Cli {
+    /// Reads a command line and the environment; what contradicts itself is an error too.
+    pub fn read(line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
+        let cli = Self::try_parse_from(line)?;
+        if let Command::Manager(args) = &cli.command
+            && let Some(contradiction) = args.contradiction()
+        {
+            return Err(Self::command().error(ErrorKind::ArgumentConflict, contradiction));
+        }
+        Ok(cli)
+    }
+}
+
 impl ManagerArgs {
+    /// The namespaces named on the command line or in the environment.
+    fn listed(&self) -> BTreeSet<String> {
+        let named = self.watch_namespaces.iter().filter(|name| !name.is_empty());
+        named.cloned().collect()
+    }
+
+    fn contradiction(&self) -> Option<&'static str> {
+        if self.cluster_wide && !self.listed().is_empty() {
+            return Some(
+                "--watch-namespaces (ETCD_OPERATOR_WATCH_NAMESPACES) names some namespaces and --cluster-wide (ETCD_OPERATOR_CLUSTER_WIDE) asks for all: leave out one of them",
+            );
+        }
+        if !self.cluster_wide && !self.require_scope_annotation {
+            return Some(
+                "--require-scope-annotation=false (ETCD_OPERATOR_REQUIRE_SCOPE_ANNOTATION) has an effect only together with --cluster-wide (ETCD_OPERATOR_CLUSTER_WIDE): leave it out, or add --cluster-wide",
+            );
+        }
+        None
+    }
+
     /// Which namespaces are watched, given the operator's own.
     pub fn watched(&self, own: &str) -> Scope {
-        let listed: BTreeSet<String> = self
-            .watch_namespaces
-            .iter()
-            .map(|n| n.trim().to_owned())
-            .filter(|n| !n.is_empty())
-            .collect();
+        let listed = self.listed();
         match (self.cluster_wide, listed.is_empty()) {
             (true, _) => Scope::All,
             (false, true) => Scope::Namespaces([own.to_owned()].into()),
@@ -136,16 +169,30 @@ impl ManagerArgs {
     }
 }
 
+impl ManagerArgs {
+    /// What is watched and what is served, in words.
+    pub fn business(&self, own: &str) -> (String, String) {
+        let watched = match self.watched(own) {
+            Scope::All => "all namespaces".to_owned(),
+            Scope::Namespaces(names) => {
+                let plural = if names.len() == 1 { "" } else { "s" };
+                let names: Vec<_> = names.into_iter().collect();
+                format!("namespace{plural} {}", names.join(", "))
+            }
+        };
+        (watched, self.scope_rule().to_string())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn manager(flags: &[&str]) -> Result<ManagerArgs, clap::Error> {
         let line = ["etcd-operator", "manager"]
             .into_iter()
             .chain(flags.iter().copied());
-        Cli::try_parse_from(line).map(|cli| match cli.command {
+        Cli::read(line).map(|cli| match cli.command {
             Command::Manager(args) => *args,
             other => panic!("{other:?}"),
         })
@@ -187,6 +234,43 @@ mod tests {
             namespaces(&["own"]),
             ScopeRule::Namespaced,
         );
+        check(
+            &["--watch-namespaces", "a", "--cluster-wide=false"],
+            namespaces(&["a"]),
+            ScopeRule::Namespaced,
+        );
+        check(
+            &["--watch-namespaces=", "--cluster-wide"],
+            Scope::All,
+            ScopeRule::ClusterWide,
+        );
+        check(
+            &["--watch-namespaces=a", "--cluster-wide="],
+            namespaces(&["a"]),
+            ScopeRule::Namespaced,
+        );
+    }
+
+    #[test]
+    fn what_is_watched_and_served_is_said_in_words() {
+        let said = |flags: &[&str]| manager(flags).expect("valid flags").business("own");
+        assert_eq!(
+            said(&["--watch-namespaces=b,a"]),
+            (
+                "namespaces a, b".to_owned(),
+                "objects without the annotation etcd.database.coreos.com/scope".to_owned()
+            )
+        );
+        assert_eq!(said(&[]).0, "namespace own");
+        assert_eq!(
+            said(&["--cluster-wide"]),
+            (
+                "all namespaces".to_owned(),
+                "objects annotated etcd.database.coreos.com/scope: clusterwide".to_owned()
+            )
+        );
+        let all = said(&["--cluster-wide", "--require-scope-annotation=false"]);
+        assert_eq!(all.1, "all objects");
     }
 
     #[test]
@@ -196,6 +280,20 @@ mod tests {
                 &["--cluster-wide", "--watch-namespaces", "a"][..],
                 "--watch-namespaces",
             ),
+            (
+                &["--cluster-wide", "--watch-namespaces", "a"],
+                "ETCD_OPERATOR_CLUSTER_WIDE",
+            ),
+            (
+                &["--require-scope-annotation=false"],
+                "--require-scope-annotation=false",
+            ),
+            (&["--cluster-wide=maybe"], "--cluster-wide"),
+            (&["--namespace", "Shop"], "for example: shop"),
+            (&["--watch-namespaces", "a,B"], "for example: shop"),
+            (&["--lease-name", "Bad Name/x"], "for example: etcd-operator"),
+            (&["--log-level", "loud"], "--log-level"),
+            (&["--health-address", "localhost:80"], "is not IP:PORT"),
             (&["--health-address", "here"], "--health-address"),
             (&["--concurrency", "0"], "--concurrency"),
             (&["--log-format", "xml"], "--log-format"),

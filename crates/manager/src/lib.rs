@@ -3,13 +3,17 @@
 //! | module | what for |
 //! | --- | --- |
 //! | [`cli`] | commands, flags and environment |
+//! | `values` | what the text of a flag or variable may be |
 //! | [`logs`] | human or JSON logs |
 //! | [`controllers`] | the three controllers on the shared informers |
 //! | [`run`] | one manager process: start, readiness, leadership, shutdown |
+//! | [`connection`] | how the API server is found, and why it is not |
 //! | [`version`] | what this binary is |
 
 pub mod cli;
+pub mod connection;
 pub mod controllers;
 pub mod logs;
 pub mod run;
+mod values;
 pub mod version;

@@ -3,7 +3,6 @@
 use std::io::Write as _;
 
 use anyhow::{Context as _, Result, anyhow};
-use clap::Parser as _;
 use etcd_operator_api::crd;
 use etcd_operator_manager::{
     cli::{Cli, Command},
@@ -14,7 +13,8 @@ fn main() -> Result<()> {
     rustls::crypto::ring::default_provider()
         .install_default()
         .map_err(|_| anyhow!("another TLS provider is installed already"))?;
-    match Cli::parse().command {
+    let cli = Cli::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    match cli.command {
         Command::Manager(args) => {
             logs::start(args.log_format, &args.log_level)?;
             let runtime = tokio::runtime::Runtime::new().context("the async runtime cannot start")?;

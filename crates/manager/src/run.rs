@@ -3,6 +3,8 @@
 //! The order of the end matters: controllers stop first, then the lease is given up, so that the next leader finds
 //! nobody writing.
 
+use std::net::SocketAddr;
+
 use anyhow::{Context as _, Result, anyhow};
 use etcd_operator_runtime::{
     client,
@@ -14,7 +16,7 @@ use etcd_operator_runtime::{
     leader::Elector,
     metrics::Metrics,
 };
-use kube::{Client, Config};
+use kube::Client;
 use tokio::{
     signal::unix::{SignalKind, signal},
     task::JoinSet,
@@ -24,15 +26,15 @@ use tracing::{error, info};
 
 use crate::{
     cli::ManagerArgs,
+    connection,
     controllers::{Functions, Kinds, Shared, wire},
     version,
 };
 
 /// Runs a manager until SIGTERM or SIGINT, or until something essential ends.
 pub async fn manager(args: ManagerArgs) -> Result<()> {
-    let config = Config::infer().await.context(
-        "no way to the API server: run inside a pod, or name a kubeconfig by the variable KUBECONFIG",
-    )?;
+    let config = connection::config().await?;
+    let api_server = config.cluster_url.to_string();
     let namespace = args
         .namespace
         .clone()
@@ -43,7 +45,7 @@ pub async fn manager(args: ManagerArgs) -> Result<()> {
         client::build(config, &user_agent).context("the client for the API server cannot be built")?;
     let server = Server::bind(args.health_address)
         .await
-        .with_context(|| format!("--health-address {} cannot be bound", args.health_address))?;
+        .with_context(|| unbound(args.health_address))?;
 
     let shutdown = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be listened for")?;
@@ -59,6 +61,7 @@ pub async fn manager(args: ManagerArgs) -> Result<()> {
     Manager {
         args,
         namespace,
+        api_server,
         client,
         server,
         clock: SystemClock::shared(),
@@ -73,6 +76,8 @@ pub struct Manager {
     pub args: ManagerArgs,
     /// The operator's own namespace.
     pub namespace: String,
+    /// The address of the API server, for the log.
+    pub api_server: String,
     /// The connection.
     pub client: Client,
     /// The bound health server.
@@ -96,6 +101,7 @@ impl Manager {
         let Self {
             args,
             namespace,
+            api_server,
             client,
             server,
             clock,
@@ -133,12 +139,14 @@ impl Manager {
         );
 
         let scope = args.watched(&namespace);
+        let (watches, serves) = args.business(&namespace);
         info!(
             version = version::VERSION,
             commit = version::COMMIT,
             namespace,
-            scope = ?scope,
-            rule = ?args.scope_rule(),
+            api_server,
+            watches,
+            serves,
             identity = instance,
             "starting"
         );
@@ -200,6 +208,14 @@ impl Manager {
     }
 }
 
+/// What is said of an address that cannot be bound.
+fn unbound(address: SocketAddr) -> String {
+    let free = SocketAddr::new(address.ip(), if address.port() == 8081 { 8082 } else { 8081 });
+    format!(
+        "--health-address {address} cannot be bound: stop what listens there, or name another one; for example: --health-address={free}"
+    )
+}
+
 fn premature(ended: Option<Result<Result<()>, tokio::task::JoinError>>) -> anyhow::Error {
     match ended {
         Some(Ok(Err(error))) => error,
@@ -215,4 +231,23 @@ fn host_name() -> String {
         .ok()
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| "etcd-operator".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_address_is_named_with_a_way_out() {
+        let said = unbound(([0, 0, 0, 0], 8080).into());
+        assert!(
+            said.contains("--health-address 0.0.0.0:8080 cannot be bound"),
+            "{said}"
+        );
+        assert!(
+            said.contains("for example: --health-address=0.0.0.0:8081"),
+            "{said}"
+        );
+        assert!(unbound(([0, 0, 0, 0], 8081).into()).ends_with("8082"));
+    }
 }

@@ -55,6 +55,7 @@ impl Bench {
             server: Server::bind(args.health_address).await.unwrap(),
             args: *args,
             namespace: namespace.to_owned(),
+            api_server: "http://fake".to_owned(),
             client: self.fake.client(namespace),
             clock: TestClock::shared(),
         };

@@ -44,6 +44,7 @@ async fn manager(fake: &Fake) -> Manager {
         server: Server::bind(args.health_address).await.unwrap(),
         args: *args,
         namespace: NAMESPACE.to_owned(),
+        api_server: "http://fake".to_owned(),
         client: fake.client(NAMESPACE),
         clock: TestClock::shared(),
     }
@@ -130,6 +131,16 @@ async fn an_hour_in_which_nothing_changes_writes_nothing_and_logs_next_to_nothin
 
     let (mark, said) = (fake.mark(), log.text().lines().count());
     assert!(said > 0, "the log is not seen by this test");
+    let start = log
+        .text()
+        .lines()
+        .find(|line| line.contains("starting"))
+        .map(str::to_owned);
+    let start = start.expect("a line about the start");
+    for word in ["http://fake", "namespace shop", "objects without the annotation"] {
+        assert!(start.contains(word), "{start}");
+    }
+    assert!(!start.contains("Namespaces("), "{start}");
     sleep(Duration::from_hours(1)).await;
 
     let writes = fake.writes_since(mark);
