@@ -89,7 +89,9 @@ pub fn leaves_writing_to_others(path: &str) -> bool {
 }
 
 fn is_shipped(path: &str) -> bool {
-    const FOLDERS: [&str; 7] = ["api", "runtime", "etcd", "cluster", "backup", "restore", "manager"];
+    const FOLDERS: [&str; 7] = [
+        "api", "runtime", "etcd", "cluster", "backup", "restore", "manager",
+    ];
     let is_test = path.ends_with("/tests.rs") || path.ends_with("/fake.rs");
     is_rust(path)
         && !is_test
