@@ -261,3 +261,86 @@ async fn objects_stored_under_older_rules_are_told_what_is_wrong_and_hold_nothin
     })
     .await
 }
+
+#[tokio::test]
+async fn an_object_nested_deeper_than_can_be_read_is_told_so_and_holds_nothing_up() -> Result<()> {
+    let bed = bed_with_definitions().await?;
+    let namespace = bed.namespace("deep").await?;
+    let nested = format!("{}{{}}{}", r#"{"a":"#.repeat(200), "}".repeat(200));
+    let deep = format!(
+        r#"{{"apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster",
+             "metadata": {{"name": "deep", "namespace": "{namespace}"}},
+             "spec": {{"size": 3, "pod": {{"patch": {nested}}}}}}}"#
+    );
+    let create_deep = async || {
+        let created = bed.kubectl_with_input(&["create", "-f", "-"], &deep).await?;
+        anyhow::ensure!(
+            created.status.success(),
+            "{}",
+            String::from_utf8_lossy(&created.stderr)
+        );
+        Ok(())
+    };
+    let mut operator = Operator::start(&bed, "deep", &namespace, &[]).await?;
+    let clusters = clusters(&bed, &namespace).await?;
+    let served = async |name: &str| {
+        until(&format!("{name} is served"), SOON, || async {
+            let cluster = clusters.get(name).await?;
+            Ok(cluster
+                .status
+                .filter(|s| s.observed_generation.is_some())
+                .map(drop))
+        })
+        .await
+        .with_context(|| operator.logged())
+    };
+    // Once in the middle of a watch, once in the list of a process that starts.
+    create(&clusters, "before").await?;
+    served("before").await?;
+    create_deep().await?;
+    create(&clusters, "after").await?;
+    served("after").await?;
+
+    let events: Api<Event> = Api::namespaced(bed.client().await?, &namespace);
+    until("it is told so, on itself or by an Event", SOON, || async {
+        let arguments = [
+            "get",
+            "etcdcluster",
+            "deep",
+            "-n",
+            &namespace,
+            "-o",
+            "jsonpath={.status}",
+        ];
+        let status = bed.kubectl(&arguments).await?;
+        let on_itself = String::from_utf8_lossy(&status.stdout).contains("nested too deeply");
+        let all = events.list(&ListParams::default()).await?.items;
+        let by_event = all.iter().any(|e| {
+            e.regarding.as_ref().and_then(|r| r.name.as_deref()) == Some("deep")
+                && e.note
+                    .as_ref()
+                    .is_some_and(|note| note.contains("nested too deeply"))
+        });
+        println!("on itself: {on_itself}, by an Event: {by_event}");
+        Ok((on_itself || by_event).then_some(()))
+    })
+    .await
+    .with_context(|| operator.logged())?;
+
+    operator.send(Sent::Terminate)?;
+    operator.ended(SOON).await?;
+    let mut second = Operator::start(&bed, "deep-again", &namespace, &[]).await?;
+    second
+        .until_ready(|code, page| code == 200 && page.contains("lease: leading"))
+        .await?;
+    create(&clusters, "later").await?;
+    until("a cluster of after the start is served", SOON, || async {
+        let cluster = clusters.get("later").await?;
+        Ok(cluster
+            .status
+            .filter(|s| s.observed_generation.is_some())
+            .map(drop))
+    })
+    .await
+    .with_context(|| second.logged())
+}
