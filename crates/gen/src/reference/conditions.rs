@@ -106,7 +106,8 @@ mod tests {
         }
     }
 
-    /// The words given as a reason in a source: literals between `reason:` and the message that follows it.
+    /// The words given as a reason in a source: literals between `reason:` and the message that follows it, and those
+    /// that stand in a tuple after what they make true or false.
     fn reasons(source: &str) -> BTreeSet<String> {
         let code = source.split("#[cfg(test)]").next().unwrap_or_default();
         let mut words = BTreeSet::new();
@@ -118,6 +119,12 @@ mod tests {
             };
             words.extend(literals.filter(is_word).map(str::to_owned));
         }
+        for rest in code.split("(Truth::").skip(1) {
+            let literal = rest
+                .split_once(", \"")
+                .and_then(|(_, rest)| rest.split('"').next());
+            words.extend(literal.map(str::to_owned));
+        }
         words
     }
 
@@ -125,6 +132,7 @@ mod tests {
     fn every_reason_the_operator_gives_is_explained() {
         let sources = [
             include_str!("../../../api/src/condition.rs"),
+            include_str!("../../../api/src/reference.rs"),
             include_str!("../../../api/src/refusal.rs"),
             include_str!("../../../cluster/src/status.rs"),
             include_str!("../../../backup/src/status.rs"),
