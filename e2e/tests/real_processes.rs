@@ -171,7 +171,11 @@ async fn started_before_the_definitions_exist_it_waits_and_says_so() -> Result<(
         let line = format!("waiting {kind}: ");
         assert!(page.contains(&line), "{page}");
     }
-    assert!(operator.logged().contains("EtcdCluster"), "{}", operator.logged());
+    // The page may be read before the line is written.
+    until("the log says so, too", SOON, || async {
+        Ok(operator.logged().contains("EtcdCluster").then_some(()))
+    })
+    .await?;
     assert_eq!(operator.page("/healthz").await?.0, 200, "waiting is no illness");
 
     bed.apply_crds(&definitions()?).await?;
