@@ -38,6 +38,7 @@ use crate::network::{self, Number};
 use crate::process::{ProcessId, Sent};
 use crate::proxy::Cut;
 pub(crate) use kubeconfig::Entrance;
+pub(crate) use launch::free_port;
 use launch::{ApiServerFiles, Around};
 use pki::TokenKeys;
 pub(crate) use pki::{Authority, Identity};
@@ -117,8 +118,8 @@ impl ControlPlane {
         };
         let (address, etcd_address) = match &hub {
             None => (
-                SocketAddr::from((Ipv4Addr::LOCALHOST, launch::free_port()?)),
-                SocketAddr::from((Ipv4Addr::LOCALHOST, launch::free_port()?)),
+                SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)),
+                SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)),
             ),
             Some(hub) => {
                 let uplink = network::wire_hub(&bed, hub.entry(), &options.nodes)

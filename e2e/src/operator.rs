@@ -1,7 +1,7 @@
 //! The operator's own binary as a process of the bed: started against a control plane, looked at from outside.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 
 use crate::bed_dir::BedDir;
-use crate::control_plane::{Access, ControlPlane};
+use crate::control_plane::{Access, ControlPlane, free_port};
 use crate::deadline::until;
 use crate::process::{ProcessId, Sent};
 
@@ -80,7 +80,7 @@ impl Operator {
         let bed = BedDir::create()?;
         let log = bed.path().join("operator.log");
         let output = File::create(&log).context("cannot create the operator's log")?;
-        let health = free_address()?;
+        let health = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let user = Access::admin().user(name, &["system:masters"]);
         let child = Command::new(program)
             .args(["manager", "--namespace", namespace, "--pod-name", name])
@@ -194,9 +194,4 @@ async fn page(address: SocketAddr, path: &str) -> Result<(u16, String)> {
     let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     Ok((status.context("no HTTP answer")?, body.to_owned()))
-}
-
-fn free_address() -> Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
-    listener.local_addr().context("no address")
 }

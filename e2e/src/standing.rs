@@ -14,6 +14,7 @@ use crate::bed_dir;
 use crate::cluster::Cluster;
 use crate::components::{self, Component};
 use crate::deadline::until;
+use crate::launch::tail;
 use crate::namespaces::Entry;
 use crate::process::{ProcessId, Sent};
 
@@ -101,10 +102,7 @@ impl Standing {
             id.send(Sent::Terminate)?;
             let _ = keeper.wait();
         }
-        outcome.with_context(|| {
-            let said = fs::read_to_string(&log).unwrap_or_default();
-            format!("{} ends with\n{}", log.display(), last_lines(&said))
-        })
+        outcome.with_context(|| format!("{} ends with\n{}", log.display(), tail(&log)))
     }
 
     /// How many nodes it has.
@@ -196,9 +194,4 @@ fn directory() -> Result<PathBuf> {
     let directory = base.join("etcd-operator");
     fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
     Ok(directory)
-}
-
-fn last_lines(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(20)..].join("\n")
 }

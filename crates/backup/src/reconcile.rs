@@ -79,10 +79,13 @@ impl Reconciler {
             scope,
             clock,
         } = &*self.deps;
-        let beside = |name: &str| ObjectKey::new(key.namespace().unwrap_or_default(), name);
         let Some(backup) = backups.get(key) else {
             let serves = |bad: &Malformed| {
-                let cluster = bad.cluster.as_deref().filter(|name| !name.is_empty()).map(beside);
+                let cluster = bad
+                    .cluster
+                    .as_deref()
+                    .filter(|name| !name.is_empty())
+                    .map(|name| key.beside(name));
                 serves(*scope, &bad.annotations, cluster.as_ref(), clusters).is_ok()
             };
             return reporter.absent::<EtcdBackup>(backups, key, serves).await;
@@ -93,7 +96,7 @@ impl Reconciler {
         let now = clock.now();
         let desired = desired(&backup, now);
         let named = backup.spec.etcd_cluster.as_ref().map(|c| c.name.as_str());
-        let cluster = named.filter(|name| !name.is_empty()).map(beside);
+        let cluster = named.filter(|name| !name.is_empty()).map(|name| key.beside(name));
         let annotations = backup.metadata.annotations.clone().unwrap_or_default();
         let after = match serves(*scope, &annotations, cluster.as_ref(), clusters) {
             Ok(()) => {

@@ -84,7 +84,7 @@ impl Reconciler {
         let Some(restore) = restores.get(key) else {
             let serves = |bad: &Malformed| {
                 let cluster = bad.cluster.as_deref().unwrap_or_default();
-                let annotations = clusters.annotations(&beside(key, cluster));
+                let annotations = clusters.annotations(&key.beside(cluster));
                 scope
                     .serves(Some(annotations.as_ref().unwrap_or(&bad.annotations)))
                     .is_ok()
@@ -96,7 +96,7 @@ impl Reconciler {
         }
         // A restore follows its cluster; while that does not exist, its own annotations decide.
         let annotations = clusters
-            .annotations(&beside(key, &restore.spec.etcd_cluster.name))
+            .annotations(&key.beside(&restore.spec.etcd_cluster.name))
             .or_else(|| restore.metadata.annotations.clone());
         let after = match scope.serves(annotations.as_ref()) {
             Ok(()) => {
@@ -120,12 +120,12 @@ impl Reconciler {
         let Deps {
             clusters, backups, ..
         } = &*self.deps;
-        let cluster = beside(key, &desired.cluster);
+        let cluster = key.beside(&desired.cluster);
         let references =
             References::default().with(format!("EtcdCluster {}", cluster.name), clusters.sight(&cluster));
         match &desired.from {
             From::Backup { name, .. } => {
-                references.with(format!("EtcdBackup {name}"), backups.sight(&beside(key, name)))
+                references.with(format!("EtcdBackup {name}"), backups.sight(&key.beside(name)))
             }
             From::Object(_) => references,
         }
@@ -144,11 +144,6 @@ impl Reconciler {
         };
         self.deps.reporter.report(seen, &after, before, &conditions).await
     }
-}
-
-/// An object of this name in the same namespace.
-fn beside(key: &ObjectKey, name: &str) -> ObjectKey {
-    ObjectKey::new(key.namespace().unwrap_or_default(), name)
 }
 
 fn concerned(

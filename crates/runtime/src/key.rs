@@ -31,6 +31,12 @@ impl ObjectKey {
         )
     }
 
+    /// An object of this name in the same namespace.
+    #[must_use]
+    pub fn beside(&self, name: &str) -> Self {
+        Self::new(self.namespace.as_str(), name)
+    }
+
     /// The namespace, if the kind has one.
     pub fn namespace(&self) -> Option<&str> {
         (!self.namespace.is_empty()).then_some(self.namespace.as_str())

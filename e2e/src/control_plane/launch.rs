@@ -11,7 +11,7 @@ use crate::network;
 
 /// A loopback port nobody listens on. It lies below the range that the kernel hands to outgoing connections, so
 /// that it stays free while a process that owns it is restarted. Starting points differ between processes.
-pub(super) fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 12_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);
