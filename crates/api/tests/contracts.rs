@@ -3,8 +3,8 @@
 use std::{fmt::Debug, path::PathBuf};
 
 use etcd_operator_api::contract::{
-    self, Document, DocumentError, Fingerprint, Frame, Identity, JobOutcome, JobResult, Manifest, Mode,
-    Permit, Report, RestoreIntent, RestoreStorage, Sealing, Verdict,
+    self, Document, DocumentError, Fingerprint, Frame, Identity, JobOutcome, JobResult, ListedMember,
+    Manifest, Mode, Permit, Prepared, Report, RestoreIntent, RestoreStorage, Sealing, Verdict,
 };
 
 fn golden(name: &str) -> PathBuf {
@@ -73,6 +73,11 @@ fn report() {
         identity: Some(identity()),
         wal_term: Some(4),
         wal_index: Some(90_210),
+        wal_client_entries: None,
+        wal_cluster_id: None,
+        wal_member_id: None,
+        members: Vec::new(),
+        fingerprint: Fingerprint::default(),
     };
     check("report.json", &report(Verdict::Moved));
     check(
@@ -86,11 +91,40 @@ fn report() {
         "report-other-incarnation.json",
         &report(Verdict::OtherIncarnation { found: 1 }),
     );
+    check(
+        "report-foreign.json",
+        &Report {
+            wal_client_entries: Some(true),
+            wal_cluster_id: Some("cdf818194e3a8c32".into()),
+            wal_member_id: Some("8e9e05c52164694d".into()),
+            members: vec![ListedMember {
+                id: "8e9e05c52164694d".into(),
+                name: "orders-0".into(),
+                peer_urls: vec!["http://orders-0.orders.shop.svc:2380".into()],
+            }],
+            fingerprint: Fingerprint([("source".to_owned(), "nfs4 nas:/orders".to_owned())].into()),
+            ..report(Verdict::Foreign)
+        },
+    );
 }
 
 #[test]
 fn identity_file() {
     check("identity.json", &identity());
+}
+
+#[test]
+fn prepared() {
+    check(
+        "prepared.json",
+        &Prepared {
+            version: 1,
+            restore_uid: "r-uid".into(),
+            object_sha256: "00ff".into(),
+            incarnation: 3,
+            directory: "restored-r-uid".into(),
+        },
+    );
 }
 
 #[test]

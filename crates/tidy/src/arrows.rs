@@ -24,6 +24,10 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
         &["etcd-operator-api", "etcd-operator-runtime"],
     ),
     (
+        "etcd-operator-member",
+        &["etcd-operator-api", "etcd-operator-etcd"],
+    ),
+    (
         "etcd-operator-manager",
         &[
             "etcd-operator-api",

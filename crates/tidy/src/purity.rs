@@ -58,8 +58,18 @@ const CONTROLLERS: [&str; 3] = ["crates/cluster/src/", "crates/backup/src/", "cr
 /// Modules of a controller that decide, with everything in folders of their name.
 const DECIDING: [&str; 5] = ["desired", "world", "plan", "build", "status"];
 
+/// Where the member has its modules.
+const MEMBER: &str = "crates/member/src/";
+
+/// Modules of the member that decide.
+const DECIDING_IN_MEMBER: [&str; 4] = ["view", "verdict", "permit", "nonce"];
+
 /// Whether a file must be pure.
 pub fn decides(path: &str) -> bool {
+    if let Some(module) = path.strip_prefix(MEMBER) {
+        let name = module.split('/').next().unwrap_or(module).trim_end_matches(".rs");
+        return DECIDING_IN_MEMBER.contains(&name);
+    }
     let Some(module) = CONTROLLERS.iter().find_map(|folder| path.strip_prefix(folder)) else {
         return false;
     };
@@ -89,8 +99,8 @@ pub fn leaves_writing_to_others(path: &str) -> bool {
 }
 
 fn is_shipped(path: &str) -> bool {
-    const FOLDERS: [&str; 7] = [
-        "api", "runtime", "etcd", "cluster", "backup", "restore", "manager",
+    const FOLDERS: [&str; 8] = [
+        "api", "runtime", "etcd", "cluster", "backup", "restore", "member", "manager",
     ];
     let is_test = path.ends_with("/tests.rs") || path.ends_with("/fake.rs");
     is_rust(path)
@@ -176,6 +186,8 @@ mod tests {
             "crates/cluster/src/build/service.rs",
             "crates/cluster/src/world.rs",
             "crates/restore/src/status.rs",
+            "crates/member/src/verdict.rs",
+            "crates/member/src/permit/grant.rs",
         ] {
             assert!(decides(path), "{path}");
         }
@@ -184,6 +196,7 @@ mod tests {
             "crates/runtime/src/status.rs",
             "crates/cluster/src/planet.rs",
             "crates/cluster/tests/status.rs",
+            "crates/member/src/serve.rs",
         ] {
             assert!(!decides(path), "{path}");
         }

@@ -38,6 +38,41 @@ pub struct Identity {
 #[serde(transparent)]
 pub struct Fingerprint(pub BTreeMap<String, String>);
 
+/// The kinds of properties in a fingerprint. Never a name or number of a device, a size or a node: they change while
+/// the volume stays.
+pub mod kind {
+    /// The worldwide name of the whole device.
+    pub const WWID: &str = "wwid";
+    /// The globally unique name of an NVMe namespace.
+    pub const NGUID: &str = "nguid";
+    /// The shorter unique name of an NVMe namespace.
+    pub const EUI: &str = "eui";
+    /// The UUID of a mapped device, where it belongs to the volume and not to the mapping.
+    pub const DM_UUID: &str = "dmUUID";
+    /// The serial number of the whole device, if no other device of the node has the same.
+    pub const SERIAL: &str = "serial";
+    /// The UUID of the file system. A copy of the device has the same.
+    pub const FS_UUID: &str = "fsUUID";
+    /// The type and source of a network file system.
+    pub const SOURCE: &str = "source";
+    /// The directory of the file system that is mounted.
+    pub const ROOT: &str = "root";
+    /// The inode of the directory that holds the identity.
+    pub const INODE: &str = "inode";
+    /// When the directory that holds the identity was made.
+    pub const BIRTH: &str = "birth";
+}
+
+/// The kinds that tell one device or share from its copy.
+const STRONG: [&str; 6] = [
+    kind::WWID,
+    kind::NGUID,
+    kind::EUI,
+    kind::DM_UUID,
+    kind::SERIAL,
+    kind::SOURCE,
+];
+
 impl Fingerprint {
     /// The first property in which the two differ, if any: then the volume is another one.
     pub fn difference<'a>(&'a self, other: &Self) -> Option<&'a str> {
@@ -45,6 +80,25 @@ impl Fingerprint {
             .iter()
             .find(|(k, v)| other.0.get(*k).is_some_and(|o| o != *v))
             .map(|(k, _)| k.as_str())
+    }
+
+    /// Whether nothing in it tells the volume from a copy of it in its place.
+    pub fn is_weak(&self) -> bool {
+        !STRONG.iter().any(|kind| self.0.contains_key(*kind))
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes over the kinds it does not have; those it has stay as they were.
+    #[must_use]
+    pub fn with_new_of(mut self, other: &Self) -> Self {
+        for (kind, value) in &other.0 {
+            self.0.entry(kind.clone()).or_insert_with(|| value.clone());
+        }
+        self
     }
 }
 
@@ -71,5 +125,20 @@ mod tests {
         assert_eq!(before.difference(&print(&[("wwid", "a"), ("uuid", "x")])), None);
         assert_eq!(before.difference(&print(&[("wwid", "b")])), Some("wwid"));
         assert_eq!(before.difference(&Fingerprint::default()), None);
+    }
+
+    #[test]
+    fn a_fingerprint_without_a_device_or_share_is_weak_whatever_else_it_has() {
+        assert!(Fingerprint::default().is_weak());
+        assert!(print(&[("inode", "7"), ("root", "/a"), ("fsUUID", "u")]).is_weak());
+        for kind in super::STRONG {
+            assert!(!print(&[("inode", "7"), (kind, "x")]).is_weak(), "{kind}");
+        }
+    }
+
+    #[test]
+    fn new_kinds_are_taken_over_and_known_ones_stay() {
+        let learnt = print(&[("inode", "7")]).with_new_of(&print(&[("inode", "8"), ("wwid", "a")]));
+        assert_eq!(learnt, print(&[("inode", "7"), ("wwid", "a")]));
     }
 }

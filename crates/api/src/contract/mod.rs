@@ -8,14 +8,16 @@ mod intent;
 mod job;
 mod manifest;
 mod permit;
+mod prepared;
 mod report;
 
-pub use identity::{Fingerprint, Identity};
+pub use identity::{Fingerprint, Identity, kind};
 pub use intent::{RestoreIntent, RestoreStorage};
 pub use job::{JobOutcome, JobResult};
 pub use manifest::{Frame, Manifest, Sealing};
 pub use permit::{Mode, Permit};
-pub use report::{Report, Verdict};
+pub use prepared::Prepared;
+pub use report::{ListedMember, Report, Verdict};
 
 use serde::{Serialize, de::DeserializeOwned};
 

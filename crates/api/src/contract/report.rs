@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Document, Identity, version};
+use super::{Document, Fingerprint, Identity, version};
 
 /// What a waiting process says of itself and of its disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,36 @@ pub struct Report {
     /// The raft index at the end of the write-ahead log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wal_index: Option<u64>,
+    /// Whether the write-ahead log may hold anything that a client wrote: all but configuration, attributes of
+    /// members and the version of the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wal_client_entries: Option<bool>,
+    /// The cluster's ID at the head of the write-ahead log, in hexadecimal.
+    #[serde(default, rename = "walClusterID", skip_serializing_if = "Option::is_none")]
+    pub wal_cluster_id: Option<String>,
+    /// The member's ID at the head of the write-ahead log, in hexadecimal.
+    #[serde(default, rename = "walMemberID", skip_serializing_if = "Option::is_none")]
+    pub wal_member_id: Option<String>,
+    /// The members as the database lists them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<ListedMember>,
+    /// By what the volume is known as it is now.
+    #[serde(default, skip_serializing_if = "Fingerprint::is_empty")]
+    pub fingerprint: Fingerprint,
+}
+
+/// A member as a database lists it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListedMember {
+    /// Its ID, in hexadecimal.
+    pub id: String,
+    /// Its name; none before it started.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Where the other members find it.
+    #[serde(default, rename = "peerURLs")]
+    pub peer_urls: Vec<String>,
 }
 
 /// What a disk was found to be.

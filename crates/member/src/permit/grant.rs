@@ -1,0 +1,95 @@
+//! What a good permit leads to: the identity the disk gets, and what etcd is told. Pure.
+
+use etcd_operator_api::contract::{Fingerprint, Identity, VERSION};
+use etcd_operator_etcd::flags::First;
+use etcd_operator_etcd::id::{ClusterId, MemberId};
+use etcd_operator_etcd::url::PeerUrl;
+
+use super::Applicant;
+use crate::view::{Data, DiskView, LogHead};
+
+/// What a good permit leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// What the disk says of itself before etcd starts.
+    pub identity: Identity,
+    /// The name under which what lies in the data's place is kept, if something does.
+    pub set_aside: Option<String>,
+    /// What etcd is told for its first start.
+    pub first: Option<First>,
+    /// The cluster and the member of it that must not have started yet, as the other members know it.
+    pub unstarted: Option<(ClusterId, MemberId)>,
+}
+
+impl Grant {
+    /// A new beginning.
+    pub(super) fn anew(
+        applicant: &Applicant<'_>,
+        first: First,
+        cluster: Option<ClusterId>,
+        member: Option<MemberId>,
+    ) -> Self {
+        let disk = applicant.disk;
+        Self {
+            identity: identity(applicant, cluster, member),
+            set_aside: (disk.data != Data::None).then(|| kept_name(disk)),
+            first: Some(first),
+            unstarted: None,
+        }
+    }
+
+    /// The disk starts with what is on it.
+    pub(super) fn as_it_is(applicant: &Applicant<'_>, head: LogHead) -> Self {
+        Self {
+            identity: identity(applicant, Some(head.cluster), Some(head.member)),
+            set_aside: None,
+            first: None,
+            unstarted: None,
+        }
+    }
+}
+
+fn identity(applicant: &Applicant<'_>, cluster: Option<ClusterId>, member: Option<MemberId>) -> Identity {
+    let before = applicant.disk.identity.found();
+    Identity {
+        version: VERSION,
+        cluster_uid: applicant.expected.cluster_uid.clone(),
+        cluster_id: cluster.map(|id| id.to_string()),
+        member: applicant.expected.member.clone(),
+        member_id: member.map(|id| id.to_string()),
+        incarnation: applicant.expected.incarnation,
+        fingerprint: applicant.disk.fingerprint.clone(),
+        ran: true,
+        starts: before.map_or(1, |identity| identity.starts.saturating_add(1)),
+    }
+}
+
+/// The identity of a whole disk for one more start: what was not known before is learnt, nothing else changes.
+pub fn restart(identity: &Identity, head: LogHead, now: &Fingerprint) -> Identity {
+    let known = |recorded: &Option<String>, logged: String| Some(recorded.clone().unwrap_or(logged));
+    Identity {
+        cluster_id: known(&identity.cluster_id, head.cluster.to_string()),
+        member_id: known(&identity.member_id, head.member.to_string()),
+        fingerprint: identity.fingerprint.clone().with_new_of(now),
+        ran: true,
+        starts: identity.starts.saturating_add(1),
+        ..identity.clone()
+    }
+}
+
+/// Where a member is found, as the first start has it.
+pub fn address_of<'a>(first: &'a First, member: &str) -> Option<&'a PeerUrl> {
+    let found = first.members.iter().find(|(name, _)| name == member);
+    found.map(|(_, url)| url)
+}
+
+/// A name that nothing on the disk has.
+fn kept_name(disk: &DiskView) -> String {
+    let incarnation = disk.identity.found().map_or(0, |identity| identity.incarnation);
+    let prefix = format!("kept-{incarnation}-");
+    let numbers = disk
+        .kept
+        .iter()
+        .filter_map(|name| name.strip_prefix(&prefix)?.parse::<u64>().ok());
+    format!("{prefix}{}", numbers.max().unwrap_or(0).saturating_add(1))
+}

@@ -1,0 +1,91 @@
+//! Disks for this crate's tests: one that is whole, and others that differ from it.
+
+use etcd_operator_api::contract::{Fingerprint, Identity, ListedMember, kind};
+
+use crate::verdict::Expected;
+use crate::view::{Data, DiskView, IdentityFile, LogEnd, LogHead, Store};
+
+/// The cluster's ID.
+pub(crate) const OWN: &str = "cdf818194e3a8c32";
+/// The member's ID.
+pub(crate) const MEMBER: &str = "8e9e05c52164694d";
+
+/// What the pod of the disk expects.
+pub(crate) fn expected() -> Expected {
+    Expected {
+        cluster_uid: "cluster".into(),
+        member: "orders-0".into(),
+        incarnation: 2,
+    }
+}
+
+/// What the disk says.
+pub(crate) fn identity() -> Identity {
+    Identity {
+        version: 1,
+        cluster_uid: "cluster".into(),
+        cluster_id: Some(OWN.into()),
+        member: "orders-0".into(),
+        member_id: Some(MEMBER.into()),
+        incarnation: 2,
+        fingerprint: fingerprint(),
+        ran: true,
+        starts: 7,
+    }
+}
+
+/// By what the volume is known.
+pub(crate) fn fingerprint() -> Fingerprint {
+    Fingerprint([(kind::WWID.to_owned(), "naa.600".to_owned())].into())
+}
+
+fn listed(id: &str, name: &str) -> ListedMember {
+    ListedMember {
+        id: id.into(),
+        name: name.into(),
+        peer_urls: vec![format!("http://{name}.orders.shop.svc:2380")],
+    }
+}
+
+/// The data of a member of two that has served.
+pub(crate) fn store() -> Store {
+    Store {
+        head: Ok(LogHead {
+            cluster: OWN.parse().expect("an ID"),
+            member: MEMBER.parse().expect("an ID"),
+        }),
+        end: Some(LogEnd {
+            has_client_entries: true,
+            ..LogEnd::default()
+        }),
+        database: Ok(()),
+        members: vec![listed(MEMBER, "orders-0"), listed("aa", "orders-1")],
+    }
+}
+
+/// The same, as what lies in the data's place.
+pub(crate) fn data() -> Data {
+    Data::Logged(store())
+}
+
+/// A disk with this identity and data.
+pub(crate) fn disk(identity: Identity, data: Data) -> DiskView {
+    DiskView {
+        identity: IdentityFile::Found(identity),
+        data,
+        fingerprint: fingerprint(),
+        ..DiskView::default()
+    }
+}
+
+/// A disk that may start.
+pub(crate) fn whole() -> DiskView {
+    disk(identity(), data())
+}
+
+/// A disk that may start but for this.
+pub(crate) fn with_store(change: impl FnOnce(&mut Store)) -> DiskView {
+    let mut store = store();
+    change(&mut store);
+    disk(identity(), Data::Logged(store))
+}

@@ -1,0 +1,178 @@
+//! What a disk is, to whoever expects something of it. Pure: the same disk and expectation, the same verdict.
+//!
+//! Only [`Verdict::Whole`] starts without a permit. Whatever is in doubt is not whole.
+
+#[cfg(test)]
+mod tests;
+
+use etcd_operator_api::contract::{Fingerprint, Identity, Prepared, Verdict};
+
+use crate::view::{Data, DiskView, IdentityFile, LogHead, Store};
+
+/// What the pod expects of its disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// The UID of the `EtcdCluster`.
+    pub cluster_uid: String,
+    /// The member's name.
+    pub member: String,
+    /// Which life of the cluster's data the pod was made for.
+    pub incarnation: i64,
+}
+
+/// A verdict with the words that explain it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What the disk is.
+    pub verdict: Verdict,
+    /// What led to that, for people.
+    pub detail: String,
+}
+
+impl Finding {
+    fn new(verdict: Verdict, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        Self { verdict, detail }
+    }
+
+    /// Whether etcd may start without anybody's permit.
+    pub fn is_whole(&self) -> bool {
+        self.verdict == Verdict::Whole
+    }
+}
+
+/// What the disk is.
+pub fn judge(disk: &DiskView, expected: &Expected) -> Finding {
+    if let Some(trouble) = &disk.trouble {
+        return Finding::new(Verdict::Unreadable, trouble);
+    }
+    match &disk.identity {
+        IdentityFile::Unusable(why) => Finding::new(Verdict::Unreadable, why),
+        IdentityFile::Absent => match awaited(disk, expected) {
+            Some(prepared) => being_restored(prepared),
+            None => nameless(disk),
+        },
+        IdentityFile::Found(identity) => {
+            stranger(identity, expected).unwrap_or_else(|| ours(disk, identity, expected))
+        }
+    }
+}
+
+/// A restored directory for the very life of the data that is expected. One for another life is left over.
+fn awaited<'a>(disk: &'a DiskView, expected: &Expected) -> Option<&'a Prepared> {
+    disk.prepared
+        .as_ref()
+        .filter(|prepared| prepared.incarnation == expected.incarnation)
+}
+
+fn being_restored(prepared: &Prepared) -> Finding {
+    let verdict = Verdict::Prepared {
+        restore_uid: prepared.restore_uid.clone(),
+        object_sha256: prepared.object_sha256.clone(),
+    };
+    Finding::new(
+        verdict,
+        format!("{} is complete and waits to be put in place", prepared.directory),
+    )
+}
+
+/// A disk that does not say whose it is.
+fn nameless(disk: &DiskView) -> Finding {
+    match &disk.data {
+        Data::None if disk.kept.is_empty() => Finding::new(Verdict::Empty, "there is nothing on the disk"),
+        Data::None => Finding::new(
+            Verdict::Foreign,
+            format!(
+                "no identity, but directories that were kept: {}",
+                disk.kept.join(", ")
+            ),
+        ),
+        Data::Unlogged => Finding::new(
+            Verdict::Foreign,
+            "no identity, but files where etcd's data belongs",
+        ),
+        Data::Logged(store) => Finding::new(
+            Verdict::Foreign,
+            format!("no identity, but data of {}", owner(store)),
+        ),
+    }
+}
+
+fn owner(store: &Store) -> String {
+    match &store.head {
+        Ok(LogHead { cluster, member }) => format!("member {member} of cluster {cluster}"),
+        Err(why) => format!("an etcd that cannot be told: {why}"),
+    }
+}
+
+/// Another cluster's disk, or another member's.
+fn stranger(identity: &Identity, expected: &Expected) -> Option<Finding> {
+    let (theirs, wanted) = (&identity.cluster_uid, &expected.cluster_uid);
+    if theirs != wanted {
+        let words = format!("the disk belongs to the EtcdCluster with UID {theirs}, not {wanted}");
+        return Some(Finding::new(Verdict::Foreign, words));
+    }
+    let (theirs, wanted) = (&identity.member, &expected.member);
+    (theirs != wanted).then(|| {
+        let words = format!("the disk belongs to member {theirs}, not {wanted}");
+        Finding::new(Verdict::Foreign, words)
+    })
+}
+
+fn ours(disk: &DiskView, identity: &Identity, expected: &Expected) -> Finding {
+    if !identity.ran && disk.data == Data::None && disk.kept.is_empty() {
+        return Finding::new(
+            Verdict::Empty,
+            "an identity with which etcd never ran, and no data",
+        );
+    }
+    if identity.incarnation != expected.incarnation {
+        if let Some(prepared) = awaited(disk, expected) {
+            return being_restored(prepared);
+        }
+        let found = identity.incarnation;
+        let words = format!(
+            "incarnation {found} is on the disk, {} is expected",
+            expected.incarnation
+        );
+        return Finding::new(Verdict::OtherIncarnation { found }, words);
+    }
+    match &disk.data {
+        Data::None => Finding::new(
+            Verdict::Unborn,
+            "the identity is ours, and there is no data: it never took part, or has lost everything",
+        ),
+        Data::Unlogged => Finding::new(
+            Verdict::Unborn,
+            "the identity is ours, and the data has no write-ahead log: it never took part",
+        ),
+        Data::Logged(store) => with_log(disk, identity, store),
+    }
+}
+
+fn with_log(disk: &DiskView, identity: &Identity, store: &Store) -> Finding {
+    let head = match store.whole() {
+        Ok(head) => head,
+        Err(why) => return Finding::new(Verdict::Damaged, why),
+    };
+    let ids = [
+        ("cluster", &identity.cluster_id, head.cluster.to_string()),
+        ("member", &identity.member_id, head.member.to_string()),
+    ];
+    for (what, recorded, logged) in ids {
+        // An identity from before the first answer of the cluster does not know its IDs yet.
+        if let Some(recorded) = recorded.as_ref().filter(|recorded| **recorded != logged) {
+            let words = format!("the identity says {what} {recorded}, the write-ahead log says {logged}");
+            return Finding::new(Verdict::Damaged, words);
+        }
+    }
+    match identity.fingerprint.difference(&disk.fingerprint) {
+        Some(kind) => {
+            let value = |print: &Fingerprint| print.0.get(kind).cloned().unwrap_or_default();
+            let (was, is) = (value(&identity.fingerprint), value(&disk.fingerprint));
+            let words = format!("another volume than before: {kind} was {was}, is {is}");
+            Finding::new(Verdict::Moved, words)
+        }
+        None => Finding::new(Verdict::Whole, format!("data of {}", owner(store))),
+    }
+}

@@ -1,0 +1,108 @@
+//! A disk as it was read: plain data, from which [`crate::verdict`] and [`crate::permit`] decide. Nothing is read here.
+
+use etcd_operator_api::contract::{Fingerprint, Identity, ListedMember, Prepared};
+use etcd_operator_etcd::id::{ClusterId, MemberId, RaftIndex, RaftTerm};
+
+/// Everything of a disk that decisions need.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskView {
+    /// What could not be read or written, in words. Nothing else is believed then.
+    pub trouble: Option<String>,
+    /// Whose disk it says it is.
+    pub identity: IdentityFile,
+    /// What lies where etcd's data belongs.
+    pub data: Data,
+    /// The mark of a restored directory that is complete.
+    pub prepared: Option<Prepared>,
+    /// Directories that were set aside, by name and in order.
+    pub kept: Vec<String>,
+    /// By what the volume is known as it is now.
+    pub fingerprint: Fingerprint,
+}
+
+/// The identity on a disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum IdentityFile {
+    /// There is none.
+    #[default]
+    Absent,
+    /// There is one.
+    Found(Identity),
+    /// There is something that cannot be understood: why.
+    Unusable(String),
+}
+
+impl IdentityFile {
+    /// The identity, if it can be understood.
+    pub fn found(&self) -> Option<&Identity> {
+        match self {
+            Self::Found(identity) => Some(identity),
+            Self::Absent | Self::Unusable(_) => None,
+        }
+    }
+}
+
+/// What lies where etcd's data belongs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Data {
+    /// Nothing.
+    #[default]
+    None,
+    /// Something, without a write-ahead log: etcd never took part with it, or has lost it.
+    Unlogged,
+    /// A write-ahead log, and what goes with it.
+    Logged(Store),
+}
+
+/// The data of an etcd that has started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    /// The head of the write-ahead log, or why there is no valid one.
+    pub head: Result<LogHead, String>,
+    /// The end of the write-ahead log; not read where the disk is to start at once.
+    pub end: Option<LogEnd>,
+    /// Whether the database has a valid page to begin with, or why not.
+    pub database: Result<(), String>,
+    /// The members as the database lists them; not read where the disk is to start at once.
+    pub members: Vec<ListedMember>,
+}
+
+/// Whose log it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogHead {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The member.
+    pub member: MemberId,
+}
+
+/// How far a log goes, and what is in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The last term.
+    pub term: RaftTerm,
+    /// The last index.
+    pub index: RaftIndex,
+    /// Whether it may hold what a client wrote: anything but configuration, attributes of members and the version of
+    /// the cluster.
+    pub has_client_entries: bool,
+}
+
+impl DiskView {
+    /// The data of an etcd that has started, if there is any.
+    pub fn store(&self) -> Option<&Store> {
+        match &self.data {
+            Data::Logged(store) => Some(store),
+            Data::None | Data::Unlogged => None,
+        }
+    }
+}
+
+impl Store {
+    /// Whose log it is, if log and database can be begun with.
+    pub fn whole(&self) -> Result<LogHead, String> {
+        let head = self.head.clone()?;
+        self.database.clone()?;
+        Ok(head)
+    }
+}
