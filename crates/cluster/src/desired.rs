@@ -4,12 +4,14 @@
 
 mod options;
 mod pod;
+mod service;
 mod storage;
 #[cfg(test)]
 mod tests;
 
 pub use options::{Compaction, Options};
 pub use pod::Pod;
+pub use service::Service;
 pub use storage::Storage;
 
 use etcd_operator_api::{
@@ -19,11 +21,17 @@ use etcd_operator_api::{
     refusal::{Refusal, Unbuilt, unbuilt},
     version::EtcdVersion,
 };
+use etcd_operator_etcd::{
+    policy::{self, DEFAULT_MINOR, Verdict},
+    version::Version,
+};
 use serde_json::json;
+
+use crate::build;
 
 /// Fields whose feature does not exist yet. Building one takes its line away.
 const UNBUILT: &[Unbuilt] = &[
-    Unbuilt::field("spec.service"),
+    Unbuilt::field("spec.service.externalNames"),
     Unbuilt::field("spec.TLS.managed"),
     Unbuilt::field("spec.TLS.certManager"),
     Unbuilt::field("spec.auth"),
@@ -54,6 +62,8 @@ pub struct Desired {
     pub pod: Pod,
     /// What members keep their data on.
     pub storage: Storage,
+    /// How the Service for clients is published.
+    pub service: Service,
     /// Settings of etcd.
     pub options: Options,
     /// Certificates in Secrets of the user.
@@ -81,15 +91,25 @@ pub enum Image {
         /// The reference.
         reference: String,
         /// The version.
-        version: EtcdVersion,
+        version: Version,
     },
     /// A repository, to which the version is added.
     Tagged {
         /// The repository.
         repository: String,
         /// The version; the operator's own choice without.
-        version: Option<EtcdVersion>,
+        version: Option<Version>,
     },
+}
+
+impl Image {
+    /// The version that is asked for; none leaves it to the operator.
+    pub fn version(&self) -> Option<&Version> {
+        match self {
+            Self::Whole { version, .. } => Some(version),
+            Self::Tagged { version, .. } => version.as_ref(),
+        }
+    }
 }
 
 /// Secrets with certificates; none means plain traffic.
@@ -110,6 +130,18 @@ pub struct ClientTls {
     pub operator: String,
 }
 
+impl Desired {
+    /// The version that is meant: what is asked for, else what was chosen before, else the newest of the default minor.
+    pub fn version(&self, chosen: Option<&Version>) -> Version {
+        version(&self.image, chosen)
+    }
+}
+
+fn version(image: &Image, chosen: Option<&Version>) -> Version {
+    let known = image.version().or(chosen).cloned();
+    known.unwrap_or_else(|| policy::newest(DEFAULT_MINOR))
+}
+
 /// Parses an `EtcdCluster`, or says everything that is wrong with it.
 pub fn desired(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
     let spec = &cluster.spec;
@@ -127,17 +159,25 @@ pub fn desired(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
     if filled(spec.image.as_ref()).is_some() && filled(spec.repository.as_ref()).is_some() {
         notes.push("spec.repository");
     }
+    let service = keep(&mut refused, service::service(spec.service.as_ref()));
     let options = keep(&mut refused, options::options(spec.etcd.as_ref()));
     let tls = keep(
         &mut refused,
         tls(spec.tls.as_ref().and_then(|t| t.static_.as_ref())),
     );
 
-    match (name, size, image, pod, storage, options, tls) {
-        (Some(name), Some(size), Some(image), Some(pod), Some(storage), Some(options), Some(tls))
-            if refused.is_empty() =>
-        {
-            Ok(Desired {
+    match (name, size, image, pod, storage, service, options, tls) {
+        (
+            Some(name),
+            Some(size),
+            Some(image),
+            Some(pod),
+            Some(storage),
+            Some(service),
+            Some(options),
+            Some(tls),
+        ) if refused.is_empty() => {
+            let desired = Desired {
                 name,
                 size,
                 image,
@@ -151,13 +191,26 @@ pub fn desired(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
                 paused: spec.paused,
                 pod,
                 storage,
+                service,
                 options,
                 tls,
                 without_effect: notes,
-            })
+            };
+            let version = desired.version(chosen(cluster).as_ref());
+            let refused = build::trial(&desired, &version);
+            if refused.is_empty() {
+                Ok(desired)
+            } else {
+                Err(refused)
+            }
         }
         _ => Err(refused),
     }
+}
+
+/// The version that was chosen for a cluster whose user names none.
+fn chosen(cluster: &EtcdCluster) -> Option<Version> {
+    cluster.status.as_ref()?.current_version.parse().ok()
 }
 
 /// Keeps a good part, or collects what is wrong with a bad one, so that the user hears everything at once.
@@ -184,24 +237,63 @@ fn size(size: i32) -> Result<Size, Vec<Refusal>> {
 }
 
 fn image(spec: &EtcdClusterSpec) -> Result<Image, Vec<Refusal>> {
-    let version = filled(spec.version.as_ref())
+    let refused = |field: &str, problem: String| vec![Refusal::invalid(field, problem)];
+    let written = filled(spec.version.as_ref())
         .map(str::parse::<EtcdVersion>)
         .transpose()
-        .map_err(|e| vec![Refusal::invalid("spec.version", e.to_string())])?;
-    let Some(reference) = filled(spec.image.as_ref()) else {
-        let repository = filled(spec.repository.as_ref())
-            .unwrap_or(DEFAULT_REPOSITORY)
-            .to_owned();
-        return Ok(Image::Tagged { repository, version });
+        .map_err(|error| refused("spec.version", error.to_string()))?;
+    let (image, field) = match filled(spec.image.as_ref()) {
+        None => {
+            let repository = filled(spec.repository.as_ref())
+                .unwrap_or(DEFAULT_REPOSITORY)
+                .to_owned();
+            let tagged = repository
+                .rsplit('/')
+                .next()
+                .is_some_and(|name| name.contains(':'));
+            if tagged {
+                let problem = format!(
+                    "is '{repository}', must be a name without tag: write the version into spec.version, or the whole reference into spec.image; for example: {DEFAULT_REPOSITORY}"
+                );
+                return Err(refused("spec.repository", problem));
+            }
+            let version = written.map(plain);
+            (Image::Tagged { repository, version }, "spec.version")
+        }
+        Some(reference) => {
+            let field = if written.is_some() {
+                "spec.version"
+            } else {
+                "spec.image"
+            };
+            let version = written.or_else(|| EtcdVersion::from_image(reference)).ok_or_else(|| {
+                let problem = format!("must say which version is in spec.image, because '{reference}' has no tag that tells it; for example: 3.6.16");
+                refused("spec.version", problem)
+            })?;
+            let reference = reference.to_owned();
+            let version = plain(version);
+            (Image::Whole { reference, version }, field)
+        }
     };
-    let version = version.or_else(|| EtcdVersion::from_image(reference)).ok_or_else(|| {
-        let problem = format!("must say which version is in spec.image, because '{reference}' has no tag that tells it; for example: 3.6.16");
-        vec![Refusal::invalid("spec.version", problem)]
-    })?;
-    Ok(Image::Whole {
-        reference: reference.to_owned(),
-        version,
-    })
+    match image.version().map(policy::verdict) {
+        Some(Verdict::Refused(why)) => Err(refused(field, why.to_string())),
+        _ => Ok(image),
+    }
+}
+
+fn plain(version: EtcdVersion) -> Version {
+    let EtcdVersion {
+        major,
+        minor,
+        patch,
+        pre,
+    } = version;
+    Version {
+        major,
+        minor,
+        patch,
+        pre,
+    }
 }
 
 fn tls(secrets: Option<&StaticTls>) -> Result<Tls, Vec<Refusal>> {

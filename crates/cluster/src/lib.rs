@@ -4,6 +4,7 @@
 //! writes. This version checks every `EtcdCluster` and reports what it found; it does not run members yet, and says
 //! so on each object.
 
+pub mod build;
 pub mod desired;
 mod reconcile;
 pub mod status;

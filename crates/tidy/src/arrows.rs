@@ -13,7 +13,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ("etcd-operator-etcd", &[]),
     (
         "etcd-operator-cluster",
-        &["etcd-operator-api", "etcd-operator-runtime"],
+        &["etcd-operator-api", "etcd-operator-etcd", "etcd-operator-runtime"],
     ),
     (
         "etcd-operator-backup",

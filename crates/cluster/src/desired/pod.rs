@@ -2,10 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use etcd_operator_api::{cluster::PodPolicy, refusal::Refusal, reserved};
+use etcd_operator_api::{
+    cluster::PodPolicy,
+    names::{LABEL_MANAGED_BY, MANAGED_BY},
+    refusal::Refusal,
+    reserved,
+};
 use k8s_openapi::api::core::v1::{
     Affinity, EnvVar, PodSecurityContext, ResourceRequirements, Toleration, TopologySpreadConstraint,
 };
+
+use crate::build::VARIABLES;
 
 /// How the pods of the members are shaped; what is absent gets the operator's default when the pod is built.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,7 +79,10 @@ pub(super) fn pod(
     let labels = labels.clone().unwrap_or_default();
     let annotations = annotations.clone().unwrap_or_default();
     let env = etcd_env.clone().unwrap_or_default();
-    refused.extend(labels.keys().filter(|k| reserved::label(k)).map(|key| {
+    let of_operator = |(key, value): &(&String, &String)| {
+        reserved::label(key) || (*key == LABEL_MANAGED_BY && *value != MANAGED_BY)
+    };
+    refused.extend(labels.iter().filter(of_operator).map(|(key, _)| {
         Refusal::invalid(
             "spec.pod.labels",
             format!("must not use the key '{key}', which belongs to the operator; for example: team"),
@@ -88,6 +98,18 @@ pub(super) fn pod(
         reserved::variable(&v.name)
             .map(|(_, why)| Refusal::invalid("spec.pod.etcdEnv", format!("must not set {}: {why}", v.name)))
     }));
+    refused.extend(
+        env.iter()
+            .enumerate()
+            .filter_map(|(index, v)| unusable(v, &env[..index])),
+    );
+    let spread = topology_spread_constraints.clone();
+    refused.extend(spread.iter().flat_map(|constraints| repeated(constraints)));
+    let cluster_domain = cluster_domain
+        .as_deref()
+        .map(|domain| domain.trim_matches('.').to_owned())
+        .filter(|domain| !domain.is_empty());
+    refused.extend(cluster_domain.as_deref().and_then(no_domain));
     if let Some(seconds) = termination_grace_period_seconds.filter(|s| !(0..=3600).contains(s)) {
         let problem = format!("is {seconds}, must be 0 to 3600; for example: 30");
         refused.push(Refusal::invalid(
@@ -116,13 +138,58 @@ pub(super) fn pod(
         affinity: affinity.clone(),
         apart,
         tolerations: tolerations.clone().unwrap_or_default(),
-        spread: topology_spread_constraints.clone(),
+        spread,
         resources: resources.clone(),
         priority_class: filled(priority_class_name),
         env,
         security: security_context.clone(),
         service_account: filled(service_account_name),
         grace_seconds: *termination_grace_period_seconds,
-        cluster_domain: filled(cluster_domain),
+        cluster_domain,
+    })
+}
+
+/// A variable of the operator, or one that is there already: the kubelet takes the last of a name, an apply none.
+fn unusable(variable: &EnvVar, before: &[EnvVar]) -> Option<Refusal> {
+    let name = &variable.name;
+    let problem = if VARIABLES.iter().any(|(own, _)| own == name) {
+        format!("must not set {name}: the operator fills it in; it may be used in other values as $({name})")
+    } else if before.iter().any(|other| &other.name == name) {
+        format!("sets {name} twice: keep one of them")
+    } else {
+        return None;
+    };
+    Some(Refusal::invalid("spec.pod.etcdEnv", problem))
+}
+
+fn repeated(constraints: &[TopologySpreadConstraint]) -> Vec<Refusal> {
+    let key = |c: &TopologySpreadConstraint| (c.topology_key.clone(), c.when_unsatisfiable.clone());
+    let twice = |(index, c): (usize, &TopologySpreadConstraint)| {
+        let (topology, unsatisfiable) = key(c);
+        let problem = format!(
+            "holds topologyKey: {topology} with whenUnsatisfiable: {unsatisfiable} twice: keep one of them"
+        );
+        constraints[..index]
+            .iter()
+            .any(|other| key(other) == key(c))
+            .then(|| Refusal::invalid("spec.pod.topologySpreadConstraints", problem))
+    };
+    constraints.iter().enumerate().filter_map(twice).collect()
+}
+
+fn no_domain(domain: &str) -> Option<Refusal> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.starts_with(plain)
+            && label.ends_with(plain)
+            && label.chars().all(|c| plain(c) || c == '-')
+    };
+    let is_domain = domain.split('.').all(label);
+    (!is_domain).then(|| {
+        let problem = format!(
+            "is '{domain}', must be the DNS domain of the Kubernetes cluster in lower case; for example: cluster.local"
+        );
+        Refusal::invalid("spec.pod.ClusterDomain", problem)
     })
 }

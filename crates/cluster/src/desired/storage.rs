@@ -6,6 +6,7 @@ use etcd_operator_api::{
     cluster::{EtcdClusterSpec, Medium, Retention, StorageSpec},
     quantity,
     refusal::Refusal,
+    reserved,
 };
 use k8s_openapi::{
     api::core::v1::{PersistentVolumeClaimSpec, VolumeResourceRequirements},
@@ -14,6 +15,8 @@ use k8s_openapi::{
 
 /// The size of a volume where the user gives none.
 const DEFAULT_SIZE: &str = "8Gi";
+/// A volume is its member's alone.
+const ALONE: &str = "ReadWriteOnce";
 
 /// What the members of a cluster keep their data on.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,6 +103,11 @@ fn ours(storage: &StorageSpec) -> Result<Storage, Vec<Refusal>> {
         .map(|q| checked(q, "spec.storage.size"))
         .transpose()?;
     let (labels, retention) = (storage.labels.clone().unwrap_or_default(), storage.retention);
+    if let Some(key) = labels.keys().find(|key| reserved::label(key)) {
+        let problem =
+            format!("must not use the key '{key}', which belongs to the operator; for example: backup");
+        return Err(vec![Refusal::invalid("spec.storage.labels", problem)]);
+    }
     let class = storage.storage_class_name.clone().filter(|c| !c.is_empty());
     if storage.medium != Medium::PersistentVolume {
         if class.is_some() {
@@ -119,7 +127,7 @@ fn ours(storage: &StorageSpec) -> Result<Storage, Vec<Refusal>> {
         .clone()
         .unwrap_or_else(|| Quantity(DEFAULT_SIZE.to_owned()));
     let claim = PersistentVolumeClaimSpec {
-        access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
+        access_modes: Some(vec![ALONE.to_owned()]),
         storage_class_name: class,
         resources: Some(VolumeResourceRequirements {
             requests: Some([("storage".to_owned(), quantity)].into()),
@@ -141,8 +149,20 @@ fn ancestors(claim: &PersistentVolumeClaimSpec) -> Result<Storage, Vec<Refusal>>
             "spec.pod.persistentVolumeClaimSpec.resources.requests.storage",
         )?;
     }
+    let mut claim = claim.clone();
+    claim.access_modes = claim
+        .access_modes
+        .filter(|modes| !modes.is_empty())
+        .or_else(|| Some(vec![ALONE.to_owned()]));
+    claim
+        .resources
+        .get_or_insert_default()
+        .requests
+        .get_or_insert_default()
+        .entry("storage".to_owned())
+        .or_insert_with(|| Quantity(DEFAULT_SIZE.to_owned()));
     Ok(Storage::Persistent {
-        claim: Box::new(claim.clone()),
+        claim: Box::new(claim),
         labels: BTreeMap::new(),
         retention: Retention::default(),
     })

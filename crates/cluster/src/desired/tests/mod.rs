@@ -38,7 +38,7 @@ fn an_empty_spec_is_three_members_on_ephemeral_storage_in_plain_text() {
 
 #[test]
 fn the_image_is_a_tagged_repository_or_a_whole_reference_with_a_version() {
-    let version = |text: &str| text.parse::<EtcdVersion>().expect("a version");
+    let version = |text: &str| text.parse::<Version>().expect("a version");
     let tagged = |repository: &str, v: Option<&str>| Image::Tagged {
         repository: repository.to_owned(),
         version: v.map(version),

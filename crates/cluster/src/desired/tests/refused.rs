@@ -246,7 +246,10 @@ fn a_name_that_children_cannot_carry_is_refused_with_an_example() {
 #[test]
 fn a_feature_that_does_not_exist_is_refused_by_its_field_alone() {
     for (spec, field) in [
-        (json!({"service": {"type": "NodePort"}}), "spec.service"),
+        (
+            json!({"service": {"externalNames": ["etcd.example.com"]}}),
+            "spec.service.externalNames",
+        ),
         (json!({"TLS": {"managed": {}}}), "spec.TLS.managed"),
         (
             json!({"TLS": {"certManager": {"issuerRef": {"name": "i"}}}}),

@@ -1,0 +1,119 @@
+//! What an `EtcdCluster` asks for, as objects of Kubernetes.
+//!
+//! Pure: the intent and what is frozen elsewhere come in, typed objects go out; the same input gives the same bytes.
+//! Nothing is decided here that depends on how members fare: that comes in as a [`Frame`].
+
+mod address;
+mod claim;
+mod container;
+mod disruption;
+mod flags;
+mod image;
+mod intent;
+mod labels;
+mod latch;
+mod probes;
+mod security;
+mod service;
+mod set;
+mod stored;
+mod template;
+mod trial;
+mod volumes;
+
+pub use address::Addresses;
+pub use claim::claim;
+pub(crate) use container::VARIABLES;
+pub use container::{ETCD, INSTALL};
+pub use image::{ImageError, NoOperatorImage, OperatorImage};
+pub use intent::{ANNOTATION_INTENT, intent};
+pub use labels::{claim_name, member_labels, member_name, ordinal};
+pub use latch::Latch;
+pub use stored::{Pending, Stored};
+pub(crate) use trial::trial;
+
+use etcd_operator_api::refusal::Refusal;
+use etcd_operator_etcd::version::Version;
+use k8s_openapi::{
+    api::{
+        apps::v1::StatefulSet,
+        core::v1::{Pod, Service},
+        policy::v1::PodDisruptionBudget,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+
+use crate::desired::Desired;
+
+/// What the objects of a cluster carry that is decided, or was decided once, elsewhere.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frame {
+    /// The namespace of the cluster.
+    pub namespace: String,
+    /// The UID of the `EtcdCluster`: owner of the objects, and what members know their disks by.
+    pub cluster_uid: String,
+    /// What the StatefulSet remembers, should the status be lost; its incarnation is the one members expect.
+    pub latch: Latch,
+    /// How many pods there are, which is not always the size that is asked for.
+    pub replicas: u8,
+    /// Whether the cluster has formed; the client Service selects nothing before.
+    pub formed: bool,
+    /// Which etcd runs: chosen once, and moved by whoever moves versions.
+    pub version: Version,
+    /// The image of the operator that runs now.
+    pub operator_image: OperatorImage,
+    /// How many voters there are.
+    pub live_voters: usize,
+    /// The StatefulSet as it is stored, if there is one.
+    pub stored: Option<Stored>,
+    /// Whether the gate for another pod template has passed: with it the next pod that is re-created, for whatever
+    /// reason, is a changed one.
+    pub may_move: bool,
+}
+
+/// All objects of a cluster but the claims, which the StatefulSet makes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Objects {
+    /// The headless Service by which members find one another.
+    pub headless: Service,
+    /// The Service for clients.
+    pub client: Service,
+    /// The StatefulSet of the members.
+    pub members: StatefulSet,
+    /// What bounds evictions; none means that there must be none.
+    pub disruption: Option<PodDisruptionBudget>,
+    /// Why the pod template is not the one that is asked for.
+    pub pending: Option<Pending>,
+    /// Labels and annotations that a running pod can be given without a restart.
+    worn: ObjectMeta,
+}
+
+impl Objects {
+    /// What the pod of a member should wear, for an apply on the one that runs: of its annotations only those that
+    /// say nothing about how it was started.
+    pub fn worn_by(&self, name: &str) -> Pod {
+        let mut metadata = self.worn.clone();
+        let labels = metadata.labels.get_or_insert_default();
+        labels.insert(etcd_operator_api::names::LABEL_NODE.to_owned(), name.to_owned());
+        metadata.name = Some(name.to_owned());
+        Pod {
+            metadata,
+            ..Pod::default()
+        }
+    }
+}
+
+/// The objects of a cluster; refusals name what of the spec this version of etcd, or a pod, cannot have.
+pub fn build(desired: &Desired, frame: &Frame) -> Result<Objects, Vec<Refusal>> {
+    let wanted = template::template(desired, frame)?;
+    let worn = template::worn(&wanted, &frame.namespace);
+    let (template, pending) = stored::choose(wanted, frame);
+    Ok(Objects {
+        headless: service::headless(desired, frame),
+        client: service::client(desired, frame),
+        members: set::set(desired, frame, template),
+        disruption: disruption::budget(desired, frame),
+        pending,
+        worn,
+    })
+}

@@ -1,0 +1,85 @@
+//! The claims of the members: how the StatefulSet makes them, and what is kept true of them afterwards.
+
+use etcd_operator_api::{cluster::Retention, quantity};
+use k8s_openapi::{
+    api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements},
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
+};
+
+use super::{
+    Frame,
+    labels::{DATA, Map, of_cluster, owner},
+};
+use crate::desired::{Desired, Storage};
+
+/// The claims of the StatefulSet.
+pub(super) fn templates(desired: &Desired) -> Vec<PersistentVolumeClaim> {
+    let Storage::Persistent { claim, labels, .. } = &desired.storage else {
+        return Vec::new();
+    };
+    vec![PersistentVolumeClaim {
+        metadata: ObjectMeta {
+            name: Some(DATA.to_owned()),
+            labels: Some(labelled(desired, labels)),
+            ..ObjectMeta::default()
+        },
+        spec: Some(PersistentVolumeClaimSpec::clone(claim)),
+        status: None,
+    }]
+}
+
+/// What must be true of a member's claim that is there: labels, owner, and a size that only grows. None where no
+/// claims are asked for: what is there then is not ours to change.
+///
+/// It is for an apply on this very claim; a claim that is gone must not be made from it.
+pub fn claim(
+    desired: &Desired,
+    frame: &Frame,
+    stored: &PersistentVolumeClaim,
+) -> Option<PersistentVolumeClaim> {
+    let Storage::Persistent {
+        claim,
+        labels,
+        retention,
+    } = &desired.storage
+    else {
+        return None;
+    };
+    let owners = match retention {
+        Retention::Retain => None,
+        Retention::Delete => Some(vec![owner(&desired.name, &frame.cluster_uid, false)]),
+    };
+    let has = stored.spec.as_ref().and_then(requested);
+    let size = requested(claim).filter(|wanted| has.is_none_or(|has| is_more(wanted, has)));
+    Some(PersistentVolumeClaim {
+        metadata: ObjectMeta {
+            name: stored.metadata.name.clone(),
+            namespace: Some(frame.namespace.clone()),
+            labels: Some(labelled(desired, labels)),
+            owner_references: owners,
+            ..ObjectMeta::default()
+        },
+        spec: size.or(has).map(|size| PersistentVolumeClaimSpec {
+            resources: Some(VolumeResourceRequirements {
+                requests: Some([("storage".to_owned(), size.clone())].into()),
+                ..VolumeResourceRequirements::default()
+            }),
+            ..PersistentVolumeClaimSpec::default()
+        }),
+        status: None,
+    })
+}
+
+fn labelled(desired: &Desired, labels: &Map) -> Map {
+    let mut all = of_cluster(&desired.name);
+    all.extend(labels.clone());
+    all
+}
+
+fn requested(claim: &PersistentVolumeClaimSpec) -> Option<&Quantity> {
+    claim.resources.as_ref()?.requests.as_ref()?.get("storage")
+}
+
+fn is_more(wanted: &Quantity, has: &Quantity) -> bool {
+    matches!((quantity::millis(wanted), quantity::millis(has)), (Ok(wanted), Ok(has)) if wanted > has)
+}

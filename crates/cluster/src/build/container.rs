@@ -1,0 +1,104 @@
+//! The two containers of a member's pod.
+
+use etcd_operator_api::names::{CLIENT_PORT, METRICS_PORT, PEER_PORT};
+use k8s_openapi::api::core::v1::{Container, ContainerPort, EnvVar, EnvVarSource, ObjectFieldSelector};
+
+use super::{
+    Frame, image, probes, security,
+    volumes::{self, PERMIT, PROGRAM, TOOLS, VOLUME},
+};
+use crate::desired::Desired;
+
+/// The container that runs etcd.
+pub const ETCD: &str = "etcd";
+/// The container that brings the operator's program into the pod.
+pub const INSTALL: &str = "install";
+
+/// What the program is told which incarnation to expect by.
+pub(super) const INCARNATION: &str = "--incarnation=";
+
+/// The variables of the operator, and what the kubelet fills them with.
+pub(crate) const VARIABLES: [(&str, &str); 4] = [
+    ("POD_NAME", "metadata.name"),
+    ("POD_NAMESPACE", "metadata.namespace"),
+    ("POD_UID", "metadata.uid"),
+    ("POD_IP", "status.podIP"),
+];
+
+/// etcd in the image that upstream makes, behind the guard.
+pub(super) fn etcd(desired: &Desired, frame: &Frame, flags: Vec<String>) -> Container {
+    let mut command = vec![
+        PROGRAM.to_owned(),
+        "member".to_owned(),
+        format!("--cluster-uid={}", frame.cluster_uid),
+        format!("{INCARNATION}{}", frame.latch.incarnation),
+        format!("--volume={VOLUME}"),
+        format!("--permit={PERMIT}"),
+        "--".to_owned(),
+        "/usr/local/bin/etcd".to_owned(),
+    ];
+    command.extend(flags);
+    let mut env: Vec<EnvVar> = VARIABLES
+        .iter()
+        .map(|(name, path)| variable(name, path))
+        .collect();
+    env.extend(desired.pod.env.iter().cloned());
+    Container {
+        name: ETCD.to_owned(),
+        image: Some(image::etcd(&desired.image, &frame.version)),
+        image_pull_policy: desired.pull_policy.map(|policy| policy.as_str().to_owned()),
+        command: Some(command),
+        env: Some(env),
+        ports: Some(vec![
+            port("client", CLIENT_PORT),
+            port("peer", PEER_PORT),
+            port("metrics", METRICS_PORT),
+        ]),
+        resources: desired.pod.resources.clone(),
+        volume_mounts: Some(volumes::mounts(desired)),
+        startup_probe: Some(probes::startup()),
+        liveness_probe: Some(probes::liveness()),
+        readiness_probe: Some(probes::readiness(desired, &frame.version)),
+        security_context: Some(security::container()),
+        // The last lines of a member that died tell a damaged disk from a bad flag.
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        ..Container::default()
+    }
+}
+
+/// It runs first and only copies, with the resources of etcd's so that the pod needs no more than that.
+pub(super) fn install(desired: &Desired, frame: &Frame) -> Container {
+    Container {
+        name: INSTALL.to_owned(),
+        image: Some(frame.operator_image.to_string()),
+        command: Some(["etcd-operator", "install", TOOLS].map(str::to_owned).to_vec()),
+        resources: desired.pod.resources.clone(),
+        volume_mounts: Some(vec![volumes::tools()]),
+        security_context: Some(security::container()),
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        ..Container::default()
+    }
+}
+
+fn variable(name: &str, path: &str) -> EnvVar {
+    EnvVar {
+        name: name.to_owned(),
+        value_from: Some(EnvVarSource {
+            field_ref: Some(ObjectFieldSelector {
+                field_path: path.to_owned(),
+                ..ObjectFieldSelector::default()
+            }),
+            ..EnvVarSource::default()
+        }),
+        ..EnvVar::default()
+    }
+}
+
+fn port(name: &str, number: u16) -> ContainerPort {
+    ContainerPort {
+        name: Some(name.to_owned()),
+        container_port: number.into(),
+        protocol: Some("TCP".to_owned()),
+        ..ContainerPort::default()
+    }
+}

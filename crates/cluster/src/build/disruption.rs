@@ -1,0 +1,34 @@
+//! What bounds evictions: a drain never takes the quorum.
+
+use k8s_openapi::{
+    api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+
+use super::{
+    Frame,
+    labels::{owned, selector},
+};
+use crate::desired::Desired;
+
+/// None for one member: a budget would hold every drain up and save nothing.
+pub(super) fn budget(desired: &Desired, frame: &Frame) -> Option<PodDisruptionBudget> {
+    // While the cluster shrinks the voters that are still there need their own quorum.
+    let voters = frame.live_voters.max(usize::from(desired.size.get()));
+    if voters < 2 {
+        return None;
+    }
+    let quorum = i32::try_from(voters / 2 + 1).unwrap_or(i32::MAX);
+    let name = &desired.name;
+    Some(PodDisruptionBudget {
+        metadata: owned(name, frame, name.to_string()),
+        spec: Some(PodDisruptionBudgetSpec {
+            min_available: Some(IntOrString::Int(quorum)),
+            selector: Some(selector(name)),
+            // A member that is not ready may still be the one that others need to hold quorum.
+            unhealthy_pod_eviction_policy: Some("IfHealthyBudget".to_owned()),
+            ..PodDisruptionBudgetSpec::default()
+        }),
+        status: None,
+    })
+}

@@ -1,0 +1,152 @@
+//! How etcd is started, apart from what only its first start needs: that comes with the permit.
+
+use std::time::Duration;
+
+use etcd_operator_api::refusal::Refusal;
+use etcd_operator_etcd::{
+    flags::{self, ClientTls, Config, Figures, FlagError, PeerTls, Tuning},
+    id::Revision,
+    policy::Feature,
+};
+
+use super::{
+    Frame,
+    address::Addresses,
+    volumes::{DATA_DIR, PEER_TLS, SERVER_TLS},
+};
+use crate::desired::{Compaction, Desired, Options};
+
+/// What the kubelet puts the pod's name for.
+const POD_NAME: &str = "$(POD_NAME)";
+/// Stands for the pod's name where an address is needed, which `$` cannot be part of.
+const STAND_IN: &str = "pod";
+/// The flags whose addresses carry the pod's name.
+const ADDRESSED: [&str; 2] = ["--initial-advertise-peer-urls=", "--advertise-client-urls="];
+
+/// etcd compares the hashes that compactions leave behind this often; it costs next to nothing.
+const COMPACTION_CHECK: Duration = Duration::from_mins(1);
+/// etcd reads all data of all members to compare them; without compactions nothing else would find a difference.
+const WHOLE_CHECK: Duration = Duration::from_hours(24);
+
+/// The arguments of etcd in the frame's version.
+pub(super) fn steady(desired: &Desired, frame: &Frame) -> Result<Vec<String>, Vec<Refusal>> {
+    let arguments = flags::render(&config(desired, frame), &frame.version)
+        .map_err(|error| vec![Refusal::invalid(field(&error), error.to_string())])?;
+    let refused: Vec<_> = desired
+        .pod
+        .env
+        .iter()
+        .filter_map(|variable| shadowed(&variable.name, &arguments))
+        .collect();
+    if !refused.is_empty() {
+        return Err(refused);
+    }
+    Ok(arguments.into_iter().map(named).collect())
+}
+
+/// etcd does not start when a flag and its variable are both set.
+fn shadowed(variable: &str, arguments: &[String]) -> Option<Refusal> {
+    let flag = variable
+        .strip_prefix("ETCD_")?
+        .to_ascii_lowercase()
+        .replace('_', "-");
+    let is_set = arguments
+        .iter()
+        .filter_map(|argument| argument.strip_prefix("--"))
+        .any(|argument| argument.split('=').next() == Some(flag.as_str()));
+    is_set.then(|| {
+        let problem = format!(
+            "must not set {variable}, for etcd does not start when the flag is set too, as the operator or spec.etcd.extraArgs does: take it out here and write the flag in spec.etcd.extraArgs; for example: --{flag}=VALUE"
+        );
+        Refusal::invalid("spec.pod.etcdEnv", problem)
+    })
+}
+
+/// The field that asks for what etcd cannot be told.
+fn field(error: &FlagError) -> &'static str {
+    let flag = match error {
+        FlagError::Unknown(_) => return "spec.version",
+        FlagError::Absent { flag, .. } => flag.as_str(),
+        FlagError::Value { flag, .. } => flag,
+        FlagError::Reserved(_) | FlagError::Misspelled(_) | FlagError::Twice(_) => return EXTRA,
+    };
+    match flag {
+        "auto-compaction-mode" => "spec.etcd.autoCompaction.mode",
+        "auto-compaction-retention" => "spec.etcd.autoCompaction.retention",
+        _ => EXTRA,
+    }
+}
+
+const EXTRA: &str = "spec.etcd.extraArgs";
+
+fn named(argument: String) -> String {
+    match ADDRESSED.iter().find(|flag| argument.starts_with(**flag)) {
+        Some(_) => argument.replacen(&format!("://{STAND_IN}."), &format!("://{POD_NAME}."), 1),
+        None => argument,
+    }
+}
+
+fn config(desired: &Desired, frame: &Frame) -> Config {
+    let has = |feature: Feature| feature.is_in(&frame.version);
+    let addresses = Addresses::of(desired, &frame.namespace);
+    let everywhere = "0.0.0.0";
+    let own = addresses.host_of(STAND_IN);
+    Config {
+        name: POD_NAME.to_owned(),
+        data_dir: DATA_DIR.to_owned(),
+        listen_peer: vec![addresses.peer_at(everywhere)],
+        listen_client: vec![addresses.client_at(everywhere)],
+        listen_metrics: has(Feature::MetricsAddress)
+            .then(|| Addresses::metrics_at(everywhere))
+            .into_iter()
+            .collect(),
+        advertise_peer: vec![addresses.peer_at(&own)],
+        advertise_client: vec![addresses.client_at(&own)],
+        first: None,
+        client_tls: desired.tls.client.as_ref().map(|_| ClientTls {
+            certificate: format!("{SERVER_TLS}/server.crt"),
+            key: format!("{SERVER_TLS}/server.key"),
+            authority: Some(format!("{SERVER_TLS}/server-ca.crt")),
+        }),
+        peer_tls: desired.tls.peer.as_ref().map(|_| PeerTls {
+            certificate: format!("{PEER_TLS}/peer.crt"),
+            key: format!("{PEER_TLS}/peer.key"),
+            authority: format!("{PEER_TLS}/peer-ca.crt"),
+        }),
+        tuning: tuning(&desired.options),
+        figures: Figures::Basic,
+        check_at_start: has(Feature::CorruptAlarm),
+        // Before hashes of compactions were compared, the other comparison raised false alarms.
+        check_every: has(Feature::CompactHashCheck).then_some(WHOLE_CHECK),
+        check_compactions_every: has(Feature::CompactHashCheck).then_some(COMPACTION_CHECK),
+        stop_serving_on_defrag: has(Feature::StopServingOnDefrag),
+        max_learners: None,
+        extra: desired.options.extra.clone(),
+    }
+}
+
+fn tuning(options: &Options) -> Tuning {
+    let Options {
+        quota,
+        compaction,
+        snapshot_count,
+        heartbeat_ms,
+        election_ms,
+        max_request_bytes,
+        extra: _,
+    } = options;
+    let milliseconds = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    Tuning {
+        quota: *quota,
+        compaction: compaction.as_ref().map(|compaction| match compaction {
+            Compaction::Periodic(age) => flags::Compaction::Periodic(*age),
+            Compaction::Revisions(count) => {
+                flags::Compaction::Revision(Revision(i64::try_from(*count).unwrap_or(i64::MAX)))
+            }
+        }),
+        snapshot_count: *snapshot_count,
+        heartbeat_ms: heartbeat_ms.map(milliseconds),
+        election_ms: election_ms.map(milliseconds),
+        max_request_bytes: *max_request_bytes,
+    }
+}

@@ -1,0 +1,130 @@
+//! The hash of what the user asks of a running member: members whose hash differs are to be restarted, others never.
+//!
+//! It is made of the user's words and not of the pod: what only a newer operator does otherwise must not change it. So
+//! what the user does not ask for is not in it, and a field that is added changes nothing for those who do not set it.
+
+use etcd_operator_etcd::version::Version;
+use etcd_operator_runtime::drift;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::image;
+use crate::desired::{Compaction, Desired, Options, Pod, Storage, Tls};
+
+/// The annotation of the pod template, and so of every pod, with the hash of the intent it was made from.
+pub const ANNOTATION_INTENT: &str = "etcd.database.coreos.com/intent";
+
+/// The hash. Taken apart in full, so that nobody adds a field without deciding whether it restarts members.
+pub fn intent(desired: &Desired, version: &Version) -> String {
+    let Desired {
+        name: _,
+        size: _,
+        image,
+        pull_policy,
+        pull_secrets,
+        paused: _,
+        pod,
+        storage,
+        service: _,
+        options,
+        tls,
+        without_effect: _,
+    } = desired;
+    drift::hash(&asked(json!({
+        "version": version.to_string(),
+        "image": image::etcd(image, version),
+        "pullPolicy": pull_policy,
+        "pullSecrets": listed(pull_secrets),
+        "pod": shape(pod),
+        "storage": medium(storage),
+        "options": settings(options),
+        "tls": secrets(tls),
+    })))
+}
+
+/// What of it is asked for.
+fn asked(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.into_iter().map(|(name, value)| (name, asked(value)));
+            fields.filter(|(_, value)| !value.is_null()).collect()
+        }
+        other => other,
+    }
+}
+
+fn listed<T: Serialize>(items: &[T]) -> Option<&[T]> {
+    (!items.is_empty()).then_some(items)
+}
+
+fn shape(pod: &Pod) -> Value {
+    let Pod {
+        // A running pod is given these.
+        labels: _,
+        annotations: _,
+        node_selector,
+        affinity,
+        apart,
+        tolerations,
+        spread,
+        resources,
+        priority_class,
+        env,
+        security,
+        service_account,
+        grace_seconds,
+        cluster_domain,
+    } = pod;
+    json!({
+        "nodeSelector": Some(node_selector).filter(|labels| !labels.is_empty()),
+        "affinity": affinity,
+        "apart": apart.then_some(true),
+        "tolerations": listed(tolerations),
+        "spread": spread,
+        "resources": resources,
+        "priorityClass": priority_class,
+        "env": listed(env),
+        "security": security,
+        "serviceAccount": service_account,
+        "graceSeconds": grace_seconds,
+        "clusterDomain": cluster_domain,
+    })
+}
+
+/// A claim outlives the pod and changes without it.
+fn medium(storage: &Storage) -> Value {
+    match storage {
+        Storage::Persistent { .. } => json!("PersistentVolume"),
+        Storage::Ephemeral { in_memory, limit, .. } => json!({"inMemory": in_memory, "limit": limit}),
+    }
+}
+
+fn settings(options: &Options) -> Value {
+    let Options {
+        quota,
+        compaction,
+        snapshot_count,
+        heartbeat_ms,
+        election_ms,
+        max_request_bytes,
+        extra,
+    } = options;
+    let compaction = compaction.as_ref().map(|compaction| match compaction {
+        Compaction::Periodic(age) => json!({"seconds": age.as_secs()}),
+        Compaction::Revisions(count) => json!({"revisions": count}),
+    });
+    json!({
+        "quota": quota,
+        "compaction": compaction,
+        "snapshotCount": snapshot_count,
+        "heartbeatMs": heartbeat_ms,
+        "electionMs": election_ms,
+        "maxRequestBytes": max_request_bytes,
+        "extra": listed(extra),
+    })
+}
+
+fn secrets(tls: &Tls) -> Value {
+    let Tls { peer, client } = tls;
+    json!({"peer": peer, "server": client.as_ref().map(|client| &client.server)})
+}

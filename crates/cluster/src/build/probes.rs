@@ -1,0 +1,95 @@
+//! What the kubelet asks a member: whether it lives, and whether clients may come.
+//!
+//! Nothing here may restart a member because the cluster has no quorum, is busy, or waits for the operator.
+
+use etcd_operator_api::names::{CLIENT_PORT, METRICS_PORT, PEER_PORT};
+use etcd_operator_etcd::{
+    policy::Feature,
+    version::{Minor, Version},
+};
+use k8s_openapi::{
+    api::core::v1::{ExecAction, HTTPGetAction, Probe, TCPSocketAction},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+
+use super::volumes::PROGRAM;
+use crate::desired::Desired;
+
+/// The peer port is open while `member` waits and from the first moment of etcd's; a defragmentation does not close
+/// it.
+pub(super) fn liveness() -> Probe {
+    Probe {
+        tcp_socket: Some(socket(PEER_PORT)),
+        period_seconds: Some(10),
+        timeout_seconds: Some(5),
+        failure_threshold: Some(6),
+        ..Probe::default()
+    }
+}
+
+/// Without an end that anybody sees: whether a start takes too long is for the operator to judge.
+pub(super) fn startup() -> Probe {
+    Probe {
+        tcp_socket: Some(socket(PEER_PORT)),
+        period_seconds: Some(1),
+        timeout_seconds: Some(5),
+        failure_threshold: Some(i32::MAX),
+        ..Probe::default()
+    }
+}
+
+/// True only of a voter that answers with the others' consent.
+pub(super) fn readiness(desired: &Desired, version: &Version) -> Probe {
+    let has = |feature: Feature| feature.is_in(version);
+    let http = |path: &str, port| Probe {
+        http_get: Some(HTTPGetAction {
+            path: Some(path.to_owned()),
+            port: IntOrString::Int(i32::from(port)),
+            ..HTTPGetAction::default()
+        }),
+        ..often()
+    };
+    if has(Feature::ReadyzKnowsLearners) {
+        return http("/readyz", METRICS_PORT);
+    }
+    if has(Feature::Learners) {
+        // No page of these versions tells a learner from a voter, but the figures do.
+        let command = [PROGRAM, "ready", "--metrics-url=http://127.0.0.1:2381"];
+        return Probe {
+            exec: Some(ExecAction {
+                command: Some(command.map(str::to_owned).to_vec()),
+            }),
+            period_seconds: Some(2),
+            ..often()
+        };
+    }
+    // Without learners a healthy member is a voter.
+    if has(Feature::MetricsAddress) {
+        return http("/health", METRICS_PORT);
+    }
+    if desired.tls.client.is_none() && Minor::of(version).is_some() {
+        return http("/health", CLIENT_PORT);
+    }
+    // With TLS that asks for certificates the kubelet gets no further than the connection.
+    Probe {
+        tcp_socket: Some(socket(CLIENT_PORT)),
+        ..often()
+    }
+}
+
+/// An election makes every member unready for a moment; that must not take them all from the Service at once.
+fn often() -> Probe {
+    Probe {
+        period_seconds: Some(1),
+        timeout_seconds: Some(5),
+        failure_threshold: Some(5),
+        ..Probe::default()
+    }
+}
+
+fn socket(port: u16) -> TCPSocketAction {
+    TCPSocketAction {
+        port: IntOrString::Int(port.into()),
+        ..TCPSocketAction::default()
+    }
+}

@@ -1,0 +1,51 @@
+//! The StatefulSet of the members.
+
+use k8s_openapi::api::{
+    apps::v1::{
+        StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec,
+        StatefulSetUpdateStrategy,
+    },
+    core::v1::PodTemplateSpec,
+};
+
+use super::{
+    Frame, claim,
+    labels::{owned, selector},
+    stored,
+};
+use crate::desired::Desired;
+
+/// Pods come all at once and are never restarted by the StatefulSet; claims are never deleted by it.
+pub(super) fn set(desired: &Desired, frame: &Frame, template: PodTemplateSpec) -> StatefulSet {
+    let name = &desired.name;
+    let mut metadata = owned(name, frame, name.to_string());
+    let mut annotations = frame.latch.annotations();
+    annotations.extend(stored::remember(&template));
+    metadata.annotations = Some(annotations);
+    let keep = || Some("Retain".to_owned());
+    let claims = match &frame.stored {
+        Some(stored) => stored.claims().to_vec(),
+        None => claim::templates(desired),
+    };
+    StatefulSet {
+        metadata,
+        spec: StatefulSetSpec {
+            replicas: Some(frame.replicas.into()),
+            service_name: Some(name.headless_service()),
+            selector: selector(name),
+            pod_management_policy: Some("Parallel".to_owned()),
+            update_strategy: Some(StatefulSetUpdateStrategy {
+                type_: Some("OnDelete".to_owned()),
+                ..StatefulSetUpdateStrategy::default()
+            }),
+            persistent_volume_claim_retention_policy: Some(StatefulSetPersistentVolumeClaimRetentionPolicy {
+                when_deleted: keep(),
+                when_scaled: keep(),
+            }),
+            volume_claim_templates: (!claims.is_empty()).then_some(claims),
+            template,
+            ..StatefulSetSpec::default()
+        },
+        status: None,
+    }
+}

@@ -1,0 +1,138 @@
+//! Which pod template the StatefulSet gets: the one that is asked for, or the one it has.
+//!
+//! A pod that somebody deletes is made from the template of that moment. So the template moves only when its gate has
+//! passed, and never merely because another operator runs: its image may not know what the new one would ask of it.
+
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    core::v1::{PersistentVolumeClaim, PodTemplateSpec},
+};
+
+use super::{
+    Frame,
+    container::{ETCD, INCARNATION, INSTALL},
+    image::OperatorImage,
+    intent::ANNOTATION_INTENT,
+    labels::Map,
+};
+use etcd_operator_api::names::ANNOTATION_VERSION;
+
+/// The annotation of the StatefulSet with the template as it was last applied, without what others added to it since.
+const ANNOTATION_TEMPLATE: &str = "etcd.database.coreos.com/template";
+
+/// What counts of a StatefulSet that is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    template: PodTemplateSpec,
+    claims: Vec<PersistentVolumeClaim>,
+}
+
+/// Why the pod template is not the one that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pending {
+    /// The user asks for something that its gate has not let through.
+    Change,
+    /// Only the operator is another one; its pods come with the next change.
+    Operator,
+}
+
+impl Stored {
+    /// What counts of this StatefulSet.
+    pub fn of(set: &StatefulSet) -> Self {
+        let applied = set
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|annotations| serde_json::from_str(annotations.get(ANNOTATION_TEMPLATE)?).ok());
+        let claims = set.spec.volume_claim_templates.clone().unwrap_or_default();
+        let without_status = |claim| PersistentVolumeClaim {
+            status: None,
+            ..claim
+        };
+        Self {
+            template: applied.unwrap_or_else(|| set.spec.template.clone()),
+            claims: claims.into_iter().map(without_status).collect(),
+        }
+    }
+
+    /// The hash of the intent that the template was made from.
+    pub fn intent(&self) -> Option<&str> {
+        self.annotation(ANNOTATION_INTENT)
+    }
+
+    /// The version of etcd in the template.
+    pub fn version(&self) -> Option<&str> {
+        self.annotation(ANNOTATION_VERSION)
+    }
+
+    /// The image of the operator in the template.
+    pub fn operator_image(&self) -> Option<OperatorImage> {
+        let containers = self.template.spec.as_ref()?.init_containers.as_ref()?;
+        let install = containers.iter().find(|container| container.name == INSTALL)?;
+        install.image.as_ref()?.parse().ok()
+    }
+
+    /// The claims it makes: they can never change.
+    pub(super) fn claims(&self) -> &[PersistentVolumeClaim] {
+        &self.claims
+    }
+
+    fn annotation(&self, key: &str) -> Option<&str> {
+        let metadata = self.template.metadata.as_ref()?;
+        metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+}
+
+/// The template as an annotation.
+pub(super) fn remember(template: &PodTemplateSpec) -> Map {
+    let text = serde_json::to_string(template).expect("a template is JSON");
+    Map::from([(ANNOTATION_TEMPLATE.to_owned(), text)])
+}
+
+/// The template the StatefulSet gets.
+pub(super) fn choose(wanted: PodTemplateSpec, frame: &Frame) -> (PodTemplateSpec, Option<Pending>) {
+    let Some(stored) = &frame.stored else {
+        return (wanted, None);
+    };
+    let intent = |template: &PodTemplateSpec| {
+        let annotations = template.metadata.as_ref()?.annotations.as_ref()?;
+        annotations.get(ANNOTATION_INTENT).cloned()
+    };
+    let is_changed = intent(&wanted).as_deref() != stored.intent();
+    let pending = match (is_changed, frame.may_move) {
+        (true, true) => return (wanted, None),
+        (true, false) => Pending::Change,
+        (false, _) if stored.operator_image().as_ref() == Some(&frame.operator_image) => {
+            return (wanted, None);
+        }
+        (false, _) => Pending::Operator,
+    };
+    (
+        held(stored.template.clone(), wanted, frame.latch.incarnation),
+        Some(pending),
+    )
+}
+
+/// The stored pod with what does not touch a running one: labels and annotations of the user, and the incarnation,
+/// which moves for itself.
+fn held(mut stored: PodTemplateSpec, wanted: PodTemplateSpec, incarnation: i64) -> PodTemplateSpec {
+    let before = stored.metadata.take().unwrap_or_default();
+    let mut metadata = wanted.metadata.unwrap_or_default();
+    for key in [ANNOTATION_INTENT, ANNOTATION_VERSION] {
+        let annotations = metadata.annotations.get_or_insert_default();
+        match before.annotations.as_ref().and_then(|before| before.get(key)) {
+            Some(value) => annotations.insert(key.to_owned(), value.clone()),
+            None => annotations.remove(key),
+        };
+    }
+    stored.metadata = Some(metadata);
+    let containers = stored.spec.iter_mut().flat_map(|spec| &mut spec.containers);
+    for etcd in containers.filter(|container| container.name == ETCD) {
+        // What follows the separator is etcd's.
+        let own = etcd.command.iter_mut().flatten().take_while(|word| *word != "--");
+        for word in own.filter(|word| word.starts_with(INCARNATION)) {
+            *word = format!("{INCARNATION}{incarnation}");
+        }
+    }
+    stored
+}

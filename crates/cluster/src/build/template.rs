@@ -1,0 +1,126 @@
+//! The pod of a member, as the StatefulSet makes it.
+
+use etcd_operator_api::{names::ANNOTATION_VERSION, refusal::Refusal, reserved};
+use k8s_openapi::{
+    api::core::v1::{
+        Affinity, LocalObjectReference, PodAffinityTerm, PodAntiAffinity, PodSpec, PodTemplateSpec,
+        TopologySpreadConstraint,
+    },
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
+};
+
+use super::{
+    Frame, container, flags,
+    intent::{ANNOTATION_INTENT, intent},
+    labels::{Map, of_cluster, selector},
+    security, volumes,
+};
+use crate::desired::{Desired, Pod};
+use etcd_operator_api::names::{ClusterName, LABEL_CLUSTER};
+
+const NODE: &str = "kubernetes.io/hostname";
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// Seconds to stop in: enough to hand leadership over and close the files.
+const GRACE: i64 = 30;
+
+/// The pod that is asked for.
+pub(super) fn template(desired: &Desired, frame: &Frame) -> Result<PodTemplateSpec, Vec<Refusal>> {
+    let (name, pod) = (&desired.name, &desired.pod);
+    let flags = flags::steady(desired, frame)?;
+    let mut labels = of_cluster(name);
+    labels.extend(pod.labels.clone());
+    let mut annotations = pod.annotations.clone();
+    annotations.insert(ANNOTATION_VERSION.to_owned(), frame.version.to_string());
+    annotations.insert(ANNOTATION_INTENT.to_owned(), intent(desired, &frame.version));
+    Ok(PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: Some(labels),
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        }),
+        spec: Some(PodSpec {
+            init_containers: Some(vec![container::install(desired, frame)]),
+            containers: vec![container::etcd(desired, frame, flags)],
+            volumes: Some(volumes::volumes(desired)),
+            node_selector: filled(pod.node_selector.clone()),
+            affinity: affinity(name, pod),
+            tolerations: (!pod.tolerations.is_empty()).then(|| pod.tolerations.clone()),
+            topology_spread_constraints: spread(name, pod),
+            priority_class_name: pod.priority_class.clone(),
+            service_account_name: pod.service_account.clone(),
+            image_pull_secrets: pull_secrets(&desired.pull_secrets),
+            security_context: Some(security::pod(pod.security.as_ref())),
+            termination_grace_period_seconds: Some(pod.grace_seconds.unwrap_or(GRACE)),
+            automount_service_account_token: Some(false),
+            enable_service_links: Some(false),
+            ..PodSpec::default()
+        }),
+    })
+}
+
+/// What of the template's metadata a running pod can be given: not what tells how it was started.
+pub(super) fn worn(template: &PodTemplateSpec, namespace: &str) -> ObjectMeta {
+    let metadata = template.metadata.clone().unwrap_or_default();
+    let mut annotations = metadata.annotations.unwrap_or_default();
+    annotations.retain(|key, _| !reserved::annotation(key));
+    ObjectMeta {
+        namespace: Some(namespace.to_owned()),
+        labels: metadata.labels,
+        annotations: filled(annotations),
+        ..ObjectMeta::default()
+    }
+}
+
+fn filled(map: Map) -> Option<Map> {
+    (!map.is_empty()).then_some(map)
+}
+
+fn affinity(name: &ClusterName, pod: &Pod) -> Option<Affinity> {
+    if !pod.apart {
+        return pod.affinity.clone();
+    }
+    let same_cluster = LabelSelector {
+        match_labels: Some(Map::from([(LABEL_CLUSTER.to_owned(), name.to_string())])),
+        ..LabelSelector::default()
+    };
+    Some(Affinity {
+        pod_anti_affinity: Some(PodAntiAffinity {
+            required_during_scheduling_ignored_during_execution: Some(vec![PodAffinityTerm {
+                label_selector: Some(same_cluster),
+                topology_key: NODE.to_owned(),
+                ..PodAffinityTerm::default()
+            }]),
+            ..PodAntiAffinity::default()
+        }),
+        ..Affinity::default()
+    })
+}
+
+/// Over nodes and zones as far as that goes, unless the user says how. A constraint that does not say which pods it
+/// is about would be about none: it is about the members.
+fn spread(name: &ClusterName, pod: &Pod) -> Option<Vec<TopologySpreadConstraint>> {
+    let softly = |key: &str| TopologySpreadConstraint {
+        max_skew: 1,
+        topology_key: key.to_owned(),
+        when_unsatisfiable: "ScheduleAnyway".to_owned(),
+        ..TopologySpreadConstraint::default()
+    };
+    let constraints = pod
+        .spread
+        .clone()
+        .unwrap_or_else(|| vec![softly(NODE), softly(ZONE)]);
+    let about_members = |constraint: TopologySpreadConstraint| TopologySpreadConstraint {
+        label_selector: constraint.label_selector.clone().or_else(|| Some(selector(name))),
+        ..constraint
+    };
+    let constraints: Vec<_> = constraints.into_iter().map(about_members).collect();
+    (!constraints.is_empty()).then_some(constraints)
+}
+
+fn pull_secrets(names: &[String]) -> Option<Vec<LocalObjectReference>> {
+    let secrets = names
+        .iter()
+        .map(|name| LocalObjectReference { name: name.clone() });
+    (!names.is_empty()).then(|| secrets.collect())
+}

@@ -1,0 +1,199 @@
+//! When the pod template moves, and what tells that a member is to be restarted.
+
+use std::collections::BTreeSet;
+
+use etcd_operator_cluster::build::{Frame, Objects, Pending, Stored, build, intent};
+use serde_json::{Value, json};
+
+use crate::frame::{asks, frame};
+
+/// The objects of a spec over a StatefulSet that was built for another one.
+fn over(before: &Value, spec: &Value, change: impl Fn(&mut Frame)) -> (Objects, Objects) {
+    let old = asks(before);
+    let old = build(&old, &frame(&old)).expect("objects");
+    let desired = asks(spec);
+    let mut frame = Frame {
+        stored: Some(Stored::of(&old.members)),
+        ..frame(&desired)
+    };
+    change(&mut frame);
+    let new = build(&desired, &frame).expect("objects");
+    (old, new)
+}
+
+fn hash(spec: &Value) -> String {
+    let desired = asks(spec);
+    let version = desired.version(None);
+    intent(&desired, &version)
+}
+
+#[test]
+fn whatever_reaches_a_running_member_changes_the_hash() {
+    let claim = json!({"resources": {"requests": {"storage": "1Gi"}}});
+    let specs = [
+        json!({}),
+        json!({"version": "3.5.35"}),
+        json!({"image": "mirror/etcd:own", "version": "3.6.16"}),
+        json!({"repository": "mirror/etcd"}),
+        json!({"imagePullPolicy": "Always"}),
+        json!({"imagePullSecrets": [{"name": "a"}]}),
+        json!({"pod": {"nodeSelector": {"a": "b"}}}),
+        json!({"pod": {"affinity": {"podAffinity": {}}}}),
+        json!({"pod": {"antiAffinity": true}}),
+        json!({"pod": {"tolerations": [{"operator": "Exists"}]}}),
+        json!({"pod": {"topologySpreadConstraints": []}}),
+        json!({"pod": {"resources": {"limits": {"memory": "1Gi"}}}}),
+        json!({"pod": {"priorityClassName": "high"}}),
+        json!({"pod": {"etcdEnv": [{"name": "A", "value": "b"}]}}),
+        json!({"pod": {"securityContext": {"runAsUser": 9}}}),
+        json!({"pod": {"serviceAccountName": "a"}}),
+        json!({"pod": {"terminationGracePeriodSeconds": 5}}),
+        json!({"pod": {"ClusterDomain": "a.b"}}),
+        json!({"pod": {"persistentVolumeClaimSpec": claim}}),
+        json!({"storage": {"medium": "Memory"}}),
+        json!({"storage": {"medium": "EmptyDir", "size": "1Gi"}}),
+        json!({"etcd": {"quotaBackendBytes": "1Gi"}}),
+        json!({"etcd": {"autoCompaction": {"retention": "1h"}}}),
+        json!({"etcd": {"autoCompaction": {"mode": "Revision", "retention": "1000"}}}),
+        json!({"etcd": {"snapshotCount": 1000}}),
+        json!({"etcd": {"heartbeatMs": 50}}),
+        json!({"etcd": {"electionMs": 500}}),
+        json!({"etcd": {"maxRequestBytes": 4096}}),
+        json!({"etcd": {"extraArgs": ["--max-txn-ops=9"]}}),
+        json!({"TLS": {"static": {"member": {"peerSecret": "p"}}}}),
+        json!({"TLS": {"static": {"member": {"serverSecret": "s"}, "operatorSecret": "o"}}}),
+    ];
+    let hashes: BTreeSet<_> = specs.iter().map(hash).collect();
+    assert_eq!(hashes.len(), specs.len(), "two of the specs have one hash");
+}
+
+#[test]
+fn what_no_member_needs_a_restart_for_leaves_the_hash_alone() {
+    let claim = |storage: &Value| hash(&json!({"storage": storage}));
+    let plain = hash(&json!({}));
+    for spec in [
+        json!({"size": 5}),
+        json!({"paused": true}),
+        json!({"version": "3.6.16"}),
+        json!({"repository": "quay.io/coreos/etcd"}),
+        json!({"pod": {"labels": {"a": "b"}, "annotations": {"c": "d"}}}),
+        json!({"pod": {"busyboxImage": "b", "DNSTimeoutInSecond": 3}}),
+        json!({"service": {"type": "NodePort", "annotations": {"a": "b"}}}),
+    ] {
+        assert_eq!(hash(&spec), plain, "{spec}");
+    }
+    assert_eq!(
+        claim(&json!({"size": "1Gi"})),
+        claim(&json!({"size": "2Gi", "retention": "Delete"}))
+    );
+}
+
+#[test]
+fn the_hash_is_the_same_for_all_time() {
+    // Stored in clusters: another value would restart every member once.
+    assert_eq!(hash(&json!({"size": 3, "version": "3.2.25"})), "a00db72c64354b5d");
+}
+
+#[test]
+fn a_changed_template_waits_for_its_gate_and_then_moves() {
+    let (before, after) = (json!({"version": "3.5.35"}), json!({"version": "3.6.16"}));
+    let (old, new) = over(&before, &after, |_| {});
+    assert_eq!(new.pending, Some(Pending::Change));
+    assert_eq!(new.members, old.members);
+    let (old, new) = over(&before, &after, |frame| frame.may_move = true);
+    assert_eq!(new.pending, None);
+    assert_ne!(new.members.spec.template, old.members.spec.template);
+}
+
+#[test]
+fn another_operator_alone_moves_no_template_but_comes_with_the_next_change() {
+    let newer = |frame: &mut Frame| frame.operator_image = "registry/operator:10".parse().expect("an image");
+    let (old, new) = over(&json!({}), &json!({}), newer);
+    assert_eq!(
+        (new.pending, &new.members),
+        (Some(Pending::Operator), &old.members)
+    );
+    let (_, new) = over(&json!({}), &json!({"version": "3.6.15"}), |frame| {
+        newer(frame);
+        frame.may_move = true;
+    });
+    let stored = Stored::of(&new.members);
+    assert_eq!(new.pending, None);
+    assert_eq!(
+        stored.operator_image().map(|image| image.to_string()).as_deref(),
+        Some("registry/operator:10")
+    );
+    assert_eq!(stored.version(), Some("3.6.15"));
+}
+
+#[test]
+fn a_held_template_takes_the_incarnation_and_the_labels_but_nothing_else() {
+    let spec = json!({"version": "3.6.16", "pod": {"labels": {"team": "a"}}});
+    let (old, new) = over(&json!({"version": "3.5.35"}), &spec, |frame| {
+        frame.latch.incarnation = 8;
+    });
+    let words = |objects: &Objects| {
+        let spec = objects.members.spec.template.spec.clone().expect("a pod");
+        spec.containers[0].command.clone().expect("a command")
+    };
+    let changed: Vec<_> = words(&old)
+        .into_iter()
+        .zip(words(&new))
+        .filter(|(before, after)| before != after)
+        .collect();
+    assert_eq!(
+        changed,
+        [("--incarnation=7".to_owned(), "--incarnation=8".to_owned())]
+    );
+    let metadata = new.members.spec.template.metadata.clone().expect("metadata");
+    let labels = metadata.labels.expect("labels");
+    assert_eq!(labels.get("team").map(String::as_str), Some("a"));
+    assert_eq!(Stored::of(&new.members).version(), Some("3.5.35"));
+    assert_eq!(
+        Stored::of(&new.members).intent(),
+        Stored::of(&old.members).intent()
+    );
+}
+
+#[test]
+fn what_others_did_to_the_stored_template_is_put_back_while_a_change_waits() {
+    let before = asks(&json!({"version": "3.5.35"}));
+    let old = build(&before, &frame(&before)).expect("objects").members;
+    let mut tampered = old.clone();
+    let pod = tampered.spec.template.spec.as_mut().expect("a pod");
+    pod.containers[0].image = Some("other/etcd:v3.7.0".to_owned());
+    let desired = asks(&json!({"version": "3.6.16"}));
+    let held = Frame {
+        stored: Some(Stored::of(&tampered)),
+        ..frame(&desired)
+    };
+    assert_eq!(build(&desired, &held).expect("objects").members, old);
+}
+
+#[test]
+fn claims_that_are_stored_stay_as_they_are() {
+    let (old, new) = over(
+        &json!({"storage": {"size": "1Gi"}}),
+        &json!({"storage": {"size": "2Gi", "labels": {"a": "b"}}}),
+        |_| {},
+    );
+    assert_eq!(
+        new.members.spec.volume_claim_templates,
+        old.members.spec.volume_claim_templates
+    );
+}
+
+#[test]
+fn a_running_pod_is_given_labels_and_annotations_that_say_nothing_about_its_start() {
+    let desired = asks(&json!({"pod": {"labels": {"team": "a"}, "annotations": {"note": "b"}}}));
+    let pod = build(&desired, &frame(&desired))
+        .expect("objects")
+        .worn_by("orders-1");
+    let metadata = serde_json::to_value(&pod.metadata).expect("JSON");
+    assert_eq!(metadata["name"], "orders-1");
+    assert_eq!(metadata["namespace"], "shop");
+    assert_eq!(metadata["labels"]["etcd_node"], "orders-1");
+    assert_eq!(metadata["labels"]["team"], "a");
+    assert_eq!(metadata["annotations"], json!({"note": "b"}));
+    assert_eq!(pod.spec, None);
+}
