@@ -5,38 +5,35 @@
 //! owned objects are not collected, and aggregated cluster roles such as `view` have no rules. Tests that share one
 //! control plane work in namespaces of their own.
 
+mod asked;
 mod audit;
+mod doors;
 mod kubeconfig;
+mod kubectl;
 mod launch;
+mod outage;
 mod pki;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::Output;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, ObjectMeta, PostParams};
-use kube::{Client, Config};
-use serde_json::Value;
+use anyhow::{Context, Result};
+use kube::Client;
 use tokio::net::TcpStream;
-use tokio::process::Command;
 use tokio::sync::OnceCell;
 
 pub use audit::{AuditEntry, AuditFilter, AuditMark, AuditObject, AuditStatus, AuditUser};
 pub use kubeconfig::Access;
 
 use crate::bed_dir::{self, BedDir};
-use crate::command::{output, printed, succeed};
-use crate::components::{self, Component, EtcdVersion};
+use crate::components::{self, Component};
 use crate::deadline::until;
-use crate::launch::{Launch, Running, tail};
+use crate::launch::{Launch, Running};
 use crate::namespaces::{Entry, Hub};
 use crate::network::{self, Number};
-use crate::process::{ProcessId, Sent};
-use crate::proxy::Cut;
+use crate::process::ProcessId;
 pub(crate) use kubeconfig::Entrance;
 pub(crate) use launch::free_port;
 use launch::{ApiServerFiles, Around};
@@ -259,240 +256,6 @@ impl ControlPlane {
             authority: self.authority.certificate().to_owned(),
             admin: identity,
         }
-    }
-
-    // Ways in.
-
-    /// A client with all rights.
-    pub async fn client(&self) -> Result<Client> {
-        self.client_with(&Access::admin()).await
-    }
-
-    /// A client with all rights that is found in the audit log by its user agent.
-    pub async fn client_as(&self, user_agent: &str) -> Result<Client> {
-        self.client_with(&Access::admin().user_agent(user_agent)).await
-    }
-
-    /// A client with the rights of this user in these groups.
-    pub async fn client_for(&self, user: &str, groups: &[&str]) -> Result<Client> {
-        self.client_with(&Access::admin().user(user, groups)).await
-    }
-
-    /// A client as described. It belongs to the runtime it is made on.
-    pub async fn client_with(&self, access: &Access) -> Result<Client> {
-        Client::try_from(self.config_with(access).await?).context("cannot make a client")
-    }
-
-    /// The configuration of such a client, for tests that change more of it.
-    pub async fn config_with(&self, access: &Access) -> Result<Config> {
-        self.entrance.config(access).await
-    }
-
-    /// A kubeconfig with all rights, everything embedded.
-    pub fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
-    }
-
-    /// A kubeconfig as described, written as `NAME.kubeconfig` into the bed's directory.
-    pub fn kubeconfig_with(&self, name: &str, access: &Access) -> Result<PathBuf> {
-        self.bed.write(
-            &format!("{name}.kubeconfig"),
-            self.entrance.kubeconfig(access).to_string(),
-        )
-    }
-
-    /// A proxy in front of the API server, to be broken. It belongs to the caller and to the caller's runtime: tests
-    /// that share a control plane do not disturb each other.
-    pub async fn cut(&self) -> Result<Cut> {
-        Cut::start(self.entrance.address).await
-    }
-
-    /// A kubeconfig with all rights that goes through the proxy.
-    pub fn kubeconfig_via_proxy(&self, cut: &Cut) -> Result<PathBuf> {
-        self.kubeconfig_with(
-            &format!("via-{}", cut.address().port()),
-            &Access::admin().through(cut),
-        )
-    }
-
-    // Things tests do with it.
-
-    /// A new namespace whose name begins with `prefix`.
-    pub async fn namespace(&self, prefix: &str) -> Result<String> {
-        let namespace = Namespace {
-            metadata: ObjectMeta {
-                generate_name: Some(format!("{prefix}-")),
-                ..ObjectMeta::default()
-            },
-            ..Namespace::default()
-        };
-        let made = Api::<Namespace>::all(self.client().await?)
-            .create(&PostParams::default(), &namespace)
-            .await
-            .with_context(|| format!("cannot make a namespace {prefix}-…"))?;
-        made.metadata
-            .name
-            .context("the API server gave the namespace no name")
-    }
-
-    /// Runs kubectl with all rights.
-    pub async fn kubectl(&self, arguments: &[&str]) -> Result<Output> {
-        self.kubectl_with_input(arguments, "").await
-    }
-
-    /// Runs kubectl with all rights and this on its standard input, for `-f -`.
-    pub async fn kubectl_with_input(&self, arguments: &[&str], input: &str) -> Result<Output> {
-        let kubectl = components::find(Component::Kubectl).await?;
-        let mut command = Command::new(&kubectl);
-        command
-            .args(arguments)
-            .env("KUBECONFIG", &self.kubeconfig)
-            // The API server is on this host, whatever way leads out of it.
-            .env("NO_PROXY", "*")
-            // kubectl caches what a server can do by address; the next bed may have the same one.
-            .env("KUBECACHEDIR", self.bed.path().join("kubectl-cache"));
-        output(command, input).await
-    }
-
-    /// Applies CRDs and waits until the API server has established every one of them.
-    pub async fn apply_crds(&self, yaml: &str) -> Result<()> {
-        let apply = [
-            "apply",
-            "--server-side",
-            "--force-conflicts",
-            "-o",
-            "name",
-            "-f",
-            "-",
-        ];
-        let applied = printed(self.kubectl_with_input(&apply, yaml).await?, "kubectl apply")?;
-        let names: Vec<&str> = applied.lines().filter(|line| !line.is_empty()).collect();
-        let wait = [
-            &["wait", "--for=condition=Established", "--timeout=30s"],
-            names.as_slice(),
-        ]
-        .concat();
-        printed(self.kubectl(&wait).await?, "kubectl wait")?;
-        Ok(())
-    }
-
-    // What it has been asked.
-
-    /// The present end of the audit log.
-    pub fn audit_mark(&self) -> AuditMark {
-        AuditMark(std::fs::metadata(&self.audit_log).map_or(0, |metadata| metadata.len()))
-    }
-
-    /// The requests logged so far that the filter admits, in the order in which they first appear. A request is
-    /// logged about when it is answered, not before: to wait for one, use [`ControlPlane::audit_until`].
-    pub fn audit(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>> {
-        audit::requests(&self.audit_log, filter)
-    }
-
-    /// Waits until at least `count` requests that the filter admits are logged.
-    pub async fn audit_until(
-        &self,
-        filter: &AuditFilter,
-        count: usize,
-        within: Duration,
-    ) -> Result<Vec<AuditEntry>> {
-        until(&format!("{count} requests in the audit log"), within, || {
-            let found = self.audit(filter);
-            async move { found.map(|found| (found.len() >= count).then_some(found)) }
-        })
-        .await
-    }
-
-    /// The API server's own metrics, in the text format.
-    pub async fn metrics(&self) -> Result<String> {
-        self.get_text(&self.client().await?, "/metrics")
-            .await
-            .context("cannot read the API server's metrics")
-    }
-
-    // Things that go wrong.
-
-    /// Kills the API server, as a crash would: connections break without a word. Data and port are kept.
-    pub fn stop_apiserver(&self) {
-        drop(locked(&self.api_server).take());
-    }
-
-    /// Starts the API server again on the same port and waits until it is ready.
-    pub async fn start_apiserver(&self) -> Result<()> {
-        {
-            let mut api_server = locked(&self.api_server);
-            if api_server.is_some() {
-                bail!("the API server has not been stopped");
-            }
-            *api_server = Some(self.launch.start(&self.bed)?);
-        }
-        let mut config = self.config_with(&Access::admin()).await?;
-        config.default_retry = false;
-        let client = Client::try_from(config)?;
-        until("the API server is ready", START_LIMIT, || async {
-            locked(&self.api_server)
-                .as_mut()
-                .context("the API server was stopped")?
-                .check()?;
-            locked(&self.etcd).check()?;
-            Ok(self.get_text(&client, "/readyz").await.ok())
-        })
-        .await
-        .with_context(|| {
-            format!(
-                "kube-apiserver's log ends with\n{}",
-                tail(&self.bed.path().join("kube-apiserver.log"))
-            )
-        })?;
-        Ok(())
-    }
-
-    /// Makes the API server stand still: it takes connections and answers nothing, until
-    /// [`ControlPlane::resume_apiserver`].
-    pub fn pause_apiserver(&self) -> Result<()> {
-        locked(&self.api_server)
-            .as_ref()
-            .context("the API server was stopped")?
-            .send(Sent::Pause)
-    }
-
-    /// Lets the API server go on.
-    pub fn resume_apiserver(&self) -> Result<()> {
-        locked(&self.api_server)
-            .as_ref()
-            .context("the API server was stopped")?
-            .send(Sent::Resume)
-    }
-
-    /// Compacts etcd at its present revision, which is returned. The API server still answers from memory for what
-    /// its watch cache holds; see [`ControlPlane::forget_history`].
-    pub async fn compact_etcd(&self) -> Result<u64> {
-        let status = self.etcdctl(&["endpoint", "status", "--write-out=json"]).await?;
-        let status: Value = serde_json::from_str(&status).context("etcdctl's status is no JSON")?;
-        let revision = status
-            .pointer("/0/Status/header/revision")
-            .and_then(Value::as_u64)
-            .with_context(|| format!("etcdctl's status names no revision: {status}"))?;
-        self.etcdctl(&["compaction", &revision.to_string()]).await?;
-        Ok(revision)
-    }
-
-    /// Compacts etcd and restarts the API server, whose watch cache goes with it: from now on a watch from before
-    /// is answered with 410. Returns the revision up to which history is gone.
-    pub async fn forget_history(&self) -> Result<u64> {
-        let revision = self.compact_etcd().await?;
-        self.stop_apiserver();
-        self.start_apiserver().await?;
-        Ok(revision)
-    }
-
-    async fn etcdctl(&self, arguments: &[&str]) -> Result<String> {
-        let mut command =
-            Command::new(components::find(Component::Etcdctl(EtcdVersion::OF_CONTROL_PLANE)).await?);
-        command
-            .arg(format!("--endpoints={}", self.etcd_url))
-            .args(arguments);
-        succeed(command, "").await
     }
 
     async fn get_text(&self, client: &Client, path: &str) -> Result<String> {

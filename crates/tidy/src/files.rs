@@ -8,19 +8,8 @@ pub const LONGEST: usize = 400;
 /// Lines of a Rust file with its unit tests, and of a file of tests.
 pub const LONGEST_WITH_TESTS: usize = 600;
 
-/// A file that may be longer, up to a bound of its own.
-#[derive(Clone, Copy, Debug)]
-pub struct Exception {
-    /// The file.
-    pub path: &'static str,
-    /// Its bound.
-    pub lines: usize,
-    /// Why it is not split.
-    pub why: &'static str,
-}
-
 /// Size of a Rust file.
-pub fn size(path: &str, text: &str, exceptions: &[Exception]) -> Vec<Finding> {
+pub fn size(path: &str, text: &str) -> Vec<Finding> {
     let all = text.lines().count();
     let is_tests = path.contains("/tests/") || path.ends_with("/tests.rs");
     let code = if is_tests {
@@ -28,17 +17,12 @@ pub fn size(path: &str, text: &str, exceptions: &[Exception]) -> Vec<Finding> {
     } else {
         tests_begin(text).map_or(all, |line| line - 1)
     };
-    let exception = exceptions.iter().find(|exception| exception.path == path);
-    let (bound, bound_with_tests) = match exception {
-        Some(exception) => (exception.lines, exception.lines),
-        None => (LONGEST, LONGEST_WITH_TESTS),
-    };
-    if code > bound {
-        let what = format!("{code} lines before its tests, at most {bound}: split it by what it is about");
+    if code > LONGEST {
+        let what = format!("{code} lines before its tests, at most {LONGEST}: split it by what it is about");
         return vec![Finding::of_file(path, what)];
     }
-    if all > bound_with_tests {
-        let what = format!("{all} lines, at most {bound_with_tests}: split it by what it is about");
+    if all > LONGEST_WITH_TESTS {
+        let what = format!("{all} lines, at most {LONGEST_WITH_TESTS}: split it by what it is about");
         return vec![Finding::of_file(path, what)];
     }
     Vec::new()
@@ -187,29 +171,15 @@ mod tests {
     fn a_file_that_is_too_long_is_found_with_its_tests_counted_apart() {
         let code = "x\n".repeat(LONGEST);
         let tests = format!("#[cfg(test)]\nmod tests {{\n{}", "y\n".repeat(150));
-        assert_eq!(size("crates/a/src/b.rs", &code, &[]), []);
-        assert_eq!(size("crates/a/src/b.rs", &format!("{code}{tests}"), &[]), []);
-        assert_eq!(size("crates/a/src/b.rs", &format!("x\n{code}"), &[]).len(), 1);
+        assert_eq!(size("crates/a/src/b.rs", &code), []);
+        assert_eq!(size("crates/a/src/b.rs", &format!("{code}{tests}")), []);
+        assert_eq!(size("crates/a/src/b.rs", &format!("x\n{code}")).len(), 1);
         assert_eq!(
-            size("crates/a/src/b.rs", &format!("{code}{tests}{code}"), &[]).len(),
+            size("crates/a/src/b.rs", &format!("{code}{tests}{code}")).len(),
             1
         );
-        assert_eq!(size("crates/a/tests/b.rs", &code.repeat(2), &[]).len(), 1);
-        assert_eq!(size("crates/a/tests/b.rs", &format!("x\n{code}"), &[]), []);
-    }
-
-    #[test]
-    fn an_exception_has_a_bound_too() {
-        let exceptions = [Exception {
-            path: "crates/a/src/b.rs",
-            lines: 450,
-            why: "one table",
-        }];
-        assert_eq!(size("crates/a/src/b.rs", &"x\n".repeat(450), &exceptions), []);
-        assert_eq!(
-            size("crates/a/src/b.rs", &"x\n".repeat(451), &exceptions).len(),
-            1
-        );
+        assert_eq!(size("crates/a/tests/b.rs", &code.repeat(2)).len(), 1);
+        assert_eq!(size("crates/a/tests/b.rs", &format!("x\n{code}")), []);
     }
 
     #[test]

@@ -3,18 +3,10 @@
 use std::process::Command;
 use std::sync::LazyLock;
 
-use etcd_operator_tidy::files::Exception;
 use etcd_operator_tidy::tree::Tree;
 use etcd_operator_tidy::{Finding, architecture, arrows, files, manifests, purity, tree};
 
 static TREE: LazyLock<Tree> = LazyLock::new(|| tree::read(tree::root()).expect("the repository can be read"));
-
-/// Files that are longer than others, and why each stays whole.
-const EXCEPTIONS: &[Exception] = &[Exception {
-    path: "e2e/src/control_plane.rs",
-    lines: 560,
-    why: "the many small doors of one thing",
-}];
 
 fn rust() -> impl Iterator<Item = (&'static String, &'static String)> {
     TREE.iter()
@@ -88,11 +80,8 @@ fn nothing_writes_to_the_api_server_but_apply_events_and_lease() {
 /// I-files
 #[test]
 fn files_are_short_say_what_they_are_for_and_are_finished() {
-    for Exception { path, why, .. } in EXCEPTIONS {
-        assert!(TREE.contains_key(*path) && why.contains(' '), "{path}: {why}");
-    }
     none(rust().flat_map(|(path, text)| {
-        let size = files::size(path, text, EXCEPTIONS);
+        let size = files::size(path, text);
         [size, files::first_line(path, text), files::unfinished(path, text)].concat()
     }));
     none(TREE.iter().flat_map(|(path, text)| files::traces(path, text)));

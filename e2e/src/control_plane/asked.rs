@@ -1,0 +1,43 @@
+//! What a control plane has been asked, by its own account: the audit log and its metrics.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::ControlPlane;
+use super::audit::{self, AuditEntry, AuditFilter, AuditMark};
+use crate::deadline::until;
+
+impl ControlPlane {
+    /// The present end of the audit log.
+    pub fn audit_mark(&self) -> AuditMark {
+        AuditMark(std::fs::metadata(&self.audit_log).map_or(0, |metadata| metadata.len()))
+    }
+
+    /// The requests logged so far that the filter admits, in the order in which they first appear. A request is
+    /// logged about when it is answered, not before: to wait for one, use [`ControlPlane::audit_until`].
+    pub fn audit(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>> {
+        audit::requests(&self.audit_log, filter)
+    }
+
+    /// Waits until at least `count` requests that the filter admits are logged.
+    pub async fn audit_until(
+        &self,
+        filter: &AuditFilter,
+        count: usize,
+        within: Duration,
+    ) -> Result<Vec<AuditEntry>> {
+        until(&format!("{count} requests in the audit log"), within, || {
+            let found = self.audit(filter);
+            async move { found.map(|found| (found.len() >= count).then_some(found)) }
+        })
+        .await
+    }
+
+    /// The API server's own metrics, in the text format.
+    pub async fn metrics(&self) -> Result<String> {
+        self.get_text(&self.client().await?, "/metrics")
+            .await
+            .context("cannot read the API server's metrics")
+    }
+}
