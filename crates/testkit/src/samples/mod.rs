@@ -8,8 +8,10 @@ mod leaf;
 mod objects;
 mod silent;
 mod value;
+mod wishes;
 
 pub use kinds::seeds;
 pub use leaf::{Leaf, leaves};
 pub use objects::objects;
 pub use silent::{Heard, silent};
+pub use wishes::Wishes;
