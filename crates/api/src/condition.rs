@@ -41,6 +41,12 @@ pub struct Condition {
     pub last_update_time: Option<String>,
 }
 
+/// A status that has conditions.
+pub trait Conditioned {
+    /// Its conditions; none where nothing was ever said.
+    fn conditions(&self) -> &[Condition];
+}
+
 /// The types of conditions, as stable words. The first four are the ancestor's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConditionType {

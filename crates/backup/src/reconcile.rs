@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use etcd_operator_api::{
-    EtcdBackup, EtcdBackupStatus, EtcdCluster,
+    EtcdBackup, EtcdCluster,
     reference::References,
     scope::{NotServed, ScopeRule},
 };
@@ -111,22 +111,8 @@ impl Reconciler {
                 None => return Ok(Wake::OnChange),
             },
         };
-        self.report(&backup, after).await?;
+        reporter.report(&*backup, after).await?;
         Ok(Wake::OnChange)
-    }
-
-    async fn report(&self, seen: &EtcdBackup, status: EtcdBackupStatus) -> Result<(), Error> {
-        let before = seen
-            .status
-            .as_ref()
-            .and_then(|s| s.conditions.as_deref())
-            .unwrap_or_default();
-        let conditions = status.conditions.clone().unwrap_or_default();
-        let after = EtcdBackup {
-            status: Some(status),
-            ..seen.clone()
-        };
-        self.deps.reporter.report(seen, &after, before, &conditions).await
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use etcd_operator_api::{EtcdCluster, EtcdClusterStatus, scope::ScopeRule};
+use etcd_operator_api::{EtcdCluster, scope::ScopeRule};
 use etcd_operator_runtime::{
     apply::Error,
     clock::SharedClock,
@@ -102,7 +102,7 @@ impl Reconciler {
                 None => return Ok(Wake::OnChange),
             },
         };
-        self.report(&cluster, after).await?;
+        reporter.report(&*cluster, after).await?;
         Ok(Wake::OnChange)
     }
 
@@ -114,19 +114,5 @@ impl Reconciler {
             None => known.remove(key),
         };
         before.as_deref() != other
-    }
-
-    async fn report(&self, seen: &EtcdCluster, status: EtcdClusterStatus) -> Result<(), Error> {
-        let before = seen
-            .status
-            .as_ref()
-            .and_then(|s| s.conditions.as_deref())
-            .unwrap_or_default();
-        let conditions = status.conditions.clone().unwrap_or_default();
-        let after = EtcdCluster {
-            status: Some(status),
-            ..seen.clone()
-        };
-        self.deps.reporter.report(seen, &after, before, &conditions).await
     }
 }

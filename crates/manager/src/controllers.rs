@@ -5,15 +5,18 @@ use etcd_operator_backup as backup;
 use etcd_operator_cluster as cluster;
 use etcd_operator_restore as restore;
 use etcd_operator_runtime::{
-    apply::{Applier, Error},
+    apply::{Applier, Error, Writable},
     clock::SharedClock,
     controller::{Controller, Function},
+    echo::Echoes,
     events::Recorder,
     fence::Leadership,
     informer::{Informer, Informers, Selection, keep_all},
     key::ObjectKey,
     metrics::Metrics,
     report::Reporter,
+    store::Change,
+    wakeup::Wakeup,
 };
 use kube::Client;
 
@@ -35,6 +38,19 @@ pub struct Shared {
     pub metrics: Metrics,
     /// Objects of one kind at once.
     pub concurrency: usize,
+    /// What the controllers have just written.
+    pub own: Own,
+}
+
+/// What each controller has just written about the objects of its kind, and need not hear.
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    /// Of `EtcdCluster`s.
+    pub clusters: Echoes,
+    /// Of `EtcdBackup`s.
+    pub backups: Echoes,
+    /// Of `EtcdRestore`s.
+    pub restores: Echoes,
 }
 
 /// One watch per kind, for all controllers together.
@@ -72,13 +88,17 @@ pub struct Functions {
 impl Functions {
     /// The real ones.
     pub fn new(kinds: &Kinds, shared: &Shared) -> Self {
-        let reporter = |manager| {
+        let reporter = |manager, own: &Echoes| {
             let applier = Applier::new(shared.client.clone(), manager, shared.leadership.clone());
-            Reporter::new(applier, shared.recorder.clone(), shared.clock.clone())
+            Reporter::new(
+                applier.noting(own.clone()),
+                shared.recorder.clone(),
+                shared.clock.clone(),
+            )
         };
         let cluster = cluster::Reconciler::new(cluster::Deps {
             clusters: kinds.clusters.store(),
-            reporter: reporter("etcd-operator/cluster"),
+            reporter: reporter("etcd-operator/cluster", &shared.own.clusters),
             scope: shared.scope,
             installation: shared.installation.clone(),
             clock: shared.clock.clone(),
@@ -86,7 +106,7 @@ impl Functions {
         let backup = backup::Reconciler::new(backup::Deps {
             backups: kinds.backups.store(),
             clusters: kinds.clusters.store(),
-            reporter: reporter("etcd-operator/backup"),
+            reporter: reporter("etcd-operator/backup", &shared.own.backups),
             scope: shared.scope,
             clock: shared.clock.clone(),
         });
@@ -94,7 +114,7 @@ impl Functions {
             restores: kinds.restores.store(),
             clusters: kinds.clusters.store(),
             backups: kinds.backups.store(),
-            reporter: reporter("etcd-operator/restore"),
+            reporter: reporter("etcd-operator/restore", &shared.own.restores),
             scope: shared.scope,
             clock: shared.clock.clone(),
         });
@@ -125,14 +145,14 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
         controller("restore").objects(kinds.restores.store()),
     );
 
-    let wake = clusters.wakeup();
-    kinds.clusters.sink(move |change| wake.push(change.key()));
+    let (wake, own) = (clusters.wakeup(), shared.own.clusters.clone());
+    kinds.clusters.sink(move |change| push_news(&wake, &own, change));
 
-    let wake = backups.wakeup();
-    kinds.backups.sink(move |change| wake.push(change.key()));
+    let (wake, own) = (backups.wakeup(), shared.own.backups.clone());
+    kinds.backups.sink(move |change| push_news(&wake, &own, change));
 
-    let wake = restores.wakeup();
-    kinds.restores.sink(move |change| wake.push(change.key()));
+    let (wake, own) = (restores.wakeup(), shared.own.restores.clone());
+    kinds.restores.sink(move |change| push_news(&wake, &own, change));
 
     let (wake, store) = (backups.wakeup(), kinds.backups.store());
     kinds
@@ -157,7 +177,14 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
     [(clusters, cluster), (backups, backup), (restores, restore)]
 }
 
-fn push(wake: &etcd_operator_runtime::wakeup::Wakeup, keys: Vec<ObjectKey>) {
+/// Wakes the controller of an object for anything but its own status of it.
+fn push_news<K: Writable>(wake: &Wakeup, own: &Echoes, change: &Change<K>) {
+    if !own.is_own(change) {
+        wake.push(change.key());
+    }
+}
+
+fn push(wake: &Wakeup, keys: Vec<ObjectKey>) {
     for key in keys {
         wake.push(key);
     }

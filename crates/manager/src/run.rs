@@ -27,7 +27,7 @@ use tracing::{error, info};
 use crate::{
     cli::ManagerArgs,
     connection,
-    controllers::{Functions, Kinds, Shared, wire},
+    controllers::{Functions, Kinds, Own, Shared, wire},
     version,
 };
 
@@ -161,6 +161,7 @@ impl Manager {
             clock,
             metrics: metrics.clone(),
             concurrency: args.concurrency.into(),
+            own: Own::default(),
         };
         let wired = wire(&kinds, functions(&kinds, &shared), &shared);
         let health = Health::new(informers.gates(), leadership.clone(), metrics);

@@ -197,6 +197,51 @@ async fn a_panic_in_one_controller_is_counted_and_the_other_two_go_on() {
     running.await.unwrap().unwrap();
 }
 
+#[tokio::test]
+async fn its_own_status_wakes_no_controller() {
+    const COUNT: usize = 12;
+    let fake = api_server();
+    for n in 0..COUNT {
+        fake.put_object(object("EtcdCluster", &format!("x{n}"), &json!({"size": 3})));
+    }
+    let manager = manager(&fake).await;
+    let address = manager.server.address().unwrap();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(manager.run(stop.clone()));
+    for n in 0..COUNT {
+        until("a verdict", || {
+            verdict(&fake, "EtcdCluster", &format!("x{n}")).is_some()
+        })
+        .await;
+    }
+    // Changes of a kind come one after the other: once this one had its effect, all statuses have come back.
+    fake.update_object(GROUP, "EtcdCluster", NAMESPACE, "x0", |cluster| {
+        cluster["spec"]["image"] = json!("example.dev/etcd:latest");
+    });
+    until("the changed cluster's verdict", || {
+        verdict(&fake, "EtcdCluster", "x0").is_some_and(|(holds, _)| holds == "False")
+    })
+    .await;
+    let page = metrics(address).await;
+    let counted = page
+        .lines()
+        .find(|line| line.starts_with(r#"etcd_operator_reconciles_total{controller="cluster""#));
+    let times = counted.and_then(|line| line.rsplit(' ').next());
+    assert_eq!(times, Some((COUNT + 1).to_string().as_str()), "{page}");
+
+    // Somebody else's change of a status does.
+    fake.update_object(GROUP, "EtcdCluster", NAMESPACE, "x2", |cluster| {
+        cluster["status"]["phase"] = json!("Running");
+    });
+    until("the status is put right", || {
+        let cluster = fake.get_object(GROUP, "EtcdCluster", NAMESPACE, "x2");
+        cluster.is_some_and(|cluster| cluster["status"]["phase"] != "Running")
+    })
+    .await;
+    stop.cancel();
+    running.await.unwrap().unwrap();
+}
+
 async fn metrics(address: std::net::SocketAddr) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";

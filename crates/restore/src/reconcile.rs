@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use etcd_operator_api::{
-    EtcdBackup, EtcdCluster, EtcdRestore, EtcdRestoreStatus, reference::References, scope::ScopeRule,
-};
+use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore, reference::References, scope::ScopeRule};
 use etcd_operator_runtime::{
     apply::Error,
     clock::SharedClock,
@@ -111,7 +109,7 @@ impl Reconciler {
                 None => return Ok(Wake::OnChange),
             },
         };
-        self.report(&restore, after).await?;
+        reporter.report(&*restore, after).await?;
         Ok(Wake::OnChange)
     }
 
@@ -129,20 +127,6 @@ impl Reconciler {
             }
             From::Object(_) => references,
         }
-    }
-
-    async fn report(&self, seen: &EtcdRestore, status: EtcdRestoreStatus) -> Result<(), Error> {
-        let before = seen
-            .status
-            .as_ref()
-            .and_then(|s| s.conditions.as_deref())
-            .unwrap_or_default();
-        let conditions = status.conditions.clone().unwrap_or_default();
-        let after = EtcdRestore {
-            status: Some(status),
-            ..seen.clone()
-        };
-        self.deps.reporter.report(seen, &after, before, &conditions).await
     }
 }
 

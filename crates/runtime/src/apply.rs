@@ -21,8 +21,10 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use crate::drift::{self, APPLIED};
+use crate::echo::Echoes;
 use crate::fence::{Leadership, NotLeading, WritePermit};
 use crate::key::ObjectKey;
+use crate::store::Malformed;
 
 pub use error::Error;
 pub(crate) use raw::Raw;
@@ -61,6 +63,7 @@ pub struct Applier {
     client: Client,
     manager: &'static str,
     leadership: Leadership,
+    echoes: Echoes,
 }
 
 impl Debug for Applier {
@@ -76,7 +79,16 @@ impl Applier {
             client,
             manager,
             leadership,
+            echoes: Echoes::default(),
         }
+    }
+
+    /// The same, with its status writes noted here, so that they wake nobody when the watch brings them back. What is
+    /// to follow such a write must be asked for by the reconcile that sent it.
+    #[must_use]
+    pub fn noting(mut self, echoes: Echoes) -> Self {
+        self.echoes = echoes;
+        self
     }
 
     /// Sees to it that `desired` is stored, by a server-side apply if `current` (from a store) differs from it.
@@ -131,12 +143,18 @@ impl Applier {
     pub async fn update_status<K: Writable>(&self, seen: &K, new: &K) -> Result<Written<K>, Error> {
         let what = What::of(seen, "update status of");
         let (uid, version) = what.fences(seen)?;
-        let (before, after) = (what.json(seen)?, what.json(new)?);
+        let (mut before, mut after) = (what.json(seen)?, what.json(new)?);
         let Some(change) = merge_patch::between(&before["status"], &after["status"]) else {
             return Ok(Written::Unchanged);
         };
         let change = json!({"metadata": {"uid": uid, "resourceVersion": version}, "status": change});
-        self.merge_status(&what, &change).await.map(Written::Changed)
+        before["status"] = after["status"].take();
+        self.echoes.expect(&what.key, before);
+        let written = self.merge_status(&what, &change).await;
+        if written.is_err() {
+            self.echoes.forget(&what.key);
+        }
+        written.map(Written::Changed)
     }
 
     /// Reads an object as it is stored, for one that cannot be decoded; `None` if it is gone.
@@ -155,13 +173,18 @@ impl Applier {
     /// was read.
     pub(crate) async fn merge_raw_status<K: Writable>(
         &self,
-        key: &ObjectKey,
+        bad: &Malformed,
         seen: &Raw,
         status: Value,
     ) -> Result<(), Error> {
-        let what = What::named::<K>(key, "update status of");
+        let what = What::named::<K>(&bad.key, "update status of");
         let change = json!({"metadata": seen.metadata, "status": status});
-        self.merge_status::<IgnoredAny>(&what, &change).await.map(drop)
+        self.echoes.expect_malformed(bad);
+        let written = self.merge_status::<IgnoredAny>(&what, &change).await;
+        if written.is_err() {
+            self.echoes.forget(&bad.key);
+        }
+        written.map(drop)
     }
 
     /// Sets or (with `None`) removes annotations, unless they are so already; refused as a conflict if the object has

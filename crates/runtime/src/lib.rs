@@ -6,6 +6,7 @@
 //! | [`wakeup`], [`queue`], [`controller`] | from a change to a reconcile: keys, back-off, tasks |
 //! | [`lease`], [`leader`], [`fence`] | who may write: the decision, the calls, the permit before every write |
 //! | [`apply`], [`drift`] | writes that are fenced, bounded, and left out when nothing would change |
+//! | [`echo`] | own status writes that the watch brings back, and that wake nobody |
 //! | [`events`] | events for people, best effort |
 //! | [`report`] | what a controller found, in the status and as an Event |
 //! | [`error`] | classes of errors: back-off, condition reason, metric label |
@@ -13,7 +14,7 @@
 //! | [`clock`], [`jitter`] | time and chance, here and nowhere else |
 //! | [`client`], [`key`] | the connection, and names of objects |
 //!
-//! `queue`, `lease`, `drift` and `store` decide without IO, clock or chance. Nothing here knows what etcd is.
+//! `queue`, `lease`, `drift`, `echo` and `store` decide without IO, clock or chance. Nothing here knows what etcd is.
 //!
 //! A controller put together:
 //!
@@ -56,6 +57,7 @@ pub mod client;
 pub mod clock;
 pub mod controller;
 pub mod drift;
+pub mod echo;
 pub mod error;
 pub mod events;
 #[cfg(test)]

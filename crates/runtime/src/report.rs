@@ -3,9 +3,10 @@
 //! A status that says nothing new is not written. Objects that cannot be decoded are told so on themselves, for they
 //! stop nobody but themselves.
 
-use etcd_operator_api::condition::{self, Condition, ConditionType, Finding, Truth};
+use etcd_operator_api::condition::{self, ConditionType, Conditioned, Finding, Truth};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
+use kube::core::object::HasStatus;
 use tracing::warn;
 
 use crate::apply::{Applier, Error, Writable};
@@ -34,21 +35,23 @@ impl Reporter {
         }
     }
 
-    /// Stores the status of `after`; if the verdict on the spec is news, or if the API server takes no such status,
+    /// Stores the status of an object; if the verdict on the spec is news, or if the API server takes no such status,
     /// publishes it too.
-    pub async fn report<K: Writable>(
-        &self,
-        seen: &K,
-        after: &K,
-        before: &[Condition],
-        now: &[Condition],
-    ) -> Result<(), Error> {
-        let written = self.applier.update_status(seen, after).await;
+    pub async fn report<K>(&self, seen: &K, status: K::Status) -> Result<(), Error>
+    where
+        K: Writable + HasStatus,
+        K::Status: Conditioned,
+    {
+        let mut after = seen.clone();
+        let after_status = after.status_mut().insert(status);
+        let now = after_status.conditions().to_vec();
+        let before = seen.status().map(Conditioned::conditions).unwrap_or_default();
+        let written = self.applier.update_status(seen, &after).await;
         let (verdict, unstored) = match &written {
-            Ok(_) => (condition::news(before, now, ConditionType::Accepted), None),
+            Ok(_) => (condition::news(before, &now, ConditionType::Accepted), None),
             // Nothing but an edit of the object helps, and only the Event is left to say so.
             Err(error) if error.class() == Class::Invalid => {
-                (condition::find(now, ConditionType::Accepted), Some(error))
+                (condition::find(&now, ConditionType::Accepted), Some(error))
             }
             Err(_) => (None, None),
         };
@@ -135,7 +138,7 @@ impl Reporter {
             "phase": "Invalid",
             "conditions": after,
         });
-        match self.applier.merge_raw_status::<K>(&bad.key, &raw, status).await {
+        match self.applier.merge_raw_status::<K>(bad, &raw, status).await {
             // The API server checks the rules of admission again, and where one stumbles over the very field it takes
             // no status at all. The Event is left; trying again changes nothing until the object changes.
             Err(error) if error.class() == Class::Invalid => {

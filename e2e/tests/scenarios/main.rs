@@ -6,7 +6,11 @@ mod faults_network;
 mod faults_process;
 mod faults_store;
 mod install;
+mod manager;
 mod volumes;
+
+#[path = "../crowd/mod.rs"]
+mod crowd;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,6 +29,7 @@ async fn main() -> ExitCode {
         faults_store::SCENARIOS,
         faults_network::SCENARIOS,
         install::SCENARIOS,
+        manager::SCENARIOS,
     ]
     .concat();
     let reports = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("reports");

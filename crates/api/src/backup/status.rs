@@ -4,7 +4,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{condition::Condition, schema};
+use crate::{
+    condition::{Condition, Conditioned},
+    schema,
+};
 
 /// What the operator reports about an `EtcdBackup`.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -55,6 +58,12 @@ pub struct EtcdBackupStatus {
     /// How many runs have failed since the last success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<i64>,
+}
+
+impl Conditioned for EtcdBackupStatus {
+    fn conditions(&self) -> &[Condition] {
+        self.conditions.as_deref().unwrap_or_default()
+    }
 }
 
 /// A run that has started and is not finished.

@@ -5,7 +5,10 @@
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{condition::Condition, schema};
+use crate::{
+    condition::{Condition, Conditioned},
+    schema,
+};
 
 /// What the operator reports about an `EtcdCluster`.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -83,6 +86,12 @@ pub struct EtcdClusterStatus {
     /// The restore that is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<RestoreProgress>,
+}
+
+impl Conditioned for EtcdClusterStatus {
+    fn conditions(&self) -> &[Condition] {
+        self.conditions.as_deref().unwrap_or_default()
+    }
 }
 
 /// Names of members by readiness.

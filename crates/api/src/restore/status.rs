@@ -4,7 +4,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{condition::Condition, schema};
+use crate::{
+    condition::{Condition, Conditioned},
+    schema,
+};
 
 /// What the operator reports about an `EtcdRestore`.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -48,6 +51,12 @@ pub struct EtcdRestoreStatus {
     /// When the restore was finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<Time>,
+}
+
+impl Conditioned for EtcdRestoreStatus {
+    fn conditions(&self) -> &[Condition] {
+        self.conditions.as_deref().unwrap_or_default()
+    }
 }
 
 /// One member's part of a restore.
