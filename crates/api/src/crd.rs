@@ -39,6 +39,7 @@ fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
             continue;
         };
         allow_null(root);
+        bound(root, "");
         let Some(properties) = root.properties.as_mut() else {
             continue;
         };
@@ -54,6 +55,52 @@ fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
         }
     }
     crd
+}
+
+/// Kubernetes' bounds on what its own types leave open, by the name of the field: what no pod or Service could have is
+/// refused here already, and no object is larger than it needs to be.
+const BOUNDS: &[(&str, i64)] = &[
+    ("labels", LABEL),
+    ("matchLabels", LABEL),
+    ("nodeSelector", LABEL),
+    ("annotations", ANNOTATIONS),
+    ("topologyKey", QUALIFIED),
+    ("matchLabelKeys", QUALIFIED),
+    ("matchExpressions.key", QUALIFIED),
+    ("matchExpressions.values", LABEL),
+    ("matchFields.key", QUALIFIED),
+    ("matchFields.values", NAME),
+    ("tolerations.key", QUALIFIED),
+    ("tolerations.value", LABEL),
+];
+/// Of the value of a label.
+const LABEL: i64 = 63;
+/// Of a name.
+const NAME: i64 = 253;
+/// Of a key with its prefix: a name, a slash, and as much as a label may have.
+const QUALIFIED: i64 = NAME + 1 + LABEL;
+/// Of all annotations of an object together, and so of one.
+const ANNOTATIONS: i64 = 262_144;
+
+/// Bounds every text that has none yet; `place` is the name of the field and of the one around it.
+fn bound(schema: &mut JSONSchemaProps, place: &str) {
+    if schema.type_.as_deref() == Some("string") && schema.max_length.is_none() {
+        let field = place.rsplit('.').next().unwrap_or(place);
+        let of = |(name, _): &&(&str, i64)| *name == place || *name == field;
+        schema.max_length = BOUNDS.iter().find(of).map(|(_, most)| *most);
+    }
+    let within = place.rsplit('.').next().unwrap_or_default().to_owned();
+    for (name, child) in schema.properties.iter_mut().flatten() {
+        bound(child, &format!("{within}.{name}"));
+    }
+    match &mut schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(item)) => bound(item, place),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(|item| bound(item, place)),
+        None => {}
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(value)) = &mut schema.additional_properties {
+        bound(value, place);
+    }
 }
 
 /// A field may be null or one of some words, as templates and manifests of the older operator leave it: the API server

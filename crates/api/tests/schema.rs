@@ -66,6 +66,21 @@ fn every_field_has_a_type() {
 }
 
 #[test]
+fn values_of_maps_have_the_bounds_that_kubernetes_has() {
+    let mut bounds = std::collections::BTreeMap::new();
+    each_schema(|path, schema| {
+        if path.contains(".spec.") && path.ends_with("{}") && schema["type"] == "string" {
+            bounds.insert(path.to_owned(), schema["maxLength"].as_u64());
+        }
+    });
+    assert_eq!(bounds["EtcdCluster.spec.pod.labels{}"], Some(63));
+    assert_eq!(bounds["EtcdBackup.spec.job.nodeSelector{}"], Some(63));
+    assert_eq!(bounds["EtcdCluster.spec.service.annotations{}"], Some(262_144));
+    let open: Vec<_> = bounds.iter().filter(|(_, most)| most.is_none()).collect();
+    assert!(open.is_empty(), "{open:?}");
+}
+
+#[test]
 fn definitions_fit_into_the_annotation_of_client_side_apply() {
     for crd in crd::all() {
         let bytes = serde_json::to_vec(&crd).expect("JSON").len();

@@ -169,6 +169,11 @@ fn allowed(schema: &Value) -> String {
             parts.push(format!("at most {most} {unit}"));
         }
     }
+    for (inner, values) in [("items", "each"), ("additionalProperties", "values")] {
+        if let Some(most) = schema[inner]["maxLength"].as_u64() {
+            parts.push(format!("{values} at most {most} characters"));
+        }
+    }
     if let Some(pattern) = schema["pattern"].as_str() {
         let words = pattern
             .strip_prefix("^(")
