@@ -1,5 +1,6 @@
 //! A bed's directory: everything it writes, and the record of every process it started. Whoever owns the bed can
-//! be killed at any moment; what it leaves is ended by a watchdog at once, and by [`clean`] if that died too.
+//! be killed at any moment; what it leaves is ended by a watchdog at once, and by [`clean`] if that died too. A
+//! reboot ends everything but the directory, and what the directory records is then about other processes.
 //!
 //! Mounts and loop devices of a bed belong to namespaces that end with its processes. Control groups do not: they
 //! bear the directory's name, and are removed with it. The cable to this host would stay for as long as the kernel
@@ -20,11 +21,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::cgroup;
+use crate::chronicle::Chronicle;
 use crate::deadline::until;
-use crate::process::{ProcessId, Sent};
+use crate::process::{self, ProcessId, Sent};
 
-/// What the names of all beds' directories begin with. The owner's pid and start time follow, so that a directory
-/// can be attributed from the instant it exists.
+/// What the names of all beds' directories begin with. The beginning of the boot's ID, the owner's pid and start time
+/// follow, so that a directory can be attributed from the instant it exists.
 pub const PREFIX: &str = "etcd-operator-bed-";
 
 /// One line `PID START` for each process of the bed.
@@ -78,7 +80,7 @@ impl BedDir {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let owner = ProcessId::own()?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("{PREFIX}{}-{}-{number}", owner.pid(), owner.started()));
+        let path = parent().join(name_for(&boot_tag()?, owner, number));
         DirBuilder::new()
             .mode(0o700)
             .create(&path)
@@ -118,6 +120,11 @@ impl BedDir {
     /// Its name, which no other bed has.
     pub fn name(&self) -> &str {
         name_of(&self.path)
+    }
+
+    /// What happened in it.
+    pub fn chronicle(&self) -> Chronicle {
+        Chronicle::of(&self.path)
     }
 
     /// Writes a file that only this user may read.
@@ -177,14 +184,53 @@ impl Drop for BedDir {
     }
 }
 
+/// A bed whose owner runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Live {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its interface on this host, if it has one.
+    pub(crate) cable: Option<String>,
+    /// Its processes, as recorded.
+    pub(crate) processes: Vec<ProcessId>,
+}
+
+/// The beds whose owners run, this process's own among them.
+pub(crate) fn live() -> Result<Vec<Live>> {
+    let boot = boot_tag()?;
+    let entries = fs::read_dir(parent()).into_iter().flatten().flatten();
+    let live = entries.map(|entry| entry.path()).filter_map(|path| {
+        let (of, owner) = path.file_name().and_then(owner)?;
+        let cable = fs::read_to_string(path.join(CABLE)).ok();
+        (of == boot && owner.is_running()).then(|| Live {
+            name: name_of(&path).to_owned(),
+            cable: cable.and_then(|cable| Some(cable.split_once(' ')?.0.to_owned())),
+            processes: recorded(&path),
+        })
+    });
+    Ok(live.collect())
+}
+
 /// Ends and removes what beds have left whose owner no longer runs. Beds in use and other users' are left alone.
 pub async fn clean() -> Result<Cleaned> {
-    clean_in(&std::env::temp_dir()).await
+    clean_in(&parent()).await
+}
+
+/// Where the directories of beds are: on a disk, where the usual place for temporary files often is in memory, and a
+/// sync of what is in memory means nothing.
+pub fn parent() -> PathBuf {
+    let lasting = Path::new("/var/tmp");
+    if std::env::var_os("TMPDIR").is_none() && lasting.is_dir() {
+        lasting.to_owned()
+    } else {
+        std::env::temp_dir()
+    }
 }
 
 /// [`clean`] for one directory of beds.
 pub async fn clean_in(parent: &Path) -> Result<Cleaned> {
     let mut cleaned = Cleaned::default();
+    let boot = boot_tag()?;
     let entries = fs::read_dir(parent).with_context(|| format!("cannot list {}", parent.display()))?;
     for entry in entries {
         let path = match entry {
@@ -192,10 +238,16 @@ pub async fn clean_in(parent: &Path) -> Result<Cleaned> {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(error) => return Err(error).context("cannot list the beds' directories"),
         };
-        if !is_abandoned(&path) {
+        let Some(left) = abandoned(&path, &boot) else {
             continue;
-        }
-        for process in recorded(&path) {
+        };
+        // After a reboot whoever has these pids and this interface is somebody else.
+        let processes = if left.of_this_boot {
+            recorded(&path)
+        } else {
+            Vec::new()
+        };
+        for process in processes {
             if process
                 .send(Sent::Kill)
                 .with_context(|| format!("cannot end process {}", process.pid()))?
@@ -209,7 +261,9 @@ pub async fn clean_in(parent: &Path) -> Result<Cleaned> {
             )
             .await?;
         }
-        remove_cable(&path);
+        if left.of_this_boot {
+            remove_cable(&path);
+        }
         until(
             &format!("removal of the control groups of {}", path.display()),
             Duration::from_secs(10),
@@ -226,22 +280,39 @@ pub async fn clean_in(parent: &Path) -> Result<Cleaned> {
     Ok(cleaned)
 }
 
-/// A real directory of this user's, named as a bed, whose owner is gone. Anybody may write to the system's
-/// directory for temporary files, so a record in somebody else's directory is not to be believed.
-fn is_abandoned(path: &Path) -> bool {
-    let ours = fs::symlink_metadata(path)
-        .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw());
-    ours && path
-        .file_name()
-        .and_then(owner)
-        .is_some_and(|owner| !owner.is_running())
+/// A bed whose owner is gone.
+struct Abandoned {
+    of_this_boot: bool,
 }
 
-fn owner(name: &OsStr) -> Option<ProcessId> {
+/// A real directory of this user's, named as a bed, whose owner is gone. Anybody may write to the system's
+/// directory for temporary files, so a record in somebody else's directory is not to be believed.
+fn abandoned(path: &Path, boot: &str) -> Option<Abandoned> {
+    let ours = fs::symlink_metadata(path)
+        .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw());
+    let (of, owner) = path.file_name().filter(|_| ours).and_then(owner)?;
+    let of_this_boot = of == boot;
+    (!of_this_boot || !owner.is_running()).then_some(Abandoned { of_this_boot })
+}
+
+fn name_for(boot: &str, owner: ProcessId, number: u32) -> String {
+    format!("{PREFIX}{boot}-{}-{}-{number}", owner.pid(), owner.started())
+}
+
+/// As much of the boot's ID as it takes to tell boots apart.
+fn boot_tag() -> Result<String> {
+    let mut boot = process::boot()?;
+    boot.truncate(8);
+    Ok(boot)
+}
+
+/// The boot and the owner that a bed's name tells.
+fn owner(name: &OsStr) -> Option<(&str, ProcessId)> {
     let mut parts = name.to_str()?.strip_prefix(PREFIX)?.split('-');
+    let boot = parts.next().filter(|boot| boot.len() == 8)?;
     let owner = ProcessId::recorded(parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     let number: Option<u32> = parts.next()?.parse().ok();
-    (number.is_some() && parts.next().is_none()).then_some(owner)
+    (number.is_some() && parts.next().is_none()).then_some((boot, owner))
 }
 
 /// Removes a recorded cable, unless it is gone and its name is another's by now.
@@ -298,9 +369,11 @@ mod tests {
     }
 
     fn bed_of(owner: ProcessId, stage: &BedDir, processes: &[ProcessId]) -> PathBuf {
-        let bed = stage
-            .path()
-            .join(format!("{PREFIX}{}-{}-0", owner.pid(), owner.started()));
+        bed_of_boot(&boot_tag().unwrap(), owner, stage, processes)
+    }
+
+    fn bed_of_boot(boot: &str, owner: ProcessId, stage: &BedDir, processes: &[ProcessId]) -> PathBuf {
+        let bed = stage.path().join(name_for(boot, owner, 0));
         fs::create_dir(&bed).unwrap();
         let lines: Vec<String> = processes.iter().map(ProcessId::to_string).collect();
         fs::write(bed.join(RECORD), lines.join("\n")).unwrap();
@@ -366,17 +439,42 @@ mod tests {
         assert!(!abandoned.exists());
     }
 
+    #[tokio::test]
+    async fn a_bed_from_before_a_reboot_is_removed_and_nobody_who_has_its_pids_now_is_harmed() {
+        let stage = stage();
+        let mut child = sleeper();
+        let process = ProcessId::of(child.id()).unwrap();
+        let own = ProcessId::own().unwrap();
+        let bed = bed_of_boot("00000000", own, &stage, &[process]);
+
+        let cleaned = clean_in(stage.path()).await.unwrap();
+
+        let running = process.is_running();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(
+            cleaned,
+            Cleaned {
+                beds: 1,
+                processes: 0
+            }
+        );
+        assert!(running);
+        assert!(!bed.exists());
+    }
+
     #[test]
     fn only_names_of_the_exact_form_are_beds() {
-        let of = |name: &str| owner(OsStr::new(name));
+        let of = |name: &'static str| owner(OsStr::new(name));
         assert_eq!(
-            of("etcd-operator-bed-12-345-0"),
-            Some(ProcessId::recorded(12, 345))
+            of("etcd-operator-bed-0a1b2c3d-12-345-0"),
+            Some(("0a1b2c3d", ProcessId::recorded(12, 345)))
         );
         for other in [
-            "etcd-operator-bed-12-345",
-            "etcd-operator-bed-12-345-0-1",
-            "etcd-operator-bed-x-1-0",
+            "etcd-operator-bed-0a1b2c3d-12-345",
+            "etcd-operator-bed-0a1b2c3d-12-345-0-1",
+            "etcd-operator-bed-0a1b2c3d-x-1-0",
+            "etcd-operator-bed-12-345-0",
             "bed-1-2-3",
         ] {
             assert_eq!(of(other), None, "{other}");

@@ -22,6 +22,7 @@ use serde_json::Value;
 pub(crate) use node::import;
 pub use node::{Agent, Node};
 
+use crate::chronicle::Chronicle;
 use crate::command::printed;
 use crate::components::{self, Component};
 use crate::control_plane::{self, Access, ControlPlane};
@@ -29,8 +30,8 @@ use crate::deadline::until;
 use crate::images;
 use crate::launch::{Launch, Running};
 use crate::network::{self, Number};
-use crate::report;
 use crate::volumes::{self, Disk, Provisioner, Volumes};
+use crate::{observe, report};
 use node::Programs;
 
 /// On two idle cores nodes are ready within 10 s; this is for machines that also compile.
@@ -97,7 +98,7 @@ impl Cluster {
         let Some(folder) = &options.report else {
             return Err(failure);
         };
-        let written = report::write(&cluster, folder, &format!("{failure:#}\n"), "").await;
+        let written = report::write(&cluster, folder, &format!("{failure:#}\n")).await;
         Err(failure.context(report::place(folder, &written)))
     }
 
@@ -128,6 +129,11 @@ impl Cluster {
     /// Its control plane.
     pub fn control_plane(&self) -> &ControlPlane {
         &self.control_plane
+    }
+
+    /// What has happened in it.
+    pub fn chronicle(&self) -> Chronicle {
+        self.control_plane.bed().chronicle()
     }
 
     /// A client with all rights.
@@ -180,31 +186,52 @@ impl Cluster {
     /// Waits until every node is ready, DNS answers, and pods can be made.
     async fn ready(&self) -> Result<()> {
         let client = self.client().await?;
-        let nodes = Api::<NodeObject>::all(client.clone());
-        for node in &self.nodes {
-            until(&format!("{} is ready", node.name()), READY_LIMIT, || async {
-                node.check()?;
-                Ok(nodes.get_opt(node.name()).await?.filter(is_ready))
-            })
+        let serving = async {
+            for node in &self.nodes {
+                self.node_ready(node.name(), true, READY_LIMIT).await?;
+            }
+            let dns = Api::<Deployment>::namespaced(client, dns::NAMESPACE);
+            observe::object(
+                dns,
+                dns::NAME,
+                "the cluster's DNS is available",
+                READY_LIMIT,
+                |dns| {
+                    dns.and_then(|dns| dns.status.as_ref()?.available_replicas)
+                        .is_some_and(|available| available > 0)
+                },
+            )
             .await?;
+            self.await_service_account("default").await
+        };
+        // What has ended will never serve, and says why.
+        let ended = until("an agent ended", READY_LIMIT, || async {
+            self.nodes.iter().try_for_each(Node::check)?;
+            Ok(None)
+        });
+        tokio::select! {
+            outcome = serving => outcome,
+            outcome = ended => outcome,
         }
-        let deployments = Api::<Deployment>::namespaced(client.clone(), dns::NAMESPACE);
-        until("the cluster's DNS is available", READY_LIMIT, || async {
-            let dns = deployments.get_opt(dns::NAME).await?;
-            let available = dns
-                .and_then(|dns| dns.status)
-                .and_then(|status| status.available_replicas);
-            Ok((available > Some(0)).then_some(()))
+    }
+
+    /// Waits until a node is ready, or until it is not.
+    pub async fn node_ready(&self, node: &str, wanted: bool, within: Duration) -> Result<()> {
+        let nodes = Api::<NodeObject>::all(self.client().await?);
+        let what = format!("{node} is {}", if wanted { "ready" } else { "not ready" });
+        observe::object(nodes, node, &what, within, |node| {
+            node.is_some_and(|node| is_ready(node) == wanted)
         })
         .await?;
-        self.await_service_account("default").await
+        Ok(())
     }
 
     /// Waits until pods can be made in a namespace.
     pub async fn await_service_account(&self, namespace: &str) -> Result<()> {
         let accounts = Api::<ServiceAccount>::namespaced(self.client().await?, namespace);
-        until("the default service account exists", READY_LIMIT, || async {
-            Ok(accounts.get_opt("default").await?)
+        let what = "the default service account exists";
+        observe::object(accounts, "default", what, READY_LIMIT, |account| {
+            account.is_some()
         })
         .await?;
         Ok(())

@@ -3,6 +3,7 @@
 //!
 //! Faults reach into the kernel (packets, processes, disks), not into what is under test.
 
+mod database;
 mod disk;
 mod hop;
 mod network;

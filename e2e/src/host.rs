@@ -4,28 +4,30 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
-use crate::bed_dir::PREFIX;
+use crate::bed_dir::{self, Live, PREFIX, parent};
 use crate::command;
 
 /// Everything of this kind there is now; each entry says what it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host(BTreeSet<String>);
 
 impl Host {
     /// Looks at processes with namespaces of their own, mounts, loop devices, interfaces, routes, packet rules,
     /// control groups, directories of beds.
     pub async fn look() -> Result<Self> {
+        let live = bed_dir::live()?;
         let mut found = BTreeSet::new();
-        processes(&mut found);
+        processes(&live, &mut found);
         mounts(&mut found)?;
         loop_devices(&mut found);
         names("interface", Path::new("/sys/class/net"), "", &mut found);
-        names("directory", &std::env::temp_dir(), PREFIX, &mut found);
+        names("directory", &parent(), PREFIX, &mut found);
         groups(Path::new("/sys/fs/cgroup"), &mut found);
         for (what, program, arguments) in [
             ("route", "ip", ["route", "show", "table", "all"].as_slice()),
@@ -48,11 +50,39 @@ impl Host {
     pub fn since(&self, before: &Self) -> Vec<String> {
         self.0.difference(&before.0).cloned().collect()
     }
+
+    /// What is there now, was not before, and belongs to no bed that somebody still owns: what has been left.
+    pub async fn left_since(before: &Self) -> Result<Vec<String>> {
+        // Beds may begin and end meanwhile: one that is there at either end is somebody's.
+        let mut live = bed_dir::live()?;
+        let now = Self::look().await?;
+        live.extend(bed_dir::live()?);
+        let mut left = now.since(before);
+        left.retain(|what| !live.iter().any(|bed| is_of(what, bed)));
+        Ok(left)
+    }
 }
 
-/// Those in other namespaces than this process, and those that run from a bed's directory.
-fn processes(found: &mut BTreeSet<String>) {
+/// Whether an entry names this bed, or its interface.
+fn is_of(what: &str, bed: &Live) -> bool {
+    let is_cable = |word: &str| bed.cable.as_deref() == Some(word);
+    what.contains(&bed.name) || what.split([' ', '@']).any(is_cable)
+}
+
+/// Those in other namespaces than this process, and those that run from a bed's directory; each with the bed it
+/// belongs to, as far as that can be told.
+fn processes(live: &[Live], found: &mut BTreeSet<String>) {
     let namespace = |pid: &str, kind: &str| fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok();
+    let own_pids = namespace("self", "pid");
+    // What nodes run is in namespaces with a process that the bed has recorded.
+    let homes: Vec<(&str, PathBuf)> = live
+        .iter()
+        .flat_map(|bed| {
+            let pids = bed.processes.iter().map(|process| process.pid().to_string());
+            pids.filter_map(|pid| Some((bed.name.as_str(), namespace(&pid, "pid")?)))
+        })
+        .filter(|(_, home)| Some(home) != own_pids.as_ref())
+        .collect();
     let kinds = ["net", "mnt", "pid"];
     let own = kinds.map(|kind| namespace("self", kind));
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -67,11 +97,23 @@ fn processes(found: &mut BTreeSet<String>) {
             .iter()
             .zip(&own)
             .any(|(one, other)| one.is_some() && one != other);
-        let in_bed = fs::read_link(format!("/proc/{pid}/cwd"))
-            .is_ok_and(|directory| directory.to_string_lossy().contains(PREFIX));
-        if elsewhere || in_bed {
+        let directory = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+        let directory = directory.to_string_lossy().into_owned();
+        if elsewhere || directory.contains(PREFIX) {
             let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            found.insert(format!("process {pid} {}", name.trim()));
+            let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            let groups = read("cgroup") + &directory;
+            let home = namespace(&pid, "pid");
+            let bed = live
+                .iter()
+                .map(|bed| bed.name.as_str())
+                .find(|bed| groups.contains(bed))
+                .or_else(|| {
+                    let here = homes.iter().find(|(_, place)| Some(place) == home.as_ref());
+                    here.map(|(bed, _)| *bed)
+                });
+            let of = bed.map_or(String::new(), |bed| format!(" of {bed}"));
+            found.insert(format!("process {pid} {}{of}", name.trim()));
         }
     }
 }
@@ -109,6 +151,35 @@ fn groups(directory: &Path, found: &mut BTreeSet<String>) {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             found.insert(format!("control group {}", entry.path().display()));
             groups(&entry.path(), found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_bed_that_is_owned_has_is_not_left_and_what_merely_looks_like_it_is() {
+        let bed = Live {
+            name: "etcd-operator-bed-0a1b2c3d-1-2-0".to_owned(),
+            cable: Some("eobed1".to_owned()),
+            processes: Vec::new(),
+        };
+        for of in [
+            "directory etcd-operator-bed-0a1b2c3d-1-2-0",
+            "process 7 kubelet of etcd-operator-bed-0a1b2c3d-1-2-0",
+            "interface eobed1",
+            "route 198.18.1.0/30 dev eobed1 proto kernel",
+        ] {
+            assert!(is_of(of, &bed), "{of}");
+        }
+        for other in [
+            "directory etcd-operator-bed-0a1b2c3d-1-3-0",
+            "interface eobed10",
+            "process 7 kubelet",
+        ] {
+            assert!(!is_of(other, &bed), "{other}");
         }
     }
 }

@@ -108,7 +108,7 @@ impl Kubernetes {
     /// Waits until the manager is ready.
     pub async fn ready(&self) -> Result<()> {
         let deployment = format!("deployment/{RELEASE}");
-        let status = ["rollout", "status", &deployment, "--timeout=50s"];
+        let status = ["rollout", "status", &deployment, "--timeout=150s"];
         self.kubectl(&[&["--namespace", NAMESPACE], &status[..]].concat())
             .await?;
         Ok(())
@@ -123,7 +123,7 @@ impl Kubernetes {
                 .await?;
         }
         for (_, resource) in SAMPLES {
-            let wait = ["wait", "--for=condition=Accepted", "--timeout=30s", resource];
+            let wait = ["wait", "--for=condition=Accepted", "--timeout=100s", resource];
             self.kubectl(&[&["--namespace", NAMESPACE], &wait[..]].concat())
                 .await?;
         }

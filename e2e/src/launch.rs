@@ -3,13 +3,16 @@
 //! Command lines of single programs do not stand here, and no process is ever looked up by its name.
 
 use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 
 use crate::bed_dir::BedDir;
+use crate::chronicle::Chronicle;
 use crate::namespaces::Entry;
 use crate::process::{ProcessId, Sent};
 
@@ -33,6 +36,7 @@ pub(crate) struct Running {
     id: ProcessId,
     name: String,
     log: PathBuf,
+    chronicle: Chronicle,
     /// The program is a child of what was started, because that entered a PID namespace.
     behind: bool,
 }
@@ -89,13 +93,19 @@ impl Launch {
             .spawn()
             .with_context(|| format!("cannot start {}", self.program.display()))?;
         match bed.record(child.id()) {
-            Ok(id) => Ok(Running {
-                child,
-                id,
-                name: self.name.clone(),
-                log,
-                behind: self.within.is_some_and(Entry::forks),
-            }),
+            Ok(id) => {
+                let chronicle = bed.chronicle();
+                chronicle.note(format_args!("{} starts as process {}", self.name, id.pid()));
+                tell_end(&child, &self.name, &chronicle);
+                Ok(Running {
+                    child,
+                    id,
+                    name: self.name.clone(),
+                    log,
+                    chronicle,
+                    behind: self.within.is_some_and(Entry::forks),
+                })
+            }
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -135,6 +145,8 @@ impl Running {
 
     pub(crate) fn send(&self, what: Sent) -> Result<()> {
         let name = &self.name;
+        self.chronicle
+            .note(format_args!("{name} gets the signal to {what:?}"));
         let sent = match self.program() {
             None => false,
             Some(program) => program
@@ -160,6 +172,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        self.chronicle.note(format_args!("{} is killed", self.name));
         // The helper in front of a program ends with it; killed first, it would leave the program alone.
         let ends_by_itself = self.behind
             && self
@@ -172,6 +185,38 @@ impl Drop for Running {
         }
         let _ = self.child.wait();
     }
+}
+
+/// Has the end of a process written down, whether anybody expects it or not. It is only looked at: whoever owns the
+/// process still gets its status.
+fn tell_end(child: &Child, name: &str, chronicle: &Chronicle) {
+    let pid = i32::try_from(child.id())
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    let Some(Ok(process)) = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) else {
+        return;
+    };
+    let (name, chronicle) = (name.to_owned(), chronicle.clone());
+    let wait = move || {
+        let looked = waitid(
+            WaitId::PidFd(process.as_fd()),
+            WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
+        );
+        let how = match looked {
+            Ok(Some(status)) => match (status.exit_status(), status.terminating_signal()) {
+                (Some(code), _) => format!(" with status {code}"),
+                (None, Some(signal)) => format!(" by signal {signal}"),
+                (None, None) => String::new(),
+            },
+            // Its owner was quicker.
+            _ => String::new(),
+        };
+        chronicle.note(format_args!("{name} has ended{how}"));
+    };
+    // Without the thread a line is missing from reports, nothing else.
+    let _ = std::thread::Builder::new()
+        .name("end-of-process".to_owned())
+        .spawn(wait);
 }
 
 /// The end of a log, for errors.

@@ -6,6 +6,7 @@
 
 pub mod bed_dir;
 pub mod cgroup;
+pub mod chronicle;
 pub mod cluster;
 pub mod command;
 pub mod components;
@@ -18,6 +19,7 @@ pub mod install;
 mod launch;
 pub mod namespaces;
 pub mod network;
+pub mod observe;
 pub mod operator;
 pub mod process;
 pub mod proxy;

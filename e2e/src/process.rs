@@ -17,6 +17,13 @@ pub struct ProcessId {
     started: u64,
 }
 
+/// Which run of this machine it is: pids and start times mean nothing in another.
+pub fn boot() -> Result<String> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .context("the kernel does not say which run of this machine it is")?;
+    Ok(id.trim().replace('-', ""))
+}
+
 /// What can be sent to a process of a bed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {

@@ -1,6 +1,7 @@
 //! Scenarios: stories that are played on a bed. Here is what one is, and what it is given to play with; how they are
-//! chosen and run is in [`runner`].
+//! chosen is in [`runner`], how they are played in [`play`].
 
+pub mod play;
 pub mod runner;
 mod summary;
 
@@ -10,14 +11,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::Api;
 use serde_json::{Value, json};
 
+use crate::bed_dir::BedDir;
+use crate::chronicle::Chronicle;
 use crate::cluster::Cluster;
 use crate::command::printed;
 use crate::deadline::until;
-use crate::images;
+use crate::{images, observe};
 
 /// Long enough for a pod on a machine that also compiles.
 const POD_LIMIT: Duration = Duration::from_mins(2);
@@ -58,6 +61,8 @@ pub struct Scenario {
     pub tier: Tier,
     /// What it is played on.
     pub bed: Bed,
+    /// How many nodes a shared bed must have for it.
+    pub nodes: u8,
     /// Whether it tries to leave the bed on purpose.
     pub leaves: bool,
     /// The story.
@@ -77,6 +82,7 @@ impl Scenario {
             name,
             tier: Tier::Gate,
             bed,
+            nodes: 1,
             leaves: false,
             story,
         }
@@ -86,6 +92,13 @@ impl Scenario {
     #[must_use]
     pub const fn full(mut self) -> Self {
         self.tier = Tier::Full;
+        self
+    }
+
+    /// The same where there are three nodes.
+    #[must_use]
+    pub const fn on_three_nodes(mut self) -> Self {
+        self.nodes = 3;
         self
     }
 
@@ -106,17 +119,21 @@ impl Scenario {
 pub struct Stage {
     cluster: Option<Arc<Cluster>>,
     namespace: String,
-    notes: Mutex<Vec<String>>,
+    chronicle: Chronicle,
+    /// Where the notes are if there is no bed.
+    _place: Option<BedDir>,
 }
 
 impl Stage {
     /// A stage without a bed.
-    pub(crate) fn empty() -> Self {
-        Self {
+    pub(crate) fn empty() -> Result<Self> {
+        let place = BedDir::create()?;
+        Ok(Self {
             cluster: None,
             namespace: String::new(),
-            notes: Mutex::default(),
-        }
+            chronicle: place.chronicle(),
+            _place: Some(place),
+        })
     }
 
     /// A new namespace of a cluster, in which pods can be made.
@@ -124,9 +141,10 @@ impl Stage {
         let namespace = cluster.control_plane().namespace(prefix).await?;
         cluster.await_service_account(&namespace).await?;
         Ok(Self {
+            chronicle: cluster.chronicle(),
             cluster: Some(cluster),
             namespace,
-            notes: Mutex::default(),
+            _place: None,
         })
     }
 
@@ -144,21 +162,18 @@ impl Stage {
 
     /// Writes a line into the timeline.
     pub fn note(&self, what: &str) {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a note stands beside events, which carry the wall clock's time"
-        )]
-        let now = jiff::Timestamp::now();
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        notes.push(format!("{now:.0} {} {what}", self.namespace));
+        self.chronicle
+            .note(format_args!("scenario in {}: {what}", self.namespace));
     }
 
-    /// The lines written so far.
-    pub(crate) fn notes(&self) -> String {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).join(
-            "
-",
-        )
+    /// Where notes go.
+    pub(crate) fn chronicle(&self) -> &Chronicle {
+        &self.chronicle
+    }
+
+    /// The cluster, for what outlives the scenario.
+    pub fn shared_cluster(&self) -> Option<Arc<Cluster>> {
+        self.cluster.clone()
     }
 
     /// Pods of this namespace.
@@ -169,6 +184,18 @@ impl Stage {
     /// A pod of the tools image that runs `probe` with these words, on a node or anywhere, with a claim mounted at
     /// `/data` or without. Returns when it is ready.
     pub async fn run(
+        &self,
+        pod: &str,
+        node: Option<&str>,
+        claim: Option<&str>,
+        words: &[&str],
+    ) -> Result<()> {
+        self.begin(pod, node, claim, words).await?;
+        self.ready(pod).await
+    }
+
+    /// The same without waiting for it.
+    pub async fn begin(
         &self,
         pod: &str,
         node: Option<&str>,
@@ -197,18 +224,36 @@ impl Stage {
                 "metadata": { "name": pod, "namespace": self.namespace, "labels": { "app": pod } },
                 "spec": spec,
             }))
-            .await?;
-        self.ready(pod).await
+            .await
     }
 
     /// Waits until a pod is ready.
     pub async fn ready(&self, pod: &str) -> Result<()> {
-        let pods = self.pods().await?;
-        until(&format!("the pod {pod} is ready"), POD_LIMIT, || async {
-            Ok(pods.get_opt(pod).await?.filter(is_ready))
-        })
-        .await?;
+        let what = format!("the pod {pod} is ready");
+        self.pod(pod, &what, POD_LIMIT, |pod| pod.is_some_and(is_ready))
+            .await?;
         Ok(())
+    }
+
+    /// Watches a pod until it is as `wanted`; none means that it is not there.
+    pub async fn pod(
+        &self,
+        pod: &str,
+        what: &str,
+        within: Duration,
+        wanted: impl FnMut(Option<&Pod>) -> bool,
+    ) -> Result<Option<Pod>> {
+        observe::object(self.pods().await?, pod, what, within, wanted).await
+    }
+
+    /// Watches events about an object of this namespace until one has this reason.
+    pub async fn event(&self, object: &str, reason: &str, within: Duration) -> Result<Event> {
+        let what = format!("{reason} is told of {object}");
+        let client = self.cluster().client().await?;
+        observe::event(client, &self.namespace, &what, within, |event| {
+            event.involved_object.name.as_deref() == Some(object) && event.reason.as_deref() == Some(reason)
+        })
+        .await
     }
 
     /// A service in front of the pod of the same name, which listens on 80.

@@ -1,5 +1,5 @@
 //! A bed that stays when the command that started it has ended: a process of its own keeps it, and a note says where
-//! it is. A note whose keeper is gone, by a crash or a reboot, counts for nothing.
+//! it is. A note whose keeper is gone, by a crash or a reboot, counts for nothing; neither does one from before a reboot.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
@@ -14,9 +14,10 @@ use crate::bed_dir;
 use crate::cluster::Cluster;
 use crate::components::{self, Component};
 use crate::deadline::until;
+use crate::host::Host;
 use crate::launch::tail;
 use crate::namespaces::Entry;
-use crate::process::{ProcessId, Sent};
+use crate::process::{self, ProcessId, Sent};
 
 /// From nothing until pods can be made, on a machine that also compiles.
 const START_LIMIT: Duration = Duration::from_mins(10);
@@ -46,6 +47,8 @@ impl Noted {
 /// Where the bed that stays is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
+    /// Which run of this machine all of it is about.
+    boot: String,
     keeper: Noted,
     nodes: Vec<Noted>,
     /// Leads to it with all rights.
@@ -65,12 +68,15 @@ impl Standing {
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
         };
         let found: Option<Self> = serde_json::from_slice(&text).ok();
-        Ok(found.filter(|standing| standing.keeper.process().is_running()))
+        let boot = process::boot()?;
+        // After a reboot whoever has the keeper's pid is somebody else.
+        Ok(found.filter(|standing| standing.boot == boot && standing.keeper.process().is_running()))
     }
 
     /// Starts a bed that stays and waits until pods can be made in it.
     pub async fn start(nodes: u8) -> Result<Self> {
         bed_dir::clean().await?;
+        Before::look().await?;
         let log = directory()?.join("bed.log");
         let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let this = std::env::current_exe().context("cannot find this program's own file")?;
@@ -137,12 +143,42 @@ impl Standing {
     }
 
     fn write(&self) -> Result<()> {
-        let path = note()?;
-        let fresh = path.with_extension("new");
-        fs::write(&fresh, serde_json::to_vec_pretty(self)?)
-            .and_then(|()| fs::rename(&fresh, &path))
-            .with_context(|| format!("cannot write {}", path.display()))
+        write(&note()?, self)
     }
+}
+
+/// This host before the bed was started, for a comparison when it has ended.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Before {
+    boot: String,
+    host: Host,
+}
+
+impl Before {
+    async fn look() -> Result<()> {
+        let now = Self {
+            boot: process::boot()?,
+            host: Host::look().await?,
+        };
+        write(&before()?, &now)
+    }
+
+    /// What was seen before the bed was started, unless this machine has been started anew since.
+    pub fn read() -> Result<Option<Host>> {
+        let Ok(text) = fs::read(before()?) else {
+            return Ok(None);
+        };
+        let boot = process::boot()?;
+        let seen: Option<Self> = serde_json::from_slice(&text).ok();
+        Ok(seen.filter(|seen| seen.boot == boot).map(|seen| seen.host))
+    }
+}
+
+fn write(path: &Path, what: &impl Serialize) -> Result<()> {
+    let fresh = path.with_extension("new");
+    fs::write(&fresh, serde_json::to_vec_pretty(what)?)
+        .and_then(|()| fs::rename(&fresh, path))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 async fn unless_interrupted<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
@@ -156,6 +192,7 @@ async fn unless_interrupted<T>(work: impl Future<Output = Result<T>>) -> Result<
 pub fn announce(cluster: &Cluster) -> Result<()> {
     let nodes = cluster.nodes().iter();
     Standing {
+        boot: process::boot()?,
         keeper: Noted::of(ProcessId::own()?),
         nodes: nodes.map(|node| Noted::of(node.entry().keeper())).collect(),
         kubeconfig: cluster.control_plane().kubeconfig().to_owned(),
@@ -182,6 +219,10 @@ pub fn same_size(standing: &Standing, nodes: u8) -> Result<()> {
 
 fn note() -> Result<PathBuf> {
     Ok(directory()?.join("bed.json"))
+}
+
+fn before() -> Result<PathBuf> {
+    Ok(directory()?.join("before.json"))
 }
 
 /// `${XDG_STATE_HOME:-~/.local/state}/etcd-operator`.

@@ -4,15 +4,20 @@
 #![allow(clippy::print_stdout, reason = "commands speak to their user")]
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use tokio::process::Command;
 
 use crate::components::{self, Component, Group};
-use crate::install::{Kubernetes, NAMESPACE, TO_TRY};
-use crate::standing::{self, Standing};
+use crate::deadline::until;
+use crate::host::Host;
+use crate::install::{Kubernetes, NAMESPACE, RELEASE, TO_TRY};
+use crate::standing::{self, Before, Standing};
 use crate::{bed_dir, command, images};
+
+/// How long the kernel may take to clear up behind a bed.
+const SETTLED: Duration = Duration::from_secs(5);
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -32,7 +37,7 @@ pub enum Wanted {
 pub async fn up(wanted: Wanted, binary: &Path) -> Result<()> {
     let began = Instant::now();
     let say = |what: &str| println!("[{:>4.0} s] {what}", began.elapsed().as_secs_f32());
-    match wanted {
+    let end = match wanted {
         Wanted::Bed(nodes) => {
             let (standing, kubernetes) = bed(nodes, binary, &say).await?;
             finish(&kubernetes, &say).await?;
@@ -41,6 +46,7 @@ pub async fn up(wanted: Wanted, binary: &Path) -> Result<()> {
             println!("\nTo use it:");
             println!("  export KUBECONFIG='{}'", standing.kubeconfig.display());
             println!("  export PATH='{}':\"$PATH\"", programs.display());
+            "cargo xtask down".to_owned()
         }
         Wanted::Context { name, image } => {
             let kubernetes = Kubernetes::context(&name).await?;
@@ -59,18 +65,20 @@ pub async fn up(wanted: Wanted, binary: &Path) -> Result<()> {
             kubernetes.install(&image).await?;
             finish(&kubernetes, &say).await?;
             println!("\nTo use it:\n  kubectl config use-context '{name}'");
+            format!("helm --kube-context '{name}' --namespace {NAMESPACE} uninstall {RELEASE}")
         }
-    }
+    };
     println!("\nTo try:");
     for line in TO_TRY {
         println!("  {line}");
     }
-    println!("\nTo end it: cargo xtask down");
+    println!("\nTo end it: {end}");
     Ok(())
 }
 
 async fn bed(nodes: u8, binary: &Path, say: &impl Fn(&str)) -> Result<(Standing, Kubernetes)> {
     ensure!([1, 3].contains(&nodes), "a bed has 1 or 3 nodes, not {nodes}");
+    bed_dir::clean().await?;
     let mut standing = if let Some(standing) = Standing::find()? {
         standing::same_size(&standing, nodes)?;
         say("the bed stands already");
@@ -131,6 +139,8 @@ async fn give(context: &str, archive: &Path) -> Result<()> {
 
 /// Takes away the bed that stays and whatever killed ones have left; with `purge` the caches too.
 pub async fn down(purge: bool) -> Result<()> {
+    let began = Instant::now();
+    let before = Before::read()?;
     if let Some(standing) = Standing::find()? {
         standing.stop().await?;
         println!("the bed is gone");
@@ -145,12 +155,34 @@ pub async fn down(purge: bool) -> Result<()> {
             cleaned.beds, cleaned.processes
         );
     }
+    if let Some(before) = before {
+        compare(&before).await?;
+    }
+    println!("done in {:.1} s", began.elapsed().as_secs_f32());
     if purge {
         let cache = components::cache::directory()?;
         if cache.exists() {
             std::fs::remove_dir_all(&cache).with_context(|| format!("cannot remove {}", cache.display()))?;
             println!("removed {}", cache.display());
         }
+    }
+    Ok(())
+}
+
+/// Tells what is on this host that was not there before the bed. Somebody else may have made it, so it is no failure.
+async fn compare(before: &Host) -> Result<()> {
+    let new = async || Host::left_since(before).await;
+    // The kernel takes some things away a moment after the last process that used them.
+    let gone = until("nothing is left", SETTLED, || async {
+        Ok(new().await?.is_empty().then_some(()))
+    });
+    if gone.await.is_ok() {
+        println!("compared with before the bed: nothing is left of it on this machine");
+        return Ok(());
+    }
+    println!("compared with before the bed, this is new on this machine:");
+    for what in new().await? {
+        println!("  {what}");
     }
     Ok(())
 }

@@ -25,6 +25,7 @@ pub use disk::Disk;
 use quantity::bytes;
 
 use crate::bed_dir::BedDir;
+use crate::chronicle::Chronicle;
 use crate::namespaces::Entry;
 
 /// Volumes that any node can use.
@@ -43,6 +44,7 @@ pub(crate) struct Volumes {
     hub: Entry,
     images: PathBuf,
     mounts: PathBuf,
+    chronicle: Chronicle,
 }
 
 /// The running provisioner; it ends when dropped.
@@ -62,6 +64,7 @@ impl Volumes {
             hub,
             images: bed.path().join("disks"),
             mounts: bed.path().join("volumes"),
+            chronicle: bed.chronicle(),
         };
         for directory in [&volumes.images, &volumes.mounts] {
             fs::create_dir(directory).with_context(|| format!("cannot make {}", directory.display()))?;
@@ -74,7 +77,7 @@ impl Volumes {
 
     /// The disk behind a volume.
     pub(crate) fn disk(&self, volume: &str) -> Disk {
-        Disk::at(self.hub, &self.images, &self.mounts, volume)
+        Disk::at(self.hub, &self.images, &self.mounts, volume, &self.chronicle)
     }
 
     /// Starts to serve claims.

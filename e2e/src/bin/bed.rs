@@ -1,7 +1,12 @@
 //! `bed`: builds, starts and cleans up the test bed from a shell. What it does is in the library.
-#![allow(clippy::print_stdout, reason = "a command speaks to its user")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command speaks to its user"
+)]
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -65,8 +70,18 @@ enum Command {
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
-    match Arguments::parse().command {
+async fn main() -> ExitCode {
+    match run(Arguments::parse().command).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(command: Command) -> Result<()> {
+    match command {
         Command::Build { group } => {
             for directory in components::prepare(group.sets()).await? {
                 println!("{}", directory.display());

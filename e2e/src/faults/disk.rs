@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use super::Container;
 use crate::cgroup;
+use crate::chronicle::Lasting;
 use crate::cluster::Cluster;
 use crate::volumes::Disk;
 
@@ -16,6 +17,7 @@ use crate::volumes::Disk;
 pub struct SlowDisk {
     control: PathBuf,
     lift: String,
+    lasting: Lasting,
 }
 
 impl Cluster {
@@ -47,7 +49,16 @@ impl Cluster {
         };
         let control = control.with_context(|| format!("no control group of container {}", container.id))?;
         fs::write(&control, limit).with_context(|| format!("cannot write to {}", control.display()))?;
-        let slow = SlowDisk { control, lift };
+        let what = format!(
+            "container {} writes {bytes_per_second} bytes per second",
+            container.id
+        );
+        let lasting = Lasting::begun(&self.chronicle(), what);
+        let slow = SlowDisk {
+            control,
+            lift,
+            lasting,
+        };
         if !slow.bites()? {
             bail!("the kernel did not take a limit for writes to {device}");
         }
@@ -65,6 +76,8 @@ impl SlowDisk {
     /// Takes the limit away.
     pub fn heal(self) -> Result<()> {
         fs::write(&self.control, &self.lift)
-            .with_context(|| format!("cannot write to {}", self.control.display()))
+            .with_context(|| format!("cannot write to {}", self.control.display()))?;
+        self.lasting.healed();
+        Ok(())
     }
 }

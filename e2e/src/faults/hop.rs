@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use crate::chronicle::Lasting;
 use crate::cluster::{Cluster, Node};
 use crate::namespaces::Entry;
 use crate::network::CONTROL_PLANE;
@@ -27,6 +28,7 @@ const ON_THE_WAY: usize = 1024;
 pub struct Hop {
     rules: Vec<(Entry, Vec<String>)>,
     passed: Arc<AtomicU64>,
+    lasting: Lasting,
     _end: oneshot::Sender<()>,
 }
 
@@ -34,6 +36,11 @@ impl Cluster {
     /// Delays what goes to and what comes from a port of a pod by this much each way.
     pub async fn delay(&self, namespace: &str, pod: &str, port: u16, delay: Duration) -> Result<Hop> {
         let (_, address) = self.place_of(namespace, pod).await?;
+        let what = format!(
+            "port {port} of {namespace}/{pod} is {} ms further away",
+            delay.as_millis()
+        );
+        let lasting = Lasting::begun(&self.chronicle(), what);
         let target: SocketAddr = format!("{address}:{port}")
             .parse()
             .with_context(|| format!("{address} is no address"))?;
@@ -69,6 +76,7 @@ impl Cluster {
         Ok(Hop {
             rules,
             passed,
+            lasting,
             _end: end,
         })
     }
@@ -80,13 +88,14 @@ impl Hop {
         self.passed.load(Ordering::Relaxed)
     }
 
-    /// Leads connections the short way again.
-    pub async fn heal(self) -> Result<()> {
+    /// Leads connections the short way again; what it gives back can still tell what has passed.
+    pub async fn heal(self) -> Result<Self> {
         for (entry, rule) in &self.rules {
             let words: Vec<&str> = rule.iter().map(String::as_str).collect();
             nat(*entry, "-D", &words).await?;
         }
-        Ok(())
+        self.lasting.healed();
+        Ok(self)
     }
 }
 

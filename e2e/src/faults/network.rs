@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 
+use crate::chronicle::Lasting;
 use crate::cluster::{Cluster, Node};
 use crate::namespaces::Entry;
 use crate::network::{self, DNS_SERVICE, FAULTS, NODE_INTERFACE, Number};
@@ -13,46 +14,56 @@ use crate::network::{self, DNS_SERVICE, FAULTS, NODE_INTERFACE, Number};
 pub struct Unplugged {
     hub: Entry,
     node: Number,
+    lasting: Lasting,
 }
 
 /// Rules that drop packets.
 #[derive(Debug)]
 pub struct Rules {
     name: String,
-    rules: Vec<(Entry, Vec<String>)>,
+    placed: Vec<(Entry, Vec<String>)>,
+    lasting: Lasting,
 }
 
 /// A limited rate, in both directions of a node's cable.
 #[derive(Debug)]
 pub struct Rate {
     interfaces: Vec<(Entry, String)>,
+    lasting: Lasting,
 }
 
 impl Cluster {
     /// Cuts a node off from everything outside it. Nobody is told.
     pub async fn cut_node(&self, node: &Node) -> Result<Unplugged> {
         let hub = self.control_plane().hub()?;
+        let lasting = Lasting::begun(&self.chronicle(), format!("{} is cut off", node.name()));
         network::unplug(hub, node.number()).await?;
         Ok(Unplugged {
             hub,
             node: node.number(),
+            lasting,
         })
     }
 
     /// Cuts a pod off from everybody, its own node included.
     pub async fn cut_pod(&self, namespace: &str, pod: &str) -> Result<Rules> {
         let (node, address) = self.place_of(namespace, pod).await?;
-        Rules::add(&[node.entry()], &[&["-s", &address], &["-d", &address]]).await
+        let what = format!("the pod {namespace}/{pod} is cut off");
+        let lasting = Lasting::begun(&self.chronicle(), what);
+        Rules::add(&[node.entry()], &[&["-s", &address], &["-d", &address]], lasting).await
     }
 
     /// Loses this share of the packets to a pod, from 0 to 1.
     pub async fn lose_packets(&self, namespace: &str, pod: &str, share: f64) -> Result<Rules> {
         let (node, address) = self.place_of(namespace, pod).await?;
+        let what = format!("a share of {share} of the packets to {namespace}/{pod} is lost");
+        let lasting = Lasting::begun(&self.chronicle(), what);
         let share = share.to_string();
         let random = ["-m", "statistic", "--mode", "random", "--probability", &share];
         Rules::add(
             &[node.entry()],
             &[&[&["-d", &address], random.as_slice()].concat()],
+            lasting,
         )
         .await
     }
@@ -69,12 +80,18 @@ impl Cluster {
         let to = |protocol| ["-d", &dns, "-p", protocol, "--dport", "53"].map(str::to_owned);
         let (udp, tcp) = (to("udp"), to("tcp"));
         let words = |rule: &[String; 6]| -> Vec<String> { rule.to_vec() };
-        Rules::add_owned(&entries, &[words(&udp), words(&tcp)]).await
+        let lasting = Lasting::begun(&self.chronicle(), "DNS answers nobody".to_owned());
+        Rules::add_owned(&entries, &[words(&udp), words(&tcp)], lasting).await
     }
 
     /// Lets no more than this many bits per second through a node's cable, in each direction.
     pub async fn limit_rate(&self, node: &Node, bits_per_second: u64) -> Result<Rate> {
+        let what = format!(
+            "{bits_per_second} bits per second pass the cable of {}",
+            node.name()
+        );
         let rate = Rate {
+            lasting: Lasting::begun(&self.chronicle(), what),
             interfaces: vec![
                 (node.entry(), NODE_INTERFACE.to_owned()),
                 (self.control_plane().hub()?, network::port_of(node.number())),
@@ -102,32 +119,35 @@ impl Unplugged {
 
     /// Puts the cable back.
     pub async fn heal(self) -> Result<()> {
-        network::plug(self.hub, self.node).await
+        network::plug(self.hub, self.node).await?;
+        self.lasting.healed();
+        Ok(())
     }
 }
 
 impl Rules {
-    async fn add(entries: &[Entry], rules: &[&[&str]]) -> Result<Self> {
+    async fn add(entries: &[Entry], rules: &[&[&str]], lasting: Lasting) -> Result<Self> {
         let owned: Vec<Vec<String>> = rules
             .iter()
             .map(|rule| rule.iter().map(|word| (*word).to_owned()).collect())
             .collect();
-        Self::add_owned(entries, &owned).await
+        Self::add_owned(entries, &owned, lasting).await
     }
 
-    async fn add_owned(entries: &[Entry], rules: &[Vec<String>]) -> Result<Self> {
+    async fn add_owned(entries: &[Entry], rules: &[Vec<String>], lasting: Lasting) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("fault-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let named = ["-m", "comment", "--comment", &name, "-j", "DROP"].map(str::to_owned);
         let mut added = Self {
             name,
-            rules: Vec::new(),
+            placed: Vec::new(),
+            lasting,
         };
         for entry in entries {
             for rule in rules {
                 let rule = [rule.as_slice(), &named].concat();
                 iptables(*entry, "-A", &rule).await?;
-                added.rules.push((*entry, rule));
+                added.placed.push((*entry, rule));
             }
         }
         Ok(added)
@@ -136,7 +156,7 @@ impl Rules {
     /// How many packets it has dropped.
     pub async fn dropped(&self) -> Result<u64> {
         let mut entries: Vec<Entry> = Vec::new();
-        for (entry, _) in &self.rules {
+        for (entry, _) in &self.placed {
             if entries.iter().all(|known| known.keeper() != entry.keeper()) {
                 entries.push(*entry);
             }
@@ -161,9 +181,10 @@ impl Rules {
 
     /// Takes the rules away.
     pub async fn heal(self) -> Result<()> {
-        for (entry, rule) in &self.rules {
+        for (entry, rule) in &self.placed {
             iptables(*entry, "-D", rule).await?;
         }
+        self.lasting.healed();
         Ok(())
     }
 }
@@ -194,6 +215,7 @@ impl Rate {
                 .run("tc", &["qdisc", "del", "dev", interface, "root"])
                 .await?;
         }
+        self.lasting.healed();
         Ok(())
     }
 }

@@ -11,12 +11,16 @@ impl Cluster {
         if !node.exists() {
             bail!("{} is lost already", node.name());
         }
+        self.chronicle()
+            .note(format_args!("fault: {} is lost for good", node.name()));
         node.lose();
         Ok(())
     }
 
     /// Moves everything off a node in order, respecting disruption budgets.
     pub async fn drain(&self, node: &Node, seconds: u32) -> Result<()> {
+        self.chronicle()
+            .note(format_args!("fault: {} is drained", node.name()));
         let timeout = format!("--timeout={seconds}s");
         let drain = [
             "drain",
@@ -32,6 +36,8 @@ impl Cluster {
 
     /// Lets pods onto a drained node again.
     pub async fn uncordon(&self, node: &Node) -> Result<()> {
+        self.chronicle()
+            .note(format_args!("healed: {} takes pods again", node.name()));
         printed(
             self.control_plane().kubectl(&["uncordon", node.name()]).await?,
             "kubectl uncordon",

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams};
 
 use crate::cgroup;
+use crate::chronicle::Chronicle;
 use crate::cluster::{Cluster, Node};
 use crate::process::{ProcessId, Sent};
 
@@ -15,6 +16,8 @@ pub struct Container {
     /// How containerd calls it.
     pub id: String,
     group: String,
+    what: String,
+    chronicle: Chronicle,
 }
 
 impl Cluster {
@@ -37,11 +40,15 @@ impl Cluster {
         Ok(Container {
             id: id.to_owned(),
             group: self.control_plane().bed().name().to_owned(),
+            what: format!("container {container} of {namespace}/{pod}"),
+            chronicle: self.chronicle(),
         })
     }
 
     /// Deletes a pod, with this many seconds to end; 0 forces it out of the API at once.
     pub async fn delete_pod(&self, namespace: &str, pod: &str, seconds: u32) -> Result<()> {
+        self.chronicle()
+            .note(format_args!("fault: the pod {namespace}/{pod} is deleted"));
         Api::<Pod>::namespaced(self.client().await?, namespace)
             .delete(pod, &DeleteParams::default().grace_period(seconds))
             .await
@@ -87,6 +94,8 @@ impl Container {
     }
 
     fn send(&self, what: Sent) -> Result<()> {
+        self.chronicle
+            .note(format_args!("fault: {} gets the signal to {what:?}", self.what));
         let mut reached = false;
         for process in self.processes()? {
             reached |= process.send(what)?;

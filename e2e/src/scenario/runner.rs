@@ -1,28 +1,20 @@
-//! Choosing and playing scenarios: those that share a bed beside each other, then one after the other those that
-//! need it alone, then those with beds of their own. The order is shuffled by a seed that is printed.
+//! A run of scenarios: which are chosen, in an order that is shuffled by a printed seed, and what is written about it.
 #![allow(clippy::print_stdout, reason = "a runner of tests speaks to its user")]
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use futures::StreamExt;
 use tokio::process::Command;
 
+use super::play::Player;
 use super::summary::{self, Outcome};
-use super::{Bed, Scenario, Stage, Tier};
+use super::{Bed, Scenario, Tier};
 use crate::bed_dir;
-use crate::cluster::{Cluster, Options};
 use crate::command;
-use crate::report;
 
-/// A scenario that takes longer hangs.
-const LIMIT: Duration = Duration::from_mins(10);
-/// How many scenarios two processors bear at once.
-const BESIDE: usize = 2;
 /// Nodes of the bed that is shared.
 const SHARED_NODES: u8 = 3;
 
@@ -57,13 +49,13 @@ pub struct Arguments {
     reports: Option<PathBuf>,
 }
 
-struct Runner {
-    arguments: Arguments,
-    reports: PathBuf,
-}
-
 /// Plays what the arguments choose; an error if one fails. Without a place for reports given, they go to `reports`.
 pub async fn run(arguments: Arguments, scenarios: &[Scenario], reports: PathBuf) -> Result<()> {
+    ensure!(
+        [1, 3].contains(&arguments.nodes),
+        "the shared bed has 1 or 3 nodes, not {}",
+        arguments.nodes
+    );
     let mut chosen = choose(scenarios, &arguments);
     if arguments.list {
         for scenario in &chosen {
@@ -75,19 +67,25 @@ pub async fn run(arguments: Arguments, scenarios: &[Scenario], reports: PathBuf)
         Some(seed) => seed,
         None => fresh_seed()?,
     };
+    let fits = |one: &Scenario| !matches!(one.bed, Bed::Shared | Bed::Alone) || one.nodes <= arguments.nodes;
+    for one in chosen.iter().filter(|one| !fits(one)) {
+        println!("left out, because it needs {} nodes: {}", one.nodes, one.title());
+    }
+    chosen.retain(fits);
     shuffle(&mut chosen, seed);
     println!("\nrunning {} tests, in the order of seed {seed}", chosen.len());
     let filtered = scenarios.len() - chosen.len();
     let start = Instant::now();
-    let runner = Runner {
+    let player = Player {
         reports: arguments.reports.clone().unwrap_or(reports),
-        arguments,
+        keep: arguments.keep,
+        nodes: arguments.nodes,
     };
     bed_dir::clean().await?;
     // Before anything is played: what is proven is what was built, whatever is committed meanwhile.
     let commit = commit().await?;
-    let outcomes = runner.play(&chosen).await;
-    runner.write(&outcomes, scenarios, seed, &commit)?;
+    let outcomes = player.play(&chosen).await;
+    arguments.write(&outcomes, scenarios, seed, &commit)?;
     let failed: Vec<&Outcome> = outcomes.iter().filter(|one| one.failure.is_some()).collect();
     for one in &failed {
         println!(
@@ -107,108 +105,13 @@ pub async fn run(arguments: Arguments, scenarios: &[Scenario], reports: PathBuf)
     )
 }
 
-impl Runner {
-    async fn play(&self, chosen: &[Scenario]) -> Vec<Outcome> {
-        let of = |bed: fn(Bed) -> bool| chosen.iter().filter(move |one| bed(one.bed));
-        let shared: Vec<&Scenario> = of(|bed| bed == Bed::Shared).collect();
-        let alone: Vec<&Scenario> = of(|bed| bed == Bed::Alone).collect();
-        let mut outcomes = Vec::new();
-        if !shared.is_empty() || !alone.is_empty() {
-            outcomes.extend(self.play_shared(&shared, &alone).await);
-        }
-        for scenario in of(|bed| matches!(bed, Bed::Own(_) | Bed::Without)) {
-            let start = Instant::now();
-            let played = match scenario.bed {
-                Bed::Own(nodes) => self.play_own(scenario, nodes).await,
-                _ => play_story(scenario, Arc::new(Stage::empty())).await,
-            };
-            outcomes.push(told(scenario, start, played));
-        }
-        outcomes
-    }
-
-    async fn play_shared(&self, shared: &[&Scenario], alone: &[&Scenario]) -> Vec<Outcome> {
-        let start = Instant::now();
-        let cluster = match self.begin(self.arguments.nodes).await {
-            Ok(cluster) => Arc::new(cluster),
-            Err(error) => {
-                let why = format!("{error:#}");
-                let all = shared.iter().chain(alone);
-                return all
-                    .map(|scenario| told(scenario, start, Err(anyhow::anyhow!("no bed: {why}"))))
-                    .collect();
-            }
-        };
-        let on_shared = |scenario: &Scenario| {
-            let (scenario, cluster) = (*scenario, cluster.clone());
-            async move {
-                let start = Instant::now();
-                let played = self.play_on(&scenario, cluster).await;
-                told(&scenario, start, played)
-            }
-        };
-        let mut outcomes: Vec<Outcome> = futures::stream::iter(shared.iter().map(|one| on_shared(one)))
-            .buffer_unordered(BESIDE)
-            .collect()
-            .await;
-        for scenario in alone {
-            outcomes.push(on_shared(scenario).await);
-        }
-        let start = Instant::now();
-        let nothing_left = Scenario::gate(
-            "bed",
-            "no_packet_tried_to_leave_the_shared_bed",
-            Bed::Shared,
-            |_| Box::pin(async { Ok(()) }),
-        );
-        outcomes.push(told(&nothing_left, start, nothing_leaves(&cluster).await));
-        drop(cluster);
-        outcomes
-    }
-
-    async fn play_own(&self, scenario: &Scenario, nodes: u8) -> Result<()> {
-        let cluster = Arc::new(self.begin(nodes).await?);
-        self.play_on(scenario, cluster.clone()).await?;
-        if !scenario.leaves {
-            nothing_leaves(&cluster).await?;
-        }
-        Ok(())
-    }
-
-    async fn play_on(&self, scenario: &Scenario, cluster: Arc<Cluster>) -> Result<()> {
-        let stage = Arc::new(Stage::on(cluster.clone(), scenario.group).await?);
-        let played = play_story(scenario, stage.clone()).await;
-        let Err(failure) = played else {
-            return Ok(());
-        };
-        let folder = self.reports.join(scenario.title().replace('/', "-"));
-        let written = report::write(&cluster, &folder, &format!("{failure:#}\n"), &stage.notes()).await;
-        if self.arguments.keep {
-            println!(
-                "{} failed: {failure:#}\nits bed is kept until Ctrl-C: export KUBECONFIG='{}'",
-                scenario.title(),
-                cluster.control_plane().kubeconfig().display()
-            );
-            std::future::pending::<()>().await;
-        }
-        Err(failure.context(report::place(&folder, &written)))
-    }
-
-    async fn begin(&self, nodes: u8) -> Result<Cluster> {
-        Cluster::start(&Options {
-            nodes,
-            report: Some(self.reports.join(format!("start-of-{nodes}-nodes"))),
-            ..Options::default()
-        })
-        .await
-    }
-
+impl Arguments {
     fn write(&self, outcomes: &[Outcome], scenarios: &[Scenario], seed: u64, commit: &str) -> Result<()> {
-        if let Some(file) = &self.arguments.junit {
+        if let Some(file) = &self.junit {
             fs::write(file, summary::junit(outcomes, seed))
                 .with_context(|| format!("cannot write {}", file.display()))?;
         }
-        if let Some(directory) = &self.arguments.proof {
+        if let Some(directory) = &self.proof {
             fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
             let whole: Vec<Outcome> = outcomes
                 .iter()
@@ -222,47 +125,6 @@ impl Runner {
         }
         Ok(())
     }
-}
-
-async fn play_story(scenario: &Scenario, stage: Arc<Stage>) -> Result<()> {
-    // A task of its own, so that a failed assertion fails this scenario and no other.
-    let story = tokio::spawn((scenario.story)(stage));
-    let end = story.abort_handle();
-    match tokio::time::timeout(LIMIT, story).await {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(panic)) => {
-            let words = panic.try_into_panic().ok().map(|payload| {
-                payload
-                    .downcast_ref::<String>()
-                    .cloned()
-                    .or_else(|| payload.downcast_ref::<&str>().map(|words| (*words).to_owned()))
-                    .unwrap_or_default()
-            });
-            bail!("{}", words.unwrap_or_else(|| "the scenario was ended".to_owned()))
-        }
-        Err(_) => {
-            end.abort();
-            bail!("not done within {} s", LIMIT.as_secs())
-        }
-    }
-}
-
-async fn nothing_leaves(cluster: &Cluster) -> Result<()> {
-    match cluster.leaving().await? {
-        0 => Ok(()),
-        packets => bail!("{packets} packets tried to leave the bed"),
-    }
-}
-
-fn told(scenario: &Scenario, start: Instant, played: Result<()>) -> Outcome {
-    let outcome = Outcome {
-        group: scenario.group.to_owned(),
-        name: scenario.name.to_owned(),
-        time: start.elapsed(),
-        failure: played.err().map(|error| format!("{error:#}")),
-    };
-    println!("{}", summary::line(&outcome));
-    outcome
 }
 
 /// A group proves something only when nothing of it was left out.
@@ -361,14 +223,5 @@ mod tests {
         let mut sorted = order(0);
         sorted.sort_unstable();
         assert_eq!(sorted, (0..20).collect::<Vec<_>>());
-    }
-
-    #[tokio::test]
-    async fn a_failed_assertion_fails_its_scenario_only() {
-        let story = Scenario::gate("bed", "x", Bed::Without, |_| {
-            Box::pin(async { panic!("two and two are {}", 5) })
-        });
-        let error = play_story(&story, Arc::new(Stage::empty())).await.unwrap_err();
-        assert_eq!(error.to_string(), "two and two are 5");
     }
 }

@@ -11,6 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use tokio::process::Command;
 
+use crate::chronicle::Chronicle;
 use crate::command;
 use crate::namespaces::Entry;
 
@@ -26,15 +27,17 @@ pub struct Disk {
     hub: Entry,
     image: PathBuf,
     mount: PathBuf,
+    chronicle: Chronicle,
 }
 
 impl Disk {
     /// Names a disk; whether there is one is for its methods to find out.
-    pub(super) fn at(hub: Entry, images: &Path, mounts: &Path, name: &str) -> Self {
+    pub(super) fn at(hub: Entry, images: &Path, mounts: &Path, name: &str, chronicle: &Chronicle) -> Self {
         Self {
             hub,
             image: images.join(format!("{name}.xfs")),
             mount: mounts.join(name),
+            chronicle: chronicle.clone(),
         }
     }
 
@@ -113,6 +116,7 @@ impl Disk {
 
     /// Deletes everything.
     pub fn wipe(&self) -> Result<()> {
+        self.note("everything is deleted");
         for entry in fs::read_dir(self.root()).context("cannot list a disk")? {
             let path = entry.context("cannot list a disk")?.path();
             if path.is_dir() {
@@ -127,7 +131,8 @@ impl Disk {
 
     /// Inverts bytes of a file, where it is.
     pub fn flip(&self, file: &str, offset: u64, count: usize) -> Result<()> {
-        let path = self.file(file)?;
+        let path = self.path(file)?;
+        self.note(&format!("{count} bytes of {file} at {offset} are inverted"));
         let mut open = File::options()
             .read(true)
             .write(true)
@@ -147,7 +152,8 @@ impl Disk {
 
     /// Cuts a file off.
     pub fn cut(&self, file: &str, bytes: u64) -> Result<()> {
-        let path = self.file(file)?;
+        let path = self.path(file)?;
+        self.note(&format!("{file} is cut off after {bytes} bytes"));
         let open = File::options()
             .write(true)
             .open(&path)
@@ -161,6 +167,7 @@ impl Disk {
 
     /// Takes all room that is left.
     pub fn fill(&self) -> Result<()> {
+        self.note("it is filled up");
         let mut filler = File::options()
             .create(true)
             .append(true)
@@ -181,12 +188,13 @@ impl Disk {
 
     /// Gives the room back.
     pub fn unfill(&self) -> Result<()> {
+        self.note("it has room again");
         fs::remove_file(self.root().join(FILLER)).context("the disk was not filled")
     }
 
     /// What a file holds.
     pub fn read(&self, file: &str) -> Result<Vec<u8>> {
-        let path = self.file(file)?;
+        let path = self.path(file)?;
         fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 
@@ -201,12 +209,17 @@ impl Disk {
         Ok(names)
     }
 
+    fn note(&self, what: &str) {
+        let name = self.mount.file_name().unwrap_or_default().to_string_lossy();
+        self.chronicle.note(format_args!("disk {name}: {what}"));
+    }
+
     fn root(&self) -> PathBuf {
         self.hub.path(&self.mount)
     }
 
     /// Damage stays on the disk: a path that leads out of it is refused.
-    fn file(&self, file: &str) -> Result<PathBuf> {
+    pub(crate) fn path(&self, file: &str) -> Result<PathBuf> {
         let inside = Path::new(file)
             .components()
             .all(|part| matches!(part, Component::Normal(_)));

@@ -7,18 +7,21 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use etcd_operator_e2e::cluster::{Cluster, Node, Options};
-use etcd_operator_e2e::components::{self, Component};
+use etcd_operator_e2e::components::{self, Component, EtcdVersion};
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::host::Host;
 use etcd_operator_e2e::images::TOOLS;
 use etcd_operator_e2e::process::{ProcessId, Sent};
+use etcd_operator_e2e::scenario::play::play_on;
 use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
-use etcd_operator_e2e::{bed_dir, command, report};
+use etcd_operator_e2e::{bed_dir, command};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-const SOON: Duration = Duration::from_secs(30);
+use crate::etcd_pod;
+
+const SOON: Duration = Duration::from_mins(1);
 const START_LIMIT: Duration = Duration::from_mins(5);
 
 pub const SCENARIOS: &[Scenario] = &[
@@ -36,8 +39,16 @@ pub const SCENARIOS: &[Scenario] = &[
     )
     .leaving(),
     Scenario::gate("bed", "nothing_is_left_of_a_bed_that_ended", Bed::Without, |_| {
-        Box::pin(ended())
+        Box::pin(ended(1))
     }),
+    // The same as with one node, and half a minute longer.
+    Scenario::gate(
+        "bed",
+        "nothing_is_left_of_a_bed_of_three_nodes_that_ended",
+        Bed::Without,
+        |_| Box::pin(ended(3)),
+    )
+    .full(),
     Scenario::gate(
         "bed",
         "a_killed_bed_is_taken_away_by_its_watchdog",
@@ -62,9 +73,12 @@ pub const SCENARIOS: &[Scenario] = &[
         Bed::Without,
         |_| Box::pin(not_started()),
     ),
-    Scenario::gate("bed", "a_report_tells_what_happened", Bed::Shared, |stage| {
-        Box::pin(reported(stage))
-    }),
+    Scenario::gate(
+        "bed",
+        "a_failed_scenario_is_understood_from_its_report_alone",
+        Bed::Shared,
+        |stage| Box::pin(reported(stage)),
+    ),
 ];
 
 async fn pods_meet(stage: Arc<Stage>) -> Result<()> {
@@ -127,9 +141,13 @@ async fn furnish(cluster: Arc<Cluster>) -> Result<()> {
     stage.run("tenant", None, Some("data"), &["serve", ":80"]).await
 }
 
-async fn ended() -> Result<()> {
+async fn ended(nodes: u8) -> Result<()> {
     let before = Host::look().await?;
-    let cluster = Arc::new(Cluster::start(&Options::default()).await?);
+    let options = Options {
+        nodes,
+        ..Options::default()
+    };
+    let cluster = Arc::new(Cluster::start(&options).await?);
     furnish(cluster.clone()).await?;
     let during = Host::look().await?.since(&before);
     for kind in [
@@ -229,7 +247,7 @@ impl Owned {
         for (arguments, input) in [
             (["apply", "-f", "-"].as_slice(), objects.to_string()),
             (
-                &["wait", "--for=condition=Ready", "pod/tenant", "--timeout=50s"],
+                &["wait", "--for=condition=Ready", "pod/tenant", "--timeout=150s"],
                 String::new(),
             ),
         ] {
@@ -283,53 +301,113 @@ async fn interrupted() -> Result<()> {
 /// The kernel takes some things away a moment after the last process that used them.
 async fn nothing_since(before: &Host) -> Result<()> {
     let gone = until("nothing is left of the bed", SOON, || async {
-        Ok(Host::look().await?.since(before).is_empty().then_some(()))
+        Ok(Host::left_since(before).await?.is_empty().then_some(()))
     });
     if let Err(limit) = gone.await {
-        let left = Host::look().await?.since(before);
+        let left = Host::left_since(before).await?;
         return Err(limit.context(format!("left: {left:#?}")));
     }
     Ok(())
 }
 
-async fn reported(stage: Arc<Stage>) -> Result<()> {
-    stage.run("witness", None, None, &["serve", ":80"]).await?;
-    stage.note("something went wrong");
-    let folder = stage
+/// Fails on purpose, after something has happened.
+const DOOMED: Scenario = Scenario::gate("bed", "doomed", Bed::Shared, |stage| Box::pin(doomed(stage)));
+
+async fn doomed(stage: Arc<Stage>) -> Result<()> {
+    etcd_pod::start(&stage, "member", "node-1", EtcdVersion::OF_CONTROL_PLANE, None).await?;
+    let namespace = stage.namespace();
+    let container = stage
         .cluster()
-        .control_plane()
-        .directory()
-        .join("report-of-a-test");
-    report::write(
-        stage.cluster(),
-        &folder,
-        "it was a test",
-        "2026-01-01T00:00:00Z it began\n",
-    )
+        .container(namespace, "member", etcd_pod::CONTAINER)
+        .await?;
+    stage.note("now it dies");
+    container.kill()?;
+    let again = "it has started again";
+    stage
+        .pod("member", again, SOON, |pod| crate::restarts(pod) == 1)
+        .await?;
+    until("it answers again", SOON, || async {
+        let answer = etcd_pod::ctl(&stage, "member", &["get", "greeting"]).await;
+        Ok(answer.ok())
+    })
     .await?;
+    bail!("three members were promised, and there is one")
+}
+
+async fn reported(stage: Arc<Stage>) -> Result<()> {
+    let cluster = stage.shared_cluster().context("a shared bed has a cluster")?;
+    let reports = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("reports-of-a-test");
+    let played = play_on(&DOOMED, cluster, &reports, false).await;
+    let error = format!("{:#}", played.err().context("it did not fail")?);
+    let folder = reports.join("bed-doomed");
+    ensure!(error.contains(&folder.display().to_string()), "{error}");
     let read = |name: &str| {
         std::fs::read_to_string(folder.join(name)).with_context(|| format!("the report has no {name}"))
     };
-    ensure!(read("failure.txt")? == "it was a test");
-    ensure!(read("objects.yaml")?.contains("name: witness"));
-    let timeline = read("timeline.txt")?;
+    let failure = read("failure.txt")?;
     ensure!(
-        timeline.starts_with("2026-01-01T00:00:00Z it began"),
-        "{timeline}"
+        failure.starts_with("scenario: bed/doomed\n") && failure.contains("three members were promised"),
+        "{failure}"
     );
-    ensure!(timeline.contains("Started"), "{timeline}");
-    ensure!(read("left-the-bed.txt")? == "0 packets tried to leave the bed\n");
-    ensure!(!read("processes/kube-apiserver.log")?.is_empty());
+    let namespace = failure
+        .lines()
+        .find_map(|line| line.strip_prefix("namespace: "))
+        .context("nobody knows where it happened")?;
+    ensure!(read("objects.yaml")?.contains("name: member"));
+    ensure!(read("pods.txt")?.contains("member"));
+
+    let timeline = read("timeline.txt")?;
+    let mut place = 0;
+    for what in [
+        "kube-apiserver starts as process",
+        "node-1/kubelet starts as process",
+        &format!("scenario in {namespace}: bed/doomed begins"),
+        &format!("event: pod/member in {namespace}: Scheduled"),
+        &format!("scenario in {namespace}: now it dies"),
+        &format!("fault: container etcd of {namespace}/member gets the signal to Kill"),
+        &format!("scenario in {namespace}: bed/doomed has failed: three members"),
+    ] {
+        let found = timeline[place..].find(what);
+        place += found.with_context(|| format!("`{what}` is not where it happened in\n{timeline}"))?;
+    }
+    ensure!(timeline.contains(&format!("pod/member in {namespace}: Started")));
+
+    for etcd in ["of-the-control-plane", &format!("{namespace}-member")] {
+        let said = read(&format!("etcd/{etcd}.txt"))?;
+        for what in [
+            "raftAppliedIndex",
+            "is healthy",
+            "# etcdctl member list",
+            "# etcdctl alarm list",
+        ] {
+            ensure!(said.contains(what), "{etcd} does not tell {what}: {said}");
+        }
+    }
+    for name in ["kube-apiserver", "etcd", "kube-scheduler", "node-1/containerd"] {
+        let log = folder.join(format!("processes/{name}.log"));
+        ensure!(log.is_file(), "the report has no {}", log.display());
+    }
     for node in stage.cluster().nodes() {
         ensure!(!read(&format!("processes/{}/kubelet.log", node.name()))?.is_empty());
+        ensure!(read(&format!("network/{}.txt", node.name()))?.contains("eth0"));
     }
-    let (node, _) = stage.cluster().place_of(stage.namespace(), "witness").await?;
-    let pods = folder.join("pods").join(node.name());
-    let logs: Vec<String> = std::fs::read_dir(pods)
-        .context("the report has no logs of pods")?
+    // Of both runs: the one that was killed, and the one after.
+    let pods = folder.join("pods/node-1");
+    let of_member = std::fs::read_dir(&pods)
+        .with_context(|| format!("the report has no {}", pods.display()))?
         .flatten()
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
-    ensure!(logs.iter().any(|name| name.contains("witness")), "{logs:?}");
+        .find(|entry| {
+            entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with(&format!("{namespace}_member"))
+        })
+        .context("the report has no log of the pod")?
+        .path();
+    for run in ["0.log", "1.log"] {
+        let log = std::fs::read_to_string(of_member.join(etcd_pod::CONTAINER).join(run))?;
+        ensure!(log.contains("etcd"), "{run}: {log}");
+    }
+    ensure!(read("left-the-bed.txt")? == "0 packets tried to leave the bed\n");
     Ok(())
 }

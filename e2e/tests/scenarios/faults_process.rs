@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use etcd_operator_e2e::cluster::{Agent, is_ready};
+use etcd_operator_e2e::cluster::Agent;
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::process::Sent;
 use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
+use serde_json::json;
+
+use crate::restarts;
 
 const SOON: Duration = Duration::from_mins(1);
 
@@ -40,13 +43,29 @@ pub const SCENARIOS: &[Scenario] = &[
         "a_stopped_kubelet_makes_its_node_not_ready",
         Bed::Alone,
         |stage| Box::pin(kubelet_stopped(stage)),
-    ),
+    )
+    .on_three_nodes(),
+    Scenario::gate(
+        "faults",
+        "without_containerd_what_runs_goes_on_and_nothing_begins",
+        Bed::Alone,
+        |stage| Box::pin(containerd_killed(stage)),
+    )
+    .on_three_nodes(),
+    Scenario::gate(
+        "faults",
+        "without_kube_proxy_a_new_service_is_not_reached_from_that_node",
+        Bed::Alone,
+        |stage| Box::pin(proxy_killed(stage)),
+    )
+    .on_three_nodes(),
     Scenario::gate(
         "faults",
         "a_drained_node_is_empty_until_it_is_uncordoned",
         Bed::Alone,
         |stage| Box::pin(drained(stage)),
-    ),
+    )
+    .on_three_nodes(),
     Scenario::gate("faults", "a_lost_node_never_comes_back", Bed::Own(3), |stage| {
         Box::pin(lost(stage))
     }),
@@ -64,13 +83,8 @@ async fn kill(stage: Arc<Stage>) -> Result<()> {
     stage.note("kills the container");
     container.kill()?;
 
-    let pods = stage.pods().await?;
-    until("the container has started again", SOON, || async {
-        let status = pods.get("victim").await?.status.unwrap_or_default();
-        let restarts = status.container_statuses.unwrap_or_default();
-        Ok(restarts.iter().any(|one| one.restart_count == 1).then_some(()))
-    })
-    .await?;
+    let again = "the container has started again";
+    stage.pod("victim", again, SOON, |pod| restarts(pod) == 1).await?;
     ensure!(processes.iter().all(|process| !process.is_running()));
     stage.ready("victim").await
 }
@@ -104,11 +118,9 @@ async fn delete(stage: Arc<Stage>) -> Result<()> {
 
     stage.cluster().delete_pod(stage.namespace(), "victim", 1).await?;
 
-    let pods = stage.pods().await?;
-    until("the pod is gone", SOON, || async {
-        Ok(pods.get_opt("victim").await?.is_none().then_some(()))
-    })
-    .await?;
+    stage
+        .pod("victim", "the pod is gone", SOON, |pod| pod.is_none())
+        .await?;
     ensure!(processes.iter().all(|process| !process.is_running()));
     Ok(())
 }
@@ -134,22 +146,13 @@ async fn api_server_away(stage: Arc<Stage>) -> Result<()> {
     .await?;
 
     control_plane.start_apiserver().await?;
-    until("kubelet tells of the restart", SOON, || async {
-        let status = pods.get("server").await?.status.unwrap_or_default();
-        let restarts = status.container_statuses.unwrap_or_default();
-        Ok(restarts.iter().any(|one| one.restart_count > 0).then_some(()))
-    })
-    .await?;
+    let told = "kubelet tells of the restart";
+    stage.pod("server", told, SOON, |pod| restarts(pod) > 0).await?;
     stage.ready("server").await
 }
 
 async fn ready(stage: &Stage, node: &str, wanted: bool) -> Result<()> {
-    let nodes = Api::<Node>::all(stage.cluster().client().await?);
-    let what = format!("{node} is {}", if wanted { "ready" } else { "not ready" });
-    until(&what, SOON, || async {
-        Ok((is_ready(&nodes.get(node).await?) == wanted).then_some(()))
-    })
-    .await
+    stage.cluster().node_ready(node, wanted, SOON).await
 }
 
 async fn kubelet_stopped(stage: Arc<Stage>) -> Result<()> {
@@ -166,6 +169,61 @@ async fn kubelet_stopped(stage: Arc<Stage>) -> Result<()> {
     ensure!(!before.is_running(), "a killed kubelet runs");
     node.start_agent(stage.cluster().control_plane(), Agent::Kubelet)?;
     stage.run("after", Some("node-3"), None, &["pause"]).await
+}
+
+async fn containerd_killed(stage: Arc<Stage>) -> Result<()> {
+    stage
+        .run("server", Some("node-2"), None, &["serve", ":80"])
+        .await?;
+    stage.run("client", Some("node-1"), None, &["pause"]).await?;
+    let url = format!("http://{}/", stage.address("server").await?);
+    let node = stage.cluster().node("node-2")?;
+    let before = node
+        .process(Agent::Containerd)
+        .context("containerd does not run")?;
+
+    node.stop_agent(Agent::Containerd)?;
+    ensure!(!before.is_running(), "a killed containerd runs");
+    stage.probe_until("client", &["get", &url], SOON).await?;
+    stage.begin("newcomer", Some("node-2"), None, &["pause"]).await?;
+    stage.event("newcomer", "FailedCreatePodSandBox", SOON).await?;
+
+    node.start_agent(stage.cluster().control_plane(), Agent::Containerd)?;
+    stage.ready("newcomer").await?;
+    stage.probe_until("client", &["get", &url], SOON).await?;
+    Ok(())
+}
+
+async fn proxy_killed(stage: Arc<Stage>) -> Result<()> {
+    stage
+        .run("server", Some("node-1"), None, &["serve", ":80"])
+        .await?;
+    stage.run("near", Some("node-2"), None, &["pause"]).await?;
+    stage.run("far", Some("node-3"), None, &["pause"]).await?;
+    let node = stage.cluster().node("node-3")?;
+    let before = node.process(Agent::Proxy).context("kube-proxy does not run")?;
+
+    node.stop_agent(Agent::Proxy)?;
+    ensure!(!before.is_running(), "a killed kube-proxy runs");
+    stage
+        .cluster()
+        .apply(&json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": { "name": "later", "namespace": stage.namespace() },
+            "spec": { "selector": { "app": "server" }, "ports": [{ "port": 80 }] },
+        }))
+        .await?;
+    let get = ["get", "http://later/"];
+    stage.probe_until("near", &get, SOON).await?;
+    let answer = stage.probe("far", &get).await;
+    ensure!(
+        answer.is_err(),
+        "a service was reached without kube-proxy: {answer:?}"
+    );
+
+    node.start_agent(stage.cluster().control_plane(), Agent::Proxy)?;
+    stage.probe_until("far", &get, SOON).await?;
+    Ok(())
 }
 
 async fn drained(stage: Arc<Stage>) -> Result<()> {

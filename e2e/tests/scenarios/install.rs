@@ -1,17 +1,22 @@
 //! The way users take: the chart, a ready manager, accepted samples, and what they are told to try.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use etcd_operator_e2e::bed_dir::BedDir;
 use etcd_operator_e2e::install::{Kubernetes, NAMESPACE, TO_TRY};
+use etcd_operator_e2e::process::{ProcessId, Sent};
 use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
 use etcd_operator_e2e::{deadline::until, host::Host, images, operator};
+use serde_json::{Value, json};
 use tokio::process::Command;
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_mins(1);
 /// A warm `up` takes seconds; this is for machines that also compile.
 const UP_LIMIT: Duration = Duration::from_mins(5);
 
@@ -24,10 +29,24 @@ pub const SCENARIOS: &[Scenario] = &[
     ),
     Scenario::gate(
         "install",
-        "up_converges_and_serves_a_context_and_down_leaves_nothing",
+        "up_survives_a_reboot_converges_and_serves_a_context_and_down_leaves_nothing",
         Bed::Without,
-        |_| Box::pin(up_and_down()),
+        |stage| Box::pin(up_and_down(stage)),
     ),
+    Scenario::gate(
+        "install",
+        "down_removes_the_cache_only_when_it_is_told_to",
+        Bed::Without,
+        |stage| Box::pin(purged(stage)),
+    ),
+    // What one node shows, with more of them, for half a minute more.
+    Scenario::gate(
+        "install",
+        "up_makes_three_nodes_when_it_is_told_to",
+        Bed::Without,
+        |stage| Box::pin(three_nodes(stage)),
+    )
+    .full(),
 ];
 
 async fn installed(stage: Arc<Stage>) -> Result<()> {
@@ -69,79 +88,229 @@ async fn installed(stage: Arc<Stage>) -> Result<()> {
     .await
 }
 
-/// `bed` with notes of its own, so that a bed somebody uses is left alone.
-async fn bed(state: &Path, kubeconfig: Option<&Path>, arguments: &[&str]) -> Result<String> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bed"));
-    command.args(arguments).env("XDG_STATE_HOME", state);
-    if let Some(kubeconfig) = kubeconfig {
-        command.env("KUBECONFIG", kubeconfig).env("NO_PROXY", "*");
-    }
-    let output = tokio::time::timeout(UP_LIMIT, command.output())
-        .await
-        .context("it does not end")??;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let complained = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "bed {arguments:?}:\n{said}\n{complained}"
-    );
-    Ok(said)
+/// The commands `up` and `down`, with notes of their own about the bed that stays, so that one which somebody uses is
+/// left alone.
+struct Commands<'a> {
+    stage: &'a Stage,
+    state: BedDir,
+    before: Host,
+    operator: String,
 }
 
-async fn up_and_down() -> Result<()> {
-    let binary = operator::binary().await?;
-    let flag = format!("--operator={}", binary.display());
-    let state = BedDir::create()?;
-    let before = Host::look().await?;
+impl<'a> Commands<'a> {
+    async fn new(stage: &'a Stage) -> Result<Self> {
+        Ok(Self {
+            stage,
+            state: BedDir::create()?,
+            before: Host::look().await?,
+            operator: format!("--operator={}", operator::binary().await?.display()),
+        })
+    }
 
-    let first = bed(state.path(), None, &["up", &flag]).await?;
-    let kubeconfig = first
-        .lines()
+    async fn run(&self, arguments: &[&str], around: &[(&str, &OsStr)]) -> Result<String> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bed"));
+        command
+            .args(arguments)
+            .env("XDG_STATE_HOME", self.state.path())
+            .envs(around.iter().copied());
+        let output = tokio::time::timeout(UP_LIMIT, command.output())
+            .await
+            .context("it does not end")??;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let complained = String::from_utf8_lossy(&output.stderr);
+        let told = format!("bed {}:\n{said}{complained}", arguments.join(" "));
+        self.stage.note(&told);
+        ensure!(output.status.success(), "{told}");
+        Ok(said)
+    }
+
+    async fn up(&self, arguments: &[&str]) -> Result<String> {
+        self.run(&[&["up", &self.operator], arguments].concat(), &[])
+            .await
+    }
+
+    /// `up` with a context of somebody's own kubeconfig.
+    async fn up_in(
+        &self,
+        context: &str,
+        more: &[&str],
+        kubeconfig: &Path,
+        path: Option<&OsStr>,
+    ) -> Result<String> {
+        let usual = std::env::var_os("PATH").unwrap_or_default();
+        let around = [
+            ("KUBECONFIG", kubeconfig.as_os_str()),
+            ("NO_PROXY", OsStr::new("*")),
+            ("PATH", path.unwrap_or(&usual)),
+        ];
+        let context = format!("--context={context}");
+        self.run(&[&["up", &self.operator, &context], more].concat(), &around)
+            .await
+    }
+
+    fn note(&self) -> PathBuf {
+        self.state.path().join("etcd-operator/bed.json")
+    }
+
+    /// Ends the bed, whatever came of the story, and looks whether anything is left.
+    async fn end(self, played: Result<()>) -> Result<()> {
+        if played.is_err() {
+            let log = std::fs::read_to_string(self.note().with_file_name("bed.log"));
+            self.stage
+                .note(&format!("the bed's log:\n{}", log.unwrap_or_default()));
+        }
+        let down = self.run(&["down"], &[]).await;
+        played?;
+        let down = down?;
+        ensure!(down.contains("the bed is gone"), "{down}");
+        ensure!(down.contains("nothing is left of it"), "{down}");
+        let left = Host::left_since(&self.before).await?;
+        ensure!(left.is_empty(), "left: {left:#?}");
+        let again = self.run(&["down"], &[]).await?;
+        ensure!(again.contains("no bed stands"), "{again}");
+        Ok(())
+    }
+}
+
+/// Where `up` says the kubeconfig is.
+fn kubeconfig(said: &str) -> Result<PathBuf> {
+    said.lines()
         .find_map(|line| {
             line.trim()
                 .strip_prefix("export KUBECONFIG='")?
                 .strip_suffix('\'')
         })
-        .with_context(|| format!("it does not say how to use what it made:\n{first}"))?
-        .to_owned();
-    ensure!(TO_TRY.iter().all(|line| first.contains(line)), "{first}");
-    let kubernetes = Kubernetes::at(Path::new(&kubeconfig)).await?;
+        .map(PathBuf::from)
+        .with_context(|| format!("it does not say how to use what it made:\n{said}"))
+}
+
+async fn try_all(said: &str, kubeconfig: &Path) -> Result<()> {
+    ensure!(TO_TRY.iter().all(|line| said.contains(line)), "{said}");
+    let kubernetes = Kubernetes::at(kubeconfig).await?;
     for line in TO_TRY {
         let said = kubernetes.try_out(line).await?;
         ensure!(!said.trim().is_empty(), "`{line}` says nothing");
     }
+    Ok(())
+}
 
-    let again = bed(state.path(), None, &["up", &flag]).await?;
+async fn up_and_down(stage: Arc<Stage>) -> Result<()> {
+    let commands = Commands::new(&stage).await?;
+    let played = converges(&commands).await;
+    commands.end(played).await
+}
+
+async fn converges(commands: &Commands<'_>) -> Result<()> {
+    let first = commands.up(&[]).await?;
+    try_all(&first, &kubeconfig(&first)?).await?;
+
+    reboot(commands, &kubeconfig(&first)?)?;
+    let anew = commands.up(&[]).await?;
+    ensure!(anew.contains("starting the bed"), "{anew}");
+    let kubeconfig = kubeconfig(&anew)?;
+    try_all(&anew, &kubeconfig).await?;
+
+    let again = commands.up(&[]).await?;
+    let place = kubeconfig.display().to_string();
     ensure!(
-        again.contains("stands already") && again.contains(&kubeconfig),
+        again.contains("stands already") && again.contains(&place),
         "{again}"
     );
-    let three = bed(state.path(), None, &["up", "--nodes=3", &flag]).await;
+    let three = commands.up(&["--nodes=3"]).await;
     ensure!(
-        three.is_err_and(|e| format!("{e:#}").contains("xtask down")),
+        three.is_err_and(|error| format!("{error:#}").contains("xtask down")),
         "it was replaced"
     );
+    contexts(commands, &kubeconfig).await
+}
 
+/// What a reboot does: everything ends at once, notes and directories stay, and pids are given to others.
+fn reboot(commands: &Commands<'_>, kubeconfig: &Path) -> Result<()> {
+    let bed = kubeconfig.parent().context("the kubeconfig lies nowhere")?;
+    let mut note: Value = serde_json::from_slice(&std::fs::read(commands.note())?)?;
+    let of_note = |process: &Value| -> Option<ProcessId> {
+        let pid = u32::try_from(process["pid"].as_u64()?).ok()?;
+        Some(ProcessId::recorded(pid, process["started"].as_u64()?))
+    };
+    let keeper = of_note(&note["keeper"]).context("the note names no keeper")?;
+    let recorded = std::fs::read_to_string(bed.join("processes"))?;
+    let recorded = recorded.lines().map(str::parse);
+    for process in recorded.chain([Ok(keeper)]) {
+        process?.send(Sent::Kill)?;
+    }
+    for entry in std::fs::read_dir(bed)?.flatten() {
+        let _ = std::fs::remove_dir_all(entry.path().join("run"));
+    }
+    let somebody = ProcessId::own()?;
+    note["boot"] = json!("that of yesterday");
+    note["keeper"] = json!({ "pid": somebody.pid(), "started": somebody.started() });
+    std::fs::write(commands.note(), note.to_string())?;
+    Ok(())
+}
+
+/// A Kubernetes of somebody's own: with an image its nodes can pull, with one that is given to them, and with neither.
+async fn contexts(commands: &Commands<'_>, kubeconfig: &Path) -> Result<()> {
     let image = format!("--image={}", images::OPERATOR);
-    let context = ["up", "--context=bed", &image, &flag];
-    let other = bed(state.path(), Some(Path::new(&kubeconfig)), &context).await?;
+    let other = commands.up_in("bed", &[&image], kubeconfig, None).await?;
     ensure!(other.contains("use-context 'bed'"), "{other}");
-    let without = bed(
-        state.path(),
-        Some(Path::new(&kubeconfig)),
-        &["up", "--context=bed", &flag],
-    )
-    .await;
+    let without = commands.up_in("bed", &[], kubeconfig, None).await;
     ensure!(
-        without.is_err_and(|e| format!("{e:#}").contains("--image")),
+        without.is_err_and(|error| format!("{error:#}").contains("--image")),
         "nobody gave it an image"
     );
 
-    bed(state.path(), None, &["down"]).await?;
-    until("nothing is left", SOON, || async {
-        let left = Host::look().await?.since(&before);
-        Ok(left.is_empty().then_some(()))
-    })
-    .await?;
-    bed(state.path(), None, &["down"]).await.map(drop)
+    // A stand-in for kind: the nodes have the image already.
+    let programs = commands.state.path().join("programs");
+    std::fs::create_dir(&programs)?;
+    let kind = programs.join("kind");
+    std::fs::write(&kind, "#!/bin/sh\necho \"$@\" > \"$0.called\"\n")?;
+    std::fs::set_permissions(&kind, Permissions::from_mode(0o755))?;
+    let usual = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths([programs].into_iter().chain(std::env::split_paths(&usual)))?;
+    let renamed = commands
+        .state
+        .write("kind.kubeconfig", std::fs::read(kubeconfig)?)?;
+    let text = std::fs::read_to_string(&renamed)?;
+    let mut config: Value = serde_saphyr::from_str(&text)?;
+    config["contexts"][0]["name"] = json!("kind-bed");
+    std::fs::write(&renamed, config.to_string())?;
+    let other = commands.up_in("kind-bed", &[], &renamed, Some(&path)).await?;
+    ensure!(other.contains("use-context 'kind-bed'"), "{other}");
+    let called = std::fs::read_to_string(kind.with_extension("called"))?;
+    ensure!(
+        called.starts_with("load image-archive /") && called.ends_with(" --name bed\n"),
+        "{called}"
+    );
+    Ok(())
+}
+
+async fn three_nodes(stage: Arc<Stage>) -> Result<()> {
+    let commands = Commands::new(&stage).await?;
+    let played = async {
+        let said = commands.up(&["--nodes=3"]).await?;
+        let kubeconfig = kubeconfig(&said)?;
+        try_all(&said, &kubeconfig).await?;
+        let kubernetes = Kubernetes::at(&kubeconfig).await?;
+        let wait = ["wait", "node", "--all", "--for=condition=Ready", "--timeout=100s"];
+        let ready = kubernetes.kubectl(&wait).await?;
+        ensure!(ready.lines().count() == 3, "{ready}");
+        Ok(())
+    }
+    .await;
+    commands.end(played).await
+}
+
+/// With a cache of its own, which holds what a cache does that nothing was built into.
+async fn purged(stage: Arc<Stage>) -> Result<()> {
+    let commands = Commands::new(&stage).await?;
+    let cache = commands.state.path().join("cache");
+    let entry = cache.join("etcd-operator/kubernetes-0123456789abcdef");
+    std::fs::create_dir_all(&entry)?;
+    let around = [("XDG_CACHE_HOME", cache.as_os_str())];
+    let said = commands.run(&["down"], &around).await?;
+    ensure!(entry.exists(), "`down` removed the cache: {said}");
+    let said = commands.run(&["down", "--purge"], &around).await?;
+    ensure!(said.contains(&cache.display().to_string()), "{said}");
+    ensure!(!cache.join("etcd-operator").exists(), "{said}");
+    Ok(())
 }

@@ -2,9 +2,11 @@
 //! shared, kept and taken down between them; how, is said by `--help`.
 
 mod bed;
+mod etcd_pod;
 mod faults_network;
 mod faults_process;
 mod faults_store;
+mod images;
 mod install;
 mod manager;
 mod volumes;
@@ -18,6 +20,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use etcd_operator_e2e::scenario::Scenario;
 use etcd_operator_e2e::scenario::runner::{Arguments, run};
+use k8s_openapi::api::core::v1::Pod;
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
@@ -30,6 +33,7 @@ async fn main() -> ExitCode {
         faults_network::SCENARIOS,
         install::SCENARIOS,
         manager::SCENARIOS,
+        images::SCENARIOS,
     ]
     .concat();
     let reports = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("reports");
@@ -50,4 +54,13 @@ async fn main() -> ExitCode {
             ExitCode::from(101)
         }
     }
+}
+
+/// How often containers of a pod have started again.
+fn restarts(pod: Option<&Pod>) -> i32 {
+    pod.and_then(|pod| pod.status.as_ref()?.container_statuses.as_ref())
+        .into_iter()
+        .flatten()
+        .map(|status| status.restart_count)
+        .sum()
 }

@@ -4,12 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
+use etcd_operator_e2e::observe;
 use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
 use etcd_operator_e2e::volumes::LOCAL;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::json;
+
+use crate::etcd_pod;
 
 const SOON: Duration = Duration::from_mins(1);
 const MIB: u64 = 1 << 20;
@@ -23,18 +27,26 @@ pub const SCENARIOS: &[Scenario] = &[
         "a_volume_follows_its_pod_to_another_node",
         Bed::Shared,
         |stage| Box::pin(follows(stage)),
-    ),
+    )
+    .on_three_nodes(),
     Scenario::gate(
         "volumes",
         "a_local_volume_keeps_its_pod_on_its_node",
         Bed::Shared,
         |stage| Box::pin(stays(stage)),
-    ),
+    )
+    .on_three_nodes(),
     Scenario::gate(
         "volumes",
         "damage_to_a_volume_is_seen_in_the_pod",
         Bed::Shared,
         |stage| Box::pin(damaged(stage)),
+    ),
+    Scenario::gate(
+        "volumes",
+        "etcd_notices_damage_to_its_log_and_to_its_database",
+        Bed::Shared,
+        |stage| Box::pin(etcd_damaged(stage)),
     ),
     Scenario::gate(
         "volumes",
@@ -75,10 +87,9 @@ async fn fills_up(stage: Arc<Stage>) -> Result<()> {
     .await?;
     let written = stage.probe("writer", &["write", "/data/more", "4194304"]).await?;
     ensure!(written["full"] == false, "a grown disk is full: {written}");
-    until("the claim tells its new size", SOON, || async {
-        let status = claims.get("data").await?.status.unwrap_or_default();
-        let size = status.capacity.unwrap_or_default().remove("storage");
-        Ok((size.map(|size| size.0) == Some((400 * MIB).to_string())).then_some(()))
+    observe::object(claims, "data", "the claim tells its new size", SOON, |claim| {
+        let size = claim.and_then(|claim| claim.status.as_ref()?.capacity.as_ref()?.get("storage"));
+        size.is_some_and(|size| size.0 == (400 * MIB).to_string())
     })
     .await?;
 
@@ -139,6 +150,71 @@ async fn damaged(stage: Arc<Stage>) -> Result<()> {
     Ok(())
 }
 
+async fn etcd_damaged(stage: Arc<Stage>) -> Result<()> {
+    stage.claim("data", None, "300Mi").await?;
+    etcd_pod::start(
+        &stage,
+        "member",
+        "node-1",
+        EtcdVersion::OF_CONTROL_PLANE,
+        Some("data"),
+    )
+    .await?;
+    let disk = stage.cluster().disk(stage.namespace(), "data").await?;
+    let container = async || {
+        let namespace = stage.namespace();
+        stage
+            .cluster()
+            .container(namespace, "member", etcd_pod::CONTAINER)
+            .await
+    };
+    let starts = async |count: i32, what: &str| {
+        stage
+            .pod("member", what, SOON, |pod| crate::restarts(pod) >= count)
+            .await
+    };
+
+    // What is on the disk is what etcd reads.
+    until("the value is in the database", SOON, || async {
+        let database = disk.read(&format!("{}/member/snap/db", etcd_pod::DATA))?;
+        let found = database.windows(5).any(|window| window == b"hello");
+        Ok(found.then_some(()))
+    })
+    .await?;
+    let standing = container().await?;
+    standing.pause()?;
+    ensure!(
+        disk.flip_in_database(etcd_pod::DATA, "hello")? > 0,
+        "no such value"
+    );
+    standing.resume()?;
+    // As JSON has it, since it is no text any more.
+    let get = ["get", "greeting", "--write-out=json"];
+    let value = etcd_pod::ctl(&stage, "member", &get).await?;
+    let hello = "aGVsbG8=";
+    ensure!(value.contains("\"value\":") && !value.contains(hello), "{value}");
+
+    let standing = container().await?;
+    standing.pause()?;
+    disk.cut_wal(etcd_pod::DATA)?;
+    standing.kill()?;
+    starts(1, "etcd has started again").await?;
+    until("etcd notices that its log is torn", SOON, || async {
+        let log = etcd_pod::log(&stage, "member", false).await?;
+        Ok(log.contains("repaired WAL").then_some(()))
+    })
+    .await?;
+
+    let standing = container().await?;
+    standing.pause()?;
+    disk.break_database(etcd_pod::DATA)?;
+    standing.kill()?;
+    starts(3, "etcd has failed to start").await?;
+    let log = etcd_pod::log(&stage, "member", true).await?;
+    ensure!(log.contains("invalid database"), "it says {log}");
+    Ok(())
+}
+
 async fn slow(stage: Arc<Stage>) -> Result<()> {
     stage.claim("data", None, "300Mi").await?;
     stage.run("writer", None, Some("data"), &["pause"]).await?;
@@ -178,8 +254,8 @@ async fn deleted(stage: Arc<Stage>) -> Result<()> {
     claims.delete("data", &DeleteParams::default()).await?;
 
     let volumes = Api::<PersistentVolume>::all(client);
-    until("the volume is gone", SOON, || async {
-        Ok(volumes.get_opt(&volume).await?.is_none().then_some(()))
+    observe::object(volumes, &volume, "the volume is gone", SOON, |volume| {
+        volume.is_none()
     })
     .await?;
     ensure!(disk.bytes().is_err(), "the volume is gone and its disk is not");

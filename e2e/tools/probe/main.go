@@ -27,6 +27,7 @@ func verbs() []verb {
 		{"serve", []string{"ADDRESS"}, "answers HTTP until a signal; /bytes/N answers with N bytes", serve},
 		{"meddle", []string{"ADDRESS", "URL", "CONTROL"}, "passes HTTP on to URL, with the faults that CONTROL sets", meddle},
 		{"get", []string{"URL"}, "fetches over HTTP and measures", get},
+		{"s3", []string{"METHOD", "URL", "BYTES"}, "sends a signed request with so many bytes; URL holds key and secret", s3},
 		{"connect", []string{"HOST:PORT"}, "opens a TCP connection", connect},
 		{"lookup", []string{"NAME"}, "asks the name server", lookup},
 		{"write", []string{"FILE", "BYTES"}, "appends zeros and syncs them to disk", write},

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -131,7 +132,11 @@ func (m *meddler) serve(target *url.URL) http.Handler {
 			m.count(func(bites *bites) { bites.Answered++ })
 			response.Header().Set("Content-Type", "application/xml")
 			response.WriteHeader(fault.Status)
-			io.WriteString(response, "<Error><Code>SlowDown</Code><Message>on purpose</Message></Error>")
+			code := "InternalError"
+			if fault.Status == http.StatusServiceUnavailable {
+				code = "SlowDown"
+			}
+			fmt.Fprintf(response, "<Error><Code>%s</Code><Message>on purpose</Message></Error>", code)
 		default:
 			m.count(func(bites *bites) { bites.Passed++ })
 			if request.Body != nil && request.Body != http.NoBody {

@@ -1,0 +1,235 @@
+//! Playing scenarios: those that share a bed beside each other, then one after the other those that need it alone,
+//! then those with beds of their own. Who fails leaves a report, and takes nobody along.
+#![allow(clippy::print_stdout, reason = "a runner of tests speaks to its user")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use futures::StreamExt;
+
+use super::summary::{self, Outcome};
+use super::{Bed, Scenario, Stage};
+use crate::cluster::{Cluster, Options};
+use crate::host::Host;
+use crate::report;
+
+/// A scenario that takes longer hangs.
+const LIMIT: Duration = Duration::from_mins(10);
+/// How many scenarios two processors bear at once.
+const BESIDE: usize = 2;
+
+/// Who plays scenarios.
+pub(super) struct Player {
+    /// Where failed ones leave their reports.
+    pub(super) reports: PathBuf,
+    /// Whether the bed of a failed one stays until Ctrl-C.
+    pub(super) keep: bool,
+    /// How many nodes the shared bed has.
+    pub(super) nodes: u8,
+}
+
+impl Player {
+    /// Plays all of these.
+    pub(super) async fn play(&self, chosen: &[Scenario]) -> Vec<Outcome> {
+        let of = |bed: fn(Bed) -> bool| chosen.iter().filter(move |one| bed(one.bed));
+        let shared: Vec<&Scenario> = of(|bed| bed == Bed::Shared).collect();
+        let alone: Vec<&Scenario> = of(|bed| bed == Bed::Alone).collect();
+        let mut outcomes = Vec::new();
+        if !shared.is_empty() || !alone.is_empty() {
+            outcomes.extend(self.play_shared(&shared, &alone).await);
+        }
+        for scenario in of(|bed| matches!(bed, Bed::Own(_) | Bed::Without)) {
+            let start = Instant::now();
+            let played = match scenario.bed {
+                Bed::Own(nodes) => self.play_own(scenario, nodes).await,
+                _ => self.play_without(scenario).await,
+            };
+            outcomes.push(told(scenario, start, played));
+        }
+        outcomes
+    }
+
+    async fn play_shared(&self, shared: &[&Scenario], alone: &[&Scenario]) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        let start = Instant::now();
+        let mut bed = self.begin(self.nodes).await;
+        if let Ok(cluster) = &bed {
+            let beside = shared.iter().map(|one| self.play_told(one, cluster.clone()));
+            outcomes = futures::stream::iter(beside)
+                .buffer_unordered(BESIDE)
+                .collect()
+                .await;
+        } else {
+            outcomes.extend(shared.iter().map(|one| told(one, start, without(&bed))));
+        }
+        for scenario in alone {
+            let Ok(cluster) = &bed else {
+                outcomes.push(told(scenario, start, without(&bed)));
+                continue;
+            };
+            let outcome = self.play_told(scenario, cluster.clone()).await;
+            let broke = outcome.failure.is_some();
+            outcomes.push(outcome);
+            if broke {
+                // What it did not come to heal is not to fail the others.
+                drop(bed);
+                bed = self.begin(self.nodes).await;
+            }
+        }
+        if let Ok(cluster) = &bed {
+            let start = Instant::now();
+            let nothing_left = Scenario::gate(
+                "bed",
+                "no_packet_tried_to_leave_the_shared_bed",
+                Bed::Shared,
+                |_| Box::pin(async { Ok(()) }),
+            );
+            outcomes.push(told(&nothing_left, start, nothing_leaves(cluster).await));
+        }
+        outcomes
+    }
+
+    async fn play_told(&self, scenario: &Scenario, cluster: Arc<Cluster>) -> Outcome {
+        let start = Instant::now();
+        told(
+            scenario,
+            start,
+            play_on(scenario, cluster, &self.reports, self.keep).await,
+        )
+    }
+
+    async fn play_own(&self, scenario: &Scenario, nodes: u8) -> Result<()> {
+        let cluster = self.begin(nodes).await?;
+        play_on(scenario, cluster.clone(), &self.reports, self.keep).await?;
+        if !scenario.leaves {
+            nothing_leaves(&cluster).await?;
+        }
+        Ok(())
+    }
+
+    async fn play_without(&self, scenario: &Scenario) -> Result<()> {
+        let before = Host::look().await?;
+        let stage = Arc::new(Stage::empty()?);
+        let Err(failure) = play_story(scenario, stage.clone()).await else {
+            return Ok(());
+        };
+        let folder = folder(&self.reports, scenario);
+        let why = why(scenario, &stage, &failure);
+        let written = report::without_bed(&folder, &why, stage.chronicle(), &before).await;
+        Err(failure.context(report::place(&folder, &written)))
+    }
+
+    async fn begin(&self, nodes: u8) -> Result<Arc<Cluster>> {
+        let cluster = Cluster::start(&Options {
+            nodes,
+            report: Some(self.reports.join(format!("start-of-{nodes}-nodes"))),
+            ..Options::default()
+        })
+        .await?;
+        Ok(Arc::new(cluster))
+    }
+}
+
+/// Plays one scenario in a namespace of its own; if it fails, its report is in a folder of its name below `reports`.
+pub async fn play_on(scenario: &Scenario, cluster: Arc<Cluster>, reports: &Path, keep: bool) -> Result<()> {
+    let stage = Arc::new(Stage::on(cluster.clone(), scenario.group).await?);
+    stage.note(&format!("{} begins", scenario.title()));
+    let Err(failure) = play_story(scenario, stage.clone()).await else {
+        stage.note(&format!("{} is over", scenario.title()));
+        return Ok(());
+    };
+    stage.note(&format!("{} has failed: {failure:#}", scenario.title()));
+    let folder = folder(reports, scenario);
+    let written = report::write(&cluster, &folder, &why(scenario, &stage, &failure)).await;
+    if keep {
+        println!(
+            "{} failed: {failure:#}\nits bed is kept until Ctrl-C: export KUBECONFIG='{}'",
+            scenario.title(),
+            cluster.control_plane().kubeconfig().display()
+        );
+        std::future::pending::<()>().await;
+    }
+    Err(failure.context(report::place(&folder, &written)))
+}
+
+/// A folder without anything of an earlier run.
+fn folder(reports: &Path, scenario: &Scenario) -> PathBuf {
+    let folder = reports.join(scenario.title().replace('/', "-"));
+    let _ = std::fs::remove_dir_all(&folder);
+    folder
+}
+
+/// What a report begins with.
+fn why(scenario: &Scenario, stage: &Stage, failure: &anyhow::Error) -> String {
+    format!(
+        "scenario: {}\nnamespace: {}\n\n{failure:?}\n",
+        scenario.title(),
+        stage.namespace()
+    )
+}
+
+async fn play_story(scenario: &Scenario, stage: Arc<Stage>) -> Result<()> {
+    // A task of its own, so that a failed assertion fails this scenario and no other.
+    let story = tokio::spawn((scenario.story)(stage));
+    let end = story.abort_handle();
+    match tokio::time::timeout(LIMIT, story).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(panic)) => {
+            let words = panic.try_into_panic().ok().map(|payload| {
+                payload
+                    .downcast_ref::<String>()
+                    .cloned()
+                    .or_else(|| payload.downcast_ref::<&str>().map(|words| (*words).to_owned()))
+                    .unwrap_or_default()
+            });
+            bail!("{}", words.unwrap_or_else(|| "the scenario was ended".to_owned()))
+        }
+        Err(_) => {
+            end.abort();
+            bail!("not done within {} s", LIMIT.as_secs())
+        }
+    }
+}
+
+async fn nothing_leaves(cluster: &Cluster) -> Result<()> {
+    match cluster.leaving().await? {
+        0 => Ok(()),
+        packets => bail!("{packets} packets tried to leave the bed"),
+    }
+}
+
+/// Why a scenario without its bed was not played.
+fn without(bed: &Result<Arc<Cluster>>) -> Result<()> {
+    match bed {
+        Ok(_) => Ok(()),
+        Err(error) => bail!("no bed: {error:#}"),
+    }
+}
+
+fn told(scenario: &Scenario, start: Instant, played: Result<()>) -> Outcome {
+    let outcome = Outcome {
+        group: scenario.group.to_owned(),
+        name: scenario.name.to_owned(),
+        time: start.elapsed(),
+        failure: played.err().map(|error| format!("{error:#}")),
+    };
+    println!("{}", summary::line(&outcome));
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_failed_assertion_fails_its_scenario_only() {
+        let story = Scenario::gate("bed", "x", Bed::Without, |_| {
+            Box::pin(async { panic!("two and two are {}", 5) })
+        });
+        let stage = Arc::new(Stage::empty().unwrap());
+        let error = play_story(&story, stage).await.unwrap_err();
+        assert_eq!(error.to_string(), "two and two are 5");
+    }
+}
