@@ -28,6 +28,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
+{{- /* The operator's image: of its own pod, and where members' pods take a program from. */}}
+{{- define "etcd-operator.image" -}}
+{{ printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{- end -}}
+
 {{- define "etcd-operator.serviceAccount" -}}
 {{- if .Values.serviceAccount.create -}}
 {{ default (include "etcd-operator.fullname" .) .Values.serviceAccount.name }}

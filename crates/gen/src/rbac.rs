@@ -23,7 +23,7 @@ pub enum Which {
 /// One row: some verbs on some resources, and the reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Right {
-    /// The API group.
+    /// The API group; empty for the core of Kubernetes.
     pub group: &'static str,
     /// The resources, with their subresource.
     pub resources: &'static [&'static str],
@@ -38,6 +38,13 @@ pub struct Right {
     /// Why, in a sentence.
     pub why: &'static str,
 }
+
+/// The part that runs members.
+const CLUSTER: &str = "cluster controller";
+/// What is made, kept as it should be, and taken away.
+const MAKE: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
+/// What others make, and is looked after here.
+const KEEP: &[&str] = &["get", "list", "watch", "patch", "delete"];
 
 /// Every right of the operator.
 pub const RIGHTS: &[Right] = &[
@@ -58,6 +65,69 @@ pub const RIGHTS: &[Right] = &[
         which: Which::Any,
         part: "every controller",
         why: "Each controller reports what it found in the status of its own kind.",
+    },
+    Right {
+        group: "",
+        resources: &["services"],
+        verbs: MAKE,
+        place: Place::Watched,
+        which: Which::Any,
+        part: CLUSTER,
+        why: "Members find one another by a Service, and clients find them by another.",
+    },
+    Right {
+        group: "apps",
+        resources: &["statefulsets"],
+        verbs: MAKE,
+        place: Place::Watched,
+        which: Which::Any,
+        part: CLUSTER,
+        why: "Members run in the pods of a StatefulSet.",
+    },
+    Right {
+        group: "policy",
+        resources: &["poddisruptionbudgets"],
+        verbs: MAKE,
+        place: Place::Watched,
+        which: Which::Any,
+        part: CLUSTER,
+        why: "Evictions never take the quorum.",
+    },
+    Right {
+        group: "",
+        resources: &["pods"],
+        verbs: KEEP,
+        place: Place::Watched,
+        which: Which::Any,
+        part: CLUSTER,
+        why: "Members are followed, permitted to start and replaced.",
+    },
+    Right {
+        group: "",
+        resources: &["pods/eviction"],
+        verbs: &["create"],
+        place: Place::Watched,
+        which: Which::Any,
+        part: CLUSTER,
+        why: "A member that votes is asked to go as a drain would ask it.",
+    },
+    Right {
+        group: "",
+        resources: &["persistentvolumeclaims"],
+        verbs: KEEP,
+        place: Place::Watched,
+        which: Which::Any,
+        part: CLUSTER,
+        why: "Volumes are labelled, grown, and deleted once their member is out of the cluster.",
+    },
+    Right {
+        group: "",
+        resources: &["secrets"],
+        verbs: &["get"],
+        place: Place::Watched,
+        which: Which::Any,
+        part: CLUSTER,
+        why: "Members with TLS are reached by the certificate in the Secret that the spec names.",
     },
     Right {
         group: "events.k8s.io",
@@ -97,7 +167,7 @@ mod tests {
     #[test]
     fn no_right_is_wild_and_each_says_why() {
         for right in RIGHTS {
-            assert!(!right.group.is_empty() && !right.group.contains('*'), "{right:?}");
+            assert!(!right.group.contains('*'), "{right:?}");
             assert!(
                 !right.resources.is_empty() && !right.verbs.is_empty(),
                 "{right:?}"

@@ -89,6 +89,25 @@ fn pods_of_the_operator_run_without_privileges() {
     }
 }
 
+#[test]
+fn the_operator_is_told_its_own_image() {
+    let container = &yaml("config/manager/deployment.yaml")["spec"]["template"]["spec"]["containers"][0];
+    let variables = container["env"].as_array().expect("variables");
+    let told = variables
+        .iter()
+        .find(|variable| variable["name"] == "OPERATOR_IMAGE");
+    assert_eq!(told.map(|variable| &variable["value"]), Some(&container["image"]));
+    let chart = text("charts/etcd-operator/templates/deployment.yaml");
+    let from_values = "{{ include \"etcd-operator.image\" . | quote }}";
+    assert!(chart.contains(&format!("image: {from_values}")), "{chart}");
+    assert!(
+        chart.contains(&format!("- name: OPERATOR_IMAGE\n          value: {from_values}")),
+        "{chart}"
+    );
+    let variable = "env = \"OPERATOR_IMAGE\"";
+    assert!(text("crates/manager/src/cli.rs").contains(variable));
+}
+
 /// What keys the values have that the schema does not know, and where the schema is open that should not be.
 fn unknown(values: &Value, schema: &Value, path: &str, found: &mut Vec<String>) {
     let Some(properties) = schema["properties"].as_object() else {

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, ffi::OsString, net::SocketAddr};
 
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use etcd_operator_api::scope::ScopeRule;
+use etcd_operator_cluster::build::OperatorImage;
 use etcd_operator_runtime::informer::Scope;
 
 use crate::values;
@@ -81,6 +82,11 @@ pub struct ManagerArgs {
     /// The name of this process in lease and Events. Default: the host name.
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pub pod_name: Option<String>,
+
+    /// The operator's own image, from which each member's pod takes the program that guards etcd. Without it no member
+    /// is run, and every EtcdCluster says so.
+    #[arg(long, env = "OPERATOR_IMAGE", value_name = "IMAGE", value_parser = values::image)]
+    pub operator_image: Option<String>,
 
     /// How many objects of one kind are reconciled at once.
     #[arg(long, env = "ETCD_OPERATOR_CONCURRENCY", value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -170,6 +176,11 @@ impl ManagerArgs {
 }
 
 impl ManagerArgs {
+    /// The operator's own image, if somebody said which it is.
+    pub fn operator_image(&self) -> Option<OperatorImage> {
+        self.operator_image.as_deref()?.parse().ok()
+    }
+
     /// What is watched and what is served, in words.
     pub fn business(&self, own: &str) -> (String, String) {
         let watched = match self.watched(own) {
@@ -274,6 +285,18 @@ mod tests {
     }
 
     #[test]
+    fn the_operators_image_is_known_only_if_somebody_says_it() {
+        let image = |flags: &[&str]| manager(flags).expect("valid flags").operator_image();
+        assert_eq!(image(&[]), None);
+        assert_eq!(image(&["--operator-image="]), None);
+        let given = image(&["--operator-image", " registry:5000/operator:1 "]);
+        assert_eq!(
+            given.map(|i| i.to_string()).as_deref(),
+            Some("registry:5000/operator:1")
+        );
+    }
+
+    #[test]
     fn contradictions_and_nonsense_are_refused_by_name() {
         for (flags, word) in [
             (
@@ -295,6 +318,7 @@ mod tests {
             (&["--log-level", "loud"], "--log-level"),
             (&["--health-address", "localhost:80"], "is not IP:PORT"),
             (&["--health-address", "here"], "--health-address"),
+            (&["--operator-image", "a b"], "for example: registry"),
             (&["--concurrency", "0"], "--concurrency"),
             (&["--log-format", "xml"], "--log-format"),
             (&["--no-such-flag"], "--no-such-flag"),

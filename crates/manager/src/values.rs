@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use etcd_operator_cluster::build::OperatorImage;
 use tracing_subscriber::EnvFilter;
 
 /// The lease where nobody names one.
@@ -62,6 +63,18 @@ fn is_label(text: &str) -> bool {
         && text.starts_with(plain)
         && text.ends_with(plain)
         && text.chars().all(|c| plain(c) || c == '-')
+}
+
+/// The reference of an image, or nothing.
+pub(crate) fn image(text: &str) -> Result<String, String> {
+    let image = text.trim();
+    if image.is_empty() {
+        return Ok(String::new());
+    }
+    let checked: Result<OperatorImage, _> = image.parse();
+    checked
+        .map(|image| image.to_string())
+        .map_err(|error| error.to_string())
 }
 
 /// An address to listen on.
@@ -140,7 +153,10 @@ mod tests {
     #[test]
     fn nothing_is_the_default() {
         assert_eq!((off(""), on("")), (Ok(false), Ok(true)));
-        assert_eq!(namespace(""), Ok(String::new()));
+        assert_eq!(
+            (namespace(""), image(" ")),
+            (Ok(String::new()), Ok(String::new()))
+        );
         assert_eq!(lease(""), Ok(LEASE.to_owned()));
         assert_eq!(log_level(""), Ok(LOG_LEVEL.to_owned()));
         assert_eq!(address(""), address(HEALTH_ADDRESS));

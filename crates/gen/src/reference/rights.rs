@@ -39,7 +39,11 @@ fn row(right: &Right) -> [String; 5] {
         Which::TheLease => ", only the one named by `--lease-name`",
     };
     [
-        code(right.group),
+        if right.group.is_empty() {
+            "core".to_owned()
+        } else {
+            code(right.group)
+        },
         format!("{}{narrowed}", list(right.resources)),
         list(right.verbs),
         right.part.to_owned(),
