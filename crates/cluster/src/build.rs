@@ -12,6 +12,7 @@ mod image;
 mod intent;
 mod labels;
 mod latch;
+mod patch;
 mod probes;
 mod security;
 mod service;

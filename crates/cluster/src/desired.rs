@@ -40,7 +40,6 @@ const UNBUILT: &[Unbuilt] = &[
     Unbuilt::field("spec.recovery"),
     Unbuilt::field("spec.bootstrap"),
     Unbuilt::field("spec.monitoring"),
-    Unbuilt::field("spec.pod.patch"),
 ];
 
 /// What an `EtcdCluster` asks for.

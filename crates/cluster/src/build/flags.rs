@@ -37,6 +37,7 @@ pub(super) fn steady(desired: &Desired, frame: &Frame) -> Result<Vec<String>, Ve
         .env
         .iter()
         .filter_map(|variable| shadowed(&variable.name, &arguments))
+        .map(|problem| Refusal::invalid("spec.pod.etcdEnv", problem))
         .collect();
     if !refused.is_empty() {
         return Err(refused);
@@ -44,8 +45,8 @@ pub(super) fn steady(desired: &Desired, frame: &Frame) -> Result<Vec<String>, Ve
     Ok(arguments.into_iter().map(named).collect())
 }
 
-/// etcd does not start when a flag and its variable are both set.
-fn shadowed(variable: &str, arguments: &[String]) -> Option<Refusal> {
+/// What is wrong with a variable: etcd does not start when a flag and its variable are both set.
+pub(super) fn shadowed(variable: &str, arguments: &[String]) -> Option<String> {
     let flag = variable
         .strip_prefix("ETCD_")?
         .to_ascii_lowercase()
@@ -55,10 +56,9 @@ fn shadowed(variable: &str, arguments: &[String]) -> Option<Refusal> {
         .filter_map(|argument| argument.strip_prefix("--"))
         .any(|argument| argument.split('=').next() == Some(flag.as_str()));
     is_set.then(|| {
-        let problem = format!(
+        format!(
             "must not set {variable}, for etcd does not start when the flag is set too, as the operator or spec.etcd.extraArgs does: take it out here and write the flag in spec.etcd.extraArgs; for example: --{flag}=VALUE"
-        );
-        Refusal::invalid("spec.pod.etcdEnv", problem)
+        )
     })
 }
 

@@ -6,7 +6,7 @@
 use etcd_operator_etcd::version::Version;
 use etcd_operator_runtime::drift;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::image;
 use crate::desired::{Compaction, Desired, Options, Pod, Storage, Tls};
@@ -74,7 +74,13 @@ fn shape(pod: &Pod) -> Value {
         service_account,
         grace_seconds,
         cluster_domain,
+        patch,
     } = pod;
+    let of_pods = |patch: &Map<String, Value>| -> Map<String, Value> {
+        let parts = patch.iter().filter(|(part, _)| *part != "metadata");
+        parts.map(|(part, value)| (part.clone(), value.clone())).collect()
+    };
+    let patch = patch.as_ref().map(of_pods).filter(|patch| !patch.is_empty());
     json!({
         "nodeSelector": Some(node_selector).filter(|labels| !labels.is_empty()),
         "affinity": affinity,
@@ -88,6 +94,8 @@ fn shape(pod: &Pod) -> Value {
         "serviceAccount": service_account,
         "graceSeconds": grace_seconds,
         "clusterDomain": cluster_domain,
+        // As a hash, because a null says something here.
+        "patch": patch.map(|patch| drift::hash(&Value::Object(patch))),
     })
 }
 

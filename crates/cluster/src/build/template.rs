@@ -13,7 +13,7 @@ use super::{
     Frame, container, flags,
     intent::{ANNOTATION_INTENT, intent},
     labels::{Map, of_cluster, selector},
-    security, volumes,
+    patch, security, volumes,
 };
 use crate::desired::{Desired, Pod};
 use etcd_operator_api::names::{ClusterName, LABEL_CLUSTER};
@@ -33,7 +33,7 @@ pub(super) fn template(desired: &Desired, frame: &Frame) -> Result<PodTemplateSp
     let mut annotations = pod.annotations.clone();
     annotations.insert(ANNOTATION_VERSION.to_owned(), frame.version.to_string());
     annotations.insert(ANNOTATION_INTENT.to_owned(), intent(desired, &frame.version));
-    Ok(PodTemplateSpec {
+    let template = PodTemplateSpec {
         metadata: Some(ObjectMeta {
             labels: Some(labels),
             annotations: Some(annotations),
@@ -56,7 +56,8 @@ pub(super) fn template(desired: &Desired, frame: &Frame) -> Result<PodTemplateSp
             enable_service_links: Some(false),
             ..PodSpec::default()
         }),
-    })
+    };
+    patch::patched(template, pod.patch.as_ref())
 }
 
 /// What of the template's metadata a running pod can be given: not what tells how it was started.

@@ -11,6 +11,7 @@ use etcd_operator_api::{
 use k8s_openapi::api::core::v1::{
     Affinity, EnvVar, PodSecurityContext, ResourceRequirements, Toleration, TopologySpreadConstraint,
 };
+use serde_json::{Map, Value};
 
 use crate::build::VARIABLES;
 
@@ -45,6 +46,8 @@ pub struct Pod {
     pub grace_seconds: Option<i64>,
     /// The DNS domain of the Kubernetes cluster; detected without.
     pub cluster_domain: Option<String>,
+    /// What is merged over the pod template at last.
+    pub patch: Option<Map<String, Value>>,
 }
 
 pub(super) fn pod(
@@ -67,7 +70,7 @@ pub(super) fn pod(
         persistent_volume_claim_spec: _in_storage,
         service_account_name,
         termination_grace_period_seconds,
-        patch: _refused,
+        patch,
         busybox_image,
         dns_timeout_in_second,
         cluster_domain,
@@ -146,6 +149,7 @@ pub(super) fn pod(
         service_account: filled(service_account_name),
         grace_seconds: *termination_grace_period_seconds,
         cluster_domain,
+        patch: patch.clone().filter(|patch| !patch.is_empty()),
     })
 }
 

@@ -1,7 +1,9 @@
 //! The objects of a cluster, from the words of a spec to the fields of Kubernetes.
 
+mod canonical;
 mod frame;
 mod moves;
 mod objects;
+mod patch;
 mod pod;
 mod refused;

@@ -50,6 +50,8 @@ fn whatever_reaches_a_running_member_changes_the_hash() {
         json!({"pod": {"terminationGracePeriodSeconds": 5}}),
         json!({"pod": {"ClusterDomain": "a.b"}}),
         json!({"pod": {"persistentVolumeClaimSpec": claim}}),
+        json!({"pod": {"patch": {"spec": {"runtimeClassName": "kata"}}}}),
+        json!({"pod": {"patch": {"spec": {"priorityClassName": null}}}}),
         json!({"storage": {"medium": "Memory"}}),
         json!({"storage": {"medium": "EmptyDir", "size": "1Gi"}}),
         json!({"etcd": {"quotaBackendBytes": "1Gi"}}),
@@ -78,6 +80,7 @@ fn what_no_member_needs_a_restart_for_leaves_the_hash_alone() {
         json!({"repository": "quay.io/coreos/etcd"}),
         json!({"pod": {"labels": {"a": "b"}, "annotations": {"c": "d"}}}),
         json!({"pod": {"busyboxImage": "b", "DNSTimeoutInSecond": 3}}),
+        json!({"pod": {"patch": {"metadata": {"labels": {"a": "b"}}}}}),
         json!({"service": {"type": "NodePort", "annotations": {"a": "b"}}}),
     ] {
         assert_eq!(hash(&spec), plain, "{spec}");

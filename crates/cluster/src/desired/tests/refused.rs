@@ -260,7 +260,6 @@ fn a_feature_that_does_not_exist_is_refused_by_its_field_alone() {
         (json!({"maintenance": {}}), "spec.maintenance"),
         (json!({"recovery": {}}), "spec.recovery"),
         (json!({"monitoring": {}}), "spec.monitoring"),
-        (json!({"pod": {"patch": {"spec": {}}}}), "spec.pod.patch"),
     ] {
         assert_eq!(
             only_refusal("orders", &spec),
