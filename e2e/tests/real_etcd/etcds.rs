@@ -195,12 +195,23 @@ impl Process {
             Some(status) => bail!("{} ended ({status}):\n{}", self.config.name, tail(&self.log)),
         }
     }
+
+    /// Ends it without asking.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// With what it ended, 137 if by a signal; none while it runs.
+    pub fn exit_code(&mut self) -> Option<i32> {
+        let status = self.child.try_wait().expect("a child can be waited for")?;
+        Some(status.code().unwrap_or(137))
+    }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 

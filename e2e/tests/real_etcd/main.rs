@@ -5,3 +5,4 @@ mod care;
 mod etcds;
 mod flags;
 mod members;
+mod model;

@@ -1,0 +1,390 @@
+//! The hands that reach into the model from outside: starting and killing processes, taking disks and wires away,
+//! reading and writing keys as a client. Nothing here decides what follows.
+
+use std::time::Duration;
+
+use etcd_operator_etcd::endpoint::Limits;
+use etcd_operator_etcd::error::Error;
+use etcd_operator_etcd::id::{MemberId, Revision};
+use etcd_operator_etcd::membership::Member;
+use etcd_operator_etcd::status::Position;
+use etcd_operator_etcd::url::ClientUrl;
+use tokio::sync::watch;
+
+use super::Etcds;
+use super::disk::{Content, Disk, DiskId};
+use super::faults::{CallFault, Calls};
+use super::line::{Caller, Dialer, Line};
+use super::process::{At, Exit, ProcessId, Start};
+use super::truth::{Judge, Truth};
+use super::world::{Finding, World};
+use crate::timeline::Timeline;
+
+/// Keys with their newest values, in the order in which they were written.
+pub type Keys = Vec<(String, String)>;
+
+impl World {
+    /// A leader gives way to a voter that has all of its log.
+    pub(crate) fn hand_over(&mut self, process: ProcessId, to: MemberId) {
+        let last = self.wal(process).map_or(0, |wal| wal.log.last());
+        let Some(lead) = self.running(process).and_then(|running| running.lead()) else {
+            return;
+        };
+        let is_ready = lead.matched.get(&to).copied().unwrap_or(0) >= last;
+        let term = lead.term + 1;
+        let Some(target) = self.peer(process, to) else {
+            return;
+        };
+        if !is_ready || !self.connects(process, target) || !self.has_quorum(process) {
+            return;
+        }
+        for voter in [process, target] {
+            if let Some(wal) = self.wal_mut(voter) {
+                wal.term = term;
+                wal.vote = Some(to);
+            }
+        }
+        self.follow(process, to, term);
+        self.lead(target, term);
+    }
+}
+
+impl Etcds {
+    /// An empty disk.
+    pub fn disk(&self) -> DiskId {
+        self.disk_with(Content::default())
+    }
+
+    /// A disk with a copy of what lay on another one.
+    pub fn disk_with(&self, content: Content) -> DiskId {
+        self.with(|world| {
+            let id = DiskId(world.fresh());
+            world.disks.insert(
+                id,
+                Disk {
+                    content,
+                    ..Disk::default()
+                },
+            );
+            id
+        })
+    }
+
+    /// What lies on a disk now; none if there is no such disk.
+    pub fn content(&self, disk: DiskId) -> Option<Content> {
+        self.with(|world| world.disks.get(&disk).map(|disk| disk.content.clone()))
+    }
+
+    /// Changes what lies on a disk, as the process that guards a member does.
+    pub fn edit(&self, disk: DiskId, change: impl FnOnce(&mut Content)) {
+        self.with(|world| {
+            if let Some(disk) = world.disks.get_mut(&disk) {
+                change(&mut disk.content);
+            }
+        });
+    }
+
+    /// Empties a disk. Whoever writes to it dies.
+    pub fn wipe(&self, disk: DiskId) {
+        self.replace(disk, Content::default());
+    }
+
+    /// Puts an older state of a disk back, in place. Whoever writes to it dies.
+    pub fn revert(&self, disk: DiskId, content: Content) {
+        self.replace(disk, content);
+        self.with(|world| world.reverted.insert(disk));
+    }
+
+    fn replace(&self, disk: DiskId, content: Content) {
+        self.with(|world| {
+            world.kill_users(disk, "the disk is gone");
+            if let Some(disk) = world.disks.get_mut(&disk) {
+                disk.content = content;
+            }
+            world.changed();
+        });
+    }
+
+    /// Takes a disk away for good. Whoever writes to it dies.
+    pub fn destroy(&self, disk: DiskId) {
+        self.with(|world| {
+            world.kill_users(disk, "the disk is gone");
+            world.disks.remove(&disk);
+            world.changed();
+        });
+    }
+
+    /// Damages what lies on a disk, so that no process starts from it. Whoever writes to it dies.
+    pub fn damage(&self, disk: DiskId) {
+        self.with(|world| {
+            world.kill_users(disk, "the disk is damaged");
+            if let Some(data) = world
+                .disks
+                .get_mut(&disk)
+                .and_then(|disk| disk.content.data.as_mut())
+            {
+                data.is_damaged = true;
+            }
+            world.changed();
+        });
+    }
+
+    /// Fills a disk up, or makes room on it.
+    pub fn fill(&self, disk: DiskId, is_full: bool) {
+        self.with(|world| {
+            if let Some(disk) = world.disks.get_mut(&disk) {
+                disk.is_full = is_full;
+            }
+        });
+    }
+
+    /// Whether nothing more can be written to a disk.
+    pub fn is_full(&self, disk: DiskId) -> bool {
+        self.with(|world| world.disks.get(&disk).is_none_or(|disk| disk.is_full))
+    }
+
+    /// Makes a disk unreadable, or readable again.
+    pub fn block(&self, disk: DiskId, is_unreadable: bool) {
+        self.with(|world| {
+            if let Some(disk) = world.disks.get_mut(&disk) {
+                disk.is_unreadable = is_unreadable;
+            }
+        });
+    }
+
+    /// Whether nothing can be read from a disk.
+    pub fn is_unreadable(&self, disk: DiskId) -> bool {
+        self.with(|world| world.disks.get(&disk).is_none_or(|disk| disk.is_unreadable))
+    }
+
+    /// Starts a process.
+    pub fn start(&self, start: Start) -> ProcessId {
+        self.with(|world| world.start(start))
+    }
+
+    /// Kills a process.
+    pub fn kill(&self, process: ProcessId) {
+        self.with(|world| world.exit(process, 137, "killed"));
+    }
+
+    /// Stops a process as a signal does: it keeps its connections and answers nobody.
+    pub fn stop(&self, process: ProcessId) {
+        self.pause(process, true);
+    }
+
+    /// Lets a stopped process go on.
+    pub fn go_on(&self, process: ProcessId) {
+        self.pause(process, false);
+    }
+
+    fn pause(&self, process: ProcessId, is_stopped: bool) {
+        self.with(|world| {
+            world.note(process, if is_stopped { "is stopped" } else { "goes on" });
+            if let Some(process) = world.processes.get_mut(&process) {
+                process.is_stopped = is_stopped;
+            }
+            world.changed();
+            world.refresh();
+        });
+    }
+
+    /// How a process ended; none while it has not.
+    pub fn exit(&self, process: ProcessId) -> Option<Exit> {
+        self.with(|world| world.exits.get(&process).cloned())
+    }
+
+    /// Whether a process runs, or at least has not ended.
+    pub fn is_up(&self, process: ProcessId) -> bool {
+        self.with(|world| world.processes.contains_key(&process))
+    }
+
+    /// Cuts the wire from one label to another: what the first sends never arrives.
+    pub fn cut(&self, from: &str, to: &str) {
+        self.rewire(|world| world.network.cut(from, to));
+    }
+
+    /// Mends that wire.
+    pub fn mend(&self, from: &str, to: &str) {
+        self.rewire(|world| world.network.mend(from, to));
+    }
+
+    /// Cuts both ways.
+    pub fn part(&self, one: &str, other: &str) {
+        self.rewire(|world| {
+            world.network.cut(one, other);
+            world.network.cut(other, one);
+        });
+    }
+
+    /// Mends both ways.
+    pub fn join(&self, one: &str, other: &str) {
+        self.rewire(|world| {
+            world.network.mend(one, other);
+            world.network.mend(other, one);
+        });
+    }
+
+    /// Mends everything and makes it fast.
+    pub fn mend_all(&self) {
+        self.rewire(|world| world.network.mend_all());
+    }
+
+    /// Makes every message to or from a label take so much longer.
+    pub fn slow(&self, label: &str, by: Duration) {
+        self.rewire(|world| world.network.slow(label, by));
+    }
+
+    /// Whether messages between two sets of labels arrive both ways.
+    pub fn connects(&self, one: &[String], other: &[String]) -> bool {
+        self.with(|world| world.network.connects(one, other))
+    }
+
+    fn rewire(&self, change: impl FnOnce(&mut World)) {
+        self.with(|world| {
+            change(world);
+            world.changed();
+            world.refresh();
+        });
+    }
+
+    /// Lets the next `times` matching calls go wrong.
+    pub fn fault(&self, calls: Calls, fault: CallFault, times: u32) {
+        self.with(|world| world.faults.add(calls, fault, times));
+    }
+
+    /// Forgets all faults not used up.
+    pub fn clear_faults(&self) {
+        self.with(|world| world.faults.clear());
+    }
+
+    /// Lets somebody look at every step of judged callers.
+    pub fn judge(&self, judge: Judge) {
+        self.with(|world| world.judges.push(judge));
+    }
+
+    /// Looks at what is really so.
+    pub fn truth<T>(&self, look: impl FnOnce(&Truth<'_>) -> T) -> T {
+        self.with(|world| look(&Truth(world)))
+    }
+
+    /// What the model itself saw go wrong.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.with(|world| world.findings.clone())
+    }
+
+    /// The record of what happened.
+    pub fn timeline(&self) -> Timeline {
+        self.with(|world| world.timeline.clone())
+    }
+
+    /// The time since the model began.
+    pub fn now(&self) -> At {
+        self.with(|world| world.now)
+    }
+
+    /// Tells of every change.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changed.subscribe()
+    }
+
+    /// Reaches members for a caller.
+    pub fn dialer(&self, caller: Caller) -> Dialer {
+        Dialer {
+            etcds: self.clone(),
+            caller,
+        }
+    }
+
+    /// Whether the process under a host name answers linearizable reads as a voter: what `/readyz` says.
+    pub fn is_ready(&self, process: ProcessId) -> bool {
+        self.with(|world| {
+            world.serves(process) && world.is_no_learner(process).is_ok() && world.can_read(process)
+        })
+    }
+}
+
+/// A client of one member.
+#[derive(Clone, Debug)]
+pub struct Client(Line);
+
+impl Client {
+    /// A client of whoever answers at this address.
+    pub fn new(etcds: &Etcds, caller: Caller, url: ClientUrl, limits: Limits) -> Self {
+        Self(Line {
+            etcds: etcds.clone(),
+            caller,
+            url,
+            limits,
+        })
+    }
+
+    /// Writes a key. An error does not mean that it was not written.
+    pub async fn put(&self, key: &str, value: &str) -> Result<Position, Error> {
+        let line = &self.0;
+        line.ask("Put", line.limits.call, |process| {
+            line.etcds.written(process, key, value)
+        })
+        .await
+    }
+
+    /// Reads a key behind a quorum.
+    pub async fn get(&self, key: &str) -> Result<(Position, Option<String>), Error> {
+        let line = &self.0;
+        line.ask("Range", line.limits.call, |process| async move {
+            let position = line.etcds.read(process).await?;
+            let value = line.etcds.with(|world| {
+                let running = world.running(process)?;
+                running.applied.value(key).map(ToString::to_string)
+            });
+            Ok((position, value))
+        })
+        .await
+    }
+
+    /// Reads every key behind a quorum.
+    pub async fn all(&self) -> Result<(Position, Keys), Error> {
+        let line = &self.0;
+        line.ask("Range", line.limits.call, |process| async move {
+            let position = line.etcds.read(process).await?;
+            let keys = line.etcds.with(|world| {
+                let writes = world
+                    .running(process)
+                    .map(|running| running.applied.writes.clone());
+                let writes = writes.unwrap_or_default().into_iter();
+                writes
+                    .map(|(key, value)| (key.to_string(), value.to_string()))
+                    .collect()
+            });
+            Ok((position, keys))
+        })
+        .await
+    }
+
+    /// The list of members as etcd's own client shows it: before 3.5 without asking anybody else.
+    pub async fn members(&self) -> Result<Vec<Member>, Error> {
+        self.0.listed().await.map(|(_, members)| members)
+    }
+
+    /// Drops history.
+    pub async fn compact(&self, revision: Revision) -> Result<Position, Error> {
+        let line = &self.0;
+        line.ask("Compact", line.limits.call, |process| {
+            line.etcds.compacted(process, revision)
+        })
+        .await
+    }
+}
+
+impl World {
+    fn kill_users(&mut self, disk: DiskId, why: &str) {
+        let users: Vec<ProcessId> = self
+            .processes
+            .iter()
+            .filter(|(_, process)| process.start.disk == disk)
+            .map(|(id, _)| *id)
+            .collect();
+        for process in users {
+            self.exit(process, 137, why);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What is really so, for those who judge an operator's steps at the moment it takes them. An operator never sees this.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use etcd_operator_etcd::id::{ClusterId, MemberId};
+use etcd_operator_etcd::membership::{Member, Role};
+use etcd_operator_etcd::url::PeerUrl;
+
+use super::disk::{DataDir, DiskId};
+use super::process::{At, ProcessId};
+use super::world::World;
+
+/// Looks at each step of a judged caller when it arrives, before anything is refused or done.
+pub type Judge = Box<dyn Fn(&Truth<'_>, &Step) + Send>;
+
+/// A call that changes something about members.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Who calls.
+    pub caller: String,
+    /// The cluster that is asked.
+    pub cluster: ClusterId,
+    /// The member that is asked.
+    pub asked: MemberId,
+    /// What for.
+    pub what: StepKind,
+}
+
+/// What a step asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    /// A member with a vote.
+    AddVoter(Vec<PeerUrl>),
+    /// A member without a vote.
+    AddLearner(Vec<PeerUrl>),
+    /// A vote for a learner.
+    Promote(MemberId),
+    /// A member less.
+    Remove(MemberId),
+    /// Other addresses.
+    Update(MemberId, Vec<PeerUrl>),
+    /// Another leader.
+    MoveLeader(MemberId),
+    /// A member that serves nothing for a while.
+    Defragment,
+}
+
+/// One voter as it really is.
+#[derive(Clone, Debug)]
+pub struct Voter {
+    /// Which.
+    pub member: Member,
+    /// For how long it has not done its part; none if it does.
+    pub ill_for: Option<Duration>,
+}
+
+/// The model as it really is.
+pub struct Truth<'a>(pub(crate) &'a World);
+
+impl std::fmt::Debug for Truth<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Truth")
+    }
+}
+
+impl Truth<'_> {
+    /// The time.
+    pub fn now(&self) -> At {
+        self.0.now
+    }
+
+    /// Every cluster that ever was.
+    pub fn clusters(&self) -> Vec<ClusterId> {
+        self.0.chronicles.keys().copied().collect()
+    }
+
+    /// Who the members of a cluster are.
+    pub fn members(&self, cluster: ClusterId) -> BTreeMap<MemberId, Member> {
+        let chronicle = self.0.chronicles.get(&cluster);
+        chronicle
+            .map(|chronicle| chronicle.applied.members.clone())
+            .unwrap_or_default()
+    }
+
+    /// The voters of a cluster, and how they are.
+    pub fn voters(&self, cluster: ClusterId) -> Vec<Voter> {
+        let Some(chronicle) = self.0.chronicles.get(&cluster) else {
+            return Vec::new();
+        };
+        let voters = chronicle.applied.voters().map(|member| Voter {
+            member: member.clone(),
+            ill_for: chronicle
+                .ill
+                .get(&member.id)
+                .map(|since| self.0.now.saturating_sub(*since)),
+        });
+        voters.collect()
+    }
+
+    /// The clusters with a member at this host.
+    pub fn clusters_at(&self, host: &str) -> Vec<(ClusterId, Member)> {
+        let found = self.0.chronicles.iter().flat_map(|(id, chronicle)| {
+            let members = chronicle.applied.members.values();
+            members.map(move |member| (*id, member.clone()))
+        });
+        found
+            .filter(|(_, member)| member.peer_urls.iter().any(|url| url.host() == host))
+            .collect()
+    }
+
+    /// Whether a learner, or any member, is up, at its address, and has all that it acknowledged.
+    pub fn is_sound(&self, cluster: ClusterId, member: MemberId) -> bool {
+        self.0.sound(cluster, member).is_some()
+    }
+
+    /// Whose data lies on a disk.
+    pub fn owner(&self, disk: DiskId) -> Option<(ClusterId, MemberId)> {
+        let data: &DataDir = self.0.disks.get(&disk)?.content.data.as_ref()?;
+        data.head().map(|head| (head.cluster, head.member))
+    }
+
+    /// Whether somebody writes to a disk.
+    pub fn is_in_use(&self, disk: DiskId) -> bool {
+        self.0
+            .processes
+            .values()
+            .any(|process| process.start.disk == disk)
+    }
+
+    /// Whether a member of this ID votes.
+    pub fn is_voter(&self, cluster: ClusterId, member: MemberId) -> bool {
+        self.members(cluster)
+            .get(&member)
+            .is_some_and(|member| member.role == Role::Voter)
+    }
+}
+
+impl World {
+    /// The process of a member that is up and remembers everything.
+    fn sound(&self, cluster: ClusterId, member: MemberId) -> Option<ProcessId> {
+        let mut found = self.processes.iter().filter(|(_, process)| {
+            let running = process.awake();
+            running.is_some_and(|running| running.cluster == cluster && running.id == member)
+        });
+        let (process, _) = found.next()?;
+        self.forgotten(*process).is_none().then_some(*process)
+    }
+
+    /// Notes which voters do their part: up, with all they acknowledged, and connected to a majority.
+    pub(crate) fn judge_health(&mut self) {
+        let now = self.now;
+        let clusters: Vec<ClusterId> = self.chronicles.keys().copied().collect();
+        for cluster in clusters {
+            let chronicle = &self.chronicles[&cluster];
+            let voters: Vec<MemberId> = chronicle.applied.voters().map(|member| member.id).collect();
+            let sound: Vec<(MemberId, ProcessId)> = voters
+                .iter()
+                .filter_map(|id| Some((*id, self.sound(cluster, *id)?)))
+                .collect();
+            let is_well = |process: ProcessId| {
+                let reached = sound
+                    .iter()
+                    .filter(|(_, other)| *other == process || self.connects(process, *other));
+                reached.count() > voters.len() / 2
+            };
+            let well: Vec<MemberId> = sound
+                .iter()
+                .filter(|(_, process)| is_well(*process))
+                .map(|(id, _)| *id)
+                .collect();
+            if let Some(chronicle) = self.chronicles.get_mut(&cluster) {
+                chronicle
+                    .ill
+                    .retain(|id, _| voters.contains(id) && !well.contains(id));
+                for id in voters.iter().filter(|id| !well.contains(id)) {
+                    chronicle.ill.entry(*id).or_insert(now);
+                }
+            }
+        }
+    }
+
+    /// Shows a step to the judges.
+    pub(crate) fn judge(&mut self, step: &Step) {
+        let judges = std::mem::take(&mut self.judges);
+        for judge in &judges {
+            judge(&Truth(self), step);
+        }
+        self.judges = judges;
+    }
+}
