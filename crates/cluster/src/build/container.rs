@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort, EnvVar, EnvVarSource,
 
 use super::{
     Frame, image, probes, security,
-    volumes::{self, PERMIT, PROGRAM, TOOLS, VOLUME},
+    volumes::{self, PERMIT, PROGRAM, SERVER_TLS, TOOLS, VOLUME},
 };
 use crate::desired::Desired;
 
@@ -34,9 +34,9 @@ pub(super) fn etcd(desired: &Desired, frame: &Frame, flags: Vec<String>) -> Cont
         format!("{INCARNATION}{}", frame.latch.incarnation),
         format!("--volume={VOLUME}"),
         format!("--permit={PERMIT}"),
-        "--".to_owned(),
-        "/usr/local/bin/etcd".to_owned(),
     ];
+    command.extend(certificates(desired));
+    command.extend(["--", "/usr/local/bin/etcd"].map(str::to_owned));
     command.extend(flags);
     let mut env: Vec<EnvVar> = VARIABLES
         .iter()
@@ -63,6 +63,21 @@ pub(super) fn etcd(desired: &Desired, frame: &Frame, flags: Vec<String>) -> Cont
         // The last lines of a member that died tell a damaged disk from a bad flag.
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..Container::default()
+    }
+}
+
+/// What the program shows when it asks a member on the port for clients: the member's own certificate, for that of
+/// the operator must not be in the pod.
+pub(super) fn certificates(desired: &Desired) -> Vec<String> {
+    let files = [
+        ("ca", "server-ca.crt"),
+        ("cert", "server.crt"),
+        ("key", "server.key"),
+    ];
+    let flag = |(name, file)| format!("--client-{name}={SERVER_TLS}/{file}");
+    match desired.tls.client {
+        Some(_) => files.map(flag).to_vec(),
+        None => Vec::new(),
     }
 }
 

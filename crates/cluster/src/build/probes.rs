@@ -12,7 +12,7 @@ use k8s_openapi::{
     apimachinery::pkg::util::intstr::IntOrString,
 };
 
-use super::volumes::PROGRAM;
+use super::{container, volumes::PROGRAM};
 use crate::desired::Desired;
 
 /// The peer port is open while `member` waits and from the first moment of etcd's; a defragmentation does not close
@@ -53,11 +53,10 @@ pub(super) fn readiness(desired: &Desired, version: &Version) -> Probe {
         return http("/readyz", METRICS_PORT);
     }
     if has(Feature::Learners) {
-        // No page of these versions tells a learner from a voter, but the figures do.
-        let command = [PROGRAM, "ready", "--metrics-url=http://127.0.0.1:2381"];
+        // No page of these versions tells a learner from a voter.
         return Probe {
             exec: Some(ExecAction {
-                command: Some(command.map(str::to_owned).to_vec()),
+                command: Some(ready(desired)),
             }),
             period_seconds: Some(2),
             ..often()
@@ -75,6 +74,18 @@ pub(super) fn readiness(desired: &Desired, version: &Version) -> Probe {
         tcp_socket: Some(socket(CLIENT_PORT)),
         ..often()
     }
+}
+
+fn ready(desired: &Desired) -> Vec<String> {
+    let mut command = vec![PROGRAM.to_owned(), "ready".to_owned()];
+    if desired.tls.client.is_none() {
+        command.push(format!("--endpoint=http://127.0.0.1:{CLIENT_PORT}"));
+        return command;
+    }
+    command.push(format!("--endpoint=https://127.0.0.1:{CLIENT_PORT}"));
+    command.extend(container::certificates(desired));
+    command.push("--client-server-name=localhost".to_owned());
+    command
 }
 
 /// An election makes every member unready for a moment; that must not take them all from the Service at once.

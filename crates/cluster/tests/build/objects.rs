@@ -244,6 +244,32 @@ fn readiness_is_asked_where_the_version_tells_a_learner_from_a_voter() {
 }
 
 #[test]
+fn a_member_that_speaks_tls_is_asked_for_the_name_that_its_certificate_bears() {
+    let words = |spec: &Value| {
+        let template = template(spec);
+        container(&template, "etcd")["readinessProbe"]["exec"]["command"].clone()
+    };
+    let program = "/opt/etcd-operator/etcd-operator";
+    assert_eq!(
+        words(&json!({"version": "3.4.44"})),
+        json!([program, "ready", "--endpoint=http://127.0.0.1:2379"])
+    );
+    let secrets = json!({"static": {"member": {"serverSecret": "s"}, "operatorSecret": "o"}});
+    assert_eq!(
+        words(&json!({"version": "3.4.44", "TLS": secrets})),
+        json!([
+            program,
+            "ready",
+            "--endpoint=https://127.0.0.1:2379",
+            "--client-ca=/etc/etcdtls/member/server-tls/server-ca.crt",
+            "--client-cert=/etc/etcdtls/member/server-tls/server.crt",
+            "--client-key=/etc/etcdtls/member/server-tls/server.key",
+            "--client-server-name=localhost",
+        ])
+    );
+}
+
+#[test]
 fn nothing_but_a_closed_peer_port_kills_a_member_and_no_start_is_too_long() {
     let template = template(&json!({}));
     let etcd = container(&template, "etcd");
@@ -278,6 +304,9 @@ fn secrets_with_certificates_are_mounted_where_the_flags_say_and_the_operators_i
     assert!(!template.to_string().contains("\"own\""), "{template}");
     let words = command(&template);
     for flag in [
+        "--client-ca=/etc/etcdtls/member/server-tls/server-ca.crt",
+        "--client-cert=/etc/etcdtls/member/server-tls/server.crt",
+        "--client-key=/etc/etcdtls/member/server-tls/server.key",
         "--cert-file=/etc/etcdtls/member/server-tls/server.crt",
         "--key-file=/etc/etcdtls/member/server-tls/server.key",
         "--trusted-ca-file=/etc/etcdtls/member/server-tls/server-ca.crt",
