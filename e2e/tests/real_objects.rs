@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use etcd_operator_api::EtcdCluster;
+use etcd_operator_api::{EtcdCluster, crd};
 use etcd_operator_cluster::{
     build::{Frame, Latch, Objects, Stored, build, claim},
     desired::{Desired, desired},
@@ -40,9 +40,13 @@ fn root() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn wishes(name: &str) -> Result<Desired> {
+fn spec(name: &str) -> Result<String> {
     let path = root().join(format!("crates/cluster/tests/canonical/{name}.yaml"));
-    let cluster: EtcdCluster = serde_saphyr::from_str(&std::fs::read_to_string(path)?)?;
+    Ok(std::fs::read_to_string(path)?)
+}
+
+fn wishes(name: &str) -> Result<Desired> {
+    let cluster: EtcdCluster = serde_saphyr::from_str(&spec(name)?)?;
     desired(&cluster).map_err(|refused| anyhow!("{name}: {refused:?}"))
 }
 
@@ -180,8 +184,13 @@ async fn refusal(bed: &ControlPlane, pod: &Pod) -> Result<Option<String>> {
     }
 }
 
-/// What the richest of the specs refers to.
+/// The definitions of our kinds, and what the richest of the specs refers to.
 async fn surroundings(bed: &ControlPlane) -> Result<()> {
+    let definitions: Vec<_> = crd::all()
+        .iter()
+        .map(serde_json::to_string)
+        .collect::<Result<_, _>>()?;
+    bed.apply_crds(&definitions.join("\n---\n")).await?;
     let class = json!({
         "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
         "metadata": {"name": "important"}, "value": 1000,
@@ -196,6 +205,8 @@ async fn the_objects_of_six_clusters_are_stored_as_built_and_their_pods_let_into
     surroundings(bed).await?;
     let (namespace, operator) = restricted(bed, "objects").await?;
     for name in NAMES {
+        let admit = ["apply", "--dry-run=server", "-n", &namespace, "-f", "-"];
+        said(bed, &admit, &spec(name)?).await.context(name)?;
         let desired = wishes(name)?;
         let objects = objects(&desired, &frame(&desired, &namespace)?)?;
         let set = applied_all(&operator, &objects).await.context(name)?;

@@ -174,6 +174,20 @@ fn what_others_did_to_the_stored_template_is_put_back_while_a_change_waits() {
 }
 
 #[test]
+fn a_statefulset_that_remembers_nothing_is_taken_as_it_stands() {
+    let desired = asks(&json!({"version": "3.5.35"}));
+    let mut set = build(&desired, &frame(&desired)).expect("objects").members;
+    let remembered = Stored::of(&set);
+    set.metadata.annotations = None;
+    assert_eq!(Stored::of(&set), remembered);
+    set.spec.template.metadata = None;
+    assert_eq!(
+        (Stored::of(&set).version(), Stored::of(&set).intent()),
+        (None, None)
+    );
+}
+
+#[test]
 fn claims_that_are_stored_stay_as_they_are() {
     let (old, new) = over(
         &json!({"storage": {"size": "1Gi"}}),
