@@ -7,6 +7,7 @@ use etcd_operator_api::scope::ScopeRule;
 use etcd_operator_cluster::build::OperatorImage;
 use etcd_operator_runtime::informer::Scope;
 
+use crate::pod::{InstallArgs, MemberArgs, ReadyArgs};
 use crate::values;
 
 /// Runs etcd clusters on Kubernetes, backs them up and restores them.
@@ -23,6 +24,12 @@ pub struct Cli {
 pub enum Command {
     /// Run the controllers of EtcdCluster, EtcdBackup and EtcdRestore.
     Manager(Box<ManagerArgs>),
+    /// In a pod of etcd: judge the disk, wait for a permit if it must, and become etcd.
+    Member(Box<MemberArgs>),
+    /// In a pod of etcd: exit 0 if the member votes and answers a linearizable read.
+    Ready(ReadyArgs),
+    /// In a pod of etcd: copy this program to where the container of etcd finds it.
+    Install(InstallArgs),
     /// Print the CustomResourceDefinitions as YAML, ready for `kubectl apply --server-side -f -`.
     Crds,
     /// Print version, commit, Rust and API versions.

@@ -5,8 +5,8 @@ use std::io::Write as _;
 use anyhow::{Context as _, Result, anyhow};
 use etcd_operator_api::crd;
 use etcd_operator_manager::{
-    cli::{Cli, Command},
-    logs, run, version,
+    cli::{Cli, Command, LogFormat},
+    logs, pod, run, version,
 };
 
 fn main() -> Result<()> {
@@ -20,6 +20,12 @@ fn main() -> Result<()> {
             let runtime = tokio::runtime::Runtime::new().context("the async runtime cannot start")?;
             runtime.block_on(run::manager(*args))
         }
+        Command::Member(args) => {
+            logs::start(LogFormat::Human, "info")?;
+            pod::member(*args)
+        }
+        Command::Ready(args) => pod::ready(args),
+        Command::Install(args) => pod::install(&args),
         Command::Crds => {
             let documents: Result<Vec<_>, _> = crd::all().iter().map(serde_saphyr::to_string).collect();
             print(&format!(

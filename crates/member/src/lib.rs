@@ -5,13 +5,39 @@
 //! | [`view`] | a disk as it was read |
 //! | [`verdict`] | what a disk is, to whoever expects something of it |
 //! | [`permit`] | whether a permit is good for this process and disk, and what it leads to |
-//! | [`nonce`] | for how long a nonce is the present one |
+//! | [`nonce`], [`state`] | for how long a nonce is the present one; a waiting process, and its report |
+//! | [`command`] | what etcd is told |
+//! | [`log`], [`database`] | etcd's files, as far as judging a disk needs them |
+//! | [`volume`], [`disk`], [`fingerprint`] | where things lie, reading them, and by what the volume is known again |
+//! | [`keeper`] | every change to a disk, step by step |
+//! | [`peers`], [`certificates`], [`serve`] | what is asked of the network before a first start, and what is answered until then |
+//! | [`restart`], [`wait`], [`run`] | the start that needs nobody, the one that waits, and which of them it is |
+//! | [`ready`], [`install`] | the commands beside: is the member ready; put this program where etcd is |
+//! | [`clock`], [`chance`] | the time since the boot, and names nobody can guess |
 //!
-//! These decide, and a simulator uses them as they are: no IO, no clock, no chance in them.
+//! Those up to `command` decide, and a simulator uses them as they are: no IO, no clock, no chance in them.
 
+pub mod certificates;
+pub mod chance;
+pub mod clock;
+pub mod command;
+pub mod database;
+pub mod disk;
+pub mod fingerprint;
+pub mod install;
+pub mod keeper;
+pub mod log;
 pub mod nonce;
+pub mod peers;
 pub mod permit;
+pub mod ready;
+pub mod restart;
+pub mod run;
 #[cfg(test)]
 mod samples;
+pub mod serve;
+pub mod state;
 pub mod verdict;
 pub mod view;
+pub mod volume;
+pub mod wait;

@@ -1,4 +1,7 @@
-//! Disks for this crate's tests: one that is whole, and others that differ from it.
+//! Disks for this crate's tests: one that is whole, others that differ from it, and directories to put them in.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use etcd_operator_api::contract::{Fingerprint, Identity, ListedMember, kind};
 
@@ -88,4 +91,36 @@ pub(crate) fn with_store(change: impl FnOnce(&mut Store)) -> DiskView {
     let mut store = store();
     change(&mut store);
     disk(identity(), Data::Logged(store))
+}
+
+/// A directory that is gone when the test ends.
+pub(crate) struct Scratch {
+    root: PathBuf,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let root = std::env::temp_dir().join(format!("etcd-operator-member-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&root).expect("a directory");
+        Self { root }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.root
+    }
+
+    /// Writes a file, with the directories it is in.
+    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.root.join(name);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        std::fs::write(path, content).expect("written");
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.root);
+    }
 }

@@ -5,7 +5,7 @@
 #[cfg(test)]
 mod tests;
 
-use etcd_operator_api::contract::{Fingerprint, Identity, Prepared, Verdict};
+use etcd_operator_api::contract::{Fingerprint, Identity, Verdict};
 
 use crate::view::{Data, DiskView, IdentityFile, LogHead, Store};
 
@@ -48,10 +48,7 @@ pub fn judge(disk: &DiskView, expected: &Expected) -> Finding {
     }
     match &disk.identity {
         IdentityFile::Unusable(why) => Finding::new(Verdict::Unreadable, why),
-        IdentityFile::Absent => match awaited(disk, expected) {
-            Some(prepared) => being_restored(prepared),
-            None => nameless(disk),
-        },
+        IdentityFile::Absent => restored(disk, expected).unwrap_or_else(|| nameless(disk)),
         IdentityFile::Found(identity) => {
             stranger(identity, expected).unwrap_or_else(|| ours(disk, identity, expected))
         }
@@ -59,21 +56,20 @@ pub fn judge(disk: &DiskView, expected: &Expected) -> Finding {
 }
 
 /// A restored directory for the very life of the data that is expected. One for another life is left over.
-fn awaited<'a>(disk: &'a DiskView, expected: &Expected) -> Option<&'a Prepared> {
-    disk.prepared
-        .as_ref()
-        .filter(|prepared| prepared.incarnation == expected.incarnation)
-}
-
-fn being_restored(prepared: &Prepared) -> Finding {
+fn restored(disk: &DiskView, expected: &Expected) -> Option<Finding> {
+    let prepared = match &disk.prepared {
+        Ok(prepared) => prepared.as_ref()?,
+        Err(why) => return Some(Finding::new(Verdict::Unreadable, why)),
+    };
+    if prepared.incarnation != expected.incarnation {
+        return None;
+    }
     let verdict = Verdict::Prepared {
         restore_uid: prepared.restore_uid.clone(),
         object_sha256: prepared.object_sha256.clone(),
     };
-    Finding::new(
-        verdict,
-        format!("{} is complete and waits to be put in place", prepared.directory),
-    )
+    let words = format!("{} is complete and waits to be put in place", prepared.directory);
+    Some(Finding::new(verdict, words))
 }
 
 /// A disk that does not say whose it is.
@@ -127,8 +123,8 @@ fn ours(disk: &DiskView, identity: &Identity, expected: &Expected) -> Finding {
         );
     }
     if identity.incarnation != expected.incarnation {
-        if let Some(prepared) = awaited(disk, expected) {
-            return being_restored(prepared);
+        if let Some(finding) = restored(disk, expected) {
+            return finding;
         }
         let found = identity.incarnation;
         let words = format!(

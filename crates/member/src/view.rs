@@ -4,7 +4,7 @@ use etcd_operator_api::contract::{Fingerprint, Identity, ListedMember, Prepared}
 use etcd_operator_etcd::id::{ClusterId, MemberId, RaftIndex, RaftTerm};
 
 /// Everything of a disk that decisions need.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskView {
     /// What could not be read or written, in words. Nothing else is believed then.
     pub trouble: Option<String>,
@@ -12,12 +12,26 @@ pub struct DiskView {
     pub identity: IdentityFile,
     /// What lies where etcd's data belongs.
     pub data: Data,
-    /// The mark of a restored directory that is complete.
-    pub prepared: Option<Prepared>,
+    /// The mark of a restored directory that is complete, or why it cannot be understood.
+    pub prepared: Result<Option<Prepared>, String>,
     /// Directories that were set aside, by name and in order.
     pub kept: Vec<String>,
     /// By what the volume is known as it is now.
     pub fingerprint: Fingerprint,
+}
+
+/// With nothing on it.
+impl Default for DiskView {
+    fn default() -> Self {
+        Self {
+            trouble: None,
+            identity: IdentityFile::Absent,
+            data: Data::None,
+            prepared: Ok(None),
+            kept: Vec::new(),
+            fingerprint: Fingerprint::default(),
+        }
+    }
 }
 
 /// The identity on a disk.

@@ -33,6 +33,8 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
             "etcd-operator-api",
             "etcd-operator-backup",
             "etcd-operator-cluster",
+            "etcd-operator-etcd",
+            "etcd-operator-member",
             "etcd-operator-restore",
             "etcd-operator-runtime",
         ],

@@ -62,7 +62,7 @@ const DECIDING: [&str; 5] = ["desired", "world", "plan", "build", "status"];
 const MEMBER: &str = "crates/member/src/";
 
 /// Modules of the member that decide.
-const DECIDING_IN_MEMBER: [&str; 4] = ["view", "verdict", "permit", "nonce"];
+const DECIDING_IN_MEMBER: [&str; 6] = ["view", "verdict", "permit", "nonce", "state", "command"];
 
 /// Whether a file must be pure.
 pub fn decides(path: &str) -> bool {
@@ -84,7 +84,12 @@ pub fn is_api(path: &str) -> bool {
 
 /// Whether a file is shipped and must take the time and chance of others.
 pub fn takes_time_as_argument(path: &str) -> bool {
-    const OWN: [&str; 2] = ["crates/runtime/src/clock.rs", "crates/runtime/src/jitter.rs"];
+    const OWN: [&str; 4] = [
+        "crates/runtime/src/clock.rs",
+        "crates/runtime/src/jitter.rs",
+        "crates/member/src/clock.rs",
+        "crates/member/src/chance.rs",
+    ];
     is_shipped(path) && !OWN.contains(&path)
 }
 

@@ -77,6 +77,14 @@ impl Client {
         }
     }
 
+    /// The members as this one has them by itself. They may be old: enough for a question whose answer never changes
+    /// back, such as whether a member has ever started, and for no step.
+    pub async fn listed(&self) -> Result<Members, Error> {
+        let question = MemberListRequest { linearizable: false };
+        let answer: MembersResponse = self.call(LIST, question).await?;
+        Member::read_all(answer.members).map_err(|what| self.malformed(LIST, what))
+    }
+
     /// Adds a member that has a vote from the start and raises the quorum before it has any data.
     pub async fn add_voter(&self, urls: &[PeerUrl]) -> Result<Added, Error> {
         self.add(urls, Role::Voter).await

@@ -159,7 +159,7 @@ fn a_restored_directory_counts_for_the_life_it_was_made_for_and_no_other() {
     };
     let with = |identity: Option<Identity>, data, incarnation| DiskView {
         identity: identity.map_or(IdentityFile::Absent, IdentityFile::Found),
-        prepared: Some(prepared(incarnation)),
+        prepared: Ok(Some(prepared(incarnation))),
         data,
         kept: vec!["kept-1-1".into()],
         ..DiskView::default()
@@ -195,6 +195,16 @@ fn nothing_is_concluded_from_what_cannot_be_read() {
         ..samples::whole()
     };
     assert_eq!(verdict_of(&from_the_future), Verdict::Unreadable);
+
+    let mut mark_from_the_future = samples::whole();
+    mark_from_the_future.prepared = Err("prepared has version 9".into());
+    assert_eq!(
+        verdict_of(&mark_from_the_future),
+        Verdict::Whole,
+        "it is not asked for"
+    );
+    mark_from_the_future.identity = IdentityFile::Absent;
+    assert_eq!(verdict_of(&mark_from_the_future), Verdict::Unreadable);
 }
 
 #[test]

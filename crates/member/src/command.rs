@@ -1,0 +1,174 @@
+//! The command that this process becomes: what it must say, must not say, and what is added for a first start. Nothing
+//! is run here.
+
+use std::path::{Path, PathBuf};
+
+use etcd_operator_etcd::flags::{First, FirstState};
+
+/// Flags that would start etcd elsewhere than on the disk that was judged, or as something else than was permitted.
+const REFUSED: [&str; 10] = [
+    "wal-dir",
+    "config-file",
+    "force-new-cluster",
+    "initial-cluster",
+    "initial-cluster-state",
+    "initial-cluster-token",
+    "discovery",
+    "discovery-srv",
+    "discovery-endpoints",
+    "discovery-token",
+];
+
+/// Why a command is not one that may be guarded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// There is none.
+    #[error("no command: write it after --, for example -- /usr/local/bin/etcd --data-dir=/var/etcd/data")]
+    Absent,
+    /// The program cannot be run.
+    #[error("{0} is no program that can be run")]
+    NoProgram(PathBuf),
+    /// Its data lies elsewhere.
+    #[error("the command must have --data-dir={wanted}, it has {found}")]
+    DataElsewhere {
+        /// Where the data is guarded.
+        wanted: PathBuf,
+        /// What the command says.
+        found: String,
+    },
+    /// It has a flag that only a permit gives.
+    #[error("the command must not have --{0}: a permit says it, or nobody does")]
+    Refused(String),
+}
+
+/// The command of etcd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdCommand {
+    program: PathBuf,
+    arguments: Vec<String>,
+}
+
+impl EtcdCommand {
+    /// The command in these words, for data in this directory.
+    pub fn read(words: &[String], data: &Path) -> Result<Self, CommandError> {
+        let (program, arguments) = words.split_first().ok_or(CommandError::Absent)?;
+        let command = Self {
+            program: program.into(),
+            arguments: arguments.to_vec(),
+        };
+        if let Some(name) = REFUSED.iter().find(|name| command.flag(name).is_some()) {
+            return Err(CommandError::Refused((*name).to_owned()));
+        }
+        let found = command.flag("data-dir");
+        if found.as_deref().map(Path::new) == Some(data) {
+            return Ok(command);
+        }
+        Err(CommandError::DataElsewhere {
+            wanted: data.to_owned(),
+            found: found.unwrap_or_else(|| "none".to_owned()),
+        })
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// The value of a flag, in any of the ways it can be written.
+    pub fn flag(&self, name: &str) -> Option<String> {
+        let mut words = self.arguments.iter();
+        while let Some(word) = words.next() {
+            let Some(flag) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) else {
+                continue;
+            };
+            match flag.split_once('=') {
+                Some((found, value)) if found == name => return Some(value.to_owned()),
+                None if flag == name => return Some(words.next().cloned().unwrap_or_default()),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// The arguments, with what a first start needs.
+    pub fn arguments(&self, first: Option<&First>) -> Vec<String> {
+        let mut arguments = self.arguments.clone();
+        if let Some(first) = first {
+            let members: Vec<String> = first
+                .members
+                .iter()
+                .map(|(name, url)| format!("{name}={url}"))
+                .collect();
+            let state = match first.state {
+                FirstState::New => "new",
+                FirstState::Existing => "existing",
+            };
+            arguments.push(format!("--initial-cluster={}", members.join(",")));
+            arguments.push(format!("--initial-cluster-state={state}"));
+            if !first.token.is_empty() {
+                arguments.push(format!("--initial-cluster-token={}", first.token));
+            }
+        }
+        arguments
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str]) -> Result<EtcdCommand, CommandError> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        EtcdCommand::read(&words, Path::new("/var/etcd/data"))
+    }
+
+    #[test]
+    fn only_etcd_on_the_guarded_directory_is_run() {
+        for data in [
+            &["--data-dir=/var/etcd/data"][..],
+            &["-data-dir=/var/etcd/data/"],
+            &["--data-dir", "/var/etcd/data"],
+        ] {
+            assert!(read(&[&["etcd", "--name=a"], data].concat()).is_ok(), "{data:?}");
+        }
+        assert_eq!(read(&[]), Err(CommandError::Absent));
+        for elsewhere in [
+            &["etcd"][..],
+            &["etcd", "--data-dir=/var/etcd"],
+            &["etcd", "--data-dir"],
+        ] {
+            let error = read(elsewhere).expect_err("elsewhere");
+            assert!(error.to_string().contains("--data-dir=/var/etcd/data"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_only_a_permit_may_say_is_refused_in_every_spelling() {
+        for name in REFUSED {
+            for flag in [format!("--{name}"), format!("-{name}=x"), format!("--{name}=")] {
+                let found = read(&["etcd", "--data-dir=/var/etcd/data", &flag]);
+                assert_eq!(found, Err(CommandError::Refused(name.to_owned())), "{flag}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_first_start_is_told_its_cluster_and_no_other_start_is() {
+        let command = read(&["etcd", "--data-dir=/var/etcd/data"]).expect("a command");
+        assert_eq!(command.arguments(None), ["--data-dir=/var/etcd/data"]);
+        let url = |host: &str| format!("http://{host}:2380").parse().expect("a URL");
+        let first = First {
+            state: FirstState::Existing,
+            token: "t".into(),
+            members: vec![("a".into(), url("a.ns.svc")), ("b".into(), url("b.ns.svc"))],
+        };
+        assert_eq!(
+            command.arguments(Some(&first))[1..],
+            [
+                "--initial-cluster=a=http://a.ns.svc:2380,b=http://b.ns.svc:2380",
+                "--initial-cluster-state=existing",
+                "--initial-cluster-token=t"
+            ]
+        );
+    }
+}

@@ -1,0 +1,190 @@
+//! Reads a disk into a [`DiskView`]. Nothing is written, and nothing is concluded: what cannot be read is said to be so,
+//! never taken for missing.
+
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use etcd_operator_api::contract::{self, Document, Identity, Prepared};
+
+use crate::database;
+use crate::fingerprint::{self, Surroundings};
+use crate::log::{self, SegmentName};
+use crate::view::{Data, DiskView, IdentityFile, Store};
+use crate::volume::{KEPT, Volume};
+
+/// No document of ours is longer.
+const LONGEST: u64 = 1 << 20;
+
+/// How much is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// What it takes to start a whole disk: a few pages.
+    Start,
+    /// What a report tells, too: how far the log goes, what is in it, and who the members are.
+    Report,
+}
+
+/// Reads a disk.
+pub fn read(volume: &Volume, surroundings: &Surroundings, depth: Depth) -> DiskView {
+    let mut disk = DiskView::default();
+    if let Err(trouble) = fill(&mut disk, volume, surroundings, depth) {
+        disk.trouble = Some(trouble);
+    }
+    disk
+}
+
+fn fill(
+    disk: &mut DiskView,
+    volume: &Volume,
+    surroundings: &Surroundings,
+    depth: Depth,
+) -> Result<(), String> {
+    // A volume that is not there must not look like an empty one.
+    let names = names(volume.root())?.ok_or_else(|| format!("{} does not exist", volume.root().display()))?;
+    disk.kept = names.into_iter().filter(|name| name.starts_with(KEPT)).collect();
+    disk.kept.sort();
+    disk.fingerprint = fingerprint::of(volume, surroundings);
+    disk.identity = match document::<Identity>(&volume.identity())? {
+        None => IdentityFile::Absent,
+        Some(Ok(identity)) => IdentityFile::Found(identity),
+        Some(Err(why)) => IdentityFile::Unusable(why),
+    };
+    disk.prepared = document::<Prepared>(&volume.prepared())?.transpose();
+    disk.data = data(volume, depth)?;
+    Ok(())
+}
+
+fn data(volume: &Volume, depth: Depth) -> Result<Data, String> {
+    if names(&volume.data())?.is_none_or(|names| names.is_empty()) {
+        return Ok(Data::None);
+    }
+    let names = names(&volume.log())?.unwrap_or_default();
+    let mut segments: Vec<SegmentName> = names.iter().filter_map(|name| SegmentName::read(name)).collect();
+    segments.sort();
+    let Some(newest) = segments.last() else {
+        return Ok(Data::Unlogged);
+    };
+    let failure = RefCell::new(None);
+    let open = |path: PathBuf| Careful::open(path, &failure);
+    let segment = |name: &SegmentName| open(volume.log().join(name.to_string()));
+    let database = volume.database();
+    let is_there = database
+        .try_exists()
+        .map_err(|error| trouble("look for", &database, &error))?;
+    let mut store = Store {
+        head: log::head(BufReader::new(segment(newest)?)),
+        end: None,
+        database: if is_there {
+            database::check(&mut open(database.clone())?)
+        } else {
+            Err(format!("there is no database at {}", database.display()))
+        },
+        members: Vec::new(),
+    };
+    if depth == Depth::Report {
+        let end = log::end(&segments, |name| {
+            segment(name).map(|file| BufReader::with_capacity(1 << 16, file))
+        })?;
+        store.end = Some(end);
+        if store.database.is_ok() {
+            // A list that cannot be read is as good as none: it is asked for by consent to adopt alone.
+            store.members = database::members(&mut open(database)?).unwrap_or_default();
+        }
+    }
+    match failure.into_inner() {
+        Some(trouble) => Err(trouble),
+        None => Ok(Data::Logged(store)),
+    }
+}
+
+/// A file whose errors are remembered: what could not be read must not be taken for damage.
+struct Careful<'a> {
+    file: File,
+    path: PathBuf,
+    failure: &'a RefCell<Option<String>>,
+}
+
+impl<'a> Careful<'a> {
+    fn open(path: PathBuf, failure: &'a RefCell<Option<String>>) -> Result<Self, String> {
+        let file = File::open(&path).map_err(|error| trouble("read", &path, &error))?;
+        Ok(Self { file, path, failure })
+    }
+
+    fn remembered<T>(&self, outcome: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &outcome
+            && error.kind() != ErrorKind::Interrupted
+        {
+            *self.failure.borrow_mut() = Some(trouble("read", &self.path, error));
+        }
+        outcome
+    }
+}
+
+impl Read for Careful<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let outcome = self.file.read(buffer);
+        self.remembered(outcome)
+    }
+}
+
+impl Seek for Careful<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let outcome = self.file.seek(to);
+        self.remembered(outcome)
+    }
+}
+
+/// A document of ours: none, or one, or why it cannot be understood.
+fn document<D: Document>(path: &Path) -> Result<Option<Result<D, String>>, String> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(trouble("read", path, &error)),
+    };
+    let mut bytes = Vec::new();
+    file.take(LONGEST)
+        .read_to_end(&mut bytes)
+        .map_err(|error| trouble("read", path, &error))?;
+    let read = contract::read(&bytes).map_err(|error| format!("{}: {error}", path.display()));
+    Ok(Some(read))
+}
+
+/// The names in a directory; none if there is no such directory.
+fn names(path: &Path) -> Result<Option<Vec<String>>, String> {
+    let failed = |error: &io::Error| trouble("list", path, error);
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(&error)),
+    };
+    let names = entries.map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()));
+    names
+        .collect::<Result<_, _>>()
+        .map(Some)
+        .map_err(|error| failed(&error))
+}
+
+/// What went wrong; with permissions, whose the file is.
+pub(crate) fn trouble(what: &str, path: &Path, error: &io::Error) -> String {
+    let words = format!("cannot {what} {}: {error}", path.display());
+    if error.kind() != ErrorKind::PermissionDenied {
+        return words;
+    }
+    let known = path
+        .ancestors()
+        .find_map(|path| fs::metadata(path).ok().map(|metadata| (path, metadata)));
+    match known {
+        Some((path, metadata)) => format!(
+            "{words}; {} belongs to user {} and group {} with mode {:o}, and this process is user {}",
+            path.display(),
+            metadata.uid(),
+            metadata.gid(),
+            metadata.mode() & 0o7777,
+            rustix::process::geteuid().as_raw()
+        ),
+        None => words,
+    }
+}

@@ -1,0 +1,136 @@
+//! Every change this crate makes to a disk: directories set aside, and the identity written. Nothing is ever deleted.
+//!
+//! Each change is a row of steps, and a process may be killed between any two of them. What is on the disk then is
+//! judged as before the change or as after it, never as something that starts by mistake: old data is out of the way,
+//! and that is on the disk, before the identity says that the disk may run.
+
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+
+use etcd_operator_api::contract::{self, Identity};
+
+use crate::disk::trouble;
+use crate::fingerprint::{self, Surroundings};
+use crate::permit::Grant;
+use crate::volume::Volume;
+
+/// One step of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A directory is made.
+    MakeDirectory(PathBuf),
+    /// A name in a directory is changed.
+    Rename(PathBuf, PathBuf),
+    /// A file is made and filled.
+    Write(PathBuf),
+    /// A file or directory is brought to the disk.
+    Sync(PathBuf),
+}
+
+/// Why a change was not made, or not wholly.
+#[derive(Debug, thiserror::Error)]
+#[error("{words}")]
+pub struct NotKept {
+    words: String,
+    kind: ErrorKind,
+}
+
+impl NotKept {
+    /// Whether there is just no room, and all else is well.
+    pub fn is_for_lack_of_room(&self) -> bool {
+        matches!(self.kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+    }
+}
+
+/// Changes a disk, step by step.
+pub struct Keeper<'a> {
+    volume: &'a Volume,
+    before: &'a mut dyn FnMut(&Step) -> io::Result<()>,
+}
+
+impl std::fmt::Debug for Keeper<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keeper")
+            .field("volume", self.volume)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Keeper<'a> {
+    /// Changes this volume; `before` is asked before each step, and what it refuses is not done.
+    pub fn new(volume: &'a Volume, before: &'a mut dyn FnMut(&Step) -> io::Result<()>) -> Self {
+        Self { volume, before }
+    }
+
+    /// Makes of the disk what a permit leads to.
+    pub fn commit(&mut self, grant: &Grant, surroundings: &Surroundings) -> Result<(), NotKept> {
+        self.settle()?;
+        if let Some(name) = &grant.set_aside {
+            self.step(&Step::Rename(self.volume.data(), self.volume.kept(name)))?;
+            self.step(&Step::Sync(self.volume.root().to_owned()))?;
+        }
+        // Only now there is the directory by which the volume is known, too.
+        let now = fingerprint::of(self.volume, surroundings);
+        let mut identity = grant.identity.clone();
+        identity.fingerprint = identity.fingerprint.with_new_of(&now);
+        self.write(&identity)
+    }
+
+    /// Writes the identity: wholly, or not at all.
+    pub fn write(&mut self, identity: &Identity) -> Result<(), NotKept> {
+        let (new, last) = (self.volume.new_identity(), self.volume.identity());
+        let bytes = contract::write(identity);
+        self.step_with(&Step::Write(new.clone()), &bytes)?;
+        self.step(&Step::Sync(new.clone()))?;
+        self.step(&Step::Rename(new, last))?;
+        self.step(&Step::Sync(self.volume.own()))
+    }
+
+    /// Makes the directory of what is ours, if there is none yet.
+    fn settle(&mut self) -> Result<(), NotKept> {
+        let own = self.volume.own();
+        if own.is_dir() {
+            return Ok(());
+        }
+        self.step(&Step::MakeDirectory(own))?;
+        self.step(&Step::Sync(self.volume.root().to_owned()))
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), NotKept> {
+        self.step_with(step, &[])
+    }
+
+    fn step_with(&mut self, step: &Step, bytes: &[u8]) -> Result<(), NotKept> {
+        let done = (self.before)(step).and_then(|()| take(step, bytes));
+        done.map_err(|error| NotKept {
+            words: match step {
+                Step::MakeDirectory(path) => trouble("make", path, &error),
+                Step::Rename(from, _) => trouble("rename", from, &error),
+                Step::Write(path) => trouble("write", path, &error),
+                Step::Sync(path) => trouble("sync", path, &error),
+            },
+            kind: error.kind(),
+        })
+    }
+}
+
+fn take(step: &Step, bytes: &[u8]) -> io::Result<()> {
+    match step {
+        Step::MakeDirectory(path) => fs::create_dir(path),
+        Step::Rename(from, to) => rename(from, to),
+        Step::Write(path) => File::create(path)?.write_all(bytes),
+        Step::Sync(path) => File::open(path)?.sync_all(),
+    }
+}
+
+/// Over nothing but a file: a directory of that name is somebody's.
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    if to.is_dir() {
+        return Err(ErrorKind::AlreadyExists.into());
+    }
+    fs::rename(from, to)
+}

@@ -1,0 +1,149 @@
+//! What the network must say before a first start: that the member's own name leads to it, and that those it joins know
+//! it as one that has never started. Nothing is changed anywhere.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use etcd_operator_etcd::client::Client;
+use etcd_operator_etcd::endpoint::{Endpoint, Limits};
+use etcd_operator_etcd::flags::First;
+use etcd_operator_etcd::id::{ClusterId, MemberId};
+use etcd_operator_etcd::membership::{Member, Membership};
+use etcd_operator_etcd::policy::Feature;
+use etcd_operator_etcd::url::{ClientUrl, PeerUrl};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+
+use crate::certificates::Certificates;
+
+/// For one name, and for one connection.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// How members answer clients.
+#[derive(Clone, Debug)]
+pub struct Door {
+    /// Whether they speak TLS.
+    pub is_secure: bool,
+    /// At which port.
+    pub port: u16,
+    /// With which certificates they are asked.
+    pub certificates: Certificates,
+}
+
+/// Whether a name leads to this pod, and something listens there. Why not, if not.
+pub async fn is_reachable(own: &PeerUrl, pod: Option<IpAddr>) -> Result<(), String> {
+    let addresses = resolve(own).await?;
+    if let Some(pod) = pod.filter(|pod| !addresses.iter().any(|address| address.ip() == *pod)) {
+        let found: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
+        return Err(format!(
+            "{} leads to {}, not yet to this pod's {pod}",
+            own.host(),
+            found.join(", ")
+        ));
+    }
+    match timeout(LIMIT, TcpStream::connect(addresses.as_slice())).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(format!("{own} does not answer: {error}")),
+        Err(_) => Err(format!("{own} does not answer within {LIMIT:?}")),
+    }
+}
+
+async fn resolve(url: &PeerUrl) -> Result<Vec<SocketAddr>, String> {
+    let host = format!("{}:{}", url.host(), url.port());
+    match timeout(LIMIT, lookup_host(&host)).await {
+        Ok(Ok(found)) => {
+            let found: Vec<_> = found.collect();
+            if found.is_empty() {
+                return Err(format!("{} has no address yet", url.host()));
+            }
+            Ok(found)
+        }
+        Ok(Err(error)) => Err(format!("{} does not resolve: {error}", url.host())),
+        Err(_) => Err(format!("{} does not resolve within {LIMIT:?}", url.host())),
+    }
+}
+
+/// What the others say of a member that is about to join.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It has a place and never took it.
+    Unstarted,
+    /// It must not start: why.
+    No(String),
+    /// Nobody can tell yet: why.
+    Unknown(String),
+}
+
+/// Asks the others, one after another, until one can tell.
+pub async fn ask(first: &First, own_name: &str, who: (ClusterId, MemberId), door: &Door) -> Answer {
+    let mut reasons = Vec::new();
+    let own = first
+        .members
+        .iter()
+        .find(|(name, _)| name == own_name)
+        .map(|(_, url)| url);
+    for (_, peer) in first.members.iter().filter(|(name, _)| name != own_name) {
+        match ask_one(peer, who, own, door).await {
+            Answer::Unknown(why) => reasons.push(why),
+            told => return told,
+        }
+    }
+    Answer::Unknown(reasons.join("; "))
+}
+
+async fn ask_one(peer: &PeerUrl, who: (ClusterId, MemberId), own: Option<&PeerUrl>, door: &Door) -> Answer {
+    let scheme = if door.is_secure { "https" } else { "http" };
+    let url: ClientUrl = match format!("{scheme}://{}:{}", peer.host(), door.port).parse() {
+        Ok(url) => url,
+        Err(error) => return Answer::Unknown(format!("{error}")),
+    };
+    let tls = match door.certificates.read() {
+        Ok(tls) => tls,
+        Err(why) => return Answer::Unknown(why),
+    };
+    let endpoint = Endpoint {
+        url,
+        tls,
+        limits: Limits::default(),
+    };
+    let client = match Client::connect(&endpoint).await {
+        Ok(client) => client,
+        Err(error) => return Answer::Unknown(error.to_string()),
+    };
+    match client.membership().await {
+        Membership::Known(known) if known.cluster != who.0 => Answer::No(format!(
+            "{} is of cluster {}, not of {}",
+            endpoint.url, known.cluster, who.0
+        )),
+        Membership::Known(known) => judge(known.members.get(&who.1), who.1, own),
+        Membership::Unknown(why) => match without_quorum(&client).await {
+            Some(listed) => judge(listed.get(&who.1), who.1, own),
+            None => Answer::Unknown(why.to_string()),
+        },
+    }
+}
+
+/// Before there were learners a member joined with a vote: without it there may be no quorum that could be asked.
+async fn without_quorum(client: &Client) -> Option<BTreeMap<MemberId, Member>> {
+    let version = client.status().await.ok()?.version;
+    if Feature::Learners.is_in(&version) {
+        return None;
+    }
+    client.listed().await.ok()
+}
+
+fn judge(member: Option<&Member>, id: MemberId, own: Option<&PeerUrl>) -> Answer {
+    let Some(member) = member else {
+        return Answer::No(format!("member {id} is not among the members"));
+    };
+    if member.has_started() {
+        return Answer::No(format!(
+            "member {id} has started before, and this disk has nothing of that"
+        ));
+    }
+    match own {
+        Some(own) if !member.is_at(own) => Answer::No(format!("member {id} is not expected at {own}")),
+        _ => Answer::Unstarted,
+    }
+}

@@ -1,0 +1,180 @@
+//! What a waiting process answers: that it lives, that it is not ready, and its report. It hears no more than the first
+//! line of a request, serves few at a time and none for long, and changes nothing for anybody.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use etcd_operator_api::contract;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use crate::state::{Source, State};
+
+/// Where the report is.
+pub const REPORT: &str = "/etcd-operator/report";
+
+/// For one request and its answer.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Of a request.
+const LONGEST: usize = 4096;
+/// Requests at a time; others wait to be accepted.
+const AT_ONCE: usize = 16;
+/// When no connection can be accepted, how long until the next try.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A waiting process, as several tasks share it.
+pub type Shared = Arc<Mutex<State>>;
+
+/// Does something with the process's state.
+pub fn with<T>(state: &Shared, act: impl FnOnce(&mut State) -> T) -> T {
+    // Whoever held it before changed one field or none: there is no half-made state.
+    act(&mut state.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Listens at a port on all addresses, of both kinds where there are both.
+pub async fn listen(port: u16) -> io::Result<TcpListener> {
+    match TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))).await {
+        Ok(listener) => Ok(listener),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error),
+        Err(_) => TcpListener::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))).await,
+    }
+}
+
+/// Accepts members' connections and ends them, without a word: any answer would mean something to an etcd.
+pub async fn turn_away(listener: TcpListener) {
+    loop {
+        if listener.accept().await.is_err() {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Answers requests.
+pub async fn answer(listener: TcpListener, state: Shared, source: Source) {
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let state = Arc::clone(&state);
+        tokio::spawn(async move {
+            // Whoever asks slowly or goes away gets no answer; that is all that can go wrong.
+            let _ = tokio::time::timeout(LIMIT, answer_one(stream, &state, source)).await;
+            drop(place);
+        });
+    }
+}
+
+async fn answer_one(mut stream: TcpStream, state: &Shared, source: Source) -> io::Result<()> {
+    let mut request = Vec::with_capacity(512);
+    while !is_whole(&request) {
+        if request.len() >= LONGEST {
+            return stream.write_all(&page(431, "text/plain", b"too long\n")).await;
+        }
+        if stream.read_buf(&mut request).await? == 0 {
+            return Ok(());
+        }
+    }
+    let answer = respond(&request, || {
+        with(state, |state| contract::write(&state.report(source)))
+    });
+    stream.write_all(&answer).await?;
+    stream.shutdown().await
+}
+
+fn is_whole(request: &[u8]) -> bool {
+    request.windows(4).any(|four| four == b"\r\n\r\n") || request.windows(2).any(|two| two == b"\n\n")
+}
+
+fn respond(request: &[u8], report: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
+    let line = request.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split_ascii_whitespace();
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let path = target.split('?').next().unwrap_or_default();
+    match (method, path) {
+        ("GET", REPORT) => page(200, "application/json", &report()),
+        ("GET", "/livez") => page(200, "text/plain", b"ok\n"),
+        ("GET", "/readyz" | "/health") => page(503, "text/plain", b"waiting for a permit to start\n"),
+        ("GET", _) => page(404, "text/plain", b"not found\n"),
+        _ => page(405, "text/plain", b"only GET\n"),
+    }
+}
+
+fn page(status: u16, kind: &str, body: &[u8]) -> Vec<u8> {
+    let reason = match status {
+        200 => "OK",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        431 => "Request Header Fields Too Large",
+        _ => "Service Unavailable",
+    };
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
+    [head.as_bytes(), body].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(request: &str) -> String {
+        String::from_utf8(respond(request.as_bytes(), || b"{\"report\":1}".to_vec())).expect("text")
+    }
+
+    #[test]
+    fn it_lives_is_not_ready_and_reports() {
+        for (path, status, body) in [
+            (REPORT, "200 OK", "{\"report\":1}"),
+            ("/etcd-operator/report?x", "200 OK", "{\"report\":1}"),
+            ("/livez", "200 OK", "ok\n"),
+            (
+                "/readyz",
+                "503 Service Unavailable",
+                "waiting for a permit to start\n",
+            ),
+            (
+                "/health",
+                "503 Service Unavailable",
+                "waiting for a permit to start\n",
+            ),
+            ("/metrics", "404 Not Found", "not found\n"),
+            ("*", "404 Not Found", "not found\n"),
+        ] {
+            let said = said(&format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            assert!(
+                said.starts_with(&format!("HTTP/1.1 {status}\r\n")),
+                "{path}: {said}"
+            );
+            assert!(
+                said.ends_with(&format!(
+                    "Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                    body.len()
+                )),
+                "{said}"
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_but_a_question_is_understood() {
+        for request in [
+            "POST /livez HTTP/1.1\r\n\r\n",
+            "\r\n\r\n",
+            "PUT\r\n\r\n",
+            "\u{16}\u{3}\n\n",
+        ] {
+            assert!(said(request).starts_with("HTTP/1.1 405 "), "{request:?}");
+        }
+        assert!(!is_whole(b"GET / HTTP/1.1\r\nHost: a\r\n"));
+    }
+}

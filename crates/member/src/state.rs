@@ -1,0 +1,208 @@
+//! What a waiting process knows of itself, and the report made of it. Time and chance come in from outside.
+
+use std::time::Duration;
+
+use etcd_operator_api::contract::{Permit, Report, VERSION};
+
+use crate::nonce::Nonce;
+use crate::permit::{self, Applicant, Grant, Refusal};
+use crate::verdict::{Expected, Finding, judge};
+use crate::view::DiskView;
+
+/// A waiting process.
+#[derive(Clone, Debug)]
+pub struct State {
+    expected: Expected,
+    pod_uid: String,
+    process: String,
+    nonce: Nonce,
+    disk: DiskView,
+    finding: Finding,
+    /// Why the last permit was not used yet, if there was one.
+    remark: Option<String>,
+}
+
+/// Where time and chance come from.
+#[derive(Clone, Copy, Debug)]
+pub struct Source {
+    /// The time since the machine booted.
+    pub now: fn() -> Duration,
+    /// A name that nothing else has.
+    pub draw: fn() -> String,
+}
+
+impl State {
+    /// A process that has just begun to wait.
+    pub fn new(expected: Expected, pod_uid: String, disk: DiskView, source: Source) -> Self {
+        let finding = judge(&disk, &expected);
+        Self {
+            expected,
+            pod_uid,
+            process: (source.draw)(),
+            nonce: Nonce::new((source.now)(), (source.draw)()),
+            disk,
+            finding,
+            remark: None,
+        }
+    }
+
+    /// What the pod expects.
+    pub fn expected(&self) -> &Expected {
+        &self.expected
+    }
+
+    /// What the disk was found to be.
+    pub fn finding(&self) -> &Finding {
+        &self.finding
+    }
+
+    /// The disk as it was read last.
+    pub fn disk(&self) -> &DiskView {
+        &self.disk
+    }
+
+    /// The disk was read again.
+    pub fn see(&mut self, disk: DiskView) {
+        self.finding = judge(&disk, &self.expected);
+        self.disk = disk;
+    }
+
+    /// Why a permit is not used yet; says whether that is news.
+    pub fn remark(&mut self, remark: Option<String>) -> bool {
+        let is_news = self.remark != remark;
+        self.remark = remark;
+        is_news
+    }
+
+    /// What a permit leads to at this moment.
+    pub fn ask(&mut self, permit: &Permit, source: Source) -> Result<Grant, Refusal> {
+        let nonce = self.nonce.at((source.now)(), source.draw);
+        let applicant = Applicant {
+            pod_uid: &self.pod_uid,
+            process: &self.process,
+            nonce,
+            expected: &self.expected,
+            disk: &self.disk,
+            verdict: &self.finding.verdict,
+        };
+        permit::check(permit, &applicant)
+    }
+
+    /// What is told to whoever asks at this moment.
+    pub fn report(&mut self, source: Source) -> Report {
+        let nonce = self.nonce.at((source.now)(), source.draw).to_owned();
+        let store = self.disk.store();
+        let end = store.and_then(|store| store.end);
+        let head = store.and_then(|store| store.head.as_ref().ok());
+        Report {
+            version: VERSION,
+            cluster_uid: self.expected.cluster_uid.clone(),
+            pod_uid: self.pod_uid.clone(),
+            process: self.process.clone(),
+            nonce,
+            expected_incarnation: self.expected.incarnation,
+            verdict: self.finding.verdict.clone(),
+            detail: match &self.remark {
+                Some(remark) => format!("{}; {remark}", self.finding.detail),
+                None => self.finding.detail.clone(),
+            },
+            identity: self.disk.identity.found().cloned(),
+            wal_term: end.map(|end| end.term.0),
+            wal_index: end.map(|end| end.index.0),
+            wal_client_entries: end.map(|end| end.has_client_entries),
+            wal_cluster_id: head.map(|head| head.cluster.to_string()),
+            wal_member_id: head.map(|head| head.member.to_string()),
+            members: store.map(|store| store.members.clone()).unwrap_or_default(),
+            fingerprint: self.disk.fingerprint.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use etcd_operator_api::contract::{Mode, Verdict};
+
+    use super::*;
+    use crate::samples;
+
+    static NOW: AtomicU64 = AtomicU64::new(1000);
+    static DRAWN: AtomicU64 = AtomicU64::new(0);
+
+    fn source() -> Source {
+        Source {
+            now: || Duration::from_secs(NOW.load(Ordering::Relaxed)),
+            draw: || DRAWN.fetch_add(1, Ordering::Relaxed).to_string(),
+        }
+    }
+
+    fn bootstrap(report: &Report) -> Permit {
+        Permit {
+            version: 1,
+            pod_uid: report.pod_uid.clone(),
+            process: report.process.clone(),
+            nonce: report.nonce.clone(),
+            mode: Mode::Bootstrap,
+            incarnation: report.expected_incarnation,
+            cluster_uid: report.cluster_uid.clone(),
+            cluster_id: None,
+            member_id: None,
+            initial_cluster: "orders-0=http://orders-0.orders.shop.svc:2380".into(),
+            token: "t".into(),
+            restore_uid: None,
+            object_sha256: None,
+        }
+    }
+
+    /// One test, as it alone moves the clock.
+    #[test]
+    fn a_permit_is_good_until_its_nonce_is_renewed_whether_anybody_asks_or_not() {
+        let mut state = State::new(samples::expected(), "pod".into(), DiskView::default(), source());
+        let report = state.report(source());
+        assert_eq!(report.verdict, Verdict::Empty);
+        let permit = bootstrap(&report);
+        assert!(state.ask(&permit, source()).is_ok());
+        NOW.fetch_add(59, Ordering::Relaxed);
+        assert!(state.ask(&permit, source()).is_ok());
+        assert_eq!(state.report(source()).nonce, report.nonce);
+        NOW.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(state.ask(&permit, source()), Err(Refusal::OtherNonce));
+
+        let renewed = state.report(source());
+        assert_eq!(renewed.process, report.process);
+        assert_ne!(renewed.nonce, report.nonce);
+        assert!(state.ask(&bootstrap(&renewed), source()).is_ok());
+        NOW.fetch_sub(3_600, Ordering::Relaxed);
+        assert_eq!(
+            state.ask(&bootstrap(&renewed), source()),
+            Err(Refusal::OtherNonce),
+            "no clock that goes back makes a nonce live longer"
+        );
+        let mut other = State::new(samples::expected(), "pod".into(), DiskView::default(), source());
+        let after = state.report(source());
+        assert_eq!(
+            other.ask(&bootstrap(&after), source()),
+            Err(Refusal::OtherProcess)
+        );
+    }
+
+    #[test]
+    fn the_report_tells_the_disk_and_why_a_permit_is_not_used() {
+        let mut state = State::new(samples::expected(), "pod".into(), samples::whole(), source());
+        assert!(state.remark(Some("the permit is refused: x".into())));
+        assert!(!state.remark(Some("the permit is refused: x".into())));
+        let report = state.report(source());
+        assert_eq!(report.identity, Some(samples::identity()));
+        assert_eq!(report.wal_cluster_id.as_deref(), Some(samples::OWN));
+        assert_eq!(report.wal_client_entries, Some(true));
+        assert_eq!(report.members.len(), 2);
+        assert!(
+            report.detail.ends_with("; the permit is refused: x"),
+            "{}",
+            report.detail
+        );
+        state.see(DiskView::default());
+        assert_eq!(state.report(source()).verdict, Verdict::Empty);
+    }
+}

@@ -1,0 +1,223 @@
+//! Waiting for a permit: listening, reading the permit's file, asking the network, and starting when all agree. It
+//! returns when there is nothing to wait for: the disk may start, or the pod ends.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use etcd_operator_api::contract::{self, Permit, Verdict};
+use etcd_operator_etcd::flags::First;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::MissedTickBehavior;
+
+use crate::fingerprint::Surroundings;
+use crate::keeper::Keeper;
+use crate::peers::{self, Answer, Door};
+use crate::permit::{Grant, address_of};
+use crate::restart::{self, Attempt};
+use crate::serve::{self, Shared, with};
+use crate::state::{Source, State};
+use crate::volume::Volume;
+
+/// How often the permit's file is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often a disk that could not be read is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// How long until a port is tried again that something else still has.
+const BIND_AGAIN: Duration = Duration::from_millis(500);
+/// No permit is longer.
+const LONGEST: u64 = 1 << 18;
+
+/// What waiting needs to know.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// Where the disk is.
+    pub volume: Volume,
+    /// Where the kernel tells about it.
+    pub surroundings: Surroundings,
+    /// Where a permit appears.
+    pub permit: PathBuf,
+    /// The address of the pod, if it is known.
+    pub pod_ip: Option<IpAddr>,
+    /// Where the report is served.
+    pub report_port: u16,
+    /// Where members are turned away.
+    pub peer_port: u16,
+    /// How the other members answer.
+    pub door: Door,
+    /// Time and chance.
+    pub source: Source,
+}
+
+/// How waiting ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// etcd starts, with this if it is for the first time.
+    Starts(Option<First>),
+    /// The pod ends.
+    Told,
+}
+
+/// Waits.
+pub async fn wait(waiting: &Waiting, state: State) -> std::io::Result<Outcome> {
+    let mut ends = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
+    let [terminate, interrupt] = &mut ends;
+    let state: Shared = Arc::new(Mutex::new(state));
+    tokio::select! {
+        biased;
+        _ = terminate.recv() => Ok(Outcome::Told),
+        _ = interrupt.recv() => Ok(Outcome::Told),
+        outcome = decide(waiting, &state) => Ok(outcome),
+        () = listen(waiting, &state) => unreachable!("listening has no end"),
+    }
+}
+
+async fn listen(waiting: &Waiting, state: &Shared) {
+    let answering = async {
+        let listener = bind(waiting.report_port).await;
+        serve::answer(listener, Arc::clone(state), waiting.source).await;
+    };
+    let turning_away = async { serve::turn_away(bind(waiting.peer_port).await).await };
+    tokio::join!(answering, turning_away);
+}
+
+async fn bind(port: u16) -> tokio::net::TcpListener {
+    loop {
+        match serve::listen(port).await {
+            Ok(listener) => return listener,
+            Err(error) => tracing::warn!(port, %error, "cannot listen yet"),
+        }
+        tokio::time::sleep(BIND_AGAIN).await;
+    }
+}
+
+async fn decide(waiting: &Waiting, state: &Shared) -> Outcome {
+    let mut looks = tokio::time::interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut looks_at_disk = tokio::time::interval(LOOK_AGAIN);
+    looks_at_disk.reset();
+    tell(state);
+    loop {
+        let considered = tokio::select! {
+            // What was read is as it was, but for what could not be read.
+            _ = looks_at_disk.tick() => Ok(is_unreadable(state).then(|| look_again(waiting, state)).flatten()),
+            _ = looks.tick() => consider(waiting, state).await,
+        };
+        match considered {
+            Ok(Some(first)) => return Outcome::Starts(first),
+            Ok(None) => {}
+            Err(remark) => {
+                if with(state, |state| state.remark(Some(remark.clone()))) {
+                    tracing::info!("{remark}");
+                }
+            }
+        }
+    }
+}
+
+fn tell(state: &Shared) {
+    let finding = with(state, |state| state.finding().clone());
+    tracing::info!(verdict = ?finding.verdict, "waiting for a permit: {}", finding.detail);
+}
+
+fn is_unreadable(state: &Shared) -> bool {
+    with(state, |state| state.finding().verdict == Verdict::Unreadable)
+}
+
+/// What a start is told, where there is one.
+type Start = Option<Option<First>>;
+
+/// Looks at the disk again; it starts if it is whole by now.
+fn look_again(waiting: &Waiting, state: &Shared) -> Start {
+    let expected = with(state, |state| state.expected().clone());
+    match restart::attempt(&waiting.volume, &waiting.surroundings, &expected) {
+        Attempt::Starts => Some(None),
+        Attempt::Waits(disk) => {
+            let before = with(state, |state| state.finding().clone());
+            with(state, |state| state.see(*disk));
+            if with(state, |state| *state.finding() != before) {
+                tell(state);
+            }
+            None
+        }
+    }
+}
+
+/// Uses the permit if there is a good one. An error says why it is not used yet.
+async fn consider(waiting: &Waiting, state: &Shared) -> Result<Start, String> {
+    let Some(permit) = permit(&waiting.permit)? else {
+        return Ok(None);
+    };
+    let ask = || {
+        let asked = with(state, |state| state.ask(&permit, waiting.source));
+        asked.map_err(|refusal| format!("the permit is refused: {refusal}"))
+    };
+    let grant = ask()?;
+    prepare(waiting, state, &grant)
+        .await
+        .map_err(|why| format!("the permit waits: {why}"))?;
+    // The network took its time: the permit may be too old by now.
+    let grant = ask()?;
+    let committed = Keeper::new(&waiting.volume, &mut |_| Ok(())).commit(&grant, &waiting.surroundings);
+    // So did the disk, and this is the last moment. What came too late leaves a disk that never ran, or that is whole.
+    let late = committed
+        .map_err(|error| format!("the permit waits: {error}"))
+        .and_then(|()| is_present(&permit, waiting, state));
+    match late {
+        Ok(()) => Ok(Some(grant.first)),
+        Err(why) => match look_again(waiting, state) {
+            Some(start) => Ok(Some(start)),
+            None => Err(why),
+        },
+    }
+}
+
+/// Whether the permit still answers the present nonce. The disk is another by now, so nothing else is asked.
+fn is_present(permit: &Permit, waiting: &Waiting, state: &Shared) -> Result<(), String> {
+    let present = with(state, |state| state.report(waiting.source).nonce);
+    if permit.nonce == present {
+        Ok(())
+    } else {
+        Err("the permit is refused: its nonce was renewed while the disk was written".to_owned())
+    }
+}
+
+/// What must hold outside before a first start.
+async fn prepare(waiting: &Waiting, state: &Shared, grant: &Grant) -> Result<(), String> {
+    let Some(first) = &grant.first else {
+        return Ok(());
+    };
+    let own = with(state, |state| state.expected().member.clone());
+    if let Some(url) = address_of(first, &own) {
+        peers::is_reachable(url, waiting.pod_ip).await?;
+    }
+    let Some(who) = grant.unstarted else {
+        return Ok(());
+    };
+    match peers::ask(first, &own, who, &waiting.door).await {
+        Answer::Unstarted => Ok(()),
+        Answer::No(why) | Answer::Unknown(why) => Err(why),
+    }
+}
+
+/// The permit, if there is one.
+fn permit(path: &Path) -> Result<Option<Permit>, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("the permit cannot be read: {error}");
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(&error)),
+    };
+    let mut bytes = Vec::new();
+    file.take(LONGEST)
+        .read_to_end(&mut bytes)
+        .map_err(|error| failed(&error))?;
+    // An annotation that is not there is an empty file.
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    contract::read(&bytes).map(Some).map_err(|error| failed(&error))
+}
