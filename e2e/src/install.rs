@@ -80,6 +80,16 @@ impl Kubernetes {
 
     /// Installs the chart, or upgrades what is there, with an image the nodes have already.
     pub async fn install(&self, image: &str) -> Result<()> {
+        self.install_with(image, &[]).await
+    }
+
+    /// The same for all namespaces, whatever clusters are annotated with.
+    pub async fn install_everywhere(&self, image: &str) -> Result<()> {
+        let everywhere = ["--set", "scope.clusterWide=true,scope.requireAnnotation=false"];
+        self.install_with(image, &everywhere).await
+    }
+
+    async fn install_with(&self, image: &str, more: &[&str]) -> Result<()> {
         let (repository, tag) = image.rsplit_once(':').context("an image without a tag")?;
         let chart = repository_file("charts/etcd-operator");
         let chart = chart.to_str().context("the chart's path is not UTF-8")?;
@@ -93,7 +103,7 @@ impl Kubernetes {
             "--set-string",
             &tag,
         ];
-        self.helm(&[&upgrade[..], &values].concat()).await?;
+        self.helm(&[&upgrade[..], &values, more].concat()).await?;
         Ok(())
     }
 

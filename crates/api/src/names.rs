@@ -26,6 +26,12 @@ pub const ANNOTATION_SCOPE: &str = "etcd.database.coreos.com/scope";
 pub const SCOPE_CLUSTERWIDE: &str = "clusterwide";
 /// Annotation with the start permit of a member.
 pub const ANNOTATION_PERMIT: &str = "etcd.database.coreos.com/permit";
+/// Annotation on a waiting pod with the process of the operator that took over: what a former one still sends is refused.
+pub const ANNOTATION_TAKEN_OVER: &str = "etcd.database.coreos.com/taken-over-by";
+/// Annotation on an `EtcdCluster` with the UIDs of claims whose data a person gives up.
+pub const ANNOTATION_DISCARD: &str = "etcd.database.coreos.com/discard";
+/// Annotation on an `EtcdCluster` with the UIDs of kept claims whose data a person wants to be taken over.
+pub const ANNOTATION_ADOPT: &str = "etcd.database.coreos.com/adopt";
 /// Annotation with the hash of the intent that was last applied to an object.
 pub const ANNOTATION_APPLIED: &str = "etcd.database.coreos.com/applied";
 

@@ -14,6 +14,8 @@ pub use pod::Pod;
 pub use service::Service;
 pub use storage::Storage;
 
+use std::time::Duration;
+
 use etcd_operator_api::{
     EtcdCluster,
     cluster::{DEFAULT_REPOSITORY, EtcdClusterSpec, ImagePullPolicy, MAX_SIZE, StaticTls},
@@ -37,10 +39,14 @@ const UNBUILT: &[Unbuilt] = &[
     Unbuilt::field("spec.auth"),
     Unbuilt::field("spec.updates"),
     Unbuilt::field("spec.maintenance"),
-    Unbuilt::field("spec.recovery"),
+    Unbuilt::unless("spec.recovery.onQuorumLoss", "Manual"),
+    Unbuilt::unless("spec.recovery.onDataLoss", "Manual"),
     Unbuilt::field("spec.bootstrap"),
     Unbuilt::field("spec.monitoring"),
 ];
+
+/// How long a node may be gone where the user does not say.
+const REPLACE_AFTER: Duration = Duration::from_mins(5);
 
 /// What an `EtcdCluster` asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,6 +73,8 @@ pub struct Desired {
     pub options: Options,
     /// Certificates in Secrets of the user.
     pub tls: Tls,
+    /// How long a node may be gone before its member is replaced.
+    pub replace_after: Duration,
     /// Fields that are accepted and have no effect, for the user to know.
     pub without_effect: Vec<&'static str>,
 }
@@ -193,6 +201,7 @@ pub fn desired(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
                 service,
                 options,
                 tls,
+                replace_after: replace_after(spec),
                 without_effect: notes,
             };
             let version = desired.version(chosen(cluster).as_ref());
@@ -293,6 +302,14 @@ fn plain(version: EtcdVersion) -> Version {
         patch,
         pre,
     }
+}
+
+fn replace_after(spec: &EtcdClusterSpec) -> Duration {
+    let wish = spec
+        .recovery
+        .as_ref()
+        .and_then(|recovery| recovery.replace_after.as_ref());
+    wish.map_or(REPLACE_AFTER, |span| span.0)
 }
 
 fn tls(secrets: Option<&StaticTls>) -> Result<Tls, Vec<Refusal>> {

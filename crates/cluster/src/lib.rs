@@ -1,12 +1,23 @@
 //! The `EtcdCluster` controller.
 //!
-//! `desired` (what the user asks for) and `status` (what is reported) are pure; `reconcile` reads the stores and
-//! writes. This version checks every `EtcdCluster` and reports what it found; it does not run members yet, and says
-//! so on each object.
+//! One pass over one cluster goes: what is asked for ([`desired`]) and what is seen (`observe`, into a [`world`]) make a
+//! [`plan`]; the plan is written into the status ([`memory`], [`intent`], [`status`]), the objects are made to fit
+//! ([`build`]), and then at most one step is taken (`act`). Everything named here as a link is pure, except [`ports`]
+//! and [`reports`], which reach members.
 
+mod act;
 pub mod build;
 pub mod desired;
+pub mod intent;
+pub mod memory;
+mod observe;
+pub mod plan;
+pub mod ports;
 mod reconcile;
+pub mod reports;
 pub mod status;
+pub mod trim;
+pub mod world;
 
+pub use act::Error;
 pub use reconcile::{Deps, Reconciler};

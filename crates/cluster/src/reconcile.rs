@@ -1,11 +1,15 @@
-//! One pass over one `EtcdCluster`: read the store, decide, report.
+//! One pass over one `EtcdCluster`: look, decide, write down what was decided, and only then do it.
+
+mod fresh;
+mod objects;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use etcd_operator_api::{EtcdCluster, scope::ScopeRule};
+use etcd_operator_api::{EtcdCluster, EtcdClusterStatus, refusal::Refusal, scope::ScopeRule};
 use etcd_operator_runtime::{
-    apply::Error,
+    apply::Applier,
     clock::SharedClock,
     controller::Function,
     events::Severity,
@@ -14,20 +18,51 @@ use etcd_operator_runtime::{
     report::Reporter,
     store::{Malformed, Store},
 };
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use tracing::{debug, info};
 
-use crate::{desired::desired, status};
+use crate::act::{self, Error, Outcome};
+use crate::build::{NoOperatorImage, OperatorImage};
+use crate::desired::{Desired, desired};
+use crate::observe::observe;
+use crate::plan::{Plan, plan};
+use crate::ports::Reach;
+use crate::status::{self, Surroundings};
+use fresh::Fresh;
 
 /// What the controller reads and writes with.
 #[derive(Clone, Debug)]
 pub struct Deps {
     /// All `EtcdCluster`s in sight.
     pub clusters: Store<EtcdCluster>,
+    /// StatefulSets of clusters.
+    pub sets: Store<StatefulSet>,
+    /// Pods of members.
+    pub pods: Store<Pod>,
+    /// Volume claims of members.
+    pub claims: Store<PersistentVolumeClaim>,
+    /// Services of clusters.
+    pub services: Store<Service>,
+    /// PodDisruptionBudgets of clusters.
+    pub budgets: Store<PodDisruptionBudget>,
+    /// Nodes, where this installation may see them.
+    pub nodes: Option<Store<Node>>,
+    /// Writes objects.
+    pub applier: Applier,
     /// Writes what was found.
     pub reporter: Reporter,
+    /// How members are reached.
+    pub reach: Reach,
     /// Which clusters are this installation's business.
     pub scope: ScopeRule,
     /// Names this installation, for `status.controlledBy`.
     pub installation: String,
+    /// Names this process, for the intents it writes down.
+    pub instance: String,
+    /// The operator's own image, which brings what guards members.
+    pub operator_image: Result<OperatorImage, NoOperatorImage>,
     /// Tells the time.
     pub clock: SharedClock,
 }
@@ -39,6 +74,7 @@ pub struct Reconciler {
     /// Clusters in scope that another installation looks after, and which one: told when it is news, for their own
     /// status is not this installation's to write.
     elsewhere: Arc<Mutex<BTreeMap<ObjectKey, String>>>,
+    fresh: Fresh,
 }
 
 impl Reconciler {
@@ -47,6 +83,7 @@ impl Reconciler {
         Self {
             deps: Arc::new(deps),
             elsewhere: Arc::default(),
+            fresh: Fresh::default(),
         }
     }
 
@@ -54,7 +91,7 @@ impl Reconciler {
     pub fn function(self) -> Function<Error> {
         Box::new(move |key| {
             let this = self.clone();
-            Box::pin(async move { this.reconcile(&key).await })
+            Box::pin(async move { Box::pin(this.reconcile(&key)).await })
         })
     }
 
@@ -65,14 +102,19 @@ impl Reconciler {
             scope,
             installation,
             clock,
+            ..
         } = &*self.deps;
         let Some(cluster) = clusters.get(key) else {
             self.elsewhere(key, None);
+            self.fresh.forget(key);
             let serves = |bad: &Malformed| {
                 let by = bad.controlled_by.as_deref();
                 scope.serves(Some(&bad.annotations)).is_ok() && status::another(by, installation).is_none()
             };
-            return reporter.absent::<EtcdCluster>(clusters, key, serves).await;
+            return Ok(reporter.absent::<EtcdCluster>(clusters, key, serves).await?);
+        };
+        let Some(cluster) = self.fresh.newest(cluster, &self.deps.applier).await? else {
+            return Ok(Wake::OnChange);
         };
         if cluster.metadata.deletion_timestamp.is_some() {
             return Ok(Wake::OnChange);
@@ -95,15 +137,92 @@ impl Reconciler {
             }
             return Ok(Wake::OnChange);
         }
-        let after = match served {
-            Ok(()) => status::status(&cluster, &desired(&cluster), installation, clock.now()),
-            Err(not_served) => match status::left_alone(&cluster, &not_served, installation, clock.now()) {
-                Some(status) => status,
-                None => return Ok(Wake::OnChange),
-            },
-        };
-        reporter.report(&*cluster, after).await?;
+        if let Err(not_served) = served {
+            if let Some(after) = status::left_alone(&cluster, &not_served, installation, clock.now()) {
+                self.report(&cluster, after).await?;
+            }
+            return Ok(Wake::OnChange);
+        }
+        match desired(&cluster) {
+            Ok(desired) => Box::pin(self.serve(key, &cluster, desired)).await,
+            Err(refused) => self.refuse(&cluster, &refused).await,
+        }
+    }
+
+    /// What the spec asks for cannot be: that is said, and members that run are left alone.
+    async fn refuse(&self, cluster: &EtcdCluster, refused: &[Refusal]) -> Result<Wake, Error> {
+        let Deps {
+            installation, clock, ..
+        } = &*self.deps;
+        let after = status::refused(cluster, refused, installation, clock.now());
+        self.report(cluster, after).await?;
         Ok(Wake::OnChange)
+    }
+
+    async fn serve(&self, key: &ObjectKey, cluster: &EtcdCluster, desired: Desired) -> Result<Wake, Error> {
+        let deps = &*self.deps;
+        let image = match &deps.operator_image {
+            Ok(image) => image,
+            Err(none) => {
+                let after = status::unable(cluster, &desired, none, &deps.installation, deps.clock.now());
+                self.report(cluster, after).await?;
+                return Ok(Wake::OnChange);
+            }
+        };
+        let observed = observe(cluster, desired, deps).await?;
+        let plan = plan(&observed.world);
+        let wanted = match objects::wanted(&plan, &observed, image) {
+            Ok(wanted) => wanted,
+            Err(refused) => return self.refuse(cluster, &refused).await,
+        };
+        let mut around = Surroundings {
+            installation: &deps.installation,
+            conflicts: objects::conflicts(key, &observed.world.uid, deps),
+            pending: wanted.as_ref().and_then(|wanted| wanted.pending),
+        };
+        let stored = self.write_down(cluster, &observed.world, &plan, &around).await?;
+        if let Some(wanted) = &wanted
+            && around.conflicts.is_empty()
+        {
+            around.conflicts = objects::keep(wanted, &plan, &observed, key, deps).await?;
+            if !around.conflicts.is_empty() {
+                self.write_down(&stored, &observed.world, &plan, &around).await?;
+            }
+        }
+        if !around.conflicts.is_empty() {
+            return Ok(Wake::After(CONFLICT));
+        }
+        let Some(step) = &plan.step else {
+            return Ok(Wake::After(plan.wake));
+        };
+        match act::act(step, &plan, &observed, key, deps).await? {
+            Outcome::Done(text) => {
+                info!(cluster = %key, step = ?step_name(step), "{text}");
+                let (reason, severity) = (step_name(step), Severity::Normal);
+                deps.reporter.tell(&stored, severity, reason, "Reconcile", text);
+                Ok(Wake::After(Duration::ZERO))
+            }
+            Outcome::Stale(why) => {
+                debug!(cluster = %key, %why, "looked at anew");
+                Ok(Wake::After(Duration::ZERO))
+            }
+            Outcome::Waits(why) => {
+                debug!(cluster = %key, %why, "etcd lets the step wait");
+                Ok(Wake::After(plan.wake.max(WAIT)))
+            }
+        }
+    }
+
+    /// Stores what the plan says, and hands back the object as it is now.
+    async fn write_down(
+        &self,
+        cluster: &EtcdCluster,
+        world: &crate::world::World,
+        plan: &Plan,
+        around: &Surroundings<'_>,
+    ) -> Result<EtcdCluster, Error> {
+        let after = status::status(cluster, world, plan, around);
+        self.report(cluster, after).await
     }
 
     /// Notes which other installation looks after a cluster; tells whether that is news.
@@ -114,5 +233,34 @@ impl Reconciler {
             None => known.remove(key),
         };
         before.as_deref() != other
+    }
+
+    async fn report(&self, seen: &EtcdCluster, status: EtcdClusterStatus) -> Result<EtcdCluster, Error> {
+        let written = self.deps.reporter.report(seen, status).await?;
+        let Some(stored) = written.changed() else {
+            return Ok(seen.clone());
+        };
+        self.fresh.wrote(&stored);
+        Ok(stored)
+    }
+}
+
+/// How soon to look again for a name that somebody else has.
+const CONFLICT: Duration = Duration::from_secs(30);
+/// How soon to ask etcd again for what it does not want yet.
+const WAIT: Duration = Duration::from_secs(1);
+
+/// A step as the reason of an Event.
+fn step_name(step: &crate::plan::Step) -> &'static str {
+    use crate::plan::Step;
+    match step {
+        Step::TakeOver(_) => "TakenOver",
+        Step::Permit(_) => "StartPermitted",
+        Step::Add { .. } => "MemberAdded",
+        Step::Promote { .. } => "MemberPromoted",
+        Step::MoveLeader { .. } => "LeaderMoved",
+        Step::Remove { .. } => "MemberRemoved",
+        Step::DeletePod { .. } => "PodDeleted",
+        Step::DeleteClaim { .. } => "VolumeDeleted",
     }
 }

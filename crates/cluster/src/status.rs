@@ -3,141 +3,211 @@
 //! Pure: the status of before and the time come in, the status of after goes out, equal to the one of before where
 //! there is nothing new to say. Fields this version does not own are carried over untouched.
 
+mod findings;
+mod members;
+mod scope;
 #[cfg(test)]
 mod tests;
 
+use etcd_operator_api::cluster::PlanStatus;
+use etcd_operator_api::names::CLIENT_PORT;
+use etcd_operator_api::refusal::{self, Refusal};
 use etcd_operator_api::{
     EtcdCluster, EtcdClusterStatus,
     condition::{self, ConditionType, Finding, Truth},
-    refusal::{self, Refusal},
-    scope::NotServed,
 };
 use jiff::Timestamp;
 
+use crate::build::{NoOperatorImage, Pending};
 use crate::desired::Desired;
+use crate::plan::{Plan, Reason, Situation};
+use crate::world::World;
 
-/// Said on every valid object, so that nobody waits for members that will not come.
-const NOT_RUN: &str = "This version of the operator checks EtcdClusters and does not run members yet.";
+pub use scope::{another, controlled_by_another, left_alone};
 
-/// The status of a cluster that this installation looks after.
+/// Most words in a list of the status.
+const MOST: usize = 16;
+/// The longest text in such a list.
+const LONGEST: usize = 512;
+
+/// What is reported and is no part of a plan.
+#[derive(Clone, Debug)]
+pub struct Surroundings<'a> {
+    /// This installation.
+    pub installation: &'a str,
+    /// Objects of needed names that are somebody else's.
+    pub conflicts: Vec<String>,
+    /// Why pods are not as the spec asks for.
+    pub pending: Option<Pending>,
+}
+
+/// The status of a cluster that is looked after.
 pub fn status(
     cluster: &EtcdCluster,
-    desired: &Result<Desired, Vec<Refusal>>,
+    world: &World,
+    plan: &Plan,
+    around: &Surroundings<'_>,
+) -> EtcdClusterStatus {
+    let before = cluster.status.clone().unwrap_or_default();
+    let situation = Situation::of(world);
+    let desired = &world.desired;
+    let memory = &plan.memory;
+    let generation = cluster.metadata.generation;
+    let conditions = condition::merge(
+        before.conditions.as_deref().unwrap_or_default(),
+        &findings::findings(
+            &situation,
+            plan,
+            around,
+            before.conditions.as_deref().unwrap_or_default(),
+        ),
+        generation,
+        world.now,
+    );
+    let foreign_step = before.plan.as_ref().and_then(|plan| plan.step.clone());
+    let step = match (&memory.intent, &memory.foreign_step) {
+        (Some(intent), _) => Some(intent.write(|place| world.name(place))),
+        (None, Some(_)) => foreign_step,
+        (None, None) => None,
+    };
+    let told = members::told(
+        &situation,
+        memory,
+        before.member_status.as_deref().unwrap_or_default(),
+    );
+    let ready = told.ready.as_ref().map_or(0, Vec::len);
+    EtcdClusterStatus {
+        phase: phase(plan).to_owned(),
+        reason: Some(plan.why.text.clone()),
+        control_paused: desired.paused,
+        conditions: Some(conditions),
+        size: i32::try_from(memory.members.len()).unwrap_or(i32::MAX),
+        service_name: Some(desired.name.client_service()),
+        client_port: Some(CLIENT_PORT.into()),
+        ready_members: Some(format!("{ready}/{}", desired.size.get())),
+        members: etcd_operator_api::cluster::MembersStatus {
+            ready: told.ready,
+            unready: told.unready,
+        },
+        current_version: told.version.unwrap_or(before.current_version),
+        target_version: String::new(),
+        observed_generation: generation,
+        cluster_id: memory.cluster.map(|id| id.to_string()),
+        incarnation: Some(memory.incarnation).filter(|number| *number > 0),
+        last_incarnation: Some(memory.last_incarnation).filter(|number| *number > 0),
+        selector: Some(desired.name.selector()),
+        leader: told.leader,
+        storage: Some(desired.storage.describe()),
+        endpoints: memory.has_formed().then(|| vec![endpoint(world)]),
+        controlled_by: Some(around.installation.to_owned()),
+        member_status: Some(told.members).filter(|members| !members.is_empty()),
+        plan: Some(PlanStatus {
+            step,
+            why: Some(plan.why.text.clone()),
+            blocked_by: Some(listed(&plan.why.blocked_by)).filter(|list| !list.is_empty()),
+        }),
+        restore: before.restore,
+    }
+}
+
+/// The status of a cluster whose spec cannot be.
+pub fn refused(
+    cluster: &EtcdCluster,
+    refused: &[Refusal],
     installation: &str,
     now: Timestamp,
 ) -> EtcdClusterStatus {
     let before = cluster.status.clone().unwrap_or_default();
-    let generation = cluster.metadata.generation;
-    let findings = findings(desired);
-    let conditions = condition::merge(
-        before.conditions.as_deref().unwrap_or_default(),
-        &findings,
-        generation,
-        now,
-    );
-    let mut after = EtcdClusterStatus {
-        observed_generation: generation,
+    let reason = refused.iter().min().map(ToString::to_string);
+    let conditions = with(cluster, &[refusal::accepted(refused)], now);
+    EtcdClusterStatus {
+        phase: "Invalid".to_owned(),
+        reason,
+        observed_generation: cluster.metadata.generation,
         conditions: Some(conditions),
         controlled_by: Some(installation.to_owned()),
         ..before
-    };
-    match desired {
-        Ok(desired) => {
-            "Waiting".clone_into(&mut after.phase);
-            after.reason = Some(NOT_RUN.to_owned());
-            after.control_paused = desired.paused;
-            after.ready_members = Some(format!("0/{}", desired.size.get()));
-            after.selector = Some(desired.name.selector());
-            after.storage = Some(desired.storage.describe());
-        }
-        Err(refused) => {
-            "Invalid".clone_into(&mut after.phase);
-            after.reason = refused.iter().min().map(ToString::to_string);
-        }
     }
-    after
 }
 
-fn findings(desired: &Result<Desired, Vec<Refusal>>) -> Vec<Finding> {
-    let desired = match desired {
-        Err(refused) => return vec![refusal::accepted(refused)],
-        Ok(desired) => desired,
-    };
-    let mut accepted = refusal::accepted(&[]);
-    if !desired.without_effect.is_empty() {
-        accepted.message = format!(
-            "The spec is valid. Without effect: {}.",
-            desired.without_effect.join(", ")
-        );
-    }
-    let mut findings = vec![
-        accepted,
-        Finding {
-            type_: ConditionType::Progressing,
-            status: Truth::False,
-            reason: if desired.paused {
-                "Paused"
-            } else {
-                "NotImplemented"
-            },
-            message: NOT_RUN.to_owned(),
-        },
-    ];
-    if desired.storage.is_ephemeral() {
-        findings.push(Finding {
-            type_: ConditionType::StorageEphemeral,
-            status: Truth::True,
-            reason: "DataLivesWithPods",
-            message: "The data of a member is lost with its pod, and all data with all pods. For data that outlives pods, create the cluster with storage: {size: 8Gi}.".to_owned(),
-        });
-    }
-    findings
-}
-
-/// The installation that looks after this cluster, if it is another one than ours.
-pub fn controlled_by_another<'a>(cluster: &'a EtcdCluster, installation: &str) -> Option<&'a str> {
-    another(cluster.status.as_ref()?.controlled_by.as_deref(), installation)
-}
-
-/// The installation that `controlledBy` names, if it is another one than ours.
-pub fn another<'a>(controlled_by: Option<&'a str>, installation: &str) -> Option<&'a str> {
-    controlled_by.filter(|by| !by.is_empty() && *by != installation)
-}
-
-/// The status of a cluster that is not this installation's business: said once, where nobody has said anything yet,
-/// and over its own verdict where it looked after the cluster until now, so that another installation may take it.
-pub fn left_alone(
+/// The status of a valid cluster for which nothing can be done, because the operator lacks something.
+pub fn unable(
     cluster: &EtcdCluster,
-    not_served: &NotServed,
+    desired: &Desired,
+    why: &NoOperatorImage,
     installation: &str,
     now: Timestamp,
-) -> Option<EtcdClusterStatus> {
+) -> EtcdClusterStatus {
     let before = cluster.status.clone().unwrap_or_default();
-    if before.controlled_by.as_deref() == Some(installation) {
-        let conditions = condition::given_up(
-            before.conditions.as_deref().unwrap_or_default(),
-            not_served,
-            cluster.metadata.generation,
-            now,
-        );
-        return Some(EtcdClusterStatus {
-            conditions: Some(conditions),
-            controlled_by: None,
-            phase: String::new(),
-            reason: None,
-            control_paused: false,
-            ready_members: None,
-            ..before
-        });
+    let mut findings = findings::of_spec(desired, None);
+    findings.push(Finding {
+        type_: ConditionType::Progressing,
+        status: Truth::False,
+        reason: if desired.paused {
+            "Paused"
+        } else {
+            NoOperatorImage::REASON
+        },
+        message: why.to_string(),
+    });
+    EtcdClusterStatus {
+        phase: "Waiting".to_owned(),
+        reason: Some(why.to_string()),
+        control_paused: desired.paused,
+        ready_members: before
+            .ready_members
+            .clone()
+            .or(Some(format!("0/{}", desired.size.get()))),
+        selector: Some(desired.name.selector()),
+        storage: Some(desired.storage.describe()),
+        observed_generation: cluster.metadata.generation,
+        conditions: Some(with(cluster, &findings, now)),
+        controlled_by: Some(installation.to_owned()),
+        ..before
     }
-    let conditions = condition::left_alone(
-        before.conditions.as_deref(),
-        not_served,
+}
+
+fn with(cluster: &EtcdCluster, findings: &[Finding], now: Timestamp) -> Vec<condition::Condition> {
+    let before = cluster
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref());
+    condition::merge(
+        before.unwrap_or_default(),
+        findings,
         cluster.metadata.generation,
         now,
-    )?;
-    Some(EtcdClusterStatus {
-        conditions: Some(conditions),
-        ..before
-    })
+    )
+}
+
+/// The phase in one word; the ancestor's words where it had one.
+fn phase(plan: &Plan) -> &'static str {
+    match plan.why.reason {
+        Reason::Hibernated => "Hibernated",
+        Reason::QuorumLost | Reason::DataLost => "Failed",
+        _ if plan.memory.has_formed() => "Running",
+        _ => "Creating",
+    }
+}
+
+/// The address for clients.
+fn endpoint(world: &World) -> String {
+    let scheme = if world.desired.tls.client.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    let service = world.desired.name.client_service();
+    format!("{scheme}://{service}.{}.svc:{CLIENT_PORT}", world.namespace)
+}
+
+fn listed(all: &[String]) -> Vec<String> {
+    let mut list: Vec<_> = all
+        .iter()
+        .take(MOST)
+        .map(|text| refusal::bounded(text, LONGEST))
+        .collect();
+    list.sort();
+    list.dedup();
+    list
 }

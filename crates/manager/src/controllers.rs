@@ -1,8 +1,16 @@
 //! The three controllers on the shared informers: which change wakes which object, and nothing else.
 
-use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore, scope::ScopeRule};
+use etcd_operator_api::{
+    EtcdBackup, EtcdCluster, EtcdRestore,
+    names::{APP_VALUE, LABEL_APP, LABEL_CLUSTER},
+    scope::ScopeRule,
+};
 use etcd_operator_backup as backup;
-use etcd_operator_cluster as cluster;
+use etcd_operator_cluster::{
+    self as cluster,
+    build::{NoOperatorImage, OperatorImage},
+    ports::Reach,
+};
 use etcd_operator_restore as restore;
 use etcd_operator_runtime::{
     apply::{Applier, Error, Writable},
@@ -11,14 +19,20 @@ use etcd_operator_runtime::{
     echo::Echoes,
     events::Recorder,
     fence::Leadership,
-    informer::{Informer, Informers, Selection, keep_all},
+    informer::{Informer, Informers, Scope, Selection, Watched, keep_all},
     key::ObjectKey,
     metrics::Metrics,
     report::Reporter,
     store::Change,
     wakeup::Wakeup,
 };
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    core::v1::{PersistentVolumeClaim, Pod, Service},
+    policy::v1::PodDisruptionBudget,
+};
 use kube::Client;
+use tokio_util::sync::CancellationToken;
 
 /// What the three controllers share.
 pub struct Shared {
@@ -32,6 +46,12 @@ pub struct Shared {
     pub scope: ScopeRule,
     /// Names this installation.
     pub installation: String,
+    /// Names this process.
+    pub instance: String,
+    /// The operator's own image, which every member's pod needs.
+    pub operator_image: Result<OperatorImage, NoOperatorImage>,
+    /// How members are reached.
+    pub reach: Reach,
     /// Tells the time.
     pub clock: SharedClock,
     /// Counts.
@@ -62,12 +82,38 @@ pub struct Kinds {
     pub backups: Informer<EtcdBackup>,
     /// All `EtcdRestore`s in sight.
     pub restores: Informer<EtcdRestore>,
+    /// What clusters are made of.
+    pub parts: Parts,
+}
+
+/// What clusters are made of: objects with our label, and of nobody else.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// The StatefulSets.
+    pub sets: Informer<StatefulSet>,
+    /// The pods of members.
+    pub pods: Informer<Pod>,
+    /// The volume claims of members.
+    pub claims: Informer<PersistentVolumeClaim>,
+    /// The Services.
+    pub services: Informer<Service>,
+    /// The PodDisruptionBudgets.
+    pub budgets: Informer<PodDisruptionBudget>,
 }
 
 impl Kinds {
     /// Adds the kinds to the process's informers.
-    pub fn watch(informers: &mut Informers, selection: &Selection) -> Self {
+    pub fn watch(informers: &mut Informers, scope: &Scope) -> Self {
+        let selection = Selection::from(scope.clone());
+        let labelled = scope.clone().labelled(format!("{LABEL_APP}={APP_VALUE}"));
         Self {
+            parts: Parts {
+                sets: informers.add(labelled.clone(), cluster::trim::set),
+                pods: informers.add(labelled.clone(), cluster::trim::pod),
+                claims: informers.add(labelled.clone(), cluster::trim::claim),
+                services: informers.add(labelled.clone(), cluster::trim::service),
+                budgets: informers.add(labelled, cluster::trim::budget),
+            },
             clusters: informers.add(selection.clone(), keep_all),
             backups: informers.add(selection.clone(), keep_all),
             restores: informers.add(selection.clone(), keep_all),
@@ -78,7 +124,7 @@ impl Kinds {
 /// What each controller does with one object.
 pub struct Functions {
     /// For an `EtcdCluster`.
-    pub cluster: Function<Error>,
+    pub cluster: Function<cluster::Error>,
     /// For an `EtcdBackup`.
     pub backup: Function<Error>,
     /// For an `EtcdRestore`.
@@ -88,19 +134,29 @@ pub struct Functions {
 impl Functions {
     /// The real ones.
     pub fn new(kinds: &Kinds, shared: &Shared) -> Self {
+        let applier = |manager| Applier::new(shared.client.clone(), manager, shared.leadership.clone());
         let reporter = |manager, own: &Echoes| {
-            let applier = Applier::new(shared.client.clone(), manager, shared.leadership.clone());
             Reporter::new(
-                applier.noting(own.clone()),
+                applier(manager).noting(own.clone()),
                 shared.recorder.clone(),
                 shared.clock.clone(),
             )
         };
         let cluster = cluster::Reconciler::new(cluster::Deps {
             clusters: kinds.clusters.store(),
+            sets: kinds.parts.sets.store(),
+            pods: kinds.parts.pods.store(),
+            claims: kinds.parts.claims.store(),
+            services: kinds.parts.services.store(),
+            budgets: kinds.parts.budgets.store(),
+            nodes: None,
+            applier: applier("etcd-operator/cluster"),
             reporter: reporter("etcd-operator/cluster", &shared.own.clusters),
+            reach: shared.reach.clone(),
             scope: shared.scope,
             installation: shared.installation.clone(),
+            instance: shared.instance.clone(),
+            operator_image: shared.operator_image.clone(),
             clock: shared.clock.clone(),
         });
         let backup = backup::Reconciler::new(backup::Deps {
@@ -127,7 +183,25 @@ impl Functions {
 }
 
 /// A controller and what it does.
-pub type Wired = (Controller, Function<Error>);
+pub type Wired = (Controller, Work);
+
+/// What a controller does with one object, whatever can go wrong with it.
+pub enum Work {
+    /// With members, too.
+    Cluster(Function<cluster::Error>),
+    /// With objects of Kubernetes only.
+    Objects(Function<Error>),
+}
+
+impl Work {
+    /// Runs the controller with it until `shutdown`.
+    pub async fn run(self, controller: Controller, leadership: Leadership, shutdown: CancellationToken) {
+        match self {
+            Self::Cluster(function) => controller.run(function, leadership, shutdown).await,
+            Self::Objects(function) => controller.run(function, leadership, shutdown).await,
+        }
+    }
+}
 
 /// Puts the controllers on the informers. All gates are every store: what a controller does not find was really not
 /// there when it looked.
@@ -137,6 +211,11 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
             .gate(&kinds.clusters.synced())
             .gate(&kinds.backups.synced())
             .gate(&kinds.restores.synced())
+            .gate(&kinds.parts.sets.synced())
+            .gate(&kinds.parts.pods.synced())
+            .gate(&kinds.parts.claims.synced())
+            .gate(&kinds.parts.services.synced())
+            .gate(&kinds.parts.budgets.synced())
             .concurrency(shared.concurrency)
     };
     let (clusters, backups, restores) = (
@@ -147,6 +226,12 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
 
     let (wake, own) = (clusters.wakeup(), shared.own.clusters.clone());
     kinds.clusters.sink(move |change| push_news(&wake, &own, change));
+
+    wake_owner(&kinds.parts.sets, &clusters);
+    wake_owner(&kinds.parts.pods, &clusters);
+    wake_owner(&kinds.parts.claims, &clusters);
+    wake_owner(&kinds.parts.services, &clusters);
+    wake_owner(&kinds.parts.budgets, &clusters);
 
     let (wake, own) = (backups.wakeup(), shared.own.backups.clone());
     kinds.backups.sink(move |change| push_news(&wake, &own, change));
@@ -174,7 +259,22 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
         backup,
         restore,
     } = functions;
-    [(clusters, cluster), (backups, backup), (restores, restore)]
+    [
+        (clusters, Work::Cluster(cluster)),
+        (backups, Work::Objects(backup)),
+        (restores, Work::Objects(restore)),
+    ]
+}
+
+/// A change of a part wakes the cluster whose label it bears.
+fn wake_owner<K: Watched>(parts: &Informer<K>, clusters: &Controller) {
+    let wake = clusters.wakeup();
+    parts.sink(move |change| {
+        let labels = change.object().and_then(|part| part.meta().labels.as_ref());
+        if let Some(cluster) = labels.and_then(|labels| labels.get(LABEL_CLUSTER)) {
+            wake.push(change.key().beside(cluster));
+        }
+    });
 }
 
 /// Wakes the controller of an object for anything but its own status of it.

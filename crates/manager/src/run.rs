@@ -4,8 +4,10 @@
 //! nobody writing.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
+use etcd_operator_cluster::{build::NoOperatorImage, ports::Reach, reports};
 use etcd_operator_runtime::{
     client,
     clock::{SharedClock, SystemClock},
@@ -151,13 +153,19 @@ impl Manager {
             "starting"
         );
         let mut informers = Informers::new(client.clone(), clock.clone(), metrics.clone());
-        let kinds = Kinds::watch(&mut informers, &scope.into());
+        let kinds = Kinds::watch(&mut informers, &scope);
         let shared = Shared {
             client,
             leadership: leadership.clone(),
             recorder,
             scope: args.scope_rule(),
             installation: format!("{namespace}/{}", args.lease_name),
+            instance,
+            operator_image: args.operator_image().ok_or(NoOperatorImage),
+            reach: Reach {
+                etcd: Arc::new(etcd_operator_etcd::port::Network),
+                reports: Arc::new(reports::Network),
+            },
             clock,
             metrics: metrics.clone(),
             concurrency: args.concurrency.into(),
@@ -187,7 +195,7 @@ impl Manager {
         }
         let mut controllers = JoinSet::new();
         for (controller, function) in wired {
-            controllers.spawn(controller.run(function, leadership.clone(), working.clone()));
+            controllers.spawn(function.run(controller, leadership.clone(), working.clone()));
         }
 
         let outcome = tokio::select! {

@@ -47,6 +47,15 @@ pub enum Written<K> {
     Changed(K),
 }
 
+/// What became of a creation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Introduced<K> {
+    /// It was created; this is it.
+    Created(K),
+    /// There was one of its name already; this is it.
+    There(K),
+}
+
 impl<K> Written<K> {
     /// The new state of the object, if it changed.
     pub fn changed(self) -> Option<K> {
@@ -130,12 +139,50 @@ impl Applier {
             ..DeleteParams::background()
         };
         let request = what.build(what.request().delete(&what.key.name, &params))?;
-        match self.send::<IgnoredAny>(&what, request).await {
-            Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(s) if s.code == 404) => {
-                Ok(())
-            }
-            answer => answer.map(drop),
+        self.deleted(&what, request).await
+    }
+
+    /// Reads an object as it is stored now, past every copy; `None` if it is gone.
+    pub async fn read<K: Writable>(&self, key: &ObjectKey) -> Result<Option<K>, Error> {
+        let what = What::named::<K>(key, "read");
+        let request = what.build(what.request().get(&key.name, &GetParams::default()))?;
+        self.answer(&what, request).await
+    }
+
+    /// Creates an object that is in no copy. One of its name that is stored all the same is left as it is and handed
+    /// back, for it may be somebody else's.
+    pub async fn introduce<K: Writable>(&self, desired: &K) -> Result<Introduced<K>, Error> {
+        let what = What::of(desired, "create");
+        if let Some(there) = self.read(&what.key).await? {
+            return Ok(Introduced::There(there));
         }
+        let mut wanted = what.json(desired)?;
+        what.trim_for_apply(&mut wanted)?;
+        let hash = drift::hash(&wanted);
+        wanted["metadata"]["annotations"][APPLIED] = Value::String(hash);
+        // Not forced: what somebody else creates in this very moment is a conflict and not overwritten.
+        let params = PatchParams::apply(self.manager);
+        let request = what.build(
+            what.request()
+                .patch(&what.key.name, &params, &Patch::Apply(&wanted)),
+        )?;
+        self.send(&what, request).await.map(Introduced::Created)
+    }
+
+    /// Deletes the object with this UID, in whatever version it is by now; another one of the same name is a conflict.
+    /// One that is gone already is no error. With `now`, its node is not waited for.
+    pub async fn delete_uid<K: Writable>(&self, key: &ObjectKey, uid: &str, now: bool) -> Result<(), Error> {
+        let what = What::named::<K>(key, "delete");
+        let params = DeleteParams {
+            grace_period_seconds: now.then_some(0),
+            preconditions: Some(Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: None,
+            }),
+            ..DeleteParams::background()
+        };
+        let request = what.build(what.request().delete(&key.name, &params))?;
+        self.deleted(&what, request).await
     }
 
     /// Stores the status of `new` unless `seen` has the same already; refused as a conflict if the object has changed
@@ -161,12 +208,7 @@ impl Applier {
     pub(crate) async fn read_raw<K: Writable>(&self, key: &ObjectKey) -> Result<Option<Raw>, Error> {
         let what = What::named::<K>(key, "read");
         let request = what.build(what.request().get(&key.name, &GetParams::default()))?;
-        match timeout(CALL, self.client.request::<Raw>(request)).await {
-            Ok(Ok(object)) => Ok(Some(object)),
-            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
-            Ok(Err(source)) => Err(what.refused(source)),
-            Err(_) => Err(what.unanswered()),
-        }
+        self.answer(&what, request).await
     }
 
     /// Merges into the status of an object that cannot be decoded; refused as a conflict if it has changed since it
@@ -244,6 +286,30 @@ impl Applier {
         let request =
             what.build(request.patch_subresource("status", &what.key.name, &self.merging(), &patch))?;
         self.send(what, request).await
+    }
+
+    /// What a read finds.
+    async fn answer<T: DeserializeOwned>(
+        &self,
+        what: &What,
+        request: http::Request<Vec<u8>>,
+    ) -> Result<Option<T>, Error> {
+        match timeout(CALL, self.client.request::<T>(request)).await {
+            Ok(Ok(object)) => Ok(Some(object)),
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
+            Ok(Err(source)) => Err(what.refused(source)),
+            Err(_) => Err(what.unanswered()),
+        }
+    }
+
+    /// Deletes, and takes what is gone already for deleted.
+    async fn deleted(&self, what: &What, request: http::Request<Vec<u8>>) -> Result<(), Error> {
+        match self.send::<IgnoredAny>(what, request).await {
+            Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(s) if s.code == 404) => {
+                Ok(())
+            }
+            answer => answer.map(drop),
+        }
     }
 
     fn merging(&self) -> PatchParams {

@@ -9,7 +9,7 @@ use kube::Resource;
 use kube::core::object::HasStatus;
 use tracing::warn;
 
-use crate::apply::{Applier, Error, Writable};
+use crate::apply::{Applier, Error, Writable, Written};
 use crate::clock::SharedClock;
 use crate::error::{Class, Classified as _};
 use crate::events::{Notice, Recorder, Severity};
@@ -37,7 +37,7 @@ impl Reporter {
 
     /// Stores the status of an object; if the verdict on the spec is news, or if the API server takes no such status,
     /// publishes it too.
-    pub async fn report<K>(&self, seen: &K, status: K::Status) -> Result<(), Error>
+    pub async fn report<K>(&self, seen: &K, status: K::Status) -> Result<Written<K>, Error>
     where
         K: Writable + HasStatus,
         K::Status: Conditioned,
@@ -74,7 +74,7 @@ impl Reporter {
             }
             self.tell(seen, severity, reason, "Validate", note);
         }
-        written.map(drop)
+        written
     }
 
     /// Publishes an Event about an object.

@@ -2,6 +2,7 @@
 //! shared, kept and taken down between them; how, is said by `--help`.
 
 mod bed;
+mod cluster;
 mod etcd_pod;
 mod faults_network;
 mod faults_process;
@@ -34,6 +35,7 @@ async fn main() -> ExitCode {
         install::SCENARIOS,
         manager::SCENARIOS,
         images::SCENARIOS,
+        cluster::SCENARIOS,
     ]
     .concat();
     let reports = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("reports");

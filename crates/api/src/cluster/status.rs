@@ -134,6 +134,12 @@ pub struct MemberStatus {
     /// What its disk was found to be at the last start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
+    /// The UID of the volume claim that it was last seen to run on.
+    #[serde(default, rename = "claimUID", skip_serializing_if = "Option::is_none")]
+    pub claim_uid: Option<String>,
+    /// The PersistentVolume that it was last seen to run on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_name: Option<String>,
 }
 
 /// What the operator does or waits for.
@@ -164,6 +170,12 @@ pub struct StepIntent {
     /// The incarnation of the data it is meant for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<i64>,
+    /// What made it necessary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// How often it was begun for this cause; it is not tried without end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<i64>,
     /// The members it touches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
@@ -188,6 +200,9 @@ pub struct StepTarget {
     /// The nonce that process gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nonce: Option<String>,
+    /// The UID of its volume claim.
+    #[serde(default, rename = "claimUID", skip_serializing_if = "Option::is_none")]
+    pub claim_uid: Option<String>,
 }
 
 /// The restore that is under way: the one field that decides between commit and roll-back.

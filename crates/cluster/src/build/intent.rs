@@ -28,6 +28,7 @@ pub fn intent(desired: &Desired, version: &Version) -> String {
         service: _,
         options,
         tls,
+        replace_after: _,
         without_effect: _,
     } = desired;
     drift::hash(&asked(json!({

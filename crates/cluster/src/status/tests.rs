@@ -19,7 +19,10 @@ fn at(minute: i64) -> Timestamp {
 }
 
 fn reported(cluster: &EtcdCluster, minute: i64) -> EtcdClusterStatus {
-    status(cluster, &desired(cluster), "ours", at(minute))
+    match desired(cluster) {
+        Ok(desired) => unable(cluster, &desired, &NoOperatorImage, "ours", at(minute)),
+        Err(refused) => super::refused(cluster, &refused, "ours", at(minute)),
+    }
 }
 
 /// Type, status and reason of a condition.
@@ -46,19 +49,20 @@ fn phase_and_conditions_follow_from_the_spec() {
     let volume = json!({"size": "8Gi"});
     let ephemeral = ("StorageEphemeral", "True", "DataLivesWithPods");
     let valid = ("Accepted", "True", "Valid");
-    let waits = ("Progressing", "False", "NotImplemented");
+    let version = ("VersionSupported", "True", "NoKnownFault");
+    let waits = ("Progressing", "False", "NoOperatorImage");
     let table: &[(Value, &str, &[Brief])] = &[
-        (json!({}), "Waiting", &[valid, waits, ephemeral]),
-        (json!({"storage": volume}), "Waiting", &[valid, waits]),
+        (json!({}), "Waiting", &[valid, version, ephemeral, waits]),
+        (json!({"storage": volume}), "Waiting", &[valid, version, waits]),
         (
             json!({"storage": {"medium": "Memory"}}),
             "Waiting",
-            &[valid, waits, ephemeral],
+            &[valid, version, ephemeral, waits],
         ),
         (
             json!({"storage": volume, "paused": true}),
             "Waiting",
-            &[valid, ("Progressing", "False", "Paused")],
+            &[valid, version, ("Progressing", "False", "Paused")],
         ),
         (
             json!({"size": 12}),
@@ -117,7 +121,10 @@ fn a_valid_cluster_shows_what_is_wanted_and_that_nothing_runs() {
     let selector = status.selector.clone().expect("a selector");
     assert!(selector.contains("etcd_cluster=orders"), "{selector}");
     assert!(status.control_paused);
-    assert_eq!(status.reason.as_deref(), Some(NOT_RUN));
+    assert_eq!(
+        status.reason.as_deref(),
+        Some(NoOperatorImage.to_string().as_str())
+    );
     assert!(message(&status, "Accepted").ends_with("Without effect: spec.pod.busyboxImage."));
     let status = reported(&cluster(&json!({}), &json!(null)), 0);
     assert!(message(&status, "StorageEphemeral").contains("storage: {size: 8Gi}"));

@@ -16,6 +16,8 @@ use crate::frame::frame;
 const WITHOUT_EFFECT: [&str; 2] = ["spec.pod.DNSTimeoutInSecond", "spec.pod.busyboxImage"];
 /// Not about objects: while it is set none of them is touched.
 const PAUSED: &str = "spec.paused";
+/// Not about objects either: it decides when a member is replaced.
+const PATIENCE: &str = "spec.recovery.replaceAfter";
 
 fn bases() -> Vec<Value> {
     let object = |spec: Value| json!({"apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster", "metadata": {"name": "c"}, "spec": spec});
@@ -51,6 +53,6 @@ fn every_field_of_the_spec_reaches_an_object() {
         bases: bases(),
         hear,
     };
-    let elsewhere = [&[PAUSED], WITHOUT_EFFECT.as_slice()].concat();
+    let elsewhere = [&[PAUSED], WITHOUT_EFFECT.as_slice(), &[PATIENCE]].concat();
     assert_eq!(wishes.silent(180), elsewhere);
 }

@@ -258,7 +258,14 @@ fn a_feature_that_does_not_exist_is_refused_by_its_field_alone() {
         (json!({"auth": {"enabled": false}}), "spec.auth"),
         (json!({"updates": {}}), "spec.updates"),
         (json!({"maintenance": {}}), "spec.maintenance"),
-        (json!({"recovery": {}}), "spec.recovery"),
+        (
+            json!({"recovery": {"onQuorumLoss": "Automatic"}}),
+            "spec.recovery.onQuorumLoss",
+        ),
+        (
+            json!({"recovery": {"onDataLoss": "RestoreLatestBackup"}}),
+            "spec.recovery.onDataLoss",
+        ),
         (json!({"monitoring": {}}), "spec.monitoring"),
     ] {
         assert_eq!(

@@ -1,0 +1,278 @@
+//! Taking the one step of a plan. The intent stands in the status when this is called; it is read again, past every
+//! copy, and so is what the step is about. Whatever is no longer as it was seen makes the step stale: nothing is done,
+//! and all is looked at anew.
+
+use etcd_operator_api::EtcdCluster;
+use etcd_operator_api::contract::Permit;
+use etcd_operator_api::names::{ANNOTATION_PERMIT, ANNOTATION_TAKEN_OVER};
+use etcd_operator_etcd as etcd;
+use etcd_operator_etcd::error::Class as EtcdClass;
+use etcd_operator_etcd::membership::Membership as Read;
+use etcd_operator_runtime::apply;
+use etcd_operator_runtime::error::{Class, Classified};
+use etcd_operator_runtime::key::ObjectKey;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+
+use crate::memory::Memory;
+use crate::observe::{Connection, Observed};
+use crate::plan::{Plan, PodRef, Step};
+use crate::reconcile::Deps;
+use crate::world::Ordinal;
+
+/// What became of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was taken; in words.
+    Done(String),
+    /// Something had changed, so nothing was done.
+    Stale(String),
+    /// etcd does not want it yet, or whether it was done must be looked up: a normal wait.
+    Waits(String),
+}
+
+/// Why a step could not be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API server.
+    #[error(transparent)]
+    Api(#[from] apply::Error),
+    /// etcd.
+    #[error(transparent)]
+    Etcd(#[from] etcd::error::Error),
+}
+
+impl Classified for Error {
+    fn class(&self) -> Class {
+        match self {
+            Self::Api(error) => error.class(),
+            // Members are looked at anew each time, so that there is nothing about them that a person must first mend.
+            Self::Etcd(_) => Class::Transient,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Api(error) => error.reason(),
+            Self::Etcd(_) => "EtcdRefuses",
+        }
+    }
+}
+
+/// Takes a step.
+pub async fn act(
+    step: &Step,
+    plan: &Plan,
+    observed: &Observed,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<Outcome, Error> {
+    if let Some(why) = superseded(plan, observed, key, deps).await? {
+        return Ok(Outcome::Stale(why));
+    }
+    match step {
+        Step::TakeOver(pods) => take_over(pods, observed, key, deps).await,
+        Step::Permit(permits) => permit(permits, observed, key, deps).await,
+        Step::DeletePod { pod, force } => delete_pod(pod, *force, observed, key, deps).await,
+        Step::DeleteClaim { place, uid } => delete_claim(*place, uid, observed, key, deps).await,
+        Step::Add { .. } | Step::Promote { .. } | Step::MoveLeader { .. } | Step::Remove { .. } => {
+            change_members(step, observed).await
+        }
+    }
+}
+
+/// Why the intent is no longer this process's to act upon; none while it is.
+async fn superseded(
+    plan: &Plan,
+    observed: &Observed,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<Option<String>, Error> {
+    let Some(now) = deps.applier.read::<EtcdCluster>(key).await? else {
+        return Ok(Some("the EtcdCluster is gone".to_owned()));
+    };
+    let world = &observed.world;
+    let place = |name: &str| Ordinal::of_name(&world.desired.name, name);
+    let written = Memory::read(now.status.as_ref(), place);
+    let is_same = now.metadata.uid.as_deref() == Some(world.uid.as_str())
+        && now.metadata.deletion_timestamp.is_none()
+        && !now.spec.paused
+        && written.intent == plan.memory.intent
+        && written.incarnation == plan.memory.incarnation;
+    Ok((!is_same).then(|| "the EtcdCluster has changed since it was looked at".to_owned()))
+}
+
+/// The pod of this UID as it is now.
+async fn pod_now(
+    pod: &PodRef,
+    observed: &Observed,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<Option<Pod>, Error> {
+    let name = observed.world.name(pod.place);
+    let now = deps.applier.read::<Pod>(&key.beside(&name)).await?;
+    Ok(now.filter(|now| now.metadata.uid.as_deref() == Some(pod.uid.as_str())))
+}
+
+async fn take_over(
+    pods: &[PodRef],
+    observed: &Observed,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<Outcome, Error> {
+    let instance = observed.world.instance.as_str();
+    for pod in pods {
+        if let Some(now) = pod_now(pod, observed, key, deps).await? {
+            let touch = [(ANNOTATION_TAKEN_OVER, Some(instance))];
+            deps.applier.annotate(&now, &touch).await?;
+        }
+    }
+    Ok(Outcome::Done(
+        "This process goes on with what another one began.".to_owned(),
+    ))
+}
+
+async fn permit(
+    permits: &[(PodRef, Permit)],
+    observed: &Observed,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<Outcome, Error> {
+    let mut given = Vec::new();
+    for (pod, permit) in permits {
+        let name = observed.world.name(pod.place);
+        let Some(now) = pod_now(pod, observed, key, deps).await? else {
+            return Ok(Outcome::Stale(format!("the pod {name} is another one by now")));
+        };
+        let text = serde_json::to_string(permit).expect("a permit is JSON");
+        deps.applier
+            .annotate(&now, &[(ANNOTATION_PERMIT, Some(&text))])
+            .await?;
+        given.push(name);
+    }
+    let mode = permits
+        .first()
+        .map(|(_, permit)| format!("{:?}", permit.mode).to_lowercase());
+    Ok(Outcome::Done(format!(
+        "Permitted {} to start ({}).",
+        given.join(", "),
+        mode.unwrap_or_default()
+    )))
+}
+
+async fn delete_pod(
+    pod: &PodRef,
+    force: bool,
+    observed: &Observed,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<Outcome, Error> {
+    let name = observed.world.name(pod.place);
+    deps.applier
+        .delete_uid::<Pod>(&key.beside(&name), &pod.uid, force)
+        .await?;
+    let how = if force {
+        ", without waiting for its node, which is gone"
+    } else {
+        ""
+    };
+    Ok(Outcome::Done(format!("Deleted the pod {name}{how}.")))
+}
+
+/// Data goes only when nobody is a member there, as a voter says in this very moment.
+async fn delete_claim(
+    place: Ordinal,
+    uid: &str,
+    observed: &Observed,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<Outcome, Error> {
+    let world = &observed.world;
+    if world.memory.has_formed() {
+        let Some(connection) = speaker(observed) else {
+            return Ok(Outcome::Waits("nobody can tell who the members are".to_owned()));
+        };
+        let is_nobodys = match connection.membership().await {
+            Read::Known(known) => known.at(&world.peer_url(place)).is_none(),
+            Read::Unknown(_) => false,
+        };
+        if !is_nobodys {
+            return Ok(Outcome::Stale(format!("{} may be a member", world.name(place))));
+        }
+    }
+    let name = place.claim(&world.desired.name);
+    deps.applier
+        .delete_uid::<PersistentVolumeClaim>(&key.beside(&name), uid, false)
+        .await?;
+    Ok(Outcome::Done(format!(
+        "Deleted the PersistentVolumeClaim {name}."
+    )))
+}
+
+/// Whom to ask for a change of members: the leader if it was reached, else whoever told who the members are.
+fn speaker(observed: &Observed) -> Option<&Connection> {
+    let reached = &observed.reached;
+    let known = observed.world.known()?;
+    let leader = known
+        .leader
+        .and_then(|id| known.members.get(&id))
+        .and_then(|member| observed.world.place_of(&member.peer_urls))
+        .and_then(|place| reached.connections.get(&place));
+    leader.or_else(|| reached.connections.get(&reached.reader?))
+}
+
+async fn change_members(step: &Step, observed: &Observed) -> Result<Outcome, Error> {
+    let world = &observed.world;
+    let (Some(known), Some(connection)) = (world.known(), speaker(observed)) else {
+        return Ok(Outcome::Waits("nobody can tell who the members are".to_owned()));
+    };
+    match connection.membership().await {
+        Read::Known(now) if now.members == known.members && now.cluster == known.cluster => {}
+        Read::Known(_) => return Ok(Outcome::Stale("the members have changed".to_owned())),
+        Read::Unknown(why) => return Ok(Outcome::Waits(why.to_string())),
+    }
+    let (done, text) = match step {
+        Step::Add { place, learner } => {
+            let urls = [world.peer_url(*place)];
+            let added = if *learner {
+                connection.add_learner(&urls).await
+            } else {
+                connection.add_voter(&urls).await
+            };
+            (
+                added.map(drop),
+                format!("Added {} to the members.", world.name(*place)),
+            )
+        }
+        Step::Promote { place, id } => (
+            connection.promote(*id).await.map(drop),
+            format!("Gave {} a vote.", world.name(*place)),
+        ),
+        Step::MoveLeader { from, to } => {
+            let Some(leader) = observed.reached.connections.get(from) else {
+                return Ok(Outcome::Waits(format!("{} does not answer", world.name(*from))));
+            };
+            (
+                leader.move_leader(*to).await,
+                format!("Moved leadership away from {}.", world.name(*from)),
+            )
+        }
+        Step::Remove { place, id } => {
+            let who = place.map_or_else(|| format!("member {id}"), |place| world.name(place));
+            (
+                connection.remove(*id).await.map(drop),
+                format!("Took {who} out of the members."),
+            )
+        }
+        Step::TakeOver(_) | Step::Permit(_) | Step::DeletePod { .. } | Step::DeleteClaim { .. } => {
+            return Ok(Outcome::Stale("this step is not about members".to_owned()));
+        }
+    };
+    match done {
+        Ok(()) => Ok(Outcome::Done(text)),
+        // Looking tells whether it was done, and a refusal for now is a normal wait.
+        Err(error) if error.may_have_been_done() || error.class() == EtcdClass::Waiting => {
+            Ok(Outcome::Waits(error.to_string()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}

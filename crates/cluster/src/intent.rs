@@ -1,0 +1,415 @@
+//! The step that is written into the status before anything is done about it, so that whoever comes next, after a
+//! crash or a change of leaders, knows what may have been done. Pure; what cannot be read back is no intent.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use etcd_operator_api::cluster::{StepIntent, StepTarget};
+use etcd_operator_etcd::id::MemberId;
+
+use crate::world::Ordinal;
+
+/// A step that is written down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intent {
+    /// The process of the operator that goes by it.
+    pub instance: String,
+    /// The incarnation it is meant for.
+    pub incarnation: i64,
+    /// What is to be done.
+    pub what: What,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Start all members together; the set is frozen, and so is to whom a permit may have been given.
+    Bootstrap(BTreeMap<Ordinal, Grant>),
+    /// Begin anew under another incarnation, because no quorum can be had from what was started.
+    StartOver,
+    /// Bring a member in.
+    Join(Join),
+    /// Take a member out for good.
+    Remove {
+        /// Its place.
+        place: Ordinal,
+        /// Its ID.
+        id: MemberId,
+    },
+    /// Take a member out because of what happened to its data, so that another one can take its place.
+    Replace(Replace),
+    /// Start a member whose volume is attached elsewhere now.
+    Resume {
+        /// Its place.
+        place: Ordinal,
+        /// For whom.
+        grant: Grant,
+    },
+    /// Start what is on kept volumes, by consent.
+    Adopt(BTreeMap<Ordinal, Grant>),
+    /// Delete a disk that is no member's, with the pod that holds it.
+    Discard(Discard),
+}
+
+/// A disk that is no member's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discard {
+    /// Its place.
+    pub place: Ordinal,
+    /// The UID of the claim, where there is one.
+    pub claim: Option<String>,
+    /// The UID of the pod that held it.
+    pub pod: Option<String>,
+}
+
+/// To whom a permit is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The UID of the pod.
+    pub pod: String,
+    /// The process in it.
+    pub process: String,
+    /// The nonce that process gave.
+    pub nonce: String,
+}
+
+/// A member that is brought in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Join {
+    /// Its place.
+    pub place: Ordinal,
+    /// Its ID, once it has one.
+    pub id: Option<MemberId>,
+    /// Who may start as it.
+    pub grant: Option<Grant>,
+    /// How often that was begun.
+    pub attempt: i64,
+}
+
+/// A member that is taken out because of its data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replace {
+    /// Its place.
+    pub place: Ordinal,
+    /// Its ID.
+    pub id: MemberId,
+    /// What happened.
+    pub cause: Cause,
+    /// The UID of its pod, where there was one.
+    pub pod: Option<String>,
+    /// The UID of its claim, where there was one.
+    pub claim: Option<String>,
+    /// How often that was begun.
+    pub attempt: i64,
+}
+
+/// Why a member is replaced: always something about its data, or a node that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// Its disk is empty, or what was on it never ran.
+    DiskEmpty,
+    /// Its data cannot be read any more.
+    DiskDamaged,
+    /// Its data are of another life of the cluster.
+    OtherIncarnation,
+    /// Another volume lies in the place of its own.
+    OtherVolume,
+    /// A disk of somebody else, which a person has given up.
+    Discarded,
+    /// etcd found that its data differ from the others'.
+    Corrupt,
+    /// Its node has been gone for too long.
+    NodeLost,
+}
+
+impl Cause {
+    const ALL: [Self; 7] = [
+        Self::DiskEmpty,
+        Self::DiskDamaged,
+        Self::OtherIncarnation,
+        Self::OtherVolume,
+        Self::Discarded,
+        Self::Corrupt,
+        Self::NodeLost,
+    ];
+
+    /// The word in the status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::DiskEmpty => "DiskEmpty",
+            Self::DiskDamaged => "DiskDamaged",
+            Self::OtherIncarnation => "OtherIncarnation",
+            Self::OtherVolume => "StaleVolume",
+            Self::Discarded => "Discarded",
+            Self::Corrupt => "Corrupt",
+            Self::NodeLost => "NodeLost",
+        }
+    }
+
+    /// Whether what is on the disk can stay: there is nothing on it that a new member would stumble over.
+    pub fn leaves_disk(self) -> bool {
+        self == Self::DiskEmpty
+    }
+}
+
+/// For people.
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::DiskEmpty => "its disk is empty",
+            Self::DiskDamaged => "its data are damaged",
+            Self::OtherIncarnation => "its data are of an earlier life of the cluster",
+            Self::OtherVolume => "another volume lies in the place of its own",
+            Self::Discarded => "its disk was given up by annotation",
+            Self::Corrupt => "etcd found that its data differ from the others'",
+            Self::NodeLost => "its node has been gone for too long",
+        })
+    }
+}
+
+impl What {
+    /// The word in the status.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Bootstrap(_) => "Bootstrap",
+            Self::StartOver => "StartOver",
+            Self::Join(_) => "Join",
+            Self::Remove { .. } => "Remove",
+            Self::Replace(_) => "Replace",
+            Self::Resume { .. } => "Resume",
+            Self::Adopt(_) => "Adopt",
+            Self::Discard(_) => "Discard",
+        }
+    }
+
+    /// The places it is about; none for all.
+    pub fn places(&self) -> Vec<Ordinal> {
+        match self {
+            Self::Bootstrap(targets) | Self::Adopt(targets) => targets.keys().copied().collect(),
+            Self::StartOver => Vec::new(),
+            Self::Join(join) => vec![join.place],
+            Self::Replace(replace) => vec![replace.place],
+            Self::Discard(discard) => vec![discard.place],
+            Self::Remove { place, .. } | Self::Resume { place, .. } => vec![*place],
+        }
+    }
+}
+
+impl Intent {
+    /// As it stands in the status.
+    pub fn write(&self, name: impl Fn(Ordinal) -> String) -> StepIntent {
+        let granted = |(place, grant): (&Ordinal, &Grant)| grant.target(name(*place));
+        let (targets, cause, attempt) = match &self.what {
+            What::Bootstrap(targets) | What::Adopt(targets) => {
+                (targets.iter().map(granted).collect(), None, None)
+            }
+            What::StartOver => (Vec::new(), None, None),
+            What::Resume { place, grant } => (vec![grant.target(name(*place))], None, None),
+            What::Remove { place, id } => {
+                let target = StepTarget {
+                    member: name(*place),
+                    id: Some(id.to_string()),
+                    ..StepTarget::default()
+                };
+                (vec![target], None, None)
+            }
+            What::Discard(discard) => {
+                let target = StepTarget {
+                    member: name(discard.place),
+                    claim_uid: discard.claim.clone(),
+                    pod_uid: discard.pod.clone(),
+                    ..StepTarget::default()
+                };
+                (vec![target], None, None)
+            }
+            What::Join(join) => {
+                let of_grant = join.grant.as_ref().map(|grant| grant.target(String::new()));
+                let target = StepTarget {
+                    member: name(join.place),
+                    id: join.id.map(|id| id.to_string()),
+                    ..of_grant.unwrap_or_default()
+                };
+                (vec![target], None, Some(join.attempt))
+            }
+            What::Replace(replace) => {
+                let target = StepTarget {
+                    member: name(replace.place),
+                    id: Some(replace.id.to_string()),
+                    pod_uid: replace.pod.clone(),
+                    claim_uid: replace.claim.clone(),
+                    ..StepTarget::default()
+                };
+                (vec![target], Some(replace.cause), Some(replace.attempt))
+            }
+        };
+        StepIntent {
+            kind: self.what.kind().to_owned(),
+            instance: Some(self.instance.clone()),
+            incarnation: Some(self.incarnation),
+            cause: cause.map(|cause| cause.as_str().to_owned()),
+            attempt,
+            targets: Some(targets).filter(|targets| !targets.is_empty()),
+        }
+    }
+
+    /// Reads one from a status.
+    pub fn read(step: &StepIntent, place: impl Fn(&str) -> Option<Ordinal>) -> Option<Self> {
+        let targets = step.targets.as_deref().unwrap_or_default();
+        let one = || match targets {
+            [target] => Some((place(&target.member)?, target)),
+            _ => None,
+        };
+        let id = |target: &StepTarget| target.id.as_deref()?.parse().ok();
+        let all = || -> Option<BTreeMap<_, _>> {
+            let granted = targets
+                .iter()
+                .map(|target| Some((place(&target.member)?, Grant::read(target)?)));
+            granted.collect()
+        };
+        let attempt = step.attempt.unwrap_or(1);
+        let what = match step.kind.as_str() {
+            "Bootstrap" => What::Bootstrap(all()?),
+            "Adopt" => What::Adopt(all()?),
+            "StartOver" => What::StartOver,
+            "Join" => {
+                let (place, target) = one()?;
+                What::Join(Join {
+                    place,
+                    id: id(target),
+                    grant: Grant::read(target),
+                    attempt,
+                })
+            }
+            "Remove" => {
+                let (place, target) = one()?;
+                What::Remove {
+                    place,
+                    id: id(target)?,
+                }
+            }
+            "Discard" => {
+                let (place, target) = one()?;
+                What::Discard(Discard {
+                    place,
+                    claim: target.claim_uid.clone(),
+                    pod: target.pod_uid.clone(),
+                })
+            }
+            "Resume" => {
+                let (place, target) = one()?;
+                What::Resume {
+                    place,
+                    grant: Grant::read(target)?,
+                }
+            }
+            "Replace" => {
+                let (place, target) = one()?;
+                let cause = step.cause.as_deref()?;
+                What::Replace(Replace {
+                    place,
+                    id: id(target)?,
+                    cause: Cause::ALL.into_iter().find(|known| known.as_str() == cause)?,
+                    pod: target.pod_uid.clone(),
+                    claim: target.claim_uid.clone(),
+                    attempt,
+                })
+            }
+            _ => return None,
+        };
+        Some(Self {
+            instance: step.instance.clone().unwrap_or_default(),
+            incarnation: step.incarnation?,
+            what,
+        })
+    }
+}
+
+impl Grant {
+    fn target(&self, member: String) -> StepTarget {
+        StepTarget {
+            member,
+            pod_uid: Some(self.pod.clone()),
+            process: Some(self.process.clone()),
+            nonce: Some(self.nonce.clone()),
+            ..StepTarget::default()
+        }
+    }
+
+    fn read(target: &StepTarget) -> Option<Self> {
+        Some(Self {
+            pod: target.pod_uid.clone()?,
+            process: target.process.clone()?,
+            nonce: target.nonce.clone()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etcd_operator_api::names::ClusterName;
+
+    fn grant(pod: &str) -> Grant {
+        Grant {
+            pod: pod.to_owned(),
+            process: "p".to_owned(),
+            nonce: "n".to_owned(),
+        }
+    }
+
+    #[test]
+    fn every_intent_is_read_back_as_it_was_written() {
+        let cluster: ClusterName = "orders".parse().expect("a name");
+        let place = |number| Ordinal::new(number).expect("a place");
+        let id = MemberId::new(0xab).expect("an ID");
+        let two = BTreeMap::from([(place(0), grant("a")), (place(1), grant("b"))]);
+        let join = |id, grant| {
+            What::Join(Join {
+                place: place(2),
+                id,
+                grant,
+                attempt: 2,
+            })
+        };
+        let replace = |cause| {
+            What::Replace(Replace {
+                place: place(2),
+                id,
+                cause,
+                pod: Some("pod".to_owned()),
+                claim: None,
+                attempt: 1,
+            })
+        };
+        let mut all = vec![
+            What::Bootstrap(two.clone()),
+            What::Adopt(two),
+            What::StartOver,
+            join(None, None),
+            join(Some(id), Some(grant("c"))),
+            What::Remove { place: place(4), id },
+            What::Resume {
+                place: place(0),
+                grant: grant("d"),
+            },
+            What::Discard(Discard {
+                place: place(1),
+                claim: Some("c".to_owned()),
+                pod: None,
+            }),
+        ];
+        all.extend(Cause::ALL.map(replace));
+        for what in all {
+            let intent = Intent {
+                instance: "me".to_owned(),
+                incarnation: 3,
+                what,
+            };
+            let step = intent.write(|place| place.name(&cluster));
+            let json = serde_json::to_string(&step).expect("JSON");
+            let step = serde_json::from_str(&json).expect("a step");
+            let read = Intent::read(&step, |name| Ordinal::of_name(&cluster, name));
+            assert_eq!(read, Some(intent));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What is known of a cluster from before: everything that must survive the operator, and lives in the status. Pure.
+//! What cannot be read from a status counts as not known.
+
+use std::collections::BTreeMap;
+
+use etcd_operator_api::EtcdClusterStatus;
+use etcd_operator_api::cluster::MemberStatus;
+use etcd_operator_etcd::id::{ClusterId, MemberId};
+
+use crate::intent::Intent;
+use crate::world::Ordinal;
+
+/// What is known from before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// etcd's ID of the cluster: there since the first linearizable read, and for good.
+    pub cluster: Option<ClusterId>,
+    /// Which life of the data runs or is to run; 0 before anything was begun.
+    pub incarnation: i64,
+    /// The highest incarnation ever given out.
+    pub last_incarnation: i64,
+    /// The step that was written down and is not known to be finished.
+    pub intent: Option<Intent>,
+    /// The kind of a step that is written down and that this version does not understand: nothing is done beside it.
+    pub foreign_step: Option<String>,
+    /// The generation of the spec that was last looked at.
+    pub generation: i64,
+    /// The members as they were last seen.
+    pub members: BTreeMap<Ordinal, Admitted>,
+}
+
+/// A member as it was last seen in the membership.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admitted {
+    /// Its ID.
+    pub id: MemberId,
+    /// Whether it voted.
+    pub votes: bool,
+    /// The UID of the claim it ran on.
+    pub claim: Option<String>,
+    /// The volume it ran on.
+    pub volume: Option<String>,
+}
+
+/// The role of a voter, as the status has it.
+pub const VOTER: &str = "voter";
+/// The role of a learner, as the status has it.
+pub const LEARNER: &str = "learner";
+
+impl Memory {
+    /// Reads it from a status.
+    pub fn read(status: Option<&EtcdClusterStatus>, place: impl Fn(&str) -> Option<Ordinal>) -> Self {
+        let Some(status) = status else {
+            return Self::default();
+        };
+        let members = status.member_status.iter().flatten();
+        let incarnation = status.incarnation.unwrap_or_default().max(0);
+        let step = status.plan.as_ref().and_then(|plan| plan.step.as_ref());
+        let intent = step.and_then(|step| Intent::read(step, &place));
+        Self {
+            cluster: status.cluster_id.as_deref().and_then(|id| id.parse().ok()),
+            incarnation,
+            last_incarnation: status.last_incarnation.unwrap_or_default().max(incarnation),
+            foreign_step: step.filter(|_| intent.is_none()).map(|step| step.kind.clone()),
+            intent,
+            generation: status.observed_generation.unwrap_or_default(),
+            members: members
+                .filter_map(|member| Some((place(&member.name)?, Admitted::read(member)?)))
+                .collect(),
+        }
+    }
+
+    /// Whether the cluster has ever been seen to work.
+    pub fn has_formed(&self) -> bool {
+        self.cluster.is_some()
+    }
+
+    /// The highest place that had a voter.
+    pub fn highest_voter(&self) -> Option<Ordinal> {
+        let voters = self.members.iter().filter(|(_, member)| member.votes);
+        voters.map(|(place, _)| *place).max()
+    }
+}
+
+impl Admitted {
+    fn read(member: &MemberStatus) -> Option<Self> {
+        Some(Self {
+            id: member.id.as_deref()?.parse().ok()?,
+            votes: member.role.as_deref()? == VOTER,
+            claim: member.claim_uid.clone(),
+            volume: member.volume_name.clone(),
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! Looking at one cluster: the copies of its objects, and its members themselves. Reads only. Every question to a member
+//! is bounded, all are asked at once, and one that is not answered is a fact like any other.
+
+mod members;
+mod secrets;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use etcd_operator_api::EtcdCluster;
+use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD, LABEL_CLUSTER};
+use etcd_operator_etcd::port::Port;
+use etcd_operator_runtime::apply::Error;
+use etcd_operator_runtime::key::ObjectKey;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Resource, ResourceExt as _};
+
+use crate::build::Latch;
+use crate::desired::Desired;
+use crate::memory::Memory;
+use crate::reconcile::Deps;
+use crate::world::{Asked, Ordinal, Seen, Set, World, reading};
+
+pub use members::Reached;
+
+/// What was seen, and the members that were reached on the way.
+#[derive(Debug)]
+pub struct Observed {
+    /// What was seen.
+    pub world: World,
+    /// Connections to the members that answered.
+    pub reached: Reached,
+    /// The StatefulSet as it was seen.
+    pub set: Option<Arc<StatefulSet>>,
+}
+
+/// Looks at one cluster.
+pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Result<Observed, Error> {
+    let key = ObjectKey::of(cluster);
+    let uid = cluster.metadata.uid.clone().unwrap_or_default();
+    let set = deps.sets.get(&key).filter(|set| is_owned(&**set, &uid));
+    let place = |name: &str| Ordinal::of_name(&desired.name, name);
+    let memory = Memory::read(cluster.status.as_ref(), place);
+    let mut seen = objects(&desired, &key, set.as_deref(), deps);
+    let tls = secrets::of_members(&desired, &key, deps).await?;
+    let reached = members::ask(&desired, &key, &mut seen, &memory, tls, deps).await;
+    let created = cluster.metadata.creation_timestamp.as_ref();
+    let world = World {
+        now: deps.clock.now(),
+        instance: deps.instance.clone(),
+        uid,
+        namespace: key.namespace.clone(),
+        created: created.map_or(Timestamp::MIN, |time| time.0),
+        generation: cluster.metadata.generation.unwrap_or_default(),
+        memory,
+        discard: consent(cluster, ANNOTATION_DISCARD),
+        adopt: consent(cluster, ANNOTATION_ADOPT),
+        set: set.as_deref().and_then(|set| remembered(&desired, set)),
+        members: seen,
+        membership: reached.membership.clone(),
+        alarms: reached.alarms.clone(),
+        desired,
+    };
+    Ok(Observed { world, reached, set })
+}
+
+/// Whether an object belongs to the `EtcdCluster` of this UID.
+pub fn is_owned(object: &impl Resource, uid: &str) -> bool {
+    let owners = object.meta().owner_references.iter().flatten();
+    owners
+        .into_iter()
+        .any(|owner| owner.uid == uid && owner.controller == Some(true))
+}
+
+/// The UIDs of claims that an annotation names.
+fn consent(cluster: &EtcdCluster, annotation: &str) -> BTreeSet<String> {
+    let text = cluster.annotations().get(annotation).map(String::as_str);
+    let uids = text.unwrap_or_default().split([',', ' ']);
+    uids.filter(|uid| !uid.is_empty()).map(str::to_owned).collect()
+}
+
+fn remembered(desired: &Desired, set: &StatefulSet) -> Option<Set> {
+    let latch = Latch::of(set)?;
+    let voters = latch.voters.iter();
+    Some(Set {
+        replicas: u16::try_from(set.spec.replicas.unwrap_or_default()).unwrap_or_default(),
+        incarnation: latch.incarnation,
+        cluster: latch.cluster_id,
+        voters: voters
+            .filter_map(|name| Ordinal::of_name(&desired.name, name))
+            .collect(),
+    })
+}
+
+/// Pods and claims by place. Pods of anybody else's StatefulSet are not seen.
+fn objects(
+    desired: &Desired,
+    key: &ObjectKey,
+    set: Option<&StatefulSet>,
+    deps: &Deps,
+) -> BTreeMap<Ordinal, Seen> {
+    let mut seen: BTreeMap<Ordinal, Seen> = BTreeMap::new();
+    let of_cluster = |labels: &BTreeMap<String, String>| {
+        labels.get(LABEL_CLUSTER).map(String::as_str) == Some(desired.name.as_str())
+    };
+    let set_uid = set.and_then(|set| set.metadata.uid.as_deref());
+    let pods = deps
+        .pods
+        .filter(&key.namespace, |pod: &Pod| of_cluster(pod.labels()));
+    for pod in pods {
+        let is_ours = set_uid.is_some_and(|uid| is_owned(&*pod, uid));
+        let place = Ordinal::of_name(&desired.name, &pod.name_any()).filter(|_| is_ours);
+        if let Some(place) = place {
+            let lost = lost_since(&pod, deps);
+            seen.entry(place).or_insert(Seen::NOTHING).pod = reading::pod(&pod, lost);
+        }
+    }
+    for place in Ordinal::all() {
+        let claim = deps.claims.get(&key.beside(&place.claim(&desired.name)));
+        if let Some(claim) = claim.and_then(|claim| reading::claim(&claim)) {
+            seen.entry(place).or_insert(Seen::NOTHING).claim = Some(claim);
+        }
+    }
+    seen
+}
+
+/// Since when the node of a pod is lost. Where nodes cannot be seen, a pod that is still there long after it should
+/// have been gone tells the same.
+fn lost_since(pod: &Pod, deps: &Deps) -> Option<Timestamp> {
+    let name = pod.spec.as_ref()?.node_name.as_deref()?;
+    let overdue = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0);
+    let Some(nodes) = &deps.nodes else {
+        return overdue.filter(|since| *since <= deps.clock.now());
+    };
+    match nodes.get(&ObjectKey::new("", name)) {
+        Some(node) => reading::lost_since(&node),
+        None => overdue,
+    }
+}
+
+/// A connection to a member.
+pub type Connection = Arc<dyn Port>;
+
+/// Keeps what nobody answered apart from what nobody asked.
+pub(crate) fn silent<T>(why: &impl std::fmt::Display) -> Asked<T> {
+    Asked::Silent(why.to_string())
+}

@@ -1,0 +1,207 @@
+//! Asking the members: each for itself, and one voter for all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use etcd_operator_api::names::CLIENT_PORT;
+use etcd_operator_etcd::endpoint::{Endpoint, Limits, Tls};
+use etcd_operator_etcd::membership as etcd;
+use etcd_operator_etcd::policy::Feature;
+use etcd_operator_etcd::status::{Alarm, Status};
+use etcd_operator_etcd::url::ClientUrl;
+use etcd_operator_runtime::key::ObjectKey;
+use futures::future::join_all;
+
+use super::secrets::Speech;
+use super::{Connection, silent};
+use crate::desired::Desired;
+use crate::memory::Memory;
+use crate::reconcile::Deps;
+use crate::world::{Asked, Container, Membership, Ordinal, Pod, Seen};
+
+/// What became of asking the members.
+#[derive(Debug)]
+pub struct Reached {
+    /// Who the members are.
+    pub membership: Membership,
+    /// The alarms that stand.
+    pub alarms: BTreeSet<Alarm>,
+    /// Those that answered.
+    pub connections: BTreeMap<Ordinal, Connection>,
+    /// Who told who the members are.
+    pub reader: Option<Ordinal>,
+}
+
+/// What one pod answered.
+struct Answers {
+    report: Asked<etcd_operator_api::contract::Report>,
+    status: Asked<Status>,
+    connection: Option<Connection>,
+}
+
+/// Asks every pod that can answer, then one voter for all of them.
+pub async fn ask(
+    desired: &Desired,
+    key: &ObjectKey,
+    seen: &mut BTreeMap<Ordinal, Seen>,
+    memory: &Memory,
+    speech: Speech,
+    deps: &Deps,
+) -> Reached {
+    let speech = &speech;
+    let asked = seen.iter().filter_map(|(place, seen)| {
+        let pod = seen
+            .pod
+            .as_ref()
+            .filter(|pod| pod.container == Container::Running)?;
+        let at = pod.ip?;
+        Some(async move { (*place, one(desired, key, *place, pod, at, speech, deps).await) })
+    });
+    let answers = join_all(asked).await;
+    let mut connections = BTreeMap::new();
+    for (place, answer) in answers {
+        let seen = seen.entry(place).or_insert(Seen::NOTHING);
+        seen.report = answer.report;
+        seen.status = answer.status;
+        connections.extend(answer.connection.map(|connection| (place, connection)));
+    }
+    let (membership, reader) = membership(seen, memory, &connections, speech).await;
+    let alarms = match reader.and_then(|reader| connections.get(&reader)) {
+        Some(connection) if complains(seen) => connection.alarms().await.unwrap_or_default(),
+        _ => BTreeSet::new(),
+    };
+    Reached {
+        membership,
+        alarms,
+        connections,
+        reader,
+    }
+}
+
+/// Asks one pod: a member that serves is etcd; another one may be a process that waits.
+async fn one(
+    desired: &Desired,
+    key: &ObjectKey,
+    place: Ordinal,
+    pod: &Pod,
+    at: IpAddr,
+    speech: &Speech,
+    deps: &Deps,
+) -> Answers {
+    let report = if pod.ready {
+        Asked::Elsewhere
+    } else {
+        deps.reach.reports.ask(at).await
+    };
+    if report.answer().is_some() {
+        return Answers {
+            report,
+            status: Asked::Not,
+            connection: None,
+        };
+    }
+    let connection = match endpoint(desired, key, place, at, speech) {
+        Ok(endpoint) => deps
+            .reach
+            .etcd
+            .dial(&endpoint)
+            .await
+            .map_err(|error| error.to_string()),
+        Err(why) => Err(why),
+    };
+    let (status, connection) = match connection {
+        Ok(connection) => match connection.status().await {
+            Ok(status) => (Asked::Answer(status), Some(Connection::from(connection))),
+            Err(error) => (silent(&error), None),
+        },
+        Err(why) => (Asked::Silent(why), None),
+    };
+    Answers {
+        report,
+        status,
+        connection,
+    }
+}
+
+/// A member by the address of its pod: names may not resolve yet, and a name could lead to another pod.
+fn endpoint(
+    desired: &Desired,
+    key: &ObjectKey,
+    place: Ordinal,
+    at: IpAddr,
+    speech: &Speech,
+) -> Result<Endpoint, String> {
+    let (scheme, tls) = match speech {
+        Speech::Plain => ("http", None),
+        Speech::Tls(tls) => {
+            let host = place.peer_url(desired, &key.namespace).host().to_owned();
+            let tls = Tls {
+                server_name: Some(host),
+                ..tls.clone()
+            };
+            ("https", Some(tls))
+        }
+        Speech::Mute(why) => return Err(why.clone()),
+    };
+    let host = match at {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    };
+    let url: ClientUrl = format!("{scheme}://{host}:{CLIENT_PORT}")
+        .parse()
+        .map_err(|error| format!("{error}"))?;
+    Ok(Endpoint {
+        url,
+        tls,
+        limits: Limits::default(),
+    })
+}
+
+/// Who the members are: the first voter that can tell, the leader before the others.
+async fn membership(
+    seen: &BTreeMap<Ordinal, Seen>,
+    memory: &Memory,
+    connections: &BTreeMap<Ordinal, Connection>,
+    speech: &Speech,
+) -> (Membership, Option<Ordinal>) {
+    let leads = |place: &Ordinal| {
+        let status = seen.get(place).and_then(Seen::status);
+        status.is_some_and(|status| status.leader == Some(status.position.member))
+    };
+    let is_learner = |place: &Ordinal| {
+        seen.get(place)
+            .and_then(Seen::status)
+            .is_some_and(|status| status.is_learner)
+    };
+    let mut readers: Vec<_> = connections
+        .keys()
+        .filter(|place| !is_learner(place))
+        .copied()
+        .collect();
+    readers.sort_by_key(|place| (!leads(place), *place));
+    let mut why = Vec::new();
+    if let Speech::Mute(mute) = speech {
+        why.push(mute.clone());
+    }
+    for place in readers {
+        match connections[&place].membership().await {
+            etcd::Membership::Known(known) if memory.cluster.is_none_or(|id| id == known.cluster) => {
+                return (Membership::Known(known), Some(place));
+            }
+            etcd::Membership::Known(known) => why.push(format!(
+                "{} answers as a member of another etcd cluster, {}",
+                connections[&place].url(),
+                known.cluster
+            )),
+            etcd::Membership::Unknown(unknown) => why.push(unknown.to_string()),
+        }
+    }
+    (Membership::Unknown(why), None)
+}
+
+/// Whether a member complains of anything; those that cannot are asked about alarms always.
+fn complains(seen: &BTreeMap<Ordinal, Seen>) -> bool {
+    seen.values()
+        .filter_map(Seen::status)
+        .any(|status| !status.errors.is_empty() || !Feature::DetailedStatus.is_in(&status.version))
+}

@@ -1,0 +1,315 @@
+//! What to do next about one cluster: from what was seen to at most one step. Pure: the same world gives the same plan.
+//!
+//! Passes are asked in a fixed order, and the first that has something to say is heard. A pass never sends anything:
+//! it says which intent must stand in the status, and which single step may follow once it does. What cannot be seen
+//! counts as unsafe.
+
+mod adopt;
+mod bootstrap;
+mod evidence;
+mod formed;
+mod grants;
+mod join;
+mod remove;
+mod replace;
+mod safety;
+mod scale;
+mod shape;
+mod situation;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use etcd_operator_api::contract::Permit;
+use etcd_operator_etcd::id::MemberId;
+
+use crate::intent::{Intent, What};
+use crate::memory::Memory;
+use crate::world::{Ordinal, World};
+
+pub use evidence::{Evidence, evidence};
+pub use shape::Shape;
+pub use situation::{Situation, majority};
+
+/// How soon to look again while something is under way that no watch tells about.
+const SOON: Duration = Duration::from_millis(500);
+/// How soon to look again at what only a person or a node can mend; a watch tells sooner.
+const PATIENT: Duration = Duration::from_secs(5);
+/// How soon to look again when nothing is to be done.
+const QUIET: Duration = Duration::from_secs(30);
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// What is to be known from now on; the intent of the step is part of it.
+    pub memory: Memory,
+    /// The shape of the objects; none leaves all objects as they are.
+    pub shape: Option<Shape>,
+    /// The one step, to be taken once `memory` is stored.
+    pub step: Option<Step>,
+    /// What the operator does or waits for, in words.
+    pub why: Why,
+    /// When to look again, if nothing happens before.
+    pub wake: Duration,
+}
+
+/// One step. Each is fenced by what it names.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Touch pods that wait, so that a permit of a former leader that is on its way is refused.
+    TakeOver(Vec<PodRef>),
+    /// Give permits to waiting processes.
+    Permit(Vec<(PodRef, Permit)>),
+    /// Add a member to etcd's membership.
+    Add {
+        /// Its place.
+        place: Ordinal,
+        /// Whether it is to follow only, at first.
+        learner: bool,
+    },
+    /// Make a learner a voter.
+    Promote {
+        /// Its place.
+        place: Ordinal,
+        /// Its ID.
+        id: MemberId,
+    },
+    /// Hand leadership on.
+    MoveLeader {
+        /// Who leads.
+        from: Ordinal,
+        /// Who shall.
+        to: MemberId,
+    },
+    /// Take a member out of etcd's membership.
+    Remove {
+        /// Its place, if it is one of the cluster's.
+        place: Option<Ordinal>,
+        /// Its ID.
+        id: MemberId,
+    },
+    /// Delete a pod.
+    DeletePod {
+        /// Which one.
+        pod: PodRef,
+        /// Without waiting for its node, which is gone.
+        force: bool,
+    },
+    /// Delete a volume claim and the data on it.
+    DeleteClaim {
+        /// Its place.
+        place: Ordinal,
+        /// Its UID.
+        uid: String,
+    },
+}
+
+/// A pod as it was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodRef {
+    /// Its place.
+    pub place: Ordinal,
+    /// Its UID.
+    pub uid: String,
+}
+
+/// What the operator does or waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Why {
+    /// In one word, for conditions.
+    pub reason: Reason,
+    /// In words.
+    pub text: String,
+    /// What must change before the next step is safe.
+    pub blocked_by: Vec<String>,
+}
+
+/// Where a cluster stands, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// As asked for.
+    Converged,
+    /// The spec says to leave it alone.
+    Paused,
+    /// It has no pods, as asked for.
+    Hibernated,
+    /// It comes into being.
+    Bootstrapping,
+    /// Members come or go.
+    Scaling,
+    /// A member is replaced.
+    Recovering,
+    /// It waits for something that comes by itself.
+    Waiting,
+    /// The next step would not be safe.
+    Blocked,
+    /// No pod that runs can be reached.
+    MembersUnreachable,
+    /// Too few voters answer.
+    QuorumLost,
+    /// No member has data any more.
+    DataLost,
+}
+
+impl Reason {
+    /// The word in conditions.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Converged => "Converged",
+            Self::Paused => "Paused",
+            Self::Hibernated => "Hibernated",
+            Self::Bootstrapping => "Bootstrapping",
+            Self::Scaling => "Scaling",
+            Self::Recovering => "Recovering",
+            Self::Waiting => "Waiting",
+            Self::Blocked => "Blocked",
+            Self::MembersUnreachable => "MembersUnreachable",
+            Self::QuorumLost => "QuorumLost",
+            Self::DataLost => "DataLost",
+        }
+    }
+}
+
+/// What a pass has to say.
+#[derive(Debug)]
+struct Proposal {
+    intent: Option<What>,
+    step: Option<Step>,
+    why: Why,
+}
+
+impl Proposal {
+    /// Go by this intent, and take no step yet.
+    fn going(intent: What, reason: Reason, text: impl Into<String>) -> Self {
+        Self {
+            intent: Some(intent),
+            step: None,
+            why: Why::new(reason, text),
+        }
+    }
+
+    /// Nothing is under way, and nothing is to be begun.
+    fn idle(reason: Reason, text: impl Into<String>) -> Self {
+        Self {
+            intent: None,
+            step: None,
+            why: Why::new(reason, text),
+        }
+    }
+
+    /// With this step.
+    fn step(mut self, step: Step) -> Self {
+        self.step = Some(step);
+        self
+    }
+
+    /// With what stands in the way.
+    fn blocked_by(mut self, blocked_by: Vec<String>) -> Self {
+        self.why.blocked_by = blocked_by;
+        self
+    }
+}
+
+impl Why {
+    fn new(reason: Reason, text: impl Into<String>) -> Self {
+        Self {
+            reason,
+            text: text.into(),
+            blocked_by: Vec::new(),
+        }
+    }
+}
+
+/// What to do next.
+pub fn plan(world: &World) -> Plan {
+    let situation = Situation::of(world);
+    let mut memory = situation.memory();
+    let proposal = match decide(&situation, &mut memory) {
+        Some(proposal) => proposal,
+        None => Proposal {
+            intent: memory.intent.clone().map(|intent| intent.what),
+            ..Proposal::idle(Reason::Paused, "The cluster is paused: nothing is done about it.")
+        },
+    };
+    let keeps_hands_off = proposal.why.reason == Reason::Paused || memory.foreign_step.is_some();
+    let Proposal { intent, step, why } = proposal;
+    let owner = |what| Intent {
+        instance: world.instance.clone(),
+        incarnation: memory.incarnation,
+        what,
+    };
+    if keeps_hands_off {
+        memory.intent.clone_from(&world.memory.intent);
+    } else {
+        memory.intent = intent.map(owner);
+    }
+    let (step, text) = takeover(world, &memory, step).map_or_else(
+        |step| (step, why.text.clone()),
+        |step| {
+            (
+                Some(step),
+                "This process takes over what another one began.".to_owned(),
+            )
+        },
+    );
+    let wake = match why.reason {
+        Reason::Converged | Reason::Paused | Reason::Hibernated => QUIET,
+        _ if memory != world.memory => Duration::ZERO,
+        Reason::Bootstrapping | Reason::Scaling | Reason::Recovering => SOON,
+        Reason::Waiting
+        | Reason::Blocked
+        | Reason::MembersUnreachable
+        | Reason::QuorumLost
+        | Reason::DataLost => PATIENT,
+    };
+    Plan {
+        shape: (!keeps_hands_off).then(|| Shape::of(&situation, &memory)),
+        memory,
+        step,
+        why: Why { text, ..why },
+        wake,
+    }
+}
+
+/// What another process began is first taken over: every pod it may be giving a permit to is touched.
+fn takeover(world: &World, memory: &Memory, step: Option<Step>) -> Result<Step, Option<Step>> {
+    let (Some(before), Some(now)) = (&world.memory.intent, &memory.intent) else {
+        return Err(step);
+    };
+    if before.instance == now.instance {
+        return Err(step);
+    }
+    let waiting = before.what.places().into_iter().filter_map(|place| {
+        let seen = world.seen(place);
+        let pod = seen.pod.as_ref().filter(|_| seen.report().is_some())?;
+        Some(PodRef {
+            place,
+            uid: pod.uid.clone(),
+        })
+    });
+    let waiting: Vec<_> = waiting.collect();
+    if waiting.is_empty() {
+        Err(step)
+    } else {
+        Ok(Step::TakeOver(waiting))
+    }
+}
+
+/// The passes in their order; none when the cluster is to be left alone.
+fn decide(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> {
+    let world = situation.world;
+    if let Some(kind) = &memory.foreign_step {
+        let text = format!(
+            "The status holds a step '{kind}' that this version of the operator does not know: it waits for one that does."
+        );
+        return Some(Proposal::idle(Reason::Blocked, text));
+    }
+    if world.desired.paused {
+        return None;
+    }
+    if !memory.has_formed() {
+        return Some(bootstrap::pass(situation, memory));
+    }
+    Some(formed::pass(situation))
+}

@@ -1,0 +1,194 @@
+//! Starting what is on kept volumes, by a person's consent: the very volumes that were kept, of one life of one cluster
+//! whose members are at this cluster's own addresses. A copy could take a living cluster's place, so nothing that is
+//! not in full accord is started; the guard in the pod looks again for itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use etcd_operator_api::contract::{Mode, Report, Verdict};
+use etcd_operator_etcd::url::PeerUrl;
+
+use super::grants::{self, Terms};
+use super::{PodRef, Proposal, Reason, Situation, Step, majority};
+use crate::intent::What;
+use crate::memory::Memory;
+use crate::world::{Ordinal, Pod};
+
+/// What a kept volume says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Life {
+    cluster: String,
+    incarnation: i64,
+    members: BTreeSet<Ordinal>,
+}
+
+/// What to do about kept volumes; none unless a person wants them to be taken over.
+pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> {
+    let world = situation.world;
+    if world.adopt.is_empty() {
+        return None;
+    }
+    let mut lives: BTreeMap<Life, Vec<Ordinal>> = BTreeMap::new();
+    let mut against = Vec::new();
+    for place in world.members.keys().filter(|place| is_wanted(situation, **place)) {
+        let Some((_, report)) = reported(situation, *place) else {
+            let why = super::bootstrap::why_silent(situation, *place);
+            against.push(format!("{} {why}", world.name(*place)));
+            continue;
+        };
+        match life(situation, *place, report) {
+            Ok(life) => lives.entry(life).or_default().push(*place),
+            Err(why) => against.push(format!("{} {why}", world.name(*place))),
+        }
+    }
+    let blocked = |text: &str, by: Vec<String>| {
+        Some(Proposal {
+            intent: memory.intent.as_ref().map(|intent| intent.what.clone()),
+            ..Proposal::idle(Reason::Blocked, text).blocked_by(by)
+        })
+    };
+    if lives.len() > 1 {
+        let found = lives.iter().map(|(life, places)| {
+            let names: Vec<_> = places.iter().map(|place| world.name(*place)).collect();
+            format!(
+                "{} hold etcd cluster {}, incarnation {}",
+                names.join(", "),
+                life.cluster,
+                life.incarnation
+            )
+        });
+        return blocked(
+            "The kept volumes are of different clusters or moments, so none is started.",
+            found.collect(),
+        );
+    }
+    let Some((life, places)) = lives.into_iter().next() else {
+        return blocked(
+            "Waiting for the members to report what is on the kept volumes.",
+            against,
+        );
+    };
+    if places.len() < majority(life.members.len()) {
+        let text = format!(
+            "Only {} of {} kept volumes are there, which is no quorum: none is started.",
+            places.len(),
+            life.members.len()
+        );
+        return blocked(&text, against);
+    }
+    Some(start(situation, memory, &life, &places))
+}
+
+/// Whether a person wants the volume at this place to be taken over.
+fn is_wanted(situation: &Situation<'_>, place: Ordinal) -> bool {
+    let claim = situation.world.seen(place).claim.as_ref();
+    claim.is_some_and(|claim| situation.world.adopt.contains(&claim.uid))
+}
+
+/// What waits at a place, for whatever incarnation its pod was made.
+fn reported<'a>(situation: &Situation<'a>, place: Ordinal) -> Option<(&'a Pod, &'a Report)> {
+    let incarnation = situation.world.members.get(&place)?.pod.as_ref()?.incarnation;
+    situation.report(place, incarnation)
+}
+
+/// What a kept volume says of itself, or why it is not taken over.
+fn life(situation: &Situation<'_>, place: Ordinal, report: &Report) -> Result<Life, String> {
+    let world = situation.world;
+    if report.verdict != Verdict::Foreign {
+        return Err(format!(
+            "found its disk to be {:?} and no kept volume",
+            report.verdict
+        ));
+    }
+    let identity = report
+        .identity
+        .as_ref()
+        .ok_or("found no identity on the volume")?;
+    if identity.member != world.name(place) {
+        return Err(format!("found the volume of {}", identity.member));
+    }
+    if let Some(kind) = identity.fingerprint.difference(&report.fingerprint) {
+        return Err(format!(
+            "found a copy and not the volume that was kept: its {kind} differs"
+        ));
+    }
+    let cluster = report
+        .wal_cluster_id
+        .clone()
+        .ok_or("found no write-ahead log on the volume")?;
+    let listed = report.members.iter().map(|member| {
+        let urls: Result<Vec<PeerUrl>, _> = member.peer_urls.iter().map(|url| url.parse()).collect();
+        let urls = urls.map_err(|error| error.to_string())?;
+        world.place_of(&urls).ok_or_else(|| {
+            format!(
+                "holds a member at {}, which is no address of this cluster",
+                member.peer_urls.join(", ")
+            )
+        })
+    });
+    let members: BTreeSet<_> = listed.collect::<Result<_, String>>()?;
+    if !members.contains(&place) {
+        return Err("is not among the members on its own volume".to_owned());
+    }
+    Ok(Life {
+        cluster,
+        incarnation: identity.incarnation,
+        members,
+    })
+}
+
+/// Pods first get the incarnation that is on the volumes; then all that are there start.
+fn start(situation: &Situation<'_>, memory: &mut Memory, life: &Life, places: &[Ordinal]) -> Proposal {
+    let world = situation.world;
+    let text = format!(
+        "Taking over {} kept volumes of etcd cluster {}, incarnation {}.",
+        places.len(),
+        life.cluster,
+        life.incarnation
+    );
+    let mut targets: BTreeMap<_, _> = BTreeMap::new();
+    for place in places {
+        if let Some((pod, report)) = reported(situation, *place) {
+            targets.insert(*place, grants::grant(pod, report));
+        }
+    }
+    let proposal = Proposal::going(What::Adopt(targets.clone()), Reason::Bootstrapping, text);
+    memory.incarnation = life.incarnation;
+    memory.last_incarnation = memory.last_incarnation.max(life.incarnation);
+    if world
+        .set
+        .as_ref()
+        .is_none_or(|set| set.incarnation != life.incarnation)
+    {
+        return proposal.blocked_by(vec![
+            "the pods' template gets the incarnation of the volumes".to_owned(),
+        ]);
+    }
+    let of_another = world.members.iter().find_map(|(place, seen)| {
+        let pod = seen.pod.as_ref()?;
+        (pod.incarnation != life.incarnation && pod.deleting.is_none()).then(|| PodRef {
+            place: *place,
+            uid: pod.uid.clone(),
+        })
+    });
+    if let Some(pod) = of_another {
+        return proposal.step(Step::DeletePod { pod, force: false });
+    }
+    let first = grants::first(world, life.members.iter().copied());
+    let permits = targets.iter().filter_map(|(place, grant)| {
+        let (pod, report) = reported(situation, *place)?;
+        let terms = Terms {
+            mode: Mode::Adopt,
+            incarnation: life.incarnation,
+            cluster: life.cluster.parse().ok(),
+            member: report.wal_member_id.as_deref()?.parse().ok(),
+            first: first.clone(),
+        };
+        grants::permit(world, *place, pod, grant, terms)
+    });
+    let permits: Vec<_> = permits.collect();
+    if permits.is_empty() {
+        proposal
+    } else {
+        proposal.step(Step::Permit(permits))
+    }
+}

@@ -1,0 +1,294 @@
+//! From nothing to a cluster. All members start together, once, and who may have started is written down before.
+//!
+//! A member whose disk was lost after it may have started must never start as the same member again while the cluster
+//! has not formed: it could forget what it agreed to. If no quorum can be had without such members, all begins anew
+//! under another incarnation.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use etcd_operator_api::contract::{Mode, Verdict};
+use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD};
+use etcd_operator_etcd::membership::Known;
+
+use super::grants::{self, Terms};
+use super::{PodRef, Proposal, Reason, Situation, Step, Why, adopt, majority, remove};
+use crate::intent::{Grant, What};
+use crate::memory::Memory;
+use crate::world::{Asked, Container, Ordinal};
+
+/// What to do while the cluster has never been seen to work.
+pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
+    let world = situation.world;
+    let intent = memory.intent.as_ref().map(|intent| intent.what.clone());
+    if let Some(known) = situation.known() {
+        return latch(situation, memory, known, intent.as_ref());
+    }
+    match intent {
+        Some(What::Bootstrap(targets)) => started(situation, memory, targets),
+        Some(What::StartOver) => start_over(situation, memory),
+        Some(What::Discard(discard)) => {
+            remove::discard(situation, discard).unwrap_or_else(|| begin(situation, memory))
+        }
+        _ if world.desired.size.get() == 0 => {
+            Proposal::idle(Reason::Hibernated, "The size is 0 and nothing was ever started.")
+        }
+        _ => adopt::pass(situation, memory).unwrap_or_else(|| begin(situation, memory)),
+    }
+}
+
+/// The first linearizable read: from now on the cluster exists, and a lost disk is a member to be replaced.
+fn latch(situation: &Situation<'_>, memory: &mut Memory, known: &Known, intent: Option<&What>) -> Proposal {
+    let places: Option<BTreeSet<_>> = known
+        .members
+        .values()
+        .map(|member| situation.place(member))
+        .collect();
+    let expected = match intent {
+        Some(What::Bootstrap(targets)) => Some(targets.keys().copied().collect::<BTreeSet<_>>()),
+        _ => None,
+    };
+    let is_as_expected = match (&places, &expected) {
+        (Some(places), Some(expected)) => places == expected,
+        (Some(_), None) => true,
+        (None, _) => false,
+    };
+    if !is_as_expected {
+        let text = format!(
+            "etcd cluster {} answers, with members that were not started here: it is left alone.",
+            known.cluster
+        );
+        return Proposal {
+            intent: intent.cloned(),
+            ..Proposal::idle(Reason::Blocked, text)
+        };
+    }
+    memory.cluster = Some(known.cluster);
+    Proposal::idle(
+        Reason::Bootstrapping,
+        format!("The cluster has formed; etcd's ID of it is {}.", known.cluster),
+    )
+}
+
+/// Nothing was permitted yet: wait until every member reports an empty disk.
+fn begin(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
+    let world = situation.world;
+    if memory.incarnation == 0 {
+        memory.incarnation = memory.last_incarnation + 1;
+        memory.last_incarnation = memory.incarnation;
+    }
+    let size = u16::from(world.desired.size.get());
+    let mut targets = BTreeMap::new();
+    let mut waits = Vec::new();
+    for place in Ordinal::first(size) {
+        match ready_to_start(situation, place, memory.incarnation, &[Verdict::Empty]) {
+            Ok(grant) => {
+                targets.insert(place, grant);
+            }
+            Err(why) => waits.push(why),
+        }
+    }
+    if let Some(discard) = consented(situation, size) {
+        return discard;
+    }
+    if situation.is_cut_off() {
+        let text = "No member can be reached from here, though their pods run: a NetworkPolicy or a mesh may keep the operator from ports 2379 and 2381.";
+        return Proposal::idle(Reason::MembersUnreachable, text).blocked_by(waits);
+    }
+    if !waits.is_empty() {
+        let text = format!("Waiting for all {size} members to report an empty disk.");
+        return Proposal::idle(Reason::Bootstrapping, text).blocked_by(waits);
+    }
+    started(situation, memory, targets)
+}
+
+/// A disk of somebody else in the place of a member, which a person has given up.
+fn consented(situation: &Situation<'_>, size: u16) -> Option<Proposal> {
+    let world = situation.world;
+    Ordinal::first(size).find_map(|place| {
+        let (_, report) = situation.report(place, world.memory.incarnation)?;
+        let is_given_up = report.verdict != Verdict::Empty && situation.is_given_up(place);
+        is_given_up.then(|| remove::discard(situation, situation.disk(place)))?
+    })
+}
+
+/// Whether the process at a place may start with the others.
+fn ready_to_start(
+    situation: &Situation<'_>,
+    place: Ordinal,
+    incarnation: i64,
+    allowed: &[Verdict],
+) -> Result<Grant, String> {
+    let world = situation.world;
+    let name = world.name(place);
+    let Some((pod, report)) = situation.report(place, incarnation) else {
+        return Err(format!("{name} {}", why_silent(situation, place)));
+    };
+    if !allowed.contains(&report.verdict) {
+        let uid = world
+            .seen(place)
+            .claim
+            .as_ref()
+            .map_or("of its claim", |claim| &claim.uid);
+        return Err(format!(
+            "{name} found a disk that is not empty: {}. To start from kept volumes, annotate this EtcdCluster with {ANNOTATION_ADOPT} and the UIDs of their PersistentVolumeClaims; to delete what is on this one, with {ANNOTATION_DISCARD} and the UID {uid}",
+            said(&report.detail, &report.verdict)
+        ));
+    }
+    let claim = world.seen(place).claim.as_ref();
+    let older = claim.filter(|claim| claim.created.is_some_and(|created| created < world.created));
+    if let Some(claim) = older.filter(|claim| !world.discard.contains(&claim.uid)) {
+        return Err(format!(
+            "{name} has a volume that is older than this EtcdCluster (PersistentVolumeClaim UID {}): annotate the EtcdCluster with {ANNOTATION_DISCARD} and that UID to use it",
+            claim.uid
+        ));
+    }
+    Ok(grants::grant(pod, report))
+}
+
+/// Why there is no report, in words.
+pub fn why_silent(situation: &Situation<'_>, place: Ordinal) -> String {
+    let seen = situation.world.seen(place);
+    let Some(pod) = &seen.pod else {
+        return "has no pod yet".to_owned();
+    };
+    if let Some(why) = &pod.unschedulable {
+        return format!("finds no node: {why}");
+    }
+    if pod.deleting.is_some() {
+        return "is being deleted".to_owned();
+    }
+    if let Some((_, report)) = situation.report(place, situation.world.memory.incarnation)
+        && report.verdict != Verdict::Empty
+    {
+        return format!(
+            "found a disk that is not empty: {}",
+            said(&report.detail, &report.verdict)
+        );
+    }
+    match (&pod.container, &seen.report) {
+        (Container::Waiting(why), _) => format!("is not started yet: {why}"),
+        (Container::Ended { code, words }, _) => format!("has ended with code {code}: {words}"),
+        (Container::Running, Asked::Silent(why)) => format!("does not answer: {why}"),
+        (Container::Running, Asked::Answer(_)) => {
+            "reports for another pod or another life of the data".to_owned()
+        }
+        (Container::Running, _) => "has not reported yet".to_owned(),
+    }
+}
+
+fn said(detail: &str, verdict: &Verdict) -> String {
+    if detail.is_empty() {
+        format!("{verdict:?}")
+    } else {
+        detail.to_owned()
+    }
+}
+
+/// Permits are being given. One process of each member gets them, and no other ever.
+fn started(
+    situation: &Situation<'_>,
+    memory: &mut Memory,
+    mut targets: BTreeMap<Ordinal, Grant>,
+) -> Proposal {
+    let world = situation.world;
+    let first = grants::first(world, targets.keys().copied());
+    let mut permits = Vec::new();
+    let mut forgetful = 0;
+    let mut waits = Vec::new();
+    for (place, grant) in &mut targets {
+        let Some((pod, report)) = situation.report(*place, memory.incarnation) else {
+            if world.seen(*place).status().is_none() {
+                waits.push(format!(
+                    "{} {}",
+                    world.name(*place),
+                    why_silent(situation, *place)
+                ));
+            }
+            continue;
+        };
+        if report.process != grant.process || pod.uid != grant.pod {
+            forgetful += 1;
+            continue;
+        }
+        grant.nonce.clone_from(&report.nonce);
+        let terms = Terms {
+            mode: Mode::Bootstrap,
+            incarnation: memory.incarnation,
+            cluster: None,
+            member: None,
+            first: first.clone(),
+        };
+        permits.extend(grants::permit(world, *place, pod, grant, terms));
+    }
+    let members = targets.len();
+    if members - forgetful < majority(members) {
+        memory.incarnation = memory.last_incarnation + 1;
+        memory.last_incarnation = memory.incarnation;
+        let text = format!(
+            "{forgetful} of {members} members lost their disks before the cluster formed: it starts over."
+        );
+        return Proposal::going(What::StartOver, Reason::Bootstrapping, text);
+    }
+    let text = format!("Starting {members} members together.");
+    let proposal = Proposal::going(What::Bootstrap(targets), Reason::Bootstrapping, text).blocked_by(waits);
+    if permits.is_empty() {
+        proposal
+    } else {
+        proposal.step(Step::Permit(permits))
+    }
+}
+
+/// Every pod of the former incarnation goes; then all begins anew, unless a disk holds what a client wrote.
+fn start_over(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
+    let world = situation.world;
+    let going = |text: &str| Proposal::going(What::StartOver, Reason::Bootstrapping, text);
+    let of_before = world.members.iter().find_map(|(place, seen)| {
+        let pod = seen.pod.as_ref()?;
+        (pod.incarnation != memory.incarnation && pod.deleting.is_none()).then(|| PodRef {
+            place: *place,
+            uid: pod.uid.clone(),
+        })
+    });
+    // The template must be the new one first, or the pod would come back as it was.
+    let is_template_new = world
+        .set
+        .as_ref()
+        .is_some_and(|set| set.incarnation == memory.incarnation);
+    if !is_template_new {
+        return going("Starting over: the pods' template gets the new incarnation.");
+    }
+    if let Some(pod) = of_before {
+        let text = format!("Starting over: {} is re-created.", world.name(pod.place));
+        return going(&text).step(Step::DeletePod { pod, force: false });
+    }
+    let size = u16::from(world.desired.size.get());
+    let (mut targets, mut waits) = (BTreeMap::new(), Vec::new());
+    for place in Ordinal::first(size) {
+        let Some((pod, report)) = situation.report(place, memory.incarnation) else {
+            waits.push(format!("{} {}", world.name(place), why_silent(situation, place)));
+            continue;
+        };
+        let is_blank = match report.verdict {
+            Verdict::Empty | Verdict::Unborn => true,
+            Verdict::OtherIncarnation { .. } => report.wal_client_entries == Some(false),
+            _ => false,
+        };
+        if !is_blank {
+            let text = format!(
+                "{} may hold what clients wrote before the cluster was seen to work ({}): a person must decide.",
+                world.name(place),
+                said(&report.detail, &report.verdict)
+            );
+            return Proposal {
+                why: Why::new(Reason::QuorumLost, text),
+                ..going("")
+            };
+        }
+        targets.insert(place, grants::grant(pod, report));
+    }
+    if waits.is_empty() {
+        started(situation, memory, targets)
+    } else {
+        going("Starting over: waiting for all members to report.").blocked_by(waits)
+    }
+}

@@ -1,0 +1,114 @@
+//! What shows that a member's data are gone or wrong, or that its node is. Nothing else is a reason to replace one: a
+//! container that fails for a flag, a secret, an image or a full disk would fail again on a new disk.
+
+use etcd_operator_api::contract::Verdict;
+use etcd_operator_api::names::ANNOTATION_DISCARD;
+use etcd_operator_etcd::membership::Member;
+use etcd_operator_etcd::status::AlarmKind;
+use jiff::Timestamp;
+
+use super::Situation;
+use crate::intent::Cause;
+use crate::world::{Container, Ordinal};
+
+/// What is known of a member's data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// Nothing against it.
+    None,
+    /// It must be replaced.
+    Replace(Cause),
+    /// Its own volume is attached elsewhere now: it may go on.
+    Moved,
+    /// It waits, and only a person can help; why.
+    Waits(String),
+}
+
+/// What etcd says as it dies of its own data. Anything that a full disk or a wrong flag can cause is not here.
+const LAST_WORDS: [&str; 9] = [
+    "walpb: crc mismatch",
+    "wal: crc mismatch",
+    "wal: max entry size limit exceeded",
+    "wal: slice bounds out of range",
+    "is out of range [lastIndex(",
+    "checksum error",
+    "invalid freelist page",
+    "invalid database",
+    "failed to find database snapshot file",
+];
+
+/// What is known of the data of this member.
+pub fn evidence(situation: &Situation<'_>, place: Ordinal, member: &Member) -> Evidence {
+    let world = situation.world;
+    let seen = world.seen(place);
+    if let Some((_, report)) = situation.report(place, world.memory.incarnation) {
+        let name = world.name(place);
+        return match &report.verdict {
+            Verdict::Empty | Verdict::Unborn => Evidence::Replace(Cause::DiskEmpty),
+            Verdict::Damaged => Evidence::Replace(Cause::DiskDamaged),
+            Verdict::OtherIncarnation { found } if *found < world.memory.incarnation => {
+                Evidence::Replace(Cause::OtherIncarnation)
+            }
+            Verdict::OtherIncarnation { found } => Evidence::Waits(format!(
+                "{name} holds data of incarnation {found}, which is newer than {}: the status of this EtcdCluster may have been lost",
+                world.memory.incarnation
+            )),
+            Verdict::Moved if is_its_own(situation, place, member) => Evidence::Moved,
+            Verdict::Moved => Evidence::Replace(Cause::OtherVolume),
+            Verdict::Foreign if situation.is_given_up(place) => Evidence::Replace(Cause::Discarded),
+            Verdict::Foreign => Evidence::Waits(format!(
+                "{name} found data of somebody else on its volume ({}): to delete them, annotate this EtcdCluster with {ANNOTATION_DISCARD} and the UID of the PersistentVolumeClaim",
+                report.detail
+            )),
+            Verdict::Unreadable => {
+                Evidence::Waits(format!("{name} cannot read its volume: {}", report.detail))
+            }
+            Verdict::Whole => Evidence::None,
+            Verdict::Prepared { .. } => Evidence::Waits(format!("{name} holds what a restore prepared")),
+        };
+    }
+    let is_corrupt = world
+        .alarms
+        .iter()
+        .any(|alarm| alarm.kind == AlarmKind::Corrupt && alarm.member == Some(member.id));
+    if is_corrupt {
+        return Evidence::Replace(Cause::Corrupt);
+    }
+    let Some(pod) = &seen.pod else {
+        return Evidence::None;
+    };
+    if let Container::Ended { words, code } = &pod.container
+        && *code != 0
+        && seen.status().is_none()
+        && LAST_WORDS.iter().any(|signature| words.contains(signature))
+    {
+        return Evidence::Replace(Cause::DiskDamaged);
+    }
+    let is_lost = pod.node_lost.is_some_and(|since| is_overdue(situation, since));
+    if is_lost && seen.status().is_none() {
+        return Evidence::Replace(Cause::NodeLost);
+    }
+    Evidence::None
+}
+
+/// Whether the volume is the very one that the member was last seen to run on: only its attachment is new.
+fn is_its_own(situation: &Situation<'_>, place: Ordinal, member: &Member) -> bool {
+    let world = situation.world;
+    let (Some(before), Some(claim)) = (world.memory.members.get(&place), &world.seen(place).claim) else {
+        return false;
+    };
+    before.id == member.id
+        && before.claim.as_ref() == Some(&claim.uid)
+        && before.volume.is_some()
+        && before.volume == claim.volume
+}
+
+fn is_overdue(situation: &Situation<'_>, since: Timestamp) -> bool {
+    let world = situation.world;
+    let gone = world.now.duration_since(since);
+    gone >= world
+        .desired
+        .replace_after
+        .try_into()
+        .unwrap_or(jiff::SignedDuration::MAX)
+}

@@ -1,0 +1,232 @@
+//! A cluster that exists: finish what was begun, then mend, then grow or shrink, then tidy up.
+
+use etcd_operator_api::contract::{Mode, Verdict};
+use etcd_operator_etcd::membership::{Known, Role};
+
+use super::evidence::{Evidence, evidence};
+use super::grants::{self, Terms};
+use super::{Proposal, Reason, Situation, Step, join, majority, remove, replace, scale};
+use crate::intent::{Grant, Join, What};
+use crate::world::{Membership, Ordinal};
+
+/// What to do with a cluster that exists.
+pub fn pass(situation: &Situation<'_>) -> Proposal {
+    let world = situation.world;
+    let intent = world.memory.intent.as_ref().map(|intent| intent.what.clone());
+    if world.desired.size.get() == 0 {
+        let text = "The size is 0: no pods run and the volumes are kept.";
+        return Proposal {
+            intent,
+            ..Proposal::idle(Reason::Hibernated, text)
+        };
+    }
+    let Some(known) = situation.known() else {
+        return unknown(situation, intent.as_ref());
+    };
+    let unfinished = intent.and_then(|intent| go_on(situation, known, intent));
+    if let Some(waiting) = unfinished.as_ref().and_then(waits_for_its_pod) {
+        let others = mend(situation, known).or_else(|| scale::pass(situation, known));
+        let is_other = |other: &Proposal| {
+            other.step.is_some()
+                && other
+                    .intent
+                    .as_ref()
+                    .is_none_or(|what| what.places() != [waiting])
+        };
+        if let Some(other) = others.filter(is_other) {
+            return other;
+        }
+    }
+    unfinished
+        .or_else(|| mend(situation, known))
+        .or_else(|| finish_members(situation, known))
+        .or_else(|| scale::pass(situation, known))
+        .or_else(|| remove::leftovers(situation, known))
+        .unwrap_or_else(|| Proposal::idle(Reason::Converged, "All is as asked for."))
+}
+
+/// What was begun goes on; none once it is finished or has become pointless.
+fn go_on(situation: &Situation<'_>, known: &Known, intent: What) -> Option<Proposal> {
+    match intent {
+        What::Bootstrap(_) | What::StartOver | What::Adopt(_) => None,
+        What::Join(join) => join::go_on(situation, known, join),
+        What::Remove { place, id } => remove::go_on(situation, known, place, id),
+        What::Replace(replace) => replace::go_on(situation, known, replace),
+        What::Discard(discard) => remove::discard(situation, discard),
+        What::Resume { place, grant } => resume(situation, place, Some(&grant)),
+    }
+}
+
+/// The place of a member that has no place in the membership yet and whose pod is not there: nobody waits for that.
+fn waits_for_its_pod(proposal: &Proposal) -> Option<Ordinal> {
+    match &proposal.intent {
+        Some(What::Join(join)) if join.id.is_none() && proposal.step.is_none() => Some(join.place),
+        _ => None,
+    }
+}
+
+/// Members whose data are gone or wrong, and volumes that moved.
+fn mend(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
+    let mut waits = Vec::new();
+    for member in known.voters().filter(|member| member.has_started()) {
+        let Some(place) = situation.place(member) else {
+            continue;
+        };
+        match evidence(situation, place, member) {
+            Evidence::None => {}
+            Evidence::Replace(cause) => return replace::begin(situation, known, place, member.id, cause, 1),
+            Evidence::Moved => return resume(situation, place, None),
+            Evidence::Waits(why) => waits.push(why),
+        }
+    }
+    if waits.is_empty() {
+        return None;
+    }
+    Some(Proposal::idle(Reason::Blocked, "A member waits for a person.").blocked_by(waits))
+}
+
+/// Members that were added and not brought in, by whomever.
+fn finish_members(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
+    let unfinished = known
+        .members
+        .values()
+        .find(|member| member.role == Role::Learner || !member.has_started())?;
+    let wanted = Ordinal::first(u16::from(situation.world.desired.size.get()));
+    match situation.place(unfinished) {
+        // A voter that has not started counts for the quorum already: it is started, whatever the spec says by now.
+        Some(place) if unfinished.role == Role::Voter || wanted.into_iter().any(|wanted| wanted == place) => {
+            let join = Join {
+                place,
+                id: Some(unfinished.id),
+                grant: None,
+                attempt: 1,
+            };
+            join::go_on(situation, known, join)
+        }
+        Some(place) => remove::go_on(situation, known, place, unfinished.id),
+        None if unfinished.role == Role::Learner && !unfinished.has_started() => {
+            let text = format!(
+                "Member {} was added and never started, and is at no place of this cluster: it is taken out.",
+                unfinished.id
+            );
+            Some(remove::taking_out(situation, known, unfinished, text))
+        }
+        None => None,
+    }
+}
+
+/// Lets a member start whose own volume is attached elsewhere now.
+fn resume(situation: &Situation<'_>, place: Ordinal, granted: Option<&Grant>) -> Option<Proposal> {
+    let world = situation.world;
+    let (pod, report) = situation.report(place, world.memory.incarnation)?;
+    if report.verdict != Verdict::Moved {
+        return None;
+    }
+    let before = world.memory.members.get(&place)?;
+    let grant = grants::grant(pod, report);
+    let text = format!(
+        "{} starts on its own volume, which is attached elsewhere now.",
+        world.name(place)
+    );
+    let terms = Terms {
+        mode: Mode::Resume,
+        incarnation: world.memory.incarnation,
+        cluster: world.memory.cluster,
+        member: Some(before.id),
+        first: String::new(),
+    };
+    let permit = grants::permit(world, place, pod, &grant, terms);
+    // The claim is looked at again each time: it could have been exchanged since.
+    let claim = world.seen(place).claim.as_ref()?;
+    let is_its_own =
+        before.claim.as_ref() == Some(&claim.uid) && before.volume.is_some() && before.volume == claim.volume;
+    if !is_its_own {
+        return None;
+    }
+    let proposal = Proposal::going(What::Resume { place, grant }, Reason::Recovering, text);
+    let is_news = granted.is_none() || permit.is_some();
+    Some(match permit.filter(|_| is_news) {
+        Some(permit) => proposal.step(Step::Permit(vec![permit])),
+        None => proposal,
+    })
+}
+
+/// Nobody can tell who the members are. What was begun stays as it is; only members on their own volumes go on.
+fn unknown(situation: &Situation<'_>, intent: Option<&What>) -> Proposal {
+    let world = situation.world;
+    let keep = |why: Proposal| Proposal {
+        intent: intent.cloned(),
+        ..why
+    };
+    if intent.is_none_or(|what| matches!(what, What::Resume { .. } | What::Bootstrap(_))) {
+        let voters = world.memory.members.keys();
+        let moved = voters.copied().find_map(|place| resume(situation, place, None));
+        if let Some(proposal) = moved {
+            return proposal;
+        }
+    }
+    let mut silent = match &world.membership {
+        Membership::Unknown(why) => why.clone(),
+        Membership::Known(known) => vec![format!(
+            "etcd cluster {} answers in the place of this one",
+            known.cluster
+        )],
+    };
+    let voters: Vec<_> = world
+        .memory
+        .members
+        .iter()
+        .filter(|(_, member)| member.votes)
+        .collect();
+    let (mut empty, mut gone) = (0, 0);
+    for (place, member) in &voters {
+        let report = situation
+            .report(**place, world.memory.incarnation)
+            .map(|(_, report)| report);
+        let Some(report) = report else {
+            silent.push(if let Some(status) = world.seen(**place).status() {
+                format!(
+                    "{} answers, at term {} and index {}",
+                    world.name(**place),
+                    status.position.term,
+                    status.raft_index
+                )
+            } else {
+                let why = super::bootstrap::why_silent(situation, **place);
+                format!("{} {why}", world.name(**place))
+            });
+            continue;
+        };
+        let is_empty = matches!(report.verdict, Verdict::Empty | Verdict::Unborn);
+        let moved_back = world.seen(**place).claim.as_ref().map(|claim| &claim.uid) == member.claim.as_ref();
+        empty += usize::from(is_empty);
+        gone += usize::from(
+            is_empty
+                || report.verdict == Verdict::Damaged
+                || (report.verdict == Verdict::Moved && !moved_back),
+        );
+        silent.push(format!(
+            "{} found its disk {}",
+            world.name(**place),
+            report.detail
+        ));
+    }
+    if !voters.is_empty() && empty == voters.len() {
+        let text = "Every member found its disk empty: no data are left. Restore a backup, or delete the EtcdCluster and create it anew.";
+        return keep(Proposal::idle(Reason::DataLost, text).blocked_by(silent));
+    }
+    if voters.len() - gone < majority(voters.len()) && !voters.is_empty() {
+        let text = format!(
+            "{gone} of {} voters lost their data: no quorum can come back by itself, and nothing is done that could lose more.",
+            voters.len()
+        );
+        return keep(Proposal::idle(Reason::QuorumLost, text).blocked_by(silent));
+    }
+    if situation.is_cut_off() {
+        let text = "No member can be reached from here, though their pods run: a NetworkPolicy or a mesh may keep the operator from ports 2379 and 2381.";
+        return keep(Proposal::idle(Reason::MembersUnreachable, text).blocked_by(silent));
+    }
+    keep(
+        Proposal::idle(Reason::Waiting, "Waiting for a voter to say who the members are.").blocked_by(silent),
+    )
+}

@@ -1,0 +1,220 @@
+//! Bringing a member in: a place in the membership once its pod waits on an empty disk, a permit for the process that
+//! waits, a vote when etcd agrees. A member that was added is finished before another one is begun.
+
+use etcd_operator_api::contract::{Mode, Report, Verdict};
+use etcd_operator_etcd::membership::{Known, Member, Role};
+use etcd_operator_etcd::policy::Feature;
+
+use super::grants::{self, Terms};
+use super::{Evidence, Proposal, Reason, Situation, Step, bootstrap, evidence, majority, replace, safety};
+use crate::intent::{Join, What};
+use crate::world::{Ordinal, Pod};
+
+/// Goes on with it; none once it is finished or has become pointless.
+pub fn go_on(situation: &Situation<'_>, known: &Known, join: Join) -> Option<Proposal> {
+    let world = situation.world;
+    let wanted = u16::from(world.desired.size.get());
+    match world.member_at(join.place) {
+        None if join.place.get() >= wanted => None,
+        None => add(situation, known, &join),
+        Some(member) if !member.has_started() => Some(start(situation, known, member, join)),
+        Some(member) if member.role == Role::Learner => promote(situation, known, member, join),
+        Some(member) => settle(situation, known, member, join),
+    }
+}
+
+fn text(situation: &Situation<'_>, place: Ordinal, what: &str) -> String {
+    format!("{} joins: {what}.", situation.world.name(place))
+}
+
+/// The process that waits on a disk that a new member can start on.
+pub fn blank<'a>(situation: &Situation<'a>, place: Ordinal) -> Option<(&'a Pod, &'a Report)> {
+    let (pod, report) = situation.report(place, situation.world.memory.incarnation)?;
+    matches!(report.verdict, Verdict::Empty | Verdict::Unborn).then_some((pod, report))
+}
+
+/// It has no place in the membership yet.
+fn add(situation: &Situation<'_>, known: &Known, join: &Join) -> Option<Proposal> {
+    let world = situation.world;
+    let place = join.place;
+    let join = Join {
+        id: None,
+        grant: None,
+        ..join.clone()
+    };
+    // Another member that lost its data comes first: on older versions nobody can be added while it is there.
+    let other = known.voters().find_map(|member| {
+        let place = situation.place(member).filter(|_| member.has_started())?;
+        match evidence(situation, place, member) {
+            Evidence::Replace(cause) => Some((place, member.id, cause)),
+            _ => None,
+        }
+    });
+    if let Some((place, id, cause)) = other
+        && safety::against_removing(situation, known, id).is_empty()
+    {
+        return replace::begin(situation, known, place, id, cause, 1);
+    }
+    let going = |what: &str| {
+        Proposal::going(
+            What::Join(join.clone()),
+            Reason::Scaling,
+            text(situation, place, what),
+        )
+    };
+    if blank(situation, place).is_none() {
+        let why = bootstrap::why_silent(situation, place);
+        let waits = vec![format!("{} {why}", world.name(place))];
+        return Some(going("waiting for its pod to report an empty disk").blocked_by(waits));
+    }
+    let against = safety::against_adding(situation, known);
+    if !against.is_empty() {
+        let mut proposal = going("waiting until it can be added").blocked_by(against);
+        proposal.why.reason = Reason::Blocked;
+        return Some(proposal);
+    }
+    let learner = Feature::Learners.is_in(&situation.oldest_version(known));
+    Some(going("it is added to the membership").step(Step::Add { place, learner }))
+}
+
+/// It has a place in the membership and never ran: whoever waits on a blank disk may start as it, once.
+fn start(situation: &Situation<'_>, known: &Known, member: &Member, join: Join) -> Proposal {
+    let world = situation.world;
+    let place = join.place;
+    let Some((pod, report)) = blank(situation, place) else {
+        let join = Join {
+            id: Some(member.id),
+            ..join
+        };
+        if is_stuck(situation, place) && is_needed_elsewhere(situation, known, place) {
+            return super::remove::taking_out(
+                situation,
+                known,
+                member,
+                text(
+                    situation,
+                    place,
+                    "it cannot start now and stands in the way of others, so it is taken out again",
+                ),
+            );
+        }
+        let waits = vec![format!(
+            "{} {}",
+            world.name(place),
+            bootstrap::why_silent(situation, place)
+        )];
+        let text = text(situation, place, "waiting for it to start");
+        return Proposal::going(What::Join(join), Reason::Scaling, text).blocked_by(waits);
+    };
+    let grant = grants::grant(pod, report);
+    let places = known
+        .members
+        .values()
+        .filter_map(|member| situation.place(member));
+    let terms = Terms {
+        mode: Mode::Join,
+        incarnation: world.memory.incarnation,
+        cluster: Some(known.cluster),
+        member: Some(member.id),
+        first: grants::first(world, places),
+    };
+    let permit = grants::permit(world, place, pod, &grant, terms);
+    let join = Join {
+        id: Some(member.id),
+        grant: Some(grant),
+        ..join
+    };
+    let proposal = Proposal::going(
+        What::Join(join),
+        Reason::Scaling,
+        text(situation, place, "it starts"),
+    );
+    match permit {
+        Some(permit) => proposal.step(Step::Permit(vec![permit])),
+        None => proposal,
+    }
+}
+
+/// It follows: it gets a vote when it answers for itself, on the disk it was started on, and etcd agrees.
+fn promote(situation: &Situation<'_>, known: &Known, member: &Member, join: Join) -> Option<Proposal> {
+    let world = situation.world;
+    let (place, attempt) = (join.place, join.attempt);
+    if let Evidence::Replace(cause) = evidence(situation, place, member) {
+        return replace::begin(situation, known, place, member.id, cause, attempt + 1);
+    }
+    let join = Join {
+        id: Some(member.id),
+        ..join
+    };
+    let going = |what: &str| {
+        Proposal::going(
+            What::Join(join.clone()),
+            Reason::Scaling,
+            text(situation, place, what),
+        )
+    };
+    let answers = world.seen(place).status().is_some_and(|status| {
+        status.position.cluster == known.cluster && status.position.member == member.id && status.is_learner
+    });
+    if !answers {
+        let why = bootstrap::why_silent(situation, place);
+        return Some(
+            going("waiting for the learner to answer")
+                .blocked_by(vec![format!("{} {why}", world.name(place))]),
+        );
+    }
+    // A promote takes a quorum of the voters of now, and the new voter counts for the next one.
+    let voters = known.voters().count();
+    let well = situation.well(known).len();
+    if well < majority(voters) {
+        return Some(
+            going("waiting for the voters").blocked_by(vec![format!("{well} of {voters} voters are well")]),
+        );
+    }
+    if !situation.is_well(known, member) {
+        return Some(going("the learner receives the data"));
+    }
+    Some(going("it gets its vote").step(Step::Promote { place, id: member.id }))
+}
+
+/// It votes: all that is left is that it answers.
+fn settle(situation: &Situation<'_>, known: &Known, member: &Member, join: Join) -> Option<Proposal> {
+    if situation.is_well(known, member) {
+        return None;
+    }
+    let place = join.place;
+    if let Evidence::Replace(cause) = evidence(situation, place, member) {
+        return replace::begin(situation, known, place, member.id, cause, join.attempt + 1);
+    }
+    let why = bootstrap::why_silent(situation, place);
+    let waits = vec![format!("{} {why}", situation.world.name(place))];
+    let join = Join {
+        id: Some(member.id),
+        ..join
+    };
+    let what = text(situation, place, "waiting for the new voter to answer");
+    Some(Proposal::going(What::Join(join), Reason::Scaling, what).blocked_by(waits))
+}
+
+/// Whether nothing can come of the pod at this place for now.
+fn is_stuck(situation: &Situation<'_>, place: Ordinal) -> bool {
+    let pod = situation.world.seen(place).pod.as_ref();
+    pod.is_none_or(|pod| pod.unschedulable.is_some() || pod.node_lost.is_some())
+}
+
+/// Whether another place waits for what an unfinished learner here holds up.
+fn is_needed_elsewhere(situation: &Situation<'_>, known: &Known, place: Ordinal) -> bool {
+    let wanted = u16::from(situation.world.desired.size.get());
+    let waits = |other: Ordinal| {
+        other != place && situation.world.member_at(other).is_none() && blank(situation, other).is_some()
+    };
+    let lost = |member: &Member| {
+        situation
+            .place(member)
+            .is_some_and(|place| matches!(evidence(situation, place, member), Evidence::Replace(_)))
+    };
+    let is_learner = known
+        .learners()
+        .any(|learner| situation.place(learner) == Some(place));
+    is_learner && (Ordinal::first(wanted).any(waits) || known.voters().any(lost))
+}

@@ -1,0 +1,133 @@
+//! Replacing a member whose data are gone or wrong: out of the membership first, then its disk, then a new member in
+//! its place. Only while the others hold quorum, and not without end.
+
+use etcd_operator_etcd::id::MemberId;
+use etcd_operator_etcd::membership::Known;
+
+use super::{PodRef, Proposal, Reason, Situation, Step, join, remove, safety};
+use crate::intent::{Cause, Join, Replace, What};
+use crate::world::Ordinal;
+
+/// How often a member is replaced for one cause before a person is asked.
+const ATTEMPTS: i64 = 2;
+
+/// Begins with it, or says what stands in the way.
+pub fn begin(
+    situation: &Situation<'_>,
+    known: &Known,
+    place: Ordinal,
+    id: MemberId,
+    cause: Cause,
+    attempt: i64,
+) -> Option<Proposal> {
+    let world = situation.world;
+    let seen = world.seen(place);
+    let replace = Replace {
+        place,
+        id,
+        cause,
+        pod: seen.pod.as_ref().map(|pod| pod.uid.clone()),
+        claim: seen.claim.as_ref().map(|claim| claim.uid.clone()),
+        attempt,
+    };
+    go_on(situation, known, replace)
+}
+
+/// Goes on with it; none once it has become pointless.
+pub fn go_on(situation: &Situation<'_>, known: &Known, replace: Replace) -> Option<Proposal> {
+    let world = situation.world;
+    let name = world.name(replace.place);
+    let text = format!("{name} is replaced: {}.", replace.cause);
+    if let Some(member) = known.members.get(&replace.id) {
+        if situation.is_well(known, member) && replace.cause != Cause::Corrupt {
+            // It came back by itself, as a node can: nothing was done yet.
+            return None;
+        }
+        // The count is for one spec: whoever changes it has found out something.
+        let is_same_spec = world.generation == world.memory.generation;
+        if replace.attempt > ATTEMPTS && is_same_spec {
+            let text = format!(
+                "{name} was replaced {ATTEMPTS} times and lost its data again each time ({}): a person must find out why. Any change of the spec lets the operator try again.",
+                replace.cause
+            );
+            return Some(Proposal::going(What::Replace(replace), Reason::Blocked, text));
+        }
+        let against = safety::against_removing(situation, known, replace.id);
+        let proposal = Proposal::going(What::Replace(replace.clone()), Reason::Recovering, text);
+        if !against.is_empty() {
+            let mut proposal = proposal.blocked_by(against);
+            proposal.why.reason = Reason::Blocked;
+            return Some(proposal);
+        }
+        if let Some(step) = remove::hand_on(situation, known, replace.place, replace.id) {
+            return Some(proposal.step(step));
+        }
+        let place = Some(replace.place);
+        return Some(proposal.step(Step::Remove {
+            place,
+            id: replace.id,
+        }));
+    }
+    if let Some(step) = clear_disk(situation, &replace) {
+        let proposal = Proposal::going(What::Replace(replace), Reason::Recovering, text);
+        return Some(match step {
+            Clearing::Step(step) => proposal.step(step),
+            Clearing::Waits(why) => proposal.blocked_by(vec![why]),
+        });
+    }
+    let join = Join {
+        place: replace.place,
+        id: None,
+        grant: None,
+        attempt: replace.attempt,
+    };
+    join::go_on(situation, known, join)
+}
+
+enum Clearing {
+    Step(Step),
+    Waits(String),
+}
+
+/// The old disk goes, and with it every pod that holds it; none once it is gone.
+fn clear_disk(situation: &Situation<'_>, replace: &Replace) -> Option<Clearing> {
+    if replace.cause.leaves_disk() {
+        return None;
+    }
+    let world = situation.world;
+    let seen = world.seen(replace.place);
+    let name = world.name(replace.place);
+    let force = replace.cause == Cause::NodeLost;
+    let old_claim = seen
+        .claim
+        .as_ref()
+        .filter(|claim| Some(&claim.uid) == replace.claim.as_ref());
+    if let Some(claim) = old_claim
+        && claim.deleting.is_none()
+    {
+        return Some(Clearing::Step(Step::DeleteClaim {
+            place: replace.place,
+            uid: claim.uid.clone(),
+        }));
+    }
+    let old_pod = seen
+        .pod
+        .as_ref()
+        .filter(|pod| old_claim.is_some() || Some(&pod.uid) == replace.pod.as_ref());
+    if let Some(pod) = old_pod
+        && (pod.deleting.is_none() || force)
+    {
+        let pod = PodRef {
+            place: replace.place,
+            uid: pod.uid.clone(),
+        };
+        return Some(Clearing::Step(Step::DeletePod { pod, force }));
+    }
+    if let Some(claim) = old_claim {
+        let holders = claim.deleting.clone().unwrap_or_default().join(", ");
+        return Some(Clearing::Waits(format!(
+            "the volume of {name} is being deleted; held by {holders}"
+        )));
+    }
+    old_pod.map(|_| Clearing::Waits(format!("the pod {name} is being deleted")))
+}

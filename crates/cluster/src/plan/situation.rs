@@ -1,0 +1,199 @@
+//! What a world means: who votes, who is well, what is remembered from now on. Every pass stands on this.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use etcd_operator_api::contract::Report;
+use etcd_operator_etcd::id::MemberId;
+use etcd_operator_etcd::membership::{Known, Member, Role};
+use etcd_operator_etcd::url::PeerUrl;
+use etcd_operator_etcd::version::Version;
+
+use crate::intent::Discard;
+use crate::memory::{Admitted, Memory};
+use crate::world::{Container, Ordinal, Pod, World};
+
+/// How many entries of the log a voter may be behind and still count as well.
+const BEHIND: u64 = 5_000;
+
+/// What a world means.
+#[derive(Clone, Debug)]
+pub struct Situation<'a> {
+    /// What was seen.
+    pub world: &'a World,
+    /// The places by their addresses.
+    places: BTreeMap<PeerUrl, Ordinal>,
+}
+
+/// How many of so many voters it takes to decide.
+pub fn majority(voters: usize) -> usize {
+    voters / 2 + 1
+}
+
+impl<'a> Situation<'a> {
+    /// What this world means.
+    pub fn of(world: &'a World) -> Self {
+        let places = Ordinal::all().map(|place| (world.peer_url(place), place));
+        Self {
+            world,
+            places: places.collect(),
+        }
+    }
+
+    /// The members, if they are known and are of this cluster.
+    pub fn known(&self) -> Option<&'a Known> {
+        let known = self.world.known()?;
+        let is_ours = self.world.memory.cluster.is_none_or(|id| id == known.cluster);
+        is_ours.then_some(known)
+    }
+
+    /// What the process that waits at this place says, if it is believed: it is the one in the pod that was seen, made
+    /// for this cluster and for the life of the data that is to run.
+    pub fn report(&self, place: Ordinal, incarnation: i64) -> Option<(&'a Pod, &'a Report)> {
+        let seen = self.world.members.get(&place)?;
+        let (pod, report) = (seen.pod.as_ref()?, seen.report()?);
+        let is_believed = report.pod_uid == pod.uid
+            && report.cluster_uid == self.world.uid
+            && report.expected_incarnation == incarnation
+            && pod.deleting.is_none();
+        is_believed.then_some((pod, report))
+    }
+
+    /// Whether the member at this place answers there as itself, follows a leader and is not far behind.
+    pub fn is_well(&self, known: &Known, member: &Member) -> bool {
+        let Some(place) = self.place(member) else {
+            return false;
+        };
+        self.world.seen(place).status().is_some_and(|status| {
+            status.position.cluster == known.cluster
+                && status.position.member == member.id
+                && status.leader.is_some()
+                && status.raft_index.0 + BEHIND >= known.raft_index.0
+        })
+    }
+
+    /// The voters that are well.
+    pub fn well(&self, known: &Known) -> BTreeSet<MemberId> {
+        let well = known.voters().filter(|member| self.is_well(known, member));
+        well.map(|member| member.id).collect()
+    }
+
+    /// The place of a member, if it is one of the cluster's.
+    pub fn place(&self, member: &Member) -> Option<Ordinal> {
+        self.place_of(&member.peer_urls)
+    }
+
+    /// Whether pods run for long enough to answer, and not one of them can be reached.
+    pub fn is_cut_off(&self) -> bool {
+        let running = self.world.members.values().filter(|seen| {
+            seen.pod
+                .as_ref()
+                .is_some_and(|pod| pod.container == Container::Running && pod.deleting.is_none())
+        });
+        let mut any = false;
+        for seen in running {
+            any = true;
+            let refused = |why: &str| why.contains("refused");
+            let silent = |why: Option<&str>| why.is_some_and(|why| !refused(why));
+            if !silent(seen.report.silence()) || !silent(seen.status.silence()) {
+                return false;
+            }
+        }
+        any
+    }
+
+    /// Whether a person gave up what lies on the volume at this place.
+    pub fn is_given_up(&self, place: Ordinal) -> bool {
+        let claim = self.world.seen(place).claim.as_ref();
+        claim.is_some_and(|claim| self.world.discard.contains(&claim.uid))
+    }
+
+    /// What holds data at this place.
+    pub fn disk(&self, place: Ordinal) -> Discard {
+        let seen = self.world.seen(place);
+        Discard {
+            place,
+            claim: seen.claim.as_ref().map(|claim| claim.uid.clone()),
+            pod: seen.pod.as_ref().map(|pod| pod.uid.clone()),
+        }
+    }
+
+    /// The place that one of these addresses is of.
+    pub fn place_of(&self, urls: &[PeerUrl]) -> Option<Ordinal> {
+        urls.iter().find_map(|url| self.places.get(url).copied())
+    }
+
+    /// A member for people: by its name where it has a place.
+    pub fn call(&self, member: &Member) -> String {
+        match self.place(member) {
+            Some(place) => self.world.name(place),
+            None => format!("member {}", member.id),
+        }
+    }
+
+    /// What this version of etcd can do decides how members come in: the oldest that runs.
+    pub fn oldest_version(&self, known: &Known) -> Version {
+        let running = self.world.members.values().filter_map(|seen| seen.status());
+        let oldest = running.map(|status| &status.version).min();
+        oldest.map_or_else(
+            || known.version.clone(),
+            |oldest| oldest.min(&known.version).clone(),
+        )
+    }
+
+    /// What is remembered from now on, before any pass: what was remembered, brought up to what was seen.
+    pub fn memory(&self) -> Memory {
+        let mut memory = self.world.memory.clone();
+        memory.generation = self.world.generation;
+        self.repair(&mut memory);
+        if let Some(known) = self.known().filter(|_| memory.has_formed()) {
+            let placed = known.members.values().filter_map(|member| {
+                let place = self.place(member)?;
+                Some((place, self.admitted(place, member)))
+            });
+            memory.members = placed.collect();
+        }
+        memory
+    }
+
+    /// One lost copy of the cluster's ID and incarnation is repaired from the other.
+    fn repair(&self, memory: &mut Memory) {
+        let Some(set) = &self.world.set else {
+            return;
+        };
+        memory.last_incarnation = memory.last_incarnation.max(set.incarnation);
+        if memory.incarnation == 0 {
+            memory.incarnation = set.incarnation;
+        }
+        if memory.cluster.is_none() && memory.intent.is_none() && set.cluster.is_some() {
+            memory.cluster = set.cluster;
+        }
+    }
+
+    /// A member as it is remembered. Its volume is noted while it is seen to run, and kept while it is not.
+    fn admitted(&self, place: Ordinal, member: &Member) -> Admitted {
+        let seen = self.world.seen(place);
+        let before = self
+            .world
+            .memory
+            .members
+            .get(&place)
+            .filter(|before| before.id == member.id);
+        let runs = seen
+            .status()
+            .is_some_and(|status| status.position.member == member.id);
+        let claim = seen
+            .claim
+            .as_ref()
+            .filter(|claim| runs && claim.deleting.is_none());
+        Admitted {
+            id: member.id,
+            votes: member.role == Role::Voter,
+            claim: claim
+                .map(|claim| claim.uid.clone())
+                .or_else(|| before.and_then(|before| before.claim.clone())),
+            volume: claim
+                .and_then(|claim| claim.volume.clone())
+                .or_else(|| before.and_then(|before| before.volume.clone())),
+        }
+    }
+}

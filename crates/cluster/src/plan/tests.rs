@@ -1,0 +1,32 @@
+//! Plans for worlds of every kind, written as the story each tells.
+
+mod bootstrap;
+mod replace;
+mod scale;
+mod scene;
+mod waits;
+
+use super::{Plan, plan};
+use scene::Scene;
+
+/// What a plan does, in one line.
+fn line(scene: &Scene, plan: &Plan) -> String {
+    let intent = plan.memory.intent.as_ref();
+    let intent = intent.map_or_else(
+        || "-".to_owned(),
+        |intent| {
+            let places: Vec<_> = intent.what.places().iter().map(ToString::to_string).collect();
+            format!("{}({})", intent.what.kind(), places.join(","))
+        },
+    );
+    let step = plan
+        .step
+        .as_ref()
+        .map_or_else(|| "-".to_owned(), |step| scene.step(step));
+    format!("{} {intent} {step}", plan.why.reason.as_str())
+}
+
+/// What the plan for this scene does.
+fn planned(scene: &Scene) -> String {
+    line(scene, &plan(&scene.world))
+}

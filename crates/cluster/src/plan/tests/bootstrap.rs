@@ -1,0 +1,237 @@
+//! From nothing to a cluster.
+
+use etcd_operator_api::contract::{Fingerprint, ListedMember, Verdict};
+use etcd_operator_etcd::membership::Role;
+
+use super::scene::{Scene, id};
+use super::{line, plan, planned};
+
+fn three_waiting() -> Scene {
+    let mut scene = Scene::new(3);
+    let first = plan(&scene.world);
+    scene.stored(&first);
+    for number in 0..3 {
+        scene.waits(number, &format!("p{number}"), &Verdict::Empty);
+    }
+    scene
+}
+
+/// All three were permitted to start.
+fn permitted() -> Scene {
+    let mut scene = three_waiting();
+    let plan = plan(&scene.world);
+    scene.stored(&plan);
+    if let Some(crate::plan::Step::Permit(permits)) = plan.step {
+        for (number, (_, permit)) in (0..).zip(permits) {
+            scene.pod_at(number).permit = Some(permit);
+        }
+    }
+    scene
+}
+
+#[test]
+fn pods_come_before_anything_else() {
+    let scene = Scene::new(3);
+    let plan = plan(&scene.world);
+    let shape = plan.shape.as_ref().expect("a shape");
+    assert_eq!((shape.replicas, shape.incarnation, shape.serves), (3, 1, false));
+    assert_eq!(line(&scene, &plan), "Bootstrapping - -");
+    assert_eq!(plan.why.blocked_by[0], "c-0 has no pod yet");
+}
+
+#[test]
+fn all_start_together_once_all_report_empty_disks() {
+    let mut scene = three_waiting();
+    assert_eq!(
+        planned(&scene),
+        "Bootstrapping Bootstrap(0,1,2) Bootstrap c-0 for p0, Bootstrap c-1 for p1, Bootstrap c-2 for p2"
+    );
+    scene.gone(1);
+    assert_eq!(planned(&scene), "Bootstrapping - -");
+}
+
+#[test]
+fn a_permit_is_given_again_to_the_same_process_with_its_new_nonce_only() {
+    let mut scene = permitted();
+    assert_eq!(planned(&scene), "Bootstrapping Bootstrap(0,1,2) -");
+    scene.report(1).nonce = "later".to_owned();
+    assert_eq!(
+        planned(&scene),
+        "Bootstrapping Bootstrap(0,1,2) Bootstrap c-1 for p1"
+    );
+    scene.waits(1, "another", &Verdict::Empty);
+    assert_eq!(planned(&scene), "Bootstrapping Bootstrap(0,1,2) -");
+}
+
+#[test]
+fn when_no_quorum_is_left_that_remembers_all_starts_over_under_another_incarnation() {
+    let mut scene = permitted();
+    scene.waits(0, "another", &Verdict::Empty);
+    scene.waits(1, "yet-another", &Verdict::Unborn);
+    let over = plan(&scene.world);
+    assert_eq!(line(&scene, &over), "Bootstrapping StartOver() -");
+    assert_eq!((over.memory.incarnation, over.memory.last_incarnation), (2, 2));
+    scene.stored(&over);
+    assert_eq!(planned(&scene), "Bootstrapping StartOver() delete pod pod-0");
+    for number in 0..3 {
+        scene.gone(number);
+        scene.pod(number, &format!("new-{number}"));
+        scene.pod_at(number).incarnation = 2;
+        scene.waits(
+            number,
+            &format!("q{number}"),
+            &Verdict::OtherIncarnation { found: 1 },
+        );
+        scene.report(number).wal_client_entries = Some(false);
+    }
+    assert_eq!(
+        planned(&scene),
+        "Bootstrapping Bootstrap(0,1,2) Bootstrap c-0 for q0, Bootstrap c-1 for q1, Bootstrap c-2 for q2"
+    );
+    for unsure in [Some(true), None] {
+        scene.report(2).wal_client_entries = unsure;
+        assert_eq!(planned(&scene), "QuorumLost StartOver() -");
+    }
+}
+
+#[test]
+fn the_first_linearizable_read_is_the_birth() {
+    let mut scene = permitted();
+    let formed = Scene::formed(3);
+    scene.world.membership = formed.world.membership.clone();
+    let born = plan(&scene.world);
+    assert_eq!(line(&scene, &born), "Bootstrapping - -");
+    assert_eq!(born.memory.cluster, formed.world.memory.cluster);
+    assert!(born.shape.is_some_and(|shape| shape.serves));
+}
+
+#[test]
+fn a_cluster_with_members_that_were_not_started_here_is_left_alone() {
+    let mut scene = permitted();
+    let mut other = Scene::formed(3);
+    other.member(4, id(4), Role::Voter, true);
+    scene.world.membership = other.world.membership;
+    let plan = plan(&scene.world);
+    assert_eq!(line(&scene, &plan), "Blocked Bootstrap(0,1,2) -");
+    assert_eq!(plan.memory.cluster, None);
+}
+
+#[test]
+fn the_size_that_was_begun_with_stays_until_the_cluster_has_formed() {
+    let mut scene = permitted();
+    scene.asks_for(1);
+    let plan = plan(&scene.world);
+    assert_eq!(plan.shape.expect("a shape").replicas, 3);
+}
+
+#[test]
+fn volumes_older_than_the_cluster_need_a_persons_word() {
+    let mut scene = three_waiting();
+    let old = scene.world.created - jiff::SignedDuration::from_secs(1);
+    scene.claim_at(2).as_mut().expect("a claim").created = Some(old);
+    let waits = plan(&scene.world);
+    assert_eq!(line(&scene, &waits), "Bootstrapping - -");
+    assert!(waits.why.blocked_by[0].contains("claim-2"), "{:?}", waits.why);
+    scene.world.discard.insert("claim-2".to_owned());
+    assert!(planned(&scene).contains("Bootstrap c-2 for p2"));
+}
+
+#[test]
+fn somebody_elses_disk_is_never_touched_without_a_persons_word() {
+    let mut scene = three_waiting();
+    scene.waits(1, "p1", &Verdict::Foreign);
+    assert_eq!(planned(&scene), "Bootstrapping - -");
+    scene.world.discard.insert("claim-1".to_owned());
+    assert_eq!(planned(&scene), "Scaling Discard(1) delete claim claim-1");
+}
+
+#[test]
+fn reports_of_another_pod_or_cluster_are_not_believed() {
+    for change in [
+        |scene: &mut Scene| scene.report(0).pod_uid = "former".to_owned(),
+        |scene: &mut Scene| scene.report(0).cluster_uid = "another".to_owned(),
+        |scene: &mut Scene| scene.report(0).expected_incarnation = 7,
+        |scene: &mut Scene| scene.pod_at(0).deleting = Some(scene.world.now),
+    ] {
+        let mut scene = three_waiting();
+        change(&mut scene);
+        assert_eq!(planned(&scene), "Bootstrapping - -");
+    }
+}
+
+#[test]
+fn what_another_process_began_is_taken_over_before_it_goes_on() {
+    let mut scene = permitted();
+    scene.world.instance = "somebody-else".to_owned();
+    scene.report(1).nonce = "later".to_owned();
+    assert_eq!(planned(&scene), "Bootstrapping Bootstrap(0,1,2) take over 3");
+}
+
+/// Three kept volumes of a cluster of the same name that was deleted, at incarnation 2.
+fn kept() -> Scene {
+    let mut scene = Scene::new(3);
+    let first = plan(&scene.world);
+    scene.stored(&first);
+    let listed: Vec<_> = (0..3)
+        .map(|number| ListedMember {
+            id: id(number).to_string(),
+            name: format!("c-{number}"),
+            peer_urls: vec![format!("http://c-{number}.c.ns.svc:2380")],
+        })
+        .collect();
+    for number in 0..3 {
+        scene.waits(number, &format!("p{number}"), &Verdict::Foreign);
+        let report = scene.report(number);
+        report.wal_cluster_id = Some("c0ffee".to_owned());
+        report.wal_member_id = Some(id(number).to_string());
+        report.members.clone_from(&listed);
+        let identity = report.identity.as_mut().expect("an identity");
+        identity.cluster_uid = "former".to_owned();
+        identity.incarnation = 2;
+        scene.world.adopt.insert(format!("claim-{number}"));
+    }
+    scene
+}
+
+#[test]
+fn kept_volumes_start_by_consent_under_the_incarnation_that_is_on_them() {
+    let mut scene = kept();
+    let begun = plan(&scene.world);
+    assert_eq!(line(&scene, &begun), "Bootstrapping Adopt(0,1,2) -");
+    assert_eq!(begun.memory.incarnation, 2);
+    scene.stored(&begun);
+    assert_eq!(planned(&scene), "Bootstrapping Adopt(0,1,2) delete pod pod-0");
+    for number in 0..3 {
+        scene.pod_at(number).incarnation = 2;
+        scene.report(number).expected_incarnation = 2;
+    }
+    assert_eq!(
+        planned(&scene),
+        "Bootstrapping Adopt(0,1,2) Adopt c-0 for p0, Adopt c-1 for p1, Adopt c-2 for p2"
+    );
+}
+
+#[test]
+fn without_consent_or_with_volumes_that_do_not_belong_together_nothing_starts() {
+    let mut scene = kept();
+    scene.world.adopt.clear();
+    assert_eq!(planned(&scene), "Bootstrapping - -");
+    let mut scene = kept();
+    scene.report(1).wal_cluster_id = Some("bad".to_owned());
+    assert_eq!(planned(&scene), "Blocked - -");
+    let mut scene = kept();
+    for number in 0..3 {
+        scene.report(number).members[2].peer_urls = vec!["http://c-2.c.production.svc:2380".to_owned()];
+    }
+    assert_eq!(planned(&scene), "Blocked - -");
+    let mut scene = kept();
+    for number in 1..3 {
+        let report = scene.report(number);
+        let identity = report.identity.as_mut().expect("an identity");
+        identity.fingerprint = Fingerprint([("wwid".to_owned(), "old".to_owned())].into());
+        report.fingerprint = Fingerprint([("wwid".to_owned(), "copy".to_owned())].into());
+    }
+    let copies = plan(&scene.world);
+    assert_eq!(line(&scene, &copies), "Blocked - -");
+    assert!(copies.why.blocked_by[0].contains("a copy"), "{:?}", copies.why);
+}

@@ -1,0 +1,218 @@
+//! Members whose data are gone or wrong.
+
+use etcd_operator_api::contract::Verdict;
+use etcd_operator_etcd::membership::Role;
+use etcd_operator_etcd::status::{Alarm, AlarmKind};
+
+use super::scene::{Scene, id};
+use super::{line, plan, planned};
+use crate::world::Container;
+
+fn wiped(size: u8) -> Scene {
+    let mut scene = Scene::formed(size);
+    scene.waits(1, "p1", &Verdict::Empty);
+    scene
+}
+
+/// Does what a plan says to etcd, and stores it.
+fn follow(scene: &mut Scene) -> String {
+    let next = plan(&scene.world);
+    scene.stored(&next);
+    line(scene, &next)
+}
+
+#[test]
+fn an_emptied_member_leaves_joins_as_a_learner_and_votes_again() {
+    let mut scene = wiped(3);
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) remove c-1 (11)");
+    scene.left(id(1));
+    assert_eq!(follow(&mut scene), "Scaling Join(1) add learner c-1");
+    scene.member(1, id(7), Role::Learner, false);
+    assert_eq!(follow(&mut scene), "Scaling Join(1) Join c-1 for p1");
+    scene.member(1, id(7), Role::Learner, true);
+    scene.silent(1);
+    assert_eq!(follow(&mut scene), "Scaling Join(1) -");
+    scene.runs(1, id(7));
+    assert_eq!(follow(&mut scene), "Scaling Join(1) promote c-1");
+    scene.member(1, id(7), Role::Voter, true);
+    scene.runs(1, id(7));
+    assert_eq!(follow(&mut scene), "Converged - -");
+}
+
+#[test]
+fn a_damaged_disk_goes_after_its_member_and_before_the_next_one() {
+    let mut scene = Scene::formed(3);
+    scene.waits(1, "p1", &Verdict::Damaged);
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) remove c-1 (11)");
+    scene.left(id(1));
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) delete claim claim-1");
+    scene.claim_at(1).as_mut().expect("a claim").deleting =
+        Some(vec!["kubernetes.io/pvc-protection".to_owned()]);
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) delete pod pod-1");
+    scene.gone(1);
+    scene.pod(1, "pod-new");
+    scene.claim_at(1).as_mut().expect("a claim").uid = "claim-new".to_owned();
+    assert_eq!(follow(&mut scene), "Scaling Join(1) -");
+    scene.waits(1, "p9", &Verdict::Empty);
+    assert_eq!(follow(&mut scene), "Scaling Join(1) add learner c-1");
+}
+
+#[test]
+fn nothing_is_taken_out_while_the_others_would_not_hold_quorum() {
+    let mut scene = wiped(3);
+    scene.silent(2);
+    let blocked = plan(&scene.world);
+    assert_eq!(line(&scene, &blocked), "Blocked Replace(1) -");
+    assert!(blocked.why.blocked_by[0].contains("c-2"), "{:?}", blocked.why);
+}
+
+#[test]
+fn a_crash_without_evidence_about_data_replaces_nobody() {
+    for words in [
+        "flag provided but not defined: -x",
+        "no space left on device",
+        "",
+        "permission denied",
+    ] {
+        let mut scene = Scene::formed(3);
+        scene.silent(1);
+        scene.pod_at(1).container = Container::Ended {
+            code: 1,
+            words: words.to_owned(),
+        };
+        assert_eq!(planned(&scene), "Converged - -", "{words}");
+    }
+    let mut scene = Scene::formed(3);
+    scene.silent(1);
+    scene.pod_at(1).container = Container::Ended {
+        code: 2,
+        words: "panic: tocommit(16) is out of range [lastIndex(10)]. Was the raft log corrupted?".to_owned(),
+    };
+    assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
+}
+
+#[test]
+fn a_node_that_is_gone_for_too_long_is_given_up_and_its_pod_forced() {
+    let mut scene = Scene::formed(3);
+    scene.silent(1);
+    scene.pod_at(1).node_lost = Some(scene.world.now - jiff::SignedDuration::from_secs(299));
+    assert_eq!(planned(&scene), "Converged - -");
+    scene.pod_at(1).node_lost = Some(scene.world.now - jiff::SignedDuration::from_secs(301));
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) remove c-1 (11)");
+    scene.left(id(1));
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) delete claim claim-1");
+    scene.claim_at(1).as_mut().expect("a claim").deleting = Some(Vec::new());
+    scene.pod_at(1).deleting = Some(scene.world.now);
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) delete now pod pod-1");
+}
+
+#[test]
+fn a_member_that_comes_back_before_it_was_taken_out_stays() {
+    let mut scene = Scene::formed(3);
+    scene.silent(1);
+    scene.silent(2);
+    scene.pod_at(1).node_lost = Some(scene.world.created);
+    assert_eq!(follow(&mut scene), "Blocked Replace(1) -");
+    scene.runs(1, id(1));
+    scene.runs(2, id(2));
+    assert_eq!(follow(&mut scene), "Converged - -");
+}
+
+#[test]
+fn its_own_volume_on_another_attachment_may_start_and_another_volume_may_not() {
+    let mut scene = Scene::formed(3);
+    scene.waits(1, "p1", &Verdict::Moved);
+    assert_eq!(planned(&scene), "Recovering Resume(1) Resume c-1 for p1");
+    scene.claim_at(1).as_mut().expect("a claim").volume = Some("a-copy".to_owned());
+    assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
+}
+
+#[test]
+fn a_moved_volume_may_start_even_while_nobody_knows_the_members() {
+    let mut scene = Scene::formed(3);
+    scene.unknown();
+    for number in 0..3 {
+        scene.waits(number, &format!("p{number}"), &Verdict::Moved);
+    }
+    assert_eq!(planned(&scene), "Recovering Resume(0) Resume c-0 for p0");
+    scene.claim_at(0).as_mut().expect("a claim").uid = "a-copy".to_owned();
+    assert_eq!(planned(&scene), "Recovering Resume(1) Resume c-1 for p1");
+}
+
+#[test]
+fn corrupt_data_are_replaced_though_the_member_runs_and_leadership_goes_first() {
+    let mut scene = Scene::formed(3);
+    scene.world.alarms.insert(Alarm {
+        member: Some(id(0)),
+        kind: AlarmKind::Corrupt,
+    });
+    assert_eq!(
+        follow(&mut scene),
+        "Recovering Replace(0) move leader from c-0 to 12"
+    );
+    scene.known().leader = Some(id(2));
+    assert_eq!(planned(&scene), "Recovering Replace(0) remove c-0 (10)");
+}
+
+#[test]
+fn a_replacement_that_fails_again_and_again_waits_for_a_person() {
+    let mut scene = wiped(3);
+    for _ in 0..2 {
+        let number = u16::try_from(scene.known().members.len()).expect("a number") + 20;
+        let here = scene
+            .world
+            .member_at(super::scene::place(1))
+            .expect("a member")
+            .id;
+        assert!(follow(&mut scene).contains("remove c-1"));
+        scene.left(here);
+        assert_eq!(follow(&mut scene), "Scaling Join(1) add learner c-1");
+        scene.member(1, id(number), Role::Learner, true);
+        scene.waits(1, "p", &Verdict::Empty);
+        if number == 0 {
+            break;
+        }
+    }
+    assert_eq!(follow(&mut scene), "Blocked Replace(1) -");
+    assert_eq!(follow(&mut scene), "Blocked Replace(1) -");
+    scene.world.generation += 1;
+    assert!(follow(&mut scene).contains("remove c-1"));
+}
+
+#[test]
+fn before_a_version_that_can_add_beside_dead_members_all_dead_ones_go_first() {
+    let mut scene = Scene::formed_of(5, "3.5.29");
+    scene.waits(1, "p1", &Verdict::Empty);
+    scene.waits(3, "p3", &Verdict::Empty);
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) remove c-1 (11)");
+    scene.left(id(1));
+    assert_eq!(follow(&mut scene), "Recovering Replace(3) remove c-3 (13)");
+    scene.left(id(3));
+    assert_eq!(follow(&mut scene), "Scaling Join(3) add learner c-3");
+}
+
+#[test]
+fn a_single_member_that_lost_its_data_is_data_lost_and_nothing_is_done() {
+    let mut scene = Scene::formed(1);
+    scene.unknown();
+    scene.waits(0, "p0", &Verdict::Empty);
+    assert_eq!(planned(&scene), "DataLost - -");
+}
+
+#[test]
+fn two_of_three_without_data_are_quorum_lost_and_nothing_is_done() {
+    let mut scene = Scene::formed(3);
+    scene.unknown();
+    scene.waits(0, "p0", &Verdict::Empty);
+    scene.waits(1, "p1", &Verdict::Damaged);
+    assert_eq!(planned(&scene), "QuorumLost - -");
+}
+
+#[test]
+fn a_foreign_disk_in_the_place_of_a_member_waits_for_a_person() {
+    let mut scene = Scene::formed(3);
+    scene.waits(1, "p1", &Verdict::Foreign);
+    assert_eq!(planned(&scene), "Blocked - -");
+    scene.world.discard.insert("claim-1".to_owned());
+    assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
+}

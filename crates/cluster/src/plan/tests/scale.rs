@@ -1,0 +1,170 @@
+//! More and fewer members.
+
+use etcd_operator_api::contract::Verdict;
+use etcd_operator_etcd::membership::Role;
+
+use super::scene::{Scene, id};
+use super::{line, plan, planned};
+use crate::world::Container;
+
+fn follow(scene: &mut Scene) -> String {
+    let next = plan(&scene.world);
+    scene.stored(&next);
+    line(scene, &next)
+}
+
+fn replicas(scene: &Scene) -> u16 {
+    plan(&scene.world).shape.expect("a shape").replicas
+}
+
+#[test]
+fn pods_of_new_members_start_at_once_and_join_one_by_one() {
+    let mut scene = Scene::formed(3);
+    scene.asks_for(5);
+    assert_eq!(replicas(&scene), 5);
+    assert_eq!(planned(&scene), "Waiting - -");
+    scene.waits(3, "p3", &Verdict::Empty);
+    scene.waits(4, "p4", &Verdict::Empty);
+    assert_eq!(follow(&mut scene), "Scaling Join(3) add learner c-3");
+    scene.member(3, id(3), Role::Learner, false);
+    assert_eq!(follow(&mut scene), "Scaling Join(3) Join c-3 for p3");
+    scene.member(3, id(3), Role::Voter, true);
+    scene.runs(3, id(3));
+    assert_eq!(follow(&mut scene), "Scaling Join(4) add learner c-4");
+}
+
+#[test]
+fn a_pod_that_no_node_takes_delays_only_itself() {
+    let mut scene = Scene::formed(3);
+    scene.asks_for(5);
+    scene.pod(3, "pod-3");
+    scene.pod_at(3).unschedulable = Some("0/3 nodes are available".to_owned());
+    scene.waits(4, "p4", &Verdict::Empty);
+    assert_eq!(planned(&scene), "Scaling Join(4) add learner c-4");
+}
+
+#[test]
+fn versions_without_learners_add_voters_only_while_all_are_well() {
+    let mut scene = Scene::formed_of(3, "3.3.27");
+    scene.asks_for(4);
+    scene.waits(3, "p3", &Verdict::Empty);
+    assert_eq!(planned(&scene), "Scaling Join(3) add voter c-3");
+    scene.silent(2);
+    assert_eq!(planned(&scene), "Blocked Join(3) -");
+}
+
+#[test]
+fn the_highest_goes_first_without_its_leadership_and_its_volume_after_its_pod() {
+    let mut scene = Scene::formed(5);
+    scene.known().leader = Some(id(4));
+    scene.asks_for(3);
+    assert_eq!(follow(&mut scene), "Scaling Remove(4) move leader from c-4 to 13");
+    scene.known().leader = Some(id(0));
+    assert_eq!(follow(&mut scene), "Scaling Remove(4) remove c-4 (14)");
+    assert_eq!(replicas(&scene), 5);
+    scene.left(id(4));
+    assert_eq!(replicas(&scene), 4);
+    assert_eq!(follow(&mut scene), "Scaling Discard(4) -");
+    scene.at_gone_pod(4);
+    assert_eq!(follow(&mut scene), "Scaling Discard(4) delete claim claim-4");
+    scene.gone(4);
+    assert_eq!(follow(&mut scene), "Scaling Remove(3) remove c-3 (13)");
+}
+
+#[test]
+fn a_healthy_member_does_not_go_while_a_lower_one_is_ill() {
+    let mut scene = Scene::formed(5);
+    scene.asks_for(3);
+    scene.silent(1);
+    let blocked = plan(&scene.world);
+    assert_eq!(line(&scene, &blocked), "Blocked - -");
+    assert_eq!(blocked.why.blocked_by, ["c-1 must be well again first"]);
+}
+
+#[test]
+fn three_to_one_goes_through_two_and_never_below_quorum() {
+    let mut scene = Scene::formed(3);
+    scene.asks_for(1);
+    assert_eq!(follow(&mut scene), "Scaling Remove(2) remove c-2 (12)");
+    scene.left(id(2));
+    scene.gone(2);
+    assert_eq!(follow(&mut scene), "Scaling Remove(1) remove c-1 (11)");
+    scene.silent(0);
+    assert_eq!(planned(&scene), "Blocked Remove(1) -");
+}
+
+#[test]
+fn a_learner_that_is_not_wanted_any_more_goes_again() {
+    let mut scene = Scene::formed(3);
+    scene.asks_for(4);
+    scene.waits(3, "p3", &Verdict::Empty);
+    assert_eq!(follow(&mut scene), "Scaling Join(3) add learner c-3");
+    scene.member(3, id(3), Role::Learner, true);
+    scene.runs(3, id(3));
+    scene.world.memory.intent = None;
+    scene.asks_for(3);
+    assert_eq!(follow(&mut scene), "Scaling Remove(3) remove c-3 (13)");
+}
+
+#[test]
+fn an_unstarted_member_at_no_place_of_ours_is_taken_out() {
+    let mut scene = Scene::formed(3);
+    scene.member(20, id(20), Role::Learner, false);
+    let url = "http://elsewhere:2380".parse().expect("a URL");
+    scene
+        .known()
+        .members
+        .get_mut(&id(20))
+        .expect("the member")
+        .peer_urls = vec![url];
+    assert_eq!(planned(&scene), "Scaling - remove 24");
+}
+
+#[test]
+fn a_learner_whose_pod_finds_no_node_gives_way_to_one_that_can_start() {
+    let mut scene = Scene::formed(3);
+    scene.asks_for(5);
+    scene.member(3, id(3), Role::Learner, false);
+    scene.pod(3, "pod-3");
+    scene.pod_at(3).unschedulable = Some("no node".to_owned());
+    assert_eq!(planned(&scene), "Waiting Join(3) -".replace("Waiting", "Scaling"));
+    scene.waits(4, "p4", &Verdict::Empty);
+    assert_eq!(planned(&scene), "Scaling Remove(3) remove c-3 (13)");
+}
+
+#[test]
+fn a_removed_members_disk_is_not_joined_but_thrown_away() {
+    let mut scene = Scene::formed(3);
+    scene.asks_for(4);
+    scene.pod(3, "pod-3");
+    scene.pod_at(3).container = Container::Ended {
+        code: 0,
+        words: String::new(),
+    };
+    assert_eq!(follow(&mut scene), "Scaling Discard(3) delete claim claim-3");
+}
+
+#[test]
+fn sleep_keeps_every_volume_and_waking_starts_those_who_voted() {
+    let mut scene = Scene::formed(3);
+    scene.left(id(0));
+    scene.remember();
+    scene.asks_for(0);
+    assert_eq!(follow(&mut scene), "Hibernated - -");
+    assert_eq!(replicas(&scene), 0);
+    scene.unknown();
+    scene.set(0, 1);
+    scene.asks_for(2);
+    assert_eq!(replicas(&scene), 3);
+    scene.asks_for(5);
+    assert_eq!(replicas(&scene), 3);
+}
+
+#[test]
+fn nothing_shrinks_while_nobody_knows_the_members() {
+    let mut scene = Scene::formed(5);
+    scene.asks_for(1);
+    scene.unknown();
+    assert_eq!(replicas(&scene), 5);
+    assert_eq!(planned(&scene), "Waiting - -");
+}

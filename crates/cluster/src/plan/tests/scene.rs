@@ -1,0 +1,367 @@
+//! A world, put together and changed in few words.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use etcd_operator_api::EtcdCluster;
+use etcd_operator_api::contract::{Fingerprint, Identity, Report, VERSION, Verdict};
+use etcd_operator_etcd::id::{ClusterId, MemberId, RaftIndex, RaftTerm, Revision};
+use etcd_operator_etcd::membership::{Known, Member, Role};
+use etcd_operator_etcd::status::{Position, Status};
+use etcd_operator_etcd::version::Version;
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::desired::desired;
+use crate::memory::{Admitted, Memory};
+use crate::plan::{Plan, Step};
+use crate::world::{Asked, Claim, Container, Membership, Ordinal, Pod, Seen, Set, World};
+
+/// A world under construction.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    /// As it is.
+    pub world: World,
+    version: Version,
+}
+
+/// A place.
+pub fn place(number: u16) -> Ordinal {
+    Ordinal::new(number).expect("a place")
+}
+
+/// The ID of the member that was first at a place.
+pub fn id(number: u16) -> MemberId {
+    MemberId::new(u64::from(number) + 0x10).expect("an ID")
+}
+
+fn cluster() -> ClusterId {
+    ClusterId::new(0xc).expect("an ID")
+}
+
+impl Scene {
+    /// A cluster that was just asked for.
+    pub fn new(size: u8) -> Self {
+        Self::of(size, "3.6.16")
+    }
+
+    /// The same in a version of etcd.
+    pub fn of(size: u8, version: &str) -> Self {
+        let object: EtcdCluster = serde_json::from_value(json!({
+            "apiVersion": "etcd.database.coreos.com/v1beta2",
+            "kind": "EtcdCluster",
+            "metadata": {"name": "c", "namespace": "ns"},
+            "spec": {"size": size, "version": version, "storage": {"size": "1Gi"}},
+        }))
+        .expect("a cluster");
+        let world = World {
+            now: Timestamp::from_second(1_000_000).expect("a time"),
+            instance: "me".to_owned(),
+            uid: "cluster-uid".to_owned(),
+            namespace: "ns".to_owned(),
+            created: Timestamp::from_second(900_000).expect("a time"),
+            generation: 1,
+            desired: desired(&object).expect("a valid spec"),
+            memory: Memory::default(),
+            discard: BTreeSet::new(),
+            adopt: BTreeSet::new(),
+            set: None,
+            members: BTreeMap::new(),
+            membership: Membership::Unknown(vec!["nobody answers".to_owned()]),
+            alarms: BTreeSet::new(),
+        };
+        Self {
+            world,
+            version: version.parse().expect("a version"),
+        }
+    }
+
+    /// A cluster that formed with this many members, all well.
+    pub fn formed(size: u8) -> Self {
+        Self::formed_of(size, "3.6.16")
+    }
+
+    /// The same in a version of etcd.
+    pub fn formed_of(size: u8, version: &str) -> Self {
+        let mut scene = Self::of(size, version);
+        scene.world.memory = Memory {
+            cluster: Some(cluster()),
+            incarnation: 1,
+            last_incarnation: 1,
+            generation: 1,
+            ..Memory::default()
+        };
+        scene.set(u16::from(size), 1);
+        scene.world.membership = Membership::Known(Known {
+            cluster: cluster(),
+            members: BTreeMap::new(),
+            leader: Some(id(0)),
+            reader: id(0),
+            version: scene.version.clone(),
+            raft_index: RaftIndex(100),
+            term: RaftTerm(2),
+            revision: Revision(50),
+        });
+        for number in 0..u16::from(size) {
+            scene.member(number, id(number), Role::Voter, true);
+            scene.runs(number, id(number));
+        }
+        scene.remember();
+        scene
+    }
+
+    /// The members as they are now are those that were last seen.
+    pub fn remember(&mut self) {
+        let known = self.known().clone();
+        let placed = known.members.values().filter_map(|member| {
+            let place = self.world.place_of(&member.peer_urls)?;
+            let claim = self.world.seen(place).claim.as_ref();
+            Some((
+                place,
+                Admitted {
+                    id: member.id,
+                    votes: member.role == Role::Voter,
+                    claim: claim.map(|claim| claim.uid.clone()),
+                    volume: claim.and_then(|claim| claim.volume.clone()),
+                },
+            ))
+        });
+        self.world.memory.members = placed.collect();
+    }
+
+    /// What etcd says of its members, to be changed.
+    pub fn known(&mut self) -> &mut Known {
+        match &mut self.world.membership {
+            Membership::Known(known) => known,
+            Membership::Unknown(_) => panic!("the members are not known in this scene"),
+        }
+    }
+
+    /// Nobody can tell any more who the members are.
+    pub fn unknown(&mut self) {
+        self.world.membership = Membership::Unknown(vec!["no quorum".to_owned()]);
+    }
+
+    /// The StatefulSet is this.
+    pub fn set(&mut self, replicas: u16, incarnation: i64) {
+        self.world.set = Some(Set {
+            replicas,
+            incarnation,
+            cluster: self.world.memory.cluster,
+            voters: BTreeSet::new(),
+        });
+    }
+
+    /// etcd has a member at a place.
+    pub fn member(&mut self, number: u16, id: MemberId, role: Role, has_started: bool) {
+        let url = self.world.peer_url(place(number));
+        let name = has_started.then(|| self.world.name(place(number)));
+        self.known().members.insert(
+            id,
+            Member {
+                id,
+                name,
+                peer_urls: vec![url],
+                client_urls: Vec::new(),
+                role,
+            },
+        );
+    }
+
+    /// etcd has no such member any more.
+    pub fn left(&mut self, id: MemberId) {
+        self.known().members.remove(&id);
+    }
+
+    fn at(&mut self, number: u16) -> &mut Seen {
+        self.world.members.entry(place(number)).or_insert(Seen::NOTHING)
+    }
+
+    /// There is a pod of this UID with a volume at a place, and nothing answers in it.
+    pub fn pod(&mut self, number: u16, uid: &str) {
+        let incarnation = self.world.memory.incarnation.max(1);
+        let claim = Claim {
+            uid: format!("claim-{number}"),
+            volume: Some(format!("volume-{number}")),
+            deleting: None,
+            created: Some(Timestamp::from_second(950_000).expect("a time")),
+        };
+        let seen = self.at(number);
+        seen.claim.get_or_insert(claim);
+        seen.pod = Some(Pod {
+            uid: uid.to_owned(),
+            resource_version: "1".to_owned(),
+            node: Some("n".to_owned()),
+            ip: Some([10, 0, 0, 1].into()),
+            ready: false,
+            deleting: None,
+            incarnation,
+            unschedulable: None,
+            container: Container::Running,
+            node_lost: None,
+            permit: None,
+        });
+        seen.report = Asked::Silent("connection refused".to_owned());
+        seen.status = Asked::Silent("connection refused".to_owned());
+    }
+
+    /// A member runs at a place and is well.
+    pub fn runs(&mut self, number: u16, id: MemberId) {
+        self.pod(number, &format!("pod-{number}"));
+        let version = self.version.clone();
+        let is_learner = match &self.world.membership {
+            Membership::Known(known) => known.learners().any(|learner| learner.id == id),
+            Membership::Unknown(_) => false,
+        };
+        let seen = self.at(number);
+        seen.report = Asked::Elsewhere;
+        seen.status = Asked::Answer(Status {
+            position: Position {
+                cluster: cluster(),
+                member: id,
+                revision: Revision(50),
+                term: RaftTerm(2),
+            },
+            version,
+            leader: Some(super::scene::id(0)),
+            raft_index: RaftIndex(100),
+            applied: Some(RaftIndex(100)),
+            is_learner,
+            db_size: 0,
+            db_in_use: None,
+            db_quota: None,
+            storage_version: None,
+            errors: Vec::new(),
+        });
+        if let Some(pod) = &mut seen.pod {
+            pod.ready = true;
+        }
+    }
+
+    /// The member at a place does not answer.
+    pub fn silent(&mut self, number: u16) {
+        let seen = self.at(number);
+        seen.status = Asked::Silent("no answer".to_owned());
+        seen.report = Asked::Silent("no answer".to_owned());
+        if let Some(pod) = &mut seen.pod {
+            pod.ready = false;
+        }
+    }
+
+    /// A process waits at a place and reports this.
+    pub fn waits(&mut self, number: u16, process: &str, verdict: &Verdict) {
+        if self.at(number).pod.is_none() {
+            self.pod(number, &format!("pod-{number}"));
+        }
+        let incarnation = self.world.memory.incarnation.max(1);
+        let uid = self.world.uid.clone();
+        let identity = Identity {
+            version: VERSION,
+            cluster_uid: uid.clone(),
+            cluster_id: None,
+            member: self.world.name(place(number)),
+            member_id: None,
+            incarnation,
+            fingerprint: Fingerprint::default(),
+            ran: true,
+            starts: 1,
+        };
+        let seen = self.at(number);
+        let pod = seen.pod.as_mut().expect("a pod");
+        pod.ready = false;
+        pod.container = Container::Running;
+        let report = json!({
+            "version": VERSION,
+            "clusterUid": uid,
+            "podUid": pod.uid,
+            "process": process,
+            "nonce": format!("{process}-nonce"),
+            "expectedIncarnation": incarnation,
+            "verdict": verdict,
+            "identity": identity,
+        });
+        let report: Report = serde_json::from_value(report).expect("a report");
+        seen.report = Asked::Answer(report);
+        seen.status = Asked::Not;
+    }
+
+    /// The report at a place, to be changed.
+    pub fn report(&mut self, number: u16) -> &mut Report {
+        match &mut self.at(number).report {
+            Asked::Answer(report) => report,
+            _ => panic!("nobody reports at {number}"),
+        }
+    }
+
+    /// The pod at a place, to be changed.
+    pub fn pod_at(&mut self, number: u16) -> &mut Pod {
+        self.at(number).pod.as_mut().expect("a pod")
+    }
+
+    /// The claim at a place, to be changed.
+    pub fn claim_at(&mut self, number: u16) -> &mut Option<Claim> {
+        &mut self.at(number).claim
+    }
+
+    /// Nothing is left at a place.
+    pub fn gone(&mut self, number: u16) {
+        self.world.members.remove(&place(number));
+    }
+
+    /// The spec asks for another size.
+    pub fn asks_for(&mut self, size: u8) {
+        let other = Self::of(size, &self.version.to_string());
+        self.world.desired = other.world.desired;
+        self.world.generation += 1;
+    }
+
+    /// What a plan decided is stored.
+    pub fn stored(&mut self, plan: &Plan) {
+        self.world.memory = plan.memory.clone();
+        if let Some(shape) = &plan.shape {
+            self.set(shape.replicas, shape.incarnation);
+        }
+    }
+
+    /// A step in few words.
+    pub fn step(&self, step: &Step) -> String {
+        let name = |place: &Ordinal| self.world.name(*place);
+        match step {
+            Step::TakeOver(pods) => format!("take over {}", pods.len()),
+            Step::Permit(permits) => {
+                let given: Vec<_> = permits
+                    .iter()
+                    .map(|(pod, permit)| {
+                        format!("{:?} {} for {}", permit.mode, name(&pod.place), permit.process)
+                    })
+                    .collect();
+                given.join(", ")
+            }
+            Step::Add { place, learner: true } => format!("add learner {}", name(place)),
+            Step::Add {
+                place,
+                learner: false,
+            } => format!("add voter {}", name(place)),
+            Step::Promote { place, .. } => format!("promote {}", name(place)),
+            Step::MoveLeader { from, to } => format!("move leader from {} to {to}", name(from)),
+            Step::Remove {
+                place: Some(place),
+                id,
+            } => format!("remove {} ({id})", name(place)),
+            Step::Remove { place: None, id } => format!("remove {id}"),
+            Step::DeletePod { pod, force } => {
+                format!("delete{} pod {}", if *force { " now" } else { "" }, pod.uid)
+            }
+            Step::DeleteClaim { uid, .. } => format!("delete claim {uid}"),
+        }
+    }
+}
+
+impl Scene {
+    /// The pod at a place is gone, its volume is still there.
+    pub fn at_gone_pod(&mut self, number: u16) {
+        let seen = self.at(number);
+        seen.pod = None;
+        seen.report = Asked::Not;
+        seen.status = Asked::Not;
+    }
+}

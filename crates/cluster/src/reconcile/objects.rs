@@ -1,0 +1,159 @@
+//! Keeping the objects of a cluster as they should be. An object of a needed name that is somebody else's is never
+//! touched; it is reported instead.
+
+use etcd_operator_api::refusal::Refusal;
+use etcd_operator_runtime::apply::{Applier, Error, Introduced, Writable};
+use etcd_operator_runtime::key::ObjectKey;
+use etcd_operator_runtime::store::Store;
+
+use crate::build::{self, Frame, Latch, Objects, OperatorImage, Stored};
+use crate::observe::{Observed, is_owned};
+use crate::plan::Plan;
+use crate::reconcile::Deps;
+
+/// What the objects should be; none if they are to be left as they are.
+pub fn wanted(
+    plan: &Plan,
+    observed: &Observed,
+    image: &OperatorImage,
+) -> Result<Option<Objects>, Vec<Refusal>> {
+    frame(plan, observed, image)
+        .map(|frame| build::build(&observed.world.desired, &frame))
+        .transpose()
+}
+
+fn frame(plan: &Plan, observed: &Observed, image: &OperatorImage) -> Option<Frame> {
+    let shape = plan.shape.as_ref()?;
+    let world = &observed.world;
+    let stored = observed.set.as_deref().map(Stored::of);
+    Some(Frame {
+        namespace: world.namespace.clone(),
+        cluster_uid: world.uid.clone(),
+        latch: Latch {
+            incarnation: shape.incarnation,
+            cluster_id: plan.memory.cluster,
+            voters: shape.places.iter().map(|place| world.name(*place)).collect(),
+        },
+        replicas: u8::try_from(shape.replicas).unwrap_or(u8::MAX),
+        formed: shape.serves,
+        version: world.desired.version(
+            stored
+                .as_ref()
+                .and_then(|stored| stored.version()?.parse().ok())
+                .as_ref(),
+        ),
+        operator_image: image.clone(),
+        live_voters: shape.voters,
+        // Before anything was started, nobody can be disturbed by another template.
+        may_move: plan.memory.intent.is_none() && !shape.serves,
+        stored,
+    })
+}
+
+/// Objects of needed names in the copies that are not this cluster's.
+pub fn conflicts(key: &ObjectKey, uid: &str, deps: &Deps) -> Vec<String> {
+    let client = key.beside(&format!("{}-client", key.name));
+    let mut found = Vec::new();
+    let mut add = |is_foreign: bool, kind: &str, name: &str| {
+        if is_foreign {
+            found.push(foreign(kind, name));
+        }
+    };
+    add(
+        deps.sets.get(key).is_some_and(|set| !is_owned(&*set, uid)),
+        "StatefulSet",
+        &key.name,
+    );
+    for key in [key, &client] {
+        let service = deps.services.get(key);
+        add(
+            service.is_some_and(|service| !is_owned(&*service, uid)),
+            "Service",
+            &key.name,
+        );
+    }
+    let budget = deps.budgets.get(key);
+    add(
+        budget.is_some_and(|budget| !is_owned(&*budget, uid)),
+        "PodDisruptionBudget",
+        &key.name,
+    );
+    found
+}
+
+fn foreign(kind: &str, name: &str) -> String {
+    format!(
+        "the {kind} {name} exists and is not this EtcdCluster's: rename the EtcdCluster, or delete that object if nobody needs it"
+    )
+}
+
+/// Makes the objects what they should be; returns those that are somebody else's.
+pub async fn keep(
+    wanted: &Objects,
+    plan: &Plan,
+    observed: &Observed,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<Vec<String>, Error> {
+    let uid = observed.world.uid.as_str();
+    let applier = &deps.applier;
+    let mut found = Vec::new();
+    found.extend(one(applier, &deps.services, &wanted.headless, uid).await?);
+    found.extend(one(applier, &deps.sets, &wanted.members, uid).await?);
+    found.extend(one(applier, &deps.services, &wanted.client, uid).await?);
+    match &wanted.disruption {
+        Some(budget) => found.extend(one(applier, &deps.budgets, budget, uid).await?),
+        None => {
+            if let Some(old) = deps.budgets.get(key).filter(|old| is_owned(&**old, uid)) {
+                applier.delete(&*old).await?;
+            }
+        }
+    }
+    claims(plan, observed, key, deps).await?;
+    Ok(found)
+}
+
+/// Claims of members: labels, owner, size. A claim that no member was seen to run on may be somebody else's.
+async fn claims(plan: &Plan, observed: &Observed, key: &ObjectKey, deps: &Deps) -> Result<(), Error> {
+    let Ok(image) = &deps.operator_image else {
+        return Ok(());
+    };
+    let Some(frame) = frame(plan, observed, image) else {
+        return Ok(());
+    };
+    let desired = &observed.world.desired;
+    for (place, member) in &plan.memory.members {
+        let Some(stored) = deps.claims.get(&key.beside(&place.claim(&desired.name))) else {
+            continue;
+        };
+        let is_the_members = stored.metadata.uid.is_some() && stored.metadata.uid == member.claim;
+        if !is_the_members || stored.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        if let Some(wanted) = build::claim(desired, &frame, &stored) {
+            deps.applier.ensure(Some(&*stored), &wanted).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn one<K: Writable + Send + Sync + 'static>(
+    applier: &Applier,
+    store: &Store<K>,
+    wanted: &K,
+    uid: &str,
+) -> Result<Option<String>, Error> {
+    let key = ObjectKey::of(wanted);
+    let there = match store.get(&key) {
+        Some(there) => there,
+        None => match applier.introduce(wanted).await? {
+            Introduced::Created(_) => return Ok(None),
+            Introduced::There(there) => std::sync::Arc::new(there),
+        },
+    };
+    if !is_owned(&*there, uid) {
+        return Ok(Some(foreign(&K::kind(&()), &key.name)));
+    }
+    applier.ensure(Some(&*there), wanted).await?;
+    Ok(None)
+}

@@ -1,0 +1,149 @@
+//! What is true of a cluster, as conditions.
+
+use etcd_operator_api::condition::{self, Condition, ConditionType, Finding, Truth};
+use etcd_operator_api::refusal;
+use etcd_operator_etcd::policy::{self, Verdict};
+use etcd_operator_etcd::version::Version;
+
+use super::Surroundings;
+use crate::build::Pending;
+use crate::desired::Desired;
+use crate::plan::{Plan, Reason, Situation, majority};
+
+/// What the spec alone tells, and the oldest version that runs.
+pub fn of_spec(desired: &Desired, running: Option<&Version>) -> Vec<Finding> {
+    let mut accepted = refusal::accepted(&[]);
+    if !desired.without_effect.is_empty() {
+        accepted.message = format!(
+            "The spec is valid. Without effect: {}.",
+            desired.without_effect.join(", ")
+        );
+    }
+    let mut findings = vec![accepted];
+    let version = running.cloned().unwrap_or_else(|| desired.version(None));
+    if let Verdict::Runs(faults) = policy::verdict(&version) {
+        findings.push(match faults.first() {
+            Some(gravest) => found(
+                ConditionType::VersionSupported,
+                false,
+                "BetterVersionExists",
+                format!("etcd {version}: {gravest}."),
+            ),
+            None => found(
+                ConditionType::VersionSupported,
+                true,
+                "NoKnownFault",
+                format!("etcd {version} has no fault that the operator knows of."),
+            ),
+        });
+    }
+    if desired.storage.is_ephemeral() {
+        findings.push(found(
+            ConditionType::StorageEphemeral,
+            true,
+            "DataLivesWithPods",
+            "The data of a member is lost with its pod, and all data with all pods. For data that outlives pods, create the cluster with storage: {size: 8Gi}.".to_owned(),
+        ));
+    }
+    findings
+}
+
+/// What is true of a cluster.
+pub fn findings(
+    situation: &Situation<'_>,
+    plan: &Plan,
+    around: &Surroundings<'_>,
+    before: &[Condition],
+) -> Vec<Finding> {
+    let world = situation.world;
+    let reason = plan.why.reason;
+    let text = if plan.why.blocked_by.is_empty() {
+        plan.why.text.clone()
+    } else {
+        let blocked_by = super::listed(&plan.why.blocked_by).join("; ");
+        refusal::bounded(&format!("{} {blocked_by}", plan.why.text), 2_000)
+    };
+    let is = |wanted: &[Reason]| wanted.contains(&reason);
+    let works = is(&[Reason::Bootstrapping, Reason::Scaling, Reason::Recovering]);
+    let running = world.members.values().filter_map(|seen| seen.status());
+    let running = running.map(|status| &status.version).min();
+    let mut findings = of_spec(&world.desired, running);
+    let mut add =
+        |type_, is_so, reason, text: &str| findings.push(found(type_, is_so, reason, text.to_owned()));
+
+    let known = situation.known().filter(|_| plan.memory.has_formed());
+    let voters = known.map_or(0, |known| known.voters().count());
+    let well = known.map_or(0, |known| situation.well(known).len());
+    let count = format!("{well} of {voters} voters are well.");
+    let is_available = known.is_some() && well >= majority(voters);
+    match (is_available, plan.memory.has_formed()) {
+        (true, _) => add(ConditionType::Available, true, "QuorumServes", &count),
+        (false, true) => add(ConditionType::Available, false, "NoQuorum", &text),
+        (false, false) => add(ConditionType::Available, false, "NotFormed", &text),
+    }
+    let pending = match around.pending {
+        Some(Pending::Change) => {
+            " Changes of the spec that restart members are pending: this version of the operator does not roll them out."
+        }
+        _ => "",
+    };
+    add(
+        ConditionType::Progressing,
+        works,
+        reason.as_str(),
+        &format!("{text}{pending}"),
+    );
+    add(
+        ConditionType::Scaling,
+        is(&[Reason::Scaling]),
+        reason.as_str(),
+        &text,
+    );
+    add(
+        ConditionType::Recovering,
+        is(&[Reason::Recovering]),
+        reason.as_str(),
+        &text,
+    );
+    if plan.memory.has_formed() && reason != Reason::Hibernated {
+        let wanted = usize::from(world.desired.size.get());
+        let is_degraded = well < voters || voters < wanted || known.is_none();
+        let why = if is_degraded { "MembersMissing" } else { "AllWell" };
+        add(
+            ConditionType::Degraded,
+            is_degraded,
+            why,
+            &format!("{count} {wanted} are asked for."),
+        );
+        let at_risk = is_available && voters > 1 && well == majority(voters) && voters > 2;
+        let why = if at_risk { "NoneToSpare" } else { "SomeToSpare" };
+        add(ConditionType::QuorumAtRisk, at_risk, why, &count);
+    }
+    for (type_, wanted) in [
+        (ConditionType::QuorumLost, Reason::QuorumLost),
+        (ConditionType::DataLost, Reason::DataLost),
+    ] {
+        if reason == wanted || condition::find(before, type_).is_some() {
+            add(type_, reason == wanted, reason.as_str(), &text);
+        }
+    }
+    let is_conflict = !around.conflicts.is_empty();
+    if is_conflict || condition::find(before, ConditionType::NameConflict).is_some() {
+        let (why, text) = if is_conflict {
+            ("NameTaken", around.conflicts.join("; "))
+        } else {
+            ("NoConflict", "Every name is free or this cluster's.".to_owned())
+        };
+        add(ConditionType::NameConflict, is_conflict, why, &text);
+    }
+    findings
+}
+
+fn found(type_: ConditionType, is_so: bool, reason: &'static str, message: String) -> Finding {
+    Finding {
+        type_,
+        status: if is_so { Truth::True } else { Truth::False },
+        reason,
+        message,
+    }
+}

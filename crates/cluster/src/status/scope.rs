@@ -1,0 +1,52 @@
+//! Clusters that are not this installation's business.
+
+use etcd_operator_api::{EtcdCluster, EtcdClusterStatus, condition, scope::NotServed};
+use jiff::Timestamp;
+
+/// The installation that looks after this cluster, if it is another one than ours.
+pub fn controlled_by_another<'a>(cluster: &'a EtcdCluster, installation: &str) -> Option<&'a str> {
+    another(cluster.status.as_ref()?.controlled_by.as_deref(), installation)
+}
+
+/// The installation that `controlledBy` names, if it is another one than ours.
+pub fn another<'a>(controlled_by: Option<&'a str>, installation: &str) -> Option<&'a str> {
+    controlled_by.filter(|by| !by.is_empty() && *by != installation)
+}
+
+/// The status of a cluster that is not this installation's business: said once, where nobody has said anything yet,
+/// and over its own verdict where it looked after the cluster until now, so that another installation may take it.
+pub fn left_alone(
+    cluster: &EtcdCluster,
+    not_served: &NotServed,
+    installation: &str,
+    now: Timestamp,
+) -> Option<EtcdClusterStatus> {
+    let before = cluster.status.clone().unwrap_or_default();
+    if before.controlled_by.as_deref() == Some(installation) {
+        let conditions = condition::given_up(
+            before.conditions.as_deref().unwrap_or_default(),
+            not_served,
+            cluster.metadata.generation,
+            now,
+        );
+        return Some(EtcdClusterStatus {
+            conditions: Some(conditions),
+            controlled_by: None,
+            phase: String::new(),
+            reason: None,
+            control_paused: false,
+            ready_members: None,
+            ..before
+        });
+    }
+    let conditions = condition::left_alone(
+        before.conditions.as_deref(),
+        not_served,
+        cluster.metadata.generation,
+        now,
+    )?;
+    Some(EtcdClusterStatus {
+        conditions: Some(conditions),
+        ..before
+    })
+}

@@ -1,0 +1,56 @@
+//! What is kept of objects in memory: only what the controller reads. A thousand clusters have thousands of pods.
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::Resource;
+
+/// Keeps of a pod who it is, whose, where, and how its containers are.
+pub fn pod(pod: &mut Pod) {
+    bookkeeping(pod);
+    if let Some(spec) = &mut pod.spec {
+        let node = spec.node_name.take();
+        let mut containers = std::mem::take(&mut spec.containers);
+        for container in &mut containers {
+            let (name, command) = (std::mem::take(&mut container.name), container.command.take());
+            *container = k8s_openapi::api::core::v1::Container {
+                name,
+                command,
+                ..Default::default()
+            };
+        }
+        *spec = k8s_openapi::api::core::v1::PodSpec {
+            node_name: node,
+            containers,
+            ..Default::default()
+        };
+    }
+}
+
+/// Keeps of a claim all that an apply compares with.
+pub fn claim(claim: &mut PersistentVolumeClaim) {
+    bookkeeping(claim);
+}
+
+/// Keeps of a StatefulSet all that an apply compares with.
+pub fn set(set: &mut StatefulSet) {
+    bookkeeping(set);
+    set.status = None;
+}
+
+/// Keeps of a Service all that an apply compares with.
+pub fn service(service: &mut Service) {
+    bookkeeping(service);
+    service.status = None;
+}
+
+/// Keeps of a budget all that an apply compares with.
+pub fn budget(budget: &mut PodDisruptionBudget) {
+    bookkeeping(budget);
+    budget.status = None;
+}
+
+/// Who wrote which field is of no use here.
+fn bookkeeping(object: &mut impl Resource) {
+    object.meta_mut().managed_fields = None;
+}

@@ -1,0 +1,111 @@
+//! What was seen of one cluster at one moment, as plain data. Pure; what could not be seen is said to be unknown, never
+//! left out as if it were not there.
+
+mod member;
+mod ordinal;
+pub mod reading;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use etcd_operator_etcd::id::ClusterId;
+use etcd_operator_etcd::membership::Known;
+use etcd_operator_etcd::status::Alarm;
+use etcd_operator_etcd::url::PeerUrl;
+use jiff::Timestamp;
+
+pub use member::{Asked, Claim, Container, Pod, Seen};
+pub use ordinal::Ordinal;
+
+use crate::desired::Desired;
+use crate::memory::Memory;
+
+/// What was seen of one cluster.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// The wall's clock, for what people read.
+    pub now: Timestamp,
+    /// This process of the operator.
+    pub instance: String,
+    /// The UID of the `EtcdCluster`.
+    pub uid: String,
+    /// The namespace of everything of it.
+    pub namespace: String,
+    /// When it was made.
+    pub created: Timestamp,
+    /// The generation of the spec.
+    pub generation: i64,
+    /// What the spec asks for.
+    pub desired: Desired,
+    /// What is known from before, from the status.
+    pub memory: Memory,
+    /// PVC UIDs whose data a person has given up.
+    pub discard: BTreeSet<String>,
+    /// PVC UIDs whose data a person wants to be taken over.
+    pub adopt: BTreeSet<String>,
+    /// The StatefulSet, if there is one.
+    pub set: Option<Set>,
+    /// What there is of each member, by its place.
+    pub members: BTreeMap<Ordinal, Seen>,
+    /// Who the members are.
+    pub membership: Membership,
+    /// The alarms of etcd that stand.
+    pub alarms: BTreeSet<Alarm>,
+}
+
+/// The StatefulSet of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Set {
+    /// How many pods it keeps.
+    pub replicas: u16,
+    /// The incarnation that its pods expect.
+    pub incarnation: i64,
+    /// etcd's ID of the cluster, as noted on it.
+    pub cluster: Option<ClusterId>,
+    /// The voters, as noted on it.
+    pub voters: BTreeSet<Ordinal>,
+}
+
+/// Who the members are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Membership {
+    /// As a voter read it.
+    Known(Known),
+    /// Nobody can tell, and nothing may be done about members.
+    Unknown(Vec<String>),
+}
+
+impl World {
+    /// The members, if they are known.
+    pub fn known(&self) -> Option<&Known> {
+        match &self.membership {
+            Membership::Known(known) => Some(known),
+            Membership::Unknown(_) => None,
+        }
+    }
+
+    /// Where the other members find the one at this place.
+    pub fn peer_url(&self, ordinal: Ordinal) -> PeerUrl {
+        ordinal.peer_url(&self.desired, &self.namespace)
+    }
+
+    /// The place of the member at one of these addresses, if it is one of this cluster's places.
+    pub fn place_of(&self, urls: &[PeerUrl]) -> Option<Ordinal> {
+        Ordinal::all().find(|ordinal| urls.contains(&self.peer_url(*ordinal)))
+    }
+
+    /// The member of etcd at this place.
+    pub fn member_at(&self, ordinal: Ordinal) -> Option<&etcd_operator_etcd::membership::Member> {
+        self.known()?.at(&self.peer_url(ordinal))
+    }
+
+    /// What there is at this place.
+    pub fn seen(&self, ordinal: Ordinal) -> &Seen {
+        static NOTHING: Seen = Seen::NOTHING;
+        self.members.get(&ordinal).unwrap_or(&NOTHING)
+    }
+
+    /// The name of the member at this place.
+    pub fn name(&self, ordinal: Ordinal) -> String {
+        ordinal.name(&self.desired.name)
+    }
+}

@@ -1,0 +1,127 @@
+//! What there is of one member: its pod, its volume, what waits in the pod and what etcd says.
+
+use core::net::IpAddr;
+
+use etcd_operator_api::contract::{Permit, Report};
+use etcd_operator_etcd::status::Status;
+use jiff::Timestamp;
+
+/// What there is at one place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// The pod.
+    pub pod: Option<Pod>,
+    /// The volume claim.
+    pub claim: Option<Claim>,
+    /// What the process that waits in the pod says, if one does.
+    pub report: Asked<Report>,
+    /// What etcd says of itself, asked at this very place.
+    pub status: Asked<Status>,
+}
+
+impl Seen {
+    /// Nothing.
+    pub const NOTHING: Self = Self {
+        pod: None,
+        claim: None,
+        report: Asked::Not,
+        status: Asked::Not,
+    };
+
+    /// The report, if a process waits.
+    pub fn report(&self) -> Option<&Report> {
+        self.report.answer()
+    }
+
+    /// What etcd says, if it runs and answers.
+    pub fn status(&self) -> Option<&Status> {
+        self.status.answer()
+    }
+}
+
+/// What became of a question.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Asked<T> {
+    /// There was nobody to ask, or no need.
+    Not,
+    /// The answer.
+    Answer(T),
+    /// Somebody else answered: for a report, etcd itself runs there.
+    Elsewhere,
+    /// No answer, and why.
+    Silent(String),
+}
+
+impl<T> Asked<T> {
+    /// The answer, if there is one.
+    pub fn answer(&self) -> Option<&T> {
+        match self {
+            Self::Answer(answer) => Some(answer),
+            _ => None,
+        }
+    }
+
+    /// Why there is none, if somebody was asked.
+    pub fn silence(&self) -> Option<&str> {
+        match self {
+            Self::Silent(why) => Some(why),
+            _ => None,
+        }
+    }
+}
+
+/// A pod of a member.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pod {
+    /// Its UID.
+    pub uid: String,
+    /// The version of the object that was seen.
+    pub resource_version: String,
+    /// Where it runs.
+    pub node: Option<String>,
+    /// Where it is reached.
+    pub ip: Option<IpAddr>,
+    /// Whether Kubernetes sends it clients.
+    pub ready: bool,
+    /// Since when it is being deleted.
+    pub deleting: Option<Timestamp>,
+    /// The incarnation its template had.
+    pub incarnation: i64,
+    /// Why no node takes it.
+    pub unschedulable: Option<String>,
+    /// What its etcd container does.
+    pub container: Container,
+    /// Since when its node does not answer.
+    pub node_lost: Option<Timestamp>,
+    /// The permit that lies with it.
+    pub permit: Option<Permit>,
+}
+
+/// What the etcd container of a pod does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Container {
+    /// It waits to be started, and why.
+    Waiting(String),
+    /// It runs.
+    Running,
+    /// It has ended.
+    Ended {
+        /// With this code.
+        code: i32,
+        /// Its last words, if it had any.
+        words: String,
+    },
+}
+
+/// A volume claim of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Its UID.
+    pub uid: String,
+    /// The volume it is bound to.
+    pub volume: Option<String>,
+    /// Whether it is being deleted, and what holds it.
+    pub deleting: Option<Vec<String>>,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+}

@@ -1,0 +1,114 @@
+//! The place of a member in its cluster: the number its pod, its volume and its address end with.
+
+use std::fmt;
+
+use etcd_operator_api::names::{ClusterName, PEER_PORT};
+use etcd_operator_etcd::url::PeerUrl;
+
+use crate::desired::Desired;
+
+/// The highest number of places ever looked at. A cluster has nine at most; more is room for what is being removed.
+const PLACES: u16 = 32;
+
+/// The place of a member, counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ordinal(u16);
+
+impl Ordinal {
+    /// The place of this number; none beyond those that are looked at.
+    pub fn new(number: u16) -> Option<Self> {
+        (number < PLACES).then_some(Self(number))
+    }
+
+    /// All places.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..PLACES).map(Self)
+    }
+
+    /// The first places, as many as these.
+    pub fn first(count: u16) -> impl Iterator<Item = Self> {
+        (0..count.min(PLACES)).map(Self)
+    }
+
+    /// The place that this name of a pod or member ends with, if it is one of this cluster's.
+    pub fn of_name(cluster: &ClusterName, name: &str) -> Option<Self> {
+        let digits = name.strip_prefix(cluster.as_str())?.strip_prefix('-')?;
+        let number: u16 = digits.parse().ok()?;
+        Self::new(number).filter(|place| place.0.to_string() == digits)
+    }
+
+    /// The place of this claim, if it is one of this cluster's.
+    pub fn of_claim(cluster: &ClusterName, name: &str) -> Option<Self> {
+        Self::of_name(cluster, name.strip_prefix("data-")?)
+    }
+
+    /// Its number.
+    pub fn get(self) -> u16 {
+        self.0
+    }
+
+    /// How many pods a StatefulSet must keep to have this one.
+    pub fn replicas(self) -> u16 {
+        self.0 + 1
+    }
+
+    /// The name of the pod and of the member.
+    pub fn name(self, cluster: &ClusterName) -> String {
+        format!("{cluster}-{self}")
+    }
+
+    /// The name of the claim.
+    pub fn claim(self, cluster: &ClusterName) -> String {
+        format!("data-{cluster}-{self}")
+    }
+
+    /// Where the other members find it.
+    pub fn peer_url(self, desired: &Desired, namespace: &str) -> PeerUrl {
+        let scheme = if desired.tls.peer.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        let cluster = &desired.name;
+        let text = format!("{scheme}://{cluster}-{self}.{cluster}.{namespace}.svc:{PEER_PORT}");
+        text.parse().expect("a checked name makes an address")
+    }
+}
+
+impl fmt::Display for Ordinal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster() -> ClusterName {
+        "orders-1".parse().expect("a name")
+    }
+
+    #[test]
+    fn a_place_is_read_from_exactly_the_names_it_makes() {
+        for place in Ordinal::all() {
+            assert_eq!(Ordinal::of_name(&cluster(), &place.name(&cluster())), Some(place));
+            assert_eq!(
+                Ordinal::of_claim(&cluster(), &place.claim(&cluster())),
+                Some(place)
+            );
+        }
+        for other in [
+            "orders-1",
+            "orders-1-",
+            "orders-1-01",
+            "orders-1-x",
+            "orders-1-1-0",
+            "orders-10",
+            "orders-1-99",
+            "x-0",
+        ] {
+            assert_eq!(Ordinal::of_name(&cluster(), other), None, "{other}");
+        }
+    }
+}

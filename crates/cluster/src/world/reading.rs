@@ -1,0 +1,126 @@
+//! From objects of Kubernetes to what counts of them for a plan.
+
+use etcd_operator_api::contract;
+use etcd_operator_api::names::ANNOTATION_PERMIT;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{self as core, Node, PersistentVolumeClaim};
+
+use super::{Claim, Container, Pod};
+
+/// The container that etcd runs in.
+const ETCD: &str = "etcd";
+/// The word of its command that says which incarnation is expected.
+const INCARNATION: &str = "--incarnation=";
+
+/// What counts of a pod. `node` says since when its node is lost, where nodes can be seen.
+pub fn pod(pod: &core::Pod, node_lost: Option<Timestamp>) -> Option<Pod> {
+    let meta = &pod.metadata;
+    let spec = pod.spec.as_ref()?;
+    let status = pod.status.clone().unwrap_or_default();
+    let deleting = meta.deletion_timestamp.as_ref().map(|time| time.0);
+    let etcd = spec.containers.iter().find(|container| container.name == ETCD)?;
+    let incarnation = etcd
+        .command
+        .iter()
+        .flatten()
+        .find_map(|word| word.strip_prefix(INCARNATION)?.parse().ok());
+    let permit = meta
+        .annotations
+        .as_ref()
+        .and_then(|all| all.get(ANNOTATION_PERMIT));
+    let condition = |type_: &str| {
+        status
+            .conditions
+            .iter()
+            .flatten()
+            .find(|known| known.type_ == type_)
+    };
+    Some(Pod {
+        uid: meta.uid.clone()?,
+        resource_version: meta.resource_version.clone()?,
+        node: spec.node_name.clone(),
+        ip: status.pod_ip.as_deref().and_then(|ip| ip.parse().ok()),
+        ready: condition("Ready").is_some_and(|ready| ready.status == "True"),
+        deleting,
+        incarnation: incarnation.unwrap_or_default(),
+        unschedulable: condition("PodScheduled")
+            .filter(|scheduled| scheduled.status == "False")
+            .map(|scheduled| scheduled.message.clone().unwrap_or_default()),
+        container: container(pod, &status),
+        node_lost,
+        permit: permit.and_then(|permit| contract::read(permit.as_bytes()).ok()),
+    })
+}
+
+fn container(pod: &core::Pod, status: &core::PodStatus) -> Container {
+    let is_etcd = |state: &&core::ContainerStatus| state.name == ETCD;
+    let Some(etcd) = status.container_statuses.iter().flatten().find(is_etcd) else {
+        return Container::Waiting(before_start(pod, status));
+    };
+    let state = etcd.state.clone().unwrap_or_default();
+    if state.running.is_some() {
+        return Container::Running;
+    }
+    let last = etcd.last_state.as_ref().and_then(|last| last.terminated.as_ref());
+    if let Some(ended) = state.terminated.as_ref().or(last) {
+        return Container::Ended {
+            code: ended.exit_code,
+            words: ended.message.clone().unwrap_or_default(),
+        };
+    }
+    let waiting = state.waiting.unwrap_or_default();
+    let words = [waiting.reason, waiting.message].into_iter().flatten();
+    let words: Vec<_> = words.collect();
+    if words.is_empty() || words == ["PodInitializing"] {
+        return Container::Waiting(before_start(pod, status));
+    }
+    Container::Waiting(words.join(": "))
+}
+
+/// Why the container has not been started, from what comes before it.
+fn before_start(pod: &core::Pod, status: &core::PodStatus) -> String {
+    let init = status.init_container_statuses.iter().flatten().find_map(|init| {
+        let waiting = init.state.as_ref()?.waiting.as_ref()?;
+        let reason = waiting
+            .reason
+            .as_deref()
+            .filter(|reason| *reason != "PodInitializing")?;
+        let message = waiting.message.as_deref().unwrap_or_default();
+        Some(format!(
+            "its init container {} waits: {reason} {message}",
+            init.name
+        ))
+    });
+    init.unwrap_or_else(|| {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        match node {
+            Some(node) => format!("node {node} prepares it"),
+            None => "no node has it yet".to_owned(),
+        }
+    })
+}
+
+/// What counts of a claim.
+pub fn claim(claim: &PersistentVolumeClaim) -> Option<Claim> {
+    let meta = &claim.metadata;
+    let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
+    Some(Claim {
+        uid: meta.uid.clone()?,
+        volume: volume.filter(|name| !name.is_empty()),
+        deleting: meta
+            .deletion_timestamp
+            .as_ref()
+            .map(|_| meta.finalizers.clone().unwrap_or_default()),
+        created: meta.creation_timestamp.as_ref().map(|time| time.0),
+    })
+}
+
+/// Since when a node does not answer; none while it does.
+pub fn lost_since(node: &Node) -> Option<Timestamp> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    let ready = conditions.iter().find(|condition| condition.type_ == "Ready")?;
+    if ready.status == "True" {
+        return None;
+    }
+    ready.last_transition_time.as_ref().map(|time| time.0)
+}
