@@ -3,6 +3,7 @@
 
 mod bed;
 mod etcd_pod;
+mod faults_long;
 mod faults_network;
 mod faults_process;
 mod faults_store;
@@ -31,6 +32,7 @@ async fn main() -> ExitCode {
         faults_process::SCENARIOS,
         faults_store::SCENARIOS,
         faults_network::SCENARIOS,
+        faults_long::SCENARIOS,
         install::SCENARIOS,
         manager::SCENARIOS,
         images::SCENARIOS,
