@@ -256,7 +256,7 @@ pub async fn clean_in(parent: &Path) -> Result<Cleaned> {
             }
             until(
                 &format!("end of process {}", process.pid()),
-                Duration::from_secs(10),
+                Duration::from_secs(30),
                 || async move { Ok((!process.is_running()).then_some(())) },
             )
             .await?;
@@ -266,7 +266,7 @@ pub async fn clean_in(parent: &Path) -> Result<Cleaned> {
         }
         until(
             &format!("removal of the control groups of {}", path.display()),
-            Duration::from_secs(10),
+            Duration::from_secs(30),
             || async { Ok(cgroup::remove(name_of(&path)).then_some(())) },
         )
         .await?;

@@ -72,7 +72,10 @@ impl Kubernetes {
         }
         if let Some(kubeconfig) = &self.kubeconfig {
             // The bed is on this host, whatever way leads out of it.
-            command.env("KUBECONFIG", kubeconfig).env("NO_PROXY", "*");
+            command
+                .env("KUBECONFIG", kubeconfig)
+                .env("NO_PROXY", "*")
+                .env("KUBECACHEDIR", cache_beside(kubeconfig));
         }
         command.args(arguments);
         command::succeed(command, "").await
@@ -149,10 +152,17 @@ impl Kubernetes {
         let path = std::env::join_paths(own.chain(std::env::split_paths(&usual)))?;
         shell.env("PATH", path).env("NO_PROXY", "*");
         if let Some(kubeconfig) = &self.kubeconfig {
-            shell.env("KUBECONFIG", kubeconfig);
+            shell
+                .env("KUBECONFIG", kubeconfig)
+                .env("KUBECACHEDIR", cache_beside(kubeconfig));
         }
         command::succeed(shell, "").await
     }
+}
+
+/// Where kubectl and helm keep what they have learnt about a bed: with it, since the next one has the same address.
+pub fn cache_beside(kubeconfig: &Path) -> PathBuf {
+    kubeconfig.with_file_name("kubectl-cache")
 }
 
 fn repository_file(path: &str) -> PathBuf {

@@ -18,7 +18,7 @@ use crate::deadline::until;
 use crate::launch::{Launch, Running};
 use crate::process::{ProcessId, Sent};
 
-const START_LIMIT: Duration = Duration::from_secs(30);
+const START_LIMIT: Duration = Duration::from_mins(2);
 
 /// The first process of a machine. A child whose end nobody awaits is taken away by the kernel because the signal
 /// about it is ignored.

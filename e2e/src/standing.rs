@@ -22,7 +22,7 @@ use crate::process::{self, ProcessId, Sent};
 /// From nothing until pods can be made, on a machine that also compiles.
 const START_LIMIT: Duration = Duration::from_mins(10);
 /// A bed ends within seconds.
-const STOP_LIMIT: Duration = Duration::from_secs(30);
+const STOP_LIMIT: Duration = Duration::from_mins(1);
 
 /// A process, as a note has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

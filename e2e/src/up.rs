@@ -6,13 +6,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use tokio::process::Command;
 
 use crate::components::{self, Component, Group};
 use crate::deadline::until;
 use crate::host::Host;
-use crate::install::{Kubernetes, NAMESPACE, RELEASE, TO_TRY};
+use crate::install::{Kubernetes, NAMESPACE, RELEASE, TO_TRY, cache_beside};
 use crate::standing::{self, Before, Standing};
 use crate::{bed_dir, command, images};
 
@@ -37,6 +37,7 @@ pub enum Wanted {
 pub async fn up(wanted: Wanted, binary: &Path) -> Result<()> {
     let began = Instant::now();
     let say = |what: &str| println!("[{:>4.0} s] {what}", began.elapsed().as_secs_f32());
+    bed_dir::clean().await?;
     let end = match wanted {
         Wanted::Bed(nodes) => {
             let (standing, kubernetes) = bed(nodes, binary, &say).await?;
@@ -46,6 +47,10 @@ pub async fn up(wanted: Wanted, binary: &Path) -> Result<()> {
             println!("\nTo use it:");
             println!("  export KUBECONFIG='{}'", standing.kubeconfig.display());
             println!("  export PATH='{}':\"$PATH\"", programs.display());
+            println!(
+                "  export KUBECACHEDIR='{}'",
+                cache_beside(&standing.kubeconfig).display()
+            );
             "cargo xtask down".to_owned()
         }
         Wanted::Context { name, image } => {
@@ -78,7 +83,6 @@ pub async fn up(wanted: Wanted, binary: &Path) -> Result<()> {
 
 async fn bed(nodes: u8, binary: &Path, say: &impl Fn(&str)) -> Result<(Standing, Kubernetes)> {
     ensure!([1, 3].contains(&nodes), "a bed has 1 or 3 nodes, not {nodes}");
-    bed_dir::clean().await?;
     let mut standing = if let Some(standing) = Standing::find()? {
         standing::same_size(&standing, nodes)?;
         say("the bed stands already");
@@ -119,18 +123,25 @@ async fn finish(kubernetes: &Kubernetes, say: &impl Fn(&str)) -> Result<()> {
     Ok(())
 }
 
+/// How the tool that made a local Kubernetes is told to give its nodes an image.
+fn giving<'a>(context: &'a str, archive: &'a str) -> Option<Vec<&'a str>> {
+    match context.split_once('-') {
+        Some(("kind", name)) => Some(vec!["kind", "load", "image-archive", archive, "--name", name]),
+        Some(("k3d", name)) => Some(vec!["k3d", "image", "import", archive, "--cluster", name]),
+        _ if context == "minikube" => Some(vec!["minikube", "image", "load", archive]),
+        _ => None,
+    }
+}
+
 /// Gives an image to the nodes of a local Kubernetes, by the tool that made it.
 async fn give(context: &str, archive: &Path) -> Result<()> {
     let archive = archive.to_str().context("the image's path is not UTF-8")?;
-    let words: Vec<&str> = match context.split_once('-') {
-        Some(("kind", name)) => vec!["kind", "load", "image-archive", archive, "--name", name],
-        Some(("k3d", name)) => vec!["k3d", "image", "import", archive, "--cluster", name],
-        _ if context == "minikube" => vec!["minikube", "image", "load", archive],
-        _ => bail!(
+    let words = giving(context, archive).with_context(|| {
+        format!(
             "{context} is none of kind, k3d or minikube, so its nodes cannot be given an image: push one and name \
              it with --image"
-        ),
-    };
+        )
+    })?;
     let mut load = Command::new(words[0]);
     load.args(&words[1..]);
     command::succeed(load, "").await?;
@@ -185,4 +196,24 @@ async fn compare(before: &Host) -> Result<()> {
         println!("  {what}");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_local_kubernetes_is_given_an_image_in_its_own_words() {
+        let words = |context| giving(context, "a.tar").map(|words| words.join(" "));
+        assert_eq!(
+            words("kind-my-own").as_deref(),
+            Some("kind load image-archive a.tar --name my-own")
+        );
+        assert_eq!(
+            words("k3d-x").as_deref(),
+            Some("k3d image import a.tar --cluster x")
+        );
+        assert_eq!(words("minikube").as_deref(), Some("minikube image load a.tar"));
+        assert_eq!(words("production"), None);
+    }
 }

@@ -11,7 +11,7 @@ use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::images;
 use tokio::process::{Child, Command};
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_mins(1);
 
 /// A containerd without the kubelet's interface, which needs no network.
 struct Containerd {

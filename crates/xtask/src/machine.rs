@@ -13,6 +13,8 @@ const GIB: u64 = 1 << 30;
 const COLD: u64 = 24 * GIB;
 /// What a bed takes while it runs.
 const WARM: u64 = 6 * GIB;
+/// What kubectl and helm take to be built.
+const TOOLS: u64 = 8 * GIB;
 
 /// What a machine is like, as far as it matters here.
 #[derive(Clone, Debug)]
@@ -56,10 +58,10 @@ pub(crate) fn prepare(tier: Tier) -> Result<(), Failure> {
 
 /// Why not, if not.
 fn refusal(machine: &Machine, tier: Tier, needed_go: &str) -> Option<String> {
-    let rest = if tier == Tier::Bed {
-        not_for_a_bed(machine, needed_go)
-    } else {
-        None
+    let rest = match tier {
+        Tier::Build => None,
+        Tier::Context => not_for_tools(machine, needed_go),
+        Tier::Bed => not_for_a_bed(machine, needed_go),
     };
     rest.or_else(|| {
         let may_install = machine.user != User::Other && machine.has_apt;
@@ -94,18 +96,8 @@ fn not_for_a_bed(machine: &Machine, needed_go: &str) -> Option<String> {
         }
         User::Root => {}
     }
-    match &machine.go {
-        None => {
-            return Some(format!(
-                "Go is not on the PATH: the test bed is built with Go {needed_go} or newer."
-            ));
-        }
-        Some(found) if numbers(found) < numbers(needed_go) => {
-            return Some(format!(
-                "Go {needed_go} or newer is needed to build the test bed, and the one on the PATH is {found}."
-            ));
-        }
-        Some(_) => {}
+    if let Some(why) = not_with_this_go(machine, needed_go) {
+        return Some(why);
     }
     if let Some(lacking) = machine.lacking.first() {
         return Some(format!("This kernel has no {lacking}."));
@@ -118,6 +110,37 @@ fn not_for_a_bed(machine: &Machine, needed_go: &str) -> Option<String> {
             machine.free / GIB
         )
     })
+}
+
+/// Tools and the operator's image are made here; what they are used on is somebody else's.
+fn not_for_tools(machine: &Machine, needed_go: &str) -> Option<String> {
+    if machine.system != "linux" {
+        return Some(format!(
+            "The operator's image is made on Linux only, and this is {}.",
+            machine.system
+        ));
+    }
+    not_with_this_go(machine, needed_go).or_else(|| {
+        (!machine.is_warm && machine.free < TOOLS).then(|| {
+            format!(
+                "Building kubectl and helm needs {} GiB of disk space, and {} GiB are free.",
+                TOOLS / GIB,
+                machine.free / GIB
+            )
+        })
+    })
+}
+
+fn not_with_this_go(machine: &Machine, needed_go: &str) -> Option<String> {
+    match &machine.go {
+        None => Some(format!(
+            "Go is not on the PATH: the test bed is built with Go {needed_go} or newer."
+        )),
+        Some(found) if numbers(found) < numbers(needed_go) => Some(format!(
+            "Go {needed_go} or newer is needed to build the test bed, and the one on the PATH is {found}."
+        )),
+        Some(_) => None,
+    }
 }
 
 fn look(tier: Tier) -> Result<Machine, Failure> {
@@ -141,7 +164,7 @@ fn look(tier: Tier) -> Result<Machine, Failure> {
             .filter_map(|(there, feature)| (!there).then_some(feature))
             .collect(),
         free: free(&cache),
-        is_warm: is_warm(&cache),
+        is_warm: is_warm(&cache, tier),
         has_apt: packages::has_apt(),
         missing: packages::missing(tier),
     })
@@ -183,11 +206,17 @@ fn has_control_groups(root: &Path) -> bool {
             .is_ok_and(|controllers| controllers.split_whitespace().any(|name| name == "memory"))
 }
 
-fn is_warm(cache: &Path) -> bool {
+fn is_warm(cache: &Path, tier: Tier) -> bool {
+    // The last that is built of what is needed.
+    let last = if tier == Tier::Bed {
+        "kubernetes-node-"
+    } else {
+        "helm-"
+    };
     let entries = fs::read_dir(cache).into_iter().flatten().flatten();
     entries
         .filter_map(|entry| entry.file_name().into_string().ok())
-        .any(|name| name.starts_with("kubernetes-node-") && !name.contains('.'))
+        .any(|name| name.starts_with(last) && !name.contains('.'))
 }
 
 /// Of the file system that the cache is on, or will be.
@@ -356,6 +385,25 @@ mod tests {
             why.contains("sudo apt-get install -y --no-install-recommends gcc"),
             "{why}"
         );
+    }
+
+    #[test]
+    fn another_kubernetes_needs_go_and_room_for_tools_and_neither_root_nor_a_kernel() {
+        let mut machine = good();
+        machine.user = User::Other;
+        machine.lacking.push(OVERLAYFS);
+        machine.missing.clear();
+        machine.free = TOOLS;
+        let refused = |machine: &Machine| refusal(machine, Tier::Context, "1.26.6").unwrap_or_default();
+        assert_eq!(refused(&machine), "");
+        machine.free = TOOLS - 1;
+        assert!(refused(&machine).contains("needs 8 GiB of disk space, and 7 GiB are free"));
+        machine.is_warm = true;
+        assert_eq!(refused(&machine), "");
+        machine.go = None;
+        assert!(refused(&machine).contains("Go is not on the PATH"));
+        machine.system = "macos";
+        assert!(refused(&machine).contains("on Linux only, and this is macos"));
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::run;
 pub(crate) enum Tier {
     /// Building the workspace and running what needs no bed.
     Build,
+    /// The tools that install into a Kubernetes that somebody else runs.
+    Context,
     /// A bed as well.
     Bed,
 }

@@ -7,6 +7,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -159,6 +160,7 @@ async fn keep(start: impl Future<Output = Result<Bed>>) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let serve = async {
+        let began = Instant::now();
         let kubectl = components::find(Component::Kubectl).await?;
         let bed = start.await?;
         let control_plane = bed.control_plane();
@@ -167,7 +169,11 @@ async fn keep(start: impl Future<Output = Result<Bed>>) -> Result<()> {
         if let Some(directory) = kubectl.parent() {
             println!("export PATH='{}':\"$PATH\"", directory.display());
         }
-        println!("# serving at https://{} until Ctrl-C", control_plane.address());
+        println!(
+            "# after {:.1} s serving at https://{} until Ctrl-C",
+            began.elapsed().as_secs_f32(),
+            control_plane.address()
+        );
         std::future::pending::<()>().await;
         Ok(())
     };

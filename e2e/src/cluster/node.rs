@@ -20,7 +20,7 @@ use crate::namespaces::{Entry, Machine};
 use crate::network::{self, Number};
 use crate::process::{ProcessId, Sent};
 
-const START_LIMIT: Duration = Duration::from_mins(1);
+const START_LIMIT: Duration = Duration::from_mins(2);
 /// Directories of the host that a node has one of its own of.
 const OWN_DIRECTORIES: &[(&str, &str)] = &[("run", "/run"), ("lib", "/var/lib"), ("log", "/var/log")];
 
@@ -120,27 +120,14 @@ impl Node {
             agents: Mutex::default(),
             machine: Mutex::new(Some(machine)),
         };
-        node.start_agent(control_plane, Agent::Containerd)?;
-        until(
-            &format!("containerd of {} serves", node.name),
-            START_LIMIT,
-            || {
-                let alive = node.check();
-                async {
-                    alive?;
-                    let ctr = node.ctr(&["version"])?;
-                    Ok(command::output(ctr, "").await?.status.success().then_some(()))
-                }
-            },
-        )
-        .await?;
+        node.start_agent(control_plane, Agent::Containerd).await?;
         Ok(node)
     }
 
     /// Starts kubelet and kube-proxy. Images come before that.
     pub(super) fn join(&self, control_plane: &ControlPlane) -> Result<()> {
-        self.start_agent(control_plane, Agent::Kubelet)?;
-        self.start_agent(control_plane, Agent::Proxy)
+        self.launch(control_plane, Agent::Kubelet)?;
+        self.launch(control_plane, Agent::Proxy)
     }
 
     /// What Kubernetes calls it.
@@ -194,8 +181,28 @@ impl Node {
         Ok(())
     }
 
-    /// Starts an agent.
-    pub fn start_agent(&self, control_plane: &ControlPlane, agent: Agent) -> Result<()> {
+    /// Starts an agent. Containerd serves when this returns: kubelet ends if it does not.
+    pub async fn start_agent(&self, control_plane: &ControlPlane, agent: Agent) -> Result<()> {
+        self.launch(control_plane, agent)?;
+        if agent != Agent::Containerd {
+            return Ok(());
+        }
+        until(
+            &format!("containerd of {} serves", self.name),
+            START_LIMIT,
+            || {
+                let alive = self.check();
+                async {
+                    alive?;
+                    let ctr = self.ctr(&["version"])?;
+                    Ok(command::output(ctr, "").await?.status.success().then_some(()))
+                }
+            },
+        )
+        .await
+    }
+
+    fn launch(&self, control_plane: &ControlPlane, agent: Agent) -> Result<()> {
         let mut agents = locked(&self.agents);
         if agents.iter().any(|(which, _)| *which == agent) {
             bail!("{agent:?} of {} runs already", self.name);

@@ -49,10 +49,7 @@ impl Cluster {
         };
         let control = control.with_context(|| format!("no control group of container {}", container.id))?;
         fs::write(&control, limit).with_context(|| format!("cannot write to {}", control.display()))?;
-        let what = format!(
-            "container {} writes {bytes_per_second} bytes per second",
-            container.id
-        );
+        let what = format!("{} writes {bytes_per_second} bytes per second", container.what);
         let lasting = Lasting::begun(&self.chronicle(), what);
         let slow = SlowDisk {
             control,

@@ -16,7 +16,8 @@ pub struct Container {
     /// How containerd calls it.
     pub id: String,
     group: String,
-    what: String,
+    /// Whose it is, for people.
+    pub(super) what: String,
     chronicle: Chronicle,
 }
 

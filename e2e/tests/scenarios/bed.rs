@@ -51,6 +51,13 @@ pub const SCENARIOS: &[Scenario] = &[
     .full(),
     Scenario::gate(
         "bed",
+        "two_beds_beside_each_other_do_not_meet",
+        Bed::Without,
+        |_| Box::pin(two_beds()),
+    )
+    .full(),
+    Scenario::gate(
+        "bed",
         "a_killed_bed_is_taken_away_by_its_watchdog",
         Bed::Without,
         |_| Box::pin(killed()),
@@ -169,6 +176,30 @@ async fn ended(nodes: u8) -> Result<()> {
         "mounts and rules of a bed are to stay inside it: {during:?}"
     );
     drop(cluster);
+    nothing_since(&before).await
+}
+
+/// They have the same addresses inside, so whatever got across would be answered.
+async fn two_beds() -> Result<()> {
+    let before = Host::look().await?;
+    let options = Options::default();
+    let (one, other) = tokio::try_join!(Cluster::start(&options), Cluster::start(&options))?;
+    let (one, other) = (Arc::new(one), Arc::new(other));
+    ensure!(one.control_plane().address() != other.control_plane().address());
+    let (here, there) = tokio::try_join!(Stage::on(one.clone(), "here"), Stage::on(other.clone(), "there"))?;
+    here.run("only-here", None, None, &["serve", ":80"]).await?;
+    let url = format!("http://{}/", here.address("only-here").await?);
+    here.run("asker", None, None, &["pause"]).await?;
+    there.run("asker", None, None, &["pause"]).await?;
+    here.probe("asker", &["get", &url]).await?;
+    let answer = there.probe("asker", &["get", &url]).await;
+    if let Ok(answer) = &answer {
+        ensure!(answer["body"] != "only-here\n", "a pod of another bed answered");
+    }
+    for cluster in [&one, &other] {
+        ensure!(cluster.leaving().await? == 0, "packets tried to leave");
+    }
+    drop((here, there, one, other));
     nothing_since(&before).await
 }
 

@@ -167,7 +167,8 @@ async fn kubelet_stopped(stage: Arc<Stage>) -> Result<()> {
     let before = node.process(Agent::Kubelet).context("kubelet does not run")?;
     node.stop_agent(Agent::Kubelet)?;
     ensure!(!before.is_running(), "a killed kubelet runs");
-    node.start_agent(stage.cluster().control_plane(), Agent::Kubelet)?;
+    node.start_agent(stage.cluster().control_plane(), Agent::Kubelet)
+        .await?;
     stage.run("after", Some("node-3"), None, &["pause"]).await
 }
 
@@ -188,7 +189,8 @@ async fn containerd_killed(stage: Arc<Stage>) -> Result<()> {
     stage.begin("newcomer", Some("node-2"), None, &["pause"]).await?;
     stage.event("newcomer", "FailedCreatePodSandBox", SOON).await?;
 
-    node.start_agent(stage.cluster().control_plane(), Agent::Containerd)?;
+    node.start_agent(stage.cluster().control_plane(), Agent::Containerd)
+        .await?;
     stage.ready("newcomer").await?;
     stage.probe_until("client", &["get", &url], SOON).await?;
     Ok(())
@@ -221,7 +223,8 @@ async fn proxy_killed(stage: Arc<Stage>) -> Result<()> {
         "a service was reached without kube-proxy: {answer:?}"
     );
 
-    node.start_agent(stage.cluster().control_plane(), Agent::Proxy)?;
+    node.start_agent(stage.cluster().control_plane(), Agent::Proxy)
+        .await?;
     stage.probe_until("far", &get, SOON).await?;
     Ok(())
 }

@@ -4,6 +4,7 @@
 mod bed;
 mod cluster;
 mod etcd_pod;
+mod faults_long;
 mod faults_network;
 mod faults_process;
 mod faults_store;
@@ -32,6 +33,7 @@ async fn main() -> ExitCode {
         faults_process::SCENARIOS,
         faults_store::SCENARIOS,
         faults_network::SCENARIOS,
+        faults_long::SCENARIOS,
         install::SCENARIOS,
         manager::SCENARIOS,
         images::SCENARIOS,
