@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use tokio::process::Command;
 
 use crate::command;
-use crate::components::{self, Component};
+use crate::components::{self, Component, EtcdVersion};
 
 /// The namespace of the release and of the samples.
 pub const NAMESPACE: &str = "etcd";
@@ -26,6 +26,9 @@ pub const TO_TRY: [&str; 5] = [
     "kubectl explain etcdcluster.spec.storage",
     "kubectl --namespace etcd logs deployment/etcd-operator",
 ];
+
+/// The etcd that the sample cluster runs.
+pub const SAMPLE_VERSION: EtcdVersion = EtcdVersion::V3_6_16;
 
 /// A way to a Kubernetes.
 #[derive(Clone, Debug)]
@@ -141,6 +144,19 @@ impl Kubernetes {
                 .await?;
         }
         Ok(SAMPLES.map(|(_, resource)| resource).to_vec())
+    }
+
+    /// Waits until the sample cluster serves.
+    pub async fn sample_serves(&self) -> Result<()> {
+        let wait = [
+            "wait",
+            "--for=condition=Available",
+            "--timeout=180s",
+            "etcdcluster/orders",
+        ];
+        self.kubectl(&[&["--namespace", NAMESPACE], &wait[..]].concat())
+            .await?;
+        Ok(())
     }
 
     /// Runs something people may try, as they would: by a shell that finds kubectl.

@@ -12,7 +12,7 @@ use tokio::process::Command;
 use crate::components::{self, Component, Group};
 use crate::deadline::until;
 use crate::host::Host;
-use crate::install::{Kubernetes, NAMESPACE, RELEASE, TO_TRY, cache_beside};
+use crate::install::{Kubernetes, NAMESPACE, RELEASE, SAMPLE_VERSION, TO_TRY, cache_beside};
 use crate::standing::{self, Before, Standing};
 use crate::{bed_dir, command, images};
 
@@ -97,8 +97,9 @@ async fn bed(nodes: u8, binary: &Path, say: &impl Fn(&str)) -> Result<(Standing,
     let archive = images::operator(binary).await?;
     let known = standing.operator.clone();
     if known.as_ref() != Some(&archive) {
-        say("giving the operator's image to the nodes");
+        say("giving the images of the operator and of etcd to the nodes");
         standing.import(&archive).await?;
+        standing.import(&images::etcd(SAMPLE_VERSION).await?).await?;
     }
     say("installing the chart");
     kubernetes.install(images::OPERATOR).await?;
@@ -114,12 +115,16 @@ async fn finish(kubernetes: &Kubernetes, say: &impl Fn(&str)) -> Result<()> {
     kubernetes.ready().await?;
     say("applying samples");
     let made = kubernetes.apply_samples().await?;
+    say("waiting for the members of the sample");
+    kubernetes.sample_serves().await?;
     say("ready");
     println!(
         "\nMade in namespace {NAMESPACE}: deployment/etcd-operator, {}",
         made.join(", ")
     );
-    println!("The samples are accepted. Members, backups and restores come with later versions.");
+    println!(
+        "The sample cluster serves. The sample backup is accepted; backups and restores come with later versions."
+    );
     Ok(())
 }
 

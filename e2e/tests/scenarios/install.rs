@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use etcd_operator_e2e::bed_dir::BedDir;
-use etcd_operator_e2e::install::{Kubernetes, NAMESPACE, TO_TRY};
+use etcd_operator_e2e::install::{Kubernetes, NAMESPACE, SAMPLE_VERSION, TO_TRY};
 use etcd_operator_e2e::process::{ProcessId, Sent};
 use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
 use etcd_operator_e2e::{deadline::until, host::Host, images, operator};
@@ -51,14 +51,20 @@ pub const SCENARIOS: &[Scenario] = &[
 
 async fn installed(stage: Arc<Stage>) -> Result<()> {
     let cluster = stage.cluster();
-    let archive = images::operator(operator::binary().await?).await?;
+    let archives = [
+        images::operator(operator::binary().await?).await?,
+        images::etcd(SAMPLE_VERSION).await?,
+    ];
     for node in cluster.nodes() {
-        node.import(&archive).await?;
+        for archive in &archives {
+            node.import(archive).await?;
+        }
     }
     let kubernetes = Kubernetes::at(cluster.control_plane().kubeconfig()).await?;
     kubernetes.install(images::OPERATOR).await?;
     kubernetes.ready().await?;
     kubernetes.apply_samples().await?;
+    kubernetes.sample_serves().await?;
     for line in TO_TRY {
         let said = kubernetes.try_out(line).await?;
         ensure!(!said.trim().is_empty(), "`{line}` says nothing");
