@@ -17,7 +17,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Resource, ResourceExt as _};
 
-use crate::build::Latch;
+use crate::build::{Latch, Stored};
 use crate::desired::Desired;
 use crate::memory::Memory;
 use crate::reconcile::Deps;
@@ -91,6 +91,7 @@ fn remembered(desired: &Desired, set: &StatefulSet) -> Option<Set> {
         voters: voters
             .filter_map(|name| Ordinal::of_name(&desired.name, name))
             .collect(),
+        intent: Stored::of(set).intent().map(str::to_owned),
     })
 }
 

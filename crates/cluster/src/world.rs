@@ -63,6 +63,8 @@ pub struct Set {
     pub cluster: Option<ClusterId>,
     /// The voters, as noted on it.
     pub voters: BTreeSet<Ordinal>,
+    /// What the user asked for when its template was made.
+    pub intent: Option<String>,
 }
 
 /// Who the members are.

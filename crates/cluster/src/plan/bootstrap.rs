@@ -76,6 +76,12 @@ fn begin(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
         memory.incarnation = memory.last_incarnation + 1;
         memory.last_incarnation = memory.incarnation;
     }
+    if is_outdated(situation) {
+        memory.incarnation = memory.last_incarnation + 1;
+        memory.last_incarnation = memory.incarnation;
+        let text = "The spec has changed before anything was started: the pods are made anew.";
+        return Proposal::going(What::StartOver, Reason::Bootstrapping, text);
+    }
     let size = u16::from(world.desired.size.get());
     let mut targets = BTreeMap::new();
     let mut waits = Vec::new();
@@ -99,6 +105,19 @@ fn begin(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
         return Proposal::idle(Reason::Bootstrapping, text).blocked_by(waits);
     }
     started(situation, memory, targets)
+}
+
+/// Whether a pod was made for what the user no longer asks for. It would never change by itself, and what kept it from
+/// starting may just have been corrected.
+fn is_outdated(situation: &Situation<'_>) -> bool {
+    let world = situation.world;
+    let wanted = world.set.as_ref().and_then(|set| set.intent.as_ref());
+    let pods = world.members.values().filter_map(|seen| seen.pod.as_ref());
+    wanted.is_some_and(|wanted| {
+        pods.into_iter().any(|pod| {
+            pod.deleting.is_none() && pod.intent.as_ref().is_some_and(|made_for| made_for != wanted)
+        })
+    })
 }
 
 /// A disk of somebody else in the place of a member, which a person has given up.

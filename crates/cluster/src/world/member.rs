@@ -87,6 +87,8 @@ pub struct Pod {
     pub deleting: Option<Timestamp>,
     /// The incarnation its template had.
     pub incarnation: i64,
+    /// What the user asked for when its template was made.
+    pub intent: Option<String>,
     /// Why no node takes it.
     pub unschedulable: Option<String>,
     /// What its etcd container does.

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{self as core, Node, PersistentVolumeClaim};
 
 use super::{Claim, Container, Pod};
+use crate::build::ANNOTATION_INTENT;
 
 /// The container that etcd runs in.
 const ETCD: &str = "etcd";
@@ -24,10 +25,8 @@ pub fn pod(pod: &core::Pod, node_lost: Option<Timestamp>) -> Option<Pod> {
         .iter()
         .flatten()
         .find_map(|word| word.strip_prefix(INCARNATION)?.parse().ok());
-    let permit = meta
-        .annotations
-        .as_ref()
-        .and_then(|all| all.get(ANNOTATION_PERMIT));
+    let annotation = |key: &str| meta.annotations.as_ref().and_then(|all| all.get(key));
+    let permit = annotation(ANNOTATION_PERMIT);
     let condition = |type_: &str| {
         status
             .conditions
@@ -43,6 +42,7 @@ pub fn pod(pod: &core::Pod, node_lost: Option<Timestamp>) -> Option<Pod> {
         ready: condition("Ready").is_some_and(|ready| ready.status == "True"),
         deleting,
         incarnation: incarnation.unwrap_or_default(),
+        intent: annotation(ANNOTATION_INTENT).cloned(),
         unschedulable: condition("PodScheduled")
             .filter(|scheduled| scheduled.status == "False")
             .map(|scheduled| scheduled.message.clone().unwrap_or_default()),

@@ -5,6 +5,7 @@ use etcd_operator_etcd::membership::Role;
 
 use super::scene::{Scene, id};
 use super::{line, plan, planned};
+use crate::world::Container;
 
 fn three_waiting() -> Scene {
     let mut scene = Scene::new(3);
@@ -234,4 +235,26 @@ fn without_consent_or_with_volumes_that_do_not_belong_together_nothing_starts() 
     let copies = plan(&scene.world);
     assert_eq!(line(&scene, &copies), "Blocked - -");
     assert!(copies.why.blocked_by[0].contains("a copy"), "{:?}", copies.why);
+}
+
+#[test]
+fn a_spec_that_is_corrected_before_anything_started_makes_the_pods_anew() {
+    let mut scene = three_waiting();
+    scene.pod_at(2).container = Container::Waiting("ImagePullBackOff".to_owned());
+    if let Some(set) = &mut scene.world.set {
+        set.intent = Some("corrected".to_owned());
+    }
+    let over = plan(&scene.world);
+    assert_eq!(line(&scene, &over), "Bootstrapping StartOver() -");
+    scene.stored(&over);
+    if let Some(set) = &mut scene.world.set {
+        set.intent = Some("corrected".to_owned());
+    }
+    assert_eq!(planned(&scene), "Bootstrapping StartOver() delete pod pod-0");
+    for number in 0..3 {
+        scene.gone(number);
+        scene.waits(number, &format!("q{number}"), &Verdict::Empty);
+        scene.pod_at(number).intent = Some("corrected".to_owned());
+    }
+    assert!(planned(&scene).starts_with("Bootstrapping Bootstrap(0,1,2) Bootstrap c-0 for q0"));
 }

@@ -148,6 +148,7 @@ impl Scene {
             incarnation,
             cluster: self.world.memory.cluster,
             voters: BTreeSet::new(),
+            intent: Some("as-asked".to_owned()),
         });
     }
 
@@ -195,6 +196,7 @@ impl Scene {
             ready: false,
             deleting: None,
             incarnation,
+            intent: Some("as-asked".to_owned()),
             unschedulable: None,
             container: Container::Running,
             node_lost: None,
