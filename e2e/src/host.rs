@@ -73,18 +73,18 @@ fn is_of(what: &str, bed: &Live) -> bool {
 /// belongs to, as far as that can be told.
 fn processes(live: &[Live], found: &mut BTreeSet<String>) {
     let namespace = |pid: &str, kind: &str| fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok();
-    let own_pids = namespace("self", "pid");
-    // What nodes run is in namespaces with a process that the bed has recorded.
+    let kinds = ["net", "mnt", "pid"];
+    let own = kinds.map(|kind| namespace("self", kind));
+    // What nodes and the control plane run is in namespaces with a process that the bed has recorded.
     let homes: Vec<(&str, PathBuf)> = live
         .iter()
         .flat_map(|bed| {
             let pids = bed.processes.iter().map(|process| process.pid().to_string());
-            pids.filter_map(|pid| Some((bed.name.as_str(), namespace(&pid, "pid")?)))
+            let of = |pid: String| kinds.iter().filter_map(move |kind| namespace(&pid, kind));
+            pids.flat_map(of).map(|home| (bed.name.as_str(), home))
         })
-        .filter(|(_, home)| Some(home) != own_pids.as_ref())
+        .filter(|(_, home)| !own.contains(&Some(home.clone())))
         .collect();
-    let kinds = ["net", "mnt", "pid"];
-    let own = kinds.map(|kind| namespace("self", kind));
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().map(str::to_owned) else {
             continue;
@@ -103,14 +103,13 @@ fn processes(live: &[Live], found: &mut BTreeSet<String>) {
             let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
             let groups = read("cgroup") + &directory;
-            let home = namespace(&pid, "pid");
             let bed = live
                 .iter()
                 .map(|bed| bed.name.as_str())
                 .find(|bed| groups.contains(bed))
                 .or_else(|| {
-                    let here = homes.iter().find(|(_, place)| Some(place) == home.as_ref());
-                    here.map(|(bed, _)| *bed)
+                    let here = |place: &PathBuf| theirs.contains(&Some(place.clone()));
+                    homes.iter().find(|(_, place)| here(place)).map(|(bed, _)| *bed)
                 });
             let of = bed.map_or(String::new(), |bed| format!(" of {bed}"));
             found.insert(format!("process {pid} {}{of}", name.trim()));

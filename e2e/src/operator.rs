@@ -31,12 +31,15 @@ pub async fn binary() -> Result<&'static Path> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = tokio::process::Command::new(cargo);
         build
+            // Of the whole workspace: asked for one package, Cargo would choose other features and build most of what it
+            // needs again.
             .args([
                 "build",
                 "--locked",
                 "--quiet",
-                "--package",
-                "etcd-operator-manager",
+                "--workspace",
+                "--bin",
+                "etcd-operator",
             ])
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .kill_on_drop(true);

@@ -75,16 +75,11 @@ impl Programs {
 /// Makes an image known to the node behind `entry`.
 pub(crate) async fn import(entry: Entry, program: &Path, image: &Path) -> Result<()> {
     let image = image.to_str().context("an image's path is not UTF-8")?;
-    let import = ["--namespace=k8s.io", "images", "import", "--local", image];
-    command::succeed(ctr(entry, program, &import)?, "").await?;
-    Ok(())
-}
-
-fn ctr(entry: Entry, program: &Path, arguments: &[&str]) -> Result<tokio::process::Command> {
     let mut ctr = entry.command(program)?;
     ctr.arg(format!("--address={}", settings::CONTAINERD_SOCKET))
-        .args(arguments);
-    Ok(ctr.into())
+        .args(["--namespace=k8s.io", "images", "import", "--local", image]);
+    command::succeed(ctr.into(), "").await?;
+    Ok(())
 }
 
 impl Node {
@@ -150,11 +145,6 @@ impl Node {
         import(self.entry, &self.programs.ctr, image).await
     }
 
-    /// A containerd client on this node.
-    pub(super) fn ctr(&self, arguments: &[&str]) -> Result<tokio::process::Command> {
-        ctr(self.entry, &self.programs.ctr, arguments)
-    }
-
     /// An error if one of its agents ended without being asked to.
     pub fn check(&self) -> Result<()> {
         locked(&self.agents)
@@ -183,22 +173,25 @@ impl Node {
 
     /// Starts an agent. Containerd serves when this returns: kubelet ends if it does not.
     pub async fn start_agent(&self, control_plane: &ControlPlane, agent: Agent) -> Result<()> {
+        let log = control_plane
+            .bed()
+            .path()
+            .join(format!("{}/containerd.log", self.name));
+        // It takes calls of other clients before it takes those of kubelet.
+        let served = || {
+            let log = fs::read_to_string(&log).unwrap_or_default();
+            log.matches("containerd successfully booted").count()
+        };
+        let before = served();
         self.launch(control_plane, agent)?;
         if agent != Agent::Containerd {
             return Ok(());
         }
-        until(
-            &format!("containerd of {} serves", self.name),
-            START_LIMIT,
-            || {
-                let alive = self.check();
-                async {
-                    alive?;
-                    let ctr = self.ctr(&["version"])?;
-                    Ok(command::output(ctr, "").await?.status.success().then_some(()))
-                }
-            },
-        )
+        let what = format!("containerd of {} serves", self.name);
+        until(&what, START_LIMIT, || async {
+            self.check()?;
+            Ok((served() > before).then_some(()))
+        })
         .await
     }
 

@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 const SOON: Duration = Duration::from_mins(1);
+/// What a story may take, so that there is time left to end its bed.
+const STORY_LIMIT: Duration = Duration::from_mins(8);
 /// A warm `up` takes seconds; this is for machines that also compile.
 const UP_LIMIT: Duration = Duration::from_mins(5);
 
@@ -105,6 +107,7 @@ struct Commands<'a> {
 
 impl<'a> Commands<'a> {
     async fn new(stage: &'a Stage) -> Result<Self> {
+        stage.note("builds the operator, if it is not built yet");
         Ok(Self {
             stage,
             state: BedDir::create()?,
@@ -118,7 +121,8 @@ impl<'a> Commands<'a> {
         command
             .args(arguments)
             .env("XDG_STATE_HOME", self.state.path())
-            .envs(around.iter().copied());
+            .envs(around.iter().copied())
+            .kill_on_drop(true);
         let output = tokio::time::timeout(UP_LIMIT, command.output())
             .await
             .context("it does not end")??;
@@ -202,8 +206,8 @@ async fn try_all(said: &str, kubeconfig: &Path) -> Result<()> {
 
 async fn up_and_down(stage: Arc<Stage>) -> Result<()> {
     let commands = Commands::new(&stage).await?;
-    let played = converges(&commands).await;
-    commands.end(played).await
+    let played = tokio::time::timeout(STORY_LIMIT, converges(&commands)).await;
+    commands.end(played.context("it takes too long").flatten()).await
 }
 
 async fn converges(commands: &Commands<'_>) -> Result<()> {
