@@ -165,15 +165,16 @@ async fn keep(start: impl Future<Output = Result<Bed>>) -> Result<()> {
         let bed = start.await?;
         let control_plane = bed.control_plane();
         println!("# kubeconfig: {}", control_plane.kubeconfig().display());
-        println!("export KUBECONFIG='{}'", control_plane.kubeconfig().display());
-        if let Some(directory) = kubectl.parent() {
-            println!("export PATH='{}':\"$PATH\"", directory.display());
-        }
         println!(
             "# after {:.1} s serving at https://{} until Ctrl-C",
             began.elapsed().as_secs_f32(),
             control_plane.address()
         );
+        if let Some(directory) = kubectl.parent() {
+            println!("export PATH='{}':\"$PATH\"", directory.display());
+        }
+        // The last line: whoever waits for it may read no further.
+        println!("export KUBECONFIG='{}'", control_plane.kubeconfig().display());
         std::future::pending::<()>().await;
         Ok(())
     };
