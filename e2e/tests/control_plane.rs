@@ -348,11 +348,12 @@ async fn a_paused_api_server_answers_nothing_until_it_resumes() -> Result<()> {
     create(&maps, "one").await?;
 
     control_plane.pause_apiserver()?;
-    assert!(
-        timeout(Duration::from_millis(500), maps.get("one"))
-            .await
-            .is_err()
-    );
+    // A thread stops when it is next given the processor: on a busy machine one may still answer.
+    until("a request stays without an answer", SOON, || async {
+        let asked = timeout(Duration::from_millis(500), maps.get("one")).await;
+        Ok(asked.is_err().then_some(()))
+    })
+    .await?;
     control_plane.resume_apiserver()?;
 
     timeout(SOON, maps.get("one")).await??;
@@ -422,8 +423,11 @@ async fn a_killed_owner_is_followed_by_everything_it_started() -> Result<()> {
     let mut owned = Owned::start().await?;
     owned.bed.kill().await?;
     gone(&owned.directory).await?;
-    assert_eq!(owned.running(), 0);
-    Ok(())
+    // What was killed may take a moment to be gone.
+    until("no process of it runs", SOON, || async {
+        Ok((owned.running() == 0).then_some(()))
+    })
+    .await
 }
 
 #[tokio::test]
