@@ -5,7 +5,7 @@
     reason = "a command speaks to its user"
 )]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -164,17 +164,16 @@ async fn keep(start: impl Future<Output = Result<Bed>>) -> Result<()> {
         let kubectl = components::find(Component::Kubectl).await?;
         let bed = start.await?;
         let control_plane = bed.control_plane();
-        println!("# kubeconfig: {}", control_plane.kubeconfig().display());
-        println!(
-            "# after {:.1} s serving at https://{} until Ctrl-C",
+        let path = kubectl.parent().unwrap_or(Path::new(""));
+        let said = format!(
+            "# kubeconfig: {kubeconfig}\n# after {:.1} s serving at https://{} until Ctrl-C\nexport PATH='{}':\"$PATH\"\nexport KUBECONFIG='{kubeconfig}'\n",
             began.elapsed().as_secs_f32(),
-            control_plane.address()
+            control_plane.address(),
+            path.display(),
+            kubeconfig = control_plane.kubeconfig().display(),
         );
-        if let Some(directory) = kubectl.parent() {
-            println!("export PATH='{}':\"$PATH\"", directory.display());
-        }
-        // The last line: whoever waits for it may read no further.
-        println!("export KUBECONFIG='{}'", control_plane.kubeconfig().display());
+        // At once: whoever has read what it waits for may read no further.
+        print!("{said}");
         std::future::pending::<()>().await;
         Ok(())
     };
