@@ -5,7 +5,10 @@ pub mod conformance;
 pub mod etcd;
 pub mod fake;
 pub mod gate;
+pub mod ledger;
+pub mod machine;
 pub mod samples;
+pub mod simulation;
 pub mod timeline;
 
 pub use fake::Fake;

@@ -42,6 +42,7 @@ impl World {
             Process {
                 start,
                 is_stopped: false,
+                is_ending: false,
                 member: None,
             },
         );

@@ -20,7 +20,7 @@ pub(crate) struct Chronicle {
     pub(crate) applied: Applied,
     /// Up to where each member has acknowledged what was agreed.
     holds: BTreeMap<MemberId, u64>,
-    /// Voters that do not do their part, and since when.
+    /// Members that do not do their part, and since when.
     pub(crate) ill: BTreeMap<MemberId, At>,
     /// Two members have agreed to different things.
     is_forked: bool,

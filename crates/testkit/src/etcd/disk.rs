@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use etcd_operator_api::contract::Identity;
 use etcd_operator_etcd::id::{ClusterId, MemberId};
+use etcd_operator_etcd::membership::Member;
 
 use super::applied::Applied;
 use super::log::Log;
@@ -89,6 +90,12 @@ impl DataDir {
             index: wal.log.last(),
             has_writes: wal.has_writes(),
         })
+    }
+
+    /// The members as it lists them.
+    pub fn members(&self) -> Vec<Member> {
+        let applied = self.wal.as_ref().map(Wal::applied).unwrap_or_default();
+        applied.members.into_values().collect()
     }
 
     /// Whether etcd cannot read it.

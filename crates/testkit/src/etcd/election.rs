@@ -150,7 +150,7 @@ impl World {
         running.timer = None;
         if running.leader() != Some(leader) {
             running.stance = Stance::Follower { leader: Some(leader) };
-            self.changed();
+            self.reshaped();
             self.want_publish(process);
         }
     }
@@ -163,7 +163,7 @@ impl World {
         running.stance = Stance::Follower { leader: None };
         let own = running.id;
         if is_news {
-            self.changed();
+            self.reshaped();
         }
         let Some(running) = self.running(process) else {
             return;

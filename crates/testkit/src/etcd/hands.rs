@@ -1,27 +1,23 @@
-//! The hands that reach into the model from outside: starting and killing processes, taking disks and wires away,
-//! reading and writing keys as a client. Nothing here decides what follows.
+//! The hands that reach into the model from outside: starting and killing processes, taking disks and wires away.
+//! Nothing here decides what follows.
 
 use std::time::Duration;
 
-use etcd_operator_etcd::endpoint::Limits;
-use etcd_operator_etcd::error::Error;
-use etcd_operator_etcd::id::{MemberId, Revision};
+use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::Member;
-use etcd_operator_etcd::status::Position;
-use etcd_operator_etcd::url::ClientUrl;
 use tokio::sync::watch;
 
 use super::Etcds;
 use super::disk::{Content, Disk, DiskId};
 use super::faults::{CallFault, Calls};
-use super::line::{Caller, Dialer, Line};
+use super::line::{Caller, Dialer};
 use super::process::{At, Exit, ProcessId, Start};
 use super::truth::{Judge, Truth};
-use super::world::{Finding, World};
+use super::world::{Event, Finding, World};
 use crate::timeline::Timeline;
 
-/// Keys with their newest values, in the order in which they were written.
-pub type Keys = Vec<(String, String)>;
+/// How long a process takes to end that was told to.
+const STOPPING: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
 
 impl World {
     /// A leader gives way to a voter that has all of its log.
@@ -167,6 +163,29 @@ impl Etcds {
         self.with(|world| world.exit(process, 137, "killed"));
     }
 
+    /// Tells a process to end: it gives leadership away if it can, and ends soon.
+    pub fn terminate(&self, process: ProcessId) {
+        self.with(|world| world.terminate(process));
+    }
+
+    /// Whether a process is stopped.
+    pub fn is_stopped(&self, process: ProcessId) -> bool {
+        self.with(|world| {
+            world
+                .processes
+                .get(&process)
+                .is_some_and(|process| process.is_stopped)
+        })
+    }
+
+    /// The members as whoever answers at this host lists them, whether they are so or not.
+    pub fn listed_at(&self, host: &str) -> Option<Vec<Member>> {
+        self.with(|world| {
+            let process = world.hosts.get(host).copied()?;
+            world.members(process).ok()
+        })
+    }
+
     /// Stops a process as a signal does: it keeps its connections and answers nobody.
     pub fn stop(&self, process: ProcessId) {
         self.pause(process, true);
@@ -287,6 +306,11 @@ impl Etcds {
         self.0.changed.subscribe()
     }
 
+    /// Tells of every change that can make a member ready or not.
+    pub fn shapes(&self) -> watch::Receiver<u64> {
+        self.0.shaped.subscribe()
+    }
+
     /// Reaches members for a caller.
     pub fn dialer(&self, caller: Caller) -> Dialer {
         Dialer {
@@ -303,79 +327,27 @@ impl Etcds {
     }
 }
 
-/// A client of one member.
-#[derive(Clone, Debug)]
-pub struct Client(Line);
-
-impl Client {
-    /// A client of whoever answers at this address.
-    pub fn new(etcds: &Etcds, caller: Caller, url: ClientUrl, limits: Limits) -> Self {
-        Self(Line {
-            etcds: etcds.clone(),
-            caller,
-            url,
-            limits,
-        })
-    }
-
-    /// Writes a key. An error does not mean that it was not written.
-    pub async fn put(&self, key: &str, value: &str) -> Result<Position, Error> {
-        let line = &self.0;
-        line.ask("Put", line.limits.call, |process| {
-            line.etcds.written(process, key, value)
-        })
-        .await
-    }
-
-    /// Reads a key behind a quorum.
-    pub async fn get(&self, key: &str) -> Result<(Position, Option<String>), Error> {
-        let line = &self.0;
-        line.ask("Range", line.limits.call, |process| async move {
-            let position = line.etcds.read(process).await?;
-            let value = line.etcds.with(|world| {
-                let running = world.running(process)?;
-                running.applied.value(key).map(ToString::to_string)
-            });
-            Ok((position, value))
-        })
-        .await
-    }
-
-    /// Reads every key behind a quorum.
-    pub async fn all(&self) -> Result<(Position, Keys), Error> {
-        let line = &self.0;
-        line.ask("Range", line.limits.call, |process| async move {
-            let position = line.etcds.read(process).await?;
-            let keys = line.etcds.with(|world| {
-                let writes = world
-                    .running(process)
-                    .map(|running| running.applied.writes.clone());
-                let writes = writes.unwrap_or_default().into_iter();
-                writes
-                    .map(|(key, value)| (key.to_string(), value.to_string()))
-                    .collect()
-            });
-            Ok((position, keys))
-        })
-        .await
-    }
-
-    /// The list of members as etcd's own client shows it: before 3.5 without asking anybody else.
-    pub async fn members(&self) -> Result<Vec<Member>, Error> {
-        self.0.listed().await.map(|(_, members)| members)
-    }
-
-    /// Drops history.
-    pub async fn compact(&self, revision: Revision) -> Result<Position, Error> {
-        let line = &self.0;
-        line.ask("Compact", line.limits.call, |process| {
-            line.etcds.compacted(process, revision)
-        })
-        .await
-    }
-}
-
 impl World {
+    fn terminate(&mut self, process: ProcessId) {
+        let Some(found) = self.processes.get_mut(&process).filter(|found| !found.is_ending) else {
+            return;
+        };
+        found.is_ending = true;
+        let heir = self.running(process).and_then(|running| {
+            let own = running.id;
+            let mut voters = running.applied.voters().map(|member| member.id);
+            running
+                .lead()
+                .and_then(|_| voters.find(|id| *id != own && running.active.contains_key(id)))
+        });
+        if let Some(heir) = heir {
+            self.hand_over(process, heir);
+        }
+        let (least, most) = STOPPING;
+        let stopping = self.chance.between(least, most);
+        self.after(stopping, Event::Terminated(process));
+    }
+
     fn kill_users(&mut self, disk: DiskId, why: &str) {
         let users: Vec<ProcessId> = self
             .processes

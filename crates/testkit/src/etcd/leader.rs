@@ -290,9 +290,8 @@ impl World {
                 return;
             };
             let outcome = running.applied.apply(&entry);
-            if running.publishing == Some(entry.id) {
-                running.is_published = true;
-            }
+            let is_published = running.publishing == Some(entry.id);
+            running.is_published |= is_published;
             if let Some(waiter) = running.waiters.remove(&entry.id) {
                 // Whoever asked may have given up.
                 let _ = waiter.send(outcome.clone());
@@ -308,6 +307,9 @@ impl World {
                 if matches!(entry.change, Change::Attributes { .. }) {
                     self.raise_version(process);
                 }
+            }
+            if is_published || entry.change == Change::Nothing {
+                self.reshaped();
             }
             self.changed();
         }

@@ -63,6 +63,7 @@ impl World {
 
     /// Something changed: sets right all that follows from it.
     pub(crate) fn refresh(&mut self) {
+        self.reshaped();
         for process in self.ids().iter().copied() {
             self.renew_connections(process);
             self.hear_of_removal(process);

@@ -9,6 +9,7 @@ mod applied;
 mod boot;
 mod calls;
 mod chronicle;
+mod client;
 pub mod conformance;
 mod disk;
 mod election;
@@ -32,9 +33,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+pub use self::client::{Client, Keys};
 pub use self::disk::{Content, DataDir, DiskId, WalHead};
 pub use self::faults::{CallFault, Calls};
-pub use self::hands::{Client, Keys};
 pub use self::line::{Caller, Dialer};
 pub use self::process::{At, Exit, ProcessId, Start};
 pub use self::truth::{Judge, Step, StepKind, Truth, Voter};
@@ -52,6 +53,8 @@ struct Shared {
     start: Instant,
     /// Counts changes that somebody may wait for.
     changed: watch::Sender<u64>,
+    /// Counts changes that can make a member ready or not.
+    shaped: watch::Sender<u64>,
     /// When the next event is due, for the task that lets it happen.
     next: watch::Sender<Option<At>>,
 }
@@ -68,20 +71,21 @@ impl Shared {
         let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
         world.run_until(Instant::now().saturating_duration_since(self.start));
         let out = run(&mut world);
-        let (version, next) = (world.version, world.next());
+        let (version, shape, next) = (world.version, world.shape, world.next());
         drop(world);
-        self.changed.send_if_modified(|known| {
-            let is_news = *known != version;
-            *known = version;
-            is_news
-        });
-        self.next.send_if_modified(|known| {
-            let is_news = *known != next;
-            *known = next;
-            is_news
-        });
+        send(&self.changed, version);
+        send(&self.shaped, shape);
+        send(&self.next, next);
         out
     }
+}
+
+fn send<T: PartialEq>(sender: &watch::Sender<T>, value: T) {
+    sender.send_if_modified(|known| {
+        let is_news = *known != value;
+        *known = value;
+        is_news
+    });
 }
 
 /// Lets events happen when they are due, until nobody holds the model any more.
@@ -123,6 +127,7 @@ impl Etcds {
             world: Mutex::new(World::new(seed, timeline)),
             start,
             changed: watch::Sender::new(0),
+            shaped: watch::Sender::new(0),
             next,
         });
         tokio::spawn(run(Arc::downgrade(&shared), receiver, start));

@@ -61,6 +61,8 @@ pub struct Exit {
 pub(crate) struct Process {
     pub(crate) start: Start,
     pub(crate) is_stopped: bool,
+    /// It was told to end.
+    pub(crate) is_ending: bool,
     /// None while it is still opening its files.
     pub(crate) member: Option<Running>,
 }

@@ -109,9 +109,10 @@ impl Truth<'_> {
             .collect()
     }
 
-    /// Whether a learner, or any member, is up, at its address, and has all that it acknowledged.
-    pub fn is_sound(&self, cluster: ClusterId, member: MemberId) -> bool {
-        self.0.sound(cluster, member).is_some()
+    /// For how long a member, learner or voter, has not done its part; none if it does.
+    pub fn ill_for(&self, cluster: ClusterId, member: MemberId) -> Option<Duration> {
+        let since = self.0.chronicles.get(&cluster)?.ill.get(&member)?;
+        Some(self.0.now.saturating_sub(*since))
     }
 
     /// Whose data lies on a disk.
@@ -147,22 +148,23 @@ impl World {
         self.forgotten(*process).is_none().then_some(*process)
     }
 
-    /// Notes which voters do their part: up, with all they acknowledged, and connected to a majority.
+    /// Notes which members do their part: up, with all they acknowledged, and connected to a majority.
     pub(crate) fn judge_health(&mut self) {
         let now = self.now;
         let clusters: Vec<ClusterId> = self.chronicles.keys().copied().collect();
         for cluster in clusters {
             let chronicle = &self.chronicles[&cluster];
-            let voters: Vec<MemberId> = chronicle.applied.voters().map(|member| member.id).collect();
-            let sound: Vec<(MemberId, ProcessId)> = voters
+            let voters = chronicle.applied.voters().count();
+            let members: Vec<MemberId> = chronicle.applied.members.keys().copied().collect();
+            let sound: Vec<(MemberId, ProcessId)> = members
                 .iter()
                 .filter_map(|id| Some((*id, self.sound(cluster, *id)?)))
                 .collect();
             let is_well = |process: ProcessId| {
-                let reached = sound
-                    .iter()
-                    .filter(|(_, other)| *other == process || self.connects(process, *other));
-                reached.count() > voters.len() / 2
+                let reached = sound.iter().filter(|(id, other)| {
+                    chronicle.applied.is_voter(*id) && (*other == process || self.connects(process, *other))
+                });
+                reached.count() > voters / 2
             };
             let well: Vec<MemberId> = sound
                 .iter()
@@ -172,8 +174,8 @@ impl World {
             if let Some(chronicle) = self.chronicles.get_mut(&cluster) {
                 chronicle
                     .ill
-                    .retain(|id, _| voters.contains(id) && !well.contains(id));
-                for id in voters.iter().filter(|id| !well.contains(id)) {
+                    .retain(|id, _| members.contains(id) && !well.contains(id));
+                for id in members.iter().filter(|id| !well.contains(id)) {
                     chronicle.ill.entry(*id).or_insert(now);
                 }
             }

@@ -38,6 +38,8 @@ pub(crate) struct World {
     pub(crate) reverted: BTreeSet<DiskId>,
     /// Counts what anybody outside may want to know of.
     pub(crate) version: u64,
+    /// Counts what can make a member ready or not.
+    pub(crate) shape: u64,
 }
 
 /// What the model itself saw go wrong, whoever is to blame.
@@ -93,6 +95,8 @@ pub(crate) enum Event {
     Publish(ProcessId),
     /// A member hears from another that it was removed.
     Dismissed(ProcessId),
+    /// A process that was told to end has ended.
+    Terminated(ProcessId),
     /// A member notices connections that broke silently.
     Notice(ProcessId),
 }
@@ -123,6 +127,7 @@ impl World {
             judges: Vec::new(),
             reverted: BTreeSet::new(),
             version: 0,
+            shape: 0,
         }
     }
 
@@ -167,6 +172,7 @@ impl World {
             Event::Timer(process, stamp) => self.timer_fires(process, stamp),
             Event::Publish(process) => self.publish(process),
             Event::Dismissed(process) => self.dismiss(process),
+            Event::Terminated(process) => self.exit(process, 0, "told to end"),
             Event::Notice(process) => self.notice(process),
         }
     }
@@ -232,7 +238,7 @@ impl World {
             at: self.now,
         };
         self.exits.insert(process, exit);
-        self.changed();
+        self.reshaped();
         self.refresh();
     }
 
@@ -253,6 +259,12 @@ impl World {
 
     pub(crate) fn changed(&mut self) {
         self.version += 1;
+    }
+
+    /// Something changed that can make a member ready or not.
+    pub(crate) fn reshaped(&mut self) {
+        self.version += 1;
+        self.shape += 1;
     }
 
     /// The processes, oldest first. A copy, for what changes them.

@@ -39,6 +39,18 @@ impl Fake {
             .collect()
     }
 
+    /// All objects of a kind as they are kept, without a copy of any.
+    pub(crate) fn stored(&self, api_version: &str, kind: &str) -> Vec<Arc<Value>> {
+        let state = self.0.state();
+        let Some(kind) = state.kinds.named(api_version, kind) else {
+            return Vec::new();
+        };
+        state
+            .of_kind(&kind, "")
+            .map(|(_, object)| Arc::clone(object))
+            .collect()
+    }
+
     /// Creates or overwrites an object, status and all, without judging it. Returns it as stored.
     pub fn put_object(&self, object: Value) -> Value {
         self.0.change(|state| put(state, object))

@@ -44,12 +44,13 @@ use tokio::sync::watch::Sender;
 use tokio::time::Instant;
 
 pub use self::calls::{Call, Mark};
+pub(crate) use self::faults::Rules;
 pub use self::faults::{Fault, Matching};
 pub(crate) use self::judge::Judge;
 pub use self::route::Verb;
+pub(crate) use self::route::{Query, Route, Target, parse};
 pub use self::service::FakeService;
 
-use self::route::Route;
 use self::store::State;
 
 /// Where the fake gets the time from.
@@ -85,13 +86,17 @@ impl Shared {
     fn change<T>(&self, run: impl FnOnce(&mut State) -> T) -> T {
         self.tick();
         let mut state = self.state();
-        let before = state.version;
+        let seen = |state: &State| (state.version, state.compacted, state.held, state.cuts);
+        let before = seen(&state);
         let out = run(&mut state);
-        if state.collects_garbage && state.version != before {
+        if state.collects_garbage && state.version != before.0 {
             state.collect_garbage();
         }
+        let is_news = seen(&state) != before;
         drop(state);
-        self.changed.send_modify(|count| *count += 1);
+        if is_news {
+            self.changed.send_modify(|count| *count += 1);
+        }
         out
     }
 
@@ -174,6 +179,11 @@ impl Fake {
             definition::establish(&mut object, &stamp);
             doors::put(state, object);
         });
+    }
+
+    /// Counts changes: of objects, and of what watches are told.
+    pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.0.changed.subscribe()
     }
 
     // Faults.

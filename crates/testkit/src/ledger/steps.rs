@@ -1,0 +1,268 @@
+//! Steps of an operator, judged when they arrive: calls to members, and writes to the API server that take members or
+//! their data away.
+
+use etcd_operator_etcd::id::{ClusterId, MemberId};
+use serde_json::Value;
+
+use super::{BLINDNESS, Disrupted, ENDING, Ledger, Promise};
+use crate::etcd::{Step, StepKind, Truth, Voter};
+use crate::fake::Verb;
+
+/// A write of an operator to the API server, before it arrives.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What is done.
+    pub verb: Verb,
+    /// The plural name of the resource, with its subresource behind a slash if there is one.
+    pub resource: String,
+    /// In which namespace.
+    pub namespace: String,
+    /// To which object; empty for a creation.
+    pub name: String,
+    /// What is sent.
+    pub body: Value,
+}
+
+/// Whether these voters are enough for a decision of so many.
+fn decides(well: usize, voters: usize) -> bool {
+    well > voters / 2
+}
+
+impl Ledger {
+    /// Whether a voter does its part, or stopped so lately that nobody need have noticed, unless it was the operator
+    /// itself that took it away.
+    fn is_well(&self, cluster: ClusterId, voter: &Voter) -> bool {
+        let key = (cluster, voter.member.id);
+        let is_taken = self.with(|state| state.disrupted.contains_key(&key));
+        !is_taken && voter.ill_for.is_none_or(|time| time < BLINDNESS)
+    }
+
+    fn well(&self, cluster: ClusterId, voters: &[Voter]) -> usize {
+        voters.iter().filter(|voter| self.is_well(cluster, voter)).count()
+    }
+
+    /// Forgets who has come back, or is no longer a voter.
+    fn welcome(&self, truth: &Truth<'_>, cluster: ClusterId, voters: &[Voter]) {
+        let now = truth.now();
+        self.with(|state| {
+            state.disrupted.retain(|(of, member), disrupted| {
+                let known = voters.iter().find(|voter| voter.member.id == *member);
+                let is_back = |voter: &Voter| voter.ill_for.is_none() && now >= disrupted.at + ENDING;
+                *of != cluster || known.is_some_and(|voter| !is_back(voter))
+            });
+        });
+    }
+
+    pub(super) fn judge_call(&self, truth: &Truth<'_>, step: &Step) {
+        let voters = truth.voters(step.cluster);
+        self.welcome(truth, step.cluster, &voters);
+        match &step.what {
+            StepKind::Remove(id) => self.judge_removal(truth, step.cluster, *id, &voters),
+            StepKind::Promote(id) => {
+                let is_there = truth
+                    .ill_for(step.cluster, *id)
+                    .is_none_or(|time| time < BLINDNESS);
+                let well = self.well(step.cluster, &voters) + usize::from(is_there);
+                if truth.members(step.cluster).contains_key(id) && !decides(well, voters.len() + 1) {
+                    let what = format!(
+                        "{id} gets a vote: then {well} of {} voters are well",
+                        voters.len() + 1
+                    );
+                    self.blame(truth.now(), Promise::S2, what);
+                }
+            }
+            StepKind::AddVoter(_) => {
+                let well = self.well(step.cluster, &voters);
+                if well < voters.len() {
+                    let what = format!("a voter is added while {well} of {} are well", voters.len());
+                    self.blame(truth.now(), Promise::S2, what);
+                }
+            }
+            StepKind::AddLearner(_)
+            | StepKind::Update(..)
+            | StepKind::MoveLeader(_)
+            | StepKind::Defragment => {}
+        }
+    }
+
+    fn judge_removal(&self, truth: &Truth<'_>, cluster: ClusterId, id: MemberId, voters: &[Voter]) {
+        let Some(leaving) = voters.iter().find(|voter| voter.member.id == id) else {
+            return;
+        };
+        let left = self.well(cluster, voters) - usize::from(self.is_well(cluster, leaving));
+        if !decides(left, voters.len() - 1) {
+            let what = format!(
+                "{id} is removed: then {left} of {} voters are well",
+                voters.len() - 1
+            );
+            self.blame(truth.now(), Promise::S2, what);
+        }
+        if leaving.ill_for.is_none() {
+            self.disrupt(truth, cluster, leaving, "removed");
+        }
+    }
+
+    /// A well voter is taken away. Another one may be only when the last has come back, or is no longer one.
+    fn disrupt(&self, truth: &Truth<'_>, cluster: ClusterId, voter: &Voter, how: &str) {
+        let own = voter.member.id;
+        let others = self.with(|state| {
+            let disrupted = Disrupted {
+                at: truth.now(),
+                how: how.to_owned(),
+            };
+            let others = state
+                .disrupted
+                .iter()
+                .filter(|((of, member), _)| *of == cluster && *member != own);
+            let others: Vec<String> = others
+                .map(|((_, member), disrupted)| format!("{member}, which was {}", disrupted.how))
+                .collect();
+            state.disrupted.insert((cluster, own), disrupted);
+            others
+        });
+        if let Some(other) = others.first() {
+            let what = format!("{own} is {how} although {other}, is not back");
+            self.blame(truth.now(), Promise::OneAtATime, what);
+        }
+    }
+
+    /// Looks at a write of an operator to the API server.
+    pub fn judge_request(&self, request: &Request) {
+        let is_deletion = request.verb == Verb::Delete;
+        match request.resource.as_str() {
+            "pods" if is_deletion => self.judge_pod_gone(request, "deleted"),
+            "pods/eviction" if request.verb == Verb::Create => self.judge_pod_gone(request, "evicted"),
+            "pods" | "pods/status" => self.judge_permit(request),
+            "persistentvolumeclaims" if is_deletion => self.judge_claim_gone(request),
+            "statefulsets" | "statefulsets/scale" => self.judge_shrinking(request),
+            _ => {}
+        }
+    }
+
+    /// The member whose address a pod of this name has, in every cluster that knows it.
+    fn members_of(&self, truth: &Truth<'_>, request: &Request, pod: &str) -> Vec<(ClusterId, MemberId)> {
+        let stored = self
+            .0
+            .machine
+            .fake()
+            .get_object("v1", "Pod", &request.namespace, pod);
+        let subdomain = stored.as_ref().and_then(|pod| pod["spec"]["subdomain"].as_str());
+        let Some(subdomain) = subdomain else {
+            return Vec::new();
+        };
+        let host = format!("{pod}.{subdomain}.{}.svc", request.namespace);
+        let members = truth.clusters_at(&host).into_iter();
+        members.map(|(cluster, member)| (cluster, member.id)).collect()
+    }
+
+    fn is_about_this(&self, request: &Request, kind: &str) -> bool {
+        let stored = self
+            .0
+            .machine
+            .fake()
+            .get_object("v1", kind, &request.namespace, &request.name);
+        let options = [
+            &request.body["preconditions"],
+            &request.body["deleteOptions"]["preconditions"],
+        ];
+        let wanted = options.into_iter().find_map(|options| options["uid"].as_str());
+        stored.is_some_and(|stored| wanted.is_none_or(|wanted| stored["metadata"]["uid"] == wanted))
+    }
+
+    fn judge_pod_gone(&self, request: &Request, how: &str) {
+        if !self.is_about_this(request, "Pod") {
+            return;
+        }
+        let own_disk = self.own_disk(request);
+        self.0.etcds.clone().truth(|truth| {
+            for (cluster, id) in self.members_of(truth, request, &request.name) {
+                let voters = truth.voters(cluster);
+                self.welcome(truth, cluster, &voters);
+                let Some(leaving) = voters.iter().find(|voter| voter.member.id == id) else {
+                    continue;
+                };
+                if leaving.ill_for.is_some() {
+                    continue;
+                }
+                let left = self.well(cluster, &voters) - usize::from(self.is_well(cluster, leaving));
+                if !decides(left, voters.len()) && voters.len() > 1 {
+                    let what = format!(
+                        "{} is {how}: then {left} of {} voters are well",
+                        request.name,
+                        voters.len()
+                    );
+                    self.blame(truth.now(), Promise::S2, what);
+                }
+                if own_disk {
+                    let what = format!("{} is {how}, and the disk of {id} goes with it", request.name);
+                    self.blame(truth.now(), Promise::S4, what);
+                }
+                self.disrupt(truth, cluster, leaving, how);
+            }
+        });
+    }
+
+    /// Whether a pod's disk ends with the pod.
+    fn own_disk(&self, request: &Request) -> bool {
+        let stored = self
+            .0
+            .machine
+            .fake()
+            .get_object("v1", "Pod", &request.namespace, &request.name);
+        let volumes = stored.as_ref().and_then(|pod| pod["spec"]["volumes"].as_array());
+        let mut volumes = volumes.into_iter().flatten();
+        volumes.any(|volume| volume["name"] == "data" && volume["emptyDir"].is_object())
+    }
+
+    fn judge_claim_gone(&self, request: &Request) {
+        if !self.is_about_this(request, "PersistentVolumeClaim") {
+            return;
+        }
+        let Some(disk) = self.0.machine.disk(&request.namespace, &request.name) else {
+            return;
+        };
+        self.0.etcds.clone().truth(|truth| {
+            let Some((cluster, id)) = truth.owner(disk) else {
+                return;
+            };
+            if truth.members(cluster).contains_key(&id) {
+                let what = format!(
+                    "{} is deleted, and {id}, whose data it holds, is a member",
+                    request.name
+                );
+                self.blame(truth.now(), Promise::S4, what);
+            }
+        });
+    }
+
+    /// A StatefulSet that gets fewer pods must not lose a member's, unless all of them rest.
+    fn judge_shrinking(&self, request: &Request) {
+        let Some(replicas) = request.body["spec"]["replicas"].as_u64() else {
+            return;
+        };
+        let stored =
+            self.0
+                .machine
+                .fake()
+                .get_object("apps/v1", "StatefulSet", &request.namespace, &request.name);
+        let before = stored
+            .as_ref()
+            .and_then(|set| set["spec"]["replicas"].as_u64())
+            .unwrap_or(0);
+        if replicas == 0 {
+            return;
+        }
+        self.0.etcds.clone().truth(|truth| {
+            for ordinal in replicas..before {
+                let pod = format!("{}-{ordinal}", request.name);
+                for (cluster, id) in self.members_of(truth, request, &pod) {
+                    if !truth.is_voter(cluster, id) {
+                        continue;
+                    }
+                    let what = format!("{pod} is scaled away, and {id} is a voter");
+                    self.blame(truth.now(), Promise::S2, what);
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,132 @@
+//! The scheduler: which pod comes to which node, and which to none. Only what the operator's pods ask for is looked at.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::api::{Kind, Objects, Write, at, claims_of, is_ending, name, namespace, text, uid};
+use super::state::State;
+
+/// Finds nodes for pods that have none.
+pub(crate) fn step(objects: &Objects, state: &State) -> Vec<Write> {
+    let mut load: BTreeMap<&str, usize> = BTreeMap::new();
+    for pod in &objects.pods {
+        *load.entry(text(pod, "/spec/nodeName")).or_default() += 1;
+    }
+    let waiting = objects
+        .pods
+        .iter()
+        .filter(|pod| text(pod, "/spec/nodeName").is_empty() && !is_ending(pod));
+    let mut writes = Vec::new();
+    for pod in waiting {
+        match choose(pod, objects, state, &load) {
+            Ok(node) => {
+                *load.entry(node).or_default() += 1;
+                writes.push(Write::Bind {
+                    namespace: namespace(pod).to_owned(),
+                    name: name(pod).to_owned(),
+                    node: node.to_owned(),
+                });
+            }
+            Err(why) => writes.extend(unschedulable(pod, &why)),
+        }
+    }
+    writes
+}
+
+/// A node on which the pod fits, the one with the fewest pods of its kind.
+fn choose<'a>(
+    pod: &Value,
+    objects: &'a Objects,
+    state: &State,
+    load: &BTreeMap<&'a str, usize>,
+) -> Result<&'a str, String> {
+    if state
+        .too_large
+        .contains(&(namespace(pod).to_owned(), name(pod).to_owned()))
+    {
+        return Err("0 nodes are available: insufficient cpu".to_owned());
+    }
+    for (_, claim) in claims_of(pod) {
+        match objects.claim(namespace(pod), claim) {
+            None => return Err(format!("persistentvolumeclaim \"{claim}\" not found")),
+            Some(stored) if is_ending(stored) => {
+                return Err(format!("persistentvolumeclaim \"{claim}\" is being deleted"));
+            }
+            Some(stored) if text(stored, "/status/phase") != "Bound" => {
+                return Err("pod has unbound immediate PersistentVolumeClaims".to_owned());
+            }
+            Some(_) => {}
+        }
+    }
+    let home = claims_of(pod).find_map(|(_, claim)| {
+        let volume = text(objects.claim(namespace(pod), claim)?, "/spec/volumeName");
+        state.homes.get(volume)
+    });
+    let fitting = objects.nodes.iter().filter(|node| {
+        home.is_none_or(|home| home == name(node))
+            && takes_pods(node)
+            && has_labels(node, &pod["spec"]["nodeSelector"])
+            && keeps_apart(pod, node, objects)
+    });
+    fitting
+        .map(|node| name(node))
+        .min_by_key(|node| (load.get(node).copied().unwrap_or(0), *node))
+        .ok_or_else(|| format!("0/{} nodes are available", objects.nodes.len()))
+}
+
+fn takes_pods(node: &Value) -> bool {
+    let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+    let is_ready = conditions
+        .filter(|condition| condition["type"] == "Ready")
+        .all(|condition| condition["status"] == "True");
+    let taints = node["spec"]["taints"].as_array().into_iter().flatten();
+    let is_tainted = taints
+        .into_iter()
+        .any(|taint| taint["effect"] == "NoSchedule" || taint["effect"] == "NoExecute");
+    is_ready && !is_tainted && node["spec"]["unschedulable"] != true
+}
+
+fn has_labels(node: &Value, wanted: &Value) -> bool {
+    let wanted = wanted.as_object().into_iter().flatten();
+    let mut wanted = wanted.into_iter();
+    wanted.all(|(key, value)| node["metadata"]["labels"].get(key) == Some(value))
+}
+
+/// Whether no pod on the node is one that this one must keep away from.
+fn keeps_apart(pod: &Value, node: &Arc<Value>, objects: &Objects) -> bool {
+    let path = "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+    let terms = at(pod, path).and_then(Value::as_array).into_iter().flatten();
+    let mut labels = terms.filter_map(|term| at(term, "/labelSelector/matchLabels")?.as_object());
+    !labels.any(|labels| {
+        objects.pods.iter().any(|other| {
+            text(other, "/spec/nodeName") == name(node)
+                && uid(other) != uid(pod)
+                && namespace(other) == namespace(pod)
+                && labels
+                    .iter()
+                    .all(|(key, value)| other["metadata"]["labels"].get(key) == Some(value))
+        })
+    })
+}
+
+fn unschedulable(pod: &Value, why: &str) -> Option<Write> {
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    let is_known = conditions
+        .filter(|condition| condition["type"] == "PodScheduled")
+        .any(|condition| condition["message"] == why);
+    (!is_known).then(|| Write::Patch {
+        kind: Kind::Pod,
+        namespace: namespace(pod).to_owned(),
+        name: name(pod).to_owned(),
+        is_status: true,
+        patch: json!({
+            "metadata": {"uid": uid(pod)},
+            "status": {"phase": "Pending", "conditions": [{
+                "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why,
+                "lastProbeTime": null,
+            }]},
+        }),
+    })
+}
