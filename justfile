@@ -28,6 +28,10 @@ up *ARGS:
 down *ARGS:
     cargo xtask down {{ARGS}}
 
+# The binary as it is shipped: fully static, stripped, at most 40 MB, or an error
+release:
+    cargo xtask release
+
 # Measure the operator against its budgets (not built yet: says so)
 bench *ARGS:
     cargo xtask bench {{ARGS}}

@@ -185,3 +185,18 @@ fn repository_file(path: &str) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).join(path)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_readme_tells_people_to_try_what_is_tried_here() {
+        let readme = std::fs::read_to_string(repository_file("README.md")).unwrap();
+        let (_, part) = readme.split_once("\n## Try it\n").unwrap();
+        assert!(
+            part.contains(&format!("```sh\n{}\n```", TO_TRY.join("\n"))),
+            "{part}"
+        );
+    }
+}

@@ -122,6 +122,23 @@ async fn a_terminated_leader_hands_over_within_two_seconds_and_ends_well() -> Re
 }
 
 #[tokio::test]
+async fn it_ends_well_when_it_is_told_to_before_anybody_has_answered_it() -> Result<()> {
+    let bed = ControlPlane::start(Options::default()).await?;
+    let namespace = bed.namespace("early-end").await?;
+    bed.pause_apiserver()?;
+    let mut operator = Operator::start(&bed, "early-end", &namespace, &[]).await?;
+    // Its first line: from here on it has begun.
+    until("its first line", SOON, || async {
+        Ok(operator.logged().contains("starting").then_some(()))
+    })
+    .await?;
+    operator.send(Sent::Terminate)?;
+    let status = operator.ended(SOON).await?;
+    assert!(status.success(), "{status}\n{}", operator.logged());
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_leader_that_stood_still_writes_nothing_when_it_goes_on() -> Result<()> {
     let bed = bed_with_definitions().await?;
     let namespace = bed.namespace("still").await?;

@@ -76,6 +76,11 @@ pub enum When {
     Schedule(Box<Schedule>),
 }
 
+/// The fields that are refused because their feature does not exist yet.
+pub fn not_built() -> &'static [Unbuilt] {
+    UNBUILT
+}
+
 /// Parses an `EtcdBackup`, or says everything that is wrong with it.
 pub fn desired(backup: &EtcdBackup, now: Timestamp) -> Result<Desired, Vec<Refusal>> {
     let spec = &backup.spec;

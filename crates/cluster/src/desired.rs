@@ -149,6 +149,11 @@ fn version(image: &Image, chosen: Option<&Version>) -> Version {
     known.unwrap_or_else(|| policy::newest(DEFAULT_MINOR))
 }
 
+/// The fields that are refused because their feature does not exist yet.
+pub fn not_built() -> &'static [Unbuilt] {
+    UNBUILT
+}
+
 /// Parses an `EtcdCluster`, or says everything that is wrong with it.
 pub fn desired(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
     let spec = &cluster.spec;

@@ -3,6 +3,7 @@
 use etcd_operator_api::{
     EtcdBackup, EtcdCluster, EtcdRestore,
     names::{APP_VALUE, LABEL_APP, LABEL_CLUSTER},
+    reserved,
     scope::ScopeRule,
 };
 use etcd_operator_backup as backup;
@@ -19,7 +20,7 @@ use etcd_operator_runtime::{
     echo::Echoes,
     events::Recorder,
     fence::Leadership,
-    informer::{Informer, Informers, Scope, Selection, Watched, keep_all},
+    informer::{Informer, Informers, Scope, Selection, Watched},
     key::ObjectKey,
     metrics::Metrics,
     report::Reporter,
@@ -31,7 +32,7 @@ use k8s_openapi::api::{
     core::v1::{PersistentVolumeClaim, Pod, Service},
     policy::v1::PodDisruptionBudget,
 };
-use kube::Client;
+use kube::{Client, Resource};
 use tokio_util::sync::CancellationToken;
 
 /// What the three controllers share.
@@ -114,10 +115,17 @@ impl Kinds {
                 services: informers.add(labelled.clone(), cluster::trim::service),
                 budgets: informers.add(labelled, cluster::trim::budget),
             },
-            clusters: informers.add(selection.clone(), keep_all),
-            backups: informers.add(selection.clone(), keep_all),
-            restores: informers.add(selection.clone(), keep_all),
+            clusters: informers.add(selection.clone(), without_strange_annotations),
+            backups: informers.add(selection.clone(), without_strange_annotations),
+            restores: informers.add(selection.clone(), without_strange_annotations),
         }
+    }
+}
+
+/// Annotations of others may be as large as the API server takes them, and nobody here reads them.
+fn without_strange_annotations<K: Resource>(object: &mut K) {
+    if let Some(annotations) = &mut object.meta_mut().annotations {
+        annotations.retain(|key, _| reserved::annotation(key));
     }
 }
 

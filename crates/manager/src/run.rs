@@ -34,7 +34,35 @@ use crate::{
 };
 
 /// Runs a manager until SIGTERM or SIGINT, or until something essential ends.
+///
+/// Signals are listened for before anything else is done: as the first process of a container it has no other way to
+/// be told to end, for the kernel drops a signal that such a process does not listen for.
 pub async fn manager(args: ManagerArgs) -> Result<()> {
+    let shutdown = CancellationToken::new();
+    stop_on_signals(shutdown.clone())?;
+    let manager = prepared(args);
+    let manager = tokio::select! {
+        biased;
+        () = shutdown.cancelled() => return Ok(()),
+        manager = manager => manager?,
+    };
+    manager.run(shutdown).await
+}
+
+fn stop_on_signals(stop: CancellationToken) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be listened for")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be listened for")?;
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => info!("SIGTERM: stopping"),
+            _ = interrupt.recv() => info!("SIGINT: stopping"),
+        }
+        stop.cancel();
+    });
+    Ok(())
+}
+
+async fn prepared(args: ManagerArgs) -> Result<Manager> {
     let config = connection::config().await?;
     let api_server = config.cluster_url.to_string();
     let namespace = args
@@ -48,28 +76,14 @@ pub async fn manager(args: ManagerArgs) -> Result<()> {
     let server = Server::bind(args.health_address)
         .await
         .with_context(|| unbound(args.health_address))?;
-
-    let shutdown = CancellationToken::new();
-    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be listened for")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be listened for")?;
-    let stop = shutdown.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => info!("SIGTERM: stopping"),
-            _ = interrupt.recv() => info!("SIGINT: stopping"),
-        }
-        stop.cancel();
-    });
-    Manager {
+    Ok(Manager {
         args,
         namespace,
         api_server,
         client,
         server,
         clock: SystemClock::shared(),
-    }
-    .run(shutdown)
-    .await
+    })
 }
 
 /// A manager that has its connection and its address, and is not running yet.

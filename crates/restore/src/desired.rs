@@ -58,6 +58,11 @@ pub enum At {
     Time(Timestamp),
 }
 
+/// The fields that are refused because their feature does not exist yet.
+pub fn not_built() -> &'static [Unbuilt] {
+    UNBUILT
+}
+
 /// Parses an `EtcdRestore`, or says everything that is wrong with it.
 pub fn desired(restore: &EtcdRestore) -> Result<Desired, Vec<Refusal>> {
     let spec = &restore.spec;

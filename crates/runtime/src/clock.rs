@@ -4,9 +4,18 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
+
+/// The machine's clock that counts on while it is suspended. The usual monotonic one stands still then: a leader that
+/// wakes up would take the rest of its old lease for a lease.
+#[cfg(target_os = "linux")]
+const SINCE_BOOT: ClockId = ClockId::Boottime;
+/// Elsewhere the monotonic clock counts on.
+#[cfg(not(target_os = "linux"))]
+const SINCE_BOOT: ClockId = ClockId::Monotonic;
 
 /// Where time comes from.
 pub trait Clock: Debug + Send + Sync + 'static {
@@ -15,7 +24,8 @@ pub trait Clock: Debug + Send + Sync + 'static {
 
     /// Monotonic time since an arbitrary start: for every timeout, expiry and back-off.
     ///
-    /// It goes on while the process is stopped, which is what lets a stale leader notice.
+    /// It goes on while the process is stopped and while the machine is suspended, which is what lets a stale leader
+    /// notice. Timers of tokio stand still meanwhile: what they wake must ask here how late it is.
     fn elapsed(&self) -> Duration;
 }
 
@@ -23,28 +33,13 @@ pub trait Clock: Debug + Send + Sync + 'static {
 pub type SharedClock = Arc<dyn Clock>;
 
 /// The clocks of the machine.
-#[derive(Debug)]
-pub struct SystemClock {
-    start: Instant,
-}
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
 
 impl SystemClock {
-    /// Starts the monotonic clock at zero.
-    pub fn new() -> Self {
-        Self {
-            start: Instant::now(),
-        }
-    }
-
     /// The usual way to get one: shared from the start.
     pub fn shared() -> SharedClock {
-        Arc::new(Self::new())
-    }
-}
-
-impl Default for SystemClock {
-    fn default() -> Self {
-        Self::new()
+        Arc::new(Self)
     }
 }
 
@@ -55,7 +50,7 @@ impl Clock for SystemClock {
     }
 
     fn elapsed(&self) -> Duration {
-        self.start.elapsed()
+        Duration::try_from(clock_gettime(SINCE_BOOT)).expect("no machine was booted after now")
     }
 }
 
@@ -105,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_system_clock_never_runs_backwards() {
-        let clock = SystemClock::new();
+        let clock = SystemClock;
         let first = clock.elapsed();
         assert!(clock.elapsed() >= first);
     }

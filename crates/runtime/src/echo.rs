@@ -13,10 +13,14 @@ use crate::apply::Writable;
 use crate::key::ObjectKey;
 use crate::store::{Change, Malformed};
 
+/// While the watch brings nothing back, so many writes of an object are kept in mind.
+const MOST: usize = 8;
+
 /// What one controller has just written, until the watch has brought it back; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Echoes {
-    expected: Arc<Mutex<BTreeMap<ObjectKey, Expected>>>,
+    /// In the order in which they were written: one look at an object may write more than once.
+    expected: Arc<Mutex<BTreeMap<ObjectKey, Vec<Expected>>>>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -46,12 +50,12 @@ impl Expected {
 impl Echoes {
     /// Notes what an object will be after a write that is about to be sent.
     pub(crate) fn expect(&self, key: &ObjectKey, object: Value) {
-        self.lock().insert(key.clone(), Expected::object(object));
+        self.push(key, Expected::object(object));
     }
 
     /// The same of an object that cannot be decoded, and whose status alone is written.
     pub(crate) fn expect_malformed(&self, bad: &Malformed) {
-        self.lock().insert(bad.key.clone(), Expected::malformed(bad));
+        self.push(&bad.key, Expected::malformed(bad));
     }
 
     /// The write did not happen, or may not have.
@@ -61,19 +65,36 @@ impl Echoes {
 
     /// Whether a change is nothing but what was written here. Ask once for every change of the kind, in their order.
     pub fn is_own<K: Writable>(&self, change: &Change<K>) -> bool {
-        let Some(expected) = self.lock().remove(&change.key()) else {
+        let key = change.key();
+        let mut all = self.lock();
+        let Some(mut expected) = all.remove(&key) else {
             return false;
         };
-        match change {
-            Change::Applied(object) => {
-                serde_json::to_value(object.as_ref()).is_ok_and(|found| Expected::object(found) == expected)
-            }
-            Change::Malformed(bad) => Expected::malformed(bad) == expected,
-            Change::Deleted(_) | Change::Gone(_) => false,
+        let found = match change {
+            Change::Applied(object) => serde_json::to_value(object.as_ref()).ok().map(Expected::object),
+            Change::Malformed(bad) => Some(Expected::malformed(bad)),
+            Change::Deleted(_) | Change::Gone(_) => None,
+        };
+        let Some(place) = expected.iter().position(|one| Some(one) == found.as_ref()) else {
+            return false;
+        };
+        let later = expected.split_off(place + 1);
+        if !later.is_empty() {
+            all.insert(key, later);
         }
+        true
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Expected>> {
+    fn push(&self, key: &ObjectKey, expected: Expected) {
+        let mut all = self.lock();
+        let of_this = all.entry(key.clone()).or_default();
+        if of_this.len() == MOST {
+            of_this.remove(0);
+        }
+        of_this.push(expected);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Vec<Expected>>> {
         self.expected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -107,6 +128,17 @@ mod tests {
         echoes.expect(&key(), pod("1", "Running", "x"));
         assert!(echoes.is_own(&applied(&pod("2", "Running", "x"))));
         assert!(!echoes.is_own(&applied(&pod("3", "Running", "x"))));
+    }
+
+    #[test]
+    fn writes_that_follow_one_another_are_own_in_their_order() {
+        let echoes = Echoes::default();
+        for phase in ["Pending", "Running"] {
+            echoes.expect(&key(), pod("1", phase, "x"));
+        }
+        assert!(echoes.is_own(&applied(&pod("2", "Pending", "x"))));
+        assert!(echoes.is_own(&applied(&pod("3", "Running", "x"))));
+        assert!(!echoes.is_own(&applied(&pod("4", "Pending", "x"))));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct Malformed {
     pub generation: Option<i64>,
     /// resourceVersion, if it could be read.
     pub resource_version: Option<String>,
-    /// Its annotations, as far as they are texts: they say whose business it is.
+    /// Its annotations that belong to the operator, as far as they are texts: they say whose business it is.
     pub annotations: BTreeMap<String, String>,
     /// The installation of the operator that looks after it, as its status says.
     pub controlled_by: Option<String>,

@@ -44,7 +44,15 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
         &["etcd-operator-api", "etcd-operator-etcd", "etcd-operator-member"],
     ),
     ("etcd-operator-e2e", &[]),
-    ("etcd-operator-gen", &["etcd-operator-api"]),
+    (
+        "etcd-operator-gen",
+        &[
+            "etcd-operator-api",
+            "etcd-operator-backup",
+            "etcd-operator-cluster",
+            "etcd-operator-restore",
+        ],
+    ),
     ("etcd-operator-tidy", &[]),
     ("xtask", &[]),
 ];

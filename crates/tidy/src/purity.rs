@@ -45,6 +45,7 @@ pub const CLOCKS: &[&str] = &[
     "Instant",
     "Timestamp::now",
     "Zoned::now",
+    "clock_gettime",
     "rand",
     "RandomState",
     "getrandom",

@@ -10,6 +10,7 @@ mod generated;
 mod machine;
 mod packages;
 mod places;
+mod release;
 mod run;
 mod steps;
 mod suites;
@@ -81,6 +82,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--purge]",
         about: "ends what `up` started; --purge removes what was built for it, too",
         work: Work::Done(up::down),
+    },
+    Command {
+        name: "release",
+        arguments: "",
+        about: "the binary as it is shipped: fully static, stripped, at most 40 MB, or an error",
+        work: Work::Done(release::command),
     },
     Command {
         name: "bench",

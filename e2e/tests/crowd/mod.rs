@@ -15,6 +15,8 @@ use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
+/// Of the operator; nobody pulls it, for there are no nodes.
+const IMAGE: &str = "example.dev/etcd-operator:1";
 /// Its user in the audit log.
 const NAME: &str = "manager";
 /// Of each of the two kinds; every tenth cluster and every fifth backup among the first half is bad: 20 in all.
@@ -73,7 +75,7 @@ pub async fn play(quiet: Duration) -> Result<Seen> {
     let namespace = bed.namespace("manager").await?;
     create(&bed, &namespace).await?;
 
-    let mut operator = Operator::start(&bed, NAME, &namespace, &[]).await?;
+    let mut operator = Operator::start(&bed, NAME, &namespace, &["--operator-image", IMAGE]).await?;
     operator.until_ready(|code, _| code == 200).await?;
     let (judged, refused) = judged(&bed, &namespace)
         .await

@@ -82,8 +82,8 @@ Every kind reports conditions in `status.conditions`. A condition that does not 
 
 {}",
         head("Conditions"),
-        table(["type", "meaning when True"], &types),
-        table(["type", "reason", "status and meaning"], &reasons),
+        table(&["type", "meaning when True"], &types),
+        table(&["type", "reason", "status and meaning"], &reasons),
     )
 }
 

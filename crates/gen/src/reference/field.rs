@@ -13,6 +13,8 @@ pub(super) struct Field {
     pub(super) path: String,
     /// What people call its type.
     pub(super) type_: String,
+    /// Whether what it is in cannot be without it.
+    pub(super) required: bool,
     /// The default, as JSON.
     pub(super) default: String,
     /// What its value may be, in words.
@@ -72,7 +74,9 @@ fn visit(schema: &Value, path: &str, named: &BTreeMap<String, String>, found: &m
         } else {
             format!("{path}.{name}")
         };
-        found.fields.push(field(child, &path, named));
+        let required = schema["required"].as_array().into_iter().flatten();
+        let is_required = required.into_iter().any(|field| field == name);
+        found.fields.push(field(child, &path, is_required, named));
         descend(child, &path, named, found);
     }
 }
@@ -103,10 +107,11 @@ fn rules_only(schema: &Value, path: &str, found: &mut Fields) {
     visit(&rules, path, &BTreeMap::new(), found);
 }
 
-fn field(schema: &Value, path: &str, named: &BTreeMap<String, String>) -> Field {
+fn field(schema: &Value, path: &str, required: bool, named: &BTreeMap<String, String>) -> Field {
     Field {
         path: path.to_owned(),
         type_: type_of(schema, path, named),
+        required,
         default: match &schema["default"] {
             Value::Null => String::new(),
             default => default.to_string(),
@@ -251,7 +256,7 @@ mod tests {
     fn fields_rules_and_bounds_are_read_from_the_schema() {
         let schema = json!({"type": "object", "properties": {
             "metadata": {"type": "object"},
-            "spec": {"type": "object", "description": "Wanted.",
+            "spec": {"type": "object", "description": "Wanted.", "required": ["a"],
                 "x-kubernetes-validations": [{"rule": "self.a == oldSelf.a", "message": "a cannot change"}],
                 "properties": {
                     "a": {"type": "string", "enum": ["X", "Y", null], "default": "X", "description": "A letter."},
@@ -268,6 +273,7 @@ mod tests {
                 (
                     f.path.as_str(),
                     f.type_.as_str(),
+                    f.required,
                     f.default.as_str(),
                     f.allowed.as_str(),
                 )
@@ -276,11 +282,11 @@ mod tests {
         assert_eq!(
             rows,
             [
-                ("spec", "object", "", ""),
-                ("spec.a", "string", "\"X\"", "`X`, `Y`"),
-                ("spec.list", "list of object", "", "at most 3 entries"),
-                ("spec.list[].n", "integer", "", "at least 1"),
-                ("spec.pod", "Pod (core/v1)", "", ""),
+                ("spec", "object", false, "", ""),
+                ("spec.a", "string", true, "\"X\"", "`X`, `Y`"),
+                ("spec.list", "list of object", false, "", "at most 3 entries"),
+                ("spec.list[].n", "integer", false, "", "at least 1"),
+                ("spec.pod", "Pod (core/v1)", false, "", ""),
             ]
         );
         assert_eq!(

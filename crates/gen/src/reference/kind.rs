@@ -1,6 +1,10 @@
 //! The page of one kind.
 
+use etcd_operator_api::refusal::Unbuilt;
 use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore, crd};
+use etcd_operator_backup as backup;
+use etcd_operator_cluster as cluster;
+use etcd_operator_restore as restore;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionVersion,
 };
@@ -11,26 +15,39 @@ use super::head;
 use super::table::{code, table};
 use crate::Files;
 
-/// Fields whose type has a page of its own: kind, path, and what stands there instead.
-const ON_OTHER_PAGES: &[(&str, &str, &str)] = &[(
-    "EtcdRestore",
-    "spec.clusterTemplate.spec",
-    "[spec of an EtcdCluster](etcdcluster.md#spec)",
-)];
+/// A field whose type has a page of its own.
+struct Elsewhere {
+    kind: &'static str,
+    path: &'static str,
+    /// What stands there instead.
+    text: &'static str,
+    /// What stands instead of its rules.
+    rules: &'static str,
+}
+
+const ON_OTHER_PAGES: &[Elsewhere] = &[Elsewhere {
+    kind: "EtcdRestore",
+    path: "spec.clusterTemplate.spec",
+    text: "[spec of an EtcdCluster](etcdcluster.md#spec)",
+    rules: "The [rules of an EtcdCluster](etcdcluster.md#rules) on its `spec` hold for `spec.clusterTemplate.spec` as well.",
+}];
 
 /// The pages of all kinds.
 pub(super) fn files() -> Files {
     let [cluster, backup, restore] = crd::all();
     [
-        page::<EtcdCluster>(&cluster),
-        page::<EtcdBackup>(&backup),
-        page::<EtcdRestore>(&restore),
+        page::<EtcdCluster>(&cluster, cluster::desired::not_built()),
+        page::<EtcdBackup>(&backup, backup::desired::not_built()),
+        page::<EtcdRestore>(&restore, restore::desired::not_built()),
     ]
     .into_iter()
     .collect()
 }
 
-fn page<K: JsonSchema>(crd: &CustomResourceDefinition) -> (std::path::PathBuf, String) {
+fn page<K: JsonSchema>(
+    crd: &CustomResourceDefinition,
+    not_built: &[Unbuilt],
+) -> (std::path::PathBuf, String) {
     let spec = &crd.spec;
     let version = spec.versions.first().expect("a definition has a version");
     let schema = version
@@ -40,13 +57,17 @@ fn page<K: JsonSchema>(crd: &CustomResourceDefinition) -> (std::path::PathBuf, S
         .unwrap_or_default();
     let kind = &spec.names.kind;
     let mut named = field::named::<K>();
-    named.extend(
-        ON_OTHER_PAGES
-            .iter()
-            .filter(|(on, ..)| on == kind)
-            .map(|(_, path, text)| ((*path).to_owned(), (*text).to_owned())),
-    );
-    let Fields { fields, rules } = field::read(&schema, &named);
+    let elsewhere: Vec<_> = ON_OTHER_PAGES.iter().filter(|other| other.kind == kind).collect();
+    let texts = elsewhere
+        .iter()
+        .map(|other| (other.path.to_owned(), other.text.to_owned()));
+    named.extend(texts);
+    let Fields { fields, mut rules } = field::read(&schema, &named);
+    rules.retain(|rule| elsewhere.iter().all(|other| other.path != rule.path));
+    let other_rules: String = elsewhere
+        .iter()
+        .map(|other| format!("\n{}\n", other.rules))
+        .collect();
     let (status, wanted): (Vec<_>, Vec<_>) = fields.iter().partition(|field| is_status(&field.path));
     let parts = [
         format!(
@@ -59,13 +80,14 @@ fn page<K: JsonSchema>(crd: &CustomResourceDefinition) -> (std::path::PathBuf, S
         section(
             "Spec",
             &format!(
-                "Types with a group, such as Affinity (core/v1), are Kubernetes' own; `kubectl explain {}.spec --recursive` shows what is in them.\n\n{}",
+                "Types with a group, such as Affinity (core/v1), are Kubernetes' own; `kubectl explain {}.spec --recursive` shows what is in them. A required field is required within what it is in.{}\n\n{}",
                 spec.names.singular.as_deref().unwrap_or_default(),
-                fields_table(&wanted),
+                if not_built.is_empty() { "" } else { NOT_BUILT },
+                fields_table(&wanted, not_built),
             ),
         ),
-        section("Rules", &rules_table(&rules)),
-        section("Status", &fields_table(&status)),
+        section("Rules", &(rules_table(&rules) + &other_rules)),
+        section("Status", &fields_table(&status, &[])),
     ];
     let path = format!("docs/reference/{}.md", kind.to_lowercase());
     (path.into(), parts.concat())
@@ -114,7 +136,7 @@ fn names(crd: &CustomResourceDefinition, version: &CustomResourceDefinitionVersi
         ["scope".to_owned(), crd.spec.scope.clone()],
         ["subresources".to_owned(), subresources.join(", ")],
     ];
-    format!("\n{}", table(["", ""], &rows))
+    format!("\n{}", table(&["", ""], &rows))
 }
 
 fn columns(version: &CustomResourceDefinitionVersion) -> String {
@@ -136,32 +158,55 @@ fn columns(version: &CustomResourceDefinitionVersion) -> String {
             ]
         })
         .collect();
-    table(["column", "from", "shown", "meaning"], &rows)
+    table(&["column", "from", "shown", "meaning"], &rows)
 }
 
-fn fields_table(fields: &[&Field]) -> String {
-    let has_defaults = fields.iter().any(|field| !field.default.is_empty());
-    let text = |field: &Field| {
+/// Said where some fields are not built yet.
+const NOT_BUILT: &str = " What is not built yet is refused, not ignored: the object gets the condition `Accepted=False` with the reason `NotImplemented` and the name of the field.";
+
+/// Whether a field is built, if there is more to say than yes.
+fn built(path: &str, not_built: &[Unbuilt]) -> String {
+    let is_within = |field: &&Unbuilt| {
+        path.strip_prefix(field.path)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[', '{']))
+    };
+    match not_built.iter().find(is_within) {
+        None => String::new(),
+        Some(Unbuilt {
+            harmless: Some(value),
+            ..
+        }) => format!("only {}", code(value)),
+        Some(_) => "not yet".to_owned(),
+    }
+}
+
+/// Columns in which nothing stands are left out.
+fn fields_table(fields: &[&Field], not_built: &[Unbuilt]) -> String {
+    const HEADINGS: [&str; 7] = [
+        "field", "type", "built", "required", "default", "allowed", "meaning",
+    ];
+    let rows = fields.iter().map(|field| {
+        let required = if field.required { "yes" } else { "" };
         [
             code(&field.path),
             field.type_.clone(),
+            built(&field.path, not_built),
+            required.to_owned(),
             code(&field.default),
             field.allowed.clone(),
             field.text.clone(),
         ]
-    };
-    if has_defaults {
-        let rows: Vec<_> = fields.iter().map(|field| text(field)).collect();
-        return table(["field", "type", "default", "allowed", "meaning"], &rows);
-    }
-    let rows: Vec<_> = fields
-        .iter()
-        .map(|field| {
-            let [path, type_, _, allowed, meaning] = text(field);
-            [path, type_, allowed, meaning]
-        })
+    });
+    let rows: Vec<_> = rows.collect();
+    let filled: Vec<usize> = (0..HEADINGS.len())
+        .filter(|column| rows.iter().any(|row| !row[*column].is_empty()))
         .collect();
-    table(["field", "type", "allowed", "meaning"], &rows)
+    let headings: Vec<&str> = filled.iter().map(|column| HEADINGS[*column]).collect();
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| filled.iter().map(|column| row[*column].clone()).collect())
+        .collect();
+    table(&headings, &rows)
 }
 
 fn rules_table(rules: &[Rule]) -> String {
@@ -181,7 +226,7 @@ fn rules_table(rules: &[Rule]) -> String {
     }
     format!(
         "The API server refuses an object that breaks one of these, with the message of the rule.\n\n{}",
-        table(["on", "checked", "message"], &rows)
+        table(&["on", "checked", "message"], &rows)
     )
 }
 
@@ -193,17 +238,56 @@ mod tests {
         files()[std::path::Path::new(&format!("docs/reference/{kind}.md"))].clone()
     }
 
+    fn row<'a>(page: &'a str, field: &str) -> &'a str {
+        let start = format!("| `{field}` |");
+        page.lines().find(|line| line.starts_with(&start)).expect("a row")
+    }
+
     #[test]
     fn a_page_has_type_default_bounds_and_meaning_of_a_field() {
         let page = page_of("etcdcluster");
-        let row = page
-            .lines()
-            .find(|line| line.starts_with("| `spec.size` |"))
-            .expect("a row");
-        assert!(row.contains("| integer | `3` |"), "{row}");
-        assert!(page.contains("| `spec.storage.medium` | string | `\"PersistentVolume\"` | `PersistentVolume`, `EmptyDir`, `Memory` |"));
-        assert!(page.contains("| `spec.pod.affinity` | Affinity (core/v1) |"));
+        assert!(page.contains("| field | type | built | required | default | allowed | meaning |"));
+        assert!(row(&page, "spec.size").starts_with("| `spec.size` | integer |  |  | `3` |  | How many"));
+        assert!(row(&page, "spec.storage.medium").contains(
+            "| string |  |  | `\"PersistentVolume\"` | `PersistentVolume`, `EmptyDir`, `Memory` |"
+        ));
+        assert!(row(&page, "spec.pod.affinity").contains("| Affinity (core/v1) |"));
         assert!(!page.contains("nodeAffinity"));
+    }
+
+    #[test]
+    fn a_field_that_must_be_there_is_marked() {
+        let page = page_of("etcdbackup");
+        assert!(row(&page, "spec.storageType").contains("| string |  | yes |"));
+        assert!(row(&page, "spec.etcdCluster.name").contains("| string |  | yes |"));
+        assert!(row(&page, "spec.schedule").contains("| string |  |  |"));
+    }
+
+    #[test]
+    fn a_field_that_is_refused_for_lack_of_its_feature_is_marked_with_all_below_it() {
+        let fields = [
+            Unbuilt::field("spec.auth"),
+            Unbuilt::unless("spec.compression", "None"),
+        ];
+        assert_eq!(built("spec.auth", &fields), "not yet");
+        assert_eq!(built("spec.auth.rootSecret", &fields), "not yet");
+        assert_eq!(built("spec.authority", &fields), "");
+        assert_eq!(built("spec.compression", &fields), "only `None`");
+        for (kind, not_built) in [
+            ("etcdcluster", cluster::desired::not_built()),
+            ("etcdbackup", backup::desired::not_built()),
+            ("etcdrestore", restore::desired::not_built()),
+        ] {
+            let page = page_of(kind);
+            for field in not_built {
+                let marked = row(&page, field.path);
+                assert!(
+                    marked.contains("| not yet |") || marked.contains("| only `"),
+                    "{marked}"
+                );
+            }
+            assert_eq!(page.contains("`NotImplemented`"), !not_built.is_empty());
+        }
     }
 
     #[test]
@@ -216,11 +300,28 @@ mod tests {
     }
 
     #[test]
-    fn a_template_of_a_cluster_is_not_repeated() {
+    fn a_template_of_a_cluster_is_not_repeated_and_has_the_rules_that_the_page_says_it_has() {
         let page = page_of("etcdrestore");
         assert!(
-            page.contains("| `spec.clusterTemplate.spec` | [spec of an EtcdCluster](etcdcluster.md#spec) |")
+            row(&page, "spec.clusterTemplate.spec")
+                .contains("| [spec of an EtcdCluster](etcdcluster.md#spec) |")
         );
         assert!(!page.contains("`spec.clusterTemplate.spec.size`"));
+        let [Elsewhere { path, rules, .. }] = ON_OTHER_PAGES else {
+            panic!("a rule of another page is not looked at here")
+        };
+        assert!(page.contains(rules) && !page.contains(&format!("| `{path}` | always")));
+
+        let rules = |kind: &str, below: &str| {
+            let schema = crd::schema(kind).expect("a schema");
+            let part = below
+                .split('.')
+                .fold(&schema, |schema, name| &schema["properties"][name]);
+            let Fields { rules, .. } = field::read(part, &std::collections::BTreeMap::new());
+            rules
+        };
+        let of_clusters = rules("EtcdCluster", "spec");
+        assert!(of_clusters.len() > 30, "{}", of_clusters.len());
+        assert_eq!(rules("EtcdRestore", path), of_clusters);
     }
 }

@@ -27,8 +27,8 @@ In each watched namespace by a Role; with `--cluster-wide` everywhere by a Clust
 
 {}",
         head("Rights of the operator"),
-        table(headings, &rows(Place::Watched)),
-        table(headings, &rows(Place::Own)),
+        table(&headings, &rows(Place::Watched)),
+        table(&headings, &rows(Place::Own)),
     )
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use etcd_operator_api::refusal::bounded;
+use etcd_operator_api::{refusal::bounded, reserved};
 use kube::Resource;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -20,6 +20,10 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// A longer path to a fault is cut: that of what is nested too deeply would be longer than people read.
 const LONGEST_PATH: usize = 100;
 
+/// How many bytes of an object are decoded, its metadata aside: as much as `kubectl apply` can bear. A few bytes of text
+/// can become many of a decoded value, and one hostile object must not take the memory of all others.
+const LARGEST: usize = 262_144;
+
 /// How many characters of what is wrong with an object are kept.
 const LONGEST_ERROR: usize = 1000;
 
@@ -30,6 +34,9 @@ pub(super) struct Decoded<K>(pub(super) Option<Result<K, Malformed>>);
 impl<K: DeserializeOwned> Decoded<K> {
     /// Reading an object never fails: what is wrong with it is part of the result.
     pub(super) fn of(raw: &RawValue) -> Self {
+        if let Some(error) = too_large(raw) {
+            return Self(malformed(raw, &error).map(Err));
+        }
         Self(match serde_json::from_str(raw.get()) {
             Ok(object) => Some(Ok(object)),
             Err(_) => malformed(raw, &fault::<K>(raw)).map(Err),
@@ -107,6 +114,21 @@ pub(super) fn version_of(raw: &RawValue) -> Option<String> {
     text(&metadata(raw)?, "resourceVersion")
 }
 
+/// What is wrong with an object that is larger than what is decoded.
+fn too_large(raw: &RawValue) -> Option<String> {
+    if raw.get().len() <= LARGEST {
+        return None;
+    }
+    let fields: Fields<'_> = serde_json::from_str(raw.get()).ok()?;
+    let sizes = fields.iter().filter(|(name, _)| *name != "metadata");
+    let sizes: Vec<(usize, &String)> = sizes.map(|(name, text)| (text.get().len(), name)).collect();
+    let all: usize = sizes.iter().map(|(size, _)| size).sum();
+    let (size, largest) = sizes.iter().max().filter(|_| all > LARGEST)?;
+    Some(format!(
+        "{largest}: has {size} bytes, and of an object at most {LARGEST} are read"
+    ))
+}
+
 /// Which field cannot be read, and why. Asked only of what has failed, for keeping track of the path has a price.
 fn fault<K: DeserializeOwned>(raw: &RawValue) -> String {
     let mut source = serde_json::Deserializer::from_str(raw.get());
@@ -156,7 +178,7 @@ fn malformed(raw: &RawValue, error: &str) -> Option<Malformed> {
             .get("generation")
             .and_then(|raw| serde_json::from_str(raw.get()).ok()),
         resource_version: text("resourceVersion"),
-        annotations: meta.get("annotations").map(|raw| texts(raw)).unwrap_or_default(),
+        annotations: meta.get("annotations").map(|raw| ours(raw)).unwrap_or_default(),
         controlled_by: within(raw, &["status", "controlledBy"]),
         cluster: within(raw, &["spec", "etcdCluster", "name"]),
         // What the decoder says may quote the value, however long.
@@ -164,10 +186,10 @@ fn malformed(raw: &RawValue, error: &str) -> Option<Malformed> {
     })
 }
 
-/// The entries of a map that are texts.
-fn texts(map: &RawValue) -> BTreeMap<String, String> {
+/// The entries of a map that are texts, and the operator's business.
+fn ours(map: &RawValue) -> BTreeMap<String, String> {
     let entries: Fields<'_> = serde_json::from_str(map.get()).unwrap_or_default();
-    let names = entries.keys();
+    let names = entries.keys().filter(|name| reserved::annotation(name));
     names
         .filter_map(|name| Some((name.clone(), text(&entries, name)?)))
         .collect()
@@ -188,6 +210,8 @@ mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
+
+    const OURS: &str = "etcd.database.coreos.com/x";
 
     #[test]
     fn a_bad_object_spoils_neither_its_list_nor_its_own_name() {
@@ -224,7 +248,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_cut_and_what_says_whose_it_is_is_kept() {
         let text = json!({
-            "metadata": {"name": "a", "annotations": {"scope": "x"}},
+            "metadata": {"name": "a", "annotations": {OURS: "x", "theirs": "y"}},
             "data": "ü".repeat(100_000),
             "spec": {"etcdCluster": {"name": "orders"}},
             "status": {"controlledBy": "ops/etcd-operator"},
@@ -239,9 +263,25 @@ mod tests {
         );
         assert!(bad.error.starts_with("data: "), "{:.80}", bad.error);
         assert!(bad.error.ends_with('…'), "{}", bad.error);
-        assert_eq!(bad.annotations, [("scope".to_owned(), "x".to_owned())].into());
+        assert_eq!(bad.annotations, [(OURS.to_owned(), "x".to_owned())].into());
         assert_eq!(bad.controlled_by.as_deref(), Some("ops/etcd-operator"));
         assert_eq!(bad.cluster.as_deref(), Some("orders"));
+    }
+
+    #[test]
+    fn an_object_larger_than_is_decoded_is_told_which_field_it_is() {
+        let object = |data: usize, label: usize| {
+            let text = json!({
+                "metadata": {"name": "a", "labels": {"l": "x".repeat(label)}},
+                "data": {"a": "x".repeat(data)},
+            });
+            RawValue::from_string(text.to_string()).unwrap()
+        };
+        let decoded = |raw: &RawValue| Decoded::<ConfigMap>::of(raw).0.unwrap();
+        assert!(decoded(&object(LARGEST - 100, LARGEST)).is_ok());
+        let bad = decoded(&object(LARGEST, 1)).unwrap_err();
+        assert!(bad.error.starts_with("data: has 262"), "{}", bad.error);
+        assert_eq!(bad.key.name, "a");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{AsyncBufReadExt, TryStreamExt};
+use futures::{AsyncBufReadExt, AsyncReadExt, TryStreamExt};
 use http::header::{ACCEPT_ENCODING, HeaderValue};
 use kube::api::{ListParams, WatchParams};
 use kube::core::{Request, Status};
@@ -25,6 +25,13 @@ use crate::store::Malformed;
 
 /// Objects per page of a list.
 const PAGE: u32 = 500;
+
+/// A page of more bytes than this is not read to its end but asked for again with fewer objects on it, so that large
+/// objects cost time and not memory.
+const PAGE_BYTES: u64 = 16 << 20;
+
+/// How many times fewer.
+const FEWER: u32 = 8;
 
 /// So many failed watches in a row, and the version they start from is given up.
 const RESUMES: u32 = 3;
@@ -99,14 +106,13 @@ impl<K: Watched> Reflector<K> {
         let mut listed = Vec::new();
         let mut tokens = BTreeSet::new();
         loop {
-            let request = self.request().list(&params).map_err(|error| error.to_string())?;
-            let answer = timeout(self.timing.list, self.client.request_text(request)).await;
-            let text = match answer {
-                Ok(Ok(text)) => text,
-                Ok(Err(error)) => return Err(Self::explain(&error)),
-                Err(_) => return Err(format!("no answer to a list within {:?}", self.timing.list)),
+            let answer = timeout(self.timing.list, self.page(&params)).await;
+            let late = || format!("no answer to a list within {:?}", self.timing.list);
+            let Some(text) = answer.map_err(|_| late())?? else {
+                params.limit = params.limit.map(|limit| (limit / FEWER).max(1));
+                continue;
             };
-            let page: Page<'_> = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+            let page: Page<'_> = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
             listed.extend(page.items().filter_map(|decoded| self.take_in(decoded)));
             let more = page.metadata.more.filter(|token| !token.is_empty());
             if more.is_none() {
@@ -131,6 +137,23 @@ impl<K: Watched> Reflector<K> {
             }
             params.continue_token = more;
         }
+    }
+
+    /// Reads one page; `None` if it is too large and could be smaller.
+    async fn page(&self, params: &ListParams) -> Result<Option<Vec<u8>>, String> {
+        let mut request = self.request().list(params).map_err(|error| error.to_string())?;
+        // What is compressed does not show how large it is.
+        plainly(&mut request);
+        let answer = self.client.request_stream(request).await;
+        let answer = answer.map_err(|error| Self::explain(&error))?;
+        let bound = match params.limit {
+            Some(1) => u64::MAX,
+            _ => PAGE_BYTES + 1,
+        };
+        let mut text = Vec::new();
+        let read = pin!(answer.take(bound)).read_to_end(&mut text).await;
+        let read = read.map_err(|error| error.to_string())?;
+        Ok((u64::try_from(read).unwrap_or(u64::MAX) < bound).then_some(text))
     }
 
     /// Follows changes from `version` on, across as many watches as it takes; returns why it could not go on, and
@@ -188,9 +211,7 @@ impl<K: Watched> Reflector<K> {
             Err(error) => return End::Failed(error.to_string()),
         };
         // A server that compresses each event by itself sends what the client's decoder ends at the first of.
-        request
-            .headers_mut()
-            .insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        plainly(&mut request);
         let lines = match timeout(self.timing.start, self.client.request_stream(request)).await {
             Ok(Ok(stream)) => stream.lines(),
             Ok(Err(error)) => return Self::ended_by(&error),
@@ -290,6 +311,12 @@ impl<K: Watched> Reflector<K> {
     async fn pause(&self, failures: u32) {
         tokio::time::sleep(back_off(failures, jitter::unit())).await;
     }
+}
+
+/// Asks for an answer that is not compressed.
+fn plainly(request: &mut http::Request<Vec<u8>>) {
+    let identity = HeaderValue::from_static("identity");
+    request.headers_mut().insert(ACCEPT_ENCODING, identity);
 }
 
 fn advance(version: &mut String, to: Option<String>) {

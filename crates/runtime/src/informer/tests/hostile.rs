@@ -85,3 +85,45 @@ async fn a_list_that_goes_round_in_circles_is_given_up() {
     let calls = bench.server.calls().len();
     assert!(calls < 40, "{calls} calls in ten seconds");
 }
+
+/// How many objects a call asks for.
+fn limit(call: &Call) -> u32 {
+    let limit = call.uri.split("limit=").nth(1).unwrap_or_default();
+    let digits = limit.split('&').next().unwrap_or_default();
+    digits.parse().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_larger_than_is_read_is_asked_for_in_smaller_ones() {
+    let server = bounded(|call| {
+        if is_watch(call) {
+            return Reply::Silence;
+        }
+        // Every object is a megabyte; the last one alone is larger than any page may be.
+        let huge = |name: &str, megabytes: usize| {
+            let mut object = map(name, 1);
+            object["data"]["v"] = json!("x".repeat(megabytes << 20));
+            object
+        };
+        let page = |more: &str, items: &[Value]| {
+            let metadata = json!({"resourceVersion": "5", "continue": more});
+            Reply::ok(json!({"metadata": metadata, "items": items}))
+        };
+        let last = call.uri.contains("continue=last");
+        match (limit(call), last) {
+            (1, true) => page("", &[huge("last", 17)]),
+            (_, true) => page("", &[huge("last", 17), map("after", 1)]),
+            (62, false) => page("last", &[map("a", 1), map("b", 1)]),
+            (_, false) => page("", &[huge("a", 9), huge("b", 9)]),
+        }
+    });
+    let bench = Bench::start(server, Scope::All);
+    let heard = bench.hears(Duration::from_secs(1)).await;
+    assert_eq!(
+        heard,
+        ["Applied(shop/a)", "Applied(shop/b)", "Malformed(shop/last)"]
+    );
+    let lists = bench.server.calls();
+    let limits: Vec<u32> = lists.iter().filter(|call| !is_watch(call)).map(limit).collect();
+    assert_eq!(limits, [500, 62, 62, 7, 1]);
+}
