@@ -11,7 +11,6 @@ use std::time::Duration;
 use etcd_operator_api::contract::{self, Permit, Verdict};
 use etcd_operator_etcd::flags::First;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::MissedTickBehavior;
 
 use crate::fingerprint::Surroundings;
 use crate::keeper::Keeper;
@@ -24,6 +23,8 @@ use crate::volume::Volume;
 
 /// How often the permit's file is looked at.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often at least, when what it needs besides is waited for.
+const LOOK_SELDOM: Duration = Duration::from_secs(1);
 /// How often a disk that could not be read is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// How long until a port is tried again that something else still has.
@@ -95,8 +96,7 @@ async fn bind(port: u16) -> tokio::net::TcpListener {
 }
 
 async fn decide(waiting: &Waiting, state: &Shared) -> Outcome {
-    let mut looks = tokio::time::interval(LOOK);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut pause = LOOK;
     let mut looks_at_disk = tokio::time::interval(LOOK_AGAIN);
     looks_at_disk.reset();
     tell(state);
@@ -104,18 +104,33 @@ async fn decide(waiting: &Waiting, state: &Shared) -> Outcome {
         let considered = tokio::select! {
             // What was read is as it was, but for what could not be read.
             _ = looks_at_disk.tick() => Ok(is_unreadable(state).then(|| look_again(waiting, state)).flatten()),
-            _ = looks.tick() => consider(waiting, state).await,
+            () = tokio::time::sleep(pause) => consider(waiting, state).await,
         };
-        match considered {
+        let remark = match considered {
             Ok(Some(first)) => return Outcome::Starts(first),
-            Ok(None) => {}
-            Err(remark) => {
-                if with(state, |state| state.remark(Some(remark.clone()))) {
-                    tracing::info!("{remark}");
-                }
+            Ok(None) => continue,
+            Err(NotYet::Refused(why)) => {
+                pause = LOOK;
+                format!("the permit is refused: {why}")
             }
+            // Names and members are asked less and less often, up to a bound that nobody notices.
+            Err(NotYet::Waits(why)) => {
+                pause = (pause * 2).min(LOOK_SELDOM);
+                format!("the permit waits: {why}")
+            }
+        };
+        if with(state, |state| state.remark(Some(remark.clone()))) {
+            tracing::info!("{remark}");
         }
     }
+}
+
+/// Why a permit is not used.
+enum NotYet {
+    /// It is not good.
+    Refused(String),
+    /// Something else must come first.
+    Waits(String),
 }
 
 fn tell(state: &Shared) {
@@ -146,29 +161,31 @@ fn look_again(waiting: &Waiting, state: &Shared) -> Start {
     }
 }
 
-/// Uses the permit if there is a good one. An error says why it is not used yet.
-async fn consider(waiting: &Waiting, state: &Shared) -> Result<Start, String> {
-    let Some(permit) = permit(&waiting.permit)? else {
+/// Uses the permit if there is a good one.
+async fn consider(waiting: &Waiting, state: &Shared) -> Result<Start, NotYet> {
+    let Some(permit) = permit(&waiting.permit).map_err(NotYet::Refused)? else {
         return Ok(None);
     };
     let ask = || {
         let asked = with(state, |state| state.ask(&permit, waiting.source));
-        asked.map_err(|refusal| format!("the permit is refused: {refusal}"))
+        asked.map_err(|refusal| NotYet::Refused(refusal.to_string()))
     };
     let grant = ask()?;
-    prepare(waiting, state, &grant)
-        .await
-        .map_err(|why| format!("the permit waits: {why}"))?;
+    prepare(waiting, state, &grant).await.map_err(NotYet::Waits)?;
     // The network took its time: the permit may be too old by now.
     let grant = ask()?;
     let committed = Keeper::new(&waiting.volume, &mut |_| Ok(())).commit(&grant, &waiting.surroundings);
     // So did the disk, and this is the last moment. What came too late leaves a disk that never ran, or that is whole.
-    let late = committed
-        .map_err(|error| format!("the permit waits: {error}"))
-        .and_then(|()| is_present(&permit, waiting, state));
+    let late = match committed {
+        Err(error) => Some(NotYet::Waits(error.to_string())),
+        Ok(()) if is_present(&permit, waiting, state) => None,
+        Ok(()) => Some(NotYet::Refused(
+            "its nonce was renewed while the disk was written".to_owned(),
+        )),
+    };
     match late {
-        Ok(()) => Ok(Some(grant.first)),
-        Err(why) => match look_again(waiting, state) {
+        None => Ok(Some(grant.first)),
+        Some(why) => match look_again(waiting, state) {
             Some(start) => Ok(Some(start)),
             None => Err(why),
         },
@@ -176,13 +193,8 @@ async fn consider(waiting: &Waiting, state: &Shared) -> Result<Start, String> {
 }
 
 /// Whether the permit still answers the present nonce. The disk is another by now, so nothing else is asked.
-fn is_present(permit: &Permit, waiting: &Waiting, state: &Shared) -> Result<(), String> {
-    let present = with(state, |state| state.report(waiting.source).nonce);
-    if permit.nonce == present {
-        Ok(())
-    } else {
-        Err("the permit is refused: its nonce was renewed while the disk was written".to_owned())
-    }
+fn is_present(permit: &Permit, waiting: &Waiting, state: &Shared) -> bool {
+    permit.nonce == with(state, |state| state.report(waiting.source).nonce)
 }
 
 /// What must hold outside before a first start.
@@ -205,7 +217,7 @@ async fn prepare(waiting: &Waiting, state: &Shared, grant: &Grant) -> Result<(),
 
 /// The permit, if there is one.
 fn permit(path: &Path) -> Result<Option<Permit>, String> {
-    let failed = |error: &dyn std::fmt::Display| format!("the permit cannot be read: {error}");
+    let failed = |error: &dyn std::fmt::Display| format!("it cannot be read: {error}");
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

@@ -64,10 +64,9 @@ fn page<K: JsonSchema>(
     named.extend(texts);
     let Fields { fields, mut rules } = field::read(&schema, &named);
     rules.retain(|rule| elsewhere.iter().all(|other| other.path != rule.path));
-    let other_rules: String = elsewhere
+    let other_rules = elsewhere
         .iter()
-        .map(|other| format!("\n{}\n", other.rules))
-        .collect();
+        .fold(String::new(), |all, other| all + "\n" + other.rules + "\n");
     let (status, wanted): (Vec<_>, Vec<_>) = fields.iter().partition(|field| is_status(&field.path));
     let parts = [
         format!(

@@ -277,9 +277,10 @@ mod tests {
             });
             RawValue::from_string(text.to_string()).unwrap()
         };
-        let decoded = |raw: &RawValue| Decoded::<ConfigMap>::of(raw).0.unwrap();
-        assert!(decoded(&object(LARGEST - 100, LARGEST)).is_ok());
-        let bad = decoded(&object(LARGEST, 1)).unwrap_err();
+        let fitting = Decoded::<ConfigMap>::of(&object(LARGEST - 100, LARGEST));
+        assert!(fitting.0.unwrap().is_ok());
+        let too_large = Decoded::<ConfigMap>::of(&object(LARGEST, 1));
+        let bad = too_large.0.unwrap().unwrap_err();
         assert!(bad.error.starts_with("data: has 262"), "{}", bad.error);
         assert_eq!(bad.key.name, "a");
     }
