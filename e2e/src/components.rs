@@ -32,6 +32,7 @@ pub const SETS: &[&ComponentSet] = &[
     &table::CONTAINERD,
     &table::CNI,
     &table::PROBE,
+    &table::WORKLOAD,
     &table::KUBERNETES_NODE,
     &table::COREDNS,
     &table::HELM,

@@ -44,8 +44,8 @@ pub fn etcd_reference(version: EtcdVersion) -> String {
     format!("{ETCD_REPOSITORY}:v{}", version.number())
 }
 
-/// The archive of an etcd, laid out as upstream's images are since they have no shell; the older ones had one, but
-/// what runs without it runs with it.
+/// The archive of an etcd, laid out as upstream's images are since they have no shell. The oldest had one, but what runs
+/// without it runs with it; of what they had besides, people type `env`.
 pub async fn etcd(version: EtcdVersion) -> Result<PathBuf> {
     let mut binaries = vec![Component::Etcd(version), Component::Etcdctl(version)];
     if version.has_etcdutl() {
@@ -58,6 +58,10 @@ pub async fn etcd(version: EtcdVersion) -> Result<PathBuf> {
             tree = tree.executable(&library.to_string_lossy(), library.clone());
         }
         tree = into_path(tree, &path)?;
+    }
+    if version <= EtcdVersion::V3_3_27 {
+        let probe = components::find(Component::Probe).await?;
+        tree = tree.executable("usr/bin/env", probe);
     }
     let run = Run {
         reference: etcd_reference(version),

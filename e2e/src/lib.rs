@@ -13,6 +13,7 @@ pub mod components;
 pub mod control_plane;
 pub mod deadline;
 pub mod faults;
+pub mod history;
 pub mod host;
 pub mod images;
 pub mod install;
@@ -28,6 +29,7 @@ pub mod scenario;
 pub mod standing;
 pub mod up;
 pub mod volumes;
+pub mod workload;
 
 pub use cluster::Cluster;
 pub use control_plane::{ControlPlane, Options};

@@ -32,6 +32,8 @@ pub enum Tier {
     Gate,
     /// When its group is looked at as a whole.
     Full,
+    /// When somebody wants to know how long things take.
+    Bench,
 }
 
 /// What a scenario is played on.
@@ -92,6 +94,13 @@ impl Scenario {
     #[must_use]
     pub const fn full(mut self) -> Self {
         self.tier = Tier::Full;
+        self
+    }
+
+    /// The same, for measuring only.
+    #[must_use]
+    pub const fn bench(mut self) -> Self {
+        self.tier = Tier::Bench;
         self
     }
 

@@ -71,6 +71,23 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
     }
 }
 
+/// `cargo xtask bench [NAME...]`: scenarios that measure, and nothing beside them.
+pub(crate) fn bench(arguments: &[String]) -> Result<(), Failure> {
+    if let Some(flag) = arguments.iter().find(|word| word.starts_with('-')) {
+        return Err(Failure::Refused(format!(
+            "only names are understood, not `{flag}`"
+        )));
+    }
+    machine::prepare(Tier::Bed)?;
+    suites::build()?;
+    suites::components("nodes")?;
+    let names = arguments.iter().map(String::as_str);
+    let words: Vec<&str> = ["--bench"].into_iter().chain(names).collect();
+    let mut tally = Tally::default();
+    cargo_test(&mut tally, Kind::EndToEnd, &["--test", SCENARIOS], &words)?;
+    Ok(())
+}
+
 fn parse(arguments: &[String]) -> Result<Request, String> {
     let mut request = Request::default();
     let mut rest = arguments.iter();

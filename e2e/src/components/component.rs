@@ -40,6 +40,8 @@ pub enum Component {
     Azurite,
     /// What scenarios run in pods.
     Probe,
+    /// Clients of a cluster that remember what they saw.
+    Workload,
     /// etcd itself.
     Etcd(EtcdVersion),
     /// etcd's client.
@@ -122,6 +124,7 @@ impl Component {
             Self::FakeGcsServer => (&table::FAKE_GCS, "fake-gcs-server"),
             Self::Azurite => (&table::AZURITE, "azurite-blob"),
             Self::Probe => (&table::PROBE, "probe"),
+            Self::Workload => (&table::WORKLOAD, "workload"),
             Self::Etcd(version) => (version.set(), "etcd"),
             Self::Etcdctl(version) => (version.set(), "etcdctl"),
             Self::Etcdutl(version) => (version.set(), "etcdutl"),
@@ -151,7 +154,7 @@ mod tests {
         use Component::{
             Azurite, CniBridge, Containerd, CoreDns, Ctr, EtcdOfControlPlane, FakeGcsServer, Helm,
             KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler, Kubectl, Kubelet, Probe, Runc,
-            Versitygw,
+            Versitygw, Workload,
         };
         let mut all = vec![
             Azurite,
@@ -171,6 +174,7 @@ mod tests {
             Probe,
             Runc,
             Versitygw,
+            Workload,
         ];
         for version in EtcdVersion::ALL {
             all.extend([Component::Etcd(version), Component::Etcdctl(version)]);

@@ -115,6 +115,20 @@ pub static PROBE: ComponentSet = ComponentSet {
     cold_seconds: 15,
 };
 
+/// Clients that load a cluster of etcd and tell what they saw: of our own as well, on etcd's client.
+pub static WORKLOAD: ComponentSet = ComponentSet {
+    name: "workload",
+    source: Source::Go(GoModule {
+        tools: "workload",
+        module: None,
+        stamps: &[],
+        linkage: Linkage::PureGo,
+        without: &[],
+    }),
+    binaries: &[binary("workload", "etcd-operator/e2e/tools/workload")],
+    cold_seconds: 25,
+};
+
 /// The cluster's name server.
 pub static COREDNS: ComponentSet = ComponentSet {
     name: "coredns",

@@ -20,12 +20,16 @@ const SHARED_NODES: u8 = 3;
 
 /// Plays scenarios on real clusters.
 #[derive(Debug, Parser)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag that people type")]
 pub struct Arguments {
     /// Only scenarios whose GROUP/NAME contains one of these; then of every tier.
     names: Vec<String>,
     /// Those of the full tier as well.
     #[arg(long)]
     all: bool,
+    /// Those that measure, and no others.
+    #[arg(long, conflicts_with = "all")]
+    bench: bool,
     /// Say which there are, and play none.
     #[arg(long)]
     list: bool,
@@ -136,7 +140,7 @@ fn is_whole(group: &str, outcomes: &[Outcome], scenarios: &[Scenario]) -> bool {
     })
 }
 
-/// The names given decide; without any, the tier does.
+/// The names given decide; without any, the tier does. What measures is never played beside what tests.
 fn choose(scenarios: &[Scenario], arguments: &Arguments) -> Vec<Scenario> {
     let named = |scenario: &Scenario| {
         let title = scenario.title();
@@ -144,9 +148,10 @@ fn choose(scenarios: &[Scenario], arguments: &Arguments) -> Vec<Scenario> {
     };
     scenarios
         .iter()
+        .filter(|scenario| arguments.list || arguments.bench == (scenario.tier == Tier::Bench))
         .filter(|scenario| {
             if arguments.names.is_empty() {
-                arguments.all || arguments.list || scenario.tier == Tier::Gate
+                arguments.all || arguments.bench || arguments.list || scenario.tier == Tier::Gate
             } else {
                 named(scenario)
             }
@@ -195,7 +200,11 @@ mod tests {
     }
 
     fn chosen(words: &[&str]) -> Vec<&'static str> {
-        let scenarios = [scenario("starts"), scenario("ends").full()];
+        let scenarios = [
+            scenario("starts"),
+            scenario("ends").full(),
+            scenario("takes_time").bench(),
+        ];
         let arguments = Arguments::parse_from([&["e2e"], words].concat());
         choose(&scenarios, &arguments)
             .iter()
@@ -209,6 +218,9 @@ mod tests {
         assert_eq!(chosen(&["--all"]), ["starts", "ends"]);
         assert_eq!(chosen(&["bed/ends"]), ["ends"]);
         assert_eq!(chosen(&["nothing"]), Vec::<&str>::new());
+        assert_eq!(chosen(&["bed/"]), ["starts", "ends"]);
+        assert_eq!(chosen(&["--bench"]), ["takes_time"]);
+        assert_eq!(chosen(&["--bench", "ends"]), Vec::<&str>::new());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! shared, kept and taken down between them; how, is said by `--help`.
 
 mod bed;
+mod bench;
 mod cluster;
 mod etcd_pod;
 mod faults_long;
@@ -27,7 +28,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let scenarios: Vec<Scenario> = [
+    let mut scenarios: Vec<Scenario> = [
         bed::SCENARIOS,
         volumes::SCENARIOS,
         faults_process::SCENARIOS,
@@ -37,9 +38,10 @@ async fn main() -> ExitCode {
         install::SCENARIOS,
         manager::SCENARIOS,
         images::SCENARIOS,
-        cluster::SCENARIOS,
+        bench::SCENARIOS,
     ]
     .concat();
+    scenarios.extend(cluster::scenarios());
     let reports = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("reports");
     let played = async {
         // Listening before anything is started: from here on a signal ends the beds in order.

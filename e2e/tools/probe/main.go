@@ -7,6 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 )
 
@@ -38,10 +42,30 @@ func verbs() []verb {
 }
 
 func main() {
+	if filepath.Base(os.Args[0]) == "env" {
+		fmt.Fprintln(os.Stderr, "env:", env(os.Args[1:]))
+		os.Exit(127)
+	}
 	if err := call(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "probe:", err)
 		os.Exit(1)
 	}
+}
+
+// env becomes the command that follows assignments, as in an image that has a shell; it returns only when that fails.
+func env(words []string) error {
+	variables := os.Environ()
+	for len(words) > 0 && strings.Contains(words[0], "=") {
+		variables, words = append(variables, words[0]), words[1:]
+	}
+	if len(words) == 0 {
+		return fmt.Errorf("no command is given")
+	}
+	path, err := exec.LookPath(words[0])
+	if err != nil {
+		return err
+	}
+	return syscall.Exec(path, words, variables)
 }
 
 func call(arguments []string) error {

@@ -12,6 +12,7 @@ use etcd_operator_etcd::membership::Known;
 
 use super::grants::{self, Terms};
 use super::{PodRef, Proposal, Reason, Situation, Step, Why, adopt, majority, remove};
+use crate::desired::Storage;
 use crate::intent::{Grant, What};
 use crate::memory::Memory;
 use crate::world::{Asked, Container, Ordinal};
@@ -171,7 +172,8 @@ pub fn why_silent(situation: &Situation<'_>, place: Ordinal) -> String {
         return "has no pod yet".to_owned();
     };
     if let Some(why) = &pod.unschedulable {
-        return format!("finds no node: {why}");
+        let volume = why_unbound(situation, place).filter(|_| why.to_lowercase().contains("volume"));
+        return format!("finds no node: {why}{}", volume.unwrap_or_default());
     }
     if pod.deleting.is_some() {
         return "is being deleted".to_owned();
@@ -193,6 +195,20 @@ pub fn why_silent(situation: &Situation<'_>, place: Ordinal) -> String {
         }
         (Container::Running, _) => "has not reported yet".to_owned(),
     }
+}
+
+/// What the spec has to do with a claim that no volume was found for; the scheduler does not say.
+fn why_unbound(situation: &Situation<'_>, place: Ordinal) -> Option<String> {
+    let Storage::Persistent { claim: wanted, .. } = &situation.world.desired.storage else {
+        return None;
+    };
+    let claim = situation.world.seen(place).claim.as_ref()?;
+    claim.volume.is_none().then(|| match &wanted.storage_class_name {
+        Some(class) => format!(
+            "; its PersistentVolumeClaim is not bound: spec.storage.storageClassName is {class}, and `kubectl get storageclass` shows which there are"
+        ),
+        None => "; its PersistentVolumeClaim is not bound: spec.storage.storageClassName is not set, and perhaps no StorageClass is the default one".to_owned(),
+    })
 }
 
 fn said(detail: &str, verdict: &Verdict) -> String {

@@ -1,6 +1,7 @@
 //! What breaks, and what the cluster makes of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use etcd_operator_e2e::components::EtcdVersion;
@@ -10,106 +11,289 @@ use serde_json::json;
 
 use super::tenant::{SOON, Tenant};
 
-async fn three(stage: Arc<Stage>, version: EtcdVersion) -> Result<Tenant> {
-    let tenant = Tenant::on(stage, version).await?;
-    let spec = json!({"size": 3, "version": version.number(), "storage": {"size": "256Mi"}});
-    tenant.apply(&spec).await?;
-    tenant.converged(3).await?;
-    Ok(tenant)
+async fn restarts(tenant: &Tenant, pod: &str) -> Result<u32> {
+    let path = "--output=jsonpath={.status.containerStatuses[0].restartCount}";
+    let said = tenant.kubectl(&["get", "pod", pod, path]).await?;
+    Ok(said.trim().parse().unwrap_or(0))
 }
 
-/// The ID of a member, by its name.
-async fn id_of(tenant: &Tenant, name: &str) -> Result<String> {
-    let members = tenant.members().await?;
-    let member = members.iter().find(|member| member["name"] == name);
-    Ok(member.map(|member| member["ID"].to_string()).unwrap_or_default())
-}
-
-/// Waits until the member of this name is another one. A member that cannot tell at a moment is asked again.
-async fn becomes_another(tenant: &Tenant, name: &str, before: &str) -> Result<()> {
-    until(&format!("{name} is another member"), SOON, || async {
-        let now = id_of(tenant, name).await.unwrap_or_default();
-        Ok((!now.is_empty() && now != before).then_some(()))
-    })
-    .await
-}
-
-pub async fn wiped(stage: Arc<Stage>) -> Result<()> {
-    let tenant = three(stage, EtcdVersion::V3_6_16).await?;
-    let before = id_of(&tenant, "c-1").await?;
-    let writer = tenant.writer().await?;
-    let namespace = tenant.stage().namespace().to_owned();
-    let disk = tenant.stage().cluster().disk(&namespace, "data-c-1").await?;
-    let container = tenant
-        .stage()
-        .cluster()
-        .container(&namespace, "c-1", "etcd")
-        .await?;
-    tenant.note("wipes the disk of c-1 and kills it");
-    container.kill()?;
+/// Takes everything from the disk of a member while it stands still, and kills it: what comes back must not vote with
+/// nothing.
+pub async fn wipe(tenant: &Tenant, pod: &str) -> Result<()> {
+    let disk = tenant.disk(pod).await?;
+    let container = tenant.container(pod).await?;
+    tenant.note(&format!("wipes the disk of {pod}"));
+    container.pause()?;
     disk.wipe()?;
-    becomes_another(&tenant, "c-1", &before).await?;
+    container.kill()
+}
+
+pub async fn wiped_follower(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let (_, follower) = tenant.leader_and_follower().await?;
+    let before = tenant.id_of(&follower).await?;
+    let load = tenant.load().await?;
+    wipe(&tenant, &follower).await?;
+    tenant.becomes_another(&follower, &before).await?;
     tenant.converged(3).await?;
-    let written = writer.stop().await?;
-    tenant.holds(&written).await
+    tenant.survived(load).await
+}
+
+pub async fn wiped_leader(stage: Arc<Stage>) -> Result<()> {
+    for version in [EtcdVersion::V3_4_23, EtcdVersion::V3_5_35, EtcdVersion::V3_7_3] {
+        let tenant = Tenant::serving(stage.clone(), version, 3).await?;
+        let (leader, _) = tenant.leader_and_follower().await?;
+        let before = tenant.id_of(&leader).await?;
+        let load = tenant.load().await?;
+        wipe(&tenant, &leader).await?;
+        tenant.becomes_another(&leader, &before).await?;
+        tenant.converged(3).await?;
+        tenant.survived(load).await?;
+        tenant.delete().await?;
+        tenant.kubectl(&["delete", "pvc", "--all", "--wait=true"]).await?;
+    }
+    Ok(())
+}
+
+/// The moments of a first start at which the disk of the first member may be lost.
+pub async fn wiped_while_it_formed(stage: Arc<Stage>) -> Result<()> {
+    let first = Tenant::on(stage, EtcdVersion::V3_6_16).await?;
+    let moments: [(&str, &str); 4] = [
+        ("running", "its pod runs"),
+        ("permitted", "it is permitted to start"),
+        ("latched", "the cluster has formed"),
+        ("ready", "all are ready"),
+    ];
+    for (name, moment) in moments {
+        let tenant = first.named(name);
+        tenant.apply(&tenant.spec(3)).await?;
+        let pod = tenant.pod(0);
+        match name {
+            "running" => {
+                tenant
+                    .stage()
+                    .pod(&pod, moment, SOON, |pod| {
+                        pod.is_some_and(|pod| {
+                            pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+                        })
+                    })
+                    .await?;
+            }
+            "permitted" => {
+                tenant
+                    .stage()
+                    .pod(&pod, moment, SOON, |pod| {
+                        pod.and_then(|pod| pod.metadata.annotations.as_ref())
+                            .is_some_and(|all| all.contains_key("etcd.database.coreos.com/permit"))
+                    })
+                    .await?;
+            }
+            "latched" => {
+                tenant.says(moment, |status| status.cluster_id.is_some()).await?;
+            }
+            _ => tenant.converged(3).await?,
+        }
+        tenant.note(&format!("wipes the first member's disk when {moment}"));
+        wipe(&tenant, &pod).await?;
+        tenant.converged(3).await?;
+        tenant.put("formed").await?;
+        ensure!(tenant.members().await?.len() == 3, "{moment}");
+        tenant.agrees().await?;
+        tenant.delete().await?;
+    }
+    Ok(())
+}
+
+pub async fn killed(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let load = tenant.load().await?;
+    let (leader, follower) = tenant.leader_and_follower().await?;
+    for pod in [&follower, &leader] {
+        tenant.kill(pod).await?;
+        until(&format!("{pod} has restarted"), SOON, || async {
+            Ok((restarts(&tenant, pod).await? > 0).then_some(()))
+        })
+        .await?;
+        tenant.stage().ready(pod).await?;
+    }
+    tenant.converged(3).await?;
+    let (leader, follower) = tenant.leader_and_follower().await?;
+    let before = tenant.members().await?;
+    for pod in [&follower, &leader] {
+        let uids = tenant.pod_uids().await?;
+        tenant.delete_pod(pod).await?;
+        until(&format!("{pod} is another pod"), SOON, || async {
+            let now = tenant.pod_uids().await?;
+            Ok((now.len() == 3 && now != uids).then_some(()))
+        })
+        .await?;
+        tenant.stage().ready(pod).await?;
+    }
+    tenant.converged(3).await?;
+    ensure!(
+        tenant.members().await? == before,
+        "members were replaced whose disks are whole"
+    );
+    tenant.survived(load).await
 }
 
 pub async fn restarted(stage: Arc<Stage>) -> Result<()> {
-    let tenant = three(stage, EtcdVersion::V3_7_3).await?;
-    tenant.etcdctl(&["put", "w/kept", "w/kept"]).await?;
-    let namespace = tenant.stage().namespace().to_owned();
-    let etcd = tenant.stage().cluster();
-    for member in ["c-0", "c-1", "c-2"] {
-        etcd.container(&namespace, member, "etcd").await?.kill()?;
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_7_3, 3).await?;
+    let load = tenant.load().await?;
+    for ordinal in 0..3 {
+        tenant.kill(&tenant.pod(ordinal)).await?;
     }
-    until("all members have restarted by themselves", SOON, || async {
-        let said = tenant.etcdctl(&["get", "w/kept", "--print-value-only"]).await;
-        Ok(said.is_ok_and(|said| said.trim() == "w/kept").then_some(()))
-    })
-    .await?;
+    for ordinal in 0..3 {
+        let pod = tenant.pod(ordinal);
+        until(&format!("{pod} has restarted"), SOON, || async {
+            Ok((restarts(&tenant, &pod).await? > 0).then_some(()))
+        })
+        .await?;
+    }
+    tenant.converged(3).await?;
+    let uids = tenant.pod_uids().await?;
     tenant
         .kubectl(&["delete", "pods", "--selector=etcd_cluster=c", "--wait=false"])
         .await?;
+    tenant.all_others(&uids).await?;
     tenant.converged(3).await?;
-    tenant.holds(&["w/kept".to_owned()]).await
+    tenant.survived(load).await
 }
 
 pub async fn damaged(stage: Arc<Stage>) -> Result<()> {
-    let tenant = three(stage, EtcdVersion::V3_6_16).await?;
-    let before = id_of(&tenant, "c-2").await?;
-    let writer = tenant.writer().await?;
-    let namespace = tenant.stage().namespace().to_owned();
-    let cluster = tenant.stage().cluster();
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let before = tenant.id_of("c-2").await?;
+    let load = tenant.load().await?;
 
     tenant.note("fills the disk of c-0: nothing must be replaced for that");
-    let full = cluster.disk(&namespace, "data-c-0").await?;
-    let filled = id_of(&tenant, "c-0").await?;
+    let full = tenant.disk("c-0").await?;
+    let filled = tenant.id_of("c-0").await?;
     full.fill()?;
-    cluster.container(&namespace, "c-0", "etcd").await?.kill()?;
+    tenant.kill("c-0").await?;
     until("c-0 has restarted", SOON, || async {
-        let path = "--output=jsonpath={.status.containerStatuses[0].restartCount}";
-        let said = tenant.kubectl(&["get", "pod", "c-0", path]).await?;
-        Ok(said
-            .trim()
-            .parse::<u32>()
-            .is_ok_and(|count| count > 0)
-            .then_some(()))
+        Ok((restarts(&tenant, "c-0").await? > 0).then_some(()))
     })
     .await?;
     full.unfill()?;
     tenant.converged(3).await?;
     ensure!(
-        id_of(&tenant, "c-0").await? == filled,
+        tenant.id_of("c-0").await? == filled,
         "c-0 was replaced for a full disk"
     );
 
     tenant.note("damages the database of c-2");
-    let disk = cluster.disk(&namespace, "data-c-2").await?;
-    let container = cluster.container(&namespace, "c-2", "etcd").await?;
+    let disk = tenant.disk("c-2").await?;
+    let container = tenant.container("c-2").await?;
+    container.pause()?;
+    disk.break_database("data")?;
     container.kill()?;
-    disk.flip("data/member/snap/db", 0, 8192)?;
-    becomes_another(&tenant, "c-2", &before).await?;
+    tenant.becomes_another("c-2", &before).await?;
     tenant.converged(3).await?;
-    let written = writer.stop().await?;
-    tenant.holds(&written).await
+    tenant.survived(load).await
+}
+
+/// A log cut in the middle of a record: what was acknowledged on it is with the others.
+pub async fn cut_log(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let load = tenant.load().await?;
+    until("there is something to lose", SOON, || async {
+        let said = tenant.etcdctl(&["get", "w/0/00000100", "--keys-only"]).await?;
+        Ok((!said.trim().is_empty()).then_some(()))
+    })
+    .await?;
+    let (_, follower) = tenant.leader_and_follower().await?;
+    let disk = tenant.disk(&follower).await?;
+    let container = tenant.container(&follower).await?;
+    container.pause()?;
+    disk.cut_wal("data")?;
+    container.kill()?;
+    tenant
+        .says("it is noticed", |status| {
+            status
+                .member_status
+                .iter()
+                .flatten()
+                .any(|member| member.name == follower && !member.healthy)
+        })
+        .await?;
+    tenant.converged(3).await?;
+    tenant.survived(load).await
+}
+
+/// Thirty writes were lost this way with flags alone: one voter is emptied while another is down, and both come back.
+pub async fn emptied_while_another_was_down(stage: Arc<Stage>) -> Result<()> {
+    for version in [EtcdVersion::V3_4_23, EtcdVersion::V3_5_35, EtcdVersion::V3_6_16] {
+        let tenant = Tenant::serving(stage.clone(), version, 3).await?;
+        // The third stands still and misses what the other two agree on.
+        let third = tenant.container("c-2").await?;
+        third.pause()?;
+        for number in 0..30 {
+            let key = format!("k{number}");
+            until("a write is acknowledged", SOON, || async {
+                Ok(tenant.put(&key).await.ok())
+            })
+            .await?;
+        }
+        // Now the one that has everything is away, and the emptied one and the one that missed it could be a majority.
+        let first = tenant.container("c-0").await?;
+        first.pause()?;
+        wipe(&tenant, "c-1").await?;
+        third.resume()?;
+        tenant
+            .says("the emptied one says so", |status| {
+                let mut members = status.member_status.iter().flatten();
+                members.any(|member| member.name == "c-1" && member.verdict.as_deref() == Some("empty"))
+            })
+            .await?;
+        ensure!(
+            tenant.etcdctl(&["get", "k0"]).await.is_err(),
+            "an emptied voter and one that missed thirty writes serve"
+        );
+        first.resume()?;
+        tenant.converged(3).await?;
+        for number in 0..30 {
+            tenant.holds(&format!("k{number}")).await?;
+        }
+        tenant.agrees().await?;
+        tenant.delete().await?;
+        tenant.kubectl(&["delete", "pvc", "--all", "--wait=true"]).await?;
+    }
+    Ok(())
+}
+
+/// With nothing but defaults: what lives with pods is replaced when a pod goes, and not one write is lost.
+pub async fn with_defaults(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::on(stage, EtcdVersion::V3_6_16).await?;
+    tenant
+        .apply(&json!({"size": 3, "version": EtcdVersion::V3_6_16.number()}))
+        .await?;
+    tenant.converged(3).await?;
+    let load = tenant.load().await?;
+    let (leader, follower) = tenant.leader_and_follower().await?;
+    for pod in [follower, leader] {
+        let before = tenant.id_of(&pod).await?;
+        tenant.delete_pod(&pod).await?;
+        tenant.becomes_another(&pod, &before).await?;
+        tenant.converged(3).await?;
+    }
+    tenant.survived(load).await
+}
+
+/// While names cannot be found a new member waits, and then it joins.
+pub async fn without_names(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 1).await?;
+    let rules = tenant.stage().cluster().fail_dns().await?;
+    tenant.scale(3).await?;
+    until("names are asked for in vain", Duration::from_mins(2), || async {
+        Ok((rules.dropped().await? > 0).then_some(()))
+    })
+    .await?;
+    tenant
+        .says("it is not done", |status| {
+            status.ready_members.as_deref() != Some("3/3")
+        })
+        .await?;
+    tenant.note("names can be found again");
+    rules.heal().await?;
+    tenant.converged(3).await
 }

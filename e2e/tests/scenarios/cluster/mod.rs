@@ -1,52 +1,117 @@
 //! EtcdClusters on a real Kubernetes: they come into being, grow, shrink, heal, sleep and go, and never lose a write.
 
-mod heal;
+mod control;
+pub mod heal;
+mod kept;
 mod life;
-mod tenant;
+mod nodes;
+pub mod tenant;
+mod wrong;
 
 use etcd_operator_e2e::scenario::{Bed, Scenario};
 
-pub const SCENARIOS: &[Scenario] = &[
-    Scenario::gate(
-        "cluster",
+macro_rules! shared {
+    ($name:literal, $story:path) => {
+        Scenario::gate("cluster", $name, Bed::Shared, |stage| Box::pin($story(stage)))
+    };
+}
+
+macro_rules! alone {
+    ($name:literal, $story:path) => {
+        Scenario::gate("cluster", $name, Bed::Alone, |stage| Box::pin($story(stage)))
+    };
+}
+
+/// Those of the gate; it would take too long with all of them.
+const GATE: [Scenario; 7] = [
+    shared!(
         "three_members_serve_and_what_is_asked_for_twice_changes_nothing",
-        Bed::Shared,
-        |stage| Box::pin(life::created(stage)),
+        life::created
     ),
-    Scenario::gate(
-        "cluster",
+    shared!(
         "it_grows_to_five_and_shrinks_to_one_and_keeps_every_write",
-        Bed::Shared,
-        |stage| Box::pin(life::scaled(stage)),
+        life::scaled
     ),
-    Scenario::gate(
-        "cluster",
-        "it_sleeps_and_wakes_with_all_its_data",
-        Bed::Shared,
-        |stage| Box::pin(life::slept(stage)),
-    ),
-    Scenario::gate(
-        "cluster",
-        "the_manifest_of_the_older_operator_runs",
-        Bed::Shared,
-        |stage| Box::pin(life::ancestor(stage)),
-    ),
-    Scenario::gate(
-        "cluster",
+    shared!("it_sleeps_and_wakes_with_all_its_data", life::slept),
+    shared!("the_manifest_of_the_older_operator_runs", life::ancestor),
+    shared!(
         "a_wiped_member_comes_back_as_a_learner_and_no_write_is_lost",
-        Bed::Shared,
-        |stage| Box::pin(heal::wiped(stage)),
+        heal::wiped_follower
     ),
-    Scenario::gate(
-        "cluster",
-        "members_restart_without_the_operator",
-        Bed::Shared,
-        |stage| Box::pin(heal::restarted(stage)),
+    shared!("members_restart_without_being_replaced", heal::restarted),
+    shared!("damaged_data_are_replaced_and_a_full_disk_is_not", heal::damaged),
+];
+
+/// The rest, for their time: each of these takes a minute or more, or a bed for itself.
+const FULL: [Scenario; 27] = [
+    shared!("one_member_and_five_members", life::of_one_and_of_five),
+    shared!("size_and_image_are_enough", life::size_and_image),
+    shared!("an_autoscaler_finds_what_it_needs", life::autoscaled),
+    alone!("twenty_at_once", life::many),
+    shared!("two_of_one_name_in_two_namespaces_do_not_meet", life::namesakes),
+    shared!("a_size_that_changes_while_it_is_followed", life::changed_its_mind),
+    shared!("a_paused_cluster_is_left_alone", life::paused),
+    shared!("a_wiped_leader_comes_back_on_every_minor", heal::wiped_leader),
+    shared!(
+        "the_first_disk_is_lost_at_each_moment_of_the_first_start",
+        heal::wiped_while_it_formed
     ),
-    Scenario::gate(
-        "cluster",
-        "damaged_data_are_replaced_and_a_full_disk_is_not",
-        Bed::Shared,
-        |stage| Box::pin(heal::damaged(stage)),
+    shared!("killed_and_deleted_members_come_back_as_themselves", heal::killed),
+    shared!("a_log_that_was_cut_is_replaced", heal::cut_log),
+    shared!(
+        "a_voter_emptied_while_another_was_down_loses_nothing",
+        heal::emptied_while_another_was_down
+    ),
+    shared!("with_nothing_but_defaults_pods_come_and_go", heal::with_defaults),
+    alone!("names_that_cannot_be_found_are_waited_for", heal::without_names),
+    Scenario {
+        bed: Bed::Own(3),
+        ..shared!("a_node_that_is_lost_for_good_is_replaced", nodes::lost)
+    },
+    alone!("nodes_are_drained_one_after_the_other", nodes::drained).on_three_nodes(),
+    shared!("a_member_that_is_cut_off_is_waited_for", nodes::cut_off),
+    alone!(
+        "members_without_a_node_delay_only_themselves",
+        nodes::without_room
+    ),
+    alone!("clients_do_not_miss_the_api_server", nodes::api_server_away),
+    alone!(
+        "the_operator_is_killed_at_twenty_moments",
+        control::killed_at_any_moment
+    ),
+    alone!("a_leader_that_stood_still_harms_nothing", control::stood_still),
+    alone!("members_restart_while_no_operator_runs", control::away),
+    shared!(
+        "what_is_deleted_of_a_cluster_is_put_back",
+        control::children_put_back
+    ),
+    shared!("what_is_changed_by_hand_is_put_back", control::drift_put_back),
+    shared!(
+        "kept_volumes_are_taken_over_by_consent_only",
+        kept::adopted_by_consent
+    ),
+    shared!(
+        "kept_volumes_are_emptied_by_consent_only",
+        kept::discarded_by_consent
+    ),
+    shared!(
+        "data_go_with_the_cluster_where_that_was_asked_for",
+        kept::deleted_if_asked_for
     ),
 ];
+
+/// Bad wishes, and names that are taken.
+const REFUSED: [Scenario; 3] = [
+    shared!("objects_of_others_are_not_taken_over", kept::names_of_others),
+    shared!("what_cannot_be_had_is_told_and_corrected", wrong::told_and_mended),
+    shared!(
+        "an_image_that_cannot_be_had_is_corrected_in_place",
+        wrong::image_corrected
+    ),
+];
+
+/// All of them.
+pub fn scenarios() -> impl Iterator<Item = Scenario> {
+    let rest = FULL.into_iter().chain(REFUSED);
+    GATE.into_iter().chain(rest.map(Scenario::full))
+}

@@ -1,37 +1,48 @@
-//! One EtcdCluster on a bed, as its user sees it: kubectl, etcdctl, and a writer that remembers what was acknowledged.
+//! One EtcdCluster on a bed, as its user sees it: kubectl, watches, etcdctl, and clients that remember what was
+//! acknowledged.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Output;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use etcd_operator_api::{EtcdCluster, EtcdClusterStatus};
 use etcd_operator_e2e::command::printed;
 use etcd_operator_e2e::components::{self, Component, EtcdVersion};
 use etcd_operator_e2e::deadline::until;
-use etcd_operator_e2e::install::Kubernetes;
+use etcd_operator_e2e::faults::Container;
+use etcd_operator_e2e::install::{Kubernetes, NAMESPACE};
 use etcd_operator_e2e::scenario::Stage;
-use etcd_operator_e2e::{images, operator};
-use serde_json::Value;
+use etcd_operator_e2e::volumes::Disk;
+use etcd_operator_e2e::workload::Workload;
+use etcd_operator_e2e::{images, observe, operator};
+use kube::api::Api;
+use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::sync::Mutex;
-use tokio::task::JoinHandle;
 
 /// Long enough for what takes seconds, on a machine that also compiles.
 pub const SOON: Duration = Duration::from_mins(5);
 
+/// How long the nodes of a busy machine may take to learn where a service leads.
+const A_MOMENT: Duration = Duration::from_secs(30);
+
 /// Beds on which the operator is installed already, by their kubeconfig.
 static INSTALLED: Mutex<Vec<PathBuf>> = Mutex::const_new(Vec::new());
 
-/// One EtcdCluster named `c` in the namespace of a stage.
+/// One EtcdCluster in the namespace of a stage.
+#[derive(Clone)]
 pub struct Tenant {
     stage: Arc<Stage>,
     kubernetes: Kubernetes,
+    name: String,
+    version: EtcdVersion,
     etcdctl: PathBuf,
 }
 
 impl Tenant {
-    /// The operator runs, and nodes have what the cluster will run.
+    /// The operator runs, and nodes have what the cluster will run. The cluster is called `c`.
     pub async fn on(stage: Arc<Stage>, version: EtcdVersion) -> Result<Self> {
         let kubeconfig = stage.cluster().control_plane().kubeconfig().to_owned();
         let kubernetes = Kubernetes::at(&kubeconfig).await?;
@@ -47,8 +58,52 @@ impl Tenant {
         Ok(Self {
             stage,
             kubernetes,
+            name: "c".to_owned(),
+            version,
             etcdctl: components::find(Component::Etcdctl(EtcdVersion::V3_6_16)).await?,
         })
+    }
+
+    /// A cluster of so many members on volumes, which serve.
+    pub async fn serving(stage: Arc<Stage>, version: EtcdVersion, size: u8) -> Result<Self> {
+        let tenant = Self::on(stage, version).await?;
+        tenant.apply(&tenant.spec(size)).await?;
+        tenant.converged(size).await?;
+        Ok(tenant)
+    }
+
+    /// Another cluster beside this one.
+    pub fn named(&self, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            ..self.clone()
+        }
+    }
+
+    /// The same name in another namespace.
+    pub fn at(&self, stage: Arc<Stage>) -> Self {
+        Self {
+            stage,
+            ..self.clone()
+        }
+    }
+
+    /// A spec with volumes.
+    pub fn spec(&self, size: u8) -> Value {
+        json!({"size": size, "version": self.version.number(), "storage": {"size": "256Mi"}})
+    }
+
+    /// What the cluster is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// kubectl in the operator's namespace.
+    pub async fn kubectl_of_operator(&self, arguments: &[&str]) -> Result<String> {
+        let namespace = ["--namespace", NAMESPACE];
+        self.kubernetes
+            .kubectl(&[&namespace[..], arguments].concat())
+            .await
     }
 
     /// Notes what happens.
@@ -61,6 +116,11 @@ impl Tenant {
         &self.stage
     }
 
+    /// The name of a pod of it.
+    pub fn pod(&self, ordinal: usize) -> String {
+        format!("{}-{ordinal}", self.name)
+    }
+
     /// kubectl in its namespace.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         let namespace = ["--namespace", self.stage.namespace()];
@@ -71,49 +131,101 @@ impl Tenant {
 
     /// Applies the cluster with this spec.
     pub async fn apply(&self, spec: &Value) -> Result<()> {
-        let object = serde_json::json!({
+        let object = json!({
             "apiVersion": "etcd.database.coreos.com/v1beta2",
             "kind": "EtcdCluster",
-            "metadata": {"name": "c", "namespace": self.stage.namespace()},
+            "metadata": {"name": self.name, "namespace": self.stage.namespace()},
             "spec": spec,
         });
         self.stage.cluster().apply(&object).await
     }
 
+    /// Asks for another size, as `kubectl scale` does.
+    pub async fn scale(&self, size: u8) -> Result<()> {
+        self.note(&format!("scales {} to {size}", self.name));
+        let replicas = format!("--replicas={size}");
+        self.kubectl(&["scale", "etcd", &self.name, &replicas]).await?;
+        Ok(())
+    }
+
+    /// Deletes the cluster and waits until its pods are gone.
+    pub async fn delete(&self) -> Result<()> {
+        self.kubectl(&["delete", "etcd", &self.name, "--wait=true", "--timeout=60s"])
+            .await?;
+        until("pods are gone", SOON, || async {
+            Ok(self.pod_uids().await?.is_empty().then_some(()))
+        })
+        .await
+    }
+
+    async fn clusters(&self) -> Result<Api<EtcdCluster>> {
+        let client = self.stage.cluster().client().await?;
+        Ok(Api::namespaced(client, self.stage.namespace()))
+    }
+
     /// The object as it is.
-    pub async fn object(&self) -> Result<Value> {
-        Ok(serde_json::from_str(
-            &self.kubectl(&["get", "etcd", "c", "--output=json"]).await?,
-        )?)
+    pub async fn object(&self) -> Result<EtcdCluster> {
+        Ok(self.clusters().await?.get(&self.name).await?)
+    }
+
+    /// Its status as it is.
+    pub async fn status(&self) -> Result<EtcdClusterStatus> {
+        Ok(self.object().await?.status.unwrap_or_default())
+    }
+
+    /// Watches the object until its status is as wanted.
+    pub async fn says(
+        &self,
+        what: &str,
+        wanted: impl Fn(&EtcdClusterStatus) -> bool,
+    ) -> Result<EtcdClusterStatus> {
+        let is_so = |found: Option<&EtcdCluster>| {
+            found.is_some_and(|cluster| {
+                let generation = cluster.metadata.generation;
+                let status = cluster.status.as_ref();
+                status.is_some_and(|status| status.observed_generation == generation && wanted(status))
+            })
+        };
+        let found = observe::object(self.clusters().await?, &self.name, what, SOON, is_so).await?;
+        found
+            .and_then(|cluster| cluster.status)
+            .context("a cluster without a status")
+    }
+
+    /// Watches until a condition has this status and reason; returns its message.
+    pub async fn condition(&self, type_: &str, status: &str, reason: &str) -> Result<String> {
+        let what = format!("{type_} is {status}, {reason}");
+        let found = self.says(&what, |now| is(now, type_, status, reason)).await?;
+        let all = found.conditions.unwrap_or_default();
+        let one = all.into_iter().find(|condition| condition.type_ == type_);
+        Ok(one.and_then(|condition| condition.message).unwrap_or_default())
     }
 
     /// Waits until all members that are asked for serve and nothing is left to do.
     pub async fn converged(&self, size: u8) -> Result<()> {
         let ready = format!("{size}/{size}");
-        until(&format!("{size} members serve"), SOON, || async {
-            let object = self.object().await?;
-            let status = &object["status"];
-            let progressing = status["conditions"]
-                .as_array()
-                .and_then(|all| all.iter().find(|condition| condition["type"] == "Progressing"));
-            let is_there = status["readyMembers"] == ready.as_str()
-                && status["size"] == size
-                && status["observedGeneration"] == object["metadata"]["generation"]
-                && progressing.is_some_and(|progressing| progressing["reason"] == "Converged");
-            Ok(is_there.then_some(()))
+        self.says(&format!("{size} members of {} serve", self.name), |status| {
+            is_converged(status, &ready, size)
+        })
+        .await?;
+        // Nodes learn of a new endpoint a moment after everybody else.
+        let endpoint = self.endpoint().await?;
+        until("clients get through", A_MOMENT, || async {
+            let output = self.etcdctl_at(&endpoint, &["get", "anything"]).await?;
+            Ok(output.status.success().then_some(()))
         })
         .await
     }
 
-    /// etcdctl against one address, from a node.
-    pub async fn etcdctl_at(&self, endpoint: &str, words: &[&str]) -> Result<std::process::Output> {
+    /// etcdctl against these addresses, from a node.
+    pub async fn etcdctl_at(&self, endpoints: &str, words: &[&str]) -> Result<Output> {
         let node = &self.stage.cluster().nodes()[0];
         let mut command: Command = node.entry().command(&self.etcdctl)?.into();
         command
             .env("ETCDCTL_API", "3")
             .args([
                 "--endpoints",
-                endpoint,
+                endpoints,
                 "--dial-timeout=2s",
                 "--command-timeout=3s",
             ])
@@ -124,13 +236,9 @@ impl Tenant {
 
     /// The address for clients, as a node reaches it.
     pub async fn endpoint(&self) -> Result<String> {
+        let service = format!("{}-client", self.name);
         let address = self
-            .kubectl(&[
-                "get",
-                "service",
-                "c-client",
-                "--output=jsonpath={.spec.clusterIP}",
-            ])
+            .kubectl(&["get", "service", &service, "--output=jsonpath={.spec.clusterIP}"])
             .await?;
         Ok(format!("http://{}:2379", address.trim()))
     }
@@ -142,6 +250,19 @@ impl Tenant {
         printed(output, &format!("etcdctl {words:?}"))
     }
 
+    /// Writes something to be found again.
+    pub async fn put(&self, key: &str) -> Result<()> {
+        self.etcdctl(&["put", key, key]).await?;
+        Ok(())
+    }
+
+    /// What was written is there.
+    pub async fn holds(&self, key: &str) -> Result<()> {
+        let said = self.etcdctl(&["get", key, "--print-value-only"]).await?;
+        ensure!(said.trim() == key, "{key} is lost: {said:?}");
+        Ok(())
+    }
+
     /// The members as etcd lists them.
     pub async fn members(&self) -> Result<Vec<Value>> {
         let said = self.etcdctl(&["member", "list", "--write-out=json"]).await?;
@@ -149,87 +270,163 @@ impl Tenant {
         Ok(list["members"].as_array().cloned().unwrap_or_default())
     }
 
+    /// The ID of a member, by its name.
+    pub async fn id_of(&self, name: &str) -> Result<String> {
+        let members = self.members().await?;
+        let member = members.iter().find(|member| member["name"] == name);
+        Ok(member.map(|member| member["ID"].to_string()).unwrap_or_default())
+    }
+
+    /// Waits until the member of this name is another one than before. Who cannot tell at a moment is asked again.
+    pub async fn becomes_another(&self, name: &str, before: &str) -> Result<()> {
+        until(&format!("{name} is another member"), SOON, || async {
+            let now = self.id_of(name).await.unwrap_or_default();
+            Ok((!now.is_empty() && now != before).then_some(()))
+        })
+        .await
+    }
+
+    /// The name of the leader, and of a member that follows it.
+    pub async fn leader_and_follower(&self) -> Result<(String, String)> {
+        let status = self
+            .says("there is a leader", |status| status.leader.is_some())
+            .await?;
+        let leader = status.leader.context("no leader")?;
+        let members = status.member_status.unwrap_or_default();
+        let follower = members.into_iter().find(|member| member.name != leader);
+        Ok((leader, follower.context("nobody follows")?.name))
+    }
+
     /// The UIDs of its pods, in their order.
     pub async fn pod_uids(&self) -> Result<Vec<String>> {
-        let path = "--output=jsonpath={.items[*].metadata.uid}";
-        let said = self
-            .kubectl(&["get", "pods", "--selector=etcd_cluster=c", path])
-            .await?;
+        self.listed("pods", "{.items[*].metadata.uid}").await
+    }
+
+    /// Waits until there are as many pods as these, none of them among these, and all are ready.
+    pub async fn all_others(&self, before: &[String]) -> Result<()> {
+        until("all pods are others", SOON, || async {
+            let now = self.pod_uids().await?;
+            let are_others = now.len() == before.len() && now.iter().all(|uid| !before.contains(uid));
+            Ok(are_others.then_some(()))
+        })
+        .await?;
+        for ordinal in 0..before.len() {
+            self.stage.ready(&self.pod(ordinal)).await?;
+        }
+        Ok(())
+    }
+
+    /// The names of its claims, in their order.
+    pub async fn claims(&self) -> Result<Vec<String>> {
+        self.listed("pvc", "{.items[*].metadata.name}").await
+    }
+
+    async fn listed(&self, kind: &str, path: &str) -> Result<Vec<String>> {
+        let path = format!("--output=jsonpath={path}");
+        let selector = format!("--selector=etcd_cluster={}", self.name);
+        let said = self.kubectl(&["get", kind, &selector, &path]).await?;
         Ok(said.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// A writer that goes on until it is stopped.
-    pub async fn writer(&self) -> Result<Writer> {
-        let endpoint = self.endpoint().await?;
-        let (stage, etcdctl) = (self.stage.clone(), self.etcdctl.clone());
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let task = tokio::spawn(async move {
-            let mut acknowledged = Vec::new();
-            for number in 0.. {
-                if stopped.load(Ordering::Relaxed) {
-                    break;
-                }
-                let key = format!("w/{number:06}");
-                let node = &stage.cluster().nodes()[0];
-                let mut command: Command = node.entry().command(&etcdctl)?.into();
-                command
-                    .env("ETCDCTL_API", "3")
-                    .args([
-                        "--endpoints",
-                        &endpoint,
-                        "--dial-timeout=2s",
-                        "--command-timeout=2s",
-                    ])
-                    .args(["put", &key, &key])
-                    .kill_on_drop(true);
-                // A write without an answer may or may not be there: only those with one are remembered.
-                if command.output().await?.status.success() {
-                    acknowledged.push(key);
-                }
-            }
-            Ok(acknowledged)
-        });
-        Ok(Writer { stop, task })
+    /// The disk of a member.
+    pub async fn disk(&self, pod: &str) -> Result<Disk> {
+        let claim = format!("data-{pod}");
+        self.stage.cluster().disk(self.stage.namespace(), &claim).await
     }
 
-    /// Every write that was acknowledged is there, as each member itself says.
-    pub async fn holds(&self, written: &[String]) -> Result<()> {
-        ensure!(!written.is_empty(), "nothing was ever acknowledged");
-        let said = self
-            .etcdctl(&["get", "--prefix", "w/", "--keys-only", "--write-out=simple"])
-            .await?;
-        let found: std::collections::BTreeSet<&str> = said.lines().filter(|line| !line.is_empty()).collect();
-        let lost: Vec<_> = written
+    /// The container in which etcd runs, or waits to be let run.
+    pub async fn container(&self, pod: &str) -> Result<Container> {
+        let cluster = self.stage.cluster();
+        cluster.container(self.stage.namespace(), pod, "etcd").await
+    }
+
+    /// Kills etcd in a pod, or what waits there.
+    pub async fn kill(&self, pod: &str) -> Result<()> {
+        self.note(&format!("kills {pod}"));
+        self.container(pod).await?.kill()
+    }
+
+    /// Deletes a pod.
+    pub async fn delete_pod(&self, pod: &str) -> Result<()> {
+        self.note(&format!("deletes the pod {pod}"));
+        let namespace = self.stage.namespace();
+        self.stage.cluster().delete_pod(namespace, pod, 1).await
+    }
+
+    /// Clients that load the cluster until they are stopped.
+    pub async fn load(&self) -> Result<Workload> {
+        let node = &self.stage.cluster().nodes()[0];
+        let file = format!("clients-of-{}-{}.log", self.stage.namespace(), self.name);
+        let history = self.stage.cluster().control_plane().directory().join(file);
+        Workload::start(node, &self.endpoint().await?, history).await
+    }
+
+    /// Ends them; what they saw must be what a cluster shows that never lost a write, and all members must hold the
+    /// same.
+    pub async fn survived(&self, load: Workload) -> Result<()> {
+        let tally = load.stop().await?;
+        self.note(&tally.to_string());
+        self.agrees().await
+    }
+
+    /// All members hold the same, by the hash of what they have up to one revision.
+    pub async fn agrees(&self) -> Result<()> {
+        if self.version < EtcdVersion::V3_3_27 {
+            self.note("no member of this version can tell a hash");
+            return Ok(());
+        }
+        let said = self.etcdctl(&["endpoint", "status", "--write-out=json"]).await?;
+        let status: Value = serde_json::from_str(&said)?;
+        let revision = status[0]["Status"]["header"]["revision"].to_string();
+        let members = self.members().await?;
+        let urls = members
             .iter()
-            .filter(|key| !found.contains(key.as_str()))
+            .filter_map(|member| member["name"].as_str())
+            .map(|name| self.stage.address(name));
+        let addresses = futures::future::try_join_all(urls).await?;
+        let endpoints: Vec<_> = addresses
+            .iter()
+            .map(|address| format!("http://{address}:2379"))
             .collect();
+        let words = ["endpoint", "hashkv", "--rev", &revision, "--write-out=json"];
+        let hashes = until("every member has come that far", SOON, || async {
+            let output = self.etcdctl_at(&endpoints.join(","), &words).await?;
+            if !output.status.success() {
+                return Ok(None);
+            }
+            let all: Vec<Value> = serde_json::from_slice(&output.stdout)?;
+            Ok(Some(all))
+        })
+        .await?;
+        let told: Vec<_> = hashes.iter().map(|one| &one["HashKV"]["hash"]).collect();
         ensure!(
-            lost.is_empty(),
-            "{} of {} acknowledged writes are lost: {lost:?}",
-            lost.len(),
-            written.len()
+            told.len() == members.len() && told.windows(2).all(|pair| pair[0] == pair[1]),
+            "members hold different data at revision {revision}: {hashes:?}"
         );
-        self.note(&format!("all {} acknowledged writes are there", written.len()));
+        self.note(&format!(
+            "{} members hold the same at revision {revision}",
+            told.len()
+        ));
         Ok(())
     }
 }
 
-/// A writer at work.
-pub struct Writer {
-    stop: Arc<AtomicBool>,
-    task: JoinHandle<Result<Vec<String>>>,
+/// Whether a condition has this status and reason.
+pub fn is(status: &EtcdClusterStatus, type_: &str, truth: &str, reason: &str) -> bool {
+    let all = status.conditions.as_deref().unwrap_or_default();
+    all.iter().any(|condition| {
+        condition.type_ == type_ && condition.status == truth && condition.reason.as_deref() == Some(reason)
+    })
 }
 
-impl Writer {
-    /// Ends it; these writes were acknowledged.
-    pub async fn stop(self) -> Result<Vec<String>> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.task.await.context("the writer panicked")?
-    }
+/// Whether so many serve and nothing is left to do.
+pub fn is_converged(status: &EtcdClusterStatus, ready: &str, size: u8) -> bool {
+    status.ready_members.as_deref() == Some(ready)
+        && status.size == i32::from(size)
+        && is(status, "Progressing", "False", "Converged")
 }
 
-async fn import(stage: &Stage, archive: &std::path::Path) -> Result<()> {
+async fn import(stage: &Stage, archive: &Path) -> Result<()> {
     for node in stage.cluster().nodes() {
         node.import(archive).await?;
     }

@@ -1,0 +1,46 @@
+//! Clients that load a cluster from a node of a bed, by etcd's own client, and the history they leave. They see what
+//! applications see: one address, whatever happens behind it.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use tokio::process::{Child, Command};
+
+use crate::cluster::Node;
+use crate::components::{self, Component};
+use crate::history::{History, Tally};
+
+/// Clients at work. Dropping it kills them, and nothing is known then.
+#[derive(Debug)]
+pub struct Workload {
+    child: Child,
+    history: PathBuf,
+}
+
+impl Workload {
+    /// Starts writers, a chain and a watcher on a node, for a cluster at this address; what they see goes to this file.
+    pub async fn start(node: &Node, endpoint: &str, history: PathBuf) -> Result<Self> {
+        let program = components::find(Component::Workload).await?;
+        let open = || File::create(&history).with_context(|| format!("cannot write {}", history.display()));
+        let mut command: Command = node.entry().command(&program)?.into();
+        let child = command
+            .args(["--endpoints", endpoint])
+            .stdin(Stdio::piped())
+            .stdout(open()?)
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start clients")?;
+        Ok(Self { child, history })
+    }
+
+    /// Ends them, and judges what they saw.
+    pub async fn stop(mut self) -> Result<Tally> {
+        drop(self.child.stdin.take());
+        let status = self.child.wait().await.context("cannot await the clients")?;
+        ensure!(status.success(), "the clients failed with {status}");
+        let text = std::fs::read_to_string(&self.history)?;
+        History::read(&text)?.judge()
+    }
+}

@@ -1,0 +1,279 @@
+//! The operator itself dies, stands still, or is away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use etcd_operator_e2e::components::EtcdVersion;
+use etcd_operator_e2e::deadline::until;
+use etcd_operator_e2e::faults::Container;
+use etcd_operator_e2e::install::NAMESPACE;
+use etcd_operator_e2e::scenario::Stage;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams};
+use serde_json::json;
+
+use super::tenant::{SOON, Tenant};
+
+/// The operator's containers as they run now.
+async fn managers(tenant: &Tenant) -> Result<Vec<Container>> {
+    let cluster = tenant.stage().cluster();
+    let pods = Api::<Pod>::namespaced(cluster.client().await?, NAMESPACE);
+    let chosen = ListParams::default().labels("app.kubernetes.io/name=etcd-operator");
+    let mut found = Vec::new();
+    for pod in pods.list(&chosen).await? {
+        let name = pod.metadata.name.context("a pod without a name")?;
+        if let Ok(container) = cluster.container(NAMESPACE, &name, "manager").await {
+            found.push(container);
+        }
+    }
+    Ok(found)
+}
+
+/// Moments that differ from one kill to the next, in milliseconds: what matters is that they fall everywhere.
+fn moments() -> impl Iterator<Item = u64> {
+    let mut seed = 0x2545_F491_4F6C_DD1D_u64;
+    std::iter::repeat_with(move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        200 + seed % 4_000
+    })
+}
+
+pub async fn killed_at_any_moment(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let load = tenant.load().await?;
+    let mut sizes = [5, 3, 4, 1, 3].into_iter().cycle();
+    let mut killed = 0;
+    for moment in moments() {
+        if killed == 20 {
+            break;
+        }
+        if killed % 4 == 0 {
+            let size = sizes.next().unwrap_or(3);
+            tenant.scale(size).await?;
+        }
+        if killed % 6 == 3 {
+            // What is replaced while the operator dies.
+            let victim = tenant.disk("c-0").await?;
+            let container = tenant.container("c-0").await;
+            let well = tenant.members().await.is_ok_and(|members| members.len() >= 3);
+            let ready = tenant
+                .status()
+                .await?
+                .members
+                .unready
+                .unwrap_or_default()
+                .is_empty();
+            if let (Ok(container), true, true) = (container, well, ready) {
+                tenant.note("wipes c-0");
+                container.pause()?;
+                victim.wipe()?;
+                container.kill()?;
+            }
+        }
+        // The moment is the point of this scenario: nothing is waited for.
+        tokio::time::sleep(Duration::from_millis(moment)).await;
+        let running = managers(&tenant).await?;
+        for manager in running {
+            if manager.kill().is_ok() {
+                killed += 1;
+                tenant.note(&format!(
+                    "kills the operator for the {killed}th time, after {moment} ms"
+                ));
+            }
+        }
+        // The kubelet waits longer before each restart; another pod starts at once.
+        tenant
+            .stage()
+            .cluster()
+            .control_plane()
+            .kubectl(&[
+                "--namespace",
+                NAMESPACE,
+                "delete",
+                "pods",
+                "--selector=app.kubernetes.io/name=etcd-operator",
+                "--force",
+                "--grace-period=0",
+            ])
+            .await?;
+        until("the operator runs again", SOON, || async {
+            Ok((!managers(&tenant).await?.is_empty()).then_some(()))
+        })
+        .await?;
+    }
+    tenant.scale(3).await?;
+    tenant.converged(3).await?;
+    tenant.survived(load).await
+}
+
+/// A leader that stood still for a minute wakes up in the middle of what its successor does, and harms nothing.
+pub async fn stood_still(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let load = tenant.load().await?;
+    tenant
+        .kubectl_of_operator(&["scale", "deployment/etcd-operator", "--replicas=2"])
+        .await?;
+    until("two operators run", SOON, || async {
+        Ok((managers(&tenant).await?.len() == 2).then_some(()))
+    })
+    .await?;
+    let holder = || async {
+        tenant
+            .kubectl_of_operator(&[
+                "get",
+                "lease",
+                "--output=jsonpath={.items[0].spec.holderIdentity}",
+            ])
+            .await
+    };
+    tenant.scale(5).await?;
+    let leader = holder().await?;
+    let pod = leader
+        .split(['_', '/'])
+        .find(|part| part.starts_with("etcd-operator-"))
+        .with_context(|| format!("the lease is held by {leader}, which names no pod"))?
+        .to_owned();
+    let cluster = tenant.stage().cluster();
+    let stale = cluster.container(NAMESPACE, &pod, "manager").await?;
+    tenant.note(&format!("{pod} leads and stands still"));
+    stale.pause()?;
+    until("another one leads", SOON, || async {
+        let now = holder().await?;
+        Ok((!now.is_empty() && now != leader).then_some(()))
+    })
+    .await?;
+    tenant.converged(5).await?;
+    tenant.scale(3).await?;
+    stale.resume()?;
+    tenant.converged(3).await?;
+    tenant
+        .kubectl_of_operator(&["scale", "deployment/etcd-operator", "--replicas=1"])
+        .await?;
+    tenant.survived(load).await
+}
+
+/// While no operator runs, what has data comes back by itself; what is asked for meanwhile is done afterwards.
+pub async fn away(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let load = tenant.load().await?;
+    tenant
+        .kubectl_of_operator(&["scale", "deployment/etcd-operator", "--replicas=0"])
+        .await?;
+    until("no operator runs", SOON, || async {
+        Ok(managers(&tenant).await?.is_empty().then_some(()))
+    })
+    .await?;
+    let before = tenant.members().await?;
+    for ordinal in 0..3 {
+        let pod = tenant.pod(ordinal);
+        let uids = tenant.pod_uids().await?;
+        tenant.delete_pod(&pod).await?;
+        until("the pod is another one", SOON, || async {
+            let now = tenant.pod_uids().await?;
+            Ok((now.len() == 3 && now != uids).then_some(()))
+        })
+        .await?;
+        tenant.stage().ready(&pod).await?;
+    }
+    ensure!(
+        tenant.members().await? == before,
+        "members changed without an operator"
+    );
+    tenant.scale(5).await?;
+    tenant
+        .kubectl_of_operator(&["scale", "deployment/etcd-operator", "--replicas=1"])
+        .await?;
+    tenant.converged(5).await?;
+    tenant.survived(load).await
+}
+
+/// Whatever is deleted of a cluster's objects is put back.
+pub async fn children_put_back(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let load = tenant.load().await?;
+    let members = tenant.members().await?;
+    for child in ["service/c-client", "service/c", "poddisruptionbudget/c"] {
+        let path = "--output=jsonpath={.metadata.uid}";
+        let before = tenant.kubectl(&["get", child, path]).await?;
+        tenant.note(&format!("deletes {child}"));
+        tenant.kubectl(&["delete", child]).await?;
+        until(&format!("{child} is there again"), SOON, || async {
+            let now = tenant
+                .kubectl(&["get", child, path, "--ignore-not-found"])
+                .await?;
+            Ok((!now.is_empty() && now != before).then_some(()))
+        })
+        .await?;
+    }
+    tenant.note("deletes the StatefulSet, and its pods stay");
+    tenant
+        .kubectl(&["delete", "statefulset/c", "--cascade=orphan"])
+        .await?;
+    until("it is there again", SOON, || async {
+        let now = tenant
+            .kubectl(&["get", "statefulset/c", "--output=name", "--ignore-not-found"])
+            .await?;
+        Ok((!now.is_empty()).then_some(()))
+    })
+    .await?;
+    tenant.converged(3).await?;
+    tenant.note("deletes the StatefulSet with its pods");
+    let uids = tenant.pod_uids().await?;
+    tenant.kubectl(&["delete", "statefulset/c"]).await?;
+    tenant.all_others(&uids).await?;
+    tenant.converged(3).await?;
+    ensure!(
+        tenant.members().await? == members,
+        "members were replaced whose disks are whole"
+    );
+    tenant.note("deletes the claim of a pod that runs: it waits for its pod");
+    tenant
+        .kubectl(&["delete", "pvc/data-c-1", "--wait=false"])
+        .await?;
+    let before = tenant.id_of("c-1").await?;
+    tenant.delete_pod("c-1").await?;
+    tenant.becomes_another("c-1", &before).await?;
+    tenant.converged(3).await?;
+    // The address of the Service was another one for a moment: clients were at the old one.
+    drop(load);
+    tenant.agrees().await
+}
+
+/// Settings of objects that a person changes by hand are put back; what is theirs alone is left alone.
+pub async fn drift_put_back(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let patch = json!({
+        "metadata": {"annotations": {"theirs": "kept"}},
+        "spec": {"selector": {"app": "somebody-else"}},
+    });
+    let patch = patch.to_string();
+    tenant
+        .kubectl(&["patch", "service", "c-client", "--type=merge", "--patch", &patch])
+        .await?;
+    until("the selector is back", SOON, || async {
+        let said = tenant
+            .kubectl(&[
+                "get",
+                "service",
+                "c-client",
+                "--output=jsonpath={.spec.selector.app}",
+            ])
+            .await?;
+        Ok((said.trim() == "etcd").then_some(()))
+    })
+    .await?;
+    let theirs = tenant
+        .kubectl(&[
+            "get",
+            "service",
+            "c-client",
+            "--output=jsonpath={.metadata.annotations.theirs}",
+        ])
+        .await?;
+    ensure!(theirs.trim() == "kept", "{theirs}");
+    tenant.put("drift").await?;
+    tenant.holds("drift").await
+}
