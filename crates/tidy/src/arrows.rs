@@ -27,6 +27,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
         "etcd-operator-member",
         &["etcd-operator-api", "etcd-operator-etcd"],
     ),
+    ("etcd-operator-snapshot", &["etcd-operator-api"]),
     (
         "etcd-operator-manager",
         &[
@@ -68,10 +69,16 @@ pub const APART: [&str; 3] = [
 pub const ALONE: [&str; 1] = ["xtask"];
 
 /// Crates that do no IO: none of these may be among their dependencies.
-pub const WITHOUT_IO: [(&str, &[&str]); 1] = [(
-    "etcd-operator-api",
-    &["tokio", "hyper", "reqwest", "axum", "tower"],
-)];
+pub const WITHOUT_IO: [(&str, &[&str]); 2] = [
+    (
+        "etcd-operator-api",
+        &["tokio", "hyper", "reqwest", "axum", "tower"],
+    ),
+    (
+        "etcd-operator-snapshot",
+        &["tokio", "hyper", "reqwest", "axum", "tower", "kube"],
+    ),
+];
 
 /// A dependency as the manifest states it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -105,8 +105,8 @@ pub fn leaves_writing_to_others(path: &str) -> bool {
 }
 
 fn is_shipped(path: &str) -> bool {
-    const FOLDERS: [&str; 8] = [
-        "api", "runtime", "etcd", "cluster", "backup", "restore", "member", "manager",
+    const FOLDERS: [&str; 9] = [
+        "api", "runtime", "etcd", "cluster", "backup", "restore", "member", "manager", "snapshot",
     ];
     let is_test = path.ends_with("/tests.rs") || path.ends_with("/fake.rs");
     is_rust(path)

@@ -1,0 +1,327 @@
+//! Makes the corpus of real files: `corpus OUT NAME=FOLDER…` starts each etcd found in a folder, tells it stories,
+//! and keeps its snapshots, compressed, with what etcd's own tools and range reads say of them. No test runs it.
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use etcd_operator_snapshot::content::{Digest, Served};
+use serde_json::Value;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let out = PathBuf::from(arguments.next().expect("where the corpus goes"));
+    let mut table = String::new();
+    for argument in arguments {
+        let (version, folder) = argument.split_once('=').expect("NAME=FOLDER");
+        for story in [Story::Fresh, Story::Tombstone, Story::NoSpace, Story::Full] {
+            let etcd = Etcd::start(version, Path::new(folder), story);
+            table += &etcd.tell(&out);
+            fs::write(out.join("table.tsv"), &table).expect("the table is written");
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Story {
+    Fresh,
+    Tombstone,
+    NoSpace,
+    Full,
+}
+
+impl Story {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::Tombstone => "tombstone",
+            Self::NoSpace => "nospace",
+            Self::Full => "full",
+        }
+    }
+}
+
+struct Etcd {
+    version: String,
+    folder: PathBuf,
+    story: Story,
+    data: PathBuf,
+    endpoint: String,
+    user: Option<&'static str>,
+    child: Child,
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.data);
+    }
+}
+
+fn port() -> u16 {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    socket.local_addr().expect("it has an address").port()
+}
+
+impl Etcd {
+    fn start(version: &str, folder: &Path, story: Story) -> Self {
+        let data = std::env::temp_dir().join(format!("corpus-{version}-{}", story.name()));
+        let _ = fs::remove_dir_all(&data);
+        let (endpoint, peer) = (
+            format!("http://127.0.0.1:{}", port()),
+            format!("http://127.0.0.1:{}", port()),
+        );
+        let quota = if story == Story::NoSpace { "200000" } else { "0" };
+        let child = Command::new(folder.join("etcd"))
+            .args(["--name", "m", "--quota-backend-bytes", quota])
+            .arg("--data-dir")
+            .arg(&data)
+            .args([
+                "--listen-client-urls",
+                &endpoint,
+                "--advertise-client-urls",
+                &endpoint,
+            ])
+            .args([
+                "--listen-peer-urls",
+                &peer,
+                "--initial-advertise-peer-urls",
+                &peer,
+            ])
+            .args(["--initial-cluster", &format!("m={peer}")])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("etcd starts");
+        let etcd = Self {
+            version: version.to_owned(),
+            folder: folder.to_owned(),
+            story,
+            data,
+            endpoint,
+            user: None,
+            child,
+        };
+        etcd.until(&["endpoint", "health"]);
+        etcd
+    }
+
+    fn is_at_least(&self, minor: &str) -> bool {
+        self.version.as_str() >= minor
+    }
+
+    fn tool(&self, tool: &str, arguments: &[&str], input: &str) -> Result<String, String> {
+        let mut child = Command::new(self.folder.join(tool))
+            .env("ETCDCTL_API", "3")
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("etcd's tool starts");
+        let mut stdin = child.stdin.take().expect("it has an input");
+        stdin.write_all(input.as_bytes()).expect("it reads its input");
+        drop(stdin);
+        let output = child.wait_with_output().expect("it ends");
+        if output.status.success() {
+            return Ok(String::from_utf8(output.stdout).expect("text"));
+        }
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    fn try_ctl(&self, arguments: &[&str], input: &str) -> Result<String, String> {
+        let mut all = vec![
+            "--endpoints",
+            &self.endpoint,
+            "--command-timeout=60s",
+            "--dial-timeout=30s",
+        ];
+        all.extend(self.user.iter().flat_map(|user| ["--user", user]));
+        all.extend(arguments);
+        self.tool("etcdctl", &all, input)
+    }
+
+    fn ctl(&self, arguments: &[&str]) -> String {
+        self.try_ctl(arguments, "")
+            .unwrap_or_else(|error| panic!("{} {arguments:?}: {error}", self.version))
+    }
+
+    fn until(&self, arguments: &[&str]) {
+        let done = (0..200).any(|_| self.try_ctl(arguments, "").is_ok());
+        assert!(done, "{} {arguments:?}", self.version);
+    }
+
+    fn txn(&self, requests: impl Iterator<Item = String>) {
+        let requests: String = requests.map(|request| request + "\n").collect();
+        self.try_ctl(&["txn"], &format!("\n{requests}\n\n"))
+            .expect("a transaction");
+    }
+
+    fn put_large(&self, key: &str, lines: usize) -> Result<String, String> {
+        let lines: Vec<String> = (0..lines)
+            .map(|line| format!("line {line} of a large value\n"))
+            .collect();
+        let value = lines.concat();
+        self.try_ctl(&["put", key], &value)
+    }
+
+    fn revision(&self) -> String {
+        self.served()["header"]["revision"].to_string()
+    }
+
+    fn served(&self) -> Value {
+        let text = self.ctl(&["get", "", "--from-key", "-w", "json"]);
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    fn tell(mut self, out: &Path) -> String {
+        match self.story {
+            Story::Fresh => {}
+            Story::Tombstone => {
+                for arguments in [
+                    &["put", "colour", "red"][..],
+                    &["put", "colour", "blue"],
+                    &["del", "colour"],
+                ] {
+                    self.ctl(arguments);
+                }
+                self.ctl(&["compact", &self.revision(), "--physical"]);
+            }
+            Story::NoSpace => {
+                let is_full = (0..50).any(|_| self.put_large("large", 2000).is_err());
+                assert!(is_full && self.ctl(&["alarm", "list"]).contains("NOSPACE"));
+            }
+            Story::Full => self.tell_everything(),
+        }
+        let name = format!("{}-{}", self.version, self.story.name());
+        let file = std::env::temp_dir().join(format!("{name}.db"));
+        let path = file.to_str().expect("text").to_owned();
+        let _ = fs::remove_file(&file);
+        self.until(&["snapshot", "save", &path]);
+        let served = self.served();
+        let mut rows = self.keep(out, &name, &path, &served);
+        if self.story == Story::Full {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            fs::copy(self.data.join("member/snap/db"), &file).expect("etcd's own file is there");
+            rows += &self.keep(out, &format!("{}-copied", self.version), &path, &served);
+        }
+        let _ = fs::remove_file(&file);
+        rows
+    }
+
+    fn tell_everything(&mut self) {
+        let pod = |number: usize| format!("/registry/pods/shop/cart-{number}");
+        self.txn((0..100).map(|n| format!("put {} pod-{n}", pod(n))));
+        self.txn((0..100).map(|n| format!("put /registry/secrets/shop/token-{n} secret-{n}-{}", n * n)));
+        self.txn((0..90).map(|n| {
+            if n < 80 {
+                format!("put {} changed-{n}", pod(n))
+            } else {
+                format!("del {}", pod(n))
+            }
+        }));
+        self.ctl(&["put", "colour", "red"]);
+        let lease = self.ctl(&["lease", "grant", "360000"]);
+        let lease = lease.split_whitespace().nth(1).expect("an ID").to_owned();
+        self.ctl(&["put", "leased", "for a while", &format!("--lease={lease}")]);
+        self.ctl(&["compact", &self.revision(), "--physical"]);
+        self.ctl(&["put", "colour", "blue"]);
+        self.ctl(&["del", &pod(3)]);
+        self.txn((0..60).map(|n| format!("put /registry/events/shop/event-{n} happened")));
+        self.put_large("large", 800).expect("a large value");
+        self.put_large("larger", 12_000).expect("a larger value");
+        if self.is_at_least("3.4") {
+            let add = [
+                "member",
+                "add",
+                "spare",
+                "--peer-urls=http://127.0.0.1:9",
+                "--learner",
+            ];
+            self.until(&add);
+            let list = self.ctl(&["member", "list"]);
+            let id = list
+                .lines()
+                .find(|line| line.contains("127.0.0.1:9,"))
+                .expect("the learner");
+            let id = id.split(',').next().expect("an ID").to_owned();
+            self.until(&["member", "remove", &id]);
+            self.until(&add);
+        }
+        for arguments in [
+            &["user", "add", "root:pw"][..],
+            &["user", "add", "ann:pw"],
+            &["role", "add", "reader"],
+            &["role", "grant-permission", "reader", "read", "colour"],
+            &["user", "grant-role", "ann", "reader"],
+            &["auth", "enable"],
+        ] {
+            self.ctl(arguments);
+        }
+        self.user = Some("root:pw");
+    }
+
+    /// Keeps a file, and a row: name, revision, keys and hash as etcd's tool has them, revision and digest as served.
+    fn keep(&self, out: &Path, name: &str, path: &str, served: &Value) -> String {
+        let tool = if self.is_at_least("3.5") {
+            "etcdutl"
+        } else {
+            "etcdctl"
+        };
+        let status = self.tool(tool, &["snapshot", "status", path, "-w", "json"], "");
+        let status: Value = serde_json::from_str(&status.expect("a status")).expect("JSON");
+        let bytes = fs::read(path).expect("the snapshot is there");
+        let small = zstd::encode_all(&bytes[..], 19).expect("it is compressed");
+        fs::write(out.join(format!("{name}.db.zst")), small).expect("it is kept");
+        format!(
+            "{name}\t{}\t{}\t{}\t{}\t{}\n",
+            status["revision"],
+            status["totalKey"],
+            status["hash"],
+            served["header"]["revision"],
+            digest(served),
+        )
+    }
+}
+
+fn digest(served: &Value) -> Digest {
+    let mut digest = Digest::default();
+    for kv in served["kvs"].as_array().into_iter().flatten() {
+        let (key, value) = (base64(&kv["key"]), base64(&kv["value"]));
+        let number = |name: &str| kv[name].as_i64().unwrap_or(0);
+        digest.add(&Served {
+            key: &key,
+            value: &value,
+            created: number("create_revision"),
+            modified: number("mod_revision"),
+            version: number("version"),
+            lease: number("lease"),
+        });
+    }
+    digest
+}
+
+fn base64(text: &Value) -> Vec<u8> {
+    let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let sixes = text
+        .as_str()
+        .unwrap_or_default()
+        .bytes()
+        .filter(|byte| *byte != b'=');
+    let mut bytes = Vec::new();
+    let (mut bits, mut held) = (0_u32, 0);
+    for six in sixes {
+        let value = alphabet.iter().position(|byte| *byte == six).expect("base64");
+        bits = bits << 6 | u32::try_from(value).expect("six bits");
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.push(u8::try_from(bits >> held & 0xFF).expect("eight bits"));
+        }
+    }
+    bytes
+}

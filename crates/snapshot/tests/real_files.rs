@@ -1,0 +1,233 @@
+//! Real files of etcd 3.2 to 3.7: what is read from them is what etcd served and what its own tools printed.
+
+mod support;
+
+use etcd_operator_snapshot::content::live::{live, live_within};
+use etcd_operator_snapshot::content::look::{Step, look, step};
+use etcd_operator_snapshot::content::{Alarm, Facts};
+use etcd_operator_snapshot::database::Database;
+use etcd_operator_snapshot::source::Ranges;
+use etcd_operator_snapshot::stream::{Check, Kind};
+use support::{Row, bytes, table, walk};
+
+fn facts(name: &str) -> Facts {
+    walk(&bytes(name)).expect("it can be read").look.facts
+}
+
+#[test]
+fn a_full_walk_finds_nothing_in_any_real_file() {
+    for Row { name, .. } in table() {
+        let audit = walk(&bytes(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(audit.findings.is_empty(), "{name}: {:?}", audit.findings);
+    }
+}
+
+#[test]
+fn the_revision_is_the_one_that_etcd_served() {
+    for row in table() {
+        let bytes = bytes(&row.name);
+        let look = look(&mut Database::open(&bytes[..]).expect("open")).expect("look");
+        assert_eq!(look.revision, row.served_revision, "{}", row.name);
+        let edge = look.right_edge.map_or(0, |edge| edge.main);
+        assert_eq!(
+            edge, row.revision,
+            "{}: etcd's tool prints the right edge alone",
+            row.name
+        );
+    }
+}
+
+#[test]
+fn after_compacting_at_a_deletion_the_right_edge_alone_is_too_low_up_to_3_4() {
+    let behind: Vec<String> = table()
+        .into_iter()
+        .filter(|row| row.name.ends_with("-tombstone") && row.revision < row.served_revision)
+        .map(|row| row.name)
+        .collect();
+    assert_eq!(behind, ["3.2-tombstone", "3.3-tombstone", "3.4-tombstone"]);
+}
+
+#[test]
+fn keys_and_hash_are_those_that_etcds_tools_print() {
+    for row in table() {
+        let bytes = bytes(&row.name);
+        let mut database = Database::open(&bytes[..]).expect("open");
+        let audit = etcd_operator_snapshot::content::audit::audit(&mut database).expect("a walk");
+        assert_eq!(audit.hash, row.hash, "{}", row.name);
+        // From 3.6 on the tool counts keys that are there, before it counted entries of all buckets.
+        let keys = match row.minor() {
+            ..6 => audit.entries(),
+            _ => live(&mut database, None, audit.records).expect("keys").keys,
+        };
+        assert_eq!(keys, row.keys, "{}", row.name);
+    }
+}
+
+#[test]
+fn the_digest_is_that_of_what_etcd_served_by_range_reads() {
+    for row in table() {
+        let bytes = bytes(&row.name);
+        let mut database = Database::open(&bytes[..]).expect("open");
+        let records = walk(&bytes).expect("a walk").records;
+        let all = live(&mut database, None, records).expect("keys");
+        assert_eq!(all.digest.to_string(), row.served_digest, "{}", row.name);
+        let at = live(&mut database, Some(row.served_revision), records).expect("keys");
+        assert_eq!(at, all, "{}", row.name);
+        let sums = all.prefixes.values().fold((0, 0), |(keys, bytes), size| {
+            (keys + size.keys, bytes + size.bytes)
+        });
+        assert_eq!(sums, (all.keys, all.bytes), "{}", row.name);
+    }
+}
+
+#[test]
+fn the_digest_is_the_same_however_little_may_be_remembered() {
+    let bytes = bytes("3.6-full");
+    let mut database = Database::open(&bytes[..]).expect("open");
+    let records = walk(&bytes).expect("a walk").records;
+    let wanted = live(&mut database, None, records).expect("keys");
+    for remembered in [30, 100] {
+        // Told of too few records, it must divide the work by itself.
+        for told in [records, 0] {
+            let found = live_within(&mut database, None, told, remembered).expect("keys");
+            assert_eq!(found, wanted, "{remembered} at once, told of {told}");
+        }
+    }
+}
+
+#[test]
+fn the_digest_at_an_older_revision_leaves_later_changes_out() {
+    let bytes = bytes("3.5-full");
+    let mut database = Database::open(&bytes[..]).expect("open");
+    let audit = walk(&bytes).expect("a walk");
+    let compacted = audit.look.facts.compacted.expect("it was compacted");
+    let then = live(&mut database, Some(compacted), audit.records).expect("keys");
+    let now = live(&mut database, None, audit.records).expect("keys");
+    // Since then: 60 events and two large keys more, one pod less, one colour changed.
+    assert_eq!(now.keys, then.keys + 61);
+    assert_eq!(then.prefixes["/registry/pods/"].keys, 90);
+    assert_eq!(now.prefixes["/registry/pods/"].keys, 89);
+    assert!(!then.prefixes.contains_key("/registry/events/"));
+    assert_ne!(now.digest, then.digest);
+}
+
+#[test]
+fn streams_are_known_for_what_they_are_by_length_and_hash() {
+    for row in table() {
+        let bytes = bytes(&row.name);
+        let mut check = Check::default();
+        for piece in bytes.chunks(32 << 10) {
+            check.push(piece);
+        }
+        let checked = check
+            .finish()
+            .unwrap_or_else(|error| panic!("{}: {error}", row.name));
+        let is_snapshot = matches!(checked.kind, Kind::Snapshot { .. });
+        assert_eq!(is_snapshot, row.is_snapshot(), "{}", row.name);
+        assert_eq!(
+            Database::open(&bytes[..]).expect("open").has_hash(),
+            row.is_snapshot()
+        );
+    }
+}
+
+#[test]
+fn members_learners_and_those_removed_are_told_apart() {
+    for minor in 4..=7 {
+        let name = format!("3.{minor}-full");
+        let roster = facts(&name).roster;
+        let (learners, voters): (Vec<_>, Vec<_>) =
+            roster.members.iter().partition(|member| member.is_learner);
+        assert_eq!(
+            (voters.len(), learners.len(), roster.removed.len()),
+            (1, 1, 1),
+            "{name}"
+        );
+        assert_eq!(voters[0].name, "m", "{name}");
+        assert_eq!(learners[0].peer_urls, ["http://127.0.0.1:9"], "{name}");
+        assert!(!roster.removed.contains(&learners[0].id), "{name}");
+    }
+    assert_eq!(facts("3.2-full").roster.members.len(), 1);
+}
+
+#[test]
+fn users_alarms_leases_and_versions_are_read() {
+    for minor in 2..=7 {
+        let full = facts(&format!("3.{minor}-full"));
+        assert!(full.auth.enabled, "3.{minor}");
+        assert_eq!(full.auth.users, ["ann", "root"], "3.{minor}");
+        assert_eq!(full.auth.roles, ["reader", "root"], "3.{minor}");
+        assert_eq!(full.leases, Some(1), "3.{minor}");
+        assert_eq!(full.versions.cluster, Some(format!("3.{minor}.0")));
+        assert!(full.consistent_index.is_some_and(|index| index > 10), "3.{minor}");
+        assert_eq!(full.term.is_some(), minor >= 5, "3.{minor}");
+        assert_eq!(full.conf_state.is_some(), minor >= 5, "3.{minor}");
+        assert_eq!(full.versions.storage.is_some(), minor >= 6, "3.{minor}");
+        let fresh = facts(&format!("3.{minor}-fresh"));
+        assert!(!fresh.auth.enabled && fresh.auth.users.is_empty(), "3.{minor}");
+        let alarms = facts(&format!("3.{minor}-nospace")).alarms;
+        assert!(
+            matches!(&alarms[..], [Alarm { alarm, member }] if alarm == "NOSPACE" && *member != 0),
+            "3.{minor}: {alarms:?}"
+        );
+    }
+}
+
+#[test]
+fn pages_of_other_sizes_and_a_list_of_free_pages_are_read() {
+    let same = walk(&bytes("3.5-full")).expect("a walk");
+    for (name, size) in [
+        ("3.5-pages16", 16_384),
+        ("3.5-pages64", 65_536),
+        ("3.5-synced", 4096),
+    ] {
+        let bytes = bytes(name);
+        let database = Database::open(&bytes[..]).expect("open");
+        assert_eq!(database.meta().page_size, size, "{name}");
+        assert_eq!(database.meta().freelist.is_some(), name == "3.5-synced", "{name}");
+        let audit = walk(&bytes).expect("a walk");
+        assert_eq!((audit.hash, &audit.look), (same.hash, &same.look), "{name}");
+    }
+}
+
+#[test]
+fn either_meta_page_is_enough() {
+    for name in ["3.2-full", "3.7-full", "3.5-pages16", "3.5-pages64"] {
+        let whole = bytes(name);
+        let wanted = look(&mut Database::open(&whole[..]).expect("open")).expect("look");
+        let size =
+            usize::try_from(Database::open(&whole[..]).expect("open").meta().page_size).expect("small");
+        for torn in [16, size + 16] {
+            let mut bytes = whole.clone();
+            bytes[torn + 48] ^= 1;
+            let mut database = Database::open(&bytes[..]).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(look(&mut database).expect("look"), wanted, "{name}");
+            let findings = walk(&bytes).expect("a walk").findings;
+            assert_eq!(findings.list.len(), 1, "{name}: {findings:?}");
+        }
+    }
+}
+
+#[test]
+fn a_file_far_away_is_looked_at_by_a_few_small_reads() {
+    for row in table() {
+        let bytes = bytes(&row.name);
+        let mut ranges = Ranges::of_length(bytes.len() as u64);
+        let (mut reads, mut fetched) = (0, 0);
+        let seen = loop {
+            match step(&mut ranges).expect("a step") {
+                Step::Done(look) => break look,
+                Step::Fetch { place, length } => {
+                    reads += 1;
+                    fetched += length;
+                    let from = usize::try_from(place).expect("small");
+                    let until = from + usize::try_from(length).expect("small");
+                    ranges.put(place, bytes[from..until].to_vec());
+                }
+            }
+        };
+        assert_eq!(seen.revision, row.served_revision, "{}", row.name);
+        assert!(reads <= 24, "{}: {reads} reads", row.name);
+        assert!(fetched <= 1 << 20, "{}: {fetched} bytes", row.name);
+    }
+}
