@@ -275,6 +275,20 @@ fn each_trouble_with_keys_has_its_name() {
 }
 
 #[test]
+fn the_manifest_says_how_an_object_is_sealed() {
+    for (compression, sealed) in FORMS {
+        let (object, _) = encode(b"x", compression, sealed, 1);
+        let head = Header::parse(&object).expect("a head").expect("all of it");
+        assert_eq!((head.compression, head.key.is_some()), (compression, sealed));
+        let sealing = head
+            .sealing()
+            .map(|sealing| (sealing.cipher, sealing.key_id, sealing.salt));
+        let wanted = ("AES-256-GCM".to_owned(), "summer".to_owned(), "09".repeat(32));
+        assert_eq!(sealing, sealed.then_some(wanted));
+    }
+}
+
+#[test]
 fn what_is_not_in_frames_or_of_the_future_is_said_to_be_so() {
     assert_eq!(
         decode(b"a plain snapshot", ring(), 5),

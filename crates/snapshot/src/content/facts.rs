@@ -1,6 +1,6 @@
 //! The small buckets: what etcd notes about itself, its members, its users. Lists are cut where no cluster ends.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::record::Revision;
 use super::wire::{self, Field};
@@ -21,10 +21,10 @@ pub struct Member {
     #[serde(default)]
     pub name: String,
     /// Where its peers reach it.
-    #[serde(default, rename = "peerURLs")]
+    #[serde(default, rename = "peerURLs", deserialize_with = "or_none")]
     pub peer_urls: Vec<String>,
     /// Where clients reach it.
-    #[serde(default, rename = "clientURLs")]
+    #[serde(default, rename = "clientURLs", deserialize_with = "or_none")]
     pub client_urls: Vec<String>,
     /// Whether it has no vote.
     #[serde(default, rename = "isLearner")]
@@ -69,10 +69,10 @@ pub struct Auth {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfState {
     /// IDs of voters.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_none")]
     pub voters: Vec<u64>,
     /// IDs of learners.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_none")]
     pub learners: Vec<u64>,
 }
 
@@ -277,6 +277,11 @@ fn json<T: for<'a> Deserialize<'a>>(value: &[u8]) -> Result<T, Why> {
     serde_json::from_slice(value).map_err(|error| error.to_string())
 }
 
+/// A list that Go writes as `null` when there is none.
+fn or_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
 /// An ID as the key of a member: hexadecimal without zeros in front.
 fn id(key: &[u8]) -> Result<u64, Why> {
     std::str::from_utf8(key)
@@ -338,4 +343,53 @@ fn lease(key: &[u8], value: &[u8]) -> Result<(), Why> {
         return Ok(());
     }
     Err("it is not the lease of its key".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(bucket: &[u8], key: &[u8], value: &[u8]) -> Result<(bool, Facts), Why> {
+        let mut facts = Facts::default();
+        facts
+            .dispatch(bucket, key, value)
+            .map(|is_known| (is_known, facts))
+    }
+
+    #[test]
+    fn lists_that_are_missing_or_null_are_empty() {
+        let value = br#"{"id":10,"peerURLs":null,"name":"m"}"#;
+        let (_, facts) = note(b"members", b"a", value).expect("a member");
+        assert_eq!(facts.roster.members[0].peer_urls, [""; 0]);
+        let (_, facts) = note(b"meta", b"confState", br#"{"voters":[1],"learners":null}"#).expect("a state");
+        assert_eq!(facts.conf_state.map(|state| state.voters), Some(vec![1]));
+    }
+
+    #[test]
+    fn a_member_under_the_id_of_another_is_refused() {
+        let value = br#"{"id":11,"peerURLs":["http://x"]}"#;
+        assert_eq!(note(b"members", b"a", value).unwrap_err(), "it is the member b");
+        assert_eq!(
+            note(b"members", b"0b", value).unwrap_err(),
+            "it is not the ID of a member"
+        );
+    }
+
+    #[test]
+    fn what_a_later_etcd_keeps_is_strange_only_in_files_that_know_no_later_etcd() {
+        assert_eq!(
+            note(b"meta", b"new", b"1").map(|(is_known, _)| is_known),
+            Ok(false)
+        );
+        for (storage, is_later) in [
+            ("3.6.0", false),
+            ("3.7.0", false),
+            ("3.8.0", true),
+            ("4.0.0", true),
+        ] {
+            let (_, facts) = note(b"meta", b"storageVersion", storage.as_bytes()).expect("a version");
+            assert_eq!(facts.is_of_the_future(), is_later, "{storage}");
+        }
+        assert!(!Facts::default().is_of_the_future());
+    }
 }

@@ -1,5 +1,6 @@
 //! The head of an object: what must be known before its first frame. Protected by a hash, and by each frame's tag.
 
+use etcd_operator_api::contract::Sealing;
 use sha2::{Digest, Sha256};
 
 use super::DecodeError;
@@ -7,6 +8,8 @@ use super::key::{CHECK, KeyId, SALT, Salt};
 
 const MAGIC: [u8; 8] = *b"ETCDFRMS";
 pub(super) const VERSION: u16 = 1;
+/// The only cipher there is.
+const CIPHER: &str = "AES-256-GCM";
 /// Before the id of the key.
 pub(super) const FIXED: usize = 65;
 /// Of the SHA-256 behind it.
@@ -126,8 +129,12 @@ impl Header {
         self.bytes.len()
     }
 
-    /// The salt, if frames are sealed.
-    pub fn salt(&self) -> Option<&Salt> {
-        self.key.is_some().then_some(&self.salt)
+    /// How frames are sealed, as the manifest says it.
+    pub fn sealing(&self) -> Option<Sealing> {
+        self.key.as_ref().map(|key| Sealing {
+            cipher: CIPHER.to_owned(),
+            key_id: key.as_str().to_owned(),
+            salt: self.salt.hex(),
+        })
     }
 }

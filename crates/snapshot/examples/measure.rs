@@ -1,0 +1,108 @@
+//! Measures on a file: `measure FILE` says how fast its stream is checked and framed, how fast it is walked, and how
+//! much memory the process had at most. No test runs it.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
+
+use etcd_operator_snapshot::content::audit::audit;
+use etcd_operator_snapshot::content::live::live;
+use etcd_operator_snapshot::database::Database;
+use etcd_operator_snapshot::frames::{Compression, Encoder, FRAME, Form, KeyId, MasterKey, Salt};
+use etcd_operator_snapshot::source;
+use etcd_operator_snapshot::stream::Check;
+
+/// As etcd sends it.
+const PIECE: usize = 32 << 10;
+
+fn main() -> io::Result<()> {
+    let path = std::env::args().nth(1).expect("a file");
+    let length = std::fs::metadata(&path)?.len();
+    let say = |what: &str, taken: Duration| {
+        let rate = u128::from(length) / taken.as_micros().max(1);
+        writeln!(
+            io::stdout(),
+            "{what:<28}{rate:>6} MB/s{:>9.1?}  {}",
+            taken,
+            peak()
+        )
+    };
+    say("read", time(|| each_piece(&path, |_| {}))?)?;
+    say(
+        "check",
+        time(|| {
+            let mut check = Check::default();
+            each_piece(&path, |piece| check.push(piece))?;
+            check.finish().map(|_| ()).map_err(io::Error::other)
+        })?,
+    )?;
+    let key = MasterKey::new(&[1; 32]).expect("32 bytes");
+    for (what, compression, sealed) in [
+        ("frames, sealed", Compression::None, true),
+        ("frames, zstd", Compression::Zstd, false),
+        ("frames, zstd, sealed", Compression::Zstd, true),
+    ] {
+        let frame = || {
+            let seal = sealed.then(|| (KeyId::new("k").expect("an id"), &key, Salt([1; 32])));
+            let form = Form {
+                compression,
+                seal,
+                frame: FRAME,
+            };
+            let mut out = Vec::new();
+            let mut encoder = Encoder::new(form, &mut out).map_err(io::Error::other)?;
+            each_piece(&path, |piece| {
+                encoder.push(piece, &mut out).expect("a piece");
+                out.clear();
+            })?;
+            encoder.finish(&mut out).map(|_| ()).map_err(io::Error::other)
+        };
+        say(what, time(frame)?)?;
+    }
+    let mut database = Database::open(source::File::new(File::open(&path)?)?).map_err(io::Error::other)?;
+    let mut records = 0;
+    say(
+        "walk",
+        time(|| {
+            let audit = audit(&mut database).map_err(io::Error::other)?;
+            records = audit.records;
+            writeln!(
+                io::stdout(),
+                "{records} entries, {} findings",
+                audit.findings.list.len()
+            )
+        })?,
+    )?;
+    say(
+        "digest",
+        time(|| {
+            let live = live(&mut database, None, records).map_err(io::Error::other)?;
+            writeln!(io::stdout(), "{} keys", live.keys)
+        })?,
+    )
+}
+
+fn time(run: impl FnOnce() -> io::Result<()>) -> io::Result<Duration> {
+    let start = Instant::now();
+    run().map(|()| start.elapsed())
+}
+
+fn each_piece(path: &str, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+    let (mut file, mut piece) = (File::open(path)?, vec![0; PIECE]);
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(()),
+            length => take(&piece[..length]),
+        }
+    }
+}
+
+/// The most memory the process had, as the system counts it.
+fn peak() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM"));
+    line.unwrap_or("VmHWM unknown")
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+}
