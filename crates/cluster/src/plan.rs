@@ -26,7 +26,7 @@ use etcd_operator_etcd::id::MemberId;
 
 use crate::intent::{Intent, What};
 use crate::memory::Memory;
-use crate::world::{Ordinal, World};
+use crate::world::{Container, Ordinal, World};
 
 pub use evidence::{Evidence, evidence};
 pub use shape::Shape;
@@ -256,6 +256,7 @@ pub fn plan(world: &World) -> Plan {
     let wake = match why.reason {
         Reason::Converged | Reason::Paused | Reason::Hibernated => QUIET,
         _ if memory != world.memory => Duration::ZERO,
+        Reason::Bootstrapping | Reason::Scaling | Reason::Recovering if !is_anybody_running(world) => QUIET,
         Reason::Bootstrapping | Reason::Scaling | Reason::Recovering => SOON,
         Reason::Waiting
         | Reason::Blocked
@@ -270,6 +271,12 @@ pub fn plan(world: &World) -> Plan {
         why: Why { text, ..why },
         wake,
     }
+}
+
+/// Whether anything goes on inside a pod, which no watch tells of. All else that may happen wakes the controller by itself.
+fn is_anybody_running(world: &World) -> bool {
+    let mut pods = world.members.values().filter_map(|seen| seen.pod.as_ref());
+    pods.any(|pod| pod.container == Container::Running)
 }
 
 /// What another process began is first taken over: every pod it may be giving a permit to is touched.

@@ -1,5 +1,7 @@
 //! From nothing to a cluster.
 
+use std::time::Duration;
+
 use etcd_operator_api::contract::{Fingerprint, ListedMember, Verdict};
 use etcd_operator_etcd::membership::Role;
 
@@ -38,6 +40,18 @@ fn pods_come_before_anything_else() {
     assert_eq!((shape.replicas, shape.incarnation, shape.serves), (3, 1, false));
     assert_eq!(line(&scene, &plan), "Bootstrapping - -");
     assert_eq!(plan.why.blocked_by[0], "c-0 has no pod yet");
+}
+
+#[test]
+fn a_cluster_is_looked_at_often_only_while_something_runs_in_its_pods() {
+    let mut scene = Scene::new(3);
+    let first = plan(&scene.world);
+    scene.stored(&first);
+    let before = plan(&scene.world);
+    assert_eq!(before.wake, Duration::from_secs(30));
+    scene.waits(0, "p0", &Verdict::Empty);
+    let waiting = plan(&scene.world);
+    assert_eq!(waiting.wake, Duration::from_millis(500));
 }
 
 #[test]
