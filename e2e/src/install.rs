@@ -151,7 +151,7 @@ impl Kubernetes {
         let wait = [
             "wait",
             "--for=condition=Available",
-            "--timeout=180s",
+            "--timeout=170s",
             "etcdcluster/orders",
         ];
         self.kubectl(&[&["--namespace", NAMESPACE], &wait[..]].concat())
