@@ -4,13 +4,20 @@
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tokio::process::{Child, Command};
 
 use crate::cluster::Node;
 use crate::components::{self, Component};
+use crate::deadline::until;
 use crate::history::{History, Tally};
+
+/// How a line of the history begins that tells of an acknowledged write.
+const ACKNOWLEDGED: &str = "{\"kind\":\"put\"";
+/// Clients wait longer before each attempt to connect, on a machine that may be busy.
+const LIMIT: Duration = Duration::from_mins(2);
 
 /// Clients at work. Dropping it kills them, and nothing is known then.
 #[derive(Debug)]
@@ -33,6 +40,19 @@ impl Workload {
             .spawn()
             .context("cannot start clients")?;
         Ok(Self { child, history })
+    }
+
+    /// Waits until a write is acknowledged that was not before: whatever went wrong, clients have found their way again.
+    pub async fn flows(&self) -> Result<()> {
+        let acknowledged = || -> Result<usize> {
+            let text = std::fs::read_to_string(&self.history)?;
+            Ok(text.matches(ACKNOWLEDGED).count())
+        };
+        let before = acknowledged()?;
+        until("a write is acknowledged", LIMIT, || async {
+            Ok((acknowledged()? > before).then_some(()))
+        })
+        .await
     }
 
     /// Ends them, and judges what they saw.

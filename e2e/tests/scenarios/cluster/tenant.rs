@@ -364,6 +364,7 @@ impl Tenant {
     /// Ends them; what they saw must be what a cluster shows that never lost a write, and all members must hold the
     /// same.
     pub async fn survived(&self, load: Workload) -> Result<()> {
+        load.flows().await?;
         let tally = load.stop().await?;
         self.note(&tally.to_string());
         self.agrees().await
