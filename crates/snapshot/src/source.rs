@@ -51,6 +51,15 @@ pub enum ReadError {
     },
 }
 
+/// The length of what is asked for, if it is there as far as its place and the end say.
+fn within(place: u64, buffer: &[u8], end: u64) -> Result<u64, ReadError> {
+    let length = buffer.len() as u64;
+    match place.checked_add(length) {
+        Some(last) if last <= end => Ok(length),
+        _ => Err(beyond(place, buffer.len(), end)),
+    }
+}
+
 fn beyond(place: u64, length: usize, end: u64) -> ReadError {
     let length = length as u64;
     ReadError::Beyond { place, length, end }
@@ -104,10 +113,7 @@ impl ReadAt for File {
     }
 
     fn read_at(&mut self, place: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let length = buffer.len() as u64;
-        if place.checked_add(length).is_none_or(|end| end > self.length) {
-            return Err(beyond(place, buffer.len(), self.length));
-        }
+        let length = within(place, buffer, self.length)?;
         self.file
             .read_exact_at(buffer, place)
             .map_err(|source| ReadError::Io {
@@ -155,10 +161,7 @@ impl ReadAt for Ranges {
     }
 
     fn read_at(&mut self, place: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let length = buffer.len() as u64;
-        if place.checked_add(length).is_none_or(|end| end > self.length) {
-            return Err(beyond(place, buffer.len(), self.length));
-        }
+        let length = within(place, buffer, self.length)?;
         let before = self.fetched.range(..=place).next_back();
         let found = before.and_then(|(start, bytes)| {
             let from = usize::try_from(place - start).ok()?;

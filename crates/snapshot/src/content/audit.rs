@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use super::facts::{BUCKETS, Facts};
 use super::look::{Look, missing, revision};
-use super::record::{Fault, Record, Revision};
+use super::record::{Record, Revision};
 use super::{KEY, META};
 use crate::crc32c::Crc32c;
-use crate::database::{Damage, Database, Entry, Error, Findings, Place, Visit, What, shown};
+use crate::database::{Database, Entry, Error, Findings, Place, Visit, What, shown};
 use crate::source::ReadAt;
 
 /// What a full walk tells.
@@ -142,16 +142,7 @@ impl<S: ReadAt> Visit<S> for Auditor {
 
 impl Auditor {
     fn record<S: ReadAt>(&mut self, source: &mut S, entry: &Entry<'_>) -> Result<(), Error> {
-        let wrong = |why: &str| {
-            Error::from(Damage {
-                place: entry.place.clone(),
-                what: What::Content {
-                    key: shown(entry.key),
-                    why: why.to_owned(),
-                },
-            })
-        };
-        let (revision, is_deletion) = Revision::parse(entry.key).map_err(wrong)?;
+        let (revision, is_deletion) = Revision::parse(entry.key).map_err(|why| entry.wrong(why))?;
         self.records += 1;
         self.deletions += u64::from(is_deletion);
         self.right_edge = Some(revision);
@@ -159,11 +150,9 @@ impl Auditor {
             self.marks += 1;
             return Ok(());
         }
-        let record = match Record::parse(source, &entry.value) {
-            Ok(record) => record,
-            Err(Fault::Read(error)) => return Err(error.into()),
-            Err(Fault::Shape(why)) => return Err(wrong(why)),
-        };
-        record.judge(revision, is_deletion).map_err(wrong)
+        let record = Record::of(source, entry)?;
+        record
+            .judge(revision, is_deletion)
+            .map_err(|why| entry.wrong(why))
     }
 }

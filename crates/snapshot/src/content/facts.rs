@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::record::Revision;
 use super::wire::{self, Field};
-use crate::database::{Damage, Entry, Error, What};
+use crate::database::{Entry, Error};
 use crate::source::ReadAt;
 
 /// How long the lists of names are at most; more are counted.
@@ -165,15 +165,7 @@ impl Facts {
             None => Err("it is far too long".to_owned()),
             Some(value) => self.dispatch(entry.bucket, entry.key, &value),
         };
-        result.map_err(|why| {
-            Error::Damage(Damage {
-                place: entry.place.clone(),
-                what: What::Content {
-                    key: crate::database::shown(entry.key),
-                    why,
-                },
-            })
-        })
+        result.map_err(|why| entry.wrong(&why))
     }
 
     fn dispatch(&mut self, bucket: &[u8], key: &[u8], value: &[u8]) -> Result<bool, Why> {

@@ -13,8 +13,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::KEY;
 use super::digest::Digest;
-use super::record::{Fault, Record, Revision};
-use crate::database::{Damage, Database, Entry, Error, Order, Value, Visit, What, shown};
+use super::record::{Record, Revision};
+use crate::database::{Database, Entry, Error, Order, Value, Visit, shown};
 use crate::source::ReadAt;
 
 /// How many keys are remembered at once, in 32 MiB.
@@ -160,25 +160,12 @@ impl<S: ReadAt> Visit<S> for Pass<'_> {
         if self.is_full {
             return Ok(());
         }
-        let wrong = |why: &str| {
-            Error::from(Damage {
-                place: entry.place.clone(),
-                what: What::Content {
-                    key: shown(entry.key),
-                    why: why.to_owned(),
-                },
-            })
-        };
-        let (revision, is_deletion) = Revision::parse(entry.key).map_err(wrong)?;
+        let (revision, is_deletion) = Revision::parse(entry.key).map_err(|why| entry.wrong(why))?;
         let is_mark = entry.value.length == 0;
         if revision.main > self.at || is_mark {
             return Ok(());
         }
-        let record = match Record::parse(source, &entry.value) {
-            Ok(record) => record,
-            Err(Fault::Read(error)) => return Err(error.into()),
-            Err(Fault::Shape(why)) => return Err(wrong(why)),
-        };
+        let record = Record::of(source, entry)?;
         let hash = hash(source, &record.key)?;
         let [first, ..] = [hash >> 64];
         if !self.range.contains(&u64::try_from(first).unwrap_or(u64::MAX)) {

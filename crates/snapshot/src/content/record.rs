@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::wire;
-use crate::database::Value;
+use crate::database::{Entry, Error, Value};
 use crate::source::{ReadAt, ReadError};
 
 /// When something was written: the transaction, and the how manieth change of it.
@@ -60,7 +60,7 @@ pub(super) struct Record<'a> {
 }
 
 /// Why a record is none.
-pub(super) enum Fault {
+enum Fault {
     Read(ReadError),
     Shape(&'static str),
 }
@@ -72,8 +72,16 @@ impl From<ReadError> for Fault {
 }
 
 impl<'a> Record<'a> {
+    /// The record of an entry; anything else there is damage of that entry.
+    pub fn of<S: ReadAt>(source: &mut S, entry: &Entry<'a>) -> Result<Self, Error> {
+        Self::parse(source, &entry.value).map_err(|fault| match fault {
+            Fault::Read(error) => error.into(),
+            Fault::Shape(why) => entry.wrong(why),
+        })
+    }
+
     /// Reads a record, only its numbers and where its runs of bytes are.
-    pub fn parse<S: ReadAt>(source: &mut S, whole: &Value<'a>) -> Result<Self, Fault> {
+    fn parse<S: ReadAt>(source: &mut S, whole: &Value<'a>) -> Result<Self, Fault> {
         let mut record = Self {
             key: whole.part(0, 0),
             value: whole.part(0, 0),

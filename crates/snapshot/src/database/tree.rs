@@ -1,7 +1,7 @@
 //! Walking a tree without recursion: each page once, judged before its elements are visited.
 
 use super::bits::Bits;
-use super::damage::{Damage, Place, What};
+use super::damage::{Damage, Place, What, shown};
 use super::findings::Findings;
 use super::layout::DEEPEST;
 use super::meta::Meta;
@@ -28,6 +28,19 @@ pub(crate) struct Entry<'a> {
     pub key: &'a [u8],
     /// The value.
     pub value: Value<'a>,
+}
+
+impl Entry<'_> {
+    /// The damage of an entry that is not as etcd writes it.
+    pub fn wrong(&self, why: &str) -> Error {
+        Error::from(Damage {
+            place: self.place.clone(),
+            what: What::Content {
+                key: shown(self.key),
+                why: why.to_owned(),
+            },
+        })
+    }
 }
 
 /// What is done with each key.
