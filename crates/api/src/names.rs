@@ -45,6 +45,10 @@ pub const PEER_PORT: u16 = 2380;
 /// The port for metrics, health and a waiting member's report.
 pub const METRICS_PORT: u16 = 2381;
 
+/// How the process before etcd ends when it fails or is told to end before etcd was started. etcd itself ends with less,
+/// so whoever sees a container that has ended can tell whether its disk was one that etcd could start on.
+pub const EXIT_BEFORE_ETCD: u8 = 70;
+
 /// The name of an `EtcdCluster` that its children can carry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterName(String);

@@ -182,6 +182,16 @@ impl What {
         }
     }
 
+    /// To whom it gives a permit at this place.
+    pub fn grant(&self, place: Ordinal) -> Option<&Grant> {
+        match self {
+            Self::Bootstrap(targets) | Self::Adopt(targets) => targets.get(&place),
+            Self::Join(join) => join.grant.as_ref().filter(|_| join.place == place),
+            Self::Resume { place: own, grant } => Some(grant).filter(|_| *own == place),
+            Self::StartOver | Self::Remove { .. } | Self::Replace(_) | Self::Discard(_) => None,
+        }
+    }
+
     /// The places it is about; none for all.
     pub fn places(&self) -> Vec<Ordinal> {
         match self {

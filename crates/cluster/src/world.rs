@@ -4,6 +4,7 @@
 mod member;
 mod ordinal;
 pub mod reading;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +16,7 @@ use jiff::Timestamp;
 
 pub use member::{Asked, Claim, Container, Pod, Seen};
 pub use ordinal::Ordinal;
+pub use words::essence;
 
 use crate::desired::Desired;
 use crate::memory::Memory;

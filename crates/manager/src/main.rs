@@ -1,19 +1,42 @@
 //! `etcd-operator`: see `etcd-operator --help`.
 
 use std::io::Write as _;
+use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
-use etcd_operator_api::crd;
+use etcd_operator_api::{crd, names::EXIT_BEFORE_ETCD};
 use etcd_operator_manager::{
     cli::{Cli, Command, LogFormat},
     logs, pod, run, version,
 };
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    let is_member = std::env::args_os().nth(1).is_some_and(|word| word == "member");
+    let cli = match Cli::read(std::env::args_os()) {
+        Ok(cli) => cli,
+        Err(error) if is_member => {
+            let _ = error.print();
+            return ExitCode::from(EXIT_BEFORE_ETCD);
+        }
+        Err(error) => error.exit(),
+    };
+    let done = execute(cli);
+    if let Err(error) = &done {
+        // Nobody is left to be told that nobody can be told.
+        let _ = writeln!(std::io::stderr(), "Error: {error:?}");
+    }
+    // Whichever way it comes back: it did not become etcd.
+    match done {
+        _ if is_member => ExitCode::from(EXIT_BEFORE_ETCD),
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn execute(cli: Cli) -> Result<()> {
     rustls::crypto::ring::default_provider()
         .install_default()
         .map_err(|_| anyhow!("another TLS provider is installed already"))?;
-    let cli = Cli::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
     match cli.command {
         Command::Manager(args) => {
             logs::start(args.log_format, &args.log_level)?;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use etcd_operator_api::contract::{Mode, Report};
+use etcd_operator_api::names::EXIT_BEFORE_ETCD;
 use etcd_operator_e2e::components::{self, Component, EtcdVersion};
 use etcd_operator_e2e::operator;
 
@@ -86,7 +87,8 @@ async fn a_name_server_that_says_nothing_does_not_keep_a_pod_from_ending() -> Re
     pod.permit(&permit(&report, Mode::Bootstrap, &[pod.entry()]))?;
     pod.reported("no answer", says("does not resolve within 2s"))
         .await?;
-    assert!(pod.stop(Duration::from_secs(5)).await?.success());
+    let ended = pod.stop(Duration::from_secs(5)).await?;
+    assert_eq!(ended.code(), Some(EXIT_BEFORE_ETCD.into()), "{ended}");
     drop(silent);
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use etcd_operator_api::contract::{Fingerprint, Mode, Permit, Report, Verdict};
+use etcd_operator_api::names::EXIT_BEFORE_ETCD;
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
 use tokio::io::AsyncReadExt;
@@ -221,7 +222,8 @@ async fn a_waiting_pod_ends_when_it_is_told() -> Result<()> {
     let mut pod = Pod::new("c-0", EtcdVersion::V3_6_16)?;
     pod.start().await?;
     pod.reported("it waits", |_| true).await?;
-    assert!(pod.stop(AT_ONCE).await?.success());
+    let ended = pod.stop(AT_ONCE).await?;
+    assert_eq!(ended.code(), Some(EXIT_BEFORE_ETCD.into()), "{ended}");
     Ok(())
 }
 
@@ -261,7 +263,8 @@ async fn a_command_that_could_start_elsewhere_never_runs() -> Result<()> {
         let mut command = pod.words().await?;
         command.push(flag.to_owned());
         pod.start_words(&command)?;
-        assert!(!pod.ended(AT_ONCE).await?.success());
+        let ended = pod.ended(AT_ONCE).await?;
+        assert_eq!(ended.code(), Some(EXIT_BEFORE_ETCD.into()), "{ended}");
         assert!(pod.logged().contains(words), "{}", pod.logged());
     }
     Ok(())

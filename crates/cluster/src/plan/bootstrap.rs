@@ -15,7 +15,7 @@ use super::{PodRef, Proposal, Reason, Situation, Step, Why, adopt, majority, rem
 use crate::desired::Storage;
 use crate::intent::{Grant, What};
 use crate::memory::Memory;
-use crate::world::{Asked, Container, Ordinal};
+use crate::world::{Asked, Container, Ordinal, essence};
 
 /// What to do while the cluster has never been seen to work.
 pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
@@ -188,7 +188,9 @@ pub fn why_silent(situation: &Situation<'_>, place: Ordinal) -> String {
     }
     match (&pod.container, &seen.report) {
         (Container::Waiting(why), _) => format!("is not started yet: {why}"),
-        (Container::Ended { code, words }, _) => format!("has ended with code {code}: {words}"),
+        (Container::Ended { code, words }, _) => {
+            format!("has ended with code {code}: {}", essence(words))
+        }
         (Container::Running, Asked::Silent(why)) => format!("does not answer: {why}"),
         (Container::Running, Asked::Answer(_)) => {
             "reports for another pod or another life of the data".to_owned()

@@ -10,6 +10,9 @@ use super::{PodRef, Proposal, Reason, Situation, Step, safety, shape};
 use crate::intent::{Discard, What};
 use crate::world::{Container, Ordinal};
 
+/// How etcd ends by itself. What runs before it ends otherwise, and so does whoever is killed.
+const ENDS_OF_ETCD: std::ops::RangeInclusive<i32> = 0..=2;
+
 /// Goes on taking out the member of this ID; none once it and its volume are gone.
 pub fn go_on(situation: &Situation<'_>, known: &Known, place: Ordinal, id: MemberId) -> Option<Proposal> {
     let world = situation.world;
@@ -131,10 +134,12 @@ pub fn leftovers(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
         let report = situation
             .report(*place, world.memory.incarnation)
             .map(|(_, report)| report);
-        // etcd ends by itself, without a complaint, when it finds that it was removed.
+        // etcd ends by itself when it finds that it was removed, with a complaint or without. It was started only on a
+        // disk of this cluster's own; where it was not started anything may lie.
         let was_removed = report.is_none()
             && seen.pod.as_ref().is_some_and(|pod| {
-                pod.deleting.is_none() && matches!(pod.container, Container::Ended { code: 0, .. })
+                pod.deleting.is_none()
+                    && matches!(pod.container, Container::Ended { code, .. } if ENDS_OF_ETCD.contains(&code))
             });
         let is_useless = report.is_some_and(|report| {
             let is_ours = report

@@ -43,9 +43,13 @@ pub fn go_on(situation: &Situation<'_>, known: &Known, replace: Replace) -> Opti
             // It came back by itself, as a node can: nothing was done yet.
             return None;
         }
-        // The count is for one spec: whoever changes it has found out something.
+        // The count is for one spec: whoever changes it has found out something, and it begins anew.
         let is_same_spec = world.generation == world.memory.generation;
-        if replace.attempt > ATTEMPTS && is_same_spec {
+        let replace = Replace {
+            attempt: if is_same_spec { replace.attempt } else { 1 },
+            ..replace
+        };
+        if replace.attempt > ATTEMPTS {
             let text = format!(
                 "{name} was replaced {ATTEMPTS} times and lost its data again each time ({}): a person must find out why. Any change of the spec lets the operator try again.",
                 replace.cause

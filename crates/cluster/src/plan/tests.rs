@@ -1,6 +1,8 @@
 //! Plans for worlds of every kind, written as the story each tells.
 
+mod any_world;
 mod bootstrap;
+mod properties;
 mod replace;
 mod scale;
 mod scene;

@@ -243,6 +243,26 @@ pub async fn children_put_back(stage: Arc<Stage>) -> Result<()> {
 }
 
 /// Settings of objects that a person changes by hand are put back; what is theirs alone is left alone.
+/// A person took a member out: its etcd finds that out and ends, and another member takes its place.
+pub async fn removed_by_hand(stage: Arc<Stage>) -> Result<()> {
+    for version in [EtcdVersion::V3_4_23, EtcdVersion::V3_6_16, EtcdVersion::V3_7_3] {
+        let tenant = Tenant::serving(stage.clone(), version, 3).await?;
+        let load = tenant.load().await?;
+        for pod in ["c-2", "c-0"] {
+            let before = tenant.id_of(pod).await?;
+            let id: u64 = before.parse()?;
+            tenant.note(&format!("removes {pod} by hand"));
+            tenant.etcdctl(&["member", "remove", &format!("{id:x}")]).await?;
+            tenant.becomes_another(pod, &before).await?;
+            tenant.converged(3).await?;
+        }
+        tenant.survived(load).await?;
+        tenant.delete().await?;
+        tenant.kubectl(&["delete", "pvc", "--all", "--wait=true"]).await?;
+    }
+    Ok(())
+}
+
 pub async fn drift_put_back(stage: Arc<Stage>) -> Result<()> {
     let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
     let patch = json!({

@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::scenario::Stage;
+use etcd_operator_e2e::volumes::Disk;
 use serde_json::json;
 
 use super::tenant::{SOON, Tenant};
@@ -17,15 +18,20 @@ async fn restarts(tenant: &Tenant, pod: &str) -> Result<u32> {
     Ok(said.trim().parse().unwrap_or(0))
 }
 
-/// Takes everything from the disk of a member while it stands still, and kills it: what comes back must not vote with
-/// nothing.
-pub async fn wipe(tenant: &Tenant, pod: &str) -> Result<()> {
+/// Does something to the disk of a member while it stands still, and kills it. Whoever still ran might die of the harm
+/// first, and it would be unknown when.
+async fn harm(tenant: &Tenant, pod: &str, what: impl FnOnce(&Disk) -> Result<()>) -> Result<()> {
     let disk = tenant.disk(pod).await?;
     let container = tenant.container(pod).await?;
-    tenant.note(&format!("wipes the disk of {pod}"));
     container.pause()?;
-    disk.wipe()?;
+    what(&disk)?;
     container.kill()
+}
+
+/// Takes everything from the disk of a member: what comes back must not vote with nothing.
+pub async fn wipe(tenant: &Tenant, pod: &str) -> Result<()> {
+    tenant.note(&format!("wipes the disk of {pod}"));
+    harm(tenant, pod, Disk::wipe).await
 }
 
 pub async fn wiped_follower(stage: Arc<Stage>) -> Result<()> {
@@ -168,8 +174,7 @@ pub async fn damaged(stage: Arc<Stage>) -> Result<()> {
     tenant.note("fills the disk of c-0: nothing must be replaced for that");
     let full = tenant.disk("c-0").await?;
     let filled = tenant.id_of("c-0").await?;
-    full.fill()?;
-    tenant.kill("c-0").await?;
+    harm(&tenant, "c-0", Disk::fill).await?;
     until("c-0 has restarted", SOON, || async {
         Ok((restarts(&tenant, "c-0").await? > 0).then_some(()))
     })
@@ -182,11 +187,7 @@ pub async fn damaged(stage: Arc<Stage>) -> Result<()> {
     );
 
     tenant.note("damages the database of c-2");
-    let disk = tenant.disk("c-2").await?;
-    let container = tenant.container("c-2").await?;
-    container.pause()?;
-    disk.break_database("data")?;
-    container.kill()?;
+    harm(&tenant, "c-2", |disk| disk.break_database("data")).await?;
     tenant.becomes_another("c-2", &before).await?;
     tenant.converged(3).await?;
     tenant.survived(load).await
@@ -202,11 +203,7 @@ pub async fn cut_log(stage: Arc<Stage>) -> Result<()> {
     })
     .await?;
     let (_, follower) = tenant.leader_and_follower().await?;
-    let disk = tenant.disk(&follower).await?;
-    let container = tenant.container(&follower).await?;
-    container.pause()?;
-    disk.cut_wal("data")?;
-    container.kill()?;
+    harm(&tenant, &follower, |disk| disk.cut_wal("data")).await?;
     tenant
         .says("it is noticed", |status| {
             status

@@ -43,7 +43,7 @@ const GATE: [Scenario; 7] = [
 ];
 
 /// The rest, for their time: each of these takes a minute or more, or a bed for itself.
-const FULL: [Scenario; 27] = [
+const FULL: [Scenario; 28] = [
     shared!("one_member_and_five_members", life::of_one_and_of_five),
     shared!("size_and_image_are_enough", life::size_and_image),
     shared!("an_autoscaler_finds_what_it_needs", life::autoscaled),
@@ -86,6 +86,10 @@ const FULL: [Scenario; 27] = [
         control::children_put_back
     ),
     shared!("what_is_changed_by_hand_is_put_back", control::drift_put_back),
+    shared!(
+        "a_member_that_was_removed_by_hand_is_replaced",
+        control::removed_by_hand
+    ),
     shared!(
         "kept_volumes_are_taken_over_by_consent_only",
         kept::adopted_by_consent

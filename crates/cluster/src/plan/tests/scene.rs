@@ -299,6 +299,14 @@ impl Scene {
         self.at(number).pod.as_mut().expect("a pod")
     }
 
+    /// What etcd says of itself at a place, to be changed; none if it does not answer.
+    pub fn status(&mut self, number: u16) -> Option<&mut Status> {
+        match &mut self.at(number).status {
+            Asked::Answer(status) => Some(status),
+            _ => None,
+        }
+    }
+
     /// The claim at a place, to be changed.
     pub fn claim_at(&mut self, number: u16) -> &mut Option<Claim> {
         &mut self.at(number).claim

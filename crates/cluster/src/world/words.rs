@@ -1,0 +1,85 @@
+//! What a container said as it ended, for people: of the many lines of a dying etcd the one that tells why. Pure.
+
+use serde_json::Value;
+
+/// No more than this of it is shown.
+const LONGEST: usize = 300;
+
+/// The line that tells most: the last one of the gravest kind. What Kubernetes keeps begins in the middle of a line.
+pub fn essence(words: &str) -> String {
+    let lines = words.lines().filter(|line| !line.trim().is_empty());
+    let told = lines.max_by_key(|line| gravity(line)).unwrap_or_default();
+    let told = readable(told);
+    match told.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{} …", &told[..end]),
+        None => told,
+    }
+}
+
+/// How grave a line is: of two that are the same the later one counts.
+fn gravity(line: &str) -> u8 {
+    let level = match serde_json::from_str::<Value>(line) {
+        Ok(line) => line["level"].as_str().unwrap_or_default().to_owned(),
+        Err(_) if line.starts_with("panic: ") || line.contains(" C | ") || line.starts_with("Error: ") => {
+            "fatal".to_owned()
+        }
+        Err(_) if line.contains(" E | ") => "error".to_owned(),
+        Err(_) if line.contains("\",\"") => return 0,
+        Err(_) => String::new(),
+    };
+    match level.as_str() {
+        "fatal" | "panic" | "dpanic" => 4,
+        "error" => 3,
+        "warn" => 2,
+        _ => 1,
+    }
+}
+
+/// A line of a log as a sentence.
+fn readable(line: &str) -> String {
+    let Ok(parsed) = serde_json::from_str::<Value>(line) else {
+        return line.trim().to_owned();
+    };
+    let text = |key: &str| parsed[key].as_str().map(str::to_owned);
+    match (text("msg"), text("error")) {
+        (Some(message), Some(error)) => format!("{message}: {error}"),
+        (Some(message), None) => message,
+        _ => line.trim().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gravest_line_is_shown_and_not_the_noise_after_it() {
+        let words = concat!(
+            "\",\"msg\":\"stopping remote peer\",\"remote-peer-id\":\"97\"}\n",
+            "{\"level\":\"warn\",\"msg\":\"slow\"}\n",
+            "{\"level\":\"error\",\"msg\":\"serving failed\",\"error\":\"server is stopping\"}\n",
+            "{\"level\":\"info\",\"msg\":\"stopped remote peer\"}\n\n",
+        );
+        assert_eq!(essence(words), "serving failed: server is stopping");
+    }
+
+    #[test]
+    fn logs_of_older_versions_and_plain_words_are_read_too() {
+        let words = "2026-01-01 I | raft: x\n2026-01-01 C | etcdserver: open wal error: wal: crc mismatch\n2026-01-01 I | y\n";
+        assert_eq!(
+            essence(words),
+            "2026-01-01 C | etcdserver: open wal error: wal: crc mismatch"
+        );
+        assert_eq!(essence("no such file"), "no such file");
+        assert_eq!(
+            essence("Error: the volume is not there\n\nCaused by:\n  x\n"),
+            "Error: the volume is not there"
+        );
+        assert_eq!(essence(""), "");
+    }
+
+    #[test]
+    fn nobody_reads_pages() {
+        assert_eq!(essence(&"é".repeat(5_000)), format!("{} …", "é".repeat(LONGEST)));
+    }
+}
