@@ -12,7 +12,6 @@ mod kubeconfig;
 mod kubectl;
 mod launch;
 mod outage;
-mod pki;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -33,12 +32,12 @@ use crate::deadline::until;
 use crate::launch::{Launch, Running};
 use crate::namespaces::{Entry, Hub};
 use crate::network::{self, Number};
+use crate::pki::TokenKeys;
+pub(crate) use crate::pki::{Authority, Identity};
 use crate::process::ProcessId;
 pub(crate) use kubeconfig::Entrance;
 pub(crate) use launch::free_port;
 use launch::{ApiServerFiles, Around};
-use pki::TokenKeys;
-pub(crate) use pki::{Authority, Identity};
 
 /// A start takes some 4 s on two idle cores; this is for machines that also compile.
 const START_LIMIT: Duration = Duration::from_mins(2);

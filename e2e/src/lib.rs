@@ -22,6 +22,7 @@ pub mod namespaces;
 pub mod network;
 pub mod observe;
 pub mod operator;
+pub mod pki;
 pub mod process;
 pub mod proxy;
 pub mod report;

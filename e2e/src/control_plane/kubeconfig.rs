@@ -10,7 +10,7 @@ use k8s_openapi::ByteString;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 
-use super::pki::Identity;
+use crate::pki::Identity;
 use crate::proxy::Cut;
 
 /// How to come to the API server: as whom, under which name, by which way. Without anything else: as

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use etcd_operator_api::reserved;
 use etcd_operator_e2e::components::{self, Component, EtcdVersion};
+use etcd_operator_e2e::pki::Authority;
 use etcd_operator_etcd::endpoint::{Endpoint, Identity, Limits, Tls};
 use etcd_operator_etcd::error::{Cause, Class};
 use etcd_operator_etcd::flags::{
@@ -14,7 +15,6 @@ use etcd_operator_etcd::flags::{
 use etcd_operator_etcd::id::Revision;
 use etcd_operator_etcd::policy::Feature;
 use etcd_operator_etcd::port::{Dial, Network};
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
 use crate::etcds::{Fleet, is_taken, serving};
 
@@ -26,21 +26,12 @@ struct Certificates {
 }
 
 fn certificates(address: &str) -> Result<Certificates> {
-    let mut signer = CertificateParams::new(Vec::new())?;
-    signer.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let signer_key = KeyPair::generate()?;
-    let authority = signer.self_signed(&signer_key)?.pem();
-    let mut params = CertificateParams::new(vec![address.to_owned()])?;
-    params.extended_key_usages = vec![
-        ExtendedKeyUsagePurpose::ServerAuth,
-        ExtendedKeyUsagePurpose::ClientAuth,
-    ];
-    let key = KeyPair::generate()?;
-    let certificate = params.signed_by(&key, &Issuer::new(signer, signer_key))?.pem();
+    let authority = Authority::new()?;
+    let own = authority.peer("member", &[address])?;
     Ok(Certificates {
-        authority,
-        certificate,
-        key: key.serialize_pem(),
+        authority: authority.certificate().to_owned(),
+        certificate: own.certificate,
+        key: own.key,
     })
 }
 

@@ -7,13 +7,13 @@ use anyhow::{Context, Result};
 use etcd_operator_api::contract::{Mode, Permit, Report, Verdict};
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
+use etcd_operator_e2e::pki::Authority;
 use etcd_operator_etcd::client::Added;
 use etcd_operator_etcd::error::Class;
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::policy::Feature;
 use etcd_operator_etcd::port::Port;
 use etcd_operator_etcd::rejection::Rejection;
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
 use crate::pods::{Files, LIMIT, Pod, permit};
 
@@ -209,21 +209,12 @@ async fn what_a_failed_join_left_is_set_aside_for_the_next() -> Result<()> {
 }
 
 fn certificates(pod: &Pod) -> Result<Files> {
-    let mut signer = CertificateParams::new(Vec::new())?;
-    signer.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let signer_key = KeyPair::generate()?;
-    let authority = signer.self_signed(&signer_key)?.pem();
-    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "127.0.0.2".to_owned()])?;
-    params.extended_key_usages = vec![
-        ExtendedKeyUsagePurpose::ServerAuth,
-        ExtendedKeyUsagePurpose::ClientAuth,
-    ];
-    let key = KeyPair::generate()?;
-    let certificate = params.signed_by(&key, &Issuer::new(signer, signer_key))?.pem();
+    let authority = Authority::new()?;
+    let own = authority.peer("member", &["127.0.0.1", "127.0.0.2"])?;
     Ok(Files {
-        authority: pod.bed.write("ca.pem", authority)?,
-        certificate: pod.bed.write("own.pem", certificate)?,
-        key: pod.bed.write("own.key", key.serialize_pem())?,
+        authority: pod.bed.write("ca.pem", authority.certificate())?,
+        certificate: pod.bed.write("own.pem", own.certificate)?,
+        key: pod.bed.write("own.key", own.key)?,
     })
 }
 

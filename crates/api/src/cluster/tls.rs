@@ -48,7 +48,7 @@ pub struct MemberSecrets {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub peer_secret: Option<String>,
-    /// The Secret for traffic with clients: keys server.crt, server.key, server-ca.crt. Its certificate must cover *.NAME.NAMESPACE.svc, NAME-client.NAMESPACE.svc and localhost.
+    /// The Secret for traffic with clients: keys server.crt, server.key, server-ca.crt. Its certificate must cover *.NAME.NAMESPACE.svc, NAME-client.NAMESPACE.svc and localhost, and be good for client authentication too: a member shows it to the others when it joins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub server_secret: Option<String>,

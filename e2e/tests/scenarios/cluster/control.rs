@@ -171,12 +171,7 @@ pub async fn away(stage: Arc<Stage>) -> Result<()> {
         let pod = tenant.pod(ordinal);
         let uids = tenant.pod_uids().await?;
         tenant.delete_pod(&pod).await?;
-        until("the pod is another one", SOON, || async {
-            let now = tenant.pod_uids().await?;
-            Ok((now.len() == 3 && now != uids).then_some(()))
-        })
-        .await?;
-        tenant.stage().ready(&pod).await?;
+        tenant.another_pod(&pod, &uids).await?;
     }
     ensure!(
         tenant.members().await? == before,
@@ -196,14 +191,12 @@ pub async fn children_put_back(stage: Arc<Stage>) -> Result<()> {
     let load = tenant.load().await?;
     let members = tenant.members().await?;
     for child in ["service/c-client", "service/c", "poddisruptionbudget/c"] {
-        let path = "--output=jsonpath={.metadata.uid}";
-        let before = tenant.kubectl(&["get", child, path]).await?;
+        let uid = ".metadata.uid";
+        let before = tenant.field(child, uid).await?;
         tenant.note(&format!("deletes {child}"));
         tenant.kubectl(&["delete", child]).await?;
         until(&format!("{child} is there again"), SOON, || async {
-            let now = tenant
-                .kubectl(&["get", child, path, "--ignore-not-found"])
-                .await?;
+            let now = tenant.field(child, uid).await?;
             Ok((!now.is_empty() && now != before).then_some(()))
         })
         .await?;
@@ -252,7 +245,12 @@ pub async fn removed_by_hand(stage: Arc<Stage>) -> Result<()> {
             let before = tenant.id_of(pod).await?;
             let id: u64 = before.parse()?;
             tenant.note(&format!("removes {pod} by hand"));
-            tenant.etcdctl(&["member", "remove", &format!("{id:x}")]).await?;
+            let id = format!("{id:x}");
+            // etcd refuses until its members have known one another for some seconds.
+            until("etcd takes it out", SOON, || async {
+                Ok(tenant.etcdctl(&["member", "remove", &id]).await.ok())
+            })
+            .await?;
             tenant.becomes_another(pod, &before).await?;
             tenant.converged(3).await?;
         }
@@ -274,26 +272,14 @@ pub async fn drift_put_back(stage: Arc<Stage>) -> Result<()> {
         .kubectl(&["patch", "service", "c-client", "--type=merge", "--patch", &patch])
         .await?;
     until("the selector is back", SOON, || async {
-        let said = tenant
-            .kubectl(&[
-                "get",
-                "service",
-                "c-client",
-                "--output=jsonpath={.spec.selector.app}",
-            ])
-            .await?;
-        Ok((said.trim() == "etcd").then_some(()))
+        let said = tenant.field("service/c-client", ".spec.selector.app").await?;
+        Ok((said == "etcd").then_some(()))
     })
     .await?;
     let theirs = tenant
-        .kubectl(&[
-            "get",
-            "service",
-            "c-client",
-            "--output=jsonpath={.metadata.annotations.theirs}",
-        ])
+        .field("service/c-client", ".metadata.annotations.theirs")
         .await?;
-    ensure!(theirs.trim() == "kept", "{theirs}");
+    ensure!(theirs == "kept", "{theirs}");
     tenant.put("drift").await?;
     tenant.holds("drift").await
 }

@@ -128,12 +128,7 @@ pub async fn killed(stage: Arc<Stage>) -> Result<()> {
     for pod in [&follower, &leader] {
         let uids = tenant.pod_uids().await?;
         tenant.delete_pod(pod).await?;
-        until(&format!("{pod} is another pod"), SOON, || async {
-            let now = tenant.pod_uids().await?;
-            Ok((now.len() == 3 && now != uids).then_some(()))
-        })
-        .await?;
-        tenant.stage().ready(pod).await?;
+        tenant.another_pod(pod, &uids).await?;
     }
     tenant.converged(3).await?;
     ensure!(

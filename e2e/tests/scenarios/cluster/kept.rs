@@ -89,15 +89,8 @@ pub async fn names_of_others(stage: Arc<Stage>) -> Result<()> {
     tenant.apply(&tenant.spec(3)).await?;
     let message = tenant.condition("NameConflict", "True", "NameTaken").await?;
     ensure!(message.contains("c-client"), "{message}");
-    let selector = tenant
-        .kubectl(&[
-            "get",
-            "service",
-            "c-client",
-            "--output=jsonpath={.spec.selector.app}",
-        ])
-        .await?;
-    ensure!(selector.trim() == "theirs", "{selector}");
+    let selector = tenant.field("service/c-client", ".spec.selector.app").await?;
+    ensure!(selector == "theirs", "{selector}");
     tenant.kubectl(&["delete", "service", "c-client"]).await?;
     tenant.converged(3).await?;
     tenant

@@ -121,7 +121,7 @@ pub async fn ancestor(stage: Arc<Stage>) -> Result<()> {
     tenant.survived(load).await
 }
 
-/// What another seed asks for: how many, and an image; everything else is a default.
+/// The least that can be asked for: how many, and an image; everything else is a default.
 pub async fn size_and_image(stage: Arc<Stage>) -> Result<()> {
     let tenant = Tenant::on(stage, EtcdVersion::V3_5_35).await?;
     let image = format!("quay.io/coreos/etcd:v{}", EtcdVersion::V3_5_35.number());

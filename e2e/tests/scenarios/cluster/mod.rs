@@ -5,6 +5,7 @@ pub mod heal;
 mod kept;
 mod life;
 mod nodes;
+mod secure;
 pub mod tenant;
 mod wrong;
 
@@ -43,7 +44,7 @@ const GATE: [Scenario; 7] = [
 ];
 
 /// The rest, for their time: each of these takes a minute or more, or a bed for itself.
-const FULL: [Scenario; 28] = [
+const FULL: [Scenario; 29] = [
     shared!("one_member_and_five_members", life::of_one_and_of_five),
     shared!("size_and_image_are_enough", life::size_and_image),
     shared!("an_autoscaler_finds_what_it_needs", life::autoscaled),
@@ -86,6 +87,10 @@ const FULL: [Scenario; 28] = [
         control::children_put_back
     ),
     shared!("what_is_changed_by_hand_is_put_back", control::drift_put_back),
+    shared!(
+        "members_show_one_another_certificates",
+        secure::static_certificates
+    ),
     shared!(
         "a_member_that_was_removed_by_hand_is_replaced",
         control::removed_by_hand

@@ -9,7 +9,7 @@ use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
 
-use super::tenant::{Tenant, is};
+use super::tenant::{Tenant, is, waits};
 
 /// A pod of a node that is gone is given up soon, so that nobody waits five minutes for what a test is about.
 fn impatient(mut spec: Value) -> Value {
@@ -94,12 +94,7 @@ pub async fn without_room(stage: Arc<Stage>) -> Result<()> {
         .says(
             "it says which pods wait, and that they are not scheduled",
             |status| {
-                let blocked = status
-                    .plan
-                    .iter()
-                    .flat_map(|plan| plan.blocked_by.iter().flatten());
-                is(status, "Progressing", "False", "Waiting")
-                    && blocked.into_iter().any(|why| why.contains("c-3"))
+                is(status, "Progressing", "False", "Waiting") && waits(status).any(|why| why.contains("c-3"))
             },
         )
         .await?;

@@ -316,6 +316,25 @@ impl Tenant {
         Ok(())
     }
 
+    /// Waits until this pod is another one than among these.
+    pub async fn another_pod(&self, pod: &str, before: &[String]) -> Result<()> {
+        until(&format!("{pod} is another pod"), SOON, || async {
+            let now = self.pod_uids().await?;
+            Ok((now.len() == before.len() && now != before).then_some(()))
+        })
+        .await?;
+        self.stage.ready(pod).await
+    }
+
+    /// One field of an object, such as `service/c`, by its path; nothing if there is no such object or field.
+    pub async fn field(&self, object: &str, path: &str) -> Result<String> {
+        let path = format!("--output=jsonpath={{{path}}}");
+        let said = self
+            .kubectl(&["get", object, &path, "--ignore-not-found"])
+            .await?;
+        Ok(said.trim().to_owned())
+    }
+
     /// The names of its claims, in their order.
     pub async fn claims(&self) -> Result<Vec<String>> {
         self.listed("pvc", "{.items[*].metadata.name}").await
@@ -418,6 +437,22 @@ pub fn is(status: &EtcdClusterStatus, type_: &str, truth: &str, reason: &str) ->
     all.iter().any(|condition| {
         condition.type_ == type_ && condition.status == truth && condition.reason.as_deref() == Some(reason)
     })
+}
+
+/// What stands in the way of the next step, as the status has it.
+pub fn waits(status: &EtcdClusterStatus) -> impl Iterator<Item = &str> {
+    let blocked = status
+        .plan
+        .iter()
+        .flat_map(|plan| plan.blocked_by.iter().flatten());
+    blocked.map(String::as_str)
+}
+
+/// Everything a status tells a person: the messages of its conditions, and what stands in the way.
+pub fn told(status: &EtcdClusterStatus) -> impl Iterator<Item = &str> {
+    let conditions = status.conditions.iter().flatten();
+    let messages = conditions.filter_map(|condition| condition.message.as_deref());
+    messages.chain(waits(status))
 }
 
 /// Whether so many serve and nothing is left to do.

@@ -7,7 +7,7 @@ use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::json;
 
-use super::tenant::{Tenant, is};
+use super::tenant::{Tenant, told, waits};
 
 /// Told apart by what they ask for; each must be told by words from the object itself.
 pub async fn told_and_mended(stage: Arc<Stage>) -> Result<()> {
@@ -55,14 +55,7 @@ pub async fn told_and_mended(stage: Arc<Stage>) -> Result<()> {
         tenant.apply(spec).await?;
         let status = tenant
             .says(&format!("it names {word}"), |status| {
-                let told = status.conditions.iter().flatten();
-                let told = told.filter_map(|condition| condition.message.as_deref());
-                let waits = status
-                    .plan
-                    .iter()
-                    .flat_map(|plan| plan.blocked_by.iter().flatten());
-                told.chain(waits.map(String::as_str))
-                    .any(|text| text.contains(word))
+                told(status).any(|text| text.contains(word))
             })
             .await?;
         ensure!(status.cluster_id.is_none(), "{status:?}");
@@ -119,12 +112,7 @@ pub async fn image_corrected(stage: Arc<Stage>) -> Result<()> {
     tenant.apply(&spec).await?;
     tenant
         .says("it says that there is no such image", |status| {
-            let waits = status
-                .plan
-                .iter()
-                .flat_map(|plan| plan.blocked_by.iter().flatten());
-            waits.into_iter().any(|why| why.contains("mage"))
-                || is(status, "Available", "False", "NotFormed") && format!("{status:?}").contains("nothing")
+            waits(status).any(|why| why.to_lowercase().contains("image"))
         })
         .await?;
     tenant.apply(&tenant.spec(3)).await?;

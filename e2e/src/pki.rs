@@ -1,4 +1,4 @@
-//! The bed's own certificates, made fresh for every control plane: P-256, by ring, in memory.
+//! Certificates made for a test and forgotten with it: P-256, by ring, in memory.
 
 use anyhow::{Context, Result};
 use rcgen::{
@@ -7,30 +7,30 @@ use rcgen::{
 };
 
 /// A certificate and its private key, both PEM.
-pub(crate) struct Identity {
+pub struct Identity {
     /// The certificate.
-    pub(crate) certificate: String,
+    pub certificate: String,
     /// Its key, PKCS #8.
-    pub(crate) key: String,
+    pub key: String,
 }
 
 /// The authority that server and clients of one control plane trust.
-pub(crate) struct Authority {
+pub struct Authority {
     certificate: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 /// The pair that signs and verifies service account tokens, both PEM.
-pub(crate) struct TokenKeys {
+pub struct TokenKeys {
     /// Signs tokens.
-    pub(crate) private: String,
+    pub private: String,
     /// Verifies them.
-    pub(crate) public: String,
+    pub public: String,
 }
 
 impl Authority {
     /// A new authority.
-    pub(crate) fn new() -> Result<Self> {
+    pub fn new() -> Result<Self> {
         let mut params = CertificateParams::default();
         params
             .distinguished_name
@@ -49,24 +49,31 @@ impl Authority {
     }
 
     /// What server and clients are told to trust, PEM.
-    pub(crate) fn certificate(&self) -> &str {
+    pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
     /// A serving certificate for these host names and addresses.
-    pub(crate) fn server(&self, name: &str, hosts: &[&str]) -> Result<Identity> {
-        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
-        let params = CertificateParams::new(hosts).context("a host name cannot stand in a certificate")?;
-        self.sign(params, name, None, ExtendedKeyUsagePurpose::ServerAuth)
+    pub fn server(&self, name: &str, hosts: &[&str]) -> Result<Identity> {
+        self.sign(params(hosts)?, name, None, &[ExtendedKeyUsagePurpose::ServerAuth])
+    }
+
+    /// A certificate of a member of etcd, which serves and asks others.
+    pub fn peer(&self, name: &str, hosts: &[&str]) -> Result<Identity> {
+        let usages = [
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
+        self.sign(params(hosts)?, name, None, &usages)
     }
 
     /// A client certificate: Kubernetes reads the user from its common name and a group from its organization.
-    pub(crate) fn client(&self, user: &str, group: &str) -> Result<Identity> {
+    pub fn client(&self, user: &str, group: &str) -> Result<Identity> {
         self.sign(
             CertificateParams::default(),
             user,
             Some(group),
-            ExtendedKeyUsagePurpose::ClientAuth,
+            &[ExtendedKeyUsagePurpose::ClientAuth],
         )
     }
 
@@ -75,7 +82,7 @@ impl Authority {
         mut params: CertificateParams,
         name: &str,
         group: Option<&str>,
-        usage: ExtendedKeyUsagePurpose,
+        usages: &[ExtendedKeyUsagePurpose],
     ) -> Result<Identity> {
         params.distinguished_name = DistinguishedName::new();
         if let Some(group) = group {
@@ -83,7 +90,7 @@ impl Authority {
         }
         params.distinguished_name.push(DnType::CommonName, name);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![usage];
+        params.extended_key_usages = usages.to_vec();
         let key = KeyPair::generate().context("cannot make a key")?;
         let certificate = params
             .signed_by(&key, &self.issuer)
@@ -95,9 +102,14 @@ impl Authority {
     }
 }
 
+fn params(hosts: &[&str]) -> Result<CertificateParams> {
+    let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+    CertificateParams::new(hosts).context("a host name cannot stand in a certificate")
+}
+
 impl TokenKeys {
     /// A new pair.
-    pub(crate) fn new() -> Result<Self> {
+    pub fn new() -> Result<Self> {
         let pair = KeyPair::generate().context("cannot make the service account key")?;
         Ok(Self {
             private: pair.serialize_pem(),
