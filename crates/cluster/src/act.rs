@@ -7,6 +7,7 @@ use etcd_operator_api::contract::Permit;
 use etcd_operator_api::names::{ANNOTATION_PERMIT, ANNOTATION_TAKEN_OVER};
 use etcd_operator_etcd as etcd;
 use etcd_operator_etcd::error::Class as EtcdClass;
+use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::Membership as Read;
 use etcd_operator_runtime::apply;
 use etcd_operator_runtime::error::{Class, Classified};
@@ -24,6 +25,8 @@ use crate::world::Ordinal;
 pub enum Outcome {
     /// It was taken; in words.
     Done(String),
+    /// A member was added under this ID; in words.
+    Added(MemberId, String),
     /// Something had changed, so nothing was done.
     Stale(String),
     /// etcd does not want it yet, or whether it was done must be looked up: a normal wait.
@@ -230,16 +233,18 @@ async fn change_members(step: &Step, observed: &Observed) -> Result<Outcome, Err
         Read::Known(_) => return Ok(Outcome::Stale("the members have changed".to_owned())),
         Read::Unknown(why) => return Ok(Outcome::Waits(why.to_string())),
     }
+    let mut added = None;
     let (done, text) = match step {
         Step::Add { place, learner } => {
             let urls = [world.peer_url(*place)];
-            let added = if *learner {
+            let answer = if *learner {
                 connection.add_learner(&urls).await
             } else {
                 connection.add_voter(&urls).await
             };
+            added = answer.as_ref().ok().map(|answer| answer.member.id);
             (
-                added.map(drop),
+                answer.map(drop),
                 format!("Added {} to the members.", world.name(*place)),
             )
         }
@@ -268,7 +273,10 @@ async fn change_members(step: &Step, observed: &Observed) -> Result<Outcome, Err
         }
     };
     match done {
-        Ok(()) => Ok(Outcome::Done(text)),
+        Ok(()) => Ok(match added {
+            Some(id) => Outcome::Added(id, text),
+            None => Outcome::Done(text),
+        }),
         // Looking tells whether it was done, and a refusal for now is a normal wait.
         Err(error) if error.may_have_been_done() || error.class() == EtcdClass::Waiting => {
             Ok(Outcome::Waits(error.to_string()))

@@ -116,6 +116,8 @@ pub enum Cause {
     OtherVolume,
     /// A disk of somebody else, which a person has given up.
     Discarded,
+    /// Its kept volume was not there when the others were taken over.
+    LeftBehind,
     /// etcd found that its data differ from the others'.
     Corrupt,
     /// Its node has been gone for too long.
@@ -123,12 +125,13 @@ pub enum Cause {
 }
 
 impl Cause {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::DiskEmpty,
         Self::DiskDamaged,
         Self::OtherIncarnation,
         Self::OtherVolume,
         Self::Discarded,
+        Self::LeftBehind,
         Self::Corrupt,
         Self::NodeLost,
     ];
@@ -141,6 +144,7 @@ impl Cause {
             Self::OtherIncarnation => "OtherIncarnation",
             Self::OtherVolume => "StaleVolume",
             Self::Discarded => "Discarded",
+            Self::LeftBehind => "LeftBehind",
             Self::Corrupt => "Corrupt",
             Self::NodeLost => "NodeLost",
         }
@@ -161,6 +165,7 @@ impl fmt::Display for Cause {
             Self::OtherIncarnation => "its data are of an earlier life of the cluster",
             Self::OtherVolume => "another volume lies in the place of its own",
             Self::Discarded => "its disk was given up by annotation",
+            Self::LeftBehind => "its kept volume was not there when the others were taken over",
             Self::Corrupt => "etcd found that its data differ from the others'",
             Self::NodeLost => "its node has been gone for too long",
         })

@@ -221,6 +221,20 @@ impl Why {
     }
 }
 
+impl Plan {
+    /// The same once the member that it adds has this ID.
+    pub fn with_added(mut self, id: MemberId) -> Self {
+        if let Some(Intent {
+            what: What::Join(join),
+            ..
+        }) = &mut self.memory.intent
+        {
+            join.id = Some(id);
+        }
+        self
+    }
+}
+
 /// What to do next.
 pub fn plan(world: &World) -> Plan {
     let situation = Situation::of(world);

@@ -27,7 +27,7 @@ use crate::act::{self, Error, Outcome};
 use crate::build::{NoOperatorImage, OperatorImage};
 use crate::desired::{Desired, desired};
 use crate::observe::observe;
-use crate::plan::{Plan, plan};
+use crate::plan::{Plan, Step, plan};
 use crate::ports::Reach;
 use crate::status::{self, Surroundings};
 use fresh::Fresh;
@@ -197,9 +197,14 @@ impl Reconciler {
         };
         match act::act(step, &plan, &observed, key, deps).await? {
             Outcome::Done(text) => {
-                info!(cluster = %key, step = ?step_name(step), "{text}");
-                let (reason, severity) = (step_name(step), Severity::Normal);
-                deps.reporter.tell(&stored, severity, reason, "Reconcile", text);
+                self.tell(&stored, step, text);
+                Ok(Wake::After(Duration::ZERO))
+            }
+            Outcome::Added(id, text) => {
+                self.tell(&stored, step, text);
+                // Where it votes at once, nobody may be able to tell its ID before it has started.
+                self.write_down(&stored, &observed.world, &plan.with_added(id), &around)
+                    .await?;
                 Ok(Wake::After(Duration::ZERO))
             }
             Outcome::Stale(why) => {
@@ -211,6 +216,14 @@ impl Reconciler {
                 Ok(Wake::After(plan.wake.max(WAIT)))
             }
         }
+    }
+
+    fn tell(&self, cluster: &EtcdCluster, step: &Step, text: String) {
+        info!(cluster = %ObjectKey::of(cluster), step = ?step_name(step), "{text}");
+        let (reason, severity) = (step_name(step), Severity::Normal);
+        self.deps
+            .reporter
+            .tell(cluster, severity, reason, "Reconcile", text);
     }
 
     /// Stores what the plan says, and hands back the object as it is now.
@@ -251,8 +264,7 @@ const CONFLICT: Duration = Duration::from_secs(30);
 const WAIT: Duration = Duration::from_secs(1);
 
 /// A step as the reason of an Event.
-fn step_name(step: &crate::plan::Step) -> &'static str {
-    use crate::plan::Step;
+fn step_name(step: &Step) -> &'static str {
     match step {
         Step::TakeOver(_) => "TakenOver",
         Step::Permit(_) => "StartPermitted",

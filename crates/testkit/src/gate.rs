@@ -13,13 +13,38 @@ pub struct Gate(Arc<Inner>);
 struct Inner {
     state: Mutex<State>,
     stance: watch::Sender<Stance>,
+    observer: Option<Observer>,
 }
+
+/// Sees every passing, and whether the caller dies of it.
+pub type Observer = Box<dyn Fn(&str, Side, bool) + Send + Sync>;
 
 #[derive(Debug, Default)]
 struct State {
     passed: u64,
     kill_at: Option<u64>,
     stop_at: Option<u64>,
+    ambush: Option<Ambush>,
+}
+
+/// Before a call, or between what it did and its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// Nothing has been done yet.
+    Before,
+    /// It is done, and the caller does not know.
+    After,
+}
+
+/// What befalls a caller at the next call of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ambush {
+    /// The name of the call.
+    pub call: String,
+    /// At which side of it.
+    pub side: Side,
+    /// It is stopped there, and not killed.
+    pub is_stop: bool,
 }
 
 /// What a caller is allowed.
@@ -48,22 +73,40 @@ impl Default for Gate {
 impl Gate {
     /// A gate that lets everything pass.
     pub fn open() -> Self {
+        Self::new(None)
+    }
+
+    /// The same under somebody's eyes.
+    pub fn observed(observer: Observer) -> Self {
+        Self::new(Some(observer))
+    }
+
+    fn new(observer: Option<Observer>) -> Self {
         Self(Arc::new(Inner {
             state: Mutex::default(),
             stance: watch::Sender::new(Stance::Open),
+            observer,
         }))
     }
 
-    /// One more passing, before a call or before its answer. Never ends for a caller that is dead.
-    pub async fn pass(&self) {
+    /// One more passing at one side of a call of this name. Never ends for a caller that is dead.
+    pub async fn pass(&self, call: &str, side: Side) {
+        let was_dead = self.is_dead();
         {
             let mut state = self.state();
             state.passed += 1;
-            if state.kill_at == Some(state.passed) {
+            let is_here = |ambush: &mut Ambush| ambush.call == call && ambush.side == side;
+            let ambush = state.ambush.take_if(is_here);
+            if ambush.as_ref().is_some_and(|ambush| !ambush.is_stop) {
                 self.0.stance.send_replace(Stance::Dead);
-            } else if state.stop_at == Some(state.passed) {
+            } else if state.kill_at == Some(state.passed) {
+                self.0.stance.send_replace(Stance::Dead);
+            } else if ambush.is_some() || state.stop_at == Some(state.passed) {
                 self.stop();
             }
+        }
+        if let Some(observer) = self.0.observer.as_ref().filter(|_| !was_dead) {
+            observer(call, side, self.is_dead());
         }
         self.while_open().await;
     }
@@ -90,6 +133,16 @@ impl Gate {
     pub fn stop_at(&self, nth: u64) {
         let mut state = self.state();
         state.stop_at = Some(state.passed + nth.max(1));
+    }
+
+    /// Lies in wait for the next call of a name.
+    pub fn lie_in_wait(&self, ambush: Ambush) {
+        self.state().ambush = Some(ambush);
+    }
+
+    /// Forgets what lies in wait.
+    pub fn call_off(&self) {
+        self.state().ambush = None;
     }
 
     /// Kills the caller now: none of its calls ever goes on.
@@ -123,6 +176,12 @@ impl Gate {
         let _ = stance.wait_for(|stance| *stance == Stance::Dead).await;
     }
 
+    /// Waits until the caller is stopped or dead.
+    pub async fn held(&self) {
+        let mut stance = self.0.stance.subscribe();
+        let _ = stance.wait_for(|stance| *stance != Stance::Open).await;
+    }
+
     fn turn(&self, from: Stance, to: Stance) {
         self.0.stance.send_if_modified(|stance| {
             let turns = *stance == from;
@@ -151,11 +210,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_caller_dies_at_the_passing_that_was_told_and_never_calls_again() {
         let gate = Gate::open();
-        gate.pass().await;
+        gate.pass("Get", Side::Before).await;
         gate.kill_at(2);
-        gate.pass().await;
+        gate.pass("Get", Side::After).await;
         assert!(!gate.is_dead());
-        assert!(timeout(SOON, gate.pass()).await.is_err());
+        assert!(timeout(SOON, gate.pass("Get", Side::Before)).await.is_err());
         assert!(gate.is_dead());
         gate.go_on();
         assert!(timeout(SOON, gate.while_open()).await.is_err());
@@ -167,10 +226,29 @@ mod tests {
         let gate = Gate::open();
         gate.stop_at(1);
         let other = gate.clone();
-        let caller = tokio::spawn(async move { other.pass().await });
+        let caller = tokio::spawn(async move { other.pass("Get", Side::Before).await });
         tokio::time::sleep(SOON).await;
         assert!(gate.is_stopped() && !caller.is_finished());
         gate.go_on();
         timeout(SOON, caller).await.expect("in time").expect("no panic");
+    }
+    #[tokio::test(start_paused = true)]
+    async fn an_ambush_waits_for_its_call_and_its_side() {
+        let (sender, seen) = std::sync::mpsc::channel();
+        let gate = Gate::observed(Box::new(move |call, side, dies| {
+            // Whoever listens hears it as long as the test runs.
+            let _ = sender.send((call.to_owned(), side, dies));
+        }));
+        gate.lie_in_wait(Ambush {
+            call: "Put".to_owned(),
+            side: Side::After,
+            is_stop: false,
+        });
+        gate.pass("Get", Side::After).await;
+        gate.pass("Put", Side::Before).await;
+        assert!(!gate.is_dead());
+        assert!(timeout(SOON, gate.pass("Put", Side::After)).await.is_err());
+        let dead: Vec<_> = seen.try_iter().filter(|(_, _, dies)| *dies).collect();
+        assert_eq!(dead, [("Put".to_owned(), Side::After, true)]);
     }
 }

@@ -12,6 +12,7 @@ mod packages;
 mod places;
 mod release;
 mod run;
+mod simulate;
 mod steps;
 mod suites;
 mod up;
@@ -58,6 +59,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--all] [--keep] [--nodes N] [--seed N] [--junit FILE] [NAME...]",
         about: "tests and scenarios whose names contain one of NAME, or all; without either, lists them",
         work: Work::Done(e2e::command),
+    },
+    Command {
+        name: "mutants",
+        arguments: "[NAME...]",
+        about: "puts each deliberate bug into a copy and lets the simulator look for it",
+        work: Work::Done(simulate::mutants),
     },
     Command {
         name: "gen",

@@ -29,7 +29,11 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> 
     }
     let mut lives: BTreeMap<Life, Vec<Ordinal>> = BTreeMap::new();
     let mut against = Vec::new();
-    for place in world.members.keys().filter(|place| is_wanted(situation, **place)) {
+    for place in world
+        .members
+        .keys()
+        .filter(|place| situation.is_taken_over(**place))
+    {
         let Some((_, report)) = reported(situation, *place) else {
             let why = super::bootstrap::why_silent(situation, *place);
             against.push(format!("{} {why}", world.name(*place)));
@@ -76,12 +80,6 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> 
         return blocked(&text, against);
     }
     Some(start(situation, memory, &life, &places))
-}
-
-/// Whether a person wants the volume at this place to be taken over.
-fn is_wanted(situation: &Situation<'_>, place: Ordinal) -> bool {
-    let claim = situation.world.seen(place).claim.as_ref();
-    claim.is_some_and(|claim| situation.world.adopt.contains(&claim.uid))
 }
 
 /// What waits at a place, for whatever incarnation its pod was made.

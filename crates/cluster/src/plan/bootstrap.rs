@@ -64,10 +64,13 @@ fn latch(situation: &Situation<'_>, memory: &mut Memory, known: &Known, intent: 
         };
     }
     memory.cluster = Some(known.cluster);
-    Proposal::idle(
-        Reason::Bootstrapping,
-        format!("The cluster has formed; etcd's ID of it is {}.", known.cluster),
-    )
+    memory.members = situation.admitted_all(known);
+    let text = format!("The cluster has formed; etcd's ID of it is {}.", known.cluster);
+    // Who was permitted to start stays known: a permit that is under way must not be taken for a lost disk.
+    Proposal {
+        intent: intent.cloned(),
+        ..Proposal::idle(Reason::Bootstrapping, text)
+    }
 }
 
 /// Nothing was permitted yet: wait until every member reports an empty disk.

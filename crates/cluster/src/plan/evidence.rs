@@ -41,6 +41,9 @@ const LAST_WORDS: [&str; 9] = [
 pub fn evidence(situation: &Situation<'_>, place: Ordinal, member: &Member) -> Evidence {
     let world = situation.world;
     let seen = world.seen(place);
+    if situation.may_start(place) {
+        return Evidence::None;
+    }
     if let Some((_, report)) = situation.report(place, world.memory.incarnation) {
         let name = world.name(place);
         return match &report.verdict {
@@ -56,6 +59,8 @@ pub fn evidence(situation: &Situation<'_>, place: Ordinal, member: &Member) -> E
             Verdict::Moved if is_its_own(situation, place, member) => Evidence::Moved,
             Verdict::Moved => Evidence::Replace(Cause::OtherVolume),
             Verdict::Foreign if situation.is_given_up(place) => Evidence::Replace(Cause::Discarded),
+            // A quorum was taken over by consent, and this one was to be.
+            Verdict::Foreign if situation.is_taken_over(place) => Evidence::Replace(Cause::LeftBehind),
             Verdict::Foreign => Evidence::Waits(format!(
                 "{name} found data of somebody else on its volume ({}): to delete them, annotate this EtcdCluster with {ANNOTATION_DISCARD} and the UID of the PersistentVolumeClaim",
                 report.detail

@@ -48,7 +48,8 @@ pub fn pass(situation: &Situation<'_>) -> Proposal {
 /// What was begun goes on; none once it is finished or has become pointless.
 fn go_on(situation: &Situation<'_>, known: &Known, intent: What) -> Option<Proposal> {
     match intent {
-        What::Bootstrap(_) | What::StartOver | What::Adopt(_) => None,
+        What::StartOver => None,
+        What::Bootstrap(_) | What::Adopt(_) => permitted(situation, intent),
         What::Join(join) => join::go_on(situation, known, join),
         What::Remove { place, id } => remove::go_on(situation, known, place, id),
         What::Replace(replace) => replace::go_on(situation, known, replace),
@@ -57,10 +58,28 @@ fn go_on(situation: &Situation<'_>, known: &Known, intent: What) -> Option<Propo
     }
 }
 
-/// The place of a member that has no place in the membership yet and whose pod is not there: nobody waits for that.
+/// Members that were permitted to start and have not started yet; none once each has, or its permit is void.
+fn permitted(situation: &Situation<'_>, intent: What) -> Option<Proposal> {
+    let world = situation.world;
+    let places = intent.places().into_iter();
+    let waits: Vec<_> = places
+        .filter(|place| situation.may_start(*place))
+        .map(|place| format!("{} has its permit and does not use it yet", world.name(place)))
+        .collect();
+    if waits.is_empty() {
+        return None;
+    }
+    let text = "The cluster has formed; waiting for the members that are still to start.";
+    Some(Proposal::going(intent, Reason::Bootstrapping, text).blocked_by(waits))
+}
+
+/// The place of a member that is none yet and whose pod is not there, or that is none any more and whose disk somebody
+/// holds: nobody else waits for that.
 fn waits_for_its_pod(proposal: &Proposal) -> Option<Ordinal> {
     match &proposal.intent {
-        Some(What::Join(join)) if join.id.is_none() && proposal.step.is_none() => Some(join.place),
+        _ if proposal.step.is_some() => None,
+        Some(What::Join(join)) if join.id.is_none() => Some(join.place),
+        Some(What::Discard(discard)) => Some(discard.place),
         _ => None,
     }
 }
@@ -158,12 +177,14 @@ fn unknown(situation: &Situation<'_>, intent: Option<&What>) -> Proposal {
         intent: intent.cloned(),
         ..why
     };
-    if intent.is_none_or(|what| matches!(what, What::Resume { .. } | What::Bootstrap(_))) {
-        let voters = world.memory.members.keys();
-        let moved = voters.copied().find_map(|place| resume(situation, place, None));
-        if let Some(proposal) = moved {
-            return proposal;
-        }
+    // Whatever was begun: the quorum may hang on it.
+    let voters = world.memory.members.keys();
+    let moved = voters.copied().find_map(|place| resume(situation, place, None));
+    if let Some(proposal) = moved {
+        return proposal;
+    }
+    if let Some(proposal) = intent.and_then(|intent| join::unseen(situation, intent)) {
+        return proposal;
     }
     let mut silent = match &world.membership {
         Membership::Unknown(why) => why.clone(),

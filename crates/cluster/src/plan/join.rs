@@ -63,6 +63,13 @@ fn add(situation: &Situation<'_>, known: &Known, join: &Join) -> Option<Proposal
         )
     };
     if blank(situation, place).is_none() {
+        // Whoever started here before it was taken out keeps the disk from being blank.
+        if let Some(old) = super::remove::leftover(situation, known, place) {
+            return Some(Proposal {
+                intent: Some(What::Join(join)),
+                ..old
+            });
+        }
         let why = bootstrap::why_silent(situation, place);
         let waits = vec![format!("{} {why}", world.name(place))];
         return Some(going("waiting for its pod to report an empty disk").blocked_by(waits));
@@ -133,6 +140,40 @@ fn start(situation: &Situation<'_>, known: &Known, member: &Member, join: Join) 
         Some(permit) => proposal.step(Step::Permit(vec![permit])),
         None => proposal,
     }
+}
+
+/// Before there were learners a member votes from the moment it is added, and a single voter has no quorum until the
+/// second one has started: nobody can tell who the members are, and still it must be permitted to start.
+pub fn unseen(situation: &Situation<'_>, intent: &What) -> Option<Proposal> {
+    let world = situation.world;
+    let What::Join(join) = intent else { return None };
+    let running = world.members.values().filter_map(|seen| seen.status());
+    let oldest = running.map(|status| &status.version).min()?;
+    let (id, place) = (join.id?, join.place);
+    if Feature::Learners.is_in(oldest) {
+        return None;
+    }
+    let (pod, report) = blank(situation, place)?;
+    let grant = grants::grant(pod, report);
+    let places = world.memory.members.keys().copied().chain([place]);
+    let terms = Terms {
+        mode: Mode::Join,
+        incarnation: world.memory.incarnation,
+        cluster: world.memory.cluster,
+        member: Some(id),
+        first: grants::first(world, places),
+    };
+    let permit = grants::permit(world, place, pod, &grant, terms);
+    let join = Join {
+        grant: Some(grant),
+        ..join.clone()
+    };
+    let text = text(situation, place, "it starts, and its vote is needed");
+    let proposal = Proposal::going(What::Join(join), Reason::Scaling, text);
+    Some(match permit {
+        Some(permit) => proposal.step(Step::Permit(vec![permit])),
+        None => proposal,
+    })
 }
 
 /// It follows: it gets a vote when it answers for itself, on the disk it was started on, and etcd agrees.

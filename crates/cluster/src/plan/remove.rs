@@ -126,32 +126,38 @@ pub fn discard(situation: &Situation<'_>, disk: Discard) -> Option<Proposal> {
 /// Disks at places without a member on which nobody may start any more: of a member that was taken out, of an earlier
 /// life of this cluster, or given up by a person.
 pub fn leftovers(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
+    let places = situation.world.members.keys();
+    places
+        .copied()
+        .find_map(|place| leftover(situation, known, place))
+}
+
+/// The same at one place.
+pub fn leftover(situation: &Situation<'_>, known: &Known, place: Ordinal) -> Option<Proposal> {
     let world = situation.world;
-    world.members.iter().find_map(|(place, seen)| {
-        if known.at(&world.peer_url(*place)).is_some() {
-            return None;
-        }
-        let report = situation
-            .report(*place, world.memory.incarnation)
-            .map(|(_, report)| report);
-        // etcd ends by itself when it finds that it was removed, with a complaint or without. It was started only on a
-        // disk of this cluster's own; where it was not started anything may lie.
-        let was_removed = report.is_none()
-            && seen.pod.as_ref().is_some_and(|pod| {
-                pod.deleting.is_none()
-                    && matches!(pod.container, Container::Ended { code, .. } if ENDS_OF_ETCD.contains(&code))
-            });
-        let is_useless = report.is_some_and(|report| {
-            let is_ours = report
-                .identity
-                .as_ref()
-                .is_some_and(|identity| identity.cluster_uid == world.uid);
-            let old = matches!(
-                report.verdict,
-                Verdict::Damaged | Verdict::Moved | Verdict::OtherIncarnation { .. }
-            );
-            (is_ours && old) || (report.verdict == Verdict::Foreign && situation.is_given_up(*place))
+    if known.at(&world.peer_url(place)).is_some() {
+        return None;
+    }
+    let report = situation
+        .report(place, world.memory.incarnation)
+        .map(|(_, report)| report);
+    // etcd ends by itself when it finds that it was removed, with a complaint or without. It was started only on a disk
+    // of this cluster's own; where it was not started anything may lie.
+    let was_removed = report.is_none()
+        && world.seen(place).pod.as_ref().is_some_and(|pod| {
+            pod.deleting.is_none()
+                && matches!(pod.container, Container::Ended { code, .. } if ENDS_OF_ETCD.contains(&code))
         });
-        (was_removed || is_useless).then(|| discard(situation, situation.disk(*place)))?
-    })
+    let is_useless = report.is_some_and(|report| {
+        let is_ours = report
+            .identity
+            .as_ref()
+            .is_some_and(|identity| identity.cluster_uid == world.uid);
+        let old = matches!(
+            report.verdict,
+            Verdict::Damaged | Verdict::Moved | Verdict::OtherIncarnation { .. }
+        );
+        (is_ours && old) || (report.verdict == Verdict::Foreign && situation.is_given_up(place))
+    });
+    (was_removed || is_useless).then(|| discard(situation, situation.disk(place)))?
 }

@@ -47,10 +47,11 @@ pub fn replicas(situation: &Situation<'_>, memory: &Memory) -> u16 {
     let world = situation.world;
     let wanted = u16::from(world.desired.size.get());
     let now = world.set.as_ref().map_or(0, |set| set.replicas);
+    let highest_of = |places: Option<&Ordinal>| places.map_or(0, |place| place.replicas());
     let frozen = match memory.intent.as_ref().map(|intent| &intent.what) {
-        Some(What::Bootstrap(targets) | What::Adopt(targets)) => {
-            targets.keys().next_back().map(|place| place.replicas())
-        }
+        Some(What::Bootstrap(targets)) => Some(highest_of(targets.keys().next_back())),
+        // Whoever is not there yet may be a member all the same.
+        Some(What::Adopt(targets)) => Some(highest_of(targets.keys().next_back()).max(now)),
         _ => None,
     };
     if let Some(frozen) = frozen.filter(|_| !memory.has_formed()) {
@@ -59,15 +60,15 @@ pub fn replicas(situation: &Situation<'_>, memory: &Memory) -> u16 {
     if wanted == 0 || !memory.has_formed() {
         return wanted;
     }
-    let highest = memory
-        .members
-        .keys()
-        .next_back()
-        .map_or(0, |place| place.replicas());
+    // What the StatefulSet says of the voters counts where the status has been lost.
+    let noted = world.set.as_ref().and_then(|set| set.voters.iter().next_back());
+    let highest = highest_of(memory.members.keys().next_back().or(noted));
+    let highest_voter = highest_of(memory.highest_voter().as_ref().or(noted));
     match situation.known() {
-        Some(_) => wanted.max(highest),
+        Some(_) => wanted.max(highest_of(memory.members.keys().next_back())),
         // After a sleep those who voted come back first, for they alone can take others in.
-        None if now == 0 => memory.highest_voter().map_or(wanted, Ordinal::replicas),
+        None if now == 0 && highest_voter == 0 => wanted,
+        None if now == 0 => highest_voter,
         None => now.max(highest),
     }
 }

@@ -101,10 +101,31 @@ impl<'a> Situation<'a> {
         any
     }
 
+    /// Whether the process that waits at this place holds a permit that it can still use, and so may start, or have
+    /// started, at any moment: what it reports is no evidence then.
+    pub fn may_start(&self, place: Ordinal) -> bool {
+        let Some((pod, report)) = self.report(place, self.world.memory.incarnation) else {
+            return false;
+        };
+        let is_its = |process: &str, nonce: &str| process == report.process && nonce == report.nonce;
+        let intent = self.world.memory.intent.as_ref();
+        let granted = intent.and_then(|intent| intent.what.grant(place));
+        pod.permit
+            .as_ref()
+            .is_some_and(|permit| is_its(&permit.process, &permit.nonce))
+            || granted.is_some_and(|grant| is_its(&grant.process, &grant.nonce))
+    }
+
     /// Whether a person gave up what lies on the volume at this place.
     pub fn is_given_up(&self, place: Ordinal) -> bool {
         let claim = self.world.seen(place).claim.as_ref();
         claim.is_some_and(|claim| self.world.discard.contains(&claim.uid))
+    }
+
+    /// Whether a person wants what lies on the volume at this place to be taken over.
+    pub fn is_taken_over(&self, place: Ordinal) -> bool {
+        let claim = self.world.seen(place).claim.as_ref();
+        claim.is_some_and(|claim| self.world.adopt.contains(&claim.uid))
     }
 
     /// What holds data at this place.
@@ -146,13 +167,18 @@ impl<'a> Situation<'a> {
         memory.generation = self.world.generation;
         self.repair(&mut memory);
         if let Some(known) = self.known().filter(|_| memory.has_formed()) {
-            let placed = known.members.values().filter_map(|member| {
-                let place = self.place(member)?;
-                Some((place, self.admitted(place, member)))
-            });
-            memory.members = placed.collect();
+            memory.members = self.admitted_all(known);
         }
         memory
+    }
+
+    /// All members that have a place, as they are remembered.
+    pub fn admitted_all(&self, known: &Known) -> BTreeMap<Ordinal, Admitted> {
+        let placed = known.members.values().filter_map(|member| {
+            let place = self.place(member)?;
+            Some((place, self.admitted(place, member)))
+        });
+        placed.collect()
     }
 
     /// One lost copy of the cluster's ID and incarnation is repaired from the other.
@@ -169,7 +195,8 @@ impl<'a> Situation<'a> {
         }
     }
 
-    /// A member as it is remembered. Its volume is noted while it is seen to run, and kept while it is not.
+    /// A member as it is remembered. Its volume is noted the first time it is seen to run, and then stays noted for as
+    /// long as the member lives: whatever lies in its place later is another one.
     fn admitted(&self, place: Ordinal, member: &Member) -> Admitted {
         let seen = self.world.seen(place);
         let before = self
@@ -181,19 +208,22 @@ impl<'a> Situation<'a> {
         let runs = seen
             .status()
             .is_some_and(|status| status.position.member == member.id);
-        let claim = seen
+        let now = seen
             .claim
             .as_ref()
             .filter(|claim| runs && claim.deleting.is_none());
+        let claim = before
+            .and_then(|before| before.claim.clone())
+            .or_else(|| now.map(|now| now.uid.clone()));
+        let volume = before.and_then(|before| before.volume.clone()).or_else(|| {
+            now.filter(|now| Some(&now.uid) == claim.as_ref())
+                .and_then(|now| now.volume.clone())
+        });
         Admitted {
             id: member.id,
             votes: member.role == Role::Voter,
-            claim: claim
-                .map(|claim| claim.uid.clone())
-                .or_else(|| before.and_then(|before| before.claim.clone())),
-            volume: claim
-                .and_then(|claim| claim.volume.clone())
-                .or_else(|| before.and_then(|before| before.volume.clone())),
+            claim,
+            volume,
         }
     }
 }

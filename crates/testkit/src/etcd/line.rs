@@ -14,7 +14,7 @@ use super::Etcds;
 use super::faults::CallFault;
 use super::process::ProcessId;
 use super::world::World;
-use crate::gate::Gate;
+use crate::gate::{Gate, Side};
 
 /// Somebody who calls members.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ impl Line {
     }
 
     async fn connect(&self) -> Result<(), Error> {
-        self.caller.gate.pass().await;
+        self.caller.gate.pass("Connect", Side::Before).await;
         let limit = self.limits.connect;
         let asked = async {
             self.hop("Connect").await?;
@@ -119,7 +119,7 @@ impl Line {
             Ok(outcome) => outcome,
             Err(_) => Err(Cause::Unreachable(format!("not within {limit:?}"))),
         };
-        self.caller.gate.pass().await;
+        self.caller.gate.pass("Connect", Side::After).await;
         outcome.map_err(|cause| self.failed("Connect", cause))
     }
 
@@ -129,7 +129,7 @@ impl Line {
         F: FnOnce(ProcessId) -> Fut,
         Fut: Future<Output = Result<T, Cause>>,
     {
-        self.caller.gate.pass().await;
+        self.caller.gate.pass(call, Side::Before).await;
         let asked = async {
             let fault = self.hop(call).await?;
             let process = match self.reach() {
@@ -159,7 +159,7 @@ impl Line {
             Ok(outcome) => outcome,
             Err(_) => Err(Cause::NoAnswer(limit)),
         };
-        self.caller.gate.pass().await;
+        self.caller.gate.pass(call, Side::After).await;
         outcome.map_err(|cause| self.failed(call, cause))
     }
 

@@ -43,6 +43,12 @@ pub enum Promise {
     OneAtATime,
     /// Clients are never led to a member that does not serve them.
     Clients,
+    /// Members whose volume survives start without the operator.
+    S5,
+    /// Nothing is for ever: once nothing goes wrong any more, all becomes as asked for.
+    S9,
+    /// An operator never panics.
+    NoPanic,
 }
 
 /// A promise that was broken, when, and how.
@@ -144,6 +150,11 @@ impl Ledger {
             .timeline
             .note("BROKEN", format_args!("{promise:?}: {what}"));
         self.with(|state| state.violations.push(Violation { at, promise, what }));
+    }
+
+    /// Notes a broken promise that somebody else has seen.
+    pub fn accuse(&self, promise: Promise, what: String) {
+        self.blame(self.0.etcds.now(), promise, what);
     }
 
     /// From now on lost writes and members without memory are not held against anybody: what was done to the disks

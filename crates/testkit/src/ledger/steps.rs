@@ -1,6 +1,7 @@
 //! Steps of an operator, judged when they arrive: calls to members, and writes to the API server that take members or
 //! their data away.
 
+use etcd_operator_api::names::ANNOTATION_DISCARD;
 use etcd_operator_etcd::id::{ClusterId, MemberId};
 use serde_json::Value;
 
@@ -221,6 +222,9 @@ impl Ledger {
         let Some(disk) = self.0.machine.disk(&request.namespace, &request.name) else {
             return;
         };
+        if self.is_given_up(request) {
+            return;
+        }
         self.0.etcds.clone().truth(|truth| {
             let Some((cluster, id)) = truth.owner(disk) else {
                 return;
@@ -233,6 +237,22 @@ impl Ledger {
                 self.blame(truth.now(), Promise::S4, what);
             }
         });
+    }
+
+    /// Whether a person named the claim as one that may go.
+    fn is_given_up(&self, request: &Request) -> bool {
+        let fake = self.0.machine.fake();
+        let stored = fake.get_object("v1", "PersistentVolumeClaim", &request.namespace, &request.name);
+        let Some(uid) = stored.and_then(|claim| claim["metadata"]["uid"].as_str().map(str::to_owned)) else {
+            return false;
+        };
+        let clusters = fake.stored("etcd.database.coreos.com/v1beta2", "EtcdCluster");
+        clusters.iter().any(|cluster| {
+            let consent = cluster["metadata"]["annotations"].get(ANNOTATION_DISCARD);
+            consent
+                .and_then(Value::as_str)
+                .is_some_and(|uids| uids.contains(&uid))
+        })
     }
 
     /// A StatefulSet that gets fewer pods must not lose a member's, unless all of them rest.

@@ -129,6 +129,48 @@ impl Machine {
         }
     }
 
+    /// Puts another claim in the place of one, on a volume of its own with this content, as somebody does who restores
+    /// a snapshot. What lay behind the old one is gone.
+    pub fn put_claim(&self, namespace: &str, claim: &str, content: Content) -> Option<DiskId> {
+        let kind = "PersistentVolumeClaim";
+        let old = self.fake().get_object("v1", kind, namespace, claim)?;
+        self.fake().update_object("v1", kind, namespace, claim, |claim| {
+            claim["metadata"]["finalizers"] = json!([]);
+        });
+        self.fake().delete_object("v1", kind, namespace, claim);
+        let disk = self.etcds().disk_with(content);
+        let volume = format!("snapshot-{disk:?}")
+            .to_lowercase()
+            .replace(['(', ')'], "-");
+        let volume = volume.trim_end_matches('-').to_owned();
+        self.with(|state| state.disks.insert(volume.clone(), disk));
+        let mut spec = old["spec"].clone();
+        spec["volumeName"] = json!(volume);
+        let new = self.fake().put_object(json!({
+            "apiVersion": "v1", "kind": kind,
+            "metadata": {
+                "name": claim, "namespace": namespace, "labels": old["metadata"]["labels"],
+                "finalizers": ["kubernetes.io/pvc-protection"],
+            },
+            "spec": spec,
+            "status": old["status"],
+        }));
+        self.fake().put_object(json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume},
+            "spec": {
+                "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem",
+                "persistentVolumeReclaimPolicy": "Delete",
+                "claimRef": {
+                    "apiVersion": "v1", "kind": kind, "namespace": namespace, "name": claim,
+                    "uid": new["metadata"]["uid"],
+                },
+                "csi": {"driver": "disks.example", "volumeHandle": volume},
+            },
+        }));
+        self.note(claim, format_args!("is another claim, on {disk:?}"));
+        Some(disk)
+    }
+
     /// Puts another disk with this content behind a claim, as a restored snapshot or a copy does. The pod on it loses
     /// what it had.
     pub fn exchange(&self, namespace: &str, claim: &str, content: Content) -> Option<DiskId> {

@@ -140,10 +140,18 @@ impl Machine {
 
     /// A moment as the API server's clock has it.
     pub(crate) fn stamp(&self, at: Instant) -> String {
+        self.at(at).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+
+    /// Now, as the API server's clock has it.
+    pub fn wall(&self) -> Timestamp {
+        self.at(Instant::now())
+    }
+
+    fn at(&self, at: Instant) -> Timestamp {
         let epoch: Timestamp = EPOCH.parse().expect("the epoch is a timestamp");
         let passed = at.saturating_duration_since(self.0.began);
-        let at = epoch.checked_add(passed).unwrap_or(epoch);
-        at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+        epoch.checked_add(passed).unwrap_or(epoch)
     }
 
     pub(crate) fn is_weak(&self) -> bool {

@@ -2,8 +2,10 @@
 //! one seed. Stories are told through it; what it finds is shown with the seed and the record of what happened.
 
 mod faults;
+mod inject;
 mod seat;
 mod story;
+mod tally;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,12 +17,13 @@ use tokio::task::AbortHandle;
 
 pub use self::faults::{Fault, Schedule};
 pub use self::seat::{OPERATOR, Seat};
+pub use self::tally::{STEPS, Tally};
 
-use self::seat::ApiFaults;
+use self::seat::{ApiFaults, Readers};
 use crate::Fake;
 use crate::chance::Chance;
 use crate::etcd::Etcds;
-use crate::gate::Gate;
+use crate::gate::{Ambush, Gate, Side};
 use crate::ledger::Ledger;
 use crate::machine::Machine;
 use crate::timeline::Timeline;
@@ -43,6 +46,8 @@ struct Inner {
     ledger: Ledger,
     timeline: Timeline,
     faults: ApiFaults,
+    tally: Tally,
+    readers: Readers,
     state: Mutex<State>,
 }
 
@@ -100,6 +105,8 @@ impl Simulation {
             ledger,
             timeline,
             faults: ApiFaults::default(),
+            tally: Tally::default(),
+            readers: Readers::default(),
             state: Mutex::new(State {
                 chance,
                 build: None,
@@ -143,6 +150,21 @@ impl Simulation {
         &self.0.timeline
     }
 
+    /// Shows somebody every status of an `EtcdCluster` that an operator writes, as far as it changes.
+    pub fn read_statuses(&self, reader: impl Fn(&serde_json::Value) + Send + Sync + 'static) {
+        self.0.readers.add(Box::new(reader));
+    }
+
+    /// What operators did, counted.
+    pub fn tally(&self) -> &Tally {
+        &self.0.tally
+    }
+
+    /// How much has happened: changes of objects, and everything in the record.
+    pub fn events(&self) -> u64 {
+        self.0.fake.version() + u64::try_from(self.0.timeline.len()).unwrap_or(u64::MAX)
+    }
+
     /// A seed for something of the story's own.
     pub fn draw(&self) -> u64 {
         self.with(|state| state.chance.bits())
@@ -164,13 +186,17 @@ impl Simulation {
     /// A seat for an operator that the story runs by itself.
     pub fn seat(&self) -> Seat {
         let inner = &self.0;
+        let (tally, fake) = (inner.tally.clone(), inner.fake.clone());
+        let gate = Gate::observed(Box::new(move |call, side, dies| {
+            tally.passes(&fake, call, side, dies);
+        }));
         Seat::new(
             inner.fake.service(),
             &inner.etcds,
             &inner.machine,
             &inner.ledger,
-            &inner.faults,
-            Gate::open(),
+            (&inner.faults, &inner.readers),
+            gate,
         )
     }
 
@@ -220,6 +246,21 @@ impl Simulation {
     pub fn crash_operator_at(&self, nth: u64, back_after: Duration) {
         let Some(gate) = self.gate() else { return };
         gate.kill_at(nth);
+        self.restart_after(gate, back_after);
+    }
+
+    /// Kills the operator at one side of its next call of a name, and starts it again a while later.
+    pub fn crash_operator_around(&self, call: &str, side: Side, back_after: Duration) {
+        let Some(gate) = self.gate() else { return };
+        gate.lie_in_wait(Ambush {
+            call: call.to_owned(),
+            side,
+            is_stop: false,
+        });
+        self.restart_after(gate, back_after);
+    }
+
+    fn restart_after(&self, gate: Gate, back_after: Duration) {
         let this = Arc::downgrade(&self.0);
         tokio::spawn(async move {
             gate.dead().await;
@@ -227,8 +268,11 @@ impl Simulation {
                 inner.timeline.note(OPERATOR, "crashes");
             }
             tokio::time::sleep(back_after).await;
-            if let Some(inner) = this.upgrade() {
-                Self(inner).start_operator();
+            let Some(inner) = this.upgrade() else { return };
+            let this = Self(inner);
+            // Another one may have taken its place.
+            if this.gate().is_none_or(|gate| gate.is_dead()) {
+                this.start_operator();
             }
         });
     }

@@ -18,10 +18,11 @@ use kube::client::Body;
 use serde_json::Value;
 use tower::Service as _;
 
+use super::tally::name;
 use crate::etcd::{Caller, Dialer, Etcds};
 use crate::fake::{FakeService, Fault, Matching, Query, Route, Rules, Target, Verb, parse};
-use crate::gate::Gate;
-use crate::ledger::{Ledger, Request as Judged};
+use crate::gate::{Gate, Side};
+use crate::ledger::{Ledger, Promise, Request as Judged};
 use crate::machine::{Machine, Unreported};
 use crate::timeline::Timeline;
 
@@ -48,6 +49,7 @@ struct Watched {
     gate: Gate,
     ledger: Ledger,
     faults: Arc<Mutex<Rules>>,
+    readers: Readers,
     timeline: Timeline,
 }
 
@@ -60,6 +62,24 @@ impl std::fmt::Debug for Watched {
 /// Faults between operators and the API server. They outlive a seat.
 #[derive(Clone, Default)]
 pub(crate) struct ApiFaults(Arc<Mutex<Rules>>);
+
+type Reader = Box<dyn Fn(&Value) + Send + Sync>;
+
+/// Those who read what operators write into statuses.
+#[derive(Clone, Default)]
+pub(crate) struct Readers(Arc<Mutex<Vec<Reader>>>);
+
+impl Readers {
+    pub(crate) fn add(&self, reader: Reader) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
+    }
+
+    fn show(&self, status: &Value) {
+        for reader in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            reader(status);
+        }
+    }
+}
 
 impl ApiFaults {
     pub(crate) fn add(&self, matching: Matching, fault: Fault, times: u32) {
@@ -80,7 +100,7 @@ impl Seat {
         etcds: &Etcds,
         machine: &Machine,
         ledger: &Ledger,
-        faults: &ApiFaults,
+        (faults, readers): (&ApiFaults, &Readers),
         gate: Gate,
     ) -> Self {
         Self {
@@ -89,6 +109,7 @@ impl Seat {
                 gate: gate.clone(),
                 ledger: ledger.clone(),
                 faults: Arc::clone(&faults.0),
+                readers: readers.clone(),
                 timeline: etcds.timeline(),
             },
             etcds: etcds.clone(),
@@ -114,14 +135,29 @@ impl Seat {
 
     /// What the process at an address reports.
     pub async fn report(&self, address: &str) -> Result<Report, Unreported> {
-        self.gate.pass().await;
+        self.gate.pass("Report", Side::Before).await;
         tokio::time::sleep(HOP).await;
         let report = self.machine.report(address, &[OPERATOR.to_owned()]);
         if report == Err(Unreported::Unreachable) {
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
-        self.gate.pass().await;
+        self.gate.pass("Report", Side::After).await;
         report
+    }
+
+    /// The time of the wall's clock where it sits.
+    pub fn wall(&self) -> jiff::Timestamp {
+        self.machine.wall()
+    }
+
+    /// Says that the operator did something that no promise allows.
+    pub fn accuse(&self, promise: Promise, what: impl Into<String>) {
+        self.service.ledger.accuse(promise, what.into());
+    }
+
+    /// Notes what the operator says of itself.
+    pub fn remark(&self, what: impl std::fmt::Display) {
+        self.service.timeline.note(OPERATOR, what);
     }
 
     /// The gate everything of it goes through.
@@ -163,8 +199,9 @@ impl Watched {
             let request = Request::from_parts(parts, Body::from(bytes));
             return Ok(guarded(self.inner.call(request).await?, self.gate));
         }
-        self.gate.pass().await;
         let sent: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let call = name(route.as_ref(), &sent);
+        self.gate.pass(&call, Side::Before).await;
         let fault = match &route {
             Some(route) => self.fault(route, &sent).await?,
             None => None,
@@ -190,7 +227,7 @@ impl Watched {
                 .await?;
         }
         tokio::time::sleep(HOP).await;
-        self.gate.pass().await;
+        self.gate.pass(&call, Side::After).await;
         if fault == Some(Fault::LoseAnswer) {
             return Err(broken());
         }
@@ -198,6 +235,10 @@ impl Watched {
     }
 
     async fn fault(&self, route: &Route, sent: &Value) -> Result<Option<Fault>, io::Error> {
+        // After a list that failed an operator waits for a time that no seed decides.
+        if route.verb == Verb::List {
+            return Ok(None);
+        }
         let name = if route.name.is_empty() {
             sent["metadata"]["name"].as_str().unwrap_or_default()
         } else {
@@ -233,6 +274,9 @@ impl Watched {
                 OPERATOR,
                 format_args!("{:?} {resource} {}", route.verb, route.name),
             );
+        }
+        if resource == "etcdclusters/status" {
+            self.readers.show(&body["status"]);
         }
         self.ledger.judge_request(&Judged {
             verb: route.verb,

@@ -47,6 +47,15 @@ impl Simulation {
         }
     }
 
+    /// Annotates an `EtcdCluster` as a user does.
+    pub fn annotate(&self, name: &str, annotation: &str, value: &str) {
+        self.timeline()
+            .note("user", format_args!("annotates {name}: {annotation}={value}"));
+        self.fake().update_object(API, KIND, NAMESPACE, name, |cluster| {
+            cluster["metadata"]["annotations"][annotation] = json!(value);
+        });
+    }
+
     /// Deletes an `EtcdCluster` as a user does.
     pub fn delete(&self, name: &str) {
         self.timeline().note("user", format_args!("deletes {name}"));

@@ -1,0 +1,160 @@
+//! Where a long search must have been: every step, every reason for which nothing is done, and every place in every flow
+//! at which an operator can die.
+
+use std::collections::BTreeMap;
+
+use etcd_operator_testkit::gate::Side;
+use etcd_operator_testkit::simulation::{STEPS, Simulation};
+use serde_json::Value;
+
+/// How often a long search must have been everywhere.
+pub const OFTEN: u64 = 100;
+
+/// By what of its words each refusal and each wait is known, and how it is called here.
+const REFUSALS: [(&str, &str); 33] = [
+    ("only voter", "is the only voter"),
+    (
+        "voter is not well",
+        "does not answer as a voter that is caught up",
+    ),
+    ("too few would be left", "voters would be well, and"),
+    ("a member has not started", "has not started yet"),
+    ("a learner is unfinished", "is still a learner"),
+    ("a lower one is not well", "must be well again first"),
+    ("no vote: too few voters", "voters are well"),
+    ("no vote: it has not all data", "the learner receives the data"),
+    ("no vote: it does not answer", "waiting for the learner to answer"),
+    (
+        "the new voter does not answer",
+        "waiting for the new voter to answer",
+    ),
+    ("a learner in the way", "stands in the way of others"),
+    ("too many replacements", "a person must find out why"),
+    ("not all report", "members to report an empty disk"),
+    ("a disk that is not empty", "found a disk that is not empty"),
+    (
+        "a volume of before",
+        "has a volume that is older than this EtcdCluster",
+    ),
+    (
+        "lost before it formed",
+        "lost their disks before the cluster formed",
+    ),
+    ("clients may have written", "may hold what clients wrote before"),
+    (
+        "spec changed before the start",
+        "changed before anything was started",
+    ),
+    ("kept volumes unreported", "to report what is on the kept volumes"),
+    ("kept volumes are too few", "which is no quorum: none is started"),
+    ("a copy of a kept volume", "found a copy and not the volume"),
+    ("a quorum without data", "no quorum can come back by itself"),
+    ("no data", "no data are left"),
+    ("nobody is reached", "No member can be reached from here"),
+    (
+        "members are unknown",
+        "Waiting for a voter to say who the members are",
+    ),
+    ("a volume cannot be read", "cannot read its volume"),
+    ("no node", "finds no node"),
+    ("a pod goes", "is being deleted"),
+    ("a claim is held", "held by"),
+    ("a pod ended", "has ended with code"),
+    ("another operator began", "takes over what another one began"),
+    ("an unknown member", "is at no place of this cluster"),
+    ("paused", "The cluster is paused"),
+];
+
+/// What is done in which flow.
+const FLOWS: [(&str, &[&str]); 8] = [
+    ("Bootstrap", &["WriteStatus", "TakeOver", "Permit Bootstrap"]),
+    ("StartOver", &["WriteStatus", "DeletePod"]),
+    (
+        "Join",
+        &[
+            "WriteStatus",
+            "TakeOver",
+            "MemberAdd",
+            "Permit Join",
+            "MemberPromote",
+        ],
+    ),
+    ("Remove", &["WriteStatus", "MoveLeader", "MemberRemove"]),
+    (
+        "Replace",
+        &[
+            "WriteStatus",
+            "MoveLeader",
+            "MemberRemove",
+            "DeleteClaim",
+            "DeletePod",
+            "ForceDeletePod",
+        ],
+    ),
+    ("Resume", &["WriteStatus", "Permit Resume"]),
+    ("Adopt", &["WriteStatus", "Permit Adopt"]),
+    ("Discard", &["WriteStatus", "DeleteClaim", "DeletePod"]),
+];
+
+/// Counts what the operator writes into statuses.
+pub fn watch(sim: &Simulation) {
+    let tally = sim.tally().clone();
+    sim.read_statuses(move |status| {
+        let plan = status["plan"].to_string();
+        for (name, words) in REFUSALS {
+            if plan.contains(words) {
+                tally.count(format!("refusal: {name}"));
+            }
+        }
+        let conditions = status["conditions"].as_array().into_iter().flatten();
+        let progress = conditions.filter(|condition| condition["type"] == "Progressing");
+        for reason in progress.filter_map(|condition| condition["reason"].as_str()) {
+            tally.count(format!("reason: {reason}"));
+        }
+    });
+}
+
+/// What a plan can be about, as conditions have it.
+const REASONS: [&str; 10] = [
+    "Converged",
+    "Paused",
+    "Hibernated",
+    "Bootstrapping",
+    "Scaling",
+    "Recovering",
+    "Waiting",
+    "Blocked",
+    "QuorumLost",
+    "DataLost",
+];
+
+/// Everything that must be counted.
+fn wanted() -> Vec<String> {
+    let steps = STEPS.iter().map(|step| format!("step {step}"));
+    let refusals = REFUSALS.iter().map(|(name, _)| format!("refusal: {name}"));
+    let reasons = REASONS.iter().map(|reason| format!("reason: {reason}"));
+    let crashes = FLOWS.iter().flat_map(|(flow, calls)| {
+        let sides = [Side::Before, Side::After];
+        let cells = calls.iter().flat_map(move |call| sides.map(|side| (*call, side)));
+        cells.map(move |(call, side)| format!("crash in {flow} {side:?} {call}"))
+    });
+    steps.chain(refusals).chain(reasons).chain(crashes).collect()
+}
+
+/// What was not counted so often, with how often it was.
+pub fn missing(counts: &BTreeMap<String, u64>, often: u64) -> Vec<String> {
+    let count = |what: &String| counts.get(what).copied().unwrap_or(0);
+    let missing = wanted().into_iter().filter(|what| count(what) < often);
+    missing.map(|what| format!("{what}: {}", count(&what))).collect()
+}
+
+/// Calls at which to die in a flow.
+pub fn calls_of(flow: &str) -> &'static [&'static str] {
+    let found = FLOWS.iter().find(|(known, _)| *known == flow);
+    found.map_or(&[], |(_, calls)| calls)
+}
+
+/// Whether the status tells of something.
+pub fn says(status: &Value, words: &str) -> bool {
+    status["plan"].to_string().contains(words)
+}

@@ -1,0 +1,147 @@
+//! What becomes of a cluster in the end: it sleeps, is left alone, is made again on what was kept, loses a node or its
+//! data, and each time the operator may die of it in the middle.
+
+use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD};
+use etcd_operator_testkit::chance::Chance;
+use etcd_operator_testkit::gate::Side;
+use etcd_operator_testkit::ledger::Promise;
+use etcd_operator_testkit::simulation::{NAMESPACE, Simulation};
+use serde_json::{Value, json};
+
+use crate::weather::{Ending, Fate, NAME, PATIENCE, converges, is_latched, status};
+use crate::{MINUTE, SECOND, coverage};
+
+/// What a person does in the end. Whether the data of before must still be there.
+pub async fn end(sim: &Simulation, fate: &Fate, size: u8, object: Value, chance: &mut Chance) -> bool {
+    match fate.ending {
+        Ending::Nothing => {}
+        Ending::Sleep => {
+            sim.edit(NAME, |spec| spec["size"] = json!(0));
+            let sleeps = sim.until(PATIENCE, |sim| sim.members(NAME).is_empty()).await;
+            if !sleeps {
+                sim.ledger()
+                    .accuse(Promise::S9, "it does not fall asleep".to_owned());
+            }
+            tokio::time::sleep(MINUTE).await;
+            sim.edit(NAME, |spec| spec["size"] = json!(size));
+            converges(sim, size, "after its sleep").await;
+        }
+        Ending::Alone => {
+            sim.kill_operator();
+            for name in sim.members(NAME) {
+                sim.fake().delete_object("v1", "Pod", NAMESPACE, &name);
+            }
+            let returns = sim.until(PATIENCE, |sim| sim.is_whole(NAME, size)).await;
+            if !returns {
+                sim.ledger().accuse(
+                    Promise::S5,
+                    "the members do not come back without the operator".to_owned(),
+                );
+            }
+            sim.start_operator();
+        }
+        Ending::Adopt | Ending::Discard => {
+            if !sim.ledger().verify(NAMESPACE, NAME).await {
+                sim.ledger()
+                    .accuse(Promise::S9, "nobody answers a read before the end".to_owned());
+            }
+            return again(sim, fate.ending, size, object, chance).await;
+        }
+        Ending::Bury => bury(sim, size, chance).await,
+        Ending::Ruin => {
+            ruin(sim, chance).await;
+            return false;
+        }
+    }
+    true
+}
+
+/// Lies in wait for the operator in a flow, most of the times.
+pub fn ambush(sim: &Simulation, flow: &str, chance: &mut Chance) {
+    if chance.one_in(5) {
+        return;
+    }
+    let call = chance
+        .pick(coverage::calls_of(flow))
+        .copied()
+        .unwrap_or("WriteStatus");
+    let side = if chance.one_in(2) {
+        Side::Before
+    } else {
+        Side::After
+    };
+    sim.timeline()
+        .note("faults", format_args!("lie in wait {side:?} {call}"));
+    sim.crash_operator_around(call, side, 3 * SECOND);
+}
+
+/// A node never comes back.
+async fn bury(sim: &Simulation, size: u8, chance: &mut Chance) {
+    let members = sim.members(NAME);
+    let Some(node) = chance
+        .pick(&members)
+        .and_then(|member| sim.pod(member))
+        .map(|pod| pod.node)
+    else {
+        return;
+    };
+    if size < 3 {
+        return;
+    }
+    sim.machine().lose(&node);
+    tokio::time::sleep(6 * MINUTE).await;
+    ambush(sim, "Replace", chance);
+    converges(sim, size, "after it lost a node").await;
+}
+
+/// Most members lose their data, or all: that is said, and nothing is begun anew.
+async fn ruin(sim: &Simulation, chance: &mut Chance) {
+    let members = sim.members(NAME);
+    let spared = usize::from(chance.one_in(2) && members.len() > 1);
+    sim.ledger().forgive_losses();
+    for member in members.iter().skip(spared) {
+        sim.wipe(member);
+    }
+    let words = if spared == 0 {
+        "no data are left"
+    } else {
+        "no quorum can come back by itself"
+    };
+    let is_said = sim
+        .until(5 * MINUTE, |sim| coverage::says(&status(sim), words))
+        .await;
+    if !is_said {
+        let plan = status(sim)["plan"].to_string();
+        sim.ledger()
+            .accuse(Promise::S9, format!("it is not said that data are lost: {plan}"));
+    }
+}
+
+/// Deletes the cluster and makes it again under its name, with its volumes still there.
+async fn again(sim: &Simulation, ending: Ending, size: u8, mut object: Value, chance: &mut Chance) -> bool {
+    sim.delete(NAME);
+    sim.until(PATIENCE, |sim| sim.members(NAME).is_empty()).await;
+    object["spec"]["size"] = json!(size);
+    sim.create_with(object);
+    tokio::time::sleep(2 * MINUTE).await;
+    if is_latched(sim) {
+        sim.ledger().accuse(
+            Promise::S3,
+            "kept volumes are taken over without consent".to_owned(),
+        );
+    }
+    let claims = sim.fake().list_objects("v1", "PersistentVolumeClaim", NAMESPACE);
+    let uids: Vec<&str> = claims
+        .iter()
+        .filter_map(|claim| claim["metadata"]["uid"].as_str())
+        .collect();
+    let (annotation, flow) = if ending == Ending::Adopt {
+        (ANNOTATION_ADOPT, "Adopt")
+    } else {
+        (ANNOTATION_DISCARD, "Discard")
+    };
+    ambush(sim, flow, chance);
+    sim.annotate(NAME, annotation, &uids.join(","));
+    converges(sim, size, "after a person's consent").await;
+    ending == Ending::Adopt
+}

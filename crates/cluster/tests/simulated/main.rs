@@ -1,0 +1,16 @@
+//! The real controller in a simulated world: stories that are told, and lives that a seed decides.
+
+#![allow(clippy::unwrap_used, reason = "a test may end at the first surprise")]
+#![allow(clippy::print_stdout, reason = "statistics are what a long search is for")]
+
+mod coverage;
+mod endings;
+mod operator;
+mod seeds;
+mod stories;
+mod weather;
+
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_mins(1);
+const SECOND: Duration = Duration::from_secs(1);

@@ -1,0 +1,180 @@
+//! Many seeds: each must keep every promise, and together they must have been everywhere. What a run looks for and how
+//! many seeds it takes is told by variables, so that the same test is a quick look and a long search:
+//! `SIMULATION_SEEDS` how many, `SIMULATION_FROM` the first, `SIMULATION_SEED` a single one with its record,
+//! `SIMULATION_FIRST` whether to end at the first that breaks a promise, `SIMULATION_EVERYWHERE` whether they must have
+//! been everywhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use crate::coverage::{self, OFTEN};
+use crate::weather::{Life, live};
+
+/// How many seeds a look takes.
+const LOOK: u64 = 12;
+/// What a seed must have had to count.
+const EVENTS: u64 = 200;
+const FAULTS: usize = 3;
+
+fn variable(name: &str) -> Option<u64> {
+    let text = env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is no number: {text}")),
+    )
+}
+
+/// What many seeds came to.
+#[derive(Debug, Default)]
+struct Sum {
+    seeds: u64,
+    counted: u64,
+    events: u64,
+    writes: u64,
+    faults: u64,
+    counts: BTreeMap<String, u64>,
+    broken: Vec<Life>,
+}
+
+impl Sum {
+    fn add(&mut self, life: Life) {
+        self.seeds += 1;
+        self.counted += u64::from(life.events >= EVENTS && life.injected.len() >= FAULTS);
+        self.events += life.events;
+        self.writes += life.writes;
+        self.faults += u64::try_from(life.injected.len()).unwrap_or(0);
+        for (what, count) in &life.counts {
+            *self.counts.entry(what.clone()).or_default() += count;
+        }
+        if !life.violations.is_empty() {
+            println!("seed {}: {}", life.seed, life.violations[0]);
+            self.broken.push(life);
+        }
+    }
+
+    fn print(&self, seconds: f64) {
+        println!(
+            "{} seeds in {seconds:.1} s, {} counted; {} events, {} faults, {} acknowledged writes; {} broken",
+            self.seeds,
+            self.counted,
+            self.events,
+            self.faults,
+            self.writes,
+            self.broken.len()
+        );
+        for (what, count) in &self.counts {
+            println!("{count:>9} {what}");
+        }
+    }
+}
+
+/// The fewest faults of a seed that still break the same promise.
+fn shorten(life: &Life) -> Life {
+    let wanted = life.broken();
+    let mut best = life.clone();
+    let mut faults: Vec<u32> = life.injected.iter().map(|(number, _)| *number).collect();
+    let mut index = 0;
+    while index < faults.len() {
+        let mut fewer = faults.clone();
+        fewer.remove(index);
+        let only: BTreeSet<u32> = fewer.iter().copied().collect();
+        let shorter = live(life.seed, Some(&only));
+        if shorter.broken().is_disjoint(&wanted) {
+            index += 1;
+        } else {
+            faults = fewer;
+            best = shorter;
+        }
+    }
+    best
+}
+
+fn tell(life: &Life) -> String {
+    let faults: Vec<String> = life
+        .injected
+        .iter()
+        .map(|(number, fault)| format!("{number}: {fault:?}"))
+        .collect();
+    let violations: Vec<String> = life.violations.iter().map(ToString::to_string).collect();
+    format!(
+        "seed {} breaks promises:\n{}\nwith {} faults:\n{}\nwhat happened:\n{}\nits status in the end:\n{}\n",
+        life.seed,
+        violations.join("\n"),
+        faults.len(),
+        faults.join("\n"),
+        life.record,
+        life.status,
+    )
+}
+
+fn search(from: u64, seeds: u64, ends_at_first: bool) -> Sum {
+    let (next, sum) = (AtomicU64::new(from), Mutex::new(Sum::default()));
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let is_over = ends_at_first && !sum.lock().unwrap().broken.is_empty();
+                    if is_over || seed >= from + seeds {
+                        return;
+                    }
+                    let life = live(seed, None);
+                    sum.lock().unwrap().add(life);
+                }
+            });
+        }
+    });
+    sum.into_inner().unwrap()
+}
+
+#[test]
+fn no_seed_breaks_a_promise() {
+    if let Some(seed) = variable("SIMULATION_SEED") {
+        let life = live(seed, None);
+        println!("{}", tell(&life));
+        assert!(
+            life.violations.is_empty(),
+            "seed {seed} breaks {:?}",
+            life.broken()
+        );
+        return;
+    }
+    let start = Instant::now();
+    let (from, seeds) = (variable("SIMULATION_FROM"), variable("SIMULATION_SEEDS"));
+    let ends_at_first = variable("SIMULATION_FIRST").is_some();
+    let sum = search(from.unwrap_or(0), seeds.unwrap_or(LOOK), ends_at_first);
+    sum.print(start.elapsed().as_secs_f64());
+    if let Some(first) = sum.broken.iter().min_by_key(|life| life.record.len()) {
+        let shortest = shorten(first);
+        panic!("{}", tell(&shortest));
+    }
+    if variable("SIMULATION_EVERYWHERE").is_some() {
+        let missing = coverage::missing(&sum.counts, OFTEN);
+        assert!(
+            missing.is_empty(),
+            "less than {OFTEN} times:\n{}",
+            missing.join("\n")
+        );
+        assert!(
+            sum.counted >= seeds.unwrap_or(LOOK) * 9 / 10,
+            "too few seeds count: {}",
+            sum.counted
+        );
+    }
+}
+
+#[test]
+fn a_seed_replays_byte_for_byte() {
+    for seed in [3, 1001] {
+        let (first, second) = (live(seed, None), live(seed, None));
+        assert!(first.record.lines().count() > 30, "{}", first.record);
+        for (one, other) in first.record.lines().zip(second.record.lines()) {
+            assert_eq!(one, other, "seed {seed}");
+        }
+        assert_eq!(first.events, second.events);
+    }
+}

@@ -1,0 +1,236 @@
+//! The interleavings for which the rules about permits and fences were made, with the real controller.
+
+use etcd_operator_testkit::etcd::{CallFault, Calls};
+use etcd_operator_testkit::gate::{Ambush, Side};
+use etcd_operator_testkit::simulation::{NAMESPACE, OPERATOR, Simulation, run};
+use serde_json::json;
+
+use super::{cluster, cluster_of, sever, status, step};
+use crate::{MINUTE, SECOND, operator};
+
+#[test]
+fn b1_a_member_that_may_have_run_is_not_permitted_to_begin_again() {
+    for seed in 1..5 {
+        run(seed, |sim| async move {
+            operator::install(&sim);
+            sim.create("c", 3, "3.6.16");
+            // Nobody reads who the members are before the harm is done.
+            let blind = Calls {
+                caller: Some(OPERATOR.to_owned()),
+                ..Calls::of("Connect")
+            };
+            sim.etcds().fault(blind, CallFault::LoseRequest, u32::MAX);
+            sim.expect("there are pods", MINUTE, |sim| sim.pod("c-2").is_some())
+                .await;
+            let late = sim.pod("c-2").unwrap().node;
+            sim.machine().set_lateness(&late, 50 * SECOND, 50 * SECOND);
+            sim.expect("two of three serve", MINUTE, |sim| sim.voters("c") == (2, 3))
+                .await;
+            let writers = sim.write("c", 4, SECOND);
+            tokio::time::sleep(20 * SECOND).await;
+            drop(writers);
+            assert!(sim.ledger().acknowledged() > 5);
+            let node = sim.pod("c-1").unwrap().node;
+            sim.machine().lose(&node);
+            sim.wipe("c-0");
+            tokio::time::sleep(2 * MINUTE).await;
+            sim.machine().restore(&node);
+            sim.etcds().clear_faults();
+            sim.expect("it is whole", 10 * MINUTE, |sim| sim.is_whole("c", 3))
+                .await;
+            assert!(sim.ledger().verify(NAMESPACE, "c").await);
+            sim.check();
+        });
+    }
+}
+
+#[test]
+fn b6_names_that_do_not_resolve_delay_a_start_and_nothing_else() {
+    run(1, |sim| async move {
+        sim.machine().set_nameless(true);
+        operator::install(&sim);
+        sim.create("c", 3, "3.6.16");
+        tokio::time::sleep(5 * MINUTE).await;
+        sim.machine().set_nameless(false);
+        sim.expect("it is whole", 3 * MINUTE, |sim| sim.is_whole("c", 3))
+            .await;
+        sim.check();
+    });
+}
+
+#[test]
+fn b7_what_clients_may_have_written_is_not_begun_anew() {
+    run(1, |sim| async move {
+        operator::install(&sim);
+        sim.create("c", 3, "3.6.16");
+        let blind = Calls {
+            caller: Some(OPERATOR.to_owned()),
+            ..Calls::of("Connect")
+        };
+        sim.etcds().fault(blind, CallFault::LoseRequest, u32::MAX);
+        sim.expect("all serve", MINUTE, |sim| sim.voters("c") == (3, 3))
+            .await;
+        let writers = sim.write("c", 4, SECOND);
+        tokio::time::sleep(20 * SECOND).await;
+        drop(writers);
+        assert!(sim.ledger().acknowledged() > 5);
+        sim.ledger().forgive_losses();
+        for member in ["c-0", "c-1"] {
+            sim.wipe(member);
+        }
+        sim.etcds().clear_faults();
+        tokio::time::sleep(10 * MINUTE).await;
+        assert_eq!(status(&sim)["clusterID"], json!(null));
+        let kept = sim.snapshot("c-2").unwrap();
+        assert!(kept.data.is_some(), "what may be the last copy is still there");
+    });
+}
+
+#[test]
+fn b14_another_size_waits_for_the_first_members() {
+    for size in [1, 5] {
+        run(1, |sim| async move {
+            operator::install(&sim);
+            sim.create("c", 3, "3.6.16");
+            sever(&sim, 3);
+            sim.expect("it begins", MINUTE, |sim| step(sim) == "Bootstrap")
+                .await;
+            tokio::time::sleep(2 * SECOND).await;
+            sim.edit("c", |spec| spec["size"] = json!(size));
+            tokio::time::sleep(MINUTE).await;
+            assert_eq!(sim.members("c").len(), 3);
+            sim.etcds().mend_all();
+            sim.expect("it has the size", 5 * MINUTE, |sim| sim.is_whole("c", size))
+                .await;
+            sim.check();
+        });
+    }
+}
+
+/// A leader is stopped right before a call, another one works on, and the first goes on with its call.
+async fn stopped_at(sim: &Simulation, call: &str, meanwhile: impl FnOnce(&Simulation)) {
+    let gate = sim.gate().unwrap();
+    gate.lie_in_wait(Ambush {
+        call: call.to_owned(),
+        side: Side::Before,
+        is_stop: true,
+    });
+    let held = tokio::time::timeout(5 * MINUTE, gate.held()).await;
+    assert!(held.is_ok(), "never called: {call}\n{}", sim.timeline().text());
+    sim.start_operator();
+    meanwhile(sim);
+    tokio::time::sleep(MINUTE).await;
+    gate.go_on();
+    tokio::time::sleep(5 * SECOND).await;
+    gate.kill();
+}
+
+#[test]
+fn b16_a_stale_leader_that_goes_on_with_an_add_leaves_nothing_behind() {
+    for version in ["3.6.16", "3.3.27"] {
+        run(1, |sim| async move {
+            cluster_of(&sim, 1, version).await;
+            sim.edit("c", |spec| spec["size"] = json!(2));
+            stopped_at(&sim, "MemberAdd", |sim| {
+                sim.edit("c", |spec| spec["size"] = json!(1));
+            })
+            .await;
+            sim.expect("it is whole", 10 * MINUTE, |sim| sim.is_whole("c", 1))
+                .await;
+            tokio::time::sleep(MINUTE).await;
+            sim.expect("it stays whole", MINUTE, |sim| sim.is_whole("c", 1))
+                .await;
+            sim.check();
+        });
+    }
+}
+
+#[test]
+fn b16_a_stale_leader_that_goes_on_with_a_permit_starts_nobody_twice() {
+    for call in ["Permit Bootstrap", "TakeOver"] {
+        run(1, |sim| async move {
+            operator::install(&sim);
+            sim.create("c", 3, "3.6.16");
+            if call == "TakeOver" {
+                sim.crash_operator_around("Permit Bootstrap", Side::Before, SECOND);
+                sim.expect("it crashes", MINUTE, |sim| sim.starts() == 2).await;
+            }
+            stopped_at(&sim, call, |_| {}).await;
+            sim.expect("it is whole", 10 * MINUTE, |sim| sim.is_whole("c", 3))
+                .await;
+            sim.check();
+        });
+    }
+    for call in [
+        "Permit Join",
+        "MemberPromote",
+        "MemberRemove",
+        "DeleteClaim",
+        "DeletePod",
+    ] {
+        run(2, |sim| async move {
+            cluster(&sim, 3).await;
+            let _writers = sim.write("c", 2, SECOND);
+            sim.damage("c-1");
+            sim.kill("c-1");
+            stopped_at(&sim, call, |_| {}).await;
+            sim.expect("it is whole", 10 * MINUTE, |sim| sim.is_whole("c", 3))
+                .await;
+            assert!(sim.ledger().verify(NAMESPACE, "c").await);
+            sim.check();
+        });
+    }
+}
+
+#[test]
+fn b17_a_learner_that_is_gone_gets_no_vote() {
+    run(4, |sim| async move {
+        cluster(&sim, 1).await;
+        let wait = CallFault::Refuse(etcd_operator_etcd::rejection::Rejection::LearnerNotReady);
+        sim.etcds().fault(Calls::of("MemberPromote"), wait, u32::MAX);
+        sim.edit("c", |spec| spec["size"] = json!(2));
+        sim.expect("the learner runs", 2 * MINUTE, |sim| {
+            sim.pod("c-1").is_some_and(|pod| pod.process.is_some())
+        })
+        .await;
+        tokio::time::sleep(10 * SECOND).await;
+        let node = sim.pod("c-1").unwrap().node;
+        sim.machine().lose(&node);
+        tokio::time::sleep(20 * SECOND).await;
+        sim.etcds().clear_faults();
+        tokio::time::sleep(MINUTE).await;
+        assert_eq!(sim.voters("c"), (1, 1));
+        sim.machine().restore(&node);
+        sim.expect("it gets its vote", 5 * MINUTE, |sim| sim.is_whole("c", 2))
+            .await;
+        sim.check();
+    });
+}
+
+#[test]
+fn b18_a_claim_that_somebody_holds_is_not_started_on_again() {
+    run(5, |sim| async move {
+        cluster(&sim, 3).await;
+        let kind = "PersistentVolumeClaim";
+        let hold = |sim: &Simulation, is_held: bool| {
+            sim.fake()
+                .update_object("v1", kind, NAMESPACE, "data-c-2", |claim| {
+                    let list = claim["metadata"]["finalizers"].as_array_mut().unwrap();
+                    list.retain(|finalizer| finalizer != "snapshots.example/held");
+                    if is_held {
+                        list.push(json!("snapshots.example/held"));
+                    }
+                });
+        };
+        hold(&sim, true);
+        sim.edit("c", |spec| spec["size"] = json!(1));
+        sim.expect("it shrinks", 3 * MINUTE, |sim| sim.voters("c") == (1, 1))
+            .await;
+        sim.edit("c", |spec| spec["size"] = json!(3));
+        tokio::time::sleep(3 * MINUTE).await;
+        hold(&sim, false);
+        sim.expect("it is whole", 5 * MINUTE, |sim| sim.is_whole("c", 3))
+            .await;
+        sim.check();
+    });
+}

@@ -1,0 +1,275 @@
+//! One seed, one life of a cluster: how it is asked for, when things begin to go wrong, what a person does in the end,
+//! and what must have become of it by then.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use etcd_operator_etcd::policy::newest;
+use etcd_operator_etcd::version::Minor;
+use etcd_operator_testkit::chance::Chance;
+use etcd_operator_testkit::ledger::{Promise, Violation, Writers};
+use etcd_operator_testkit::simulation::{Fault, NAMESPACE, Schedule, Simulation, run};
+use serde_json::{Value, json};
+
+use crate::endings::{ambush, end};
+use crate::{MINUTE, SECOND, coverage, operator};
+
+pub const NAME: &str = "c";
+/// By then a cluster about which nothing goes wrong any more is as asked for.
+pub const PATIENCE: Duration = Duration::from_mins(20);
+
+/// When things begin to go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opening {
+    /// Once the cluster is whole.
+    Calm,
+    /// At once.
+    Rough,
+    /// At once, and the members cannot agree on anything for a while.
+    Severed,
+}
+
+/// What a person does in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Nothing,
+    /// Puts it to sleep and wakes it.
+    Sleep,
+    /// Takes the operator away, and the power of every member.
+    Alone,
+    /// Deletes it, makes it again, and has what was kept taken over.
+    Adopt,
+    /// Deletes it, makes it again, and gives up what was kept.
+    Discard,
+    /// Loses a node for good.
+    Bury,
+    /// Loses the data of most members, or of all.
+    Ruin,
+}
+
+/// What a seed holds in store.
+#[derive(Clone, Debug)]
+pub struct Fate {
+    version: Minor,
+    size: u8,
+    is_fleeting: bool,
+    opening: Opening,
+    pub ending: Ending,
+    faults: u32,
+    writes_early: bool,
+}
+
+impl Fate {
+    fn draw(chance: &mut Chance) -> Self {
+        use Minor::{V3_2, V3_3, V3_4, V3_5, V3_6, V3_7};
+        let versions = [V3_6, V3_6, V3_6, V3_7, V3_7, V3_5, V3_5, V3_4, V3_3, V3_2];
+        let openings = [
+            Opening::Calm,
+            Opening::Calm,
+            Opening::Rough,
+            Opening::Rough,
+            Opening::Severed,
+        ];
+        let version = *chance.pick(&versions).expect("there are some");
+        let size = *chance.pick(&[1, 3, 3, 3, 3, 5]).expect("there are some");
+        let is_fleeting = chance.one_in(10);
+        let mut ending = match chance.below(16) {
+            0 => Ending::Sleep,
+            1 => Ending::Alone,
+            2 | 3 => Ending::Adopt,
+            4 | 5 => Ending::Discard,
+            6 | 7 => Ending::Bury,
+            8 => Ending::Ruin,
+            _ => Ending::Nothing,
+        };
+        if is_fleeting {
+            ending = Ending::Nothing;
+        }
+        Self {
+            version,
+            size,
+            is_fleeting,
+            opening: *chance.pick(&openings).expect("there are some"),
+            ending,
+            faults: 8 + u32::try_from(chance.below(8)).unwrap_or(0),
+            writes_early: chance.one_in(2),
+        }
+    }
+
+    fn spec(&self) -> Value {
+        let mut spec = json!({"size": self.size, "version": newest(self.version).to_string()});
+        if !self.is_fleeting {
+            spec["storage"] = json!({"size": "1Gi"});
+        }
+        spec
+    }
+}
+
+/// What became of a seed.
+#[derive(Clone, Debug)]
+pub struct Life {
+    pub seed: u64,
+    pub violations: Vec<Violation>,
+    pub injected: Vec<(u32, Fault)>,
+    pub events: u64,
+    pub writes: u64,
+    pub counts: BTreeMap<String, u64>,
+    pub record: String,
+    pub status: String,
+}
+
+impl Life {
+    /// What is broken, without when and how.
+    pub fn broken(&self) -> BTreeSet<Promise> {
+        self.violations
+            .iter()
+            .map(|violation| violation.promise)
+            .collect()
+    }
+}
+
+/// Lives through a seed, with all of its faults or only some.
+pub fn live(seed: u64, only: Option<&BTreeSet<u32>>) -> Life {
+    run(seed, |sim| async move {
+        let injected = Box::pin(story(&sim, only.cloned())).await;
+        let status = sim
+            .cluster(NAME)
+            .map_or(Value::Null, |cluster| cluster["status"].clone());
+        Life {
+            seed,
+            violations: sim.ledger().violations(),
+            injected,
+            events: sim.events(),
+            writes: u64::try_from(sim.ledger().acknowledged()).unwrap_or(u64::MAX),
+            counts: sim.tally().counts(),
+            record: sim.timeline().text(),
+            status: serde_json::to_string_pretty(&status).unwrap_or_default(),
+        }
+    })
+}
+
+async fn story(sim: &Simulation, only: Option<BTreeSet<u32>>) -> Vec<(u32, Fault)> {
+    let mut chance = Chance::new(sim.draw());
+    let fate = Fate::draw(&mut chance);
+    sim.timeline().note("fate", format_args!("{fate:?}"));
+    coverage::watch(sim);
+    operator::install(sim);
+    let object = json!({"metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": fate.spec()});
+    sim.create_with(object.clone());
+    let mut writers = None;
+    if fate.writes_early {
+        writers = Some(write(sim));
+    }
+    let mut schedule = Schedule::of(NAME, fate.faults);
+    schedule.sizes = vec![1, 3, 3, 5];
+    schedule.is_fleeting = fate.is_fleeting;
+    schedule.only = only;
+    match fate.opening {
+        Opening::Calm => {
+            converges(sim, fate.size, "after its creation").await;
+        }
+        Opening::Rough => schedule.between.1 = Duration::from_secs(15),
+        Opening::Severed => {
+            schedule.between.1 = Duration::from_secs(15);
+            sever(sim, &fate, &mut chance).await;
+        }
+    }
+    let late = (writers.is_none()).then(|| {
+        let sim = sim.clone();
+        tokio::spawn(async move {
+            sim.until(PATIENCE, |sim| is_latched(sim)).await;
+            // Until the story ends.
+            let _writers = write(&sim);
+            std::future::pending::<()>().await;
+        })
+    });
+    let injected = sim.suffer(&schedule).await;
+    let size = settle(sim).await;
+    drop(writers);
+    if let Some(late) = late {
+        late.abort();
+    }
+    let keeps_data = end(sim, &fate, size, object, &mut chance).await;
+    if keeps_data && !sim.ledger().verify(NAMESPACE, NAME).await {
+        sim.ledger()
+            .accuse(Promise::S9, "nobody answers a read in the end".to_owned());
+    }
+    injected
+}
+
+fn write(sim: &Simulation) -> Writers {
+    sim.write(NAME, 2, 3 * SECOND)
+}
+
+pub fn status(sim: &Simulation) -> Value {
+    sim.cluster(NAME)
+        .map_or(Value::Null, |cluster| cluster["status"].clone())
+}
+
+pub fn is_latched(sim: &Simulation) -> bool {
+    status(sim)["clusterID"].is_string()
+}
+
+pub async fn converges(sim: &Simulation, size: u8, when: &str) -> bool {
+    let is_whole = sim.until(PATIENCE, |sim| sim.is_whole(NAME, size)).await;
+    if !is_whole {
+        let plan = status(sim)["plan"].to_string();
+        sim.ledger()
+            .accuse(Promise::S9, format!("not whole {when}: {plan}"));
+    }
+    is_whole
+}
+
+/// The members start and never reach one another, and some lose what they have.
+async fn sever(sim: &Simulation, fate: &Fate, chance: &mut Chance) {
+    let names: Vec<String> = (0..fate.size).map(|number| format!("{NAME}-{number}")).collect();
+    for name in &names {
+        for other in &names {
+            if name != other {
+                sim.etcds().cut(name, other);
+            }
+        }
+    }
+    let is_begun = |sim: &Simulation| {
+        let step = &status(sim)["plan"]["step"]["kind"];
+        step == "Bootstrap"
+    };
+    sim.until(MINUTE, is_begun).await;
+    tokio::time::sleep(chance.between(Duration::ZERO, 5 * SECOND)).await;
+    ambush(sim, "StartOver", chance);
+    let lost = chance.below(u64::from(fate.size) + 1);
+    for name in names.iter().take(usize::try_from(lost).unwrap_or(0)) {
+        // What nobody could write cannot be lost; a single member forms by itself.
+        if fate.size > 1 && !is_latched(sim) {
+            sim.wipe(name);
+        }
+    }
+    tokio::time::sleep(chance.between(SECOND, 20 * SECOND)).await;
+    sim.etcds().mend_all();
+}
+
+/// Waits until all is as the spec asks for in the end; whoever must be asked about a member is asked.
+async fn settle(sim: &Simulation) -> u8 {
+    sim.edit(NAME, |spec| {
+        if spec["size"] == 0 {
+            spec["size"] = json!(3);
+        }
+        spec["paused"] = json!(false);
+    });
+    let size = sim
+        .cluster(NAME)
+        .and_then(|cluster| u8::try_from(cluster["spec"]["size"].as_u64()?).ok())
+        .unwrap_or(3);
+    let asks = |sim: &Simulation| {
+        let text = status(sim)["plan"]["why"].to_string();
+        text.contains("a person must find out why")
+    };
+    sim.until(PATIENCE, |sim| sim.is_whole(NAME, size) || asks(sim))
+        .await;
+    if asks(sim) {
+        sim.tally().count("refusal: too many replacements");
+        sim.edit(NAME, |spec| spec["recovery"] = json!({"replaceAfter": "4m"}));
+    }
+    converges(sim, size, "in the end").await;
+    size
+}

@@ -1,0 +1,377 @@
+//! Letting things go wrong, each with its end, and only as many at once as an operator that makes no mistake survives
+//! without losing a write.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, EvictParams};
+use serde_json::{Value, json};
+
+use super::faults::{Fault, Schedule};
+use super::{NAMESPACE, OPERATOR, Simulation};
+use crate::chance::{Chance, mixed};
+use crate::etcd::{CallFault, Calls};
+use crate::fake::{self, Matching};
+use crate::gate::{Ambush, Side};
+
+/// How long a fault that lies in wait does so.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// A finalizer of somebody else.
+const HELD: &str = "snapshots.example/held";
+
+impl Simulation {
+    /// Lets the faults of a schedule go wrong, one after another, and ends them all. Says which were injected, by their
+    /// numbers.
+    pub async fn suffer(&self, schedule: &Schedule) -> Vec<(u32, Fault)> {
+        let seed = self.draw();
+        let mut injected = Vec::new();
+        for number in 0..schedule.faults {
+            let mut chance = Chance::new(mixed(seed.wrapping_add(u64::from(number))));
+            let (least, most) = schedule.between;
+            tokio::time::sleep(chance.between(least, most)).await;
+            let members = self.members(&schedule.cluster);
+            let Some(fault) = schedule.draw(&mut chance, &members) else {
+                continue;
+            };
+            if schedule.has(number) && self.is_bearable(schedule, &fault) {
+                self.inject(&schedule.cluster, &fault);
+                injected.push((number, fault));
+            }
+        }
+        // The longest of them ends by itself.
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        self.heal();
+        injected
+    }
+
+    /// The names of the pods of a cluster.
+    pub fn members(&self, cluster: &str) -> Vec<String> {
+        let pods = self.fake().list_objects("v1", "Pod", NAMESPACE);
+        let own = pods
+            .iter()
+            .filter(|pod| pod["metadata"]["labels"]["etcd_cluster"] == *cluster);
+        own.filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned))
+            .collect()
+    }
+
+    /// Whether an operator that makes no mistake survives it without a loss and without a person's help.
+    fn is_bearable(&self, schedule: &Schedule, fault: &Fault) -> bool {
+        let cluster = &schedule.cluster;
+        let (well, voters) = self.voters(cluster);
+        // Before anybody could write there is nothing to lose.
+        let is_before = self.ledger().asked().0 == 0 && voters == 0;
+        if fault.takes_data(schedule.is_fleeting) {
+            let is_wipe = matches!(fault, Fault::Wipe(_));
+            return (is_before && is_wipe) || (voters > 2 && well == voters);
+        }
+        let status = self.cluster(cluster).map(|cluster| cluster["status"].clone());
+        let is_latched = status.is_some_and(|status| status["clusterID"].is_string());
+        let set = self
+            .fake()
+            .get_object("apps/v1", "StatefulSet", NAMESPACE, cluster);
+        match fault {
+            // One copy of what must not be forgotten stays.
+            Fault::LoseStatus => set.is_some_and(|set| knows_cluster(&set)),
+            Fault::DeleteChild("StatefulSet") => is_latched && !schedule.is_fleeting,
+            Fault::Hibernate(_) => is_latched && !schedule.is_fleeting,
+            Fault::Evict(_) | Fault::LoseNode(..) | Fault::CutKubelet(..) => !schedule.is_fleeting,
+            _ => true,
+        }
+    }
+
+    /// Ends everything that goes wrong by itself no longer than it has to.
+    pub fn heal(&self) {
+        self.timeline().note("faults", "all end");
+        self.0.faults.clear();
+        self.etcds().mend_all();
+        self.etcds().clear_faults();
+        self.fake().release_watches();
+        self.machine().set_nameless(false);
+        if self.gate().is_none_or(|gate| gate.is_dead()) {
+            self.start_operator();
+        }
+        if let Some(gate) = self.gate() {
+            gate.call_off();
+            gate.go_on();
+        }
+    }
+
+    fn later(&self, after: Duration, undo: impl FnOnce(&Self) + Send + 'static) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            undo(&this);
+        });
+    }
+
+    /// Lets something go wrong, and ends it in time.
+    pub fn inject(&self, cluster: &str, fault: &Fault) {
+        self.timeline().note("faults", format_args!("{fault:?}"));
+        self.tally().count(format!("fault {}", fault.kind()));
+        match fault.clone() {
+            Fault::Kill(member) => self.kill(&member),
+            Fault::Stop(member, time) => {
+                let process = self.pod(&member).and_then(|pod| pod.process);
+                let Some(process) = process else { return };
+                self.etcds().stop(process);
+                self.later(time, move |this| this.etcds().go_on(process));
+            }
+            Fault::Part(member, time) => {
+                self.part(&member, true);
+                self.later(time, |this| this.etcds().mend_all());
+            }
+            Fault::Deafen(member, other, time) => {
+                let address = |name: &str| self.pod(name).map(|pod| pod.address).unwrap_or_default();
+                let (from, to) = (address(&member), address(&other));
+                self.etcds().cut(&from, &to);
+                self.later(time, move |this| this.etcds().mend(&from, &to));
+            }
+            Fault::Wipe(member) => self.wipe(&member),
+            Fault::Damage(member) => self.damage(&member),
+            Fault::Fill(member, time) => {
+                let disk = self.pod(&member).and_then(|pod| pod.disk);
+                let Some(disk) = disk else { return };
+                self.etcds().fill(disk, true);
+                self.later(time, move |this| this.etcds().fill(disk, false));
+            }
+            Fault::Block(member, time) => {
+                let disk = self.pod(&member).and_then(|pod| pod.disk);
+                let Some(disk) = disk else { return };
+                self.etcds().block(disk, true);
+                self.later(time, move |this| this.etcds().block(disk, false));
+            }
+            Fault::Exchange(member, age) => {
+                let Some(content) = self.snapshot(&member) else {
+                    return;
+                };
+                let schedule = Schedule::of(cluster, 0);
+                let fault = fault.clone();
+                self.later(age, move |this| {
+                    if this.is_bearable(&schedule, &fault) {
+                        this.put_claim_from_snapshot(&member, content);
+                    }
+                });
+            }
+            Fault::Reattach(member) => {
+                if let Some(content) = self.snapshot(&member) {
+                    self.exchange(&member, content);
+                }
+            }
+            Fault::HoldClaim(member, time) => self.hold_claim(&member, time),
+            Fault::DeletePod(member) => {
+                self.fake().delete_object("v1", "Pod", NAMESPACE, &member);
+            }
+            Fault::Evict(member) => self.evict(member),
+            Fault::LoseNode(member, time) => self.with_node(&member, time, |this, node, is_lost| {
+                if is_lost {
+                    this.machine().lose(node);
+                } else {
+                    this.machine().restore(node);
+                }
+            }),
+            Fault::CutKubelet(member, time) => self.with_node(&member, time, |this, node, is_lost| {
+                if is_lost {
+                    this.machine().cut_off(node);
+                } else {
+                    this.machine().reconnect(node);
+                }
+            }),
+            Fault::Late(member, time) => self.with_node(&member, time, |this, node, is_late| {
+                let (least, most) = if is_late { (20_000, 60_000) } else { (100, 600) };
+                let of = Duration::from_millis;
+                this.machine().set_lateness(node, of(least), of(most));
+            }),
+            Fault::Unschedulable(member, time) => {
+                self.machine().set_too_large(NAMESPACE, &member, true);
+                self.later(time, move |this| {
+                    this.machine().set_too_large(NAMESPACE, &member, false);
+                });
+            }
+            Fault::DeleteChild(kind) => {
+                let version = match kind {
+                    "StatefulSet" => "apps/v1",
+                    "PodDisruptionBudget" => "policy/v1",
+                    _ => "v1",
+                };
+                self.fake().delete_object(version, kind, NAMESPACE, cluster);
+            }
+            Fault::LoseStatus => self.lose_status(cluster),
+            Fault::Nameless(time) => {
+                self.machine().set_nameless(true);
+                self.later(time, |this| this.machine().set_nameless(false));
+            }
+            Fault::Resize(size) => self.edit(cluster, |spec| spec["size"] = json!(size)),
+            Fault::Hibernate(time) => {
+                let before = self
+                    .cluster(cluster)
+                    .map(|cluster| cluster["spec"]["size"].clone());
+                let Some(before) = before.filter(|size| *size != 0) else {
+                    return;
+                };
+                self.edit(cluster, |spec| spec["size"] = json!(0));
+                let cluster = cluster.to_owned();
+                self.later(time, move |this| {
+                    // Another wish may have come since.
+                    let is_asleep = this
+                        .cluster(&cluster)
+                        .is_some_and(|cluster| cluster["spec"]["size"] == 0);
+                    if is_asleep {
+                        this.edit(&cluster, |spec| spec["size"] = before);
+                    }
+                });
+            }
+            Fault::Pause(time) => {
+                self.edit(cluster, |spec| spec["paused"] = json!(true));
+                let cluster = cluster.to_owned();
+                self.later(time, move |this| {
+                    this.edit(&cluster, |spec| spec["paused"] = json!(false));
+                });
+            }
+            fault => self.disturb(&fault),
+        }
+    }
+
+    /// What goes wrong with the operator and its calls.
+    fn disturb(&self, fault: &Fault) {
+        match fault {
+            Fault::Crash(nth) => self.crash_operator_at(*nth, Duration::from_secs(3)),
+            Fault::CrashAround(call, side) => {
+                self.crash_operator_around(call, *side, Duration::from_secs(3));
+            }
+            Fault::Overtake(time) => {
+                if let Some(gate) = self.gate() {
+                    gate.stop();
+                    self.overtake(gate, *time);
+                }
+            }
+            Fault::OvertakeAt(call, time) => {
+                let Some(gate) = self.gate() else { return };
+                gate.lie_in_wait(Ambush {
+                    call: call.clone(),
+                    side: Side::Before,
+                    is_stop: true,
+                });
+                let (this, time) = (self.clone(), *time);
+                tokio::spawn(async move {
+                    if tokio::time::timeout(PATIENCE, gate.held()).await.is_err() {
+                        gate.call_off();
+                    } else if gate.is_stopped() {
+                        this.overtake(gate, time);
+                    }
+                });
+            }
+            Fault::Blind(time) => {
+                self.fake().hold_watches();
+                self.later(*time, |this| this.fake().release_watches());
+            }
+            Fault::CutWatches => {
+                self.fake().compact();
+                self.fake().cut_watches();
+            }
+            Fault::Refuse(times) => {
+                self.0
+                    .faults
+                    .add(Matching::any(), fake::Fault::Status(503), *times);
+            }
+            Fault::LoseWrite => self.0.faults.add(Matching::writes(), fake::Fault::LoseAnswer, 1),
+            Fault::Duplicate => self.0.faults.add(Matching::writes(), fake::Fault::Duplicate, 1),
+            Fault::LoseChange => {
+                for call in ["MemberAdd", "MemberPromote", "MemberRemove"] {
+                    let calls = Calls {
+                        caller: Some(OPERATOR.to_owned()),
+                        ..Calls::of(call)
+                    };
+                    self.etcds().fault(calls, CallFault::LoseAnswer, 1);
+                }
+            }
+            Fault::Slow(time) => {
+                self.etcds().slow(OPERATOR, Duration::from_millis(1500));
+                self.later(*time, |this| this.etcds().slow(OPERATOR, Duration::ZERO));
+            }
+            _ => {}
+        }
+    }
+
+    /// Another operator takes the place of one that is stopped, which goes on later and then finds out.
+    fn overtake(&self, stopped: crate::gate::Gate, time: Duration) {
+        self.timeline()
+            .note(OPERATOR, "is stopped, and another one leads");
+        self.start_operator();
+        self.later(time, move |this| {
+            this.timeline().note(OPERATOR, "that was stopped goes on");
+            stopped.go_on();
+            this.later(Duration::from_secs(5), move |_| stopped.kill());
+        });
+    }
+
+    /// A person makes a claim from a snapshot in the place of a member's own.
+    pub fn put_claim_from_snapshot(&self, member: &str, content: crate::etcd::Content) {
+        let claim = format!("data-{member}");
+        if self.machine().put_claim(NAMESPACE, &claim, content).is_some() {
+            self.fake().delete_object("v1", "Pod", NAMESPACE, member);
+        }
+    }
+
+    fn hold_claim(&self, member: &str, time: Duration) {
+        let claim = format!("data-{member}");
+        let change = |name: &str, change: &dyn Fn(&mut Vec<Value>)| {
+            let kind = "PersistentVolumeClaim";
+            self.fake().update_object("v1", kind, NAMESPACE, name, |claim| {
+                let list = claim["metadata"]["finalizers"].as_array();
+                let mut list = list.cloned().unwrap_or_default();
+                change(&mut list);
+                claim["metadata"]["finalizers"] = json!(list);
+            });
+        };
+        change(&claim, &|list| list.push(json!(HELD)));
+        self.later(time, move |this| this.let_claim_go(&claim));
+    }
+
+    fn let_claim_go(&self, claim: &str) {
+        let kind = "PersistentVolumeClaim";
+        self.fake().update_object("v1", kind, NAMESPACE, claim, |claim| {
+            if let Some(list) = claim["metadata"]["finalizers"].as_array_mut() {
+                list.retain(|finalizer| finalizer != HELD);
+            }
+        });
+    }
+
+    fn evict(&self, member: String) {
+        let pods: Api<Pod> = Api::namespaced(self.fake().client(NAMESPACE), NAMESPACE);
+        tokio::spawn(async move {
+            // A budget may forbid it.
+            let _ = pods.evict(&member, &EvictParams::default()).await;
+        });
+    }
+
+    /// Somebody removes the status, as a restored manifest does.
+    pub fn lose_status(&self, cluster: &str) {
+        self.timeline().note("user", "loses the status");
+        let (version, kind) = ("etcd.database.coreos.com/v1beta2", "EtcdCluster");
+        self.fake()
+            .update_object(version, kind, NAMESPACE, cluster, |cluster| {
+                if let Some(cluster) = cluster.as_object_mut() {
+                    cluster.remove("status");
+                }
+            });
+    }
+
+    fn with_node(&self, member: &str, time: Duration, change: impl Fn(&Self, &str, bool) + Send + 'static) {
+        let Some(node) = self.pod(member).map(|pod| pod.node) else {
+            return;
+        };
+        change(self, &node, true);
+        self.later(time, move |this| change(this, &node, false));
+    }
+
+    /// Lets requests of the operator to the API server go wrong.
+    pub fn api_fault(&self, matching: Matching, fault: fake::Fault, times: u32) {
+        self.0.faults.add(matching, fault, times);
+    }
+}
+
+/// Whether a StatefulSet has the ID of its cluster noted on it.
+fn knows_cluster(set: &Value) -> bool {
+    let annotations = set["metadata"]["annotations"].as_object();
+    annotations.is_some_and(|all| all.keys().any(|key| key.ends_with("/cluster-id")))
+}

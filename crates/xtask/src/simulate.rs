@@ -1,0 +1,137 @@
+//! The long search of the simulator: ten thousand seeds that break no promise and together have been everywhere, and
+//! deliberate bugs, kept as patches, each of which a short search must find.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{Failure, places, run};
+
+/// How many seeds a long search takes.
+const SEEDS: &str = "10000";
+/// Within how many seeds a deliberate bug is found.
+const SOON: &str = "2000";
+/// Where the deliberate bugs are.
+const MUTANTS: &str = "crates/cluster/tests/mutants";
+
+/// The test that searches, in the profile made for it.
+fn search(root: &Path) -> Command {
+    let mut command = run::cargo([
+        "test",
+        "--workspace",
+        "--profile",
+        "simulation",
+        "--test",
+        "simulated",
+        "--",
+        "--nocapture",
+        "--exact",
+        "seeds::no_seed_breaks_a_promise",
+    ]);
+    command.current_dir(root);
+    command.env("CARGO_TARGET_DIR", places::root().join("target"));
+    command
+}
+
+/// The long search.
+pub(crate) fn seeds() -> Result<(), String> {
+    let mut command = search(places::root());
+    command
+        .env("SIMULATION_SEEDS", SEEDS)
+        .env("SIMULATION_EVERYWHERE", "1");
+    run::plainly(command)
+}
+
+/// `cargo xtask mutants [NAME...]`.
+pub(crate) fn mutants(names: &[String]) -> Result<(), Failure> {
+    let mut alive = Vec::new();
+    for patch in patches()? {
+        let name = patch
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if !names.is_empty() && !names.contains(&name) {
+            continue;
+        }
+        println!("\n=== {name}");
+        if !is_found(&patch)? {
+            alive.push(name);
+        }
+    }
+    if alive.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!(
+        "not found within {SOON} seeds: {}",
+        alive.join(", ")
+    )))
+}
+
+fn patches() -> Result<Vec<PathBuf>, String> {
+    let directory = places::root().join(MUTANTS);
+    let listed = fs::read_dir(&directory).map_err(|error| format!("cannot list {MUTANTS}: {error}"))?;
+    let mut patches: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).collect();
+    patches.retain(|path| path.extension().is_some_and(|end| end == "patch"));
+    patches.sort();
+    Ok(patches)
+}
+
+/// Whether a short search in a copy of the repository with the bug in it ends with a broken promise.
+fn is_found(patch: &Path) -> Result<bool, String> {
+    let copy = places::root().join("target/mutant");
+    copy_tree(places::root(), &copy)?;
+    let mut apply = run::program(Path::new("git"), ["apply"]);
+    // A directory of its own, whatever repository it lies in.
+    apply
+        .arg(patch)
+        .current_dir(&copy)
+        .env("GIT_CEILING_DIRECTORIES", places::root().join("target"));
+    run::plainly(apply)?;
+    let mut command = search(&copy);
+    command.env("SIMULATION_SEEDS", SOON).env("SIMULATION_FIRST", "1");
+    let mut is_found = false;
+    let outcome = run::watched(command, |line| is_found |= line.contains("breaks promises"));
+    if outcome.is_err() && !is_found {
+        return outcome.map(|()| false);
+    }
+    Ok(is_found)
+}
+
+/// Every file that git knows, and nothing that has not changed: so that Cargo builds anew only what differs.
+fn copy_tree(from: &Path, to: &Path) -> Result<(), String> {
+    let mut list = Command::new("git");
+    list.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(from);
+    let listed = list
+        .output()
+        .map_err(|error| format!("cannot list the files of the repository: {error}"))?;
+    let names = String::from_utf8_lossy(&listed.stdout).into_owned();
+    for name in names.split('\0').filter(|name| !name.is_empty()) {
+        let (source, target) = (from.join(name), to.join(name));
+        let Ok(content) = fs::read(&source) else { continue };
+        if fs::read(&target).is_ok_and(|there| there == content) {
+            continue;
+        }
+        let fail = |error: std::io::Error| format!("cannot copy {name}: {error}");
+        fs::create_dir_all(target.parent().unwrap_or(to)).map_err(fail)?;
+        fs::write(&target, content).map_err(fail)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_eight_deliberate_bugs_and_each_still_applies() {
+        let patches = patches().expect("the patches are listed");
+        assert_eq!(patches.len(), 8);
+        for patch in patches {
+            let mut check = run::program(Path::new("git"), ["apply", "--check"]);
+            check.arg(&patch);
+            assert!(run::plainly(check).is_ok(), "{}", patch.display());
+        }
+    }
+}
