@@ -97,9 +97,8 @@ impl Gate {
             state.passed += 1;
             let is_here = |ambush: &mut Ambush| ambush.call == call && ambush.side == side;
             let ambush = state.ambush.take_if(is_here);
-            if ambush.as_ref().is_some_and(|ambush| !ambush.is_stop) {
-                self.0.stance.send_replace(Stance::Dead);
-            } else if state.kill_at == Some(state.passed) {
+            let is_killed = ambush.as_ref().is_some_and(|ambush| !ambush.is_stop);
+            if is_killed || state.kill_at == Some(state.passed) {
                 self.0.stance.send_replace(Stance::Dead);
             } else if ambush.is_some() || state.stop_at == Some(state.passed) {
                 self.stop();

@@ -177,11 +177,13 @@ fn unknown(situation: &Situation<'_>, intent: Option<&What>) -> Proposal {
         intent: intent.cloned(),
         ..why
     };
-    // Whatever was begun: the quorum may hang on it.
+    // Whatever was begun: the quorum may hang on it, and not on one that has its permit and does not use it.
     let voters = world.memory.members.keys();
-    let moved = voters.copied().find_map(|place| resume(situation, place, None));
-    if let Some(proposal) = moved {
-        return proposal;
+    let mut moved = voters.copied().filter_map(|place| resume(situation, place, None));
+    if let Some(first) = moved.next() {
+        let is_given = first.step.is_some();
+        let other = moved.find(|other| !is_given && other.step.is_some());
+        return other.unwrap_or(first);
     }
     if let Some(proposal) = intent.and_then(|intent| join::unseen(situation, intent)) {
         return proposal;

@@ -25,12 +25,13 @@ pub struct Shape {
 impl Shape {
     /// The shape that fits what was seen and is remembered.
     pub fn of(situation: &Situation<'_>, memory: &Memory) -> Self {
-        let places: BTreeSet<_> = memory
-            .members
-            .iter()
-            .filter(|(_, member)| member.votes)
-            .map(|(place, _)| *place)
-            .collect();
+        let voters = memory.members.iter().filter(|(_, member)| member.votes);
+        let mut places: BTreeSet<_> = voters.map(|(place, _)| *place).collect();
+        let set = situation.world.set.as_ref();
+        if let Some(set) = set.filter(|_| memory.has_formed() && memory.members.is_empty()) {
+            // The status has been lost: what is noted here is all there is until somebody can tell again.
+            places.clone_from(&set.voters);
+        }
         Self {
             replicas: replicas(situation, memory),
             incarnation: memory.incarnation,

@@ -72,8 +72,7 @@ impl Simulation {
         match fault {
             // One copy of what must not be forgotten stays.
             Fault::LoseStatus => set.is_some_and(|set| knows_cluster(&set)),
-            Fault::DeleteChild("StatefulSet") => is_latched && !schedule.is_fleeting,
-            Fault::Hibernate(_) => is_latched && !schedule.is_fleeting,
+            Fault::DeleteChild("StatefulSet") | Fault::Hibernate(_) => is_latched && !schedule.is_fleeting,
             Fault::Evict(_) | Fault::LoseNode(..) | Fault::CutKubelet(..) => !schedule.is_fleeting,
             _ => true,
         }

@@ -115,9 +115,27 @@ fn the_first_linearizable_read_is_the_birth() {
     let formed = Scene::formed(3);
     scene.world.membership = formed.world.membership.clone();
     let born = plan(&scene.world);
-    assert_eq!(line(&scene, &born), "Bootstrapping - -");
+    assert_eq!(line(&scene, &born), "Bootstrapping Bootstrap(0,1,2) -");
     assert_eq!(born.memory.cluster, formed.world.memory.cluster);
     assert!(born.shape.is_some_and(|shape| shape.serves));
+}
+
+#[test]
+fn a_size_that_was_edited_before_the_birth_scales_nobody_away_at_it() {
+    let mut scene = permitted();
+    scene.asks_for(1);
+    scene.world.membership = Scene::formed(3).world.membership;
+    let born = plan(&scene.world);
+    assert!(born.memory.has_formed());
+    assert_eq!(born.shape.expect("a shape").replicas, 3);
+}
+
+#[test]
+fn a_member_that_has_not_used_its_permit_at_the_birth_has_lost_nothing() {
+    let mut scene = permitted();
+    scene.world.membership = Scene::formed(3).world.membership;
+    scene.world.memory = plan(&scene.world).memory;
+    assert_eq!(planned(&scene), "Bootstrapping Bootstrap(0,1,2) -");
 }
 
 #[test]

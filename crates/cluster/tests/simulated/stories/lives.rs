@@ -186,3 +186,43 @@ fn a_status_lost_with_its_statefulset_is_not_begun_anew() {
         sim.check();
     });
 }
+
+#[test]
+fn a_status_lost_in_its_sleep_does_not_make_it_forget_who_voted() {
+    run(10, |sim| async move {
+        cluster(&sim, 3).await;
+        sim.edit("c", |spec| spec["size"] = json!(0));
+        sim.expect("it sleeps", 2 * MINUTE, |sim| sim.members("c").is_empty())
+            .await;
+        sim.lose_status("c");
+        tokio::time::sleep(MINUTE).await;
+        sim.edit("c", |spec| spec["size"] = json!(1));
+        sim.expect("all voters wake, and then it shrinks", 5 * MINUTE, |sim| {
+            sim.is_whole("c", 1)
+        })
+        .await;
+        sim.check();
+    });
+}
+
+#[test]
+fn a_member_whose_pod_comes_late_to_a_taking_over_is_not_scaled_away() {
+    for seed in 1..8 {
+        run(seed, |sim| async move {
+            made_again(&sim).await;
+            sim.create("c", 3, "3.6.16");
+            tokio::time::sleep(MINUTE).await;
+            // The others are a quorum without it.
+            let late = ["c-0", "c-1", "c-2"][usize::try_from(seed % 3).unwrap()];
+            sim.machine().set_too_large(NAMESPACE, late, true);
+            sim.fake().delete_object("v1", "Pod", NAMESPACE, late);
+            sim.annotate("c", ANNOTATION_ADOPT, &claims(&sim));
+            tokio::time::sleep(MINUTE).await;
+            sim.machine().set_too_large(NAMESPACE, late, false);
+            sim.expect("it is whole", 10 * MINUTE, |sim| sim.is_whole("c", 3))
+                .await;
+            assert!(sim.ledger().verify(NAMESPACE, "c").await);
+            sim.check();
+        });
+    }
+}

@@ -45,6 +45,33 @@ fn b1_a_member_that_may_have_run_is_not_permitted_to_begin_again() {
 }
 
 #[test]
+fn b2_a_voter_whose_own_volume_moved_goes_on_though_another_member_is_being_brought_in() {
+    run(1, |sim| async move {
+        cluster(&sim, 3).await;
+        let _writers = sim.write("c", 2, SECOND);
+        tokio::time::sleep(10 * SECOND).await;
+        // The place of a third voter, which has not started, counts for the quorum of nobody.
+        let late = sim.pod("c-2").unwrap().node;
+        sim.machine().set_lateness(&late, 5 * MINUTE, 5 * MINUTE);
+        sim.wipe("c-2");
+        sim.expect("it is to join", 2 * MINUTE, |sim| {
+            step(sim) == "Join" && sim.voters("c") == (2, 2)
+        })
+        .await;
+        tokio::time::sleep(10 * SECOND).await;
+        let content = sim.snapshot("c-0").unwrap();
+        sim.exchange("c-0", content);
+        sim.expect("the two serve again", 2 * MINUTE, |sim| sim.voters("c") == (2, 2))
+            .await;
+        sim.machine().set_lateness(&late, SECOND / 10, SECOND / 2);
+        sim.expect("it is whole", 10 * MINUTE, |sim| sim.is_whole("c", 3))
+            .await;
+        assert!(sim.ledger().verify(NAMESPACE, "c").await);
+        sim.check();
+    });
+}
+
+#[test]
 fn b6_names_that_do_not_resolve_delay_a_start_and_nothing_else() {
     run(1, |sim| async move {
         sim.machine().set_nameless(true);
