@@ -8,6 +8,7 @@ pub mod gate;
 pub mod ledger;
 pub mod machine;
 pub mod samples;
+pub mod signal;
 pub mod simulation;
 pub mod timeline;
 

@@ -301,7 +301,8 @@ fn start_over(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
         let text = format!("Starting over: {} is re-created.", world.name(pod.place));
         return going(&text).step(Step::DeletePod { pod, force: false });
     }
-    let size = u16::from(world.desired.size.get());
+    let wanted = u16::from(world.desired.size.get());
+    let size = world.set.as_ref().map_or(wanted, |set| set.replicas.max(wanted));
     let (mut targets, mut waits) = (BTreeMap::new(), Vec::new());
     for place in Ordinal::first(size) {
         let Some((pod, report)) = situation.report(place, memory.incarnation) else {

@@ -53,6 +53,8 @@ pub fn replicas(situation: &Situation<'_>, memory: &Memory) -> u16 {
         Some(What::Bootstrap(targets)) => Some(highest_of(targets.keys().next_back())),
         // Whoever is not there yet may be a member all the same.
         Some(What::Adopt(targets)) => Some(highest_of(targets.keys().next_back()).max(now)),
+        // What may hold a write must be looked at before anything begins anew, whatever the spec says by now.
+        Some(What::StartOver) => Some(now.max(wanted)),
         _ => None,
     };
     if let Some(frozen) = frozen.filter(|_| !memory.has_formed()) {

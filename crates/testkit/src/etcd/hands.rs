@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::Member;
-use tokio::sync::watch;
 
 use super::Etcds;
 use super::disk::{Content, Disk, DiskId};
@@ -14,6 +13,7 @@ use super::line::{Caller, Dialer};
 use super::process::{At, Exit, ProcessId, Start};
 use super::truth::{Judge, Truth};
 use super::world::{Event, Finding, World};
+use crate::signal::Listener;
 use crate::timeline::Timeline;
 
 /// How long a process takes to end that was told to.
@@ -302,12 +302,12 @@ impl Etcds {
     }
 
     /// Tells of every change.
-    pub fn changes(&self) -> watch::Receiver<u64> {
+    pub fn changes(&self) -> Listener {
         self.0.changed.subscribe()
     }
 
     /// Tells of every change that can make a member ready or not.
-    pub fn shapes(&self) -> watch::Receiver<u64> {
+    pub fn shapes(&self) -> Listener {
         self.0.shaped.subscribe()
     }
 

@@ -42,6 +42,7 @@ pub use self::truth::{Judge, Step, StepKind, Truth, Voter};
 pub use self::world::{Finding, FindingKind};
 
 use self::world::World;
+use crate::signal::Signal;
 use crate::timeline::Timeline;
 
 /// A handle on the model. Clones share it.
@@ -52,9 +53,9 @@ struct Shared {
     world: Mutex<World>,
     start: Instant,
     /// Counts changes that somebody may wait for.
-    changed: watch::Sender<u64>,
+    changed: Signal,
     /// Counts changes that can make a member ready or not.
-    shaped: watch::Sender<u64>,
+    shaped: Signal,
     /// When the next event is due, for the task that lets it happen.
     next: watch::Sender<Option<At>>,
 }
@@ -73,8 +74,8 @@ impl Shared {
         let out = run(&mut world);
         let (version, shape, next) = (world.version, world.shape, world.next());
         drop(world);
-        send(&self.changed, version);
-        send(&self.shaped, shape);
+        self.changed.set(version);
+        self.shaped.set(shape);
         send(&self.next, next);
         out
     }
@@ -126,8 +127,8 @@ impl Etcds {
         let shared = Arc::new(Shared {
             world: Mutex::new(World::new(seed, timeline)),
             start,
-            changed: watch::Sender::new(0),
-            shaped: watch::Sender::new(0),
+            changed: Signal::default(),
+            shaped: Signal::default(),
             next,
         });
         tokio::spawn(run(Arc::downgrade(&shared), receiver, start));
@@ -142,7 +143,7 @@ impl Etcds {
     pub(crate) async fn until<T>(&self, mut ask: impl FnMut(&mut World) -> Option<T>) -> T {
         let mut changes = self.0.changed.subscribe();
         loop {
-            changes.borrow_and_update();
+            changes.update();
             if let Some(answer) = self.with(&mut ask) {
                 return answer;
             }

@@ -40,7 +40,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::json;
-use tokio::sync::watch::Sender;
 use tokio::time::Instant;
 
 pub use self::calls::{Call, Mark};
@@ -52,6 +51,7 @@ pub(crate) use self::route::{Query, Route, Target, parse};
 pub use self::service::FakeService;
 
 use self::store::State;
+use crate::signal::{Listener, Signal};
 
 /// Where the fake gets the time from.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -62,7 +62,7 @@ pub const EPOCH: &str = "2026-01-01T00:00:00Z";
 /// What the service and the handle share.
 pub(crate) struct Shared {
     state: Mutex<State>,
-    changed: Sender<u64>,
+    changed: Signal,
     clock: Clock,
     rules: Mutex<faults::Rules>,
     calls: Mutex<Vec<Call>>,
@@ -95,7 +95,7 @@ impl Shared {
         let is_news = seen(&state) != before;
         drop(state);
         if is_news {
-            self.changed.send_modify(|count| *count += 1);
+            self.changed.count();
         }
         out
     }
@@ -141,7 +141,7 @@ impl Fake {
         let state = State::new(clock());
         let fake = Fake(Arc::new(Shared {
             state: Mutex::new(state),
-            changed: Sender::new(0),
+            changed: Signal::default(),
             clock,
             rules: Mutex::default(),
             calls: Mutex::default(),
@@ -182,7 +182,7 @@ impl Fake {
     }
 
     /// Counts changes: of objects, and of what watches are told.
-    pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
+    pub fn changes(&self) -> Listener {
         self.0.changed.subscribe()
     }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 use serde_json::{Value, json};
-use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
 use super::Shared;
@@ -16,6 +15,7 @@ use super::request::{Ask, served};
 use super::selector::Selector;
 use super::status_error::{Cause, Failure};
 use super::store::{Change, State};
+use crate::signal::Listener;
 
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
@@ -24,7 +24,7 @@ const LONGEST: u64 = 1800;
 /// One open watch.
 pub(crate) struct Watcher {
     shared: Arc<Shared>,
-    changes: Receiver<u64>,
+    changes: Listener,
     ask: Ask,
     selector: Selector,
     /// Everything up to here was delivered.
@@ -193,7 +193,7 @@ impl Watcher {
             if self.over {
                 return None;
             }
-            self.changes.borrow_and_update();
+            self.changes.update();
             self.advance();
             if !self.pending.is_empty() || self.over {
                 continue;

@@ -207,8 +207,8 @@ async fn run(shared: Weak<Shared>) {
     loop {
         let due = {
             let Some(shared) = shared.upgrade() else { return };
-            changes.borrow_and_update();
-            shapes.borrow_and_update();
+            changes.update();
+            shapes.update();
             Machine(shared).step().await
         };
         let Some(held) = shared.upgrade() else { return };

@@ -153,8 +153,8 @@ impl Simulation {
         let mut objects = self.fake().changes();
         let mut members = self.etcds().shapes();
         loop {
-            objects.borrow_and_update();
-            members.borrow_and_update();
+            objects.update();
+            members.update();
             if is_so(self) {
                 return true;
             }

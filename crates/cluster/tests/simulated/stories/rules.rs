@@ -134,6 +134,32 @@ fn b14_another_size_waits_for_the_first_members() {
     }
 }
 
+#[test]
+fn b14_another_size_waits_while_the_first_members_start_over() {
+    run(2, |sim| async move {
+        operator::install(&sim);
+        sim.create("c", 3, "3.6.16");
+        sever(&sim, 3);
+        sim.expect("all run", MINUTE, |sim| {
+            (0..3).all(|number| {
+                sim.pod(&format!("c-{number}"))
+                    .is_some_and(|pod| pod.process.is_some())
+            })
+        })
+        .await;
+        sim.wipe("c-0");
+        sim.wipe("c-1");
+        sim.expect("it starts over", MINUTE, |sim| step(sim) == "StartOver")
+            .await;
+        sim.edit("c", |spec| spec["size"] = json!(1));
+        tokio::time::sleep(20 * SECOND).await;
+        sim.etcds().mend_all();
+        sim.expect("it has the size", 5 * MINUTE, |sim| sim.is_whole("c", 1))
+            .await;
+        sim.check();
+    });
+}
+
 /// A leader is stopped right before a call, another one works on, and the first goes on with its call.
 async fn stopped_at(sim: &Simulation, call: &str, meanwhile: impl FnOnce(&Simulation)) {
     let gate = sim.gate().unwrap();
