@@ -61,6 +61,7 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
         members: seen,
         membership: reached.membership.clone(),
         alarms: reached.alarms.clone(),
+        owed: BTreeSet::new(),
         desired,
     };
     Ok(Observed { world, reached, set })

@@ -19,6 +19,7 @@ mod situation;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use etcd_operator_api::contract::Permit;
@@ -52,6 +53,8 @@ pub struct Plan {
     pub why: Why,
     /// When to look again, if nothing happens before.
     pub wake: Duration,
+    /// Places at which this process takes over what another one began, until their pods have been touched.
+    pub owed: BTreeSet<Ordinal>,
 }
 
 /// One step. Each is fenced by what it names.
@@ -223,6 +226,7 @@ impl Why {
 
 impl Plan {
     /// The same once the member that it adds has this ID.
+    #[must_use]
     pub fn with_added(mut self, id: MemberId) -> Self {
         if let Some(Intent {
             what: What::Join(join),
@@ -258,15 +262,14 @@ pub fn plan(world: &World) -> Plan {
     } else {
         memory.intent = intent.map(owner);
     }
-    let (step, text) = takeover(world, &memory, step).map_or_else(
-        |step| (step, why.text.clone()),
-        |step| {
-            (
-                Some(step),
-                "This process takes over what another one began.".to_owned(),
-            )
-        },
-    );
+    let owed = owed(world, &memory);
+    let (step, text) = match takeover(world, &owed) {
+        Some(step) if !keeps_hands_off => (
+            Some(step),
+            "This process takes over what another one began.".to_owned(),
+        ),
+        _ => (step, why.text.clone()),
+    };
     let wake = match why.reason {
         Reason::Converged | Reason::Paused | Reason::Hibernated => QUIET,
         _ if memory != world.memory => Duration::ZERO,
@@ -284,6 +287,7 @@ pub fn plan(world: &World) -> Plan {
         step,
         why: Why { text, ..why },
         wake,
+        owed,
     }
 }
 
@@ -293,28 +297,30 @@ fn is_anybody_running(world: &World) -> bool {
     pods.any(|pod| pod.container == Container::Running)
 }
 
-/// What another process began is first taken over: every pod it may be giving a permit to is touched.
-fn takeover(world: &World, memory: &Memory, step: Option<Step>) -> Result<Step, Option<Step>> {
-    let (Some(before), Some(now)) = (&world.memory.intent, &memory.intent) else {
-        return Err(step);
-    };
-    if before.instance == now.instance {
-        return Err(step);
+/// Where this process takes over what another one began, and has not done so yet. Whoever is not seen to run there may
+/// be about to get a permit.
+fn owed(world: &World, memory: &Memory) -> BTreeSet<Ordinal> {
+    let mut places = world.owed.clone();
+    if let (Some(before), Some(now)) = (&world.memory.intent, &memory.intent)
+        && before.instance != now.instance
+    {
+        places.extend(before.what.places());
     }
-    let waiting = before.what.places().into_iter().filter_map(|place| {
-        let seen = world.seen(place);
-        let pod = seen.pod.as_ref().filter(|_| seen.report().is_some())?;
-        Some(PodRef {
-            place,
-            uid: pod.uid.clone(),
-        })
+    places.retain(|place| {
+        let seen = world.seen(*place);
+        seen.pod.is_some() && seen.status().is_none()
     });
-    let waiting: Vec<_> = waiting.collect();
-    if waiting.is_empty() {
-        Err(step)
-    } else {
-        Ok(Step::TakeOver(waiting))
-    }
+    places
+}
+
+/// Before anything else every such pod is touched.
+fn takeover(world: &World, owed: &BTreeSet<Ordinal>) -> Option<Step> {
+    let pods = owed.iter().filter_map(|place| {
+        let uid = world.seen(*place).pod.as_ref()?.uid.clone();
+        Some(PodRef { place: *place, uid })
+    });
+    let pods: Vec<_> = pods.collect();
+    (!pods.is_empty()).then_some(Step::TakeOver(pods))
 }
 
 /// The passes in their order; none when the cluster is to be left alone.

@@ -3,7 +3,7 @@
 mod fresh;
 mod objects;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ use crate::observe::observe;
 use crate::plan::{Plan, Step, plan};
 use crate::ports::Reach;
 use crate::status::{self, Surroundings};
+use crate::world::Ordinal;
 use fresh::Fresh;
 
 /// What the controller reads and writes with.
@@ -75,6 +76,9 @@ pub struct Reconciler {
     /// status is not this installation's to write.
     elsewhere: Arc<Mutex<BTreeMap<ObjectKey, String>>>,
     fresh: Fresh,
+    /// Where this process has yet to touch pods, because it took over what another one began: whoever dies of it comes
+    /// back under another name and takes over anew.
+    owed: Arc<Mutex<BTreeMap<ObjectKey, BTreeSet<Ordinal>>>>,
 }
 
 impl Reconciler {
@@ -84,6 +88,7 @@ impl Reconciler {
             deps: Arc::new(deps),
             elsewhere: Arc::default(),
             fresh: Fresh::default(),
+            owed: Arc::default(),
         }
     }
 
@@ -107,6 +112,7 @@ impl Reconciler {
         let Some(cluster) = clusters.get(key) else {
             self.elsewhere(key, None);
             self.fresh.forget(key);
+            self.owes(key, BTreeSet::new());
             let serves = |bad: &Malformed| {
                 let by = bad.controlled_by.as_deref();
                 scope.serves(Some(&bad.annotations)).is_ok() && status::another(by, installation).is_none()
@@ -169,8 +175,10 @@ impl Reconciler {
                 return Ok(Wake::OnChange);
             }
         };
-        let observed = observe(cluster, desired, deps).await?;
+        let mut observed = observe(cluster, desired, deps).await?;
+        observed.world.owed = self.owed(key);
         let plan = plan(&observed.world);
+        self.owes(key, plan.owed.clone());
         let wanted = match objects::wanted(&plan, &observed, image) {
             Ok(wanted) => wanted,
             Err(refused) => return self.refuse(cluster, &refused).await,
@@ -197,6 +205,9 @@ impl Reconciler {
         };
         match act::act(step, &plan, &observed, key, deps).await? {
             Outcome::Done(text) => {
+                if matches!(step, Step::TakeOver(_)) {
+                    self.owes(key, BTreeSet::new());
+                }
                 self.tell(&stored, step, text);
                 Ok(Wake::After(Duration::ZERO))
             }
@@ -246,6 +257,21 @@ impl Reconciler {
             None => known.remove(key),
         };
         before.as_deref() != other
+    }
+
+    fn owed(&self, key: &ObjectKey) -> BTreeSet<Ordinal> {
+        let owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
+        owed.get(key).cloned().unwrap_or_default()
+    }
+
+    /// Notes it before the status says that this process goes on with what was begun.
+    fn owes(&self, key: &ObjectKey, places: BTreeSet<Ordinal>) {
+        let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
+        if places.is_empty() {
+            owed.remove(key);
+        } else {
+            owed.insert(key.clone(), places);
+        }
     }
 
     async fn report(&self, seen: &EtcdCluster, status: EtcdClusterStatus) -> Result<EtcdCluster, Error> {

@@ -52,6 +52,8 @@ pub struct World {
     pub membership: Membership,
     /// The alarms of etcd that stand.
     pub alarms: BTreeSet<Alarm>,
+    /// Places at which this process took over what another one began, and whose pods are still to be touched.
+    pub owed: BTreeSet<Ordinal>,
 }
 
 /// The StatefulSet of a cluster.

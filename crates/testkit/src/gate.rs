@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// The gate of one caller. Clones are the same gate.
 #[derive(Clone)]
@@ -12,7 +12,8 @@ pub struct Gate(Arc<Inner>);
 
 struct Inner {
     state: Mutex<State>,
-    stance: watch::Sender<Stance>,
+    /// Wakes in the order in which they came, unlike tokio's watch, so that a seed decides who goes on first.
+    turned: Notify,
     observer: Option<Observer>,
 }
 
@@ -21,6 +22,7 @@ pub type Observer = Box<dyn Fn(&str, Side, bool) + Send + Sync>;
 
 #[derive(Debug, Default)]
 struct State {
+    stance: Stance,
     passed: u64,
     kill_at: Option<u64>,
     stop_at: Option<u64>,
@@ -48,8 +50,9 @@ pub struct Ambush {
 }
 
 /// What a caller is allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stance {
+    #[default]
     Open,
     Stopped,
     Dead,
@@ -59,7 +62,7 @@ impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gate")
             .field("passed", &self.passed())
-            .field("stance", &*self.0.stance.borrow())
+            .field("stance", &self.stance())
             .finish()
     }
 }
@@ -84,7 +87,7 @@ impl Gate {
     fn new(observer: Option<Observer>) -> Self {
         Self(Arc::new(Inner {
             state: Mutex::default(),
-            stance: watch::Sender::new(Stance::Open),
+            turned: Notify::new(),
             observer,
         }))
     }
@@ -97,10 +100,13 @@ impl Gate {
             state.passed += 1;
             let is_here = |ambush: &mut Ambush| ambush.call == call && ambush.side == side;
             let ambush = state.ambush.take_if(is_here);
-            let is_killed = ambush.as_ref().is_some_and(|ambush| !ambush.is_stop);
-            if is_killed || state.kill_at == Some(state.passed) {
-                self.0.stance.send_replace(Stance::Dead);
-            } else if ambush.is_some() || state.stop_at == Some(state.passed) {
+            let is_killed =
+                ambush.as_ref().is_some_and(|ambush| !ambush.is_stop) || state.kill_at == Some(state.passed);
+            let is_stopped = ambush.is_some() || state.stop_at == Some(state.passed);
+            drop(state);
+            if is_killed {
+                self.kill();
+            } else if is_stopped {
                 self.stop();
             }
         }
@@ -112,9 +118,7 @@ impl Gate {
 
     /// Waits while the caller is stopped, without counting; never ends for one that is dead.
     pub async fn while_open(&self) {
-        let mut stance = self.0.stance.subscribe();
-        // The sender lives as long as this gate does.
-        let _ = stance.wait_for(|stance| *stance == Stance::Open).await;
+        self.until(|stance| stance == Stance::Open).await;
     }
 
     /// How many passings there were: two for each call, and one for a call that was never answered.
@@ -146,49 +150,60 @@ impl Gate {
 
     /// Kills the caller now: none of its calls ever goes on.
     pub fn kill(&self) {
-        self.0.stance.send_replace(Stance::Dead);
+        self.turn(&[Stance::Open, Stance::Stopped], Stance::Dead);
     }
 
     /// Stops the caller, as a process is stopped by a signal.
     pub fn stop(&self) {
-        self.turn(Stance::Open, Stance::Stopped);
+        self.turn(&[Stance::Open], Stance::Stopped);
     }
 
     /// Lets a stopped caller go on.
     pub fn go_on(&self) {
-        self.turn(Stance::Stopped, Stance::Open);
+        self.turn(&[Stance::Stopped], Stance::Open);
     }
 
     /// Whether the caller is dead.
     pub fn is_dead(&self) -> bool {
-        *self.0.stance.borrow() == Stance::Dead
+        self.stance() == Stance::Dead
     }
 
     /// Whether the caller is stopped.
     pub fn is_stopped(&self) -> bool {
-        *self.0.stance.borrow() == Stance::Stopped
+        self.stance() == Stance::Stopped
     }
 
     /// Waits until the caller is dead.
     pub async fn dead(&self) {
-        let mut stance = self.0.stance.subscribe();
-        let _ = stance.wait_for(|stance| *stance == Stance::Dead).await;
+        self.until(|stance| stance == Stance::Dead).await;
     }
 
     /// Waits until the caller is stopped or dead.
     pub async fn held(&self) {
-        let mut stance = self.0.stance.subscribe();
-        let _ = stance.wait_for(|stance| *stance != Stance::Open).await;
+        self.until(|stance| stance != Stance::Open).await;
     }
 
-    fn turn(&self, from: Stance, to: Stance) {
-        self.0.stance.send_if_modified(|stance| {
-            let turns = *stance == from;
-            if turns {
-                *stance = to;
+    fn turn(&self, from: &[Stance], to: Stance) {
+        let mut state = self.state();
+        if from.contains(&state.stance) {
+            state.stance = to;
+            drop(state);
+            self.0.turned.notify_waiters();
+        }
+    }
+
+    fn stance(&self) -> Stance {
+        self.state().stance
+    }
+
+    async fn until(&self, is_so: impl Fn(Stance) -> bool) {
+        loop {
+            let turned = self.0.turned.notified();
+            if is_so(self.stance()) {
+                return;
             }
-            turns
-        });
+            turned.await;
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

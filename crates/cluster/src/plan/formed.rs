@@ -24,7 +24,10 @@ pub fn pass(situation: &Situation<'_>) -> Proposal {
         return unknown(situation, intent.as_ref());
     };
     let unfinished = intent.and_then(|intent| go_on(situation, known, intent));
-    if let Some(waiting) = unfinished.as_ref().and_then(waits_for_its_pod) {
+    let waiting = unfinished
+        .as_ref()
+        .and_then(|unfinished| waits_for_others(situation, unfinished));
+    if let Some(waiting) = waiting {
         let others = mend(situation, known).or_else(|| scale::pass(situation, known));
         let is_other = |other: &Proposal| {
             other.step.is_some()
@@ -73,13 +76,18 @@ fn permitted(situation: &Situation<'_>, intent: What) -> Option<Proposal> {
     Some(Proposal::going(intent, Reason::Bootstrapping, text).blocked_by(waits))
 }
 
-/// The place of a member that is none yet and whose pod is not there, or that is none any more and whose disk somebody
-/// holds: nobody else waits for that.
-fn waits_for_its_pod(proposal: &Proposal) -> Option<Ordinal> {
+/// The place of a member that is none yet and whose pod is not there, or that is none any more and whose disk is being
+/// deleted while somebody holds it: nobody else waits for that.
+fn waits_for_others(situation: &Situation<'_>, proposal: &Proposal) -> Option<Ordinal> {
+    let is_being_deleted = |place: Ordinal| {
+        let claim = situation.world.seen(place).claim.as_ref();
+        claim.is_some_and(|claim| claim.deleting.is_some())
+    };
     match &proposal.intent {
         _ if proposal.step.is_some() => None,
         Some(What::Join(join)) if join.id.is_none() => Some(join.place),
-        Some(What::Discard(discard)) => Some(discard.place),
+        // Before that it would be forgotten to delete it.
+        Some(What::Discard(discard)) if is_being_deleted(discard.place) => Some(discard.place),
         _ => None,
     }
 }

@@ -177,7 +177,7 @@ async fn story(sim: &Simulation, only: Option<BTreeSet<u32>>) -> Vec<(u32, Fault
     let late = (writers.is_none()).then(|| {
         let sim = sim.clone();
         tokio::spawn(async move {
-            sim.until(PATIENCE, |sim| is_latched(sim)).await;
+            sim.until(PATIENCE, is_latched).await;
             // Until the story ends.
             let _writers = write(&sim);
             std::future::pending::<()>().await;

@@ -200,6 +200,27 @@ fn what_another_process_began_is_taken_over_before_it_goes_on() {
     assert_eq!(planned(&scene), "Bootstrapping Bootstrap(0,1,2) take over 3");
 }
 
+#[test]
+fn taking_over_is_tried_until_every_pod_was_touched_and_not_while_paused() {
+    let mut scene = permitted();
+    scene.world.instance = "somebody-else".to_owned();
+    scene.report(1).nonce = "later".to_owned();
+    let first = plan(&scene.world);
+    scene.stored(&first);
+    scene.world.owed.clone_from(&first.owed);
+    let again = plan(&scene.world);
+    assert_eq!(again.step, first.step);
+    scene.world.desired.paused = true;
+    let paused = plan(&scene.world);
+    assert_eq!((paused.step, &paused.owed), (None, &first.owed));
+    scene.world.desired.paused = false;
+    scene.world.owed.clear();
+    assert_eq!(
+        planned(&scene),
+        "Bootstrapping Bootstrap(0,1,2) Bootstrap c-1 for p1"
+    );
+}
+
 /// Three kept volumes of a cluster of the same name that was deleted, at incarnation 2.
 fn kept() -> Scene {
     let mut scene = Scene::new(3);

@@ -68,6 +68,7 @@ impl Scene {
             members: BTreeMap::new(),
             membership: Membership::Unknown(vec!["nobody answers".to_owned()]),
             alarms: BTreeSet::new(),
+            owed: BTreeSet::new(),
         };
         Self {
             world,
