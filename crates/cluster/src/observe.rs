@@ -45,7 +45,9 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
     let memory = Memory::read(cluster.status.as_ref(), place);
     let mut seen = objects(&desired, &key, set.as_deref(), deps);
     let tls = secrets::of_members(&desired, &key, deps).await?;
-    let reached = members::ask(&desired, &key, &mut seen, &memory, tls, deps).await;
+    let set_now = set.as_deref().and_then(|set| remembered(&desired, set));
+    let voters = voters(&memory, set_now.as_ref());
+    let reached = members::ask(&desired, &key, &mut seen, (&memory, &voters), tls, deps).await;
     let created = cluster.metadata.creation_timestamp.as_ref();
     let world = World {
         now: deps.clock.now(),
@@ -57,9 +59,10 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
         memory,
         discard: consent(cluster, ANNOTATION_DISCARD),
         adopt: consent(cluster, ANNOTATION_ADOPT),
-        set: set.as_deref().and_then(|set| remembered(&desired, set)),
+        set: set_now,
         members: seen,
         membership: reached.membership.clone(),
+        overheard: reached.overheard.clone(),
         alarms: reached.alarms.clone(),
         owed: BTreeSet::new(),
         desired,
@@ -80,6 +83,16 @@ fn consent(cluster: &EtcdCluster, annotation: &str) -> BTreeSet<String> {
     let text = cluster.annotations().get(annotation).map(String::as_str);
     let uids = text.unwrap_or_default().split([',', ' ']);
     uids.filter(|uid| !uid.is_empty()).map(str::to_owned).collect()
+}
+
+/// The voters of before, from the status or, where that has been lost, from the StatefulSet.
+fn voters(memory: &Memory, set: Option<&Set>) -> BTreeSet<Ordinal> {
+    let known = memory.members.iter().filter(|(_, member)| member.votes);
+    let known: BTreeSet<_> = known.map(|(place, _)| *place).collect();
+    match set.filter(|_| memory.members.is_empty()) {
+        Some(set) => set.voters.clone(),
+        None => known,
+    }
 }
 
 fn remembered(desired: &Desired, set: &StatefulSet) -> Option<Set> {

@@ -8,8 +8,8 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use etcd_operator_etcd::id::ClusterId;
-use etcd_operator_etcd::membership::Known;
+use etcd_operator_etcd::id::{ClusterId, MemberId};
+use etcd_operator_etcd::membership::{Known, Member};
 use etcd_operator_etcd::status::Alarm;
 use etcd_operator_etcd::url::PeerUrl;
 use jiff::Timestamp;
@@ -50,6 +50,8 @@ pub struct World {
     pub members: BTreeMap<Ordinal, Seen>,
     /// Who the members are.
     pub membership: Membership,
+    /// The members as the only voter that there was has them by itself, where no quorum can tell.
+    pub overheard: BTreeMap<MemberId, Member>,
     /// The alarms of etcd that stand.
     pub alarms: BTreeSet<Alarm>,
     /// Places at which this process took over what another one began, and whose pods are still to be touched.

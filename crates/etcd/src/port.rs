@@ -32,6 +32,8 @@ pub trait Port: fmt::Debug + Send + Sync {
     fn url(&self) -> &ClientUrl;
     /// [`Client::membership`]
     fn membership(&self) -> Answer<'_, Membership>;
+    /// [`Client::listed`]
+    fn listed(&self) -> Answer<'_, Result<Members, Error>>;
     /// [`Client::add_voter`]
     fn add_voter<'a>(&'a self, urls: &'a [PeerUrl]) -> Answer<'a, Result<Added, Error>>;
     /// [`Client::add_learner`]
@@ -80,6 +82,10 @@ impl Port for Client {
 
     fn membership(&self) -> Answer<'_, Membership> {
         Box::pin(Client::membership(self))
+    }
+
+    fn listed(&self) -> Answer<'_, Result<Members, Error>> {
+        Box::pin(Client::listed(self))
     }
 
     fn add_voter<'a>(&'a self, urls: &'a [PeerUrl]) -> Answer<'a, Result<Added, Error>> {

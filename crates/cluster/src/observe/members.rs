@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use etcd_operator_api::names::CLIENT_PORT;
 use etcd_operator_etcd::endpoint::{Endpoint, Limits, Tls};
-use etcd_operator_etcd::membership as etcd;
+use etcd_operator_etcd::id::MemberId;
+use etcd_operator_etcd::membership::{self as etcd, Member};
 use etcd_operator_etcd::policy::Feature;
 use etcd_operator_etcd::status::{Alarm, Status};
 use etcd_operator_etcd::url::ClientUrl;
@@ -24,6 +25,8 @@ use crate::world::{Asked, Container, Membership, Ordinal, Pod, Seen};
 pub struct Reached {
     /// Who the members are.
     pub membership: Membership,
+    /// The members as the only voter that there was has them by itself, where no quorum can tell.
+    pub overheard: BTreeMap<MemberId, Member>,
     /// The alarms that stand.
     pub alarms: BTreeSet<Alarm>,
     /// Those that answered.
@@ -44,7 +47,7 @@ pub async fn ask(
     desired: &Desired,
     key: &ObjectKey,
     seen: &mut BTreeMap<Ordinal, Seen>,
-    memory: &Memory,
+    (memory, voters): (&Memory, &BTreeSet<Ordinal>),
     speech: Speech,
     deps: &Deps,
 ) -> Reached {
@@ -66,15 +69,40 @@ pub async fn ask(
         connections.extend(answer.connection.map(|connection| (place, connection)));
     }
     let (membership, reader) = membership(seen, memory, &connections, speech).await;
+    let overheard = match membership {
+        Membership::Known(_) => BTreeMap::new(),
+        Membership::Unknown(_) => overheard(seen, voters, &connections).await,
+    };
     let alarms = match reader.and_then(|reader| connections.get(&reader)) {
         Some(connection) if complains(seen) => connection.alarms().await.unwrap_or_default(),
         _ => BTreeSet::new(),
     };
     Reached {
         membership,
+        overheard,
         alarms,
         connections,
         reader,
+    }
+}
+
+/// Where there are no learners, the second voter that a single one has taken in leaves no quorum until it has started.
+/// Nothing was ever agreed on without the first one, so that what it has by itself is all there is.
+async fn overheard(
+    seen: &BTreeMap<Ordinal, Seen>,
+    voters: &BTreeSet<Ordinal>,
+    connections: &BTreeMap<Ordinal, Connection>,
+) -> BTreeMap<MemberId, Member> {
+    let Some(only) = voters.first().filter(|_| voters.len() == 1) else {
+        return BTreeMap::new();
+    };
+    let status = seen.get(only).and_then(Seen::status);
+    let connection = connections.get(only);
+    match (status, connection) {
+        (Some(status), Some(connection)) if !Feature::Learners.is_in(&status.version) => {
+            connection.listed().await.unwrap_or_default()
+        }
+        _ => BTreeMap::new(),
     }
 }
 

@@ -193,7 +193,7 @@ fn unknown(situation: &Situation<'_>, intent: Option<&What>) -> Proposal {
         let other = moved.find(|other| !is_given && other.step.is_some());
         return other.unwrap_or(first);
     }
-    if let Some(proposal) = intent.and_then(|intent| join::unseen(situation, intent)) {
+    if let Some(proposal) = join::unseen(situation, intent) {
         return proposal;
     }
     let mut silent = match &world.membership {

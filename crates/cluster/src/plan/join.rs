@@ -144,9 +144,12 @@ fn start(situation: &Situation<'_>, known: &Known, member: &Member, join: Join) 
 
 /// Before there were learners a member votes from the moment it is added, and a single voter has no quorum until the
 /// second one has started: nobody can tell who the members are, and still it must be permitted to start.
-pub fn unseen(situation: &Situation<'_>, intent: &What) -> Option<Proposal> {
+pub fn unseen(situation: &Situation<'_>, intent: Option<&What>) -> Option<Proposal> {
     let world = situation.world;
-    let What::Join(join) = intent else { return None };
+    let join = match intent {
+        Some(What::Join(join)) if join.id.is_some() => join.clone(),
+        _ => overheard(situation)?,
+    };
     let running = world.members.values().filter_map(|seen| seen.status());
     let oldest = running.map(|status| &status.version).min()?;
     let (id, place) = (join.id?, join.place);
@@ -155,7 +158,9 @@ pub fn unseen(situation: &Situation<'_>, intent: &What) -> Option<Proposal> {
     }
     let (pod, report) = blank(situation, place)?;
     let grant = grants::grant(pod, report);
+    let overheard = world.overheard.values();
     let places = world.memory.members.keys().copied().chain([place]);
+    let places = places.chain(overheard.filter_map(|member| situation.place(member)));
     let terms = Terms {
         mode: Mode::Join,
         incarnation: world.memory.incarnation,
@@ -166,13 +171,26 @@ pub fn unseen(situation: &Situation<'_>, intent: &What) -> Option<Proposal> {
     let permit = grants::permit(world, place, pod, &grant, terms);
     let join = Join {
         grant: Some(grant),
-        ..join.clone()
+        ..join
     };
     let text = text(situation, place, "it starts, and its vote is needed");
     let proposal = Proposal::going(What::Join(join), Reason::Scaling, text);
     Some(match permit {
         Some(permit) => proposal.step(Step::Permit(vec![permit])),
         None => proposal,
+    })
+}
+
+/// The second voter of two, where the answer to its adding was lost and only the first one knows of it.
+fn overheard(situation: &Situation<'_>) -> Option<Join> {
+    let listed = &situation.world.overheard;
+    let mut unstarted = listed.values().filter(|member| !member.has_started());
+    let member = unstarted.next().filter(|_| listed.len() == 2)?;
+    Some(Join {
+        place: situation.place(member)?,
+        id: Some(member.id),
+        grant: None,
+        attempt: 1,
     })
 }
 

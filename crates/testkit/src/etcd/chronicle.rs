@@ -48,6 +48,11 @@ impl Chronicle {
         }
     }
 
+    /// Whether a majority ever agreed on anything. The entries that all begin with are of the first term.
+    pub(crate) fn has_decided(&self) -> bool {
+        self.entries.last().is_some_and(|(term, _)| *term > 1)
+    }
+
     fn entry(&self, index: u64) -> Option<(u64, EntryId)> {
         let place = usize::try_from(index.checked_sub(1)?).ok()?;
         self.entries.get(place).copied()

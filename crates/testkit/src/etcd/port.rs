@@ -74,6 +74,15 @@ impl Line {
         self.ask("MemberList", self.limits.call, list).await
     }
 
+    /// The members as this one has them by itself.
+    async fn own_list(&self) -> Result<Members, Error> {
+        let list = |process| async move {
+            self.etcds.with(|world| world.is_no_learner(process))?;
+            self.etcds.with(|world| world.members(process))
+        };
+        self.ask("MemberList", self.limits.call, list).await.map(by_id)
+    }
+
     async fn read_membership(&self) -> Result<Known, Unknown> {
         let barrier = match self.read_position().await {
             Err(error) if error.rejection() == Some(&Rejection::NotForLearners) => {
@@ -288,6 +297,10 @@ impl Port for Line {
                 Err(why) => Membership::Unknown(why),
             }
         })
+    }
+
+    fn listed(&self) -> Answer<'_, Result<Members, Error>> {
+        Box::pin(self.own_list())
     }
 
     fn add_voter<'a>(&'a self, urls: &'a [PeerUrl]) -> Answer<'a, Result<Added, Error>> {

@@ -109,6 +109,12 @@ impl Truth<'_> {
             .collect()
     }
 
+    /// Whether a majority of a cluster ever agreed on anything.
+    pub fn has_decided(&self, cluster: ClusterId) -> bool {
+        let chronicle = self.0.chronicles.get(&cluster);
+        chronicle.is_some_and(super::chronicle::Chronicle::has_decided)
+    }
+
     /// For how long a member, learner or voter, has not done its part; none if it does.
     pub fn ill_for(&self, cluster: ClusterId, member: MemberId) -> Option<Duration> {
         let since = self.0.chronicles.get(&cluster)?.ill.get(&member)?;

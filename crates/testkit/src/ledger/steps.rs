@@ -273,10 +273,15 @@ impl Ledger {
             return;
         }
         self.0.etcds.clone().truth(|truth| {
+            let of = |ordinal| self.members_of(truth, request, &format!("{}-{ordinal}", request.name));
+            // Whoever never agreed on anything has no voters any more once all was begun anew and that agrees.
+            let mut all = (0..before).flat_map(of);
+            let is_begun_anew = all.any(|(cluster, _)| truth.has_decided(cluster));
             for ordinal in replicas..before {
                 let pod = format!("{}-{ordinal}", request.name);
-                for (cluster, id) in self.members_of(truth, request, &pod) {
-                    if !truth.is_voter(cluster, id) {
+                for (cluster, id) in of(ordinal) {
+                    let is_past = is_begun_anew && !truth.has_decided(cluster);
+                    if is_past || !truth.is_voter(cluster, id) {
                         continue;
                     }
                     let what = format!("{pod} is scaled away, and {id} is a voter");

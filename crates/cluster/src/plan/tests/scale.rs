@@ -55,6 +55,22 @@ fn versions_without_learners_add_voters_only_while_all_are_well() {
 }
 
 #[test]
+fn a_second_voter_that_only_the_first_one_knows_of_is_started_and_no_other_is() {
+    let mut scene = Scene::formed_of(1, "3.3.27");
+    scene.asks_for(2);
+    scene.waits(1, "p1", &Verdict::Empty);
+    assert_eq!(follow(&mut scene), "Scaling Join(1) add voter c-1");
+    scene.member(1, id(1), Role::Voter, false);
+    let listed = scene.known().members.clone();
+    scene.unknown();
+    assert_eq!(planned(&scene), "Waiting Join(1) -");
+    scene.world.overheard = listed;
+    assert_eq!(planned(&scene), "Scaling Join(1) Join c-1 for p1");
+    scene.waits(1, "p1", &Verdict::Damaged);
+    assert_eq!(planned(&scene), "Waiting Join(1) -");
+}
+
+#[test]
 fn the_highest_goes_first_without_its_leadership_and_its_volume_after_its_pod() {
     let mut scene = Scene::formed(5);
     scene.known().leader = Some(id(4));

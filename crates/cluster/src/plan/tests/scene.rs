@@ -67,6 +67,7 @@ impl Scene {
             set: None,
             members: BTreeMap::new(),
             membership: Membership::Unknown(vec!["nobody answers".to_owned()]),
+            overheard: BTreeMap::new(),
             alarms: BTreeSet::new(),
             owed: BTreeSet::new(),
         };

@@ -1,6 +1,7 @@
 //! The interleavings for which the rules about permits and fences were made, with the real controller.
 
 use etcd_operator_testkit::etcd::{CallFault, Calls};
+use etcd_operator_testkit::fake::{Fault, Matching};
 use etcd_operator_testkit::gate::{Ambush, Side};
 use etcd_operator_testkit::simulation::{NAMESPACE, OPERATOR, Simulation, run};
 use serde_json::json;
@@ -236,6 +237,23 @@ fn b16_a_stale_leader_that_goes_on_with_a_permit_starts_nobody_twice() {
 }
 
 #[test]
+fn b16_taking_over_is_tried_again_until_every_pod_was_touched() {
+    run(3, |sim| async move {
+        operator::install(&sim);
+        sim.create("c", 3, "3.6.16");
+        sim.crash_operator_around("Permit Bootstrap", Side::Before, SECOND);
+        sim.expect("it crashes", MINUTE, |sim| sim.starts() == 2).await;
+        let touches = Matching::writes().resource("pods").name("c-1");
+        sim.api_fault(touches, Fault::Status(500), 1);
+        sim.expect("it is whole", 5 * MINUTE, |sim| sim.is_whole("c", 3))
+            .await;
+        // The second one failed at first, and the third one would never have been touched.
+        assert_eq!(sim.tally().counts().get("step TakeOver"), Some(&3));
+        sim.check();
+    });
+}
+
+#[test]
 fn b17_a_learner_that_is_gone_gets_no_vote() {
     run(4, |sim| async move {
         cluster(&sim, 1).await;
@@ -286,4 +304,52 @@ fn b18_a_claim_that_somebody_holds_is_not_started_on_again() {
             .await;
         sim.check();
     });
+}
+
+#[test]
+fn b18_a_claim_that_somebody_holds_makes_no_other_member_wait() {
+    run(6, |sim| async move {
+        cluster(&sim, 4).await;
+        let _writers = sim.write("c", 2, SECOND);
+        let kind = "PersistentVolumeClaim";
+        sim.fake()
+            .update_object("v1", kind, NAMESPACE, "data-c-3", |claim| {
+                let list = claim["metadata"]["finalizers"].as_array_mut().unwrap();
+                list.push(json!("snapshots.example/held"));
+            });
+        sim.edit("c", |spec| spec["size"] = json!(3));
+        sim.expect("it shrinks", 3 * MINUTE, |sim| sim.is_whole("c", 3))
+            .await;
+        tokio::time::sleep(20 * SECOND).await;
+        sim.wipe("c-1");
+        sim.expect("it is noticed", 20 * SECOND, |sim| !sim.is_whole("c", 3))
+            .await;
+        sim.expect("it is whole again", 4 * MINUTE, |sim| sim.is_whole("c", 3))
+            .await;
+        sim.check();
+    });
+}
+
+/// The second member votes before it has started, and without it nobody can tell who the members are.
+#[test]
+fn a_second_member_starts_where_there_are_no_learners_although_nobody_can_tell_the_members() {
+    for (call, side) in [
+        ("MemberAdd", Side::After),
+        ("WriteStatus", Side::Before),
+        ("Permit Join", Side::Before),
+        ("Permit Join", Side::After),
+    ] {
+        run(7, |sim| async move {
+            cluster_of(&sim, 1, "3.3.27").await;
+            sim.edit("c", |spec| spec["size"] = json!(2));
+            if call == "WriteStatus" {
+                let added = |sim: &Simulation| sim.voters("c").1 == 2;
+                sim.expect("it is added", 2 * MINUTE, added).await;
+            }
+            sim.crash_operator_around(call, side, SECOND);
+            sim.expect("it is whole", 5 * MINUTE, |sim| sim.is_whole("c", 2))
+                .await;
+            sim.check();
+        });
+    }
 }
