@@ -61,6 +61,12 @@ const COMMANDS: &[Command] = &[
         work: Work::Done(e2e::command),
     },
     Command {
+        name: "simulate",
+        arguments: "[SEEDS]",
+        about: "lives of clusters from ten thousand seeds, which must have been everywhere, or from so many",
+        work: Work::Done(simulate::seeds),
+    },
+    Command {
         name: "mutants",
         arguments: "[NAME...]",
         about: "puts each deliberate bug into a copy and lets the simulator look for it",

@@ -1,6 +1,7 @@
-//! The long search of the simulator: ten thousand seeds that break no promise and together have been everywhere, and
-//! deliberate bugs, kept as patches, each of which a short search must find.
+//! The search of the simulator: seeds that break no promise, a few in every run and ten thousand that together have been
+//! everywhere when asked for, and deliberate bugs, kept as patches, each of which a short search must find.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,9 +9,13 @@ use std::process::Command;
 use crate::{Failure, places, run};
 
 /// How many seeds a long search takes.
-const SEEDS: &str = "10000";
+const SEEDS: u64 = 10_000;
+/// How many seeds every run takes: what two cores live through in four minutes.
+const FEW: u64 = 400;
 /// Within how many seeds a deliberate bug is found.
 const SOON: &str = "2000";
+/// What every run puts in; `cargo xtask mutants` puts in all.
+const USUAL: [&str; 2] = ["begin-again", "shrink-first"];
 /// Where the deliberate bugs are.
 const MUTANTS: &str = "crates/cluster/tests/mutants";
 
@@ -33,19 +38,54 @@ fn search(root: &Path) -> Command {
     command
 }
 
-/// The long search.
-pub(crate) fn seeds() -> Result<(), String> {
+/// The search of every run.
+pub(crate) fn few() -> Result<(), String> {
     let mut command = search(places::root());
-    command
-        .env("SIMULATION_SEEDS", SEEDS)
-        .env("SIMULATION_EVERYWHERE", "1");
+    command.env("SIMULATION_SEEDS", FEW.to_string());
     run::plainly(command)
+}
+
+/// `cargo xtask simulate [SEEDS]`: the long search, which must have been everywhere, or one of so many seeds.
+pub(crate) fn seeds(arguments: &[String]) -> Result<(), Failure> {
+    let seeds = match arguments {
+        [] => SEEDS,
+        [number] => number
+            .parse()
+            .map_err(|_| Failure::Refused(format!("`{number}` is no number of seeds")))?,
+        _ => return Err(Failure::Refused("simulate takes one number of seeds".to_owned())),
+    };
+    let mut command = search(places::root());
+    command.env("SIMULATION_SEEDS", seeds.to_string());
+    if seeds >= SEEDS {
+        command.env("SIMULATION_EVERYWHERE", "1");
+    }
+    Ok(run::plainly(command)?)
 }
 
 /// `cargo xtask mutants [NAME...]`.
 pub(crate) fn mutants(names: &[String]) -> Result<(), Failure> {
+    let patches = patches()?;
+    let there: Vec<_> = patches.iter().filter_map(|patch| patch.file_stem()).collect();
+    if let Some(unknown) = names
+        .iter()
+        .find(|name| !there.contains(&OsStr::new(name.as_str())))
+    {
+        return Err(Failure::Refused(format!(
+            "there is no deliberate bug `{unknown}` in {MUTANTS}"
+        )));
+    }
+    put_in(&patches, names).map_err(Failure::Failed)
+}
+
+/// The deliberate bugs of every run.
+pub(crate) fn usual() -> Result<(), String> {
+    put_in(&patches()?, &USUAL.map(str::to_owned))
+}
+
+/// Puts in each of these, or all where no name is given, one after the other.
+fn put_in(patches: &[PathBuf], names: &[String]) -> Result<(), String> {
     let mut alive = Vec::new();
-    for patch in patches()? {
+    for patch in patches {
         let name = patch
             .file_stem()
             .unwrap_or_default()
@@ -55,17 +95,14 @@ pub(crate) fn mutants(names: &[String]) -> Result<(), Failure> {
             continue;
         }
         println!("\n=== {name}");
-        if !is_found(&patch)? {
+        if !is_found(patch)? {
             alive.push(name);
         }
     }
     if alive.is_empty() {
         return Ok(());
     }
-    Err(Failure::Failed(format!(
-        "not found within {SOON} seeds: {}",
-        alive.join(", ")
-    )))
+    Err(format!("not found within {SOON} seeds: {}", alive.join(", ")))
 }
 
 fn patches() -> Result<Vec<PathBuf>, String> {
@@ -90,6 +127,8 @@ fn is_found(patch: &Path) -> Result<bool, String> {
     run::plainly(apply)?;
     let mut command = search(&copy);
     command.env("SIMULATION_SEEDS", SOON).env("SIMULATION_FIRST", "1");
+    // Few seeds run, so that the compiler would take longer than it saves. What others have written stays as it is.
+    command.env("CARGO_PROFILE_SIMULATION_OPT_LEVEL", "0");
     let mut is_found = false;
     let outcome = run::watched(command, |line| is_found |= line.contains("breaks promises"));
     if outcome.is_err() && !is_found {

@@ -60,7 +60,12 @@ const STEPS: &[Step] = &[
     Step {
         title: "simulation",
         needs: Needs::ControlPlane,
-        work: |_| simulate::seeds(),
+        work: |_| simulate::few(),
+    },
+    Step {
+        title: "deliberate bugs",
+        needs: Needs::ControlPlane,
+        work: |_| simulate::usual(),
     },
     Step {
         title: "generated files",

@@ -14,7 +14,7 @@ use crate::coverage::{self, OFTEN};
 use crate::weather::{Life, live};
 
 /// How many seeds a look takes.
-const LOOK: u64 = 12;
+const LOOK: u64 = 4;
 /// What a seed must have had to count.
 const EVENTS: u64 = 200;
 const FAULTS: usize = 3;
