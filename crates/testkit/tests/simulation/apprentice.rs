@@ -38,6 +38,9 @@ pub enum Flaw {
     RestartAll,
 }
 
+/// The UIDs of claims by their names.
+type Claims = std::collections::BTreeMap<String, String>;
+
 /// A pod, with what its process said.
 struct Seen {
     name: String,
@@ -107,7 +110,7 @@ impl Apprentice {
         let cluster = self.ask("GET", &self.path(""), &Value::Null).await?;
         let size = cluster["spec"]["size"].as_u64().unwrap_or(3);
         let set = self.set(&cluster, size).await?;
-        let pods = self.pods().await?;
+        let (pods, claims) = (self.pods().await?, self.claims().await?);
         let latched = text(&cluster["status"]["clusterID"]);
         if latched.is_empty() {
             return self.begin(&cluster, size, &pods).await;
@@ -123,10 +126,10 @@ impl Apprentice {
         if self.flaw == Flaw::RestartAll {
             self.restart(&set, &pods).await?;
         }
-        if self.heal(&cluster, &*port, &known, &pods).await? {
+        if self.heal(&cluster, &*port, &known, &pods, &claims).await? {
             return Ok(());
         }
-        self.scale(&*port, &known, size, &set, &pods).await
+        self.scale(&*port, &known, size, &set, (&pods, &claims)).await
     }
 
     /// The StatefulSet, made if it is not there, grown if it is too small.
@@ -182,6 +185,14 @@ impl Apprentice {
             });
         }
         Ok(seen)
+    }
+
+    async fn claims(&self) -> Result<Claims, String> {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims");
+        let list = self.ask("GET", &path, &Value::Null).await?;
+        let all = list["items"].as_array().into_iter().flatten();
+        let pair = |claim: &Value| (text(&claim["metadata"]["name"]), text(&claim["metadata"]["uid"]));
+        Ok(all.map(pair).collect())
     }
 
     async fn dial(&self, address: &str) -> Option<Box<dyn Port>> {
@@ -403,6 +414,7 @@ impl Apprentice {
         port: &dyn Port,
         known: &Known,
         pods: &[Seen],
+        claims: &Claims,
     ) -> Result<bool, String> {
         for pod in pods.iter().filter(|pod| !pod.is_ending) {
             let Some(report) = &pod.report else { continue };
@@ -415,7 +427,7 @@ impl Apprentice {
                 return Ok(true);
             }
             if self.flaw == Flaw::DeleteClaimFirst && member.is_some() && report.verdict != Verdict::Empty {
-                self.delete_claim(&pod.name).await?;
+                self.delete_claim(&pod.name, claims).await?;
             }
             if let Some(member) = member {
                 if !self.can_spare(known, &pod.name, pods).await {
@@ -425,7 +437,7 @@ impl Apprentice {
                 return Ok(true);
             }
             if !matches!(report.verdict, Verdict::Empty | Verdict::Unborn) {
-                self.delete_claim(&pod.name).await?;
+                self.delete_claim(&pod.name, claims).await?;
                 let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{}", pod.name);
                 self.ask("DELETE", &path, &json!({"preconditions": {"uid": pod.uid}}))
                     .await?;
@@ -435,9 +447,15 @@ impl Apprentice {
         Ok(false)
     }
 
-    async fn delete_claim(&self, member: &str) -> Done {
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims/data-{member}");
-        match self.ask("DELETE", &path, &json!({})).await {
+    /// Deletes the very claim that was seen: by now another member may be on another one of that name.
+    async fn delete_claim(&self, member: &str, claims: &Claims) -> Done {
+        let name = format!("data-{member}");
+        let Some(uid) = claims.get(&name) else {
+            return Ok(());
+        };
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims/{name}");
+        let fence = json!({"preconditions": {"uid": uid}});
+        match self.ask("DELETE", &path, &fence).await {
             Err(error) if !error.contains("not found") => Err(error),
             _ => Ok(()),
         }
@@ -455,7 +473,14 @@ impl Apprentice {
         Ok(())
     }
 
-    async fn scale(&self, port: &dyn Port, known: &Known, size: u64, set: &Value, pods: &[Seen]) -> Done {
+    async fn scale(
+        &self,
+        port: &dyn Port,
+        known: &Known,
+        size: u64,
+        set: &Value,
+        (pods, claims): (&[Seen], &Claims),
+    ) -> Done {
         let ordinal = |url: &str| -> u64 {
             let pod = url.split('.').next().unwrap_or_default();
             pod.rsplit('-')
@@ -485,7 +510,8 @@ impl Apprentice {
             self.ask("PATCH", &path, &json!({"spec": {"replicas": size}}))
                 .await?;
             for ordinal in size..replicas {
-                self.delete_claim(&format!("{}-{ordinal}", self.name)).await?;
+                self.delete_claim(&format!("{}-{ordinal}", self.name), claims)
+                    .await?;
             }
             return Ok(());
         }
