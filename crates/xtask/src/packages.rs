@@ -52,7 +52,7 @@ const fn need(tier: Tier, sign: Sign, packages: &'static [&'static str]) -> Need
     Need { tier, sign, packages }
 }
 
-/// Where root's programs are, also when they are not on the PATH.
+/// Where root's programs are, also when they are not on the PATH (which `su` does not change).
 const SYSTEM: [&str; 2] = ["/usr/sbin", "/sbin"];
 const APT: &str = "/usr/bin/apt-get";
 
@@ -82,10 +82,15 @@ pub(crate) fn command(packages: &[&str]) -> String {
 
 /// The packages that bring what is not there.
 pub(crate) fn missing(tier: Tier) -> Vec<&'static str> {
+    missing_in(tier, &search_path(), Path::exists)
+}
+
+/// Where programs are looked for, here and by what is run from here.
+pub(crate) fn search_path() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut directories: Vec<PathBuf> = std::env::split_paths(&path).collect();
     directories.extend(SYSTEM.map(PathBuf::from));
-    missing_in(tier, &directories, Path::exists)
+    directories
 }
 
 /// Whether packages may be installed.

@@ -5,20 +5,28 @@ use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::Path;
 use std::process::Command;
 
-use crate::places;
+use crate::{packages, places};
 
 /// Cargo, the same that built this program, in the root of the repository.
 pub(crate) fn cargo<I: AsRef<OsStr>>(arguments: impl IntoIterator<Item = I>) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).current_dir(places::root());
+    at_home(&mut command, arguments);
     command
 }
 
 /// Any other program, in the root of the repository.
 pub(crate) fn program<I: AsRef<OsStr>>(program: &Path, arguments: impl IntoIterator<Item = I>) -> Command {
     let mut command = Command::new(program);
-    command.args(arguments).current_dir(places::root());
+    at_home(&mut command, arguments);
     command
+}
+
+/// In the root of the repository, with the programs found that were found here.
+fn at_home<I: AsRef<OsStr>>(command: &mut Command, arguments: impl IntoIterator<Item = I>) {
+    command.args(arguments).current_dir(places::root());
+    if let Ok(path) = std::env::join_paths(packages::search_path()) {
+        command.env("PATH", path);
+    }
 }
 
 /// Runs to the end with our own standard output and error.
@@ -100,6 +108,22 @@ mod tests {
         );
         assert_eq!(without_colours("plain"), "plain");
         assert_eq!(without_colours("torn \u{1b}[3"), "torn ");
+    }
+
+    #[test]
+    fn what_is_run_finds_roots_programs_whatever_the_path_of_its_caller() {
+        let command = program(Path::new("sh"), ["-c", ""]);
+        let path = command.get_envs().find(|(name, _)| *name == "PATH");
+        let path = path
+            .and_then(|(_, value)| value)
+            .expect("it has a PATH of its own");
+        let directories: Vec<_> = std::env::split_paths(path).collect();
+        for system in ["/usr/sbin", "/sbin"] {
+            assert!(
+                directories.iter().any(|directory| directory == Path::new(system)),
+                "{system}"
+            );
+        }
     }
 
     #[test]
