@@ -74,6 +74,12 @@ impl Kubernetes {
             command.args([context_flag, context]);
         }
         if let Some(kubeconfig) = &self.kubeconfig {
+            // They would lead helm elsewhere, past the kubeconfig.
+            for (name, _) in std::env::vars_os() {
+                if name.as_encoded_bytes().starts_with(b"HELM_") {
+                    command.env_remove(name);
+                }
+            }
             // The bed is on this host, whatever way leads out of it.
             command
                 .env("KUBECONFIG", kubeconfig)
