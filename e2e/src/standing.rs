@@ -1,7 +1,12 @@
 //! A bed that stays when the command that started it has ended: a process of its own keeps it, and a note says where
 //! it is. A note whose keeper is gone, by a crash or a reboot, counts for nothing; neither does one from before a reboot.
+//!
+//! A keeper is noted down as soon as it runs, and a bed when it stands. A keeper whose starter ends before the bed stands
+//! ends as well. Commands that start or forget a bed do so one at a time.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
+use std::future::Future;
+use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,8 +14,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
 
-use crate::bed_dir;
+use crate::bed_dir::{self, Cleaned};
 use crate::cluster::Cluster;
 use crate::components::{self, Component};
 use crate::deadline::until;
@@ -23,6 +30,8 @@ use crate::process::{self, ProcessId, Sent};
 const START_LIMIT: Duration = Duration::from_mins(10);
 /// A bed ends within seconds.
 const STOP_LIMIT: Duration = Duration::from_mins(1);
+/// Another command at work may be building all that a bed is made of.
+const TURN_LIMIT: Duration = Duration::from_hours(1);
 
 /// A process, as a note has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,7 +84,6 @@ impl Standing {
 
     /// Starts a bed that stays and waits until pods can be made in it.
     pub async fn start(nodes: u8) -> Result<Self> {
-        bed_dir::clean().await?;
         Before::look().await?;
         let log = directory()?.join("bed.log");
         let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
@@ -83,7 +91,8 @@ impl Standing {
         let mut keeper = Command::new(this)
             .args(["keep", "--nodes", &nodes.to_string()])
             .current_dir("/")
-            .stdin(Stdio::null())
+            // It ends when this process does, unless the bed stands by then.
+            .stdin(Stdio::piped())
             .stdout(output.try_clone().context("cannot share the log")?)
             .stderr(output)
             // A Ctrl-C at this terminal is not for it.
@@ -91,6 +100,9 @@ impl Standing {
             .spawn()
             .context("cannot start the bed's keeper")?;
         let id = ProcessId::of(keeper.id());
+        if let Some(id) = id {
+            Keeper::note(id)?;
+        }
         let started = until("the bed stands", START_LIMIT, || {
             let ended = keeper.try_wait();
             async {
@@ -105,7 +117,7 @@ impl Standing {
             && let Some(id) = id
         {
             // Half a bed is no bed: what has begun is taken away in order.
-            id.send(Sent::Terminate)?;
+            end(id).await?;
             let _ = keeper.wait();
         }
         outcome.with_context(|| format!("{} ends with\n{}", log.display(), tail(&log)))
@@ -131,20 +143,121 @@ impl Standing {
         self.write()
     }
 
-    /// Ends it and waits until it is gone.
-    pub async fn stop(self) -> Result<()> {
-        let keeper = self.keeper.process();
-        keeper.send(Sent::Terminate)?;
-        until("the end of the bed", STOP_LIMIT, || async {
-            Ok((!keeper.is_running()).then_some(()))
-        })
-        .await?;
-        forget()
-    }
-
     fn write(&self) -> Result<()> {
         write(&note()?, self)
     }
+}
+
+/// Who keeps a bed that stands or is about to.
+#[derive(Debug, Serialize, Deserialize)]
+struct Keeper {
+    boot: String,
+    process: Noted,
+}
+
+impl Keeper {
+    fn note(process: ProcessId) -> Result<()> {
+        let keeper = Self {
+            boot: process::boot()?,
+            process: Noted::of(process),
+        };
+        write(&keeper_note()?, &keeper)
+    }
+
+    /// The one that runs.
+    fn find() -> Result<Option<ProcessId>> {
+        let boot = process::boot()?;
+        let text = fs::read(keeper_note()?).unwrap_or_default();
+        let noted = serde_json::from_slice(&text).ok();
+        let starting = noted
+            .filter(|keeper: &Self| keeper.boot == boot)
+            .map(|keeper| keeper.process.process());
+        let standing = Standing::find()?.map(|standing| standing.keeper.process());
+        Ok(standing.or(starting).filter(|keeper| keeper.is_running()))
+    }
+}
+
+/// Ends and removes what beds have left whose owner no longer runs, also where the bed that stood last was.
+pub async fn clean() -> Result<Cleaned> {
+    let mut cleaned = bed_dir::clean().await?;
+    let noted: Option<Standing> = serde_json::from_slice(&fs::read(note()?).unwrap_or_default()).ok();
+    let place = noted.and_then(|standing| Some(standing.kubeconfig.parent()?.parent()?.to_owned()));
+    if let Some(place) = place
+        && place != bed_dir::parent()
+        && place.is_dir()
+    {
+        let there = bed_dir::clean_in(&place).await?;
+        cleaned.beds += there.beds;
+        cleaned.processes += there.processes;
+    }
+    Ok(cleaned)
+}
+
+/// Ends the bed that stands, or that has begun to, and waits until it is gone; says whether there was one.
+pub async fn stop() -> Result<bool> {
+    let Some(keeper) = Keeper::find()? else {
+        return Ok(false);
+    };
+    end(keeper).await?;
+    Ok(true)
+}
+
+async fn end(keeper: ProcessId) -> Result<()> {
+    keeper.send(Sent::Terminate)?;
+    let gone = |what| {
+        until(what, STOP_LIMIT, || async {
+            Ok((!keeper.is_running()).then_some(()))
+        })
+    };
+    if gone("the end of the bed").await.is_err() {
+        // It may stand still. Its watchdog does the rest, or else whoever cleans up next.
+        keeper.send(Sent::Kill)?;
+        gone("the end of the bed's keeper").await?;
+    }
+    Ok(())
+}
+
+/// The right to start or forget a bed, which one command at a time has. It ends with the process that has it.
+#[derive(Debug)]
+pub struct Turn {
+    _place: File,
+}
+
+impl Turn {
+    /// Waits until no other command has it.
+    pub async fn wait(say: impl Fn(&str)) -> Result<Self> {
+        // The directory itself: a file in it would be removed with all notes, and another one made in its place.
+        let base = base()?;
+        let place = File::open(&base).with_context(|| format!("cannot open {}", base.display()))?;
+        let mut told = false;
+        until("the end of another `up` or `down`", TURN_LIMIT, || {
+            let outcome = match place.try_lock() {
+                Ok(()) => Ok(Some(())),
+                Err(TryLockError::WouldBlock) => {
+                    if !std::mem::replace(&mut told, true) {
+                        say("another `up` or `down` is at work: waiting for it");
+                    }
+                    Ok(None)
+                }
+                Err(TryLockError::Error(error)) => Err(error.into()),
+            };
+            std::future::ready(outcome)
+        })
+        .await?;
+        Ok(Self { _place: place })
+    }
+}
+
+/// Returns when whoever has started this process has ended, if that can be told: by the end of standard input.
+pub async fn starter_ended() {
+    let input = std::io::stdin().as_fd().try_clone_to_owned();
+    let Some(mut input) = input
+        .ok()
+        .and_then(|input| pipe::Receiver::from_owned_fd(input).ok())
+    else {
+        return std::future::pending().await;
+    };
+    while input.read(&mut [0]).await.is_ok_and(|count| count > 0) {}
 }
 
 /// This host before the bed was started, for a comparison when it has ended.
@@ -181,7 +294,8 @@ fn write(path: &Path, what: &impl Serialize) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-async fn unless_interrupted<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+/// Does it unless Ctrl-C comes first. Once this was called, Ctrl-C ends nothing by itself any more.
+pub async fn unless_interrupted<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::select! {
         outcome = work => outcome,
         _ = tokio::signal::ctrl_c() => bail!("interrupted"),
@@ -221,18 +335,27 @@ fn note() -> Result<PathBuf> {
     Ok(directory()?.join("bed.json"))
 }
 
+fn keeper_note() -> Result<PathBuf> {
+    Ok(directory()?.join("keeper.json"))
+}
+
 fn before() -> Result<PathBuf> {
     Ok(directory()?.join("before.json"))
 }
 
 /// `${XDG_STATE_HOME:-~/.local/state}/etcd-operator`.
 fn directory() -> Result<PathBuf> {
+    let directory = base()?.join("etcd-operator");
+    fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    Ok(directory)
+}
+
+fn base() -> Result<PathBuf> {
     let base = std::env::var_os("XDG_STATE_HOME")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())
         .or_else(|| std::env::home_dir().map(|home| home.join(".local/state")))
         .context("neither XDG_STATE_HOME nor a home directory is known")?;
-    let directory = base.join("etcd-operator");
-    fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    Ok(directory)
+    fs::create_dir_all(&base).with_context(|| format!("cannot make {}", base.display()))?;
+    Ok(base)
 }

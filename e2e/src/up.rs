@@ -13,8 +13,8 @@ use crate::components::{self, Component, Group};
 use crate::deadline::until;
 use crate::host::Host;
 use crate::install::{Kubernetes, NAMESPACE, RELEASE, SAMPLE_VERSION, TO_TRY, cache_beside};
-use crate::standing::{self, Before, Standing};
-use crate::{bed_dir, command, images};
+use crate::standing::{self, Before, Standing, Turn, unless_interrupted};
+use crate::{command, images};
 
 /// How long the kernel may take to clear up behind a bed.
 const SETTLED: Duration = Duration::from_secs(5);
@@ -37,11 +37,11 @@ pub enum Wanted {
 pub async fn up(wanted: Wanted, binary: &Path) -> Result<()> {
     let began = Instant::now();
     let say = |what: &str| println!("[{:>4.0} s] {what}", began.elapsed().as_secs_f32());
-    bed_dir::clean().await?;
+    standing::clean().await?;
     let end = match wanted {
         Wanted::Bed(nodes) => {
             let (standing, kubernetes) = bed(nodes, binary, &say).await?;
-            finish(&kubernetes, &say).await?;
+            unless_interrupted(finish(&kubernetes, &say)).await?;
             let kubectl = components::find(Component::Kubectl).await?;
             let programs = kubectl.parent().context("kubectl lies nowhere")?;
             println!("\nTo use it:");
@@ -83,16 +83,26 @@ pub async fn up(wanted: Wanted, binary: &Path) -> Result<()> {
 
 async fn bed(nodes: u8, binary: &Path, say: &impl Fn(&str)) -> Result<(Standing, Kubernetes)> {
     ensure!([1, 3].contains(&nodes), "a bed has 1 or 3 nodes, not {nodes}");
-    let mut standing = if let Some(standing) = Standing::find()? {
+    if Standing::find()?.is_none() {
+        say("building what the bed is made of, where it is not in the cache");
+        components::prepare(Group::Nodes.sets()).await?;
+    }
+    let _turn = Turn::wait(say).await?;
+    let standing = if let Some(standing) = Standing::find()? {
         standing::same_size(&standing, nodes)?;
         say("the bed stands already");
         standing
     } else {
-        say("building what the bed is made of, where it is not in the cache");
-        components::prepare(Group::Nodes.sets()).await?;
+        // Half a bed of a killed `up` may be on its way out.
+        standing::stop().await?;
+        standing::clean().await?;
         say("starting the bed");
         Standing::start(nodes).await?
     };
+    unless_interrupted(equip(standing, binary, say)).await
+}
+
+async fn equip(mut standing: Standing, binary: &Path, say: &impl Fn(&str)) -> Result<(Standing, Kubernetes)> {
     let kubernetes = Kubernetes::at(&standing.kubeconfig).await?;
     let archive = images::operator(binary).await?;
     let known = standing.operator.clone();
@@ -157,14 +167,20 @@ async fn give(context: &str, archive: &Path) -> Result<()> {
 pub async fn down(purge: bool) -> Result<()> {
     let began = Instant::now();
     let before = Before::read()?;
-    if let Some(standing) = Standing::find()? {
-        standing.stop().await?;
-        println!("the bed is gone");
-    } else {
-        standing::forget()?;
-        println!("no bed stands");
-    }
-    let cleaned = bed_dir::clean().await?;
+    // At once, whoever is at work on it; and again for one that was started meanwhile.
+    let mut stopped = standing::stop().await?;
+    let _turn = Turn::wait(|what| println!("{what}")).await?;
+    stopped |= standing::stop().await?;
+    println!(
+        "{}",
+        if stopped {
+            "the bed is gone"
+        } else {
+            "no bed stands"
+        }
+    );
+    let cleaned = standing::clean().await?;
+    standing::forget()?;
     if cleaned.beds > 0 {
         println!(
             "removed {} abandoned beds, ended {} processes",

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use etcd_operator_e2e::components::{Component, Group};
 use etcd_operator_e2e::up::{self, Wanted};
@@ -39,7 +39,8 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         nodes: u8,
     },
-    /// Start a cluster, note down where it is, and keep it until SIGTERM; what `up` starts in the background.
+    /// Start a cluster, note down where it is, and keep it until SIGTERM; what `up` starts in the background. It ends if its
+    /// standard input is a pipe that ends before the cluster stands.
     Keep {
         /// How many nodes.
         #[arg(long, default_value_t = 1)]
@@ -110,9 +111,16 @@ async fn run(command: Command) -> Result<()> {
                 ..cluster::Options::default()
             };
             let start = Box::pin(async move {
-                let cluster = Cluster::start(&options).await?;
-                standing::announce(&cluster)?;
-                anyhow::Ok(cluster)
+                let standing = async {
+                    let cluster = Cluster::start(&options).await?;
+                    standing::announce(&cluster)?;
+                    anyhow::Ok(cluster)
+                };
+                tokio::select! {
+                    biased;
+                    outcome = standing => outcome,
+                    () = standing::starter_ended() => bail!("nobody waits for the bed any more"),
+                }
             });
             keep(async move { Ok(Bed::Cluster(Box::new(start.await?))) }).await?;
         }
