@@ -21,6 +21,7 @@ use serde_json::Value;
 
 pub(crate) use node::import;
 pub use node::{Agent, Node};
+pub(crate) use settings::KERNEL;
 
 use crate::chronicle::Chronicle;
 use crate::command::printed;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
 use crate::bed_dir::{self, Live, PREFIX, parent};
+use crate::cluster::KERNEL;
 use crate::command;
 
 /// Everything of this kind there is now; each entry says what it is.
@@ -19,7 +20,7 @@ pub struct Host(BTreeSet<String>);
 
 impl Host {
     /// Looks at processes with namespaces of their own, mounts, loop devices, interfaces, routes, packet rules,
-    /// control groups, directories of beds.
+    /// control groups, directories of beds, settings of the kernel.
     pub async fn look() -> Result<Self> {
         let live = bed_dir::live()?;
         let mut found = BTreeSet::new();
@@ -29,6 +30,7 @@ impl Host {
         names("interface", Path::new("/sys/class/net"), "", &mut found);
         names("directory", &parent(), PREFIX, &mut found);
         groups(Path::new("/sys/fs/cgroup"), &mut found);
+        settings(&mut found);
         for (what, program, arguments) in [
             ("route", "ip", ["route", "show", "table", "all"].as_slice()),
             ("rule", "iptables-save", &[]),
@@ -141,6 +143,15 @@ fn names(what: &str, directory: &Path, prefix: &str, found: &mut BTreeSet<String
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.starts_with(prefix) {
             found.insert(format!("{what} {name}"));
+        }
+    }
+}
+
+/// Those that kubelets set on machines of their own.
+fn settings(found: &mut BTreeSet<String>) {
+    for (setting, _) in KERNEL {
+        if let Ok(value) = fs::read_to_string(Path::new("/proc/sys").join(setting)) {
+            found.insert(format!("setting {setting} {}", value.trim()));
         }
     }
 }

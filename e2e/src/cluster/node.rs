@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::settings::{self, KubeletFiles};
+use crate::bed_dir::BedDir;
 use crate::cgroup;
 use crate::command;
 use crate::components::{self, Component};
@@ -101,6 +102,7 @@ impl Node {
         let hub = control_plane.hub()?;
         let machine = Machine::start(&format!("{name}/machine"), hub, bed, &own).await?;
         let entry = machine.entry();
+        hide_kernel(bed, &name, entry).await?;
         network::wire_node(hub, entry, number, all).await?;
         let cgroup = format!("{}/{name}", bed.name());
         cgroup::make(&cgroup)?;
@@ -235,6 +237,20 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.lose();
     }
+}
+
+/// Shows kubelet what it wants of the kernel, so that it sets nothing on the machine that this node shares with others.
+async fn hide_kernel(bed: &BedDir, name: &str, entry: Entry) -> Result<()> {
+    let shown = bed.path().join(name).join("kernel");
+    fs::create_dir_all(&shown).with_context(|| format!("cannot make {}", shown.display()))?;
+    for (setting, value) in settings::KERNEL {
+        let file = format!("{name}/kernel/{}", setting.replace('/', "."));
+        let file = bed.write(&file, format!("{value}\n"))?;
+        let file = file.to_str().context("the bed's path is not UTF-8")?;
+        let place = format!("/proc/sys/{setting}");
+        entry.run("mount", &["--bind", file, &place]).await?;
+    }
+    Ok(())
 }
 
 fn launches(

@@ -13,6 +13,16 @@ pub(super) const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
 /// What pods' domains end with.
 pub(super) const DOMAIN: &str = "cluster.local";
 
+/// What kubelet sets in the kernel, below `/proc/sys`, unless it finds it so. The kernel is the whole machine's.
+pub(crate) const KERNEL: [(&str, &str); 6] = [
+    ("vm/overcommit_memory", "1"),
+    ("vm/panic_on_oom", "0"),
+    ("kernel/panic", "10"),
+    ("kernel/panic_on_oops", "1"),
+    ("kernel/keys/root_maxkeys", "1000000"),
+    ("kernel/keys/root_maxbytes", "25000000"),
+];
+
 /// Files a kubelet is given.
 pub(super) struct KubeletFiles<'a> {
     pub(super) authority: &'a Path,
