@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustix::fs::Mode;
 
 use crate::cgroup;
 use crate::chronicle::Chronicle;
@@ -78,6 +79,8 @@ impl BedDir {
     /// Makes a fresh directory, readable by this user only, and starts its watchdog.
     pub fn create() -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
+        // What a bed starts makes files for users without rights, and the directory above them all is ours alone.
+        rustix::process::umask(Mode::from_raw_mode(0o022));
         let owner = ProcessId::own()?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = parent().join(name_for(&boot_tag()?, owner, number));
@@ -343,9 +346,9 @@ fn name_of(bed: &Path) -> &str {
         .expect("a bed's directory bears the name of a bed")
 }
 
+/// A line that cannot be read hides no other.
 fn recorded(bed: &Path) -> Vec<ProcessId> {
-    fs::read_to_string(bed.join(RECORD))
-        .unwrap_or_default()
+    String::from_utf8_lossy(&fs::read(bed.join(RECORD)).unwrap_or_default())
         .lines()
         .filter_map(|line| line.parse().ok())
         .collect()
@@ -406,6 +409,37 @@ mod tests {
         );
         assert!(!running);
         assert!(!bed.exists());
+    }
+
+    #[test]
+    fn what_a_bed_starts_does_not_hide_files_as_its_owner_does() {
+        rustix::process::umask(Mode::from_raw_mode(0o077));
+        let bed = stage();
+        let status = fs::read_to_string(format!("/proc/{}/status", bed.watchdog.id())).unwrap();
+        assert!(status.contains("\nUmask:\t0022\n"), "{status}");
+    }
+
+    #[tokio::test]
+    async fn a_record_with_lines_that_cannot_be_read_still_ends_what_the_others_name() {
+        let stage = stage();
+        let own = ProcessId::own().unwrap();
+        let mut child = sleeper();
+        let process = ProcessId::of(child.id()).unwrap();
+        let bed = bed_of(ProcessId::recorded(own.pid(), own.started() - 1), &stage, &[]);
+        let torn = [
+            b"\xff\xfe 1\n-1 5\n77".as_slice(),
+            format!("\n{process}\n12").as_bytes(),
+        ]
+        .concat();
+        fs::write(bed.join(RECORD), torn).unwrap();
+
+        let cleaned = clean_in(stage.path()).await.unwrap();
+
+        let running = process.is_running();
+        let _ = child.kill();
+        child.wait().unwrap();
+        assert_eq!(cleaned.processes, 1);
+        assert!(!running);
     }
 
     #[tokio::test]
