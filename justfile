@@ -32,7 +32,7 @@ down *ARGS:
 release:
     cargo xtask release
 
-# Measure the operator against its budgets (not built yet: says so)
+# Measure the operator against its budgets, beside what the same machine needs without it
 bench *ARGS:
     cargo xtask bench {{ARGS}}
 

@@ -318,6 +318,20 @@ fn owner(name: &OsStr) -> Option<(&str, ProcessId)> {
     (number.is_some() && parts.next().is_none()).then_some((boot, owner))
 }
 
+/// The names of beds in a text that somebody still owns, wherever their directories are.
+pub fn owned_in(text: &str) -> impl Iterator<Item = &str> {
+    let boot = boot_tag().unwrap_or_default();
+    let starts = text.match_indices(PREFIX).map(|(start, _)| &text[start..]);
+    let names = starts.map(|rest| {
+        let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
+        let end = rest.bytes().position(|byte| !is_of_name(&byte));
+        &rest[..end.unwrap_or(rest.len())]
+    });
+    names.filter(move |name| {
+        owner(OsStr::new(name)).is_some_and(|(of, owner)| of == boot && owner.is_running())
+    })
+}
+
 /// Removes a recorded cable, unless it is gone and its name is another's by now.
 fn remove_cable(bed: &Path) {
     let record = fs::read_to_string(bed.join(CABLE)).unwrap_or_default();
@@ -409,6 +423,22 @@ mod tests {
         );
         assert!(!running);
         assert!(!bed.exists());
+    }
+
+    #[test]
+    fn a_bed_is_known_by_its_name_wherever_it_is_for_as_long_as_its_owner_runs() {
+        let name = name_for(
+            &boot_tag().expect("a boot"),
+            ProcessId::own().expect("this one"),
+            0,
+        );
+        let text = format!("loop device of /elsewhere/{name}/disks/1.img");
+        assert_eq!(owned_in(&text).collect::<Vec<_>>(), [name.as_str()]);
+        let gone = name_for(&boot_tag().expect("a boot"), ProcessId::recorded(u32::MAX, 1), 0);
+        let before = name_for("01234567", ProcessId::own().expect("this one"), 0);
+        for text in [gone, before, format!("{PREFIX}x"), "mount /mnt".to_owned()] {
+            assert_eq!(owned_in(&text).next(), None, "{text}");
+        }
     }
 
     #[test]

@@ -60,7 +60,9 @@ impl Host {
         let now = Self::look().await?;
         live.extend(bed_dir::live()?);
         let mut left = now.since(before);
-        left.retain(|what| !live.iter().any(|bed| is_of(what, bed)));
+        left.retain(|what| {
+            !live.iter().any(|bed| is_of(what, bed)) && bed_dir::owned_in(what).next().is_none()
+        });
         Ok(left)
     }
 }
@@ -109,6 +111,8 @@ fn processes(live: &[Live], found: &mut BTreeSet<String>) {
                 .iter()
                 .map(|bed| bed.name.as_str())
                 .find(|bed| groups.contains(bed))
+                // One whose directory is elsewhere names itself.
+                .or_else(|| bed_dir::owned_in(&groups).next())
                 .or_else(|| {
                     let here = |place: &PathBuf| theirs.contains(&Some(place.clone()));
                     homes.iter().find(|(_, place)| here(place)).map(|(bed, _)| *bed)

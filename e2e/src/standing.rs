@@ -112,7 +112,7 @@ impl Standing {
                 Self::find()
             }
         });
-        let outcome = unless_interrupted(started).await;
+        let outcome = unless_interrupted(started, "what has begun of the bed is taken away").await;
         if outcome.is_err()
             && let Some(id) = id
         {
@@ -120,7 +120,10 @@ impl Standing {
             end(id).await?;
             let _ = keeper.wait();
         }
-        outcome.with_context(|| format!("{} ends with\n{}", log.display(), tail(&log)))
+        match outcome {
+            Err(error) if error.is::<Interrupted>() => Err(error),
+            other => other.with_context(|| format!("{} ends with\n{}", log.display(), tail(&log))),
+        }
     }
 
     /// How many nodes it has.
@@ -294,13 +297,26 @@ fn write(path: &Path, what: &impl Serialize) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Does it unless Ctrl-C comes first. Once this was called, Ctrl-C ends nothing by itself any more.
-pub async fn unless_interrupted<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+/// Does it unless Ctrl-C comes first, which then says what becomes of the bed. Once this was called, Ctrl-C ends nothing
+/// by itself any more.
+pub async fn unless_interrupted<T>(work: impl Future<Output = Result<T>>, then: &'static str) -> Result<T> {
     tokio::select! {
         outcome = work => outcome,
-        _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        _ = tokio::signal::ctrl_c() => Err(Interrupted(then).into()),
     }
 }
+
+/// A person did not want to wait.
+#[derive(Debug)]
+struct Interrupted(&'static str);
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "interrupted: {}", self.0)
+    }
+}
+
+impl std::error::Error for Interrupted {}
 
 /// Notes down a bed that this process keeps.
 pub fn announce(cluster: &Cluster) -> Result<()> {

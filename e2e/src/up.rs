@@ -16,6 +16,8 @@ use crate::install::{Kubernetes, NAMESPACE, RELEASE, SAMPLE_VERSION, TO_TRY, cac
 use crate::standing::{self, Before, Standing, Turn, unless_interrupted};
 use crate::{command, images};
 
+/// What becomes of a bed that stands when somebody does not want to wait.
+const STAYS: &str = "the bed stays; `up` goes on, `down` ends it";
 /// How long the kernel may take to clear up behind a bed.
 const SETTLED: Duration = Duration::from_secs(5);
 
@@ -41,7 +43,7 @@ pub async fn up(wanted: Wanted, binary: &Path) -> Result<()> {
     let end = match wanted {
         Wanted::Bed(nodes) => {
             let (standing, kubernetes) = bed(nodes, binary, &say).await?;
-            unless_interrupted(finish(&kubernetes, &say)).await?;
+            unless_interrupted(finish(&kubernetes, &say), STAYS).await?;
             let kubectl = components::find(Component::Kubectl).await?;
             let programs = kubectl.parent().context("kubectl lies nowhere")?;
             println!("\nTo use it:");
@@ -56,6 +58,7 @@ pub async fn up(wanted: Wanted, binary: &Path) -> Result<()> {
         Wanted::Context { name, image } => {
             let kubernetes = Kubernetes::context(&name).await?;
             say(&format!("asking {name} for its version"));
+            is_known(&kubernetes, &name).await?;
             kubernetes
                 .kubectl(&["version"])
                 .await
@@ -81,6 +84,20 @@ pub async fn up(wanted: Wanted, binary: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a context that the user's kubeconfig does not have, naming those it has.
+async fn is_known(kubernetes: &Kubernetes, name: &str) -> Result<()> {
+    let list = ["config", "get-contexts", "--output=name"];
+    let all = kubernetes.kubectl(&list).await?;
+    let all: Vec<&str> = all.lines().collect();
+    let known = if all.is_empty() {
+        "there is none; KUBECONFIG may lead elsewhere".to_owned()
+    } else {
+        format!("there are {}", all.join(", "))
+    };
+    ensure!(all.contains(&name), "there is no context {name}: {known}");
+    Ok(())
+}
+
 async fn bed(nodes: u8, binary: &Path, say: &impl Fn(&str)) -> Result<(Standing, Kubernetes)> {
     ensure!([1, 3].contains(&nodes), "a bed has 1 or 3 nodes, not {nodes}");
     if Standing::find()?.is_none() {
@@ -99,7 +116,7 @@ async fn bed(nodes: u8, binary: &Path, say: &impl Fn(&str)) -> Result<(Standing,
         say("starting the bed");
         Standing::start(nodes).await?
     };
-    unless_interrupted(equip(standing, binary, say)).await
+    unless_interrupted(equip(standing, binary, say), STAYS).await
 }
 
 async fn equip(mut standing: Standing, binary: &Path, say: &impl Fn(&str)) -> Result<(Standing, Kubernetes)> {

@@ -230,7 +230,7 @@ impl Reconciler {
     }
 
     fn tell(&self, cluster: &EtcdCluster, step: &Step, text: String) {
-        info!(cluster = %ObjectKey::of(cluster), step = ?step_name(step), "{text}");
+        info!(cluster = %ObjectKey::of(cluster), step = step_name(step), "{text}");
         let (reason, severity) = (step_name(step), Severity::Normal);
         self.deps
             .reporter

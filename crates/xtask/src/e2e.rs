@@ -37,6 +37,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
     let mut files = test_files()?.end_to_end;
     let mut tally = Tally::default();
     if !request.all && request.names.is_empty() {
+        println!("building the tests, which know their names");
         return Ok(cargo_test(
             &mut tally,
             Kind::EndToEnd,
@@ -98,6 +99,15 @@ fn parse(arguments: &[String]) -> Result<Request, String> {
             request.flags.push(argument.clone());
             if *takes {
                 let value = rest.next().ok_or_else(|| format!("{argument} needs a value"))?;
+                match argument.as_str() {
+                    "--nodes" if !["1", "3"].contains(&value.as_str()) => {
+                        return Err(format!("a bed has 1 or 3 nodes, not {value}"));
+                    }
+                    "--seed" if value.parse::<u64>().is_err() => {
+                        return Err(format!("a seed is a number, as a run prints it, not {value}"));
+                    }
+                    _ => {}
+                }
                 request.flags.push(if argument == "--junit" {
                     absolute(value)?
                 } else {
@@ -151,6 +161,16 @@ mod tests {
         let request = parsed(&["--keep", "bed/", "--seed", "7"]).expect("these are flags");
         assert_eq!(scenario_arguments(&request), ["--keep", "--seed", "7", "bed/"]);
         assert!(!request.all);
+    }
+
+    #[test]
+    fn values_that_cannot_be_meant_are_refused_before_anything_is_built() {
+        for (words, reason) in [
+            (["--nodes", "2"], "1 or 3 nodes, not 2"),
+            (["--seed", "x"], "a seed is a number"),
+        ] {
+            assert!(parsed(&words).is_err_and(|why| why.contains(reason)), "{words:?}");
+        }
     }
 
     #[test]

@@ -27,6 +27,12 @@ struct Command {
     work: Work,
 }
 
+impl Command {
+    fn call(&self) -> String {
+        format!("{} {}", self.name, self.arguments).trim_end().to_owned()
+    }
+}
+
 enum Work {
     Done(fn(&[String]) -> Result<(), Failure>),
     /// Refused with this sentence.
@@ -57,7 +63,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "e2e",
         arguments: "[--all] [--keep] [--nodes N] [--seed N] [--junit FILE] [NAME...]",
-        about: "tests and scenarios whose names contain one of NAME, or all; without either, lists them",
+        about: "tests and scenarios whose names contain one of NAME, or all; without either, lists them (builds them first)",
         work: Work::Done(e2e::command),
     },
     Command {
@@ -135,10 +141,7 @@ fn main() -> ExitCode {
             .iter()
             .any(|argument| ["--help", "-h"].contains(&argument.as_str()))
     {
-        println!(
-            "cargo xtask {} {}\n\n{}",
-            command.name, command.arguments, command.about
-        );
+        println!("cargo xtask {}\n\n{}", command.call(), command.about);
         return ExitCode::SUCCESS;
     }
     let outcome = match found {
@@ -170,7 +173,7 @@ fn main() -> ExitCode {
 
 fn usage() -> String {
     let line = |command: &Command| {
-        let call = format!("{} {}", command.name, command.arguments);
+        let call = command.call();
         let note = if matches!(command.work, Work::NotBuilt(_)) {
             " (not built yet)"
         } else {

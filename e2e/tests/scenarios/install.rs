@@ -49,6 +49,14 @@ pub const SCENARIOS: &[Scenario] = &[
         |stage| Box::pin(three_nodes(stage)),
     )
     .full(),
+    // Three more beds, one after the other.
+    Scenario::gate(
+        "install",
+        "an_up_that_is_killed_leaves_nothing_and_two_at_once_make_one_bed",
+        Bed::Without,
+        |stage| Box::pin(killed_and_twice(stage)),
+    )
+    .full(),
 ];
 
 async fn installed(stage: Arc<Stage>) -> Result<()> {
@@ -292,6 +300,33 @@ async fn contexts(commands: &Commands<'_>, kubeconfig: &Path) -> Result<()> {
         "{called}"
     );
     Ok(())
+}
+
+async fn killed_and_twice(stage: Arc<Stage>) -> Result<()> {
+    let commands = Commands::new(&stage).await?;
+    let played = tokio::time::timeout(STORY_LIMIT, async {
+        // Nobody is told of its end: what it has begun must end by itself or by `down`.
+        let mut up = Command::new(env!("CARGO_BIN_EXE_bed"))
+            .args(["up", &commands.operator])
+            .env("XDG_STATE_HOME", commands.state.path())
+            .stdout(std::process::Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        let keeper = commands.note().with_file_name("keeper.json");
+        until("the bed has a keeper", SOON, || async {
+            Ok(keeper.exists().then_some(()))
+        })
+        .await?;
+        up.kill().await?;
+        let down = commands.run(&["down"], &[]).await?;
+        ensure!(down.contains("nothing is left of it"), "{down}");
+
+        let (one, other) = tokio::join!(commands.up(&[]), commands.up(&[]));
+        ensure!(kubeconfig(&one?)? == kubeconfig(&other?)?, "two beds stand");
+        Ok(())
+    })
+    .await;
+    commands.end(played.context("it takes too long").flatten()).await
 }
 
 async fn three_nodes(stage: Arc<Stage>) -> Result<()> {
