@@ -146,7 +146,10 @@ fn copy_tree(from: &Path, to: &Path) -> Result<(), String> {
         .output()
         .map_err(|error| format!("cannot list the files of the repository: {error}"))?;
     let names = String::from_utf8_lossy(&listed.stdout).into_owned();
-    for name in names.split('\0').filter(|name| !name.is_empty()) {
+    // Cargo takes its settings from the directories above, too: with a copy of them every flag would stand twice, and all
+    // that is already built would be built again.
+    let is_wanted = |name: &&str| !name.is_empty() && !name.starts_with(".cargo/");
+    for name in names.split('\0').filter(is_wanted) {
         let (source, target) = (from.join(name), to.join(name));
         let Ok(content) = fs::read(&source) else { continue };
         if fs::read(&target).is_ok_and(|there| there == content) {
