@@ -1,5 +1,6 @@
-//! The search of the simulator: seeds that break no promise, a few in every run and ten thousand that together have been
-//! everywhere when asked for, and deliberate bugs, kept as patches, each of which a short search must find.
+//! The search of the simulator: ten thousand seeds that break no promise and together have been everywhere, and deliberate
+//! bugs, kept as patches, each of which a short search must find. Every run of `test` takes a few seeds among the tests of
+//! the crates; these two take longer than a run may, and are commands of their own.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,12 +11,8 @@ use crate::{Failure, places, run};
 
 /// How many seeds a long search takes.
 const SEEDS: u64 = 10_000;
-/// How many seeds every run takes: what two cores live through in four minutes.
-const FEW: u64 = 400;
 /// Within how many seeds a deliberate bug is found.
 const SOON: &str = "2000";
-/// What every run puts in; `cargo xtask mutants` puts in all.
-const USUAL: [&str; 2] = ["begin-again", "shrink-first"];
 /// Where the deliberate bugs are.
 const MUTANTS: &str = "crates/cluster/tests/mutants";
 
@@ -36,13 +33,6 @@ fn search(root: &Path) -> Command {
     command.current_dir(root);
     command.env("CARGO_TARGET_DIR", places::root().join("target"));
     command
-}
-
-/// The search of every run.
-pub(crate) fn few() -> Result<(), String> {
-    let mut command = search(places::root());
-    command.env("SIMULATION_SEEDS", FEW.to_string());
-    run::plainly(command)
 }
 
 /// `cargo xtask simulate [SEEDS]`: the long search, which must have been everywhere, or one of so many seeds.
@@ -75,11 +65,6 @@ pub(crate) fn mutants(names: &[String]) -> Result<(), Failure> {
         )));
     }
     put_in(&patches, names).map_err(Failure::Failed)
-}
-
-/// The deliberate bugs of every run.
-pub(crate) fn usual() -> Result<(), String> {
-    put_in(&patches()?, &USUAL.map(str::to_owned))
 }
 
 /// Puts in each of these, or all where no name is given, one after the other.

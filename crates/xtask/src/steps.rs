@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::counts::{Kind, Tally};
 use crate::floor::Floor;
 use crate::packages::Tier;
-use crate::{Failure, deny, generated, machine, only_flag, run, simulate, suites};
+use crate::{Failure, deny, generated, machine, only_flag, run, suites};
 
 struct Step {
     title: &'static str,
@@ -56,16 +56,6 @@ const STEPS: &[Step] = &[
         title: "tests of the crates",
         needs: Needs::Build,
         work: suites::crates,
-    },
-    Step {
-        title: "simulation",
-        needs: Needs::ControlPlane,
-        work: |_| simulate::few(),
-    },
-    Step {
-        title: "deliberate bugs",
-        needs: Needs::ControlPlane,
-        work: |_| simulate::usual(),
     },
     Step {
         title: "generated files",
