@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::{Event, Pod};
-use kube::api::Api;
+use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
+use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
 
 use crate::bed_dir::BedDir;
@@ -162,6 +162,15 @@ impl Stage {
         self.cluster
             .as_deref()
             .expect("a scenario that uses a cluster asks for a bed")
+    }
+
+    /// Begins to delete its namespace, with all that is in it.
+    async fn leave(&self) -> Result<()> {
+        let namespaces = Api::<Namespace>::all(self.cluster().client().await?);
+        namespaces
+            .delete(&self.namespace, &DeleteParams::default())
+            .await?;
+        Ok(())
     }
 
     /// The namespace that is this scenario's own.

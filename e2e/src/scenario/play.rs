@@ -138,6 +138,7 @@ pub async fn play_on(scenario: &Scenario, cluster: Arc<Cluster>, reports: &Path,
     stage.note(&format!("{} begins", scenario.title()));
     let Err(failure) = play_story(scenario, stage.clone()).await else {
         stage.note(&format!("{} is over", scenario.title()));
+        leave(scenario, &stage).await;
         return Ok(());
     };
     stage.note(&format!("{} has failed: {failure:#}", scenario.title()));
@@ -151,7 +152,17 @@ pub async fn play_on(scenario: &Scenario, cluster: Arc<Cluster>, reports: &Path,
         );
         std::future::pending::<()>().await;
     }
+    leave(scenario, &stage).await;
     Err(failure.context(report::place(&folder, &written)))
+}
+
+/// What one scenario has made takes no processor from the next ones on its bed. Whether it is gone is nobody's verdict.
+async fn leave(scenario: &Scenario, stage: &Stage) {
+    if matches!(scenario.bed, Bed::Shared | Bed::Alone)
+        && let Err(error) = stage.leave().await
+    {
+        stage.note(&format!("its namespace stays: {error:#}"));
+    }
 }
 
 /// A folder without anything of an earlier run.

@@ -115,8 +115,10 @@ async fn inside(tenant: &Tenant, verb: &str, words: &[&str]) -> Result<String> {
 async fn secrets(tenant: &Tenant, authority: &Authority) -> Result<()> {
     let namespace = tenant.stage().namespace();
     let members = format!("*.c.{namespace}.svc");
+    // etcd looks up the name of who connects, and is told the long one.
+    let looked_up = format!("{members}.cluster.local");
     let service = format!("c-client.{namespace}.svc");
-    let hosts = [members.as_str(), service.as_str(), "localhost"];
+    let hosts = [&members, &looked_up, &service, "localhost"];
     for (secret, prefix) in [
         ("peer-tls", "peer"),
         ("server-tls", "server"),
