@@ -5,12 +5,13 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use etcd_operator_api::EtcdClusterStatus;
 use etcd_operator_e2e::components::EtcdVersion;
+use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::pki::Authority;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
 
 use super::heal::wipe;
-use super::tenant::{Tenant, is_converged, told};
+use super::tenant::{SOON, Tenant, is_converged, told};
 
 /// Where the container of a member has what it shows to clients.
 const SERVER: &str = "/etc/etcdtls/member/server-tls";
@@ -67,11 +68,17 @@ pub async fn static_certificates(stage: Arc<Stage>) -> Result<()> {
 
 async fn converged(tenant: &Tenant, size: u8) -> Result<EtcdClusterStatus> {
     let ready = format!("{size}/{size}");
-    tenant
+    let status = tenant
         .says(&format!("{size} members serve"), |status| {
             is_converged(status, &ready, size)
         })
-        .await
+        .await?;
+    // Nodes learn of a new endpoint a moment after everybody else.
+    until("clients get through", SOON, || async {
+        Ok(inside(tenant, "get", &["anything"]).await.ok())
+    })
+    .await?;
+    Ok(status)
 }
 
 fn spec(tenant: &Tenant, size: u8) -> Value {
