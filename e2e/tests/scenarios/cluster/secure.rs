@@ -11,7 +11,7 @@ use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
 
 use super::heal::wipe;
-use super::tenant::{SOON, Tenant, is_converged, told};
+use super::tenant::{SOON, Tenant, told};
 
 /// Where the container of a member has what it shows to clients.
 const SERVER: &str = "/etc/etcdtls/member/server-tls";
@@ -67,12 +67,7 @@ pub async fn static_certificates(stage: Arc<Stage>) -> Result<()> {
 }
 
 async fn converged(tenant: &Tenant, size: u8) -> Result<EtcdClusterStatus> {
-    let ready = format!("{size}/{size}");
-    let status = tenant
-        .says(&format!("{size} members serve"), |status| {
-            is_converged(status, &ready, size)
-        })
-        .await?;
+    let status = tenant.says_converged(size).await?;
     // Nodes learn of a new endpoint a moment after everybody else.
     until("clients get through", SOON, || async {
         Ok(inside(tenant, "get", &["anything"]).await.ok())

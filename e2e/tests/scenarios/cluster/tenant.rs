@@ -201,13 +201,18 @@ impl Tenant {
         Ok(one.and_then(|condition| condition.message).unwrap_or_default())
     }
 
-    /// Waits until all members that are asked for serve and nothing is left to do.
-    pub async fn converged(&self, size: u8) -> Result<()> {
+    /// Watches until the status says that so many serve and nothing is left to do.
+    pub async fn says_converged(&self, size: u8) -> Result<EtcdClusterStatus> {
         let ready = format!("{size}/{size}");
         self.says(&format!("{size} members of {} serve", self.name), |status| {
             is_converged(status, &ready, size)
         })
-        .await?;
+        .await
+    }
+
+    /// Waits until all members that are asked for serve and nothing is left to do.
+    pub async fn converged(&self, size: u8) -> Result<()> {
+        self.says_converged(size).await?;
         // Nodes learn of a new endpoint a moment after everybody else.
         let endpoint = self.endpoint().await?;
         until("clients get through", A_MOMENT, || async {
