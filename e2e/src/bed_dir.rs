@@ -272,7 +272,14 @@ pub async fn clean_in(parent: &Path) -> Result<Cleaned> {
             Duration::from_secs(30),
             || async { Ok(cgroup::remove(name_of(&path)).then_some(())) },
         )
-        .await?;
+        .await
+        .with_context(|| {
+            format!(
+                "processes that {} does not name are in this bed's control groups; look at them and end them: {:?}",
+                path.join(RECORD).display(),
+                cgroup::inhabitants(name_of(&path))
+            )
+        })?;
         match fs::remove_dir_all(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(error).with_context(|| format!("cannot remove {}", path.display()));

@@ -54,6 +54,21 @@ pub fn existing(name: &str) -> Vec<PathBuf> {
     groups
 }
 
+/// The processes in the groups of this name and in all below them.
+pub(crate) fn inhabitants(name: &str) -> Vec<u32> {
+    let mut found = Vec::new();
+    let mut groups = existing(name);
+    while let Some(group) = groups.pop() {
+        let list = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+        found.extend(list.lines().filter_map(|line| line.parse::<u32>().ok()));
+        let below = fs::read_dir(&group).into_iter().flatten().flatten();
+        groups.extend(below.map(|entry| entry.path()).filter(|path| path.is_dir()));
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
 /// The processes in the group called `group`, which is somewhere below `name`.
 pub(crate) fn processes(name: &str, group: &str) -> Option<Vec<ProcessId>> {
     let list = fs::read_to_string(find(name, group)?.join("cgroup.procs")).ok()?;

@@ -331,6 +331,17 @@ pub fn announce(cluster: &Cluster) -> Result<()> {
     .write()
 }
 
+/// Where the report of a bed goes that was to stay and did not start. The one of an earlier bed is gone.
+pub fn fresh_report() -> Result<PathBuf> {
+    let folder = directory()?.join("report");
+    match fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
+        }
+        _ => Ok(folder),
+    }
+}
+
 /// Removes every note of a bed that stays.
 pub fn forget() -> Result<()> {
     let directory = directory()?;

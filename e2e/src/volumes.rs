@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 pub use disk::Disk;
-use quantity::bytes;
+use quantity::{bytes, written};
 
 use crate::bed_dir::BedDir;
 use crate::chronicle::Chronicle;
@@ -152,7 +152,7 @@ impl Volumes {
             return Ok(());
         }
         self.disk(&name).grow(asked).await?;
-        let capacity = json!({ "storage": asked.to_string() });
+        let capacity = json!({ "storage": written(asked) });
         let size = json!({ "spec": { "capacity": capacity } });
         volumes
             .patch(&name, &PatchParams::default(), &Patch::Merge(&size))
@@ -272,7 +272,7 @@ fn volume(
             "annotations": { "pv.kubernetes.io/provisioned-by": PROVISIONER },
         },
         "spec": {
-            "capacity": { "storage": disk.bytes()?.to_string() },
+            "capacity": { "storage": written(disk.bytes()?) },
             "accessModes": spec.access_modes,
             "persistentVolumeReclaimPolicy": "Delete",
             "storageClassName": class,

@@ -108,6 +108,7 @@ async fn run(command: Command) -> Result<()> {
         Command::Keep { nodes } => {
             let options = cluster::Options {
                 nodes,
+                report: Some(standing::fresh_report()?),
                 ..cluster::Options::default()
             };
             let start = Box::pin(async move {

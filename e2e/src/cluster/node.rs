@@ -79,7 +79,9 @@ pub(crate) async fn import(entry: Entry, program: &Path, image: &Path) -> Result
     let mut ctr = entry.command(program)?;
     ctr.arg(format!("--address={}", settings::CONTAINERD_SOCKET))
         .args(["--namespace=k8s.io", "images", "import", "--local", image]);
-    command::succeed(ctr.into(), "").await?;
+    command::succeed(ctr.into(), "").await.with_context(|| {
+        format!("a node does not take {image}: if it is damaged, `cargo xtask down --purge` has it made anew")
+    })?;
     Ok(())
 }
 

@@ -3,6 +3,8 @@
 
 use std::fs::{self, File, TryLockError};
 use std::future::Future;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -71,6 +73,8 @@ impl Entry {
         }
         fs::create_dir(&part).with_context(|| format!("cannot make {}", part.display()))?;
         make(part.clone()).await?;
+        // Or a machine that loses its power may find the entry there and what is in it missing.
+        sync(&part).with_context(|| format!("cannot bring {} to disk", part.display()))?;
         fs::rename(&part, &path)
             .with_context(|| format!("cannot move what is finished to {}", path.display()))?;
         self.remove_outdated()?;
@@ -97,6 +101,11 @@ impl Entry {
         alike.truncate(alike.len().saturating_sub(KEPT));
         for (_, path) in alike {
             fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+            let lock = path.with_added_extension("lock");
+            // Where somebody makes the entry anew right now, the lock is in use.
+            if File::open(&lock).is_ok_and(|file| file.try_lock().is_ok()) {
+                fs::remove_file(&lock).with_context(|| format!("cannot remove {}", lock.display()))?;
+            }
         }
         Ok(())
     }
@@ -117,23 +126,43 @@ pub(crate) fn directory() -> Result<PathBuf> {
 }
 
 async fn lock(path: &Path, name: &str) -> Result<File> {
-    let file = File::create(path).with_context(|| format!("cannot open {}", path.display()))?;
     let mut told = false;
     crate::deadline::until(&format!("the build of {name} by another run"), LIMIT, || {
-        let outcome = match file.try_lock() {
-            Ok(()) => Ok(Some(())),
-            Err(TryLockError::WouldBlock) => {
-                if !std::mem::replace(&mut told, true) {
-                    super::progress::say(&format!("another run is making {name}: waiting for it"));
-                }
-                Ok(None)
-            }
-            Err(TryLockError::Error(error)) => Err(error.into()),
-        };
+        let outcome = try_lock(path);
+        if matches!(outcome, Ok(None)) && !std::mem::replace(&mut told, true) {
+            super::progress::say(&format!("another run is making {name}: waiting for it"));
+        }
         std::future::ready(outcome)
     })
-    .await?;
-    Ok(file)
+    .await
+}
+
+/// The lock, unless somebody else has it, or had it and took its file away, which then locks nothing.
+fn try_lock(path: &Path) -> Result<Option<File>> {
+    let cannot = || format!("cannot lock {}", path.display());
+    let file = File::create(path).with_context(cannot)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error).with_context(cannot),
+    }
+    let own = file.metadata().with_context(cannot)?;
+    let there = fs::metadata(path).is_ok_and(|there| there.ino() == own.ino());
+    Ok(there.then_some(file))
+}
+
+/// Brings a directory to disk with all that is in it.
+fn sync(path: &Path) -> io::Result<()> {
+    let kind = fs::symlink_metadata(path)?.file_type();
+    if kind.is_dir() {
+        for entry in fs::read_dir(path)? {
+            sync(&entry?.path())?;
+        }
+    }
+    if kind.is_dir() || kind.is_file() {
+        File::open(path)?.sync_all()?;
+    }
+    Ok(())
 }
 
 /// FNV-1a over all parts, each with its length so that no two lists run together. It tells builds apart; it need
@@ -183,6 +212,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_lock_whose_file_was_taken_away_locks_nothing() {
+        let bed = BedDir::create().unwrap();
+        let path = bed.path().join("x.lock");
+        let stale = File::create(&path).unwrap();
+        stale.lock().unwrap();
+        fs::remove_file(&path).unwrap();
+        let held = lock(&path, "x").await.unwrap();
+        assert!(try_lock(&path).unwrap().is_none());
+        drop(held);
+        assert!(try_lock(&path).unwrap().is_some());
+    }
+
+    #[tokio::test]
     async fn an_entry_is_made_once_and_one_that_failed_is_not_there() {
         let bed = BedDir::create().unwrap();
         let entry = Entry::within(bed.path().join("cache"), "x", &[b"1"]);
@@ -225,5 +267,12 @@ mod tests {
         let there: Vec<bool> = made.iter().map(|path| path.exists()).collect();
         assert_eq!(there.iter().filter(|there| **there).count(), KEPT - 1);
         assert!(!there[0], "the oldest goes first");
+        let locks = fs::read_dir(&cache).unwrap().flatten();
+        let locks = locks.filter(|entry| entry.path().extension().is_some_and(|end| end == "lock"));
+        assert_eq!(
+            locks.count(),
+            KEPT + 1,
+            "each entry that is there has its lock, and no other"
+        );
     }
 }

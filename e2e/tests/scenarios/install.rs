@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use etcd_operator_e2e::bed_dir::BedDir;
 use etcd_operator_e2e::install::{Kubernetes, NAMESPACE, SAMPLE_VERSION, TO_TRY};
 use etcd_operator_e2e::process::{ProcessId, Sent};
@@ -55,6 +55,14 @@ pub const SCENARIOS: &[Scenario] = &[
         "an_up_that_is_killed_leaves_nothing_and_two_at_once_make_one_bed",
         Bed::Without,
         |stage| Box::pin(killed_and_twice(stage)),
+    )
+    .full(),
+    // Once more a bed of its own that shows nothing of the operator.
+    Scenario::gate(
+        "install",
+        "an_up_that_does_not_start_says_what_to_do_and_leaves_a_report",
+        Bed::Without,
+        |stage| Box::pin(not_started(stage)),
     )
     .full(),
 ];
@@ -327,6 +335,44 @@ async fn killed_and_twice(stage: Arc<Stage>) -> Result<()> {
     })
     .await;
     commands.end(played.context("it takes too long").flatten()).await
+}
+
+/// With a cache of its own, in which an image is damaged.
+async fn not_started(stage: Arc<Stage>) -> Result<()> {
+    let commands = Commands::new(&stage).await?;
+    let pause = images::base().await?.swap_remove(0);
+    let entry = pause.parent().context("an image lies nowhere")?;
+    let cache = commands.state.path().join("cache/etcd-operator");
+    std::fs::create_dir_all(&cache)?;
+    for other in std::fs::read_dir(entry.parent().context("the cache lies nowhere")?)?.flatten() {
+        if other.path() != entry {
+            std::os::unix::fs::symlink(other.path(), cache.join(other.file_name()))?;
+        }
+    }
+    let damaged = cache.join(entry.file_name().context("an image has no name")?);
+    std::fs::create_dir(&damaged)?;
+    std::fs::write(damaged.join("image.tar"), "no archive")?;
+
+    let home = commands.state.path().join("cache");
+    let around = [("XDG_CACHE_HOME", home.as_os_str())];
+    let Err(failure) = commands.run(&["up", &commands.operator], &around).await else {
+        bail!("a bed started with a damaged image");
+    };
+    let failure = format!("{failure:#}");
+    let report = commands.note().with_file_name("report");
+    for told in [
+        "down --purge",
+        &damaged.display().to_string(),
+        &report.display().to_string(),
+    ] {
+        ensure!(failure.contains(told), "{failure}");
+    }
+    ensure!(report.join("processes/node-1/containerd.log").is_file());
+    let left = Host::left_since(&commands.before).await?;
+    ensure!(left.is_empty(), "left: {left:#?}");
+    let down = commands.run(&["down"], &[]).await?;
+    ensure!(!report.exists(), "{down}");
+    Ok(())
 }
 
 async fn three_nodes(stage: Arc<Stage>) -> Result<()> {
