@@ -10,6 +10,9 @@ use serde::Deserialize;
 /// So many faults are told in words; the rest are counted.
 const TOLD: usize = 8;
 
+/// Who connects anew for every call.
+const NEWCOMER: &str = "newcomer";
+
 /// One thing a client saw. Moments are nanoseconds on one clock.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
@@ -74,6 +77,8 @@ pub struct Tally {
     pub unknown: usize,
     /// Of what the watcher was told.
     pub seen: usize,
+    /// Answers to somebody who connected anew for each of them.
+    pub newcomers: usize,
     /// The longest time in which no write was acknowledged, in milliseconds.
     pub longest_gap: u64,
 }
@@ -83,8 +88,8 @@ impl fmt::Display for Tally {
         write!(
             f,
             "{} acknowledged writes, {} of them links of a chain, are all there and in order; {} had no answer; a watcher \
-             saw {}; the longest time without one was {} ms",
-            self.acknowledged, self.links, self.unknown, self.seen, self.longest_gap
+             saw {}; {} newcomers were answered, none by a learner; the longest time without a write was {} ms",
+            self.acknowledged, self.links, self.unknown, self.seen, self.newcomers, self.longest_gap
         )
     }
 }
@@ -302,6 +307,10 @@ impl History {
             links: self.of(Kind::Swap).count(),
             unknown: self.of(Kind::Unknown).count(),
             seen: self.of(Kind::Seen).count(),
+            newcomers: self
+                .of(Kind::Read)
+                .filter(|event| event.client == NEWCOMER)
+                .count(),
             longest_gap: u64::try_from(gap / 1_000_000).unwrap_or(0),
         }
     }
@@ -343,7 +352,10 @@ mod tests {
             event(Kind::Put, "w/a", 2, 10, 20),
             event(Kind::Put, "w/b", 3, 30, 40),
             link("0", "1 x", 4, 50),
-            event(Kind::Read, "1 x", 4, 60, 61),
+            Event {
+                client: NEWCOMER.into(),
+                ..event(Kind::Read, "1 x", 4, 60, 61)
+            },
             link("1 x", "2 y", 5, 70),
             event(Kind::Unknown, "w/c", 0, 80, 90),
             event(Kind::Seen, "w/a", 2, 0, 21),
@@ -379,6 +391,7 @@ mod tests {
                 links: 2,
                 unknown: 1,
                 seen: 5,
+                newcomers: 1,
                 longest_gap: 0
             }
         );

@@ -1,5 +1,5 @@
-// Clients of an etcd cluster that remember what they were told: writers, a chain of compare-and-swaps, and a watcher
-// from the first revision on. What each of them saw goes to standard output, a line of JSON at a time; nothing is judged
+// Clients of an etcd cluster that remember what they were told: writers, a chain of compare-and-swaps, one that connects
+// anew for every call, and a watcher from the first revision on. What each of them saw goes to standard output, a line of JSON at a time; nothing is judged
 // here. They go on until standard input ends, and then read what there is.
 package main
 
@@ -67,12 +67,16 @@ func (h *history) add(event Event) {
 	h.out.Flush()
 }
 
-func connect(endpoints []string) *clientv3.Client {
+func connect(endpoints []string) *clientv3.Client { return connectFor(endpoints, 0) }
+
+// With this many attempts for each call; with 0 as many as etcd's client makes by itself.
+func connectFor(endpoints []string, attempts uint) *clientv3.Client {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            endpoints,
 		DialTimeout:          patience,
 		DialKeepAliveTime:    patience,
 		DialKeepAliveTimeout: patience,
+		MaxUnaryRetries:      attempts,
 		Logger:               zap.NewNop(),
 	})
 	if err != nil {
@@ -156,6 +160,31 @@ func swap(ctx context.Context, h *history, endpoints []string, name string, paus
 			event.Revision = done.Header.Revision
 		}
 		h.add(event)
+	}
+}
+
+// Comes anew for every call, as a client that has just started: it is the one that finds out whom the address leads to,
+// as it asks once only and tells what it hears.
+func knock(ctx context.Context, h *history, endpoints []string, name string, pause time.Duration) {
+	for ctx.Err() == nil {
+		client := connectFor(endpoints, 1)
+		event := Event{Kind: "read", Client: name, Key: chain, Value: "0", Began: h.now()}
+		call, cancel := context.WithTimeout(context.Background(), patience)
+		answer, err := client.Get(call, chain)
+		cancel()
+		client.Close()
+		event.Ended = h.now()
+		switch {
+		case err != nil:
+			event.Kind, event.Value, event.Error = "unread", "", words(err)
+		case len(answer.Kvs) > 0:
+			event.Value = string(answer.Kvs[0].Value)
+			event.Revision = answer.Header.Revision
+		default:
+			event.Revision = answer.Header.Revision
+		}
+		h.add(event)
+		sleep(ctx, pause)
 	}
 }
 
@@ -273,6 +302,11 @@ func main() {
 			swap(ctx, h, all, "c"+strconv.Itoa(number), *pause)
 		}()
 	}
+	clients.Add(1)
+	go func() {
+		defer clients.Done()
+		knock(ctx, h, all, "newcomer", *pause)
+	}()
 	watcher.Add(1)
 	go func() {
 		defer watcher.Done()

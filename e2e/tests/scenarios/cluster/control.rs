@@ -1,7 +1,8 @@
 //! The operator itself dies, stands still, or is away.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use etcd_operator_e2e::components::EtcdVersion;
@@ -9,11 +10,11 @@ use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::faults::Container;
 use etcd_operator_e2e::install::NAMESPACE;
 use etcd_operator_e2e::scenario::Stage;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{Api, ListParams};
 use serde_json::json;
 
-use super::tenant::{SOON, Tenant};
+use super::tenant::{SOON, Tenant, is};
 
 /// The operator's containers as they run now.
 async fn managers(tenant: &Tenant) -> Result<Vec<Container>> {
@@ -153,6 +154,87 @@ pub async fn stood_still(stage: Arc<Stage>) -> Result<()> {
         .kubectl_of_operator(&["scale", "deployment/etcd-operator", "--replicas=1"])
         .await?;
     tenant.survived(load).await
+}
+
+/// Clusters whose members let the operator wait cost others nothing.
+pub async fn silent_beside(stage: Arc<Stage>) -> Result<()> {
+    let first = Tenant::on(stage, EtcdVersion::V3_6_16).await?;
+    let named = |kind: &str, count: usize| -> Vec<Tenant> {
+        (0..count)
+            .map(|number| first.named(&format!("{kind}{number}")))
+            .collect()
+    };
+    let (well, silent) = (named("well", 20), named("silent", 3));
+    let spec = json!({"size": 1, "version": EtcdVersion::V3_6_16.number()});
+    for tenant in well.iter().chain(&silent) {
+        tenant.apply(&spec).await?;
+    }
+    for tenant in well.iter().chain(&silent) {
+        tenant.converged(1).await?;
+    }
+    let among_friends = put_back(&first, &well).await?;
+
+    let cluster = first.stage().cluster();
+    let mut cuts = Vec::new();
+    for tenant in &silent {
+        cuts.push(
+            cluster
+                .cut_pod(tenant.stage().namespace(), &tenant.pod(0))
+                .await?,
+        );
+    }
+    for tenant in &silent {
+        tenant
+            .says("it does not answer", |status| {
+                is(status, "Available", "False", "NoQuorum")
+            })
+            .await?;
+    }
+    let beside_silent = put_back(&first, &well).await?;
+    first.note(&format!(
+        "twenty Services were put back in {among_friends:?}, and in {beside_silent:?} beside clusters that do not answer"
+    ));
+    // Whoever waits for one answer of a silent cluster waits for seconds, and there are three.
+    ensure!(
+        beside_silent < among_friends + Duration::from_secs(2),
+        "the silent ones were waited for: {beside_silent:?} instead of {among_friends:?}"
+    );
+    for cut in cuts {
+        cut.heal().await?;
+    }
+    for tenant in &silent {
+        tenant.converged(1).await?;
+    }
+    Ok(())
+}
+
+/// Deletes the Services of all these at once; how long it takes until all are there again.
+async fn put_back(first: &Tenant, all: &[Tenant]) -> Result<Duration> {
+    let services: Vec<String> = all
+        .iter()
+        .map(|tenant| format!("{}-client", tenant.name()))
+        .collect();
+    let mut delete = vec!["delete", "service", "--wait=false"];
+    delete.extend(services.iter().map(String::as_str));
+    let namespace = first.stage().namespace();
+    let found = Api::<Service>::namespaced(first.stage().cluster().client().await?, namespace);
+    let uids = async || -> Result<BTreeMap<String, String>> {
+        let listed = found.list_metadata(&ListParams::default()).await?;
+        let each = listed.into_iter().map(|service| service.metadata);
+        Ok(each
+            .filter_map(|metadata| Some((metadata.name?, metadata.uid?)))
+            .collect())
+    };
+    let before = uids().await?;
+    first.kubectl(&delete).await?;
+    let from = Instant::now();
+    until("all Services are there again", SOON, || async {
+        let now = uids().await?;
+        let is_new = |name: &String| now.get(name).is_some_and(|uid| before.get(name) != Some(uid));
+        Ok(services.iter().all(is_new).then_some(()))
+    })
+    .await?;
+    Ok(from.elapsed())
 }
 
 /// While no operator runs, what has data comes back by itself; what is asked for meanwhile is done afterwards.

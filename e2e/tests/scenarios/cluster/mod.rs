@@ -44,7 +44,7 @@ const GATE: [Scenario; 7] = [
 ];
 
 /// The rest, for their time: each of these takes a minute or more, or a bed for itself.
-const FULL: [Scenario; 29] = [
+const FULL: [Scenario; 30] = [
     shared!("one_member_and_five_members", life::of_one_and_of_five),
     shared!("size_and_image_are_enough", life::size_and_image),
     shared!("an_autoscaler_finds_what_it_needs", life::autoscaled),
@@ -82,6 +82,10 @@ const FULL: [Scenario; 29] = [
     ),
     alone!("a_leader_that_stood_still_harms_nothing", control::stood_still),
     alone!("members_restart_while_no_operator_runs", control::away),
+    alone!(
+        "clusters_that_do_not_answer_delay_no_other",
+        control::silent_beside
+    ),
     shared!(
         "what_is_deleted_of_a_cluster_is_put_back",
         control::children_put_back
