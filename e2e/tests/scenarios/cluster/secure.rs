@@ -69,10 +69,13 @@ pub async fn static_certificates(stage: Arc<Stage>) -> Result<()> {
 async fn converged(tenant: &Tenant, size: u8) -> Result<EtcdClusterStatus> {
     let status = tenant.says_converged(size).await?;
     // Nodes learn of a new endpoint a moment after everybody else.
-    until("clients get through", SOON, || async {
+    let through = until("clients get through", SOON, || async {
         Ok(inside(tenant, "get", &["anything"]).await.ok())
-    })
-    .await?;
+    });
+    if let Err(late) = through.await {
+        // What stands in the way says so when it is asked once more.
+        inside(tenant, "get", &["anything"]).await.context(late)?;
+    }
     Ok(status)
 }
 
@@ -97,16 +100,12 @@ async fn inside(tenant: &Tenant, verb: &str, words: &[&str]) -> Result<String> {
         format!("--{flag}={SERVER}/{name}")
     });
     let pod = tenant.pod(0);
-    let mut all = vec![
-        "exec",
-        &pod,
-        "--container=etcd",
-        "--",
-        "env",
-        "ETCDCTL_API=3",
-        "etcdctl",
-        &endpoint,
-    ];
+    let mut all = vec!["exec", &pod, "--container=etcd", "--"];
+    // The older ones speak the language of version 2 unless told otherwise; the newer ones have no `env` beside them.
+    if tenant.version() <= EtcdVersion::V3_3_27 {
+        all.extend(["env", "ETCDCTL_API=3"]);
+    }
+    all.extend(["etcdctl", &endpoint]);
     all.extend(files.iter().map(String::as_str));
     all.push(verb);
     all.extend(words);

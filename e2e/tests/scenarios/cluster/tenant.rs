@@ -93,6 +93,11 @@ impl Tenant {
         json!({"size": size, "version": self.version.number(), "storage": {"size": "256Mi"}})
     }
 
+    /// The etcd it asks for.
+    pub fn version(&self) -> EtcdVersion {
+        self.version
+    }
+
     /// What the cluster is called.
     pub fn name(&self) -> &str {
         &self.name
