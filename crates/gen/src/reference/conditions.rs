@@ -1,150 +1,130 @@
-//! The page about conditions: their types, and the reasons the controllers give.
+//! The page about conditions and Events: the types, and the reasons the controllers give.
 
 use etcd_operator_api::condition;
 
 use super::head;
+use super::reasons::{EVENTS, REASONS, Said};
 use super::table::{code, table};
-
-/// A reason: the type it stands on, itself, and what it means.
-const REASONS: &[(&str, &str, &str)] = &[
-    (
-        "Accepted",
-        "Valid",
-        "True: the spec is valid and everything it asks for exists in this operator.",
-    ),
-    (
-        "Accepted",
-        "Invalid",
-        "False: a field has a value that cannot be used; the message names it and what is allowed.",
-    ),
-    (
-        "Accepted",
-        "NotImplemented",
-        "False: a field asks for what this version of the operator cannot do; leave it out.",
-    ),
-    (
-        "Accepted",
-        "NotServed",
-        "Unknown: the object is another installation's business; the message says how to change that.",
-    ),
-    (
-        "Progressing",
-        "NotImplemented",
-        "False: the object is checked and nothing more is done in this version.",
-    ),
-    (
-        "Progressing",
-        "Paused",
-        "False: spec.paused is set, the operator observes and changes nothing.",
-    ),
-    (
-        "Progressing",
-        "Suspended",
-        "False: spec.suspend is set, no new backup starts.",
-    ),
-    (
-        "ReferenceFound",
-        "Found",
-        "True: the EtcdClusters and EtcdBackups that the message names exist; Secrets are not looked up.",
-    ),
-    (
-        "ReferenceFound",
-        "Unreadable",
-        "False: something the spec refers to exists, and a field of it cannot be read; its own condition Accepted names the field.",
-    ),
-    (
-        "ReferenceFound",
-        "NotFound",
-        "False: something the spec refers to does not exist in this namespace; the message names it.",
-    ),
-    (
-        "StorageEphemeral",
-        "DataLivesWithPods",
-        "True: the data of a member is lost with its pod.",
-    ),
-];
 
 /// The page.
 pub(super) fn page() -> String {
     let types = condition::ALL.map(|type_| [code(type_.as_str()), type_.meaning().to_owned()]);
-    let reasons: Vec<[String; 3]> = REASONS
-        .iter()
-        .map(|(type_, reason, meaning)| [code(type_), code(reason), (*meaning).to_owned()])
-        .collect();
     format!(
         "{}
-Every kind reports conditions in `status.conditions`. A condition that does not apply to an object is absent. `lastTransitionTime` is when the status last changed, `lastUpdateTime` when anything of the condition did, `observedGeneration` which edit of the spec it speaks of.
+Every kind reports conditions in `status.conditions`. A condition that does not apply to an object is absent. `lastTransitionTime` is when the status last changed, `lastUpdateTime` when anything of the condition did, `observedGeneration` which edit of the spec it speaks of. `message` says it in a sentence, with names and numbers.
 
 ## Types
 
 {}
 ## Reasons
 
+`Scaling` and `Recovering` bear the reason of `Progressing`.
+
+{}
+## Events
+
+Each step that changes something is told once, when it was done: `kubectl describe` shows them, and `kubectl events --for etcd/NAME`.
+
 {}",
-        head("Conditions"),
+        head("Conditions and Events"),
         table(&["type", "meaning when True"], &types),
-        table(&["type", "reason", "status and meaning"], &reasons),
+        told("type", "status and meaning", REASONS),
+        told("of", "meaning", EVENTS),
     )
+}
+
+fn told(of: &str, meaning: &str, all: &[Said]) -> String {
+    let rows: Vec<[String; 4]> = all
+        .iter()
+        .map(|said| {
+            [
+                code(said.of),
+                code(said.word),
+                said.meaning.to_owned(),
+                said.remedy.to_owned(),
+            ]
+        })
+        .collect();
+    table(&[of, "reason", meaning, "what to do"], &rows)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::collections::BTreeSet;
 
+    use super::*;
+
     #[test]
-    fn reasons_stand_on_types_that_exist() {
-        for (type_, reason, meaning) in REASONS {
+    fn reasons_stand_on_types_that_exist_and_end_as_sentences() {
+        for said in REASONS {
             assert!(
-                condition::ALL.iter().any(|known| known.as_str() == *type_),
-                "{type_}"
+                condition::ALL.iter().any(|known| known.as_str() == said.of),
+                "{}",
+                said.of
             );
             let says_status = ["True: ", "False: ", "Unknown: "]
                 .iter()
-                .any(|status| meaning.starts_with(status));
-            assert!(says_status && meaning.ends_with('.'), "{reason}: {meaning}");
+                .any(|status| said.meaning.starts_with(status));
+            assert!(says_status, "{}: {}", said.word, said.meaning);
+        }
+        for said in REASONS.iter().chain(EVENTS) {
+            assert!(said.meaning.ends_with('.'), "{}", said.word);
+            assert!(
+                said.remedy.is_empty() || said.remedy.ends_with('.'),
+                "{}",
+                said.word
+            );
         }
     }
 
-    /// The words given as a reason in a source: literals between `reason:` and the message that follows it, and those
-    /// that stand in a tuple after what they make true or false.
-    fn reasons(source: &str) -> BTreeSet<String> {
+    /// The literals of a source that are one word in camel case, as reasons are; not what its tests say.
+    fn words(source: &str) -> BTreeSet<String> {
         let code = source.split("#[cfg(test)]").next().unwrap_or_default();
-        let mut words = BTreeSet::new();
-        for rest in code.split("reason:").skip(1) {
-            let value = rest.split("message").next().unwrap_or_default();
-            let literals = value.split('"').skip(1).step_by(2);
-            let is_word = |text: &&str| {
-                text.starts_with(char::is_uppercase) && text.chars().all(|c| c.is_ascii_alphanumeric())
-            };
-            words.extend(literals.filter(is_word).map(str::to_owned));
-        }
-        for rest in code.split("(Truth::").skip(1) {
-            let literal = rest
-                .split_once(", \"")
-                .and_then(|(_, rest)| rest.split('"').next());
-            words.extend(literal.map(str::to_owned));
-        }
-        words
+        let literals = code.split('"').skip(1).step_by(2);
+        let is_word = |text: &&str| {
+            text.starts_with(char::is_uppercase) && text.chars().all(|c| c.is_ascii_alphabetic())
+        };
+        literals.filter(is_word).map(str::to_owned).collect()
+    }
+
+    /// The part of a source between two of its lines.
+    fn between<'a>(source: &'a str, from: &str, to: &str) -> &'a str {
+        let rest = source.split_once(from).expect("the source has that line").1;
+        rest.split_once(to).map_or(rest, |(part, _)| part)
+    }
+
+    fn explained(all: &[Said]) -> BTreeSet<String> {
+        all.iter().map(|said| said.word.to_owned()).collect()
     }
 
     #[test]
-    fn every_reason_the_operator_gives_is_explained() {
-        let sources = [
-            include_str!("../../../api/src/condition.rs"),
-            include_str!("../../../api/src/reference.rs"),
-            include_str!("../../../api/src/refusal.rs"),
-            include_str!("../../../cluster/src/status.rs"),
+    fn every_reason_that_a_controller_gives_is_explained_and_no_other() {
+        let plan = include_str!("../../../cluster/src/plan.rs");
+        let statuses = [
             include_str!("../../../backup/src/status.rs"),
             include_str!("../../../restore/src/status.rs"),
+            include_str!("../../../cluster/src/status/findings.rs"),
+            include_str!("../../../cluster/src/build/image.rs"),
+            include_str!("../../../api/src/reference.rs"),
+            include_str!("../../../api/src/refusal.rs"),
+            between(
+                include_str!("../../../api/src/condition.rs"),
+                "fn given_up",
+                "\n}",
+            ),
+            between(plan, "The word in conditions", "What a pass has to say"),
         ];
-        let explained: BTreeSet<_> = REASONS
-            .iter()
-            .map(|(_, reason, _)| (*reason).to_owned())
-            .collect();
-        let given: BTreeSet<_> = sources.iter().flat_map(|source| reasons(source)).collect();
-        assert!(given.len() >= 6, "{given:?}");
-        let missing: Vec<_> = given.difference(&explained).collect();
-        assert!(missing.is_empty(), "not explained: {missing:?}");
+        let given: BTreeSet<_> = statuses.iter().flat_map(|source| words(source)).collect();
+        assert_eq!(given, explained(REASONS));
+    }
+
+    #[test]
+    fn every_event_of_a_cluster_is_explained_and_no_other() {
+        let source = include_str!("../../../cluster/src/reconcile.rs");
+        let steps = between(source, "A step as the reason of an Event", "no such line");
+        let mut given = words(steps);
+        given.insert("ControlledElsewhere".to_owned());
+        assert!(source.contains("\"ControlledElsewhere\""));
+        assert_eq!(given, explained(EVENTS));
     }
 }

@@ -6,6 +6,7 @@
 mod conditions;
 mod field;
 mod kind;
+mod reasons;
 mod rights;
 mod table;
 
