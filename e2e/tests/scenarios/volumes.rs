@@ -89,7 +89,7 @@ async fn fills_up(stage: Arc<Stage>) -> Result<()> {
     ensure!(written["full"] == false, "a grown disk is full: {written}");
     observe::object(claims, "data", "the claim tells its new size", SOON, |claim| {
         let size = claim.and_then(|claim| claim.status.as_ref()?.capacity.as_ref()?.get("storage"));
-        size.is_some_and(|size| size.0 == (400 * MIB).to_string())
+        size.is_some_and(|size| size.0 == "400Mi")
     })
     .await?;
 
