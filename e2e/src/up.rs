@@ -42,10 +42,6 @@ pub async fn up(wanted: Wanted, binary: &Path) -> Result<()> {
     standing::clean().await?;
     let end = match wanted {
         Wanted::Bed(nodes) => {
-            ensure!([1, 3].contains(&nodes), "a bed has 1 or 3 nodes, not {nodes}");
-            prepared(&say).await?;
-            // Until the end: two that apply the same object at the same time are in each other's way.
-            let _turn = Turn::wait(&say).await?;
             let (standing, kubernetes) = bed(nodes, binary, &say).await?;
             unless_interrupted(finish(&kubernetes, &say), STAYS).await?;
             let kubectl = components::find(Component::Kubectl).await?;
@@ -102,16 +98,13 @@ async fn is_known(kubernetes: &Kubernetes, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What takes long and is in nobody's way is done before one's turn.
-async fn prepared(say: &impl Fn(&str)) -> Result<()> {
+async fn bed(nodes: u8, binary: &Path, say: &impl Fn(&str)) -> Result<(Standing, Kubernetes)> {
+    ensure!([1, 3].contains(&nodes), "a bed has 1 or 3 nodes, not {nodes}");
     if Standing::find()?.is_none() {
         say("building what the bed is made of, where it is not in the cache");
         components::prepare(Group::Nodes.sets()).await?;
     }
-    Ok(())
-}
-
-async fn bed(nodes: u8, binary: &Path, say: &impl Fn(&str)) -> Result<(Standing, Kubernetes)> {
+    let _turn = Turn::wait(say).await?;
     let standing = if let Some(standing) = Standing::find()? {
         standing::same_size(&standing, nodes)?;
         say("the bed stands already");
@@ -148,7 +141,11 @@ async fn finish(kubernetes: &Kubernetes, say: &impl Fn(&str)) -> Result<()> {
     say("waiting for the manager");
     kubernetes.ready().await?;
     say("applying samples");
-    let made = kubernetes.apply_samples().await?;
+    let made = {
+        // Two that apply the same object at the same time are in each other's way. No longer than that: `down` waits.
+        let _turn = Turn::wait(say).await?;
+        kubernetes.apply_samples().await?
+    };
     say("waiting for the members of the sample");
     kubernetes.sample_serves().await?;
     say("ready");

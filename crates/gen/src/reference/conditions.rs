@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn every_event_of_a_cluster_is_explained_and_no_other() {
         let source = include_str!("../../../cluster/src/reconcile.rs");
-        let steps = between(source, "A step as the reason of an Event", "no such line");
-        let mut given = words(steps);
+        let steps = source.split_once("A step as the reason of an Event");
+        let mut given = words(steps.expect("the source has that line").1);
         given.insert("ControlledElsewhere".to_owned());
         assert!(source.contains("\"ControlledElsewhere\""));
         assert_eq!(given, explained(EVENTS));
