@@ -10,7 +10,7 @@ mod settings;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Node as NodeObject;
@@ -71,12 +71,16 @@ pub struct Cluster {
     control_plane: ControlPlane,
 }
 
+/// Refuses any number of nodes that beds are not made with.
+pub fn may_have(nodes: Number) -> Result<()> {
+    ensure!([1, 3].contains(&nodes), "a bed has 1 or 3 nodes, not {nodes}");
+    Ok(())
+}
+
 impl Cluster {
     /// Starts a cluster and waits until its nodes are ready and names resolve.
     pub async fn start(options: &Options) -> Result<Self> {
-        if ![1, 3].contains(&options.nodes) {
-            bail!("a cluster has 1 or 3 nodes, not {}", options.nodes);
-        }
+        may_have(options.nodes)?;
         let numbers: Vec<Number> = (1..=options.nodes).collect();
         let programs = Programs::find().await?;
         let control_plane = ControlPlane::start(control_plane::Options {

@@ -4,8 +4,9 @@
 //! A keeper is noted down as soon as it runs, and a bed when it stands. A keeper whose starter ends before the bed stands
 //! ends as well. Commands that start or forget a bed do so one at a time.
 
+mod patience;
+
 use std::fs::{self, File, TryLockError};
-use std::future::Future;
 use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
+
+use patience::Interrupted;
+pub use patience::{unless_gone, unless_interrupted};
 
 use crate::bed_dir::{self, Cleaned};
 use crate::cluster::Cluster;
@@ -296,27 +300,6 @@ fn write(path: &Path, what: &impl Serialize) -> Result<()> {
         .and_then(|()| fs::rename(&fresh, path))
         .with_context(|| format!("cannot write {}", path.display()))
 }
-
-/// Does it unless Ctrl-C comes first, which then says what becomes of the bed. Once this was called, Ctrl-C ends nothing
-/// by itself any more.
-pub async fn unless_interrupted<T>(work: impl Future<Output = Result<T>>, then: &'static str) -> Result<T> {
-    tokio::select! {
-        outcome = work => outcome,
-        _ = tokio::signal::ctrl_c() => Err(Interrupted(then).into()),
-    }
-}
-
-/// A person did not want to wait.
-#[derive(Debug)]
-struct Interrupted(&'static str);
-
-impl std::fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "interrupted: {}", self.0)
-    }
-}
-
-impl std::error::Error for Interrupted {}
 
 /// Notes down a bed that this process keeps.
 pub fn announce(cluster: &Cluster) -> Result<()> {

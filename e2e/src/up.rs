@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use tokio::process::Command;
 
+use crate::cluster::may_have;
 use crate::components::{self, Component, Group};
 use crate::deadline::until;
 use crate::host::Host;
 use crate::install::{Kubernetes, NAMESPACE, RELEASE, SAMPLE_VERSION, TO_TRY, cache_beside};
-use crate::standing::{self, Before, Standing, Turn, unless_interrupted};
+use crate::standing::{self, Before, Standing, Turn, unless_gone, unless_interrupted};
 use crate::{command, images};
 
 /// What becomes of a bed that stands when somebody does not want to wait.
@@ -43,7 +44,8 @@ pub async fn up(wanted: Wanted, binary: &Path) -> Result<()> {
     let end = match wanted {
         Wanted::Bed(nodes) => {
             let (standing, kubernetes) = bed(nodes, binary, &say).await?;
-            unless_interrupted(finish(&kubernetes, &say), STAYS).await?;
+            let finished = unless_gone(&standing, finish(&kubernetes, &say));
+            unless_interrupted(finished, STAYS).await?;
             let kubectl = components::find(Component::Kubectl).await?;
             let programs = kubectl.parent().context("kubectl lies nowhere")?;
             println!("\nTo use it:");
@@ -99,7 +101,7 @@ async fn is_known(kubernetes: &Kubernetes, name: &str) -> Result<()> {
 }
 
 async fn bed(nodes: u8, binary: &Path, say: &impl Fn(&str)) -> Result<(Standing, Kubernetes)> {
-    ensure!([1, 3].contains(&nodes), "a bed has 1 or 3 nodes, not {nodes}");
+    may_have(nodes)?;
     if Standing::find()?.is_none() {
         say("building what the bed is made of, where it is not in the cache");
         components::prepare(Group::Nodes.sets()).await?;
@@ -116,7 +118,8 @@ async fn bed(nodes: u8, binary: &Path, say: &impl Fn(&str)) -> Result<(Standing,
         say("starting the bed");
         Standing::start(nodes).await?
     };
-    unless_interrupted(equip(standing, binary, say), STAYS).await
+    let equipped = unless_gone(&standing, equip(standing.clone(), binary, say));
+    unless_interrupted(equipped, STAYS).await
 }
 
 async fn equip(mut standing: Standing, binary: &Path, say: &impl Fn(&str)) -> Result<(Standing, Kubernetes)> {

@@ -13,6 +13,11 @@ use crate::volumes::Disk;
 /// Below the data directory.
 const DATABASE: &str = "member/snap/db";
 const LOG: &str = "member/wal";
+/// The number of bytes before each record of the log.
+const HEAD: usize = 8;
+/// What of it is the record's length, and where the number of bytes between it and the next one begins.
+const LENGTH: u64 = (1 << FILLING) - 1;
+const FILLING: u32 = 56;
 /// Pages of the database are as large as the machine's.
 const PAGE: u64 = 4096;
 /// The mark of either of the two pages that lead to all others, from the page's beginning.
@@ -51,14 +56,29 @@ impl Disk {
             .and_then(|name| name.to_str())
             .context("a piece of the log has no name")?;
         let file = format!("{log}/{name}");
-        let content = self.read(&file)?;
-        // Behind what it holds it is filled up with zeros.
-        let held = content
-            .iter()
-            .rposition(|byte| *byte != 0)
-            .context("the log is empty")?;
-        self.cut(&file, u64::try_from(held / 2)?)
+        let place = within_the_middle_record(&self.read(&file)?).context("the log holds no record")?;
+        self.cut(&file, u64::try_from(place)?)
     }
+}
+
+/// A place within the record in the middle of a piece of the log. Cut off between two records, a log is only a shorter
+/// one, and nobody can tell.
+///
+/// A record follows the number of its bytes, whose highest byte says how many more there are up to the next record.
+fn within_the_middle_record(log: &[u8]) -> Option<usize> {
+    let mut records = Vec::new();
+    let mut at = 0;
+    while let Some((head, rest)) = log.get(at..).and_then(<[u8]>::split_first_chunk::<HEAD>) {
+        let head = u64::from_le_bytes(*head);
+        let length = usize::try_from(head & LENGTH).ok()?;
+        // Behind what it holds it is filled up with zeros.
+        if length == 0 || rest.len() < length {
+            break;
+        }
+        records.push(at + HEAD + length / 2);
+        at += HEAD + length + usize::try_from(head >> FILLING & 0b111).ok()?;
+    }
+    records.get(records.len() / 2).copied()
 }
 
 /// Pieces are numbered so that their names are in order.
@@ -70,4 +90,34 @@ fn newest(log: &Path) -> Result<PathBuf> {
         .filter(|path| path.extension().is_some_and(|end| end == "wal"))
         .max()
         .with_context(|| format!("{} has no piece of a log", log.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Records of these lengths, each filled up to a multiple of eight, and zeros behind them.
+    fn log(lengths: &[u8]) -> Vec<u8> {
+        let mut log = Vec::new();
+        for &length in lengths {
+            let filling = (8 - length % 8) % 8;
+            let mark = if filling == 0 { 0 } else { 0x80 | filling };
+            log.extend([length, 0, 0, 0, 0, 0, 0, mark]);
+            log.extend(std::iter::repeat_n(0xff, usize::from(length)));
+            log.extend(std::iter::repeat_n(0, usize::from(filling)));
+        }
+        log.extend([0; 64]);
+        log
+    }
+
+    #[test]
+    fn a_log_is_cut_within_a_record_and_never_between_two() {
+        let cut = |lengths: &[u8]| within_the_middle_record(&log(lengths));
+        assert_eq!(cut(&[20]), Some(8 + 10));
+        // Half of all bytes would be where the second begins.
+        assert_eq!(cut(&[24, 24]), Some(32 + 8 + 12));
+        assert_eq!(cut(&[4, 17, 90]), Some(16 + 8 + 8));
+        assert_eq!(cut(&[]), None);
+        assert_eq!(within_the_middle_record(&[1, 2]), None);
+    }
 }

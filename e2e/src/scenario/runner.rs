@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 use tokio::process::Command;
 
@@ -13,6 +13,7 @@ use super::play::Player;
 use super::summary::{self, Outcome};
 use super::{Bed, Scenario, Tier};
 use crate::bed_dir;
+use crate::cluster::may_have;
 use crate::command;
 
 /// Nodes of the bed that is shared.
@@ -55,11 +56,7 @@ pub struct Arguments {
 
 /// Plays what the arguments choose; an error if one fails. Without a place for reports given, they go to `reports`.
 pub async fn run(arguments: Arguments, scenarios: &[Scenario], reports: PathBuf) -> Result<()> {
-    ensure!(
-        [1, 3].contains(&arguments.nodes),
-        "the shared bed has 1 or 3 nodes, not {}",
-        arguments.nodes
-    );
+    may_have(arguments.nodes)?;
     let mut chosen = choose(scenarios, &arguments);
     if arguments.list {
         for scenario in &chosen {

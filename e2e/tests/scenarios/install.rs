@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use etcd_operator_e2e::bed_dir::BedDir;
@@ -14,11 +15,14 @@ use etcd_operator_e2e::process::{ProcessId, Sent};
 use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
 use etcd_operator_e2e::{deadline::until, host::Host, images, operator};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
 const SOON: Duration = Duration::from_mins(1);
 /// What a story may take, so that there is time left to end its bed.
 const STORY_LIMIT: Duration = Duration::from_mins(8);
+/// What `down` may take, by the project's budget.
+const AT_ONCE: Duration = Duration::from_secs(15);
 /// A warm `up` takes seconds; this is for machines that also compile.
 const UP_LIMIT: Duration = Duration::from_mins(5);
 
@@ -55,6 +59,14 @@ pub const SCENARIOS: &[Scenario] = &[
         "an_up_that_is_killed_leaves_nothing_and_two_at_once_make_one_bed",
         Bed::Without,
         |stage| Box::pin(killed_and_twice(stage)),
+    )
+    .full(),
+    // Another bed that shows nothing of the operator.
+    Scenario::gate(
+        "install",
+        "down_ends_a_bed_at_once_on_which_an_up_is_at_work",
+        Bed::Without,
+        |stage| Box::pin(ended_meanwhile(stage)),
     )
     .full(),
     // Once more a bed of its own that shows nothing of the operator.
@@ -317,7 +329,7 @@ async fn killed_and_twice(stage: Arc<Stage>) -> Result<()> {
         let mut up = Command::new(env!("CARGO_BIN_EXE_bed"))
             .args(["up", &commands.operator])
             .env("XDG_STATE_HOME", commands.state.path())
-            .stdout(std::process::Stdio::null())
+            .stdout(Stdio::null())
             .kill_on_drop(true)
             .spawn()?;
         let keeper = commands.note().with_file_name("keeper.json");
@@ -331,6 +343,48 @@ async fn killed_and_twice(stage: Arc<Stage>) -> Result<()> {
 
         let (one, other) = tokio::join!(commands.up(&[]), commands.up(&[]));
         ensure!(kubeconfig(&one?)? == kubeconfig(&other?)?, "two beds stand");
+        Ok(())
+    })
+    .await;
+    commands.end(played.context("it takes too long").flatten()).await
+}
+
+/// Both who installs and who waits for what was installed is told, and nobody waits for them.
+async fn ended_meanwhile(stage: Arc<Stage>) -> Result<()> {
+    let commands = Commands::new(&stage).await?;
+    let played = tokio::time::timeout(STORY_LIMIT, async {
+        for moment in ["installing the chart", "waiting for the manager"] {
+            let mut up = Command::new(env!("CARGO_BIN_EXE_bed"))
+                .args(["up", &commands.operator])
+                .env("XDG_STATE_HOME", commands.state.path())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .kill_on_drop(true)
+                .spawn()?;
+            let said = up.stdout.take().context("what it says cannot be read")?;
+            let mut said = BufReader::new(said).lines();
+            while !said
+                .next_line()
+                .await?
+                .with_context(|| format!("it ended before {moment}"))?
+                .contains(moment)
+            {}
+            let began = Instant::now();
+            let down = commands.run(&["down"], &[]).await?;
+            ensure!(down.contains("nothing is left of it"), "{down}");
+            let took = began.elapsed();
+            ensure!(took < AT_ONCE, "{moment}: `down` took {} s", took.as_secs());
+            let ended = tokio::time::timeout(AT_ONCE, up.wait_with_output())
+                .await
+                .with_context(|| format!("{moment}: `up` goes on without a bed"))??;
+            let complaint = String::from_utf8_lossy(&ended.stderr);
+            ensure!(!ended.status.success(), "{moment}: `up` says it is done");
+            ensure!(
+                complaint.contains("the bed was ended meanwhile"),
+                "{moment}: {complaint}"
+            );
+        }
+        commands.up(&[]).await?;
         Ok(())
     })
     .await;

@@ -23,6 +23,12 @@ macro_rules! alone {
     };
 }
 
+macro_rules! own {
+    ($name:literal, $story:path) => {
+        Scenario::gate("cluster", $name, Bed::Own(1), |stage| Box::pin($story(stage)))
+    };
+}
+
 /// Those of the gate; it would take too long with all of them.
 const GATE: [Scenario; 7] = [
     shared!(
@@ -116,8 +122,9 @@ const FULL: [Scenario; 30] = [
 /// Bad wishes, and names that are taken.
 const REFUSED: [Scenario; 3] = [
     shared!("objects_of_others_are_not_taken_over", kept::names_of_others),
-    shared!("what_cannot_be_had_is_told_and_corrected", wrong::told_and_mended),
-    shared!(
+    // A node that looks for an image knocks where nothing may leave: the shared bed counts that.
+    own!("what_cannot_be_had_is_told_and_corrected", wrong::told_and_mended),
+    own!(
         "an_image_that_cannot_be_had_is_corrected_in_place",
         wrong::image_corrected
     ),
