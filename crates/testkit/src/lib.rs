@@ -7,6 +7,7 @@ pub mod fake;
 pub mod gate;
 pub mod ledger;
 pub mod machine;
+pub mod moves;
 pub mod samples;
 pub mod signal;
 pub mod simulation;

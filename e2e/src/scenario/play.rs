@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use futures::StreamExt;
+use futures::future::BoxFuture;
+use kube::Client;
+use tokio::task::JoinSet;
 
 use super::summary::{self, Outcome};
 use super::{Bed, Scenario, Stage};
@@ -28,6 +31,17 @@ pub(super) struct Player {
     pub(super) keep: bool,
     /// How many nodes the shared bed has.
     pub(super) nodes: u8,
+    /// Who looks on at every bed.
+    pub(super) onlooker: Onlooker,
+}
+
+/// Somebody who looks on at a bed for as long as it stands.
+pub type Onlooker = Arc<dyn Fn(Client) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// A bed, and who looks on.
+struct Begun {
+    cluster: Arc<Cluster>,
+    _onlooker: JoinSet<()>,
 }
 
 impl Player {
@@ -55,7 +69,7 @@ impl Player {
         let mut outcomes = Vec::new();
         let start = Instant::now();
         let mut bed = self.begin(self.nodes).await;
-        if let Ok(cluster) = &bed {
+        if let Ok(Begun { cluster, .. }) = &bed {
             let beside = shared.iter().map(|one| self.play_told(one, cluster.clone()));
             outcomes = futures::stream::iter(beside)
                 .buffer_unordered(BESIDE)
@@ -65,7 +79,7 @@ impl Player {
             outcomes.extend(shared.iter().map(|one| told(one, start, without(&bed))));
         }
         for scenario in alone {
-            let Ok(cluster) = &bed else {
+            let Ok(Begun { cluster, .. }) = &bed else {
                 outcomes.push(told(scenario, start, without(&bed)));
                 continue;
             };
@@ -78,7 +92,7 @@ impl Player {
                 bed = self.begin(self.nodes).await;
             }
         }
-        if let Ok(cluster) = &bed {
+        if let Ok(Begun { cluster, .. }) = &bed {
             let start = Instant::now();
             let nothing_left = Scenario::gate(
                 "bed",
@@ -101,10 +115,10 @@ impl Player {
     }
 
     async fn play_own(&self, scenario: &Scenario, nodes: u8) -> Result<()> {
-        let cluster = self.begin(nodes).await?;
-        play_on(scenario, cluster.clone(), &self.reports, self.keep).await?;
+        let bed = self.begin(nodes).await?;
+        play_on(scenario, bed.cluster.clone(), &self.reports, self.keep).await?;
         if !scenario.leaves {
-            nothing_leaves(&cluster).await?;
+            nothing_leaves(&bed.cluster).await?;
         }
         Ok(())
     }
@@ -121,14 +135,19 @@ impl Player {
         Err(failure.context(report::place(&folder, &written)))
     }
 
-    async fn begin(&self, nodes: u8) -> Result<Arc<Cluster>> {
+    async fn begin(&self, nodes: u8) -> Result<Begun> {
         let cluster = Cluster::start(&Options {
             nodes,
             report: Some(self.reports.join(format!("start-of-{nodes}-nodes"))),
             ..Options::default()
         })
         .await?;
-        Ok(Arc::new(cluster))
+        let mut onlooker = JoinSet::new();
+        onlooker.spawn((self.onlooker)(cluster.client().await?));
+        Ok(Begun {
+            cluster: Arc::new(cluster),
+            _onlooker: onlooker,
+        })
     }
 }
 
@@ -212,7 +231,7 @@ async fn nothing_leaves(cluster: &Cluster) -> Result<()> {
 }
 
 /// Why a scenario without its bed was not played.
-fn without(bed: &Result<Arc<Cluster>>) -> Result<()> {
+fn without(bed: &Result<Begun>) -> Result<()> {
     match bed {
         Ok(_) => Ok(()),
         Err(error) => bail!("no bed: {error:#}"),

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use tokio::process::Command;
 
-use super::play::Player;
+use super::play::{Onlooker, Player};
 use super::summary::{self, Outcome};
 use super::{Bed, Scenario, Tier};
 use crate::bed_dir;
@@ -48,14 +48,19 @@ pub struct Arguments {
     junit: Option<PathBuf>,
     /// Write a table for every group that was played whole and passed into this directory.
     #[arg(long)]
-    proof: Option<PathBuf>,
+    pub proof: Option<PathBuf>,
     /// Where failed scenarios leave their reports.
     #[arg(long)]
     reports: Option<PathBuf>,
 }
 
 /// Plays what the arguments choose; an error if one fails. Without a place for reports given, they go to `reports`.
-pub async fn run(arguments: Arguments, scenarios: &[Scenario], reports: PathBuf) -> Result<()> {
+pub async fn run(
+    arguments: Arguments,
+    scenarios: &[Scenario],
+    reports: PathBuf,
+    onlooker: Onlooker,
+) -> Result<()> {
     may_have(arguments.nodes)?;
     let mut chosen = choose(scenarios, &arguments);
     if arguments.list {
@@ -81,6 +86,7 @@ pub async fn run(arguments: Arguments, scenarios: &[Scenario], reports: PathBuf)
         reports: arguments.reports.clone().unwrap_or(reports),
         keep: arguments.keep,
         nodes: arguments.nodes,
+        onlooker,
     };
     bed_dir::clean().await?;
     // Before anything is played: what is proven is what was built, whatever is committed meanwhile.

@@ -17,14 +17,22 @@ mod volumes;
 #[path = "../crowd/mod.rs"]
 mod crowd;
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use anyhow::{Context, Result};
 use clap::Parser;
 use etcd_operator_e2e::scenario::Scenario;
 use etcd_operator_e2e::scenario::runner::{Arguments, run};
+use etcd_operator_testkit::moves::Moves;
+use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::signal::unix::{SignalKind, signal};
+
+/// What pods and claims of members have gone through on real beds; the models of machines are held to it.
+const MOVES: &str = "moves.txt";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -43,23 +51,44 @@ async fn main() -> ExitCode {
     .concat();
     scenarios.extend(cluster::scenarios());
     let reports = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("reports");
+    let arguments = Arguments::parse();
+    let proof = arguments.proof.clone();
+    let moves = Moves::default();
+    let watched = moves.clone();
+    let onlooker = Arc::new(move |client| {
+        let watched = watched.clone();
+        async move { watched.watch(client).await }.boxed()
+    });
     let played = async {
         // Listening before anything is started: from here on a signal ends the beds in order.
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
-            outcome = run(Arguments::parse(), &scenarios, reports) => outcome,
+            outcome = run(arguments, &scenarios, reports, onlooker) => outcome,
             _ = interrupt.recv() => Err(anyhow::anyhow!("interrupted")),
             _ = terminate.recv() => Err(anyhow::anyhow!("terminated")),
         }
     };
-    match played.await {
+    let outcome = played.await;
+    let kept = proof.map_or(Ok(()), |proof| keep(&proof.join(MOVES), moves.lines()));
+    match outcome.and(kept) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error:#}");
             ExitCode::from(101)
         }
     }
+}
+
+/// Adds moves to those that were seen earlier: what happens seldom has happened all the same.
+fn keep(file: &Path, seen: BTreeSet<String>) -> Result<()> {
+    let before = std::fs::read_to_string(file).unwrap_or_default();
+    let all: BTreeSet<String> = before.lines().map(str::to_owned).chain(seen).collect();
+    let text: String = all.iter().flat_map(|line| [line, "\n"]).collect();
+    if text == before {
+        return Ok(());
+    }
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// How often containers of a pod have started again.

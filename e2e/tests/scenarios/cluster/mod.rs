@@ -123,11 +123,12 @@ const FULL: [Scenario; 30] = [
 const REFUSED: [Scenario; 3] = [
     shared!("objects_of_others_are_not_taken_over", kept::names_of_others),
     // A node that looks for an image knocks where nothing may leave: the shared bed counts that.
-    own!("what_cannot_be_had_is_told_and_corrected", wrong::told_and_mended),
+    own!("what_cannot_be_had_is_told_and_corrected", wrong::told_and_mended).leaving(),
     own!(
         "an_image_that_cannot_be_had_is_corrected_in_place",
         wrong::image_corrected
-    ),
+    )
+    .leaving(),
 ];
 
 /// All of them.
