@@ -17,6 +17,7 @@ pub(crate) struct Schema {
     /// The schema as written in a custom resource definition; empty for built-in kinds.
     pub(crate) written: Map<String, Value>,
     rules: OnceLock<CompiledSchema>,
+    has_rules_for_status: OnceLock<bool>,
     /// The merge key of a strategic merge patch, for lists of built-in kinds.
     pub(crate) patch_merge_key: Option<String>,
     /// Whether a strategic merge patch merges this list instead of replacing it.
@@ -58,6 +59,16 @@ pub(crate) enum ListKind {
     Map(Vec<String>),
 }
 
+fn holds_rules(schema: &Value) -> bool {
+    match schema {
+        Value::Object(node) => {
+            node.contains_key("x-kubernetes-validations") || node.values().any(holds_rules)
+        }
+        Value::Array(nodes) => nodes.iter().any(holds_rules),
+        _ => false,
+    }
+}
+
 static ANY: LazyLock<Arc<Schema>> = LazyLock::new(|| Arc::new(Schema::default()));
 
 /// A node about which nothing is known.
@@ -70,6 +81,14 @@ impl Schema {
     pub(crate) fn rules(&self) -> &CompiledSchema {
         self.rules
             .get_or_init(|| compile_schema(&Value::Object(self.written.clone())))
+    }
+
+    /// Whether any rule stands within the status of an object.
+    pub(crate) fn has_rules_for_status(&self) -> bool {
+        *self.has_rules_for_status.get_or_init(|| {
+            let properties = self.written.get("properties");
+            properties.is_some_and(|all| holds_rules(&all["status"]))
+        })
     }
 
     /// The schema of the field `name`, and whether it is a named field (and not an entry of a map).
@@ -219,6 +238,7 @@ impl Parser {
             nullable: flag("nullable"),
             written: object.clone(),
             rules: OnceLock::new(),
+            has_rules_for_status: OnceLock::new(),
             patch_merge_key: text("x-kubernetes-patch-merge-key").map(ToOwned::to_owned),
             patch_merges: strategy.split(',').any(|word| word == "merge"),
         })

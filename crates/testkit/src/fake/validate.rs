@@ -321,6 +321,10 @@ fn list_keys(schema: &Arc<Schema>, value: &Value, path: &str, causes: &mut Vec<C
 }
 
 fn rules(schema: &Schema, object: &Value, before: Option<&Value>, causes: &mut Vec<Cause>) {
+    // What has not changed is not judged again; most writes are of a status.
+    if before.is_some_and(|before| is_same_to_rules(before, object)) && !schema.has_rules_for_status() {
+        return;
+    }
     let (object, before) = (without_nulls(object), before.map(without_nulls));
     let Err(errors) = cel::validate_compiled(schema.rules(), &object, before.as_ref()) else {
         return;
@@ -340,6 +344,16 @@ fn rules(schema: &Schema, object: &Value, before: Option<&Value>, causes: &mut V
             },
         });
     }
+}
+
+/// Whether two versions of an object differ in their statuses at most, and in what no rule can see.
+fn is_same_to_rules(before: &Value, object: &Value) -> bool {
+    let (Some(before), Some(object)) = (before.as_object(), object.as_object()) else {
+        return false;
+    };
+    let seen = |key: &str| !["status", "metadata"].contains(&key);
+    let mut keys = before.keys().chain(object.keys());
+    keys.all(|key| !seen(key) || before.get(key) == object.get(key))
 }
 
 /// Rules do not see fields that are null.
