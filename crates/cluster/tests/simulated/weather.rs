@@ -207,7 +207,7 @@ pub fn status(sim: &Simulation) -> Value {
 }
 
 pub fn is_latched(sim: &Simulation) -> bool {
-    status(sim)["clusterID"].is_string()
+    sim.look(NAME, |cluster| cluster["status"]["clusterID"].is_string()) == Some(true)
 }
 
 pub async fn converges(sim: &Simulation, size: u8, when: &str) -> bool {
@@ -231,8 +231,8 @@ async fn sever(sim: &Simulation, fate: &Fate, chance: &mut Chance) {
         }
     }
     let is_begun = |sim: &Simulation| {
-        let step = &status(sim)["plan"]["step"]["kind"];
-        step == "Bootstrap"
+        let begins = |cluster: &Value| cluster["status"]["plan"]["step"]["kind"] == "Bootstrap";
+        sim.look(NAME, begins) == Some(true)
     };
     sim.until(MINUTE, is_begun).await;
     tokio::time::sleep(chance.between(Duration::ZERO, 5 * SECOND)).await;
@@ -261,8 +261,11 @@ async fn settle(sim: &Simulation) -> u8 {
         .and_then(|cluster| u8::try_from(cluster["spec"]["size"].as_u64()?).ok())
         .unwrap_or(3);
     let asks = |sim: &Simulation| {
-        let text = status(sim)["plan"]["why"].to_string();
-        text.contains("a person must find out why")
+        let asks = |cluster: &Value| {
+            let text = cluster["status"]["plan"]["why"].as_str();
+            text.is_some_and(|text| text.contains("a person must find out why"))
+        };
+        sim.look(NAME, asks) == Some(true)
     };
     sim.until(PATIENCE, |sim| sim.is_whole(NAME, size) || asks(sim))
         .await;

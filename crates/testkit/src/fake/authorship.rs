@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::event_form;
 use super::kind::Kind;
-use super::ownership::{self, Operation, Writer};
+use super::ownership::{self, Operation, Owners, Writer};
 use super::request::Ask;
 use super::store::State;
 
@@ -32,7 +32,8 @@ pub(crate) fn writer<'a>(ask: &'a Ask, operation: Operation, now: &'a str, versi
 
 impl State {
     /// Gives what an ordinary write changed to its writer. Fields are named as the version of the request names them.
-    pub(crate) fn note_writer(&self, ask: &Ask, live: &Value, object: &mut Value) {
+    /// Returns who owns what then.
+    pub(crate) fn note_writer(&self, ask: &Ask, live: &Value, owners: &Owners, object: &mut Value) -> Owners {
         // The scale subresource drops the time of its own entry.
         let now = if ask.route.subresource == "scale" {
             String::new()
@@ -45,10 +46,11 @@ impl State {
             let (mut before, mut after) = (live.clone(), object.clone());
             event_form::from_stored(&mut before);
             event_form::from_stored(&mut after);
-            ownership::after_update(&ask.kind.schema, &before, &mut after, &writer);
+            let owners = ownership::after_update(&ask.kind.schema, &before, owners, &mut after, &writer);
             object["metadata"]["managedFields"] = after["metadata"]["managedFields"].take();
+            owners
         } else {
-            ownership::after_update(&ask.kind.schema, live, object, &writer);
+            ownership::after_update(&ask.kind.schema, live, owners, object, &writer)
         }
     }
 }

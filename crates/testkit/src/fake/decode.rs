@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::kind::Kind;
-use super::request::{Ask, PatchKind};
-use super::schema::{self, Schema};
+use super::request::{Ask, PatchKind, name_kind};
+use super::schema::{self, Schema, Settled};
 use super::status_error::Failure;
 use super::{builtin, event_form};
 
@@ -53,15 +53,15 @@ pub(crate) fn decode(ask: &Ask, mut object: Value) -> Result<Value, Failure> {
             kind.kind
         )));
     }
-    if (!found.0.is_empty() && found.0 != kind.api_version()) || (!found.1.is_empty() && found.1 != kind.kind)
+    if (!found.0.is_empty() && !kind.has_api_version(found.0))
+        || (!found.1.is_empty() && found.1 != kind.kind)
     {
         return Err(Failure::bad_request(format!(
             "{} in version \"{}\" cannot be handled as a {}: converting ({}.{}) to (core.{}): unknown conversion",
             found.1, found.0, kind.kind, found.0, found.1, kind.kind
         )));
     }
-    object["apiVersion"] = json!(kind.api_version());
-    object["kind"] = json!(kind.kind);
+    name_kind(kind, &mut object);
     if kind.group == "events.k8s.io" {
         event_form::to_stored(&mut object);
     }
@@ -81,37 +81,42 @@ pub(crate) fn decode(ask: &Ask, mut object: Value) -> Result<Value, Failure> {
                 "the namespace of the provided object does not match the namespace sent on the request",
             ));
         }
-        metadata.insert("namespace".to_owned(), json!(ask.route.namespace));
+        if metadata
+            .get("namespace")
+            .is_none_or(|sent| *sent != *ask.route.namespace)
+        {
+            metadata.insert("namespace".to_owned(), json!(ask.route.namespace));
+        }
     } else {
         metadata.remove("namespace");
     }
     Ok(object)
 }
 
-/// Prunes, defaults and normalises.
-pub(crate) fn settle(kind: &Kind, object: &mut Value, nulls: Nulls) {
+/// Prunes, defaults and normalises all but these fields.
+pub(crate) fn settle(kind: &Kind, object: &mut Value, nulls: Nulls, settled: Settled<'_>) {
     let stored = if kind.group == "events.k8s.io" {
         schema::built_in("Event")
     } else {
         Arc::clone(&kind.schema)
     };
-    stored.prune(object);
+    stored.prune(object, settled);
     if kind.custom {
         if nulls == Nulls::Dropped {
-            drop_nulls(&stored, object);
+            drop_nulls(&stored, object, settled);
         }
     } else {
-        builtin::fill(kind, object);
+        builtin::fill(kind, object, settled);
         if kind.storage == "events" {
             event_form::fill(object);
         }
     }
-    stored.fill_defaults(object);
+    stored.fill_defaults(object, settled);
     builtin::tidy_metadata(object);
 }
 
 /// Nulls in fields that may not be null count as absent.
-fn drop_nulls(schema: &Schema, value: &mut Value) {
+fn drop_nulls(schema: &Schema, value: &mut Value, settled: Settled<'_>) {
     match value {
         Value::Object(object) => {
             object.retain(|key, child| {
@@ -119,14 +124,17 @@ fn drop_nulls(schema: &Schema, value: &mut Value) {
                 let known = !below.written.is_empty();
                 !(child.is_null() && known && !below.nullable)
             });
-            for (key, child) in object.iter_mut() {
-                drop_nulls(&schema.field(key).0, child);
+            let open = object
+                .iter_mut()
+                .filter(|(key, _)| !settled.contains(&key.as_str()));
+            for (key, child) in open {
+                drop_nulls(schema.field(key).0, child, &[]);
             }
         }
         Value::Array(items) => {
             let (below, _) = schema.items();
             for item in items {
-                drop_nulls(&below, item);
+                drop_nulls(below, item, &[]);
             }
         }
         _ => {}
@@ -136,7 +144,7 @@ fn drop_nulls(schema: &Schema, value: &mut Value) {
 /// The first field of an applied object that the kind does not have.
 pub(crate) fn undeclared(kind: &Kind, config: &Value) -> Option<String> {
     let mut pruned = config.clone();
-    kind.schema.prune(&mut pruned);
+    kind.schema.prune(&mut pruned, &[]);
     if kind.storage == "events" {
         None
     } else {

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use super::kind::Kind;
 use super::read::{listed, selector_of};
-use super::request::{Ask, Reply, served};
+use super::request::{Ask, Reply};
 use super::status_error::Failure;
 use super::store::{Key, State, written_time};
+use super::stored::Stored;
 
 /// The finalizer of a foreground deletion.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
@@ -46,9 +47,9 @@ impl Options {
 /// What a deletion came to.
 pub(crate) enum Deleted {
     /// The object is gone; this was its last state.
-    Gone(Arc<Value>),
+    Gone(Arc<Stored>),
     /// The object is on its way out.
-    Waiting(Arc<Value>),
+    Waiting(Arc<Stored>),
 }
 
 impl State {
@@ -71,16 +72,14 @@ impl State {
                     "details": details,
                 })))
             }
-            Deleted::Gone(object) | Deleted::Waiting(object) => {
-                Ok(Reply::ok(served(kind, &object, ask.partial)))
-            }
+            Deleted::Gone(object) | Deleted::Waiting(object) => Ok(Reply::stored(kind, &object, ask.partial)),
         }
     }
 
     /// DELETE of many objects.
     pub(crate) fn delete_collection(&mut self, ask: &Ask) -> Result<Reply, Failure> {
         let selector = selector_of(ask)?;
-        let doomed: Vec<(Key, Arc<Value>)> = self
+        let doomed: Vec<(Key, Arc<Stored>)> = self
             .of_kind(&ask.kind, &ask.route.namespace)
             .filter(|(_, object)| selector.matches(object))
             .map(|(key, object)| (key.clone(), Arc::clone(object)))
@@ -126,7 +125,7 @@ impl State {
             .cloned()
             .ok_or_else(|| Failure::not_found(kind, &key.name))?;
         check_preconditions(kind, key, &live, options)?;
-        let mut object = (*live).clone();
+        let mut object = Value::clone(&live);
         set_propagation(kind, &mut object, options.propagation.as_deref());
         let grace = grace_of(kind, &live, options.grace);
         let waits = object["metadata"]["finalizers"]
@@ -142,7 +141,7 @@ impl State {
                 self.mark_deleted(&mut object, 0);
             }
             if options.dry_run {
-                return Ok(Deleted::Gone(Arc::new(object)));
+                return Ok(Deleted::Gone(Arc::new(Stored::new(object))));
             }
             return Ok(Deleted::Gone(self.erase_as(key, object)));
         }
@@ -155,8 +154,8 @@ impl State {
                 metadata.remove("deletionGracePeriodSeconds");
             }
         }
-        if object == *live || options.dry_run {
-            return Ok(Deleted::Waiting(Arc::new(object)));
+        if object == **live || options.dry_run {
+            return Ok(Deleted::Waiting(Arc::new(Stored::new(object))));
         }
         Ok(Deleted::Waiting(self.write(key.clone(), object)))
     }

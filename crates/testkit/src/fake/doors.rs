@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::delete::Options;
 use super::kind::Kind;
 use super::store::{Key, State};
-use super::update::{finished, spec_of};
+use super::stored::Stored;
+use super::update::{finished, has_same_spec};
 use super::{Fake, builtin, event_form, request};
 
 impl Fake {
@@ -39,8 +40,21 @@ impl Fake {
             .collect()
     }
 
+    /// An object as it is kept, without a copy of it.
+    pub(crate) fn stored_one(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Option<Arc<Stored>> {
+        let state = self.0.state();
+        let kind = state.kinds.named(api_version, kind)?;
+        state.get(&Key::new(&kind, namespace, name)).cloned()
+    }
+
     /// All objects of a kind as they are kept, without a copy of any.
-    pub(crate) fn stored(&self, api_version: &str, kind: &str) -> Vec<Arc<Value>> {
+    pub(crate) fn stored(&self, api_version: &str, kind: &str) -> Vec<Arc<Stored>> {
         let state = self.0.state();
         let Some(kind) = state.kinds.named(api_version, kind) else {
             return Vec::new();
@@ -152,7 +166,7 @@ pub(super) fn put(state: &mut State, mut object: Value) -> Value {
     }
     if !kind.custom {
         let sequence = state.next_sequence();
-        builtin::fill(&kind, &mut object);
+        builtin::fill(&kind, &mut object, &[]);
         if live.is_none() {
             builtin::admit(&kind, &mut object, sequence);
         }
@@ -175,7 +189,7 @@ pub(super) fn put(state: &mut State, mut object: Value) -> Value {
             .unwrap_or(0);
         let changed = live
             .as_ref()
-            .is_none_or(|live| spec_of(&kind, live) != spec_of(&kind, &object));
+            .is_none_or(|live| !has_same_spec(&kind, live, &object));
         let own = object["metadata"]["generation"].as_i64().unwrap_or(0);
         object["metadata"]["generation"] = json!(own.max(old + i64::from(changed)));
     }
@@ -184,8 +198,8 @@ pub(super) fn put(state: &mut State, mut object: Value) -> Value {
         state.erase(&key);
         return object;
     }
-    if let Some(live) = live.filter(|live| **live == object) {
-        return (*live).clone();
+    if let Some(live) = live.filter(|live| ***live == object) {
+        return Value::clone(&live);
     }
     let stored = state.write(key, object);
     request::served(&kind, &stored, false)

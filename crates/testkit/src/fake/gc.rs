@@ -9,7 +9,16 @@ use serde_json::Value;
 use super::delete::{FOREGROUND, ORPHAN, Options};
 use super::kind::Kind;
 use super::store::{Key, State};
+use super::stored::Stored;
 use super::update::finished;
+
+/// What becomes of an object whose owners go.
+enum Follow {
+    /// It goes, too.
+    Remove(Option<&'static str>),
+    /// It names these no more.
+    Free(Vec<String>),
+}
 
 fn finalizer(object: &Value, name: &str) -> bool {
     object["metadata"]["finalizers"]
@@ -31,20 +40,20 @@ fn owners(object: &Value) -> impl Iterator<Item = &Value> {
 impl State {
     /// Deletes dependents of what is gone, and ends foreground, orphaning and namespace deletions.
     pub(crate) fn collect_garbage(&mut self) {
-        loop {
+        while !self.is_followed {
             let before = self.version;
             self.end_namespaces();
             self.follow_owners();
             self.end_deletions();
-            if self.version == before {
-                return;
-            }
+            self.is_followed = self.version == before;
         }
     }
 
-    fn snapshot(&self) -> Vec<(Key, Arc<Value>)> {
+    /// The objects about which this is so, as they are now.
+    fn those(&self, is_so: impl Fn(&Key, &Value) -> bool) -> Vec<(Key, Arc<Stored>)> {
         self.objects
             .iter()
+            .filter(|(key, object)| is_so(key, object))
             .map(|(key, object)| (key.clone(), Arc::clone(object)))
             .collect()
     }
@@ -66,12 +75,17 @@ impl State {
     }
 
     fn follow_owners(&mut self) {
-        let objects = self.snapshot();
-        let by_uid: BTreeMap<&str, (&Key, &Arc<Value>)> = objects
-            .iter()
-            .filter_map(|(key, object)| Some((object["metadata"]["uid"].as_str()?, (key, object))))
-            .collect();
-        for (key, object) in &objects {
+        let mut follows = Vec::new();
+        let mut by_uid: Option<BTreeMap<&str, (&Key, &Arc<Stored>)>> = None;
+        for (key, object) in &self.objects {
+            if owners(object).next().is_none() {
+                continue;
+            }
+            let by_uid = by_uid.get_or_insert_with(|| {
+                let all = self.objects.iter();
+                all.filter_map(|(key, object)| Some((object["metadata"]["uid"].as_str()?, (key, object))))
+                    .collect()
+            });
             let (mut solid, mut waiting, mut absent) = (0, 0, Vec::new());
             for owner in owners(object) {
                 let uid = owner["uid"].as_str().unwrap_or_default();
@@ -89,9 +103,16 @@ impl State {
             if solid == 0 && waiting + absent.len() > 0 && !deleting(object) {
                 let policy = if waiting > 0 { "Foreground" } else { "Background" };
                 let kept = finalizer(object, ORPHAN) || finalizer(object, FOREGROUND);
-                self.remove_by(key, object, (!kept).then_some(policy));
+                let follow = Follow::Remove((!kept).then_some(policy));
+                follows.push((key.clone(), Arc::clone(object), follow));
             } else if solid > 0 && !absent.is_empty() {
-                self.drop_owners(key, object, &absent);
+                follows.push((key.clone(), Arc::clone(object), Follow::Free(absent)));
+            }
+        }
+        for (key, object, follow) in follows {
+            match follow {
+                Follow::Remove(policy) => self.remove_by(&key, &object, policy),
+                Follow::Free(absent) => self.drop_owners(&key, &object, &absent),
             }
         }
     }
@@ -110,16 +131,12 @@ impl State {
     }
 
     fn end_deletions(&mut self) {
-        for (key, object) in self.snapshot() {
-            if !deleting(&object) {
-                continue;
-            }
+        let waits =
+            |object: &Value| deleting(object) && (finalizer(object, ORPHAN) || finalizer(object, FOREGROUND));
+        for (key, object) in self.those(|_, object| waits(object)) {
             let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-            let dependents: Vec<(Key, Arc<Value>)> = self
-                .snapshot()
-                .into_iter()
-                .filter(|(_, other)| owners(other).any(|owner| owner["uid"] == uid))
-                .collect();
+            let dependents: Vec<(Key, Arc<Stored>)> =
+                self.those(|_, other| owners(other).any(|owner| owner["uid"] == uid));
             if finalizer(&object, ORPHAN) {
                 for (dependent, value) in &dependents {
                     self.drop_owners(dependent, value, std::slice::from_ref(&uid));
@@ -141,7 +158,7 @@ impl State {
         let Some(live) = self.get(key).cloned() else {
             return;
         };
-        let mut object = (*live).clone();
+        let mut object = Value::clone(&live);
         let mut empty = false;
         if let Some(list) = object["metadata"]["finalizers"].as_array_mut() {
             list.retain(|finalizer| finalizer != name);
@@ -158,15 +175,9 @@ impl State {
     }
 
     fn end_namespaces(&mut self) {
-        for (key, namespace) in self.snapshot() {
-            if namespace["kind"] != "Namespace" || !deleting(&namespace) {
-                continue;
-            }
-            let inside: Vec<(Key, Arc<Value>)> = self
-                .snapshot()
-                .into_iter()
-                .filter(|(other, _)| other.namespace == key.name)
-                .collect();
+        let ends = |object: &Value| object["kind"] == "Namespace" && deleting(object);
+        for (key, _) in self.those(|_, object| ends(object)) {
+            let inside = self.those(|other, _| other.namespace == key.name);
             if inside.is_empty() {
                 self.erase(&key);
                 continue;

@@ -19,7 +19,7 @@ impl Judge {
     /// What stands against creating this object; nothing if it is valid.
     pub(crate) fn refusals(&self, object: &Value) -> Vec<String> {
         let mut object = object.clone();
-        self.0.fill_defaults(&mut object);
+        self.0.fill_defaults(&mut object, &[]);
         let causes = validate::check_against(&self.0, &object);
         causes
             .iter()

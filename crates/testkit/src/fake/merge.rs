@@ -130,17 +130,17 @@ pub(crate) fn strategic(schema: &Schema, target: &mut Value, patch: &Value) {
         let (below, _) = schema.field(key);
         match (value, target.get_mut(key)) {
             (Value::Array(items), Some(Value::Array(existing))) if below.patch_merges => {
-                merge_list(&below, existing, items);
+                merge_list(below, existing, items);
             }
             (Value::Array(items), _) if below.patch_merges => {
                 let mut fresh = Vec::new();
-                merge_list(&below, &mut fresh, items);
+                merge_list(below, &mut fresh, items);
                 target.insert(key.clone(), Value::Array(fresh));
             }
-            (_, Some(slot)) => strategic(&below, slot, value),
+            (_, Some(slot)) => strategic(below, slot, value),
             (_, None) => {
                 let mut fresh = Value::Null;
-                strategic(&below, &mut fresh, value);
+                strategic(below, &mut fresh, value);
                 target.insert(key.clone(), fresh);
             }
         }

@@ -18,15 +18,18 @@ mod kind;
 mod merge;
 mod names;
 mod ownership;
+mod path;
 mod quantity;
 mod read;
 mod request;
 mod route;
+mod rules;
 mod schema;
 mod selector;
 mod service;
 mod status_error;
 mod store;
+mod stored;
 mod subresource;
 mod update;
 mod validate;
@@ -46,11 +49,13 @@ pub use self::calls::{Call, Mark};
 pub(crate) use self::faults::Rules;
 pub use self::faults::{Fault, Matching};
 pub(crate) use self::judge::Judge;
+pub(crate) use self::request::Sent;
 pub use self::route::Verb;
 pub(crate) use self::route::{Query, Route, Target, parse};
 pub use self::service::FakeService;
 
 use self::store::State;
+pub(crate) use self::stored::Stored;
 use crate::signal::{Listener, Signal};
 
 /// Where the fake gets the time from.
@@ -109,6 +114,22 @@ impl Shared {
     }
 }
 
+/// What a server holds at one moment, from which others can start that share none of what follows.
+#[derive(Debug)]
+pub(crate) struct Beginning(State);
+
+impl Beginning {
+    /// What a server holds now.
+    pub(crate) fn of(fake: &Fake) -> Self {
+        Beginning(fake.0.state().clone())
+    }
+
+    /// A server that starts with it. Its time starts at [`EPOCH`] and moves with tokio's.
+    pub(crate) fn begin(&self) -> Fake {
+        Fake::over(self.0.clone(), Fake::running_clock())
+    }
+}
+
 /// A handle on a fake API server. Clones share the server.
 #[derive(Clone)]
 pub struct Fake(Arc<Shared>);
@@ -128,24 +149,31 @@ impl Default for Fake {
 impl Fake {
     /// A server with the namespaces every cluster has. Its time starts at [`EPOCH`] and moves with tokio's.
     pub fn new() -> Self {
-        let start = Instant::now();
-        let epoch: Timestamp = EPOCH.parse().expect("the epoch is a timestamp");
-        Self::with_clock(Arc::new(move || {
-            let passed = Instant::now().saturating_duration_since(start);
-            epoch.checked_add(passed).unwrap_or(epoch)
-        }))
+        Self::with_clock(Self::running_clock())
     }
 
-    /// A server that reads this clock.
-    pub fn with_clock(clock: Clock) -> Self {
-        let state = State::new(clock());
-        let fake = Fake(Arc::new(Shared {
+    fn running_clock() -> Clock {
+        let start = Instant::now();
+        let epoch: Timestamp = EPOCH.parse().expect("the epoch is a timestamp");
+        Arc::new(move || {
+            let passed = Instant::now().saturating_duration_since(start);
+            epoch.checked_add(passed).unwrap_or(epoch)
+        })
+    }
+
+    fn over(state: State, clock: Clock) -> Self {
+        Fake(Arc::new(Shared {
             state: Mutex::new(state),
             changed: Signal::default(),
             clock,
             rules: Mutex::default(),
             calls: Mutex::default(),
-        }));
+        }))
+    }
+
+    /// A server that reads this clock.
+    pub fn with_clock(clock: Clock) -> Self {
+        let fake = Self::over(State::new(clock()), clock);
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             fake.add_namespace(name);
         }

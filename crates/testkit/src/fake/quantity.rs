@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::schema::{Schema, Shape};
+use super::schema::{Schema, Settled, Shape};
 
 const BINARY: [(&str, i128); 6] = [
     ("Ei", 1 << 60),
@@ -71,8 +71,8 @@ fn parse(text: &str) -> Option<(i128, &'static [(&'static str, i128)])> {
     Some((product / scale, table))
 }
 
-/// Rewrites every quantity in a value of this structure.
-pub(crate) fn normalise(schema: &Schema, value: &mut Value) {
+/// Rewrites every quantity in a value of this structure, but in these fields.
+pub(crate) fn normalise(schema: &Schema, value: &mut Value, settled: Settled<'_>) {
     if schema.written.get("format").and_then(Value::as_str) == Some("quantity") {
         let text = value
             .as_str()
@@ -84,13 +84,16 @@ pub(crate) fn normalise(schema: &Schema, value: &mut Value) {
     }
     match (&schema.shape, value) {
         (Shape::Object(_), Value::Object(object)) => {
-            for (key, child) in object.iter_mut() {
-                normalise(&schema.field(key).0, child);
+            let open = object
+                .iter_mut()
+                .filter(|(key, _)| !settled.contains(&key.as_str()));
+            for (key, child) in open {
+                normalise(schema.field(key).0, child, &[]);
             }
         }
         (Shape::Array(array), Value::Array(items)) => {
             for item in items {
-                normalise(&array.items, item);
+                normalise(&array.items, item, &[]);
             }
         }
         _ => {}

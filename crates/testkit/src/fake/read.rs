@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::request::{Ask, Reply, served};
+use super::request::{Ask, Content, Reply, served, shown};
 use super::selector::Selector;
 use super::status_error::Failure;
 use super::store::{Key, State};
+use super::stored::Stored;
 
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You \
     can start a new list without the continue parameter, or use the continue token in this response to retrieve the \
@@ -36,7 +37,7 @@ impl State {
         let object = self
             .get(&key)
             .ok_or_else(|| Failure::not_found(&ask.kind, &ask.route.name))?;
-        Ok(Reply::ok(served(&ask.kind, object, ask.partial)))
+        Ok(Reply::stored(&ask.kind, object, ask.partial))
     }
 
     /// GET of many objects.
@@ -97,25 +98,21 @@ impl State {
         } else {
             self.at_version(&ask.kind, &ask.route.namespace, version)
         };
-        Ok(Reply::ok(page(
-            ask,
-            &selector,
-            &objects,
-            after.as_ref(),
-            limit,
-            version,
-        )))
+        Ok(Reply {
+            code: 200,
+            body: page(ask, &selector, &objects, after.as_ref(), limit, version),
+        })
     }
 }
 
 fn page(
     ask: &Ask,
     selector: &Selector,
-    objects: &BTreeMap<Key, Arc<Value>>,
+    objects: &BTreeMap<Key, Arc<Stored>>,
     after: Option<&(String, String)>,
     limit: Option<usize>,
     version: u64,
-) -> Value {
+) -> Content {
     let later = |key: &Key| {
         after
             .as_ref()
@@ -128,7 +125,7 @@ fn page(
     let mut items = Vec::new();
     let mut last = None;
     for (key, object) in matching.by_ref().take(limit) {
-        items.push(listed(ask, object));
+        items.push(shown(&ask.kind, object, ask.partial));
         last = Some(key);
     }
     let remaining = matching.count();
@@ -151,7 +148,8 @@ fn page(
     } else {
         (ask.kind.api_version(), ask.kind.list_kind.clone())
     };
-    json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "items": items})
+    let list = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
+    Content::List(list, items, !ask.kind.custom && !ask.partial)
 }
 
 /// An object as an item of a list: built-in ones do not repeat their kind.

@@ -1,12 +1,15 @@
 //! A request that reached the server, decoded, and the answer to it.
 
+use std::fmt;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
 
 use super::event_form;
 use super::kind::Kind;
 use super::route::{Query, Route};
+use super::stored::Stored;
 
 /// How the body of a patch is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,13 +32,17 @@ impl PatchKind {
     }
 }
 
+/// A body that was read already, beside the bytes of a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Sent(pub(crate) Arc<Value>);
+
 /// What is asked of a resource.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
     pub(crate) kind: Arc<Kind>,
     pub(crate) route: Route,
     pub(crate) query: Query,
-    pub(crate) body: Value,
+    pub(crate) body: Arc<Value>,
     pub(crate) patch: Option<PatchKind>,
     pub(crate) manager: String,
     /// Whether only the metadata is wanted.
@@ -50,33 +57,133 @@ impl Ask {
     }
 }
 
+/// An object without its kind.
+pub(crate) struct Bare<'a>(pub(crate) &'a Map<String, Value>);
+
+impl fmt::Display for Bare<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields = self
+            .0
+            .iter()
+            .filter(|(key, _)| *key != "apiVersion" && *key != "kind");
+        f.write_str("{")?;
+        for (index, (key, value)) in fields.enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            write!(f, "{comma}{}:{value}", Value::from(key.as_str()))?;
+        }
+        f.write_str("}")
+    }
+}
+
+/// What is answered.
+#[derive(Debug, Clone)]
+pub(crate) enum Content {
+    /// Something made for the answer.
+    Made(Value),
+    /// An object as it is kept.
+    Kept(Arc<Stored>),
+    /// A list without items, and its items: whole, or without saying of which kind they are.
+    List(Value, Vec<Content>, bool),
+}
+
+impl Content {
+    /// The content as text; a text alone stands for itself.
+    pub(crate) fn text(&self) -> Bytes {
+        match self {
+            Content::Made(Value::String(text)) => Bytes::from(text.clone()),
+            Content::Made(value) => Bytes::from(value.to_string()),
+            Content::Kept(stored) => stored.text(),
+            Content::List(list, items, is_bare) => {
+                let mut text = list.to_string().into_bytes();
+                // The place of the items is before the last brace.
+                text.pop();
+                text.extend_from_slice(b",\"items\":[");
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
+                        text.push(b',');
+                    }
+                    text.extend_from_slice(&if *is_bare { item.bare() } else { item.text() });
+                }
+                text.extend_from_slice(b"]}");
+                Bytes::from(text)
+            }
+        }
+    }
+
+    /// An object as text without saying of which kind it is.
+    fn bare(&self) -> Bytes {
+        match self {
+            Content::Kept(stored) => stored.bare_text(),
+            Content::Made(Value::Object(object)) => Bytes::from(Bare(object).to_string()),
+            other => other.text(),
+        }
+    }
+}
+
 /// The answer to a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub(crate) code: u16,
-    pub(crate) body: Value,
+    pub(crate) body: Content,
 }
 
 impl Reply {
     pub(crate) fn ok(body: Value) -> Self {
-        Reply { code: 200, body }
+        Reply {
+            code: 200,
+            body: Content::Made(body),
+        }
+    }
+
+    /// An object in the form in which this kind serves it.
+    pub(crate) fn stored(kind: &Kind, stored: &Arc<Stored>, partial: bool) -> Self {
+        Reply {
+            code: 200,
+            body: shown(kind, stored, partial),
+        }
+    }
+}
+
+/// A kept object in the form in which this kind serves it, which mostly is the one in which it is kept.
+pub(crate) fn shown(kind: &Kind, stored: &Arc<Stored>, partial: bool) -> Content {
+    let is_kept_so = kind.group != "events.k8s.io"
+        && stored["kind"] == *kind.kind
+        && stored["apiVersion"]
+            .as_str()
+            .is_some_and(|version| kind.has_api_version(version));
+    if is_kept_so && !partial {
+        Content::Kept(Arc::clone(stored))
+    } else {
+        Content::Made(served(kind, stored, partial))
     }
 }
 
 /// An object in the form in which this kind serves it.
 pub(crate) fn served(kind: &Kind, object: &Value, partial: bool) -> Value {
+    if partial {
+        return json!({
+            "apiVersion": "meta.k8s.io/v1",
+            "kind": "PartialObjectMetadata",
+            "metadata": object["metadata"],
+        });
+    }
     let mut out = object.clone();
     if kind.group == "events.k8s.io" {
         event_form::from_stored(&mut out);
     }
-    out["apiVersion"] = json!(kind.api_version());
-    out["kind"] = json!(kind.kind);
-    if partial {
-        out = json!({
-            "apiVersion": "meta.k8s.io/v1",
-            "kind": "PartialObjectMetadata",
-            "metadata": out["metadata"],
-        });
-    }
+    name_kind(kind, &mut out);
     out
+}
+
+/// Writes into an object of which kind it is.
+pub(crate) fn name_kind(kind: &Kind, object: &mut Value) {
+    if !object["apiVersion"]
+        .as_str()
+        .is_some_and(|version| kind.has_api_version(version))
+    {
+        object["apiVersion"] = json!(kind.api_version());
+    }
+    if object["kind"] != *kind.kind {
+        object["kind"] = json!(kind.kind);
+    }
 }

@@ -3,10 +3,19 @@
 //! publishes, reduced to structure). Judging values is `validate`'s business, not this module's.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
 use kube::core::cel::{CompiledSchema, compile_schema};
 use serde_json::{Map, Value, json};
+
+use super::locked;
+use super::status_error::Cause;
+
+/// Fields at the top of an object that are in the form in which they are kept already.
+pub(crate) type Settled<'a> = &'a [&'a str];
+
+/// So many verdicts of rules are kept of one schema.
+const VERDICTS: usize = 1000;
 
 /// One node of a resource's structure.
 #[derive(Debug, Default)]
@@ -17,7 +26,9 @@ pub(crate) struct Schema {
     /// The schema as written in a custom resource definition; empty for built-in kinds.
     pub(crate) written: Map<String, Value>,
     rules: OnceLock<CompiledSchema>,
-    has_rules_for_status: OnceLock<bool>,
+    rules_see_status: OnceLock<bool>,
+    /// What the rules said, by what they were asked.
+    verdicts: Mutex<HashMap<String, Vec<Cause>>>,
     /// The merge key of a strategic merge patch, for lists of built-in kinds.
     pub(crate) patch_merge_key: Option<String>,
     /// Whether a strategic merge patch merges this list instead of replacing it.
@@ -83,22 +94,39 @@ impl Schema {
             .get_or_init(|| compile_schema(&Value::Object(self.written.clone())))
     }
 
-    /// Whether any rule stands within the status of an object.
-    pub(crate) fn has_rules_for_status(&self) -> bool {
-        *self.has_rules_for_status.get_or_init(|| {
+    /// What the rules say to a question: what they said before, or what asking them says.
+    pub(crate) fn verdict(&self, question: String, ask: impl FnOnce() -> Vec<Cause>) -> Vec<Cause> {
+        if let Some(known) = locked(&self.verdicts).get(&question) {
+            return known.clone();
+        }
+        let causes = ask();
+        let mut verdicts = locked(&self.verdicts);
+        if verdicts.len() == VERDICTS {
+            verdicts.clear();
+        }
+        verdicts.insert(question, causes.clone());
+        causes
+    }
+
+    /// Whether any rule of an object is about its status: one that stands within it, or one about the whole object that
+    /// names it.
+    pub(crate) fn rules_see_status(&self) -> bool {
+        *self.rules_see_status.get_or_init(|| {
             let properties = self.written.get("properties");
+            let own = self.written.get("x-kubernetes-validations");
             properties.is_some_and(|all| holds_rules(&all["status"]))
+                || own.is_some_and(|rules| rules.to_string().contains("status"))
         })
     }
 
     /// The schema of the field `name`, and whether it is a named field (and not an entry of a map).
-    pub(crate) fn field(&self, name: &str) -> (Arc<Schema>, bool) {
+    pub(crate) fn field(&self, name: &str) -> (&Arc<Schema>, bool) {
         match &self.shape {
             Shape::Object(object) => match object.fields.get(name) {
-                Some(schema) => (Arc::clone(schema), true),
-                None => (object.additional.clone().unwrap_or_else(any), false),
+                Some(schema) => (schema, true),
+                None => (object.additional.as_ref().unwrap_or(&*ANY), false),
             },
-            _ => (any(), false),
+            _ => (&*ANY, false),
         }
     }
 
@@ -113,23 +141,25 @@ impl Schema {
     }
 
     /// The schema and identity of the items of a list.
-    pub(crate) fn items(&self) -> (Arc<Schema>, ListKind) {
+    pub(crate) fn items(&self) -> (&Arc<Schema>, &ListKind) {
         match &self.shape {
-            Shape::Array(array) => (Arc::clone(&array.items), array.kind.clone()),
-            _ => (any(), ListKind::Atomic),
+            Shape::Array(array) => (&array.items, &array.kind),
+            _ => (&*ANY, &ListKind::Atomic),
         }
     }
 
-    /// Removes every field the structure does not name.
-    pub(crate) fn prune(&self, value: &mut Value) {
+    /// Removes every field the structure does not name. Into these fields at the top it does not look.
+    pub(crate) fn prune(&self, value: &mut Value, settled: Settled<'_>) {
         match (&self.shape, value) {
             (Shape::Object(shape), Value::Object(object)) => {
                 object.retain(|key, child| {
-                    if let Some(schema) = shape.fields.get(key) {
-                        schema.prune(child);
+                    if settled.contains(&key.as_str()) {
+                        true
+                    } else if let Some(schema) = shape.fields.get(key) {
+                        schema.prune(child, &[]);
                         true
                     } else if let Some(schema) = &shape.additional {
-                        schema.prune(child);
+                        schema.prune(child, &[]);
                         true
                     } else {
                         shape.preserve
@@ -138,15 +168,16 @@ impl Schema {
             }
             (Shape::Array(shape), Value::Array(items)) => {
                 for item in items {
-                    shape.items.prune(item);
+                    shape.items.prune(item, &[]);
                 }
             }
             _ => {}
         }
     }
 
-    /// Fills in defaults; a null where null is not allowed but a default exists counts as absent.
-    pub(crate) fn fill_defaults(&self, value: &mut Value) {
+    /// Fills in defaults; a null where null is not allowed but a default exists counts as absent. Into these fields at the
+    /// top it does not look.
+    pub(crate) fn fill_defaults(&self, value: &mut Value, settled: Settled<'_>) {
         match (&self.shape, value) {
             (Shape::Object(shape), Value::Object(object)) => {
                 for (name, schema) in &shape.fields {
@@ -161,14 +192,17 @@ impl Schema {
                     }
                 }
                 for (key, child) in object.iter_mut() {
+                    if settled.contains(&key.as_str()) {
+                        continue;
+                    }
                     if let Some(schema) = shape.fields.get(key).or(shape.additional.as_ref()) {
-                        schema.fill_defaults(child);
+                        schema.fill_defaults(child, &[]);
                     }
                 }
             }
             (Shape::Array(shape), Value::Array(items)) => {
                 for item in items {
-                    shape.items.fill_defaults(item);
+                    shape.items.fill_defaults(item, &[]);
                 }
             }
             _ => {}
@@ -238,7 +272,8 @@ impl Parser {
             nullable: flag("nullable"),
             written: object.clone(),
             rules: OnceLock::new(),
-            has_rules_for_status: OnceLock::new(),
+            rules_see_status: OnceLock::new(),
+            verdicts: Mutex::default(),
             patch_merge_key: text("x-kubernetes-patch-merge-key").map(ToOwned::to_owned),
             patch_merges: strategy.split(',').any(|word| word == "merge"),
         })

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::calls::Call;
 use super::faults::Fault;
-use super::request::{Ask, PatchKind, Reply};
+use super::request::{Ask, Content, PatchKind, Reply, Sent};
 use super::route::{self, Query, Route, Target, Verb};
 use super::status_error::Failure;
 use super::store::State;
@@ -43,11 +43,19 @@ impl tower::Service<Request<Body>> for FakeService {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
-            let (parts, body) = request.into_parts();
+            let (mut parts, body) = request.into_parts();
+            let sent = parts.extensions.remove::<Sent>();
             let bytes = body.collect().await.map_err(io::Error::other)?.to_bytes();
             let query = Query::parse(parts.uri.query().unwrap_or_default());
             match route::parse(&parts.method, parts.uri.path(), &query) {
-                Target::Resource(route) => resource(shared, route, query, &parts.headers, &bytes).await,
+                Target::Resource(route) => {
+                    let body = match sent {
+                        Some(Sent(body)) => Ok(body),
+                        None if bytes.is_empty() => Ok(Arc::new(json!({}))),
+                        None => serde_json::from_slice(&bytes).map(Arc::new),
+                    };
+                    resource(shared, route, query, &parts.headers, body).await
+                }
                 Target::Other(path) => {
                     let answered = discovery::answer(&shared.state().kinds, &path);
                     Ok(respond(answered))
@@ -80,13 +88,8 @@ async fn resource(
     route: Route,
     query: Query,
     headers: &HeaderMap,
-    bytes: &Bytes,
+    body: Result<Arc<Value>, serde_json::Error>,
 ) -> Result<Answer, io::Error> {
-    let body: Result<Value, serde_json::Error> = if bytes.is_empty() {
-        Ok(json!({}))
-    } else {
-        serde_json::from_slice(bytes)
-    };
     let name = match (&body, route.name.is_empty()) {
         (Ok(body), true) => body["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
         _ => route.name.clone(),
@@ -140,7 +143,7 @@ async fn resource(
     let answer = match (ask, &fault) {
         (Err(Unread::NoGroup), _) => respond(Ok(Reply {
             code: 404,
-            body: json!("404 page not found\n"),
+            body: Content::Made(json!("404 page not found\n")),
         })),
         (Err(Unread::Failed(failure)), _) => respond(Err(*failure)),
         (Ok(_), Some(Fault::Status(code))) => respond(Err(injected(*code))),
@@ -223,11 +226,11 @@ fn injected(code: u16) -> Failure {
 fn respond(answered: Result<Reply, Failure>) -> Answer {
     let (code, retry_after, body) = match answered {
         Ok(reply) => (reply.code, None, reply.body),
-        Err(failure) => (failure.code(), failure.retries_after(), failure.body()),
-    };
-    let text = match &body {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+        Err(failure) => (
+            failure.code(),
+            failure.retries_after(),
+            Content::Made(failure.body()),
+        ),
     };
     let mut builder = Response::builder()
         .status(code)
@@ -236,7 +239,7 @@ fn respond(answered: Result<Reply, Failure>) -> Answer {
         builder = builder.header(header::RETRY_AFTER, seconds);
     }
     builder
-        .body(Full::new(Bytes::from(text)).boxed_unsync())
+        .body(Full::new(body.text()).boxed_unsync())
         .expect("status and headers are well formed")
 }
 

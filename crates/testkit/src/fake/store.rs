@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::kind::{Kind, Kinds};
+use super::ownership::Owners;
+use super::stored::Stored;
 
 /// Where an object lives: storage name of its kind, namespace, name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,17 +34,17 @@ impl Key {
 pub(crate) struct Change {
     pub(crate) version: u64,
     pub(crate) key: Key,
-    pub(crate) before: Option<Arc<Value>>,
-    pub(crate) after: Option<Arc<Value>>,
+    pub(crate) before: Option<Arc<Stored>>,
+    pub(crate) after: Option<Arc<Stored>>,
     /// The last state of a deleted object, carrying the version of its deletion.
-    pub(crate) last: Option<Arc<Value>>,
+    pub(crate) last: Option<Arc<Stored>>,
 }
 
 /// Everything the server remembers.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct State {
     pub(crate) kinds: Kinds,
-    pub(crate) objects: BTreeMap<Key, Arc<Value>>,
+    pub(crate) objects: BTreeMap<Key, Arc<Stored>>,
     pub(crate) history: Vec<Change>,
     pub(crate) version: u64,
     /// History up to here is gone.
@@ -52,7 +54,11 @@ pub(crate) struct State {
     /// Counts how often all watches were cut.
     pub(crate) cuts: u64,
     pub(crate) sequence: u64,
+    /// Counts how often a definition was written.
+    pub(crate) definitions: u64,
     pub(crate) collects_garbage: bool,
+    /// Whether the garbage collector has nothing to do.
+    pub(crate) is_followed: bool,
     pub(crate) now: Timestamp,
 }
 
@@ -67,7 +73,9 @@ impl State {
             held: None,
             cuts: 0,
             sequence: 0,
+            definitions: 0,
             collects_garbage: false,
+            is_followed: false,
             now,
         }
     }
@@ -88,7 +96,7 @@ impl State {
         format!("00000000-0000-4000-8000-{n:012x}")
     }
 
-    pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Value>> {
+    pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Stored>> {
         self.objects.get(key)
     }
 
@@ -97,7 +105,7 @@ impl State {
         &'a self,
         kind: &'a Kind,
         namespace: &'a str,
-    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> {
+    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Stored>)> {
         let start = Key {
             storage: kind.storage.clone(),
             namespace: namespace.to_owned(),
@@ -109,12 +117,35 @@ impl State {
             .filter(move |(key, _)| namespace.is_empty() || key.namespace == namespace)
     }
 
-    /// Stores an object under a new version and returns it as stored.
-    pub(crate) fn write(&mut self, key: Key, mut object: Value) -> Arc<Value> {
+    /// Stores an object under a new version and returns it as stored. What is the same as before is known as well.
+    pub(crate) fn write(&mut self, key: Key, object: Value) -> Arc<Stored> {
+        let mut stored = Stored::default();
+        if let Some(before) = self.get(&key) {
+            let is_same = |field: &str| before.get(field) == object.get(field);
+            let mut fields = object.as_object().into_iter().flat_map(Map::keys);
+            let is_settled = fields.all(|field| field == "metadata" || is_same(field));
+            stored = stored.settled(before.settled_by().filter(|_| is_settled));
+            if before["metadata"]["managedFields"] == object["metadata"]["managedFields"] {
+                stored = stored.with_owners(before.owners().clone());
+            }
+        }
+        self.store(key, stored, object)
+    }
+
+    /// The same with an object that was settled and found valid, and with the owners that it names.
+    pub(crate) fn write_owned(&mut self, key: Key, object: Value, owners: Owners) -> Arc<Stored> {
+        let stored = Stored::default().settled(Some(self.definitions));
+        self.store(key, stored.with_owners(owners), object)
+    }
+
+    fn store(&mut self, key: Key, stored: Stored, mut object: Value) -> Arc<Stored> {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let object = Arc::new(object);
+        let object = Arc::new(stored.of(object));
         let before = self.objects.insert(key.clone(), Arc::clone(&object));
+        self.is_followed &= before
+            .as_ref()
+            .is_some_and(|before| nothing_follows(before, &object));
         self.note_definition(&object);
         self.history.push(Change {
             version: self.version,
@@ -127,17 +158,18 @@ impl State {
     }
 
     /// Takes an object out for good.
-    pub(crate) fn erase(&mut self, key: &Key) -> Option<Arc<Value>> {
-        let last = (**self.get(key)?).clone();
+    pub(crate) fn erase(&mut self, key: &Key) -> Option<Arc<Stored>> {
+        let last = Value::clone(self.get(key)?);
         Some(self.erase_as(key, last))
     }
 
     /// Takes an object out for good, `last` being what watches see of it.
-    pub(crate) fn erase_as(&mut self, key: &Key, mut last: Value) -> Arc<Value> {
+    pub(crate) fn erase_as(&mut self, key: &Key, mut last: Value) -> Arc<Stored> {
         let before = self.objects.remove(key).unwrap_or_default();
+        self.is_followed = false;
         self.version += 1;
         last["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let last = Arc::new(last);
+        let last = Arc::new(Stored::new(last));
         self.history.push(Change {
             version: self.version,
             key: key.clone(),
@@ -154,6 +186,7 @@ impl State {
     fn note_definition(&mut self, object: &Value) {
         if object["kind"] == "CustomResourceDefinition" {
             self.kinds.register(object);
+            self.definitions += 1;
         }
     }
 
@@ -174,8 +207,13 @@ impl State {
     }
 
     /// The objects of a kind as they were at an earlier version.
-    pub(crate) fn at_version(&self, kind: &Kind, namespace: &str, version: u64) -> BTreeMap<Key, Arc<Value>> {
-        let mut objects: BTreeMap<Key, Arc<Value>> = self
+    pub(crate) fn at_version(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        version: u64,
+    ) -> BTreeMap<Key, Arc<Stored>> {
+        let mut objects: BTreeMap<Key, Arc<Stored>> = self
             .of_kind(kind, namespace)
             .map(|(key, object)| (key.clone(), Arc::clone(object)))
             .collect();
@@ -203,6 +241,14 @@ impl State {
         self.compacted = self.version;
         self.history.clear();
     }
+}
+
+/// Whether a change of an object concerns no other: it neither goes nor belongs to others than before.
+fn nothing_follows(before: &Value, after: &Value) -> bool {
+    let (before, after) = (&before["metadata"], &after["metadata"]);
+    let is_same = |field: &str| before.get(field) == after.get(field);
+    let goes = |metadata: &Value| metadata.get("deletionTimestamp").is_some();
+    is_same("ownerReferences") && is_same("finalizers") && !goes(before) && !goes(after)
 }
 
 /// A time as the API writes it: whole seconds, UTC.

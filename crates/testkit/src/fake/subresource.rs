@@ -13,6 +13,7 @@ use super::route::Verb;
 use super::selector::Selector;
 use super::status_error::{Cause, Failure};
 use super::store::{Key, State};
+use super::stored::Stored;
 
 fn pointer(path: &str) -> String {
     path.replace('.', "/")
@@ -78,7 +79,7 @@ impl State {
         let current = scale_of(&kind, &paths, &live);
         let wanted = match (ask.route.verb, ask.patch) {
             (Verb::Get, _) => return Ok(Reply::ok(current)),
-            (Verb::Update, _) => ask.body.clone(),
+            (Verb::Update, _) => Value::clone(&ask.body),
             (Verb::Patch, Some(PatchKind::Json)) => {
                 let mut scale = current.clone();
                 merge::json_patch(&mut scale, &ask.body)?;
@@ -106,7 +107,7 @@ impl State {
             );
             return Err(Failure::invalid("autoscaling", "Scale", &key.name, vec![cause]));
         }
-        let mut object = (*live).clone();
+        let mut object = Value::clone(&live);
         for field in ["resourceVersion", "uid"] {
             if let Some(sent) = wanted["metadata"]
                 .get(field)
@@ -121,7 +122,7 @@ impl State {
         if let Some(Value::Object(parent)) = object.pointer_mut(parent) {
             parent.insert(last.to_owned(), json!(replicas));
         }
-        self.finish_update(ask, &key, &live, object, Operation::Update)?;
+        self.finish_update(ask, &key, &live, object, None)?;
         let after = self.get(&key).cloned().unwrap_or(live);
         let mut out = scale_of(&kind, &paths, &after);
         if ask.dry_run() {
@@ -160,7 +161,9 @@ impl State {
         self.remove(&pods, &key, &options)?;
         Ok(Reply {
             code: 201,
-            body: json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
+            ..Reply::ok(json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,
+            }))
         })
     }
 
@@ -169,7 +172,7 @@ impl State {
             .kinds
             .at("policy", "v1", "poddisruptionbudgets")
             .expect("budgets are built in");
-        let budgets: Vec<(Key, Arc<Value>)> = self
+        let budgets: Vec<(Key, Arc<Stored>)> = self
             .of_kind(&kind, &key.namespace)
             .filter(|(_, budget)| {
                 let selector = &budget["spec"]["selector"];
@@ -226,7 +229,7 @@ impl State {
         }
         if !dry_run {
             let stamp = self.stamp();
-            let mut spent = (*budget).clone();
+            let mut spent = Value::clone(&budget);
             let (status, reason) = if allowed > 1 {
                 ("True", "SufficientPods")
             } else {
@@ -247,8 +250,8 @@ impl State {
                 now: &stamp,
                 ignored: &["spec"],
             };
-            ownership::after_update(&kind.schema, &budget, &mut spent, &writer);
-            self.write(budget_key, spent);
+            let owners = ownership::after_update(&kind.schema, &budget, budget.owners(), &mut spent, &writer);
+            self.write_owned(budget_key, spent, owners);
         }
         Ok(())
     }

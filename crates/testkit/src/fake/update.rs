@@ -3,78 +3,103 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::decode::{Nulls, settle};
 use super::kind::Kind;
-use super::ownership::Operation;
-use super::request::{Ask, Reply, served};
+use super::ownership::Owners;
+use super::request::{Ask, Reply};
+use super::schema::Settled;
 use super::status_error::{Cause, Failure};
 use super::store::{Key, State};
+use super::stored::Stored;
 use super::{builtin, names, validate};
 
 impl State {
-    /// The last part of every change of an existing object.
+    /// The last part of every change of an existing object. An applied object brings its owners; else the writer is noted.
     pub(crate) fn finish_update(
         &mut self,
         ask: &Ask,
         key: &Key,
-        live: &Arc<Value>,
+        live: &Arc<Stored>,
         mut object: Value,
-        operation: Operation,
+        applied: Option<Owners>,
     ) -> Result<Reply, Failure> {
         let kind = Arc::clone(&ask.kind);
         let name = &key.name;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let sent_version = text(&object["metadata"]["resourceVersion"]);
-        if !sent_version.is_empty() && live["metadata"]["resourceVersion"] != sent_version {
+        let sent_version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        if !sent_version.is_empty() && live["metadata"]["resourceVersion"] != *sent_version {
             return Err(Failure::stale(&kind, name));
         }
-        let (sent_uid, live_uid) = (text(&object["metadata"]["uid"]), text(&live["metadata"]["uid"]));
+        let (sent_uid, live_uid) = (&object["metadata"]["uid"], &live["metadata"]["uid"]);
         // The status of a custom object takes nothing of the metadata, and a patch has no precondition.
         let ignored = kind.custom && !ask.route.subresource.is_empty() && ask.patch.is_some();
-        if !sent_uid.is_empty() && sent_uid != live_uid && !ignored {
-            return Err(other_uid(ask, key, &sent_uid, &live_uid));
+        let sends_uid = sent_uid.as_str().is_some_and(|uid| !uid.is_empty());
+        if sends_uid && sent_uid != live_uid && !ignored {
+            return Err(other_uid(ask, key, &text(sent_uid), &text(live_uid)));
         }
-        object = keep_other_part(&kind, &ask.route.subresource, live, object);
+        keep_other_part(&kind, &ask.route.subresource, live, &mut object);
         keep_system_fields(live, &mut object);
-        settle(&kind, &mut object, Nulls::of(ask.patch));
-        if operation == Operation::Update {
-            self.note_writer(ask, live, &mut object);
-        }
-        if kind.generation && spec_of(&kind, live) != spec_of(&kind, &object) {
+        let kept = self.settled_parts(live, &object);
+        let settled: Vec<&str> = kept.iter().map(String::as_str).collect();
+        settle(&kind, &mut object, Nulls::of(ask.patch), &settled);
+        let owners = match applied {
+            Some(owners) => owners,
+            None => self.note_writer(ask, live, live.owners(), &mut object),
+        };
+        if kind.generation && !has_same_spec(&kind, live, &object) {
             let generation = live["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
             object["metadata"]["generation"] = json!(generation);
         }
-        check_update(&kind, &ask.route.subresource, live, &object)?;
+        check_update(&kind, &ask.route.subresource, live, &object, &settled)?;
         if same_but_times(live, &object) {
-            return Ok(Reply::ok(served(&kind, live, ask.partial)));
+            return Ok(Reply::stored(&kind, live, ask.partial));
         }
-        if ask.dry_run() {
-            return Ok(Reply::ok(served(&kind, &object, ask.partial)));
-        }
-        if finished(&object) {
+        let object = if ask.dry_run() {
+            Arc::new(Stored::new(object))
+        } else if finished(&object) {
             self.erase(key);
-            return Ok(Reply::ok(served(&kind, &object, ask.partial)));
-        }
-        let stored = self.write(key.clone(), object);
-        Ok(Reply::ok(served(&kind, &stored, ask.partial)))
+            Arc::new(Stored::new(object))
+        } else {
+            self.write_owned(key.clone(), object, owners)
+        };
+        Ok(Reply::stored(&kind, &object, ask.partial))
+    }
+
+    /// The fields at the top that are as they were when they were settled and found valid.
+    fn settled_parts(&self, live: &Stored, object: &Value) -> Vec<String> {
+        let fields = object
+            .as_object()
+            .filter(|_| live.settled_by() == Some(self.definitions));
+        let fields = fields.into_iter().flatten();
+        fields
+            .filter(|(key, value)| *key != "metadata" && live.get(key) == Some(value))
+            .map(|(key, _)| key.clone())
+            .collect()
     }
 }
 
-fn check_update(kind: &Kind, subresource: &str, live: &Value, object: &Value) -> Result<(), Failure> {
+fn finalizers(object: &Value) -> &[Value] {
+    entries(object["metadata"].get("finalizers")).unwrap_or_default()
+}
+
+fn entries(list: Option<&Value>) -> Option<&[Value]> {
+    list?.as_array().map(Vec::as_slice)
+}
+
+fn check_update(
+    kind: &Kind,
+    subresource: &str,
+    live: &Value,
+    object: &Value,
+    settled: Settled<'_>,
+) -> Result<(), Failure> {
     let mut causes = names::check_metadata(kind, object);
     if live["metadata"].get("deletionTimestamp").is_some() {
-        let list = |value: &Value| {
-            value["metadata"]["finalizers"]
-                .as_array()
-                .cloned()
-                .unwrap_or_default()
-        };
-        let (old, new) = (list(live), list(object));
-        let added: Vec<String> = new
+        let added: Vec<String> = finalizers(object)
             .iter()
-            .filter(|f| !old.contains(f))
+            .filter(|f| !finalizers(live).contains(f))
             .map(Value::to_string)
             .collect();
         if !added.is_empty() {
@@ -85,7 +110,7 @@ fn check_update(kind: &Kind, subresource: &str, live: &Value, object: &Value) ->
             causes.push(Cause::forbidden("metadata.finalizers", &detail));
         }
     }
-    causes.extend(validate::check(kind, object, Some(live)));
+    causes.extend(validate::check(kind, object, Some(live), settled));
     if !kind.custom && subresource.is_empty() {
         causes.extend(builtin::check_change(kind, live, object));
         causes.extend(builtin::check_new(kind, object));
@@ -127,54 +152,78 @@ pub(crate) fn finished(object: &Value) -> bool {
         && object["kind"] != "Namespace"
 }
 
-/// What counts for the generation.
-pub(crate) fn spec_of(kind: &Kind, object: &Value) -> Value {
+/// Whether two versions of an object are the same in what counts for the generation.
+pub(crate) fn has_same_spec(kind: &Kind, before: &Value, after: &Value) -> bool {
     if !kind.custom {
-        return object["spec"].clone();
+        return before["spec"] == after["spec"];
     }
-    let mut out = object.clone();
-    if let Some(root) = out.as_object_mut() {
-        for field in ["apiVersion", "kind", "metadata"] {
-            root.remove(field);
-        }
-        if kind.status {
-            root.remove("status");
-        }
-    }
-    out
+    let counts =
+        |key: &str| !(["apiVersion", "kind", "metadata"].contains(&key) || kind.status && key == "status");
+    are_same_in(before, after, counts)
 }
 
-fn keep_other_part(kind: &Kind, subresource: &str, live: &Value, object: Value) -> Value {
-    let take = |from: &Value, to: &mut Value, field: &str| match from.get(field) {
-        Some(value) => to[field] = value.clone(),
-        None => {
-            if let Some(root) = to.as_object_mut() {
-                root.remove(field);
-            }
-        }
+/// Whether two objects are the same in all fields at their top that count.
+fn are_same_in(one: &Value, other: &Value, counts: impl Fn(&str) -> bool) -> bool {
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else {
+        return one == other;
     };
-    if subresource == "status" {
-        let mut out = live.clone();
-        take(&object, &mut out, "status");
-        if kind.custom {
-            let managed = object["metadata"].get("managedFields").cloned();
-            if let Some(managed) = managed {
-                out["metadata"]["managedFields"] = managed;
-            }
-        } else {
-            out["metadata"] = object["metadata"].clone();
+    let mut keys = one.keys().chain(other.keys());
+    keys.all(|key| !counts(key) || one.get(key) == other.get(key))
+}
+
+/// Puts a field as it was where it is not.
+fn keep(field: &str, live: &Value, object: &mut Map<String, Value>) {
+    match live.get(field) {
+        Some(kept) if object.get(field) == Some(kept) => {}
+        Some(kept) => {
+            object.insert(field.to_owned(), kept.clone());
         }
-        return out;
+        None => {
+            object.remove(field);
+        }
     }
-    let mut out = object;
-    if kind.status {
-        take(live, &mut out, "status");
+}
+
+fn keep_other_part(kind: &Kind, subresource: &str, live: &Value, object: &mut Value) {
+    let Some(root) = object.as_object_mut() else {
+        return;
+    };
+    if subresource != "status" {
+        if kind.status {
+            keep("status", live, root);
+        }
+        return;
     }
-    out
+    let fields: Vec<String> = live
+        .as_object()
+        .into_iter()
+        .flat_map(Map::keys)
+        .cloned()
+        .collect();
+    root.retain(|field, _| field == "status" || fields.contains(field));
+    for field in fields.iter().filter(|field| *field != "status") {
+        match field.as_str() {
+            "metadata" if kind.custom => {
+                let managed = root
+                    .get("metadata")
+                    .and_then(|sent| sent.get("managedFields"))
+                    .cloned();
+                keep(field, live, root);
+                if let Some(managed) = managed {
+                    root["metadata"]["managedFields"] = managed;
+                }
+            }
+            "metadata" => {}
+            _ => keep(field, live, root),
+        }
+    }
 }
 
 fn keep_system_fields(live: &Value, object: &mut Value) {
-    object["apiVersion"] = live["apiVersion"].clone();
+    object["apiVersion"].clone_from(&live["apiVersion"]);
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
     for field in [
         "name",
         "namespace",
@@ -186,39 +235,28 @@ fn keep_system_fields(live: &Value, object: &mut Value) {
         "resourceVersion",
         "generateName",
     ] {
-        let kept = live["metadata"].get(field).cloned();
-        let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
-            continue;
-        };
-        match kept {
-            Some(value) => {
-                metadata.insert(field.to_owned(), value);
-            }
-            None => {
-                metadata.remove(field);
-            }
-        }
+        keep(field, &live["metadata"], metadata);
     }
 }
 
+/// Whether two objects are the same but for the times at which fields got their owners.
 fn same_but_times(live: &Value, object: &Value) -> bool {
-    let timeless = |value: &Value| {
-        let mut out = value.clone();
-        for entry in out["metadata"]["managedFields"]
-            .as_array_mut()
-            .into_iter()
-            .flatten()
-        {
-            if let Some(entry) = entry.as_object_mut() {
-                entry.remove("time");
-            }
-        }
-        if let Some(list) = out["metadata"]["managedFields"].as_array_mut() {
-            list.sort_by_key(ToString::to_string);
-        } else if let Some(metadata) = out["metadata"].as_object_mut() {
-            metadata.remove("managedFields");
-        }
-        out
+    let (before, after) = (&live["metadata"], &object["metadata"]);
+    are_same_in(live, object, |key| key != "metadata")
+        && are_same_in(before, after, |key| key != "managedFields")
+        && have_same_owners(before.get("managedFields"), after.get("managedFields"))
+}
+
+/// Whether two lists of owners are the same in any order, but for their times. What is no list does not count.
+fn have_same_owners(before: Option<&Value>, after: Option<&Value>) -> bool {
+    let (Some(before), Some(after)) = (entries(before), entries(after)) else {
+        return entries(before) == entries(after);
     };
-    timeless(live) == timeless(object)
+    let are_same = |one: &Value, other: &Value| are_same_in(one, other, |key| key != "time");
+    let mut left: Vec<&Value> = after.iter().collect();
+    before.len() == after.len()
+        && before.iter().all(|entry| {
+            let found = left.iter().position(|other| are_same(entry, other));
+            found.map(|index| left.swap_remove(index)).is_some()
+        })
 }

@@ -1,18 +1,22 @@
 //! Judges a custom object against its written schema, in the words of the API server. Changes nothing.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use kube::core::cel;
 use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::kind::Kind;
-use super::schema::Schema;
+use super::path::Path;
+use super::rules;
+use super::schema::{Schema, Settled};
 use super::status_error::Cause;
 
-/// What the structural schema says against the object; CEL rules run only when it says nothing.
-pub(crate) fn check(kind: &Kind, object: &Value, before: Option<&Value>) -> Vec<Cause> {
-    let mut causes = structure(&kind.schema, object);
+/// What the structural schema says against the object, into these fields of which it has looked already; CEL rules run
+/// only when it says nothing.
+pub(crate) fn check(kind: &Kind, object: &Value, before: Option<&Value>, settled: Settled<'_>) -> Vec<Cause> {
+    let mut causes = structure(&kind.schema, object, settled);
     if !kind.schema.written.is_empty() {
         scale(kind, object, &mut causes);
     }
@@ -21,14 +25,14 @@ pub(crate) fn check(kind: &Kind, object: &Value, before: Option<&Value>) -> Vec<
 
 /// The same for a new object of a kind that is not served anywhere.
 pub(crate) fn check_against(schema: &Arc<Schema>, object: &Value) -> Vec<Cause> {
-    with_rules(schema, object, None, structure(schema, object))
+    with_rules(schema, object, None, structure(schema, object, &[]))
 }
 
-fn structure(schema: &Arc<Schema>, object: &Value) -> Vec<Cause> {
+fn structure(schema: &Arc<Schema>, object: &Value, settled: Settled<'_>) -> Vec<Cause> {
     let mut causes = Vec::new();
     if !schema.written.is_empty() {
-        node(&schema.written, object, "", &mut causes);
-        list_keys(schema, object, "", &mut causes);
+        node(&schema.written, object, Path::Root(settled), &mut causes);
+        list_keys(schema, object, Path::Root(settled), &mut causes);
     }
     causes
 }
@@ -50,7 +54,7 @@ fn with_rules(
              complete validation",
         ));
     } else {
-        rules(schema, object, before, &mut causes);
+        causes.extend(rules::judge(schema, object, before));
     }
     causes
 }
@@ -90,12 +94,19 @@ fn scale(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn below(path: &str, field: &str) -> String {
-    if path.is_empty() {
-        field.to_owned()
-    } else {
-        format!("{path}.{field}")
-    }
+thread_local! {
+    /// Patterns by their text; none for those that cannot be read.
+    static PATTERNS: RefCell<HashMap<String, Option<Regex>>> = RefCell::default();
+}
+
+/// Whether a text is as a pattern has it. What is no pattern takes everything.
+fn matches(pattern: &str, text: &str) -> bool {
+    PATTERNS.with_borrow_mut(|known| {
+        if !known.contains_key(pattern) {
+            known.insert(pattern.to_owned(), Regex::new(pattern).ok());
+        }
+        known[pattern].as_ref().is_none_or(|regex| regex.is_match(text))
+    })
 }
 
 fn type_name(value: &Value) -> &'static str {
@@ -118,7 +129,7 @@ fn has_type(wanted: &str, value: &Value) -> bool {
     }
 }
 
-fn node(schema: &Map<String, Value>, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+fn node(schema: &Map<String, Value>, value: &Value, path: Path<'_>, causes: &mut Vec<Cause>) {
     let int_or_string = schema.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true));
     let allowed = schema.get("enum").and_then(Value::as_array);
     if value.is_null() && schema.get("nullable") == Some(&Value::Bool(true)) {
@@ -140,7 +151,7 @@ fn node(schema: &Map<String, Value>, value: &Value, path: &str, causes: &mut Vec
         let format = schema.get("format").and_then(Value::as_str);
         if let (Value::Number(_), "integer", Some(format @ ("int32" | "int64"))) = (value, wanted, format) {
             let detail = format!("{path} in body must be of type {format}: \"float64\"");
-            causes.push(Cause::wrong_type(path, "\"float64\"", &detail));
+            causes.push(Cause::wrong_type(&path.text(), "\"float64\"", &detail));
             let detail = format!("Checked value must be of type integer with format {format} in {path}");
             causes.push(Cause::invalid("<nil>", &Value::from(""), &detail));
             return;
@@ -151,7 +162,7 @@ fn node(schema: &Map<String, Value>, value: &Value, path: &str, causes: &mut Vec
             _ => (wanted, type_name(value)),
         };
         let detail = format!("{path} in body must be of type {wanted}: \"{found}\"");
-        causes.push(Cause::wrong_type(path, &format!("\"{found}\""), &detail));
+        causes.push(Cause::wrong_type(&path.text(), &format!("\"{found}\""), &detail));
         return;
     }
     causes.extend(outside(allowed, value, path));
@@ -165,29 +176,29 @@ fn node(schema: &Map<String, Value>, value: &Value, path: &str, causes: &mut Vec
 }
 
 /// An enumeration holds for every value, a null that is allowed included.
-fn outside(allowed: Option<&Vec<Value>>, value: &Value, path: &str) -> Option<Cause> {
+fn outside(allowed: Option<&Vec<Value>>, value: &Value, path: Path<'_>) -> Option<Cause> {
     let allowed = allowed.filter(|allowed| !allowed.contains(value))?;
-    Some(Cause::unsupported(path, value, allowed))
+    Some(Cause::unsupported(&path.text(), value, allowed))
 }
 
-fn string(schema: &Map<String, Value>, text: &str, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+fn string(schema: &Map<String, Value>, text: &str, value: &Value, path: Path<'_>, causes: &mut Vec<Cause>) {
     let length = text.chars().count() as u64;
     if let Some(limit) = schema.get("maxLength").and_then(Value::as_u64)
         && length > limit
     {
-        causes.push(Cause::too_long(path, limit));
+        causes.push(Cause::too_long(&path.text(), limit));
     }
     if let Some(limit) = schema.get("minLength").and_then(Value::as_u64)
         && length < limit
     {
         let detail = format!("{path} in body should be at least {limit} chars long");
-        causes.push(Cause::invalid(path, value, &detail));
+        causes.push(Cause::invalid(&path.text(), value, &detail));
     }
     if let Some(pattern) = schema.get("pattern").and_then(Value::as_str)
-        && Regex::new(pattern).is_ok_and(|regex| !regex.is_match(text))
+        && !matches(pattern, text)
     {
         causes.push(Cause::invalid(
-            path,
+            &path.text(),
             value,
             &format!("{path} in body should match '{pattern}'"),
         ));
@@ -196,23 +207,23 @@ fn string(schema: &Map<String, Value>, text: &str, value: &Value, path: &str, ca
         && text.parse::<jiff::Timestamp>().is_err()
     {
         let detail = format!("{path} in body must be of type date-time: {value}");
-        causes.push(Cause::wrong_type(path, &value.to_string(), &detail));
+        causes.push(Cause::wrong_type(&path.text(), &value.to_string(), &detail));
     }
 }
 
-fn number(schema: &Map<String, Value>, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+fn number(schema: &Map<String, Value>, value: &Value, path: Path<'_>, causes: &mut Vec<Cause>) {
     let Some(number) = value.as_f64() else { return };
     if let Some(limit) = schema.get("minimum")
         && limit.as_f64().is_some_and(|limit| number < limit)
     {
         let detail = format!("{path} in body should be greater than or equal to {limit}");
-        causes.push(Cause::invalid(path, value, &detail));
+        causes.push(Cause::invalid(&path.text(), value, &detail));
     }
     if let Some(limit) = schema.get("maximum")
         && limit.as_f64().is_some_and(|limit| number > limit)
     {
         let detail = format!("{path} in body should be less than or equal to {limit}");
-        causes.push(Cause::invalid(path, value, &detail));
+        causes.push(Cause::invalid(&path.text(), value, &detail));
     }
     if schema.get("format").and_then(Value::as_str) == Some("int32")
         && value.as_i64().is_some_and(|n| i32::try_from(n).is_err())
@@ -222,25 +233,25 @@ fn number(schema: &Map<String, Value>, value: &Value, path: &str, causes: &mut V
     }
 }
 
-fn array(schema: &Map<String, Value>, items: &[Value], path: &str, causes: &mut Vec<Cause>) {
+fn array(schema: &Map<String, Value>, items: &[Value], path: Path<'_>, causes: &mut Vec<Cause>) {
     if let Some(limit) = schema.get("maxItems").and_then(Value::as_u64)
         && items.len() as u64 > limit
     {
-        causes.push(Cause::too_many(path, items.len(), limit));
+        causes.push(Cause::too_many(&path.text(), items.len(), limit));
     }
     if let Some(limit) = schema.get("minItems").and_then(Value::as_u64)
         && (items.len() as u64) < limit
     {
         let unit = if limit == 1 { "item" } else { "items" };
         causes.push(Cause::invalid(
-            path,
+            &path.text(),
             &Value::from(items.len()),
             &format!("{path} in body should have at least {limit} {unit}"),
         ));
     }
     if let Some(Value::Object(inner)) = schema.get("items") {
         for (index, item) in items.iter().enumerate() {
-            node(inner, item, &format!("{path}[{index}]"), causes);
+            node(inner, item, Path::Item(&path, index), causes);
         }
     }
 }
@@ -249,7 +260,7 @@ fn fields(
     schema: &Map<String, Value>,
     object: &Map<String, Value>,
     value: &Value,
-    path: &str,
+    path: Path<'_>,
     causes: &mut Vec<Cause>,
 ) {
     for name in schema
@@ -260,130 +271,64 @@ fn fields(
         .filter_map(Value::as_str)
     {
         if !object.contains_key(name) {
-            causes.push(Cause::required(&below(path, name), ""));
+            causes.push(Cause::required(&path.field(name).text(), ""));
         }
     }
     if let Some(limit) = schema.get("maxProperties").and_then(Value::as_u64)
         && object.len() as u64 > limit
     {
-        causes.push(Cause::too_many(path, object.len(), limit));
+        causes.push(Cause::too_many(&path.text(), object.len(), limit));
     }
     if let Some(limit) = schema.get("minProperties").and_then(Value::as_u64)
         && (object.len() as u64) < limit
     {
         let detail = format!("{path} in body should have at least {limit} properties");
-        causes.push(Cause::invalid(path, value, &detail));
+        causes.push(Cause::invalid(&path.text(), value, &detail));
     }
     let properties = schema.get("properties").and_then(Value::as_object);
     for (key, child) in object {
-        if path.is_empty() && ["metadata", "apiVersion", "kind"].contains(&key.as_str()) {
+        if path.is_root() && ["metadata", "apiVersion", "kind"].contains(&key.as_str())
+            || path.is_settled(key)
+        {
             continue;
         }
         let written = properties
             .and_then(|all| all.get(key))
             .or_else(|| schema.get("additionalProperties"));
         if let Some(Value::Object(written)) = written {
-            node(written, child, &below(path, key), causes);
+            node(written, child, path.field(key), causes);
         }
     }
 }
 
-fn list_keys(schema: &Arc<Schema>, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+fn list_keys(schema: &Arc<Schema>, value: &Value, path: Path<'_>, causes: &mut Vec<Cause>) {
     use super::ownership::set::item_step;
     match value {
         Value::Object(object) => {
             for (key, child) in object {
-                if path.is_empty() && key == "metadata" {
+                if path.is_root() && key == "metadata" || path.is_settled(key) {
                     continue;
                 }
-                list_keys(&schema.field(key).0, child, &below(path, key), causes);
+                list_keys(schema.field(key).0, child, path.field(key), causes);
             }
         }
         Value::Array(items) => {
             let (inner, identity) = schema.items();
             let mut seen = std::collections::BTreeSet::new();
             for (index, item) in items.iter().enumerate() {
-                let here = format!("{path}[{index}]");
-                if let Some(step) = item_step(&identity, &inner, item)
+                let here = Path::Item(&path, index);
+                if let Some(step) = item_step(identity, inner, item)
                     && !seen.insert(step.clone())
                 {
                     let shown = step
                         .get(2..)
                         .and_then(|text| serde_json::from_str(text).ok())
                         .unwrap_or(Value::Null);
-                    causes.push(Cause::duplicate(&here, &shown));
+                    causes.push(Cause::duplicate(&here.text(), &shown));
                 }
-                list_keys(&inner, item, &here, causes);
+                list_keys(inner, item, here, causes);
             }
         }
         _ => {}
     }
-}
-
-fn rules(schema: &Schema, object: &Value, before: Option<&Value>, causes: &mut Vec<Cause>) {
-    // What has not changed is not judged again; most writes are of a status.
-    if before.is_some_and(|before| is_same_to_rules(before, object)) && !schema.has_rules_for_status() {
-        return;
-    }
-    let (object, before) = (without_nulls(object), before.map(without_nulls));
-    let Err(errors) = cel::validate_compiled(schema.rules(), &object, before.as_ref()) else {
-        return;
-    };
-    for error in errors.into_vec() {
-        let path = error.field_path.as_str();
-        let reason = error
-            .reason
-            .clone()
-            .unwrap_or_else(|| "FieldValueInvalid".to_owned());
-        causes.push(match reason.as_str() {
-            "FieldValueForbidden" => Cause::forbidden(path, &error.message),
-            "FieldValueRequired" => Cause::required(path, &error.message),
-            _ => match judged(&schema.written, &object, path, &error.rule) {
-                Some(value) => Cause::invalid(path, value, &error.message),
-                None => Cause::broken_rule(path, &error.message),
-            },
-        });
-    }
-}
-
-/// Whether two versions of an object differ in their statuses at most, and in what no rule can see.
-fn is_same_to_rules(before: &Value, object: &Value) -> bool {
-    let (Some(before), Some(object)) = (before.as_object(), object.as_object()) else {
-        return false;
-    };
-    let seen = |key: &str| !["status", "metadata"].contains(&key);
-    let mut keys = before.keys().chain(object.keys());
-    keys.all(|key| !seen(key) || before.get(key) == object.get(key))
-}
-
-/// Rules do not see fields that are null.
-fn without_nulls(value: &Value) -> Value {
-    match value {
-        Value::Object(object) => object
-            .iter()
-            .filter(|(_, child)| !child.is_null())
-            .map(|(key, child)| (key.clone(), without_nulls(child)))
-            .collect(),
-        Value::Array(items) => items.iter().map(without_nulls).collect(),
-        other => other.clone(),
-    }
-}
-
-/// The scalar that a rule is about. None for objects and lists, which are not shown; a rule may point below the object
-/// that it judges.
-fn judged<'a>(schema: &Map<String, Value>, object: &'a Value, path: &str, rule: &str) -> Option<&'a Value> {
-    let mut here = (Some(schema), object);
-    for part in path.split(['.', '[']).filter(|part| !part.is_empty()) {
-        let part = part.trim_end_matches(']');
-        let below = |word: &str| here.0?.get(word)?.as_object();
-        here = if let Some(item) = part.parse().ok().and_then(|index: usize| here.1.get(index)) {
-            (below("items"), item)
-        } else {
-            let named = below("properties").and_then(|fields| fields.get(part)?.as_object());
-            (named.or_else(|| below("additionalProperties")), here.1.get(part)?)
-        };
-    }
-    let rules = here.0?.get("x-kubernetes-validations")?.as_array()?;
-    let own = rules.iter().any(|own| own["rule"] == rule);
-    (own && !here.1.is_object() && !here.1.is_array()).then_some(here.1)
 }

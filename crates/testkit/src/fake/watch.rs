@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::Shared;
 use super::read::{selector_of, version_of};
-use super::request::{Ask, served};
+use super::request::{Ask, Content, served, shown};
 use super::selector::Selector;
 use super::status_error::{Cause, Failure};
 use super::store::{Change, State};
+use super::stored::Stored;
 use crate::signal::Listener;
 
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
@@ -32,14 +33,26 @@ pub(crate) struct Watcher {
     /// The version the client asked to start from.
     start: u64,
     cuts: u64,
-    pending: VecDeque<Value>,
+    /// Lines to be delivered.
+    pending: VecDeque<Bytes>,
     end: Instant,
     bookmark: Option<Instant>,
     over: bool,
 }
 
-fn event(kind: &str, object: &Value) -> Value {
-    json!({"type": kind, "object": object})
+fn event(kind: &str, object: &Content) -> Bytes {
+    let object = object.text();
+    let mut line = Vec::with_capacity(object.len() + 40);
+    for part in [
+        b"{\"type\":\"",
+        kind.as_bytes(),
+        b"\",\"object\":",
+        &object,
+        b"}\n",
+    ] {
+        line.extend_from_slice(part);
+    }
+    Bytes::from(line)
 }
 
 impl Watcher {
@@ -97,8 +110,7 @@ impl Watcher {
         let version = state.held.unwrap_or(state.version);
         for (_, object) in state.at_version(&self.ask.kind, &self.ask.route.namespace, version) {
             if self.selector.matches(&object) {
-                self.pending
-                    .push_back(event("ADDED", &served(&self.ask.kind, &object, self.ask.partial)));
+                self.pending.push_back(event("ADDED", &self.show(&object)));
             }
         }
         self.cursor = version;
@@ -112,11 +124,16 @@ impl Watcher {
             "too old resource version: {} ({})",
             self.cursor, state.compacted
         ));
-        self.pending.push_back(event("ERROR", &failure.body()));
+        self.pending
+            .push_back(event("ERROR", &Content::Made(failure.body())));
         self.over = true;
     }
 
-    fn bookmark_event(&self, initial_end: bool) -> Value {
+    fn show(&self, object: &Arc<Stored>) -> Content {
+        shown(&self.ask.kind, object, self.ask.partial)
+    }
+
+    fn bookmark_event(&self, initial_end: bool) -> Bytes {
         let mut metadata = json!({"resourceVersion": self.cursor.to_string()});
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
@@ -127,37 +144,40 @@ impl Watcher {
         } else {
             (self.ask.kind.api_version(), self.ask.kind.kind.clone())
         };
-        event(
-            "BOOKMARK",
-            &json!({"apiVersion": api_version, "kind": kind, "metadata": metadata}),
-        )
+        let bookmark = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
+        event("BOOKMARK", &Content::Made(bookmark))
     }
 
-    fn translate(&self, change: &Change) -> Option<Value> {
+    fn translate(&self, change: &Change) -> Option<Bytes> {
         let concerns = change.key.storage == self.ask.kind.storage
             && (self.ask.route.namespace.is_empty() || change.key.namespace == self.ask.route.namespace);
         if !concerns {
             return None;
         }
-        let seen = |object: &Option<Arc<Value>>| {
+        let seen = |object: &Option<Arc<Stored>>| {
             object
                 .as_ref()
                 .is_some_and(|object| self.selector.matches(object))
         };
-        let show = |object: &Value| served(&self.ask.kind, object, self.ask.partial);
-        match (seen(&change.before), seen(&change.after)) {
-            (false, true) => change.after.as_ref().map(|object| event("ADDED", &show(object))),
-            (true, true) => change
-                .after
-                .as_ref()
-                .map(|object| event("MODIFIED", &show(object))),
-            (true, false) => change.last.as_ref().or(change.before.as_ref()).map(|object| {
-                let mut last = show(object);
-                last["metadata"]["resourceVersion"] = json!(change.version.to_string());
-                event("DELETED", &last)
-            }),
-            (false, false) => None,
+        let (kind, object) = match (seen(&change.before), seen(&change.after)) {
+            (false, true) => ("ADDED", change.after.as_ref()?),
+            (true, true) => ("MODIFIED", change.after.as_ref()?),
+            (true, false) => return self.gone(change),
+            (false, false) => return None,
+        };
+        Some(event(kind, &self.show(object)))
+    }
+
+    /// The last that is seen of an object, carrying the version of the change that took it away.
+    fn gone(&self, change: &Change) -> Option<Bytes> {
+        let last = change.last.as_ref().or(change.before.as_ref())?;
+        let version = change.version.to_string();
+        if last["metadata"]["resourceVersion"] == *version {
+            return Some(event("DELETED", &self.show(last)));
         }
+        let mut last = served(&self.ask.kind, last, self.ask.partial);
+        last["metadata"]["resourceVersion"] = json!(version);
+        Some(event("DELETED", &Content::Made(last)))
     }
 
     /// Takes from the history what is new.
@@ -188,7 +208,7 @@ impl Watcher {
     async fn next_line(&mut self) -> Option<Bytes> {
         loop {
             if let Some(event) = self.pending.pop_front() {
-                return Some(Bytes::from(format!("{event}\n")));
+                return Some(event);
             }
             if self.over {
                 return None;

@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use super::authorship::writer;
 use super::decode::{Nulls, decode, settle, undeclared};
 use super::kind::Kind;
-use super::ownership::{self, Operation};
-use super::request::{Ask, PatchKind, Reply, served};
+use super::ownership::{self, Operation, Owners};
+use super::request::{Ask, PatchKind, Reply, served, shown};
 use super::status_error::{Cause, Failure};
 use super::store::{Key, State};
+use super::stored::Stored;
 use super::{builtin, definition, merge, names, validate};
 
 const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -19,7 +20,7 @@ const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 impl State {
     /// POST of an object.
     pub(crate) fn create(&mut self, ask: &Ask) -> Result<Reply, Failure> {
-        let mut object = decode(ask, ask.body.clone())?;
+        let mut object = decode(ask, Value::clone(&ask.body))?;
         if object["metadata"]["resourceVersion"]
             .as_str()
             .is_some_and(|version| !version.is_empty())
@@ -34,13 +35,14 @@ impl State {
             metadata.remove("deletionTimestamp");
             metadata.remove("deletionGracePeriodSeconds");
         }
-        settle(&ask.kind, &mut object, Nulls::Dropped);
-        self.note_writer(ask, &builtin::skeleton(&ask.kind), &mut object);
-        self.insert(ask, object)
+        settle(&ask.kind, &mut object, Nulls::Dropped, &[]);
+        let skeleton = builtin::skeleton(&ask.kind);
+        let owners = self.note_writer(ask, &skeleton, &Owners::default(), &mut object);
+        self.insert(ask, object, owners)
     }
 
     /// The last part of every creation.
-    fn insert(&mut self, ask: &Ask, mut object: Value) -> Result<Reply, Failure> {
+    fn insert(&mut self, ask: &Ask, mut object: Value, owners: Owners) -> Result<Reply, Failure> {
         let kind = Arc::clone(&ask.kind);
         self.check_namespace(ask)?;
         if object["metadata"].get("name").is_none()
@@ -82,10 +84,10 @@ impl State {
         }
         let sequence = self.sequence;
         builtin::admit(&kind, &mut object, sequence);
-        settle(&kind, &mut object, Nulls::of(ask.patch));
+        settle(&kind, &mut object, Nulls::of(ask.patch), &[]);
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let mut causes = names::check_metadata(&kind, &object);
-        causes.extend(validate::check(&kind, &object, None));
+        causes.extend(validate::check(&kind, &object, None, &[]));
         if !kind.custom {
             causes.extend(builtin::check_new(&kind, &object));
         }
@@ -100,13 +102,15 @@ impl State {
         if kind.kind == "CustomResourceDefinition" && !kind.custom {
             definition::establish(&mut object, &stamp);
         }
-        let body = if ask.dry_run() {
-            served(&kind, &object, ask.partial)
+        let object = if ask.dry_run() {
+            Arc::new(Stored::new(object))
         } else {
-            let stored = self.write(key, object);
-            served(&kind, &stored, ask.partial)
+            self.write_owned(key, object, owners)
         };
-        Ok(Reply { code: 201, body })
+        Ok(Reply {
+            code: 201,
+            body: shown(&kind, &object, ask.partial),
+        })
     }
 
     fn check_namespace(&self, ask: &Ask) -> Result<(), Failure> {
@@ -138,7 +142,7 @@ impl State {
 
     /// PUT of an object or of its status.
     pub(crate) fn replace(&mut self, ask: &Ask) -> Result<Reply, Failure> {
-        let mut object = decode(ask, ask.body.clone())?;
+        let mut object = decode(ask, Value::clone(&ask.body))?;
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         if name.is_empty() {
             return Err(Failure::invalid(
@@ -180,7 +184,7 @@ impl State {
             ));
         }
         keep_allocated(&ask.kind, &live, &mut object);
-        self.finish_update(ask, &key, &live, object, Operation::Update)
+        self.finish_update(ask, &key, &live, object, None)
     }
 
     /// PATCH of an object or of its status, by whichever kind of patch.
@@ -218,7 +222,7 @@ impl State {
                 ask.route.name
             )));
         }
-        self.finish_update(ask, &key, &live, object, Operation::Update)
+        self.finish_update(ask, &key, &live, object, None)
     }
 
     fn apply(&mut self, ask: &Ask, key: &Key) -> Result<Reply, Failure> {
@@ -229,7 +233,7 @@ impl State {
         if ask.body["metadata"].get("managedFields").is_some() {
             return Err(Failure::bad_request("metadata.managedFields must be nil"));
         }
-        let mut config = decode(ask, ask.body.clone())?;
+        let mut config = decode(ask, Value::clone(&ask.body))?;
         let sent = config["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         if !sent.is_empty() && sent != ask.route.name {
             return Err(Failure::bad_request(format!(
@@ -266,18 +270,15 @@ impl State {
                 );
                 return Err(Failure::conflict(&ask.kind, &ask.route.name, &why));
             }
-            let object = ownership::apply(
-                &ask.kind.schema,
-                &json!({"metadata": {}}),
-                &config,
-                &writer,
-                force,
-            )?;
-            return self.insert(ask, object);
+            let nothing = json!({"metadata": {}});
+            let before = (&nothing, &Owners::default());
+            let (object, owners) = ownership::apply(&ask.kind.schema, before, &config, &writer, force)?;
+            return self.insert(ask, object, owners);
         };
         let current = served(&ask.kind, &live, false);
-        let object = ownership::apply(&ask.kind.schema, &current, &config, &writer, force)?;
-        self.finish_update(ask, key, &live, object, Operation::Apply)
+        let before = (&current, live.owners());
+        let (object, owners) = ownership::apply(&ask.kind.schema, before, &config, &writer, force)?;
+        self.finish_update(ask, key, &live, object, Some(owners))
     }
 }
 

@@ -20,7 +20,7 @@ impl Ledger {
             .0
             .machine
             .fake()
-            .get_object("v1", "Pod", &request.namespace, &request.name);
+            .stored_one("v1", "Pod", &request.namespace, &request.name);
         let known = stored
             .as_ref()
             .map(|pod| &pod["metadata"]["annotations"][ANNOTATION_PERMIT]);

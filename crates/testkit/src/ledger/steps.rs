@@ -1,6 +1,8 @@
 //! Steps of an operator, judged when they arrive: calls to members, and writes to the API server that take members or
 //! their data away.
 
+use std::sync::Arc;
+
 use etcd_operator_api::names::ANNOTATION_DISCARD;
 use etcd_operator_etcd::id::{ClusterId, MemberId};
 use serde_json::Value;
@@ -21,7 +23,7 @@ pub struct Request {
     /// To which object; empty for a creation.
     pub name: String,
     /// What is sent.
-    pub body: Value,
+    pub body: Arc<Value>,
 }
 
 /// Whether these voters are enough for a decision of so many.
@@ -146,7 +148,7 @@ impl Ledger {
             .0
             .machine
             .fake()
-            .get_object("v1", "Pod", &request.namespace, pod);
+            .stored_one("v1", "Pod", &request.namespace, pod);
         let subdomain = stored.as_ref().and_then(|pod| pod["spec"]["subdomain"].as_str());
         let Some(subdomain) = subdomain else {
             return Vec::new();
@@ -161,7 +163,7 @@ impl Ledger {
             .0
             .machine
             .fake()
-            .get_object("v1", kind, &request.namespace, &request.name);
+            .stored_one("v1", kind, &request.namespace, &request.name);
         let options = [
             &request.body["preconditions"],
             &request.body["deleteOptions"]["preconditions"],
@@ -209,7 +211,7 @@ impl Ledger {
             .0
             .machine
             .fake()
-            .get_object("v1", "Pod", &request.namespace, &request.name);
+            .stored_one("v1", "Pod", &request.namespace, &request.name);
         let volumes = stored.as_ref().and_then(|pod| pod["spec"]["volumes"].as_array());
         let mut volumes = volumes.into_iter().flatten();
         volumes.any(|volume| volume["name"] == "data" && volume["emptyDir"].is_object())
@@ -242,7 +244,7 @@ impl Ledger {
     /// Whether a person named the claim as one that may go.
     fn is_given_up(&self, request: &Request) -> bool {
         let fake = self.0.machine.fake();
-        let stored = fake.get_object("v1", "PersistentVolumeClaim", &request.namespace, &request.name);
+        let stored = fake.stored_one("v1", "PersistentVolumeClaim", &request.namespace, &request.name);
         let Some(uid) = stored.and_then(|claim| claim["metadata"]["uid"].as_str().map(str::to_owned)) else {
             return false;
         };
@@ -264,7 +266,7 @@ impl Ledger {
             self.0
                 .machine
                 .fake()
-                .get_object("apps/v1", "StatefulSet", &request.namespace, &request.name);
+                .stored_one("apps/v1", "StatefulSet", &request.namespace, &request.name);
         let before = stored
             .as_ref()
             .and_then(|set| set["spec"]["replicas"].as_u64())

@@ -7,6 +7,7 @@ use http::{Method, Request};
 use serde_json::{Value, json};
 
 use crate::Fake;
+use crate::fake::{Sent, Stored};
 
 /// One write.
 #[derive(Clone, Debug)]
@@ -80,12 +81,12 @@ impl Kind {
 /// Everything of the kinds that machines know, as stored at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Objects {
-    pub(crate) pods: Vec<Arc<Value>>,
-    pub(crate) claims: Vec<Arc<Value>>,
-    pub(crate) volumes: Vec<Arc<Value>>,
-    pub(crate) nodes: Vec<Arc<Value>>,
-    pub(crate) sets: Vec<Arc<Value>>,
-    pub(crate) budgets: Vec<Arc<Value>>,
+    pub(crate) pods: Vec<Arc<Stored>>,
+    pub(crate) claims: Vec<Arc<Stored>>,
+    pub(crate) volumes: Vec<Arc<Stored>>,
+    pub(crate) nodes: Vec<Arc<Stored>>,
+    pub(crate) sets: Vec<Arc<Stored>>,
+    pub(crate) budgets: Vec<Arc<Stored>>,
 }
 
 impl Objects {
@@ -104,11 +105,24 @@ impl Objects {
         }
     }
 
-    pub(crate) fn claim(&self, namespace: &str, name: &str) -> Option<&Arc<Value>> {
+    /// Whether these are the very same.
+    pub(crate) fn are(&self, others: &Self) -> bool {
+        let are_same = |one: &[Arc<Stored>], other: &[Arc<Stored>]| {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| Arc::ptr_eq(one, other))
+        };
+        are_same(&self.pods, &others.pods)
+            && are_same(&self.claims, &others.claims)
+            && are_same(&self.volumes, &others.volumes)
+            && are_same(&self.nodes, &others.nodes)
+            && are_same(&self.sets, &others.sets)
+            && are_same(&self.budgets, &others.budgets)
+    }
+
+    pub(crate) fn claim(&self, namespace: &str, name: &str) -> Option<&Arc<Stored>> {
         self.claims.iter().find(|claim| is_at(claim, namespace, name))
     }
 
-    pub(crate) fn pod(&self, namespace: &str, name: &str) -> Option<&Arc<Value>> {
+    pub(crate) fn pod(&self, namespace: &str, name: &str) -> Option<&Arc<Stored>> {
         self.pods.iter().find(|pod| is_at(pod, namespace, name))
     }
 }
@@ -216,7 +230,8 @@ pub(crate) async fn write(client: &kube::Client, fake: &Fake, write: Write) -> b
         .method(method)
         .uri(path)
         .header(http::header::CONTENT_TYPE, content)
-        .body(body.to_string().into_bytes())
+        .extension(Sent(Arc::new(body)))
+        .body(Vec::new())
         .expect("paths of names are well formed");
     client.request_text(request).await.is_ok()
 }

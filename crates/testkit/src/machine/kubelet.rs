@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -12,8 +11,9 @@ use super::Machine;
 use super::api::{Kind, Objects, Write, claims_of, is_ending, name, namespace, text, uid};
 use super::member;
 use super::state::{Container, Ended, Pod, State};
-use super::status;
+use super::status::{self, Shown};
 use crate::etcd::{DiskId, Etcds};
+use crate::fake::Stored;
 
 /// How long until a container can start: images are there, volumes are mounted, the program is copied.
 const CREATING: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(1500));
@@ -51,7 +51,7 @@ pub(crate) fn step(
         run(machine, &uid, &mut pod, objects, state, now, due);
         let is_over = pod.ending.is_some() && matches!(pod.container, Container::Ended(_));
         if node.is_connected {
-            writes.extend(tell(machine, &pod, &uid, is_over, objects));
+            writes.extend(tell(machine, &mut pod, &uid, is_over, objects));
         }
         let is_forgotten = is_over && node.is_connected && !is_stored(&uid, objects);
         if is_forgotten {
@@ -96,6 +96,7 @@ fn take_pods(objects: &Objects, state: &mut State) {
             is_ready: false,
             probe: None,
             ending: None,
+            told: None,
         };
         state.pods.insert(uid(pod).to_owned(), taken);
     }
@@ -261,7 +262,7 @@ fn mount(etcds: &Etcds, uid: &str, pod: &mut Pod, objects: &Objects, state: &mut
     true
 }
 
-fn disk_of(claim: Option<&Arc<Value>>, state: &State) -> Option<DiskId> {
+fn disk_of(claim: Option<&Arc<Stored>>, state: &State) -> Option<DiskId> {
     let claim = claim?;
     let is_bound = text(claim, "/status/phase") == "Bound";
     let disk = state.disks.get(text(claim, "/spec/volumeName"));
@@ -275,7 +276,7 @@ fn unmount(etcds: &Etcds, pod: &Pod) {
 }
 
 /// What the kubelet writes about a pod.
-fn tell(machine: &Machine, pod: &Pod, own: &str, is_over: bool, objects: &Objects) -> Option<Write> {
+fn tell(machine: &Machine, pod: &mut Pod, own: &str, is_over: bool, objects: &Objects) -> Option<Write> {
     let stored = objects.pods.iter().find(|stored| uid(stored) == own)?;
     let place = || (namespace(stored).to_owned(), name(stored).to_owned());
     if is_over {
@@ -288,9 +289,16 @@ fn tell(machine: &Machine, pod: &Pod, own: &str, is_over: bool, objects: &Object
             is_at_once: true,
         });
     }
+    if pod.told.as_ref().is_some_and(|told| told.is_still(pod, stored)) {
+        return None;
+    }
     let wanted = status::of(machine, pod, &stored["status"]);
+    if status::is_told(&stored["status"], &wanted) {
+        pod.told = Some(Shown::of(pod, stored));
+        return None;
+    }
     let (namespace, name) = place();
-    (!status::is_told(&stored["status"], &wanted)).then(|| Write::Patch {
+    Some(Write::Patch {
         kind: Kind::Pod,
         namespace,
         name,

@@ -71,8 +71,12 @@ impl Machine {
                 .filter(|(_, pod)| namespace(&pod.object) == namespace_of && name(&pod.object) == name_of)
                 .collect();
             pods.sort_by_key(|(uid, _)| (*uid).clone());
-            let stored = self.fake().get_object("v1", "Pod", namespace_of, name_of);
-            let stored = stored.as_ref().map(uid).unwrap_or_default().to_owned();
+            let stored = self.fake().stored_one("v1", "Pod", namespace_of, name_of);
+            let stored = stored
+                .as_ref()
+                .map(|stored| uid(stored))
+                .unwrap_or_default()
+                .to_owned();
             let own = pods.iter().position(|(uid, _)| **uid == stored);
             let (uid, pod) = own.map_or_else(|| pods.last().copied(), |index| pods.get(index).copied())?;
             Some(found(uid, pod))
@@ -87,13 +91,13 @@ impl Machine {
     /// The disk behind a claim.
     pub fn disk(&self, namespace_of: &str, claim: &str) -> Option<DiskId> {
         let (version, kind, _) = Kind::Claim.row();
-        let claim = self.fake().get_object(version, kind, namespace_of, claim)?;
+        let claim = self.fake().stored_one(version, kind, namespace_of, claim)?;
         self.look(|state| state.disks.get(text(&claim, "/spec/volumeName")).copied())
     }
 
     /// The addresses to which a Service leads.
     pub fn endpoints(&self, namespace_of: &str, service: &str) -> Vec<String> {
-        let Some(service) = self.fake().get_object("v1", "Service", namespace_of, service) else {
+        let Some(service) = self.fake().stored_one("v1", "Service", namespace_of, service) else {
             return Vec::new();
         };
         let Some(selector) = service["spec"]["selector"].as_object() else {
@@ -123,7 +127,7 @@ impl Machine {
         !self.look(|state| state.is_nameless)
             && self
                 .fake()
-                .get_object("v1", "Service", namespace_of, service)
+                .stored_one("v1", "Service", namespace_of, service)
                 .is_some()
     }
 }

@@ -94,6 +94,8 @@ impl Machine {
             is_weak: false,
             addresses: 0,
             collected: 0,
+            decided: None,
+            revisions: BTreeMap::new(),
         };
         let machine = Self(Arc::new(Shared {
             client: fake.client("default"),
@@ -109,7 +111,10 @@ impl Machine {
     }
 
     pub(crate) fn with<T>(&self, run: impl FnOnce(&mut State) -> T) -> T {
-        let out = run(&mut self.0.state.lock().unwrap_or_else(PoisonError::into_inner));
+        let out = self.with_quietly(|state| {
+            state.decided = None;
+            run(state)
+        });
         self.0.poke.notify_one();
         out
     }
@@ -177,12 +182,26 @@ impl Machine {
         let writes = {
             let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
             let objects = Objects::of(&self.0.fake);
-            let mut writes = sets::step(&objects);
-            writes.extend(volumes::step(&objects, &mut state, &self.0.etcds));
-            writes.extend(scheduler::step(&objects, &state));
-            writes.extend(kubelet::step(self, &objects, &mut state, &mut due));
-            writes.extend(nodes::step(&objects, &state, self, &mut due));
-            writes.extend(budgets::step(&objects));
+            // Who decides by the objects alone has decided.
+            let is_decided = state.decided.as_ref().is_some_and(|known| known.are(&objects));
+            let mut writes = Vec::new();
+            if !is_decided {
+                writes.extend(sets::step(&objects, &mut state.revisions));
+                writes.extend(volumes::step(&objects, &mut state, &self.0.etcds));
+                writes.extend(scheduler::step(&objects, &state));
+            }
+            let others = kubelet::step(self, &objects, &mut state, &mut due);
+            let others = others
+                .into_iter()
+                .chain(nodes::step(&objects, &state, self, &mut due));
+            let budgets = if is_decided {
+                Vec::new()
+            } else {
+                budgets::step(&objects)
+            };
+            let has_decided = writes.is_empty() && budgets.is_empty();
+            writes.extend(others.chain(budgets));
+            state.decided = has_decided.then_some(objects);
             writes
         };
         for write in writes {

@@ -95,7 +95,7 @@ fn mark(node: &Value, is_late: bool, stamp: &str) -> Vec<Write> {
 }
 
 fn on<'a>(node: &'a Value, objects: &'a Objects) -> impl Iterator<Item = &'a Value> {
-    let pods = objects.pods.iter().map(AsRef::as_ref);
+    let pods = objects.pods.iter().map(|pod| &***pod);
     pods.filter(move |pod| text(pod, "/spec/nodeName") == name(node))
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::api::{Kind, Objects, Write, at, claims_of, is_ending, name, namespace, text, uid};
 use super::state::State;
+use crate::fake::Stored;
 
 /// Finds nodes for pods that have none.
 pub(crate) fn step(objects: &Objects, state: &State) -> Vec<Write> {
@@ -95,7 +96,7 @@ fn has_labels(node: &Value, wanted: &Value) -> bool {
 }
 
 /// Whether no pod on the node is one that this one must keep away from.
-fn keeps_apart(pod: &Value, node: &Arc<Value>, objects: &Objects) -> bool {
+fn keeps_apart(pod: &Value, node: &Arc<Stored>, objects: &Objects) -> bool {
     let path = "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution";
     let terms = at(pod, path).and_then(Value::as_array).into_iter().flatten();
     let mut labels = terms.filter_map(|term| at(term, "/labelSelector/matchLabels")?.as_object());

@@ -1,17 +1,32 @@
 //! The controller of StatefulSets: pods by ordinal, all at once, from the newest template, each with its claims. It
 //! never restarts a pod whose template changed; that is what `OnDelete` means, and no other strategy is modelled.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::api::{Kind, Objects, Write, at, is_ending, name, namespace, text, uid};
 use crate::chance::mixed;
+use crate::fake::Stored;
+
+/// The names of templates that were given already, by the UID of the set, with the set they were given for.
+pub(crate) type Revisions = BTreeMap<String, (Arc<Stored>, String)>;
 
 /// What the controller does about everything it sees.
-pub(crate) fn step(objects: &Objects) -> Vec<Write> {
+pub(crate) fn step(objects: &Objects, revisions: &mut Revisions) -> Vec<Write> {
     let sets = objects.sets.iter().filter(|set| !is_ending(set));
-    sets.flat_map(|set| one(set, objects)).collect()
+    sets.flat_map(|set| one(set, &revision_of(set, revisions), objects))
+        .collect()
+}
+
+fn revision_of(set: &Arc<Stored>, revisions: &mut Revisions) -> String {
+    let known = revisions.get(uid(set));
+    let known = known.filter(|(before, _)| before["spec"]["template"] == set["spec"]["template"]);
+    let revision = known.map_or_else(|| revision(set), |(_, revision)| revision.clone());
+    let kept = (Arc::clone(set), revision.clone());
+    revisions.insert(uid(set).to_owned(), kept);
+    revision
 }
 
 /// The name of a template, by what is in it.
@@ -52,9 +67,9 @@ fn owner(set: &Value) -> Value {
     })
 }
 
-fn one(set: &Arc<Value>, objects: &Objects) -> Vec<Write> {
+fn one(set: &Arc<Stored>, revision: &str, objects: &Objects) -> Vec<Write> {
     let replicas = set["spec"]["replicas"].as_i64().unwrap_or(1);
-    let mine: Vec<(i64, &Arc<Value>)> = objects
+    let mine: Vec<(i64, &Arc<Stored>)> = objects
         .pods
         .iter()
         .filter(|pod| is_of(set, pod) && controller(pod).is_none_or(|owner| owner == uid(set)))
@@ -72,7 +87,7 @@ fn one(set: &Arc<Value>, objects: &Objects) -> Vec<Write> {
     }
     for ordinal in 0..replicas {
         match mine.iter().find(|(other, _)| *other == ordinal) {
-            None => writes.extend(create(set, ordinal, objects)),
+            None => writes.extend(create(set, revision, ordinal, objects)),
             Some((_, pod)) if is_over(pod) && !is_ending(pod) => writes.push(delete(pod)),
             Some(_) => {}
         }
@@ -84,7 +99,7 @@ fn one(set: &Arc<Value>, objects: &Objects) -> Vec<Write> {
         writes.push(delete(pod));
     }
     writes.extend(delete_claims(set, replicas, objects));
-    writes.extend(status(set, &mine));
+    writes.extend(status(set, revision, &mine));
     writes
 }
 
@@ -114,7 +129,7 @@ fn templates(set: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// The pod of an ordinal with its claims; nothing while one of its claims is being deleted, or the name is taken.
-fn create(set: &Value, ordinal: i64, objects: &Objects) -> Vec<Write> {
+fn create(set: &Value, revision: &str, ordinal: i64, objects: &Objects) -> Vec<Write> {
     let pod = format!("{}-{ordinal}", name(set));
     let place = namespace(set);
     if objects.pod(place, &pod).is_some() {
@@ -143,7 +158,7 @@ fn create(set: &Value, ordinal: i64, objects: &Objects) -> Vec<Write> {
     }
     writes.push(Write::Create {
         kind: Kind::Pod,
-        object: pod_of(set, ordinal, &pod),
+        object: pod_of(set, revision, ordinal, &pod),
     });
     writes
 }
@@ -154,7 +169,7 @@ fn merge(target: &mut Value, more: &Value) {
     *target = Value::Object(all);
 }
 
-fn pod_of(set: &Value, ordinal: i64, pod: &str) -> Value {
+fn pod_of(set: &Value, revision: &str, ordinal: i64, pod: &str) -> Value {
     let template = &set["spec"]["template"];
     let mut object = json!({"metadata": template["metadata"], "spec": template["spec"]});
     let metadata = &mut object["metadata"];
@@ -164,7 +179,7 @@ fn pod_of(set: &Value, ordinal: i64, pod: &str) -> Value {
     let labels = json!({
         "statefulset.kubernetes.io/pod-name": pod,
         "apps.kubernetes.io/pod-index": ordinal.to_string(),
-        "controller-revision-hash": revision(set),
+        "controller-revision-hash": revision,
     });
     merge(&mut metadata["labels"], &labels);
     let spec = &mut object["spec"];
@@ -220,20 +235,15 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
         .any(|condition| condition["status"] == "True")
 }
 
-fn status(set: &Value, pods: &[(i64, &Arc<Value>)]) -> Option<Write> {
-    let revision = revision(set);
+fn status(set: &Value, revision: &str, pods: &[(i64, &Arc<Stored>)]) -> Option<Write> {
     let is_new = |pod: &Value| pod["metadata"]["labels"]["controller-revision-hash"] == *revision;
     let count = |wanted: &dyn Fn(&Value) -> bool| pods.iter().filter(|(_, pod)| wanted(pod)).count();
     let updated = count(&is_new);
     let current = if updated == pods.len() {
-        revision.clone()
+        revision
     } else {
         let known = text(set, "/status/currentRevision");
-        if known.is_empty() {
-            revision.clone()
-        } else {
-            known.to_owned()
-        }
+        if known.is_empty() { revision } else { known }
     };
     let wanted = json!({
         "observedGeneration": set["metadata"]["generation"],

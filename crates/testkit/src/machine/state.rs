@@ -5,14 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::api::Objects;
 use super::guard::Waiting;
+use super::sets::Revisions;
+use super::status::Shown;
 use crate::chance::Chance;
 use crate::etcd::{DiskId, ProcessId};
+use crate::fake::Stored;
 
 /// Everything the machines know.
 pub(crate) struct State {
@@ -36,6 +39,10 @@ pub(crate) struct State {
     pub(crate) addresses: u16,
     /// The version of the API server at which what nobody owns was last collected.
     pub(crate) collected: u64,
+    /// The objects about which all was done that is decided by nothing else; none if there may be more to do.
+    pub(crate) decided: Option<Objects>,
+    /// The names of templates, by the UID of their set.
+    pub(crate) revisions: Revisions,
 }
 
 /// A machine with a kubelet.
@@ -56,7 +63,7 @@ pub(crate) struct Node {
 /// A pod as its kubelet knows it.
 #[derive(Debug)]
 pub(crate) struct Pod {
-    pub(crate) object: Arc<Value>,
+    pub(crate) object: Arc<Stored>,
     pub(crate) node: String,
     pub(crate) address: String,
     /// Where its data lies, once that is mounted.
@@ -76,6 +83,8 @@ pub(crate) struct Pod {
     pub(crate) probe: Option<Instant>,
     /// Until when it may end by itself.
     pub(crate) ending: Option<Instant>,
+    /// What of it is in its stored status already.
+    pub(crate) told: Option<Shown>,
 }
 
 /// The container of a member.
@@ -96,7 +105,7 @@ pub(crate) enum Container {
 }
 
 /// How a container ended.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) code: i32,
     pub(crate) why: String,

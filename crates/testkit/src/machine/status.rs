@@ -1,11 +1,55 @@
 //! What a kubelet writes about a pod.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Machine;
 use super::api::text;
-use super::state::{Container, Pod};
+use super::state::{Container, Ended, Pod};
+use crate::fake::Stored;
+
+/// Everything on which the status of a pod depends once all of it is told.
+#[derive(Clone, Debug)]
+pub(crate) struct Shown {
+    stored: Arc<Stored>,
+    container: (u8, Option<Instant>),
+    counts: (u32, u32),
+    last: Option<Ended>,
+    is_ready: bool,
+}
+
+impl Shown {
+    /// What is shown of a pod beside what is stored of it.
+    pub(crate) fn of(pod: &Pod, stored: &Arc<Stored>) -> Self {
+        Self {
+            stored: Arc::clone(stored),
+            container: container(pod),
+            counts: (pod.restarts, pod.failures),
+            last: pod.last.clone(),
+            is_ready: pod.is_ready,
+        }
+    }
+
+    /// Whether nothing has changed since.
+    pub(crate) fn is_still(&self, pod: &Pod, stored: &Arc<Stored>) -> bool {
+        Arc::ptr_eq(&self.stored, stored)
+            && self.container == container(pod)
+            && self.counts == (pod.restarts, pod.failures)
+            && self.last == pod.last
+            && self.is_ready == pod.is_ready
+    }
+}
+
+fn container(pod: &Pod) -> (u8, Option<Instant>) {
+    match &pod.container {
+        Container::Creating(_) => (0, None),
+        Container::Waiting { since, .. } => (1, Some(*since)),
+        Container::Running { since, .. } => (2, Some(*since)),
+        Container::Ended(_) => (3, None),
+    }
+}
 
 /// The status of a pod as its kubelet sees it, given the one that is stored.
 pub(crate) fn of(machine: &Machine, pod: &Pod, stored: &Value) -> Value {

@@ -68,7 +68,7 @@ impl Simulation {
         let is_latched = status.is_some_and(|status| status["clusterID"].is_string());
         let set = self
             .fake()
-            .get_object("apps/v1", "StatefulSet", NAMESPACE, cluster);
+            .stored_one("apps/v1", "StatefulSet", NAMESPACE, cluster);
         match fault {
             // One copy of what must not be forgotten stays.
             Fault::LoseStatus => set.is_some_and(|set| knows_cluster(&set)),

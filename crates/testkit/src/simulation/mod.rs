@@ -8,7 +8,7 @@ mod story;
 mod tally;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use etcd_operator_api::crd;
@@ -23,6 +23,7 @@ use self::seat::{ApiFaults, Readers};
 use crate::Fake;
 use crate::chance::Chance;
 use crate::etcd::Etcds;
+use crate::fake::{Beginning, EPOCH};
 use crate::gate::{Ambush, Gate, Side};
 use crate::ledger::Ledger;
 use crate::machine::Machine;
@@ -33,6 +34,16 @@ pub const NAMESPACE: &str = "default";
 
 /// Makes an operator for a seat. It runs until it is killed.
 pub type Build = Arc<dyn Fn(Seat) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// The API server as every world finds it: with the operator's own kinds, whose rules are read once.
+static SERVER: LazyLock<Beginning> = LazyLock::new(|| {
+    let epoch: jiff::Timestamp = EPOCH.parse().expect("the epoch is a timestamp");
+    let fake = Fake::with_clock(Arc::new(move || epoch));
+    for definition in crd::all() {
+        fake.register(&definition);
+    }
+    Beginning::of(&fake)
+});
 
 /// One world. Clones share it.
 #[derive(Clone)]
@@ -90,10 +101,7 @@ impl Simulation {
     pub fn with_nodes(seed: u64, nodes: u8) -> Self {
         let mut chance = Chance::new(seed);
         let timeline = Timeline::new();
-        let fake = Fake::new();
-        for definition in crd::all() {
-            fake.register(&definition);
-        }
+        let fake = SERVER.begin();
         let etcds = Etcds::with_timeline(chance.bits(), timeline.clone());
         let machine = Machine::new(&fake, &etcds, nodes, chance.bits());
         let ledger = Ledger::new(&etcds, &machine);

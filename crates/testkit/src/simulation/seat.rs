@@ -20,7 +20,7 @@ use tower::Service as _;
 
 use super::tally::name;
 use crate::etcd::{Caller, Dialer, Etcds};
-use crate::fake::{FakeService, Fault, Matching, Query, Route, Rules, Target, Verb, parse};
+use crate::fake::{FakeService, Fault, Matching, Query, Route, Rules, Sent, Target, Verb, parse};
 use crate::gate::{Gate, Side};
 use crate::ledger::{Ledger, Promise, Request as Judged};
 use crate::machine::{Machine, Unreported};
@@ -187,7 +187,7 @@ fn broken() -> io::Error {
 
 impl Watched {
     async fn pass(mut self, request: Request<Body>) -> Result<Answer, io::Error> {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let bytes = body.collect().await.map_err(io::Error::other)?.to_bytes();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let route = match parse(&parts.method, parts.uri.path(), &query) {
@@ -199,7 +199,12 @@ impl Watched {
             let request = Request::from_parts(parts, Body::from(bytes));
             return Ok(guarded(self.inner.call(request).await?, self.gate));
         }
-        let sent: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let sent: Option<Arc<Value>> = serde_json::from_slice(&bytes).ok().map(Arc::new);
+        // It is read once.
+        if let Some(sent) = &sent {
+            parts.extensions.insert(Sent(Arc::clone(sent)));
+        }
+        let sent = sent.unwrap_or_default();
         let call = name(route.as_ref(), &sent);
         self.gate.pass(&call, Side::Before).await;
         let fault = match &route {
@@ -260,7 +265,7 @@ impl Watched {
         }
     }
 
-    fn judge(&self, route: &Route, body: Value) {
+    fn judge(&self, route: &Route, body: Arc<Value>) {
         let resource = if route.subresource.is_empty() {
             route.plural.clone()
         } else {

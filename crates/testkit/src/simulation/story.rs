@@ -36,6 +36,12 @@ impl Simulation {
         self.fake().get_object(API, KIND, NAMESPACE, name)
     }
 
+    /// Reads something from the `EtcdCluster` as stored.
+    pub fn look<T>(&self, name: &str, read: impl FnOnce(&Value) -> T) -> Option<T> {
+        let stored = self.fake().stored_one(API, KIND, NAMESPACE, name)?;
+        Some(read(&stored))
+    }
+
     /// Changes an `EtcdCluster` as a user does.
     pub fn edit(&self, name: &str, change: impl FnOnce(&mut Value)) {
         let edited = self

@@ -12,7 +12,7 @@ pub(crate) use self::check::{check_change, check_new};
 
 use super::kind::Kind;
 use super::quantity;
-use super::schema::{Schema, Shape};
+use super::schema::{Schema, Settled, Shape};
 
 fn or_insert(object: &mut Value, key: &str, value: Value) {
     if let Value::Object(map) = object
@@ -29,12 +29,15 @@ fn defaults(object: &mut Value, pairs: &[(&str, Value)]) {
 }
 
 /// Nulls, empty maps and empty lists do not survive decoding into the server's types; empty structs do.
-fn drop_empty(schema: &Schema, value: &mut Value) {
+fn drop_empty(schema: &Schema, value: &mut Value, settled: Settled<'_>) {
     match value {
         Value::Object(object) => {
             object.retain(|key, child| {
+                if settled.contains(&key.as_str()) {
+                    return true;
+                }
                 let (below, _) = schema.field(key);
-                drop_empty(&below, child);
+                drop_empty(below, child, &[]);
                 match (&below.shape, &*child) {
                     (_, Value::Null) => false,
                     (Shape::Object(shape), Value::Object(map)) => {
@@ -48,7 +51,7 @@ fn drop_empty(schema: &Schema, value: &mut Value) {
         Value::Array(list) => {
             let (below, _) = schema.items();
             for item in list {
-                drop_empty(&below, item);
+                drop_empty(below, item, &[]);
             }
         }
         _ => {}
@@ -68,16 +71,19 @@ pub(crate) fn tidy_metadata(object: &mut Value) {
     }
 }
 
-/// Brings a built-in object into the form in which the server stores it.
-pub(crate) fn fill(kind: &Kind, object: &mut Value) {
-    drop_empty(&kind.schema, object);
-    quantity::normalise(&kind.schema, object);
+/// Brings a built-in object into the form in which the server stores it; these fields are in it already.
+pub(crate) fn fill(kind: &Kind, object: &mut Value, settled: Settled<'_>) {
+    drop_empty(&kind.schema, object, settled);
+    quantity::normalise(&kind.schema, object, settled);
+    let is_open = |field: &str| !settled.contains(&field);
     match kind.kind.as_str() {
         "Pod" => {
             or_insert(object, "status", json!({}));
-            pod::fill_spec(&mut object["spec"]);
-            or_insert(&mut object["spec"], "enableServiceLinks", json!(true));
-            pod::request_limits(&mut object["spec"]);
+            if is_open("spec") {
+                pod::fill_spec(&mut object["spec"]);
+                or_insert(&mut object["spec"], "enableServiceLinks", json!(true));
+                pod::request_limits(&mut object["spec"]);
+            }
             let quality = pod::quality(&object["spec"]);
             pod::fill_status(&mut object["status"], quality);
         }
@@ -88,7 +94,16 @@ pub(crate) fn fill(kind: &Kind, object: &mut Value) {
                 object["status"]["phase"] = json!("Pending");
             }
         }
-        "StatefulSet" => stateful_set(object),
+        "StatefulSet" => {
+            if is_open("spec") {
+                stateful_set(&mut object["spec"]);
+            }
+            or_insert(object, "status", json!({}));
+            defaults(
+                &mut object["status"],
+                &[("availableReplicas", json!(0)), ("replicas", json!(0))],
+            );
+        }
         "Deployment" => deployment(object),
         "Job" => job(object),
         "Secret" => secret(object),
@@ -135,8 +150,7 @@ fn service(object: &mut Value) {
     or_insert(object, "status", json!({"loadBalancer": {}}));
 }
 
-fn stateful_set(object: &mut Value) {
-    let spec = &mut object["spec"];
+fn stateful_set(spec: &mut Value) {
     defaults(
         spec,
         &[
@@ -175,11 +189,6 @@ fn stateful_set(object: &mut Value) {
         );
         or_insert(&mut claim["spec"], "volumeMode", json!("Filesystem"));
     }
-    or_insert(object, "status", json!({}));
-    defaults(
-        &mut object["status"],
-        &[("availableReplicas", json!(0)), ("replicas", json!(0))],
-    );
 }
 
 fn deployment(object: &mut Value) {

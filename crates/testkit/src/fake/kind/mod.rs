@@ -3,8 +3,7 @@
 
 mod table;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
@@ -63,6 +62,19 @@ impl Kind {
         }
     }
 
+    /// By what kinds are ordered.
+    fn place(&self) -> [&str; 3] {
+        [&self.group, &self.version, &self.plural]
+    }
+
+    /// Whether this is its `group/version`.
+    pub(crate) fn has_api_version(&self, version: &str) -> bool {
+        match version.rsplit_once('/') {
+            Some((group, version)) => !group.is_empty() && self.group == group && self.version == version,
+            None => self.group.is_empty() && self.version == version,
+        }
+    }
+
     /// `group/version`.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
@@ -73,50 +85,57 @@ impl Kind {
     }
 }
 
-/// Every kind the server serves now.
+/// Every kind the server serves now, in the order of group, version and plural. Copies share it until one changes.
 #[derive(Debug, Clone)]
 pub(crate) struct Kinds {
-    by_path: BTreeMap<(String, String, String), Arc<Kind>>,
+    all: Arc<Vec<Arc<Kind>>>,
 }
+
+static BUILT_IN: LazyLock<Kinds> = LazyLock::new(|| {
+    let mut kinds = Kinds { all: Arc::default() };
+    for kind in table::built_in() {
+        kinds.insert(kind);
+    }
+    kinds
+});
 
 impl Kinds {
     /// The built-in kinds only.
     pub(crate) fn built_in() -> Self {
-        let mut kinds = Kinds {
-            by_path: BTreeMap::new(),
-        };
-        for kind in table::built_in() {
-            kinds.insert(kind);
-        }
-        kinds
+        BUILT_IN.clone()
     }
 
     fn insert(&mut self, kind: Kind) {
-        let key = (kind.group.clone(), kind.version.clone(), kind.plural.clone());
-        self.by_path.insert(key, Arc::new(kind));
+        let all = Arc::make_mut(&mut self.all);
+        match all.binary_search_by(|other| other.place().cmp(&kind.place())) {
+            Ok(index) => all[index] = Arc::new(kind),
+            Err(index) => all.insert(index, Arc::new(kind)),
+        }
     }
 
     /// The kind served at a path.
     pub(crate) fn at(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Kind>> {
-        self.by_path
-            .get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
-            .cloned()
+        let found = self
+            .all
+            .binary_search_by(|other| other.place().cmp(&[group, version, plural]));
+        found.ok().map(|index| Arc::clone(&self.all[index]))
     }
 
     /// Whether anything is served under this group and version.
     pub(crate) fn has_version(&self, group: &str, version: &str) -> bool {
-        self.by_path.keys().any(|(g, v, _)| g == group && v == version)
+        self.all()
+            .any(|kind| kind.group == group && kind.version == version)
     }
 
     /// The kind with this `apiVersion` and `kind`.
     pub(crate) fn named(&self, api_version: &str, kind: &str) -> Option<Arc<Kind>> {
         self.all()
-            .find(|k| k.kind == kind && k.api_version() == api_version)
+            .find(|k| k.kind == kind && k.has_api_version(api_version))
             .cloned()
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Kind>> {
-        self.by_path.values()
+        self.all.iter()
     }
 
     /// Serves what a custom resource definition describes.
@@ -175,6 +194,6 @@ impl Kinds {
     pub(crate) fn unregister(&mut self, definition: &Value) {
         let group = definition["spec"]["group"].as_str().unwrap_or_default();
         let plural = definition["spec"]["names"]["plural"].as_str().unwrap_or_default();
-        self.by_path.retain(|(g, _, p), _| g != group || p != plural);
+        Arc::make_mut(&mut self.all).retain(|kind| kind.group != group || kind.plural != plural);
     }
 }

@@ -117,6 +117,24 @@ impl FieldSet {
         )
     }
 
+    /// Whether any path is in both sets: whether [`FieldSet::difference`] leaves anything out.
+    pub(crate) fn overlaps(&self, other: &FieldSet) -> bool {
+        let children = self.children.iter().any(|(step, child)| {
+            let theirs = other.children.get(step);
+            theirs.is_some_and(|theirs| child.overlaps(theirs))
+        });
+        children || !self.members.is_disjoint(&other.members)
+    }
+
+    /// Whether every path of the other set is in this one, too: whether [`FieldSet::union`] adds nothing.
+    pub(crate) fn has_all(&self, other: &FieldSet) -> bool {
+        other.members.is_subset(&self.members)
+            && other.children.iter().all(|(step, theirs)| {
+                let own = self.children.get(step);
+                own.is_some_and(|own| own.has_all(theirs))
+            })
+    }
+
     pub(crate) fn intersection(&self, other: &FieldSet) -> FieldSet {
         self.combine(
             other,
@@ -167,7 +185,7 @@ impl FieldSet {
                 }
                 None => schema.items().0,
             };
-            out.children.insert(step.clone(), child.with_named_fields(&below));
+            out.children.insert(step.clone(), child.with_named_fields(below));
         }
         out
     }

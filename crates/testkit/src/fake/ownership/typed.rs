@@ -8,6 +8,20 @@ use serde_json::{Map, Value};
 use super::set::{FieldSet, Step, field_step, item_step};
 use crate::fake::schema::{ListKind, Schema};
 
+/// What nobody can own at the top of an object.
+pub(super) const UNOWNABLE: [&str; 2] = ["apiVersion", "kind"];
+/// What nobody can own in the metadata of an object.
+pub(super) const UNOWNABLE_METADATA: [&str; 8] = [
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "selfLink",
+    "managedFields",
+];
+
 /// Every field a value sets.
 pub(crate) fn fields_of(schema: &Schema, value: &Value) -> FieldSet {
     let mut set = FieldSet::default();
@@ -26,7 +40,7 @@ fn collect(schema: &Schema, value: &Value, path: &mut Vec<Step>, set: &mut Field
             for (key, child) in object {
                 let (below, named) = schema.field(key);
                 path.push(field_step(key));
-                collect(&below, child, path, set);
+                collect(below, child, path, set);
                 let empty = child.is_null() || child.as_object().is_some_and(Map::is_empty);
                 if empty || !named {
                     set.insert(path);
@@ -37,11 +51,11 @@ fn collect(schema: &Schema, value: &Value, path: &mut Vec<Step>, set: &mut Field
         Value::Array(list) => {
             let (items, kind) = schema.items();
             for item in list {
-                let Some(step) = item_step(&kind, &items, item) else {
+                let Some(step) = item_step(kind, items, item) else {
                     continue;
                 };
                 path.push(step);
-                collect(&items, item, path, set);
+                collect(items, item, path, set);
                 set.insert(path);
                 path.pop();
             }
@@ -65,29 +79,62 @@ impl Difference {
     }
 }
 
-/// How `after` differs from `before`.
-pub(crate) fn compare(schema: &Schema, before: &Value, after: &Value) -> Difference {
+/// What of an object is left out of a comparison.
+#[derive(Debug, Clone, Copy)]
+enum LeftOut<'a> {
+    /// At its top: what nobody can own, and these fields.
+    AtTop(&'a [&'a str]),
+    /// In its metadata: what nobody can own.
+    InMetadata,
+    /// Further below: nothing.
+    Nothing,
+}
+
+impl LeftOut<'_> {
+    fn has(self, key: &str) -> bool {
+        match self {
+            LeftOut::AtTop(ignored) => UNOWNABLE.contains(&key) || ignored.contains(&key),
+            LeftOut::InMetadata => UNOWNABLE_METADATA.contains(&key),
+            LeftOut::Nothing => false,
+        }
+    }
+
+    fn below(self, key: &str) -> Self {
+        match self {
+            LeftOut::AtTop(_) if key == "metadata" => LeftOut::InMetadata,
+            _ => LeftOut::Nothing,
+        }
+    }
+}
+
+/// How `after` differs from `before` in what can be owned, but for these fields at the top.
+pub(crate) fn compare(schema: &Schema, before: &Value, after: &Value, ignored: &[&str]) -> Difference {
     let mut difference = Difference::default();
     walk(
         schema,
-        Some(before),
-        Some(after),
+        (Some(before), Some(after)),
+        LeftOut::AtTop(ignored),
         &mut Vec::new(),
         &mut difference,
     );
     difference
 }
 
+/// What is equal differs nowhere below, and is not looked into.
+fn are_equal(before: Option<&Value>, after: Option<&Value>) -> bool {
+    before.is_some() && before == after
+}
+
 fn walk(
     schema: &Schema,
-    before: Option<&Value>,
-    after: Option<&Value>,
+    (before, after): (Option<&Value>, Option<&Value>),
+    left_out: LeftOut<'_>,
     path: &mut Vec<Step>,
     out: &mut Difference,
 ) {
     let empty = |value: Option<&Value>| match value {
         None | Some(Value::Null) => true,
-        Some(Value::Object(object)) => object.is_empty(),
+        Some(Value::Object(object)) => object.keys().all(|key| left_out.has(key)),
         Some(Value::Array(list)) => list.is_empty(),
         Some(_) => false,
     };
@@ -100,6 +147,7 @@ fn walk(
     match (before, after) {
         (None, Some(_)) => out.added.insert(path),
         (Some(_), None) => out.removed.insert(path),
+        (Some(Value::Object(_)), Some(Value::Object(_))) if empty(before) && empty(after) => {}
         (Some(old), Some(new)) if whole && old != new => out.modified.insert(path),
         _ => {}
     }
@@ -109,31 +157,30 @@ fn walk(
     if is_object(before) && is_object(after) {
         let old = before.and_then(Value::as_object);
         let new = after.and_then(Value::as_object);
-        let keys: BTreeSet<&String> = old
-            .into_iter()
-            .flat_map(Map::keys)
-            .chain(new.into_iter().flat_map(Map::keys))
-            .collect();
-        for key in keys {
+        let of_old = old.into_iter().flat_map(Map::keys);
+        let of_new = new.into_iter().flat_map(Map::keys);
+        let only_new = of_new.filter(|key| old.is_none_or(|old| !old.contains_key(*key)));
+        for key in of_old.chain(only_new).filter(|key| !left_out.has(key)) {
+            let both = (old.and_then(|o| o.get(key)), new.and_then(|o| o.get(key)));
+            if are_equal(both.0, both.1) {
+                continue;
+            }
             path.push(field_step(key));
-            let (below, _) = schema.field(key);
-            walk(
-                &below,
-                old.and_then(|o| o.get(key)),
-                new.and_then(|o| o.get(key)),
-                path,
-                out,
-            );
+            walk(schema.field(key).0, both, left_out.below(key), path, out);
             path.pop();
         }
     } else {
         let (items, kind) = schema.items();
-        let old = keyed(&kind, &items, before);
-        let new = keyed(&kind, &items, after);
+        let old = keyed(kind, items, before);
+        let new = keyed(kind, items, after);
         let keys: BTreeSet<&Step> = old.keys().chain(new.keys()).collect();
         for key in keys {
+            let both = (old.get(key).copied(), new.get(key).copied());
+            if are_equal(both.0, both.1) {
+                continue;
+            }
             path.push(key.clone());
-            walk(&items, old.get(key).copied(), new.get(key).copied(), path, out);
+            walk(items, both, LeftOut::Nothing, path, out);
             path.pop();
         }
     }
@@ -157,14 +204,14 @@ pub(crate) fn merge(schema: &Schema, live: &Value, applied: &Value) -> Value {
                 let (below, _) = schema.field(key);
                 let merged = old
                     .get(key)
-                    .map_or_else(|| value.clone(), |existing| merge(&below, existing, value));
+                    .map_or_else(|| value.clone(), |existing| merge(below, existing, value));
                 out.insert(key.clone(), merged);
             }
             Value::Object(out)
         }
         (Value::Array(old), Value::Array(new)) => {
             let (items, kind) = schema.items();
-            Value::Array(merge_lists(&kind, &items, old, new))
+            Value::Array(merge_lists(kind, items, old, new))
         }
         _ => applied.clone(),
     }
@@ -243,7 +290,7 @@ pub(crate) fn without(schema: &Schema, value: &Value, remove: &FieldSet) -> Valu
                 }
                 let (below, _) = schema.field(key);
                 let kept = match remove.children.get(&step) {
-                    Some(subset) if !subset.is_empty() => without(&below, child, subset),
+                    Some(subset) if !subset.is_empty() => without(below, child, subset),
                     _ => child.clone(),
                 };
                 out.insert(key.clone(), kept);
@@ -258,12 +305,12 @@ pub(crate) fn without(schema: &Schema, value: &Value, remove: &FieldSet) -> Valu
             let (items, kind) = schema.items();
             let mut out = Vec::new();
             for item in list {
-                let step = item_step(&kind, &items, item).unwrap_or_default();
+                let step = item_step(kind, items, item).unwrap_or_default();
                 if remove.members.contains(&step) {
                     continue;
                 }
                 match remove.children.get(&step) {
-                    Some(subset) if !subset.is_empty() => out.push(without(&items, item, subset)),
+                    Some(subset) if !subset.is_empty() => out.push(without(items, item, subset)),
                     _ => out.push(item.clone()),
                 }
             }

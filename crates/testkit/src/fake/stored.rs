@@ -1,0 +1,93 @@
+//! An object as it is kept. It is never changed, so what was made of it once (its text, the owners of its fields) is kept
+//! beside it; nothing here decides what an object is.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::ownership::Owners;
+use super::request::Bare;
+
+/// An object as it is kept.
+#[derive(Default)]
+pub(crate) struct Stored {
+    value: Value,
+    text: OnceLock<Bytes>,
+    bare_text: OnceLock<Bytes>,
+    owners: OnceLock<Owners>,
+    settled_by: Option<u64>,
+}
+
+impl Stored {
+    /// An object whose owners are not known yet.
+    pub(crate) fn new(value: Value) -> Self {
+        Stored {
+            value,
+            ..Stored::default()
+        }
+    }
+
+    /// The same about this object.
+    pub(crate) fn of(self, value: Value) -> Self {
+        Stored { value, ..self }
+    }
+
+    /// The same with the owners that it names.
+    pub(crate) fn with_owners(self, owners: Owners) -> Self {
+        Stored {
+            owners: OnceLock::from(owners),
+            ..self
+        }
+    }
+
+    /// The same, in the form in which the server keeps objects, and found valid, by the definitions of this number.
+    pub(crate) fn settled(self, by: Option<u64>) -> Self {
+        Stored {
+            settled_by: by,
+            ..self
+        }
+    }
+
+    /// By which definitions it is in the form in which the server keeps objects, and was found valid.
+    pub(crate) fn settled_by(&self) -> Option<u64> {
+        self.settled_by
+    }
+
+    /// The object as text.
+    pub(crate) fn text(&self) -> Bytes {
+        self.text
+            .get_or_init(|| Bytes::from(self.value.to_string()))
+            .clone()
+    }
+
+    /// The object as text without its kind, as in lists of built-in kinds.
+    pub(crate) fn bare_text(&self) -> Bytes {
+        let bare = || match &self.value {
+            Value::Object(object) => Bytes::from(Bare(object).to_string()),
+            _ => self.text(),
+        };
+        self.bare_text.get_or_init(bare).clone()
+    }
+
+    /// Who owns which of its fields.
+    pub(crate) fn owners(&self) -> &Owners {
+        self.owners.get_or_init(|| Owners::read(&self.value))
+    }
+}
+
+impl Deref for Stored {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.value
+    }
+}
+
+impl fmt::Debug for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value.fmt(f)
+    }
+}
