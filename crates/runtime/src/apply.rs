@@ -2,6 +2,7 @@
 //!
 //! Nothing else in the project sends a write to the API server, the lease and events aside.
 
+mod agreed;
 mod error;
 mod merge_patch;
 mod raw;
@@ -26,6 +27,7 @@ use crate::fence::{Leadership, NotLeading, WritePermit};
 use crate::key::ObjectKey;
 use crate::store::Malformed;
 
+use agreed::{Agreed, Looked};
 pub use error::Error;
 pub(crate) use raw::Raw;
 use what::What;
@@ -73,6 +75,7 @@ pub struct Applier {
     manager: &'static str,
     leadership: Leadership,
     echoes: Echoes,
+    agreed: Agreed,
 }
 
 impl Debug for Applier {
@@ -89,6 +92,7 @@ impl Applier {
             manager,
             leadership,
             echoes: Echoes::default(),
+            agreed: Agreed::default(),
         }
     }
 
@@ -106,12 +110,20 @@ impl Applier {
     /// for are removed. With a `current`, the apply is refused as a conflict if the object has changed since.
     pub async fn ensure<K: Writable>(&self, current: Option<&K>, desired: &K) -> Result<Written<K>, Error> {
         let what = What::of(desired, "apply");
+        let looked = current.and_then(|current| Looked::of(current, desired));
+        if looked
+            .as_ref()
+            .is_some_and(|looked| self.agreed.has(&what, looked))
+        {
+            return Ok(Written::Unchanged);
+        }
         let mut wanted = what.json(desired)?;
         what.trim_for_apply(&mut wanted)?;
         let hash = drift::hash(&wanted);
         wanted["metadata"]["annotations"][APPLIED] = Value::String(hash);
         if let Some(current) = current {
             if !drift::needs_apply(&what.json(current)?, &wanted) {
+                self.agreed.note(&what, looked);
                 return Ok(Written::Unchanged);
             }
             let meta = current.meta();

@@ -5,6 +5,8 @@
 //! * is what we applied last the same as what we want now? An annotation keeps its hash, so that a field we no longer
 //!   want is taken away.
 
+use std::io;
+
 use etcd_operator_api::quantity;
 use serde_json::{Map, Value};
 
@@ -128,17 +130,32 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// FNV-1a: small, and the same on every machine and in every version, which the standard hasher does not promise.
-struct Fnv(u64);
+pub(crate) struct Fnv(u64);
 
 impl Fnv {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    fn bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn sum(&self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }
+    }
+}
+
+impl io::Write for Fnv {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -163,7 +180,7 @@ fn feed(state: &mut Fnv, value: &Value) {
             state.bytes(b"]");
         }
         plain => {
-            state.bytes(plain.to_string().as_bytes());
+            serde_json::to_writer(&mut *state, plain).expect("a sum takes every text");
             state.bytes(&[0]);
         }
     }

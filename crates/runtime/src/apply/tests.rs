@@ -75,6 +75,33 @@ async fn ensuring_what_is_stored_already_makes_no_call() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_found_as_wanted_is_compared_anew_once_either_side_changes() {
+    let server = echo();
+    let applier = applier(&server);
+    let desired = wanted(&[("k", "v")]);
+    let stored = applier.ensure(None, &desired).await.unwrap().changed().unwrap();
+    for _ in 0..2 {
+        let written = applier.ensure(Some(&stored), &desired).await.unwrap();
+        assert_eq!(written, Written::Unchanged);
+    }
+    let mut changed = stored.clone();
+    changed.metadata.resource_version = Some("6".into());
+    changed.data = wanted(&[("k", "of somebody else")]).data;
+    let written = applier.ensure(Some(&changed), &desired).await.unwrap();
+    assert!(written.changed().is_some(), "another version");
+    let written = applier
+        .ensure(Some(&stored), &wanted(&[("k", "w")]))
+        .await
+        .unwrap();
+    assert!(written.changed().is_some(), "another wish");
+    let mut other = changed;
+    other.metadata.uid = Some("u2".into());
+    other.metadata.resource_version = Some("5".into());
+    let written = applier.ensure(Some(&other), &desired).await.unwrap();
+    assert!(written.changed().is_some(), "another object of the same name");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_apply_names_its_manager_and_what_it_was_decided_on() {
     let server = echo();
     let applier = applier(&server);
