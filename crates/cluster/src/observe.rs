@@ -32,8 +32,8 @@ pub struct Observed {
     pub world: World,
     /// Connections to the members that answered.
     pub reached: Reached,
-    /// The StatefulSet as it was seen.
-    pub set: Option<Arc<StatefulSet>>,
+    /// What counts of the StatefulSet as it was seen.
+    pub stored: Option<Stored>,
 }
 
 /// Looks at one cluster.
@@ -45,7 +45,9 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
     let memory = Memory::read(cluster.status.as_ref(), place);
     let mut seen = objects(&desired, &key, set.as_deref(), deps);
     let tls = secrets::of_members(&desired, &key, deps).await?;
-    let set_now = set.as_deref().and_then(|set| remembered(&desired, set));
+    let stored = set.as_deref().map(Stored::of);
+    let set_now = set.as_deref().zip(stored.as_ref());
+    let set_now = set_now.and_then(|(set, stored)| remembered(&desired, set, stored));
     let voters = voters(&memory, set_now.as_ref());
     let reached = members::ask(&desired, &key, &mut seen, (&memory, &voters), tls, deps).await;
     let created = cluster.metadata.creation_timestamp.as_ref();
@@ -67,7 +69,11 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
         owed: BTreeSet::new(),
         desired,
     };
-    Ok(Observed { world, reached, set })
+    Ok(Observed {
+        world,
+        reached,
+        stored,
+    })
 }
 
 /// Whether an object belongs to the `EtcdCluster` of this UID.
@@ -95,7 +101,7 @@ fn voters(memory: &Memory, set: Option<&Set>) -> BTreeSet<Ordinal> {
     }
 }
 
-fn remembered(desired: &Desired, set: &StatefulSet) -> Option<Set> {
+fn remembered(desired: &Desired, set: &StatefulSet, stored: &Stored) -> Option<Set> {
     let latch = Latch::of(set)?;
     let voters = latch.voters.iter();
     Some(Set {
@@ -105,7 +111,7 @@ fn remembered(desired: &Desired, set: &StatefulSet) -> Option<Set> {
         voters: voters
             .filter_map(|name| Ordinal::of_name(&desired.name, name))
             .collect(),
-        intent: Stored::of(set).intent().map(str::to_owned),
+        intent: stored.intent().map(str::to_owned),
     })
 }
 

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use etcd_operator_api::refusal::Refusal;
 use etcd_operator_etcd::version::Version;
 
-use super::{Frame, Latch, build};
+use super::{Frame, Latch, template::template};
 use crate::desired::Desired;
 
-/// What stands against building this, in this version of etcd. What the frame says besides has no say in it.
+/// What stands against building this, in this version of etcd: only a template can be refused. What the frame says besides
+/// has no say in it.
 pub(crate) fn trial(desired: &Desired, version: &Version) -> Vec<Refusal> {
     let frame = Frame {
         namespace: "trial".to_owned(),
@@ -26,5 +27,5 @@ pub(crate) fn trial(desired: &Desired, version: &Version) -> Vec<Refusal> {
         stored: None,
         may_move: true,
     };
-    build(desired, &frame).err().unwrap_or_default()
+    template(desired, &frame).err().unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use etcd_operator_runtime::apply::{Applier, Error, Introduced, Writable};
 use etcd_operator_runtime::key::ObjectKey;
 use etcd_operator_runtime::store::Store;
 
-use crate::build::{self, Frame, Latch, Objects, OperatorImage, Stored};
+use crate::build::{self, Frame, Latch, Objects, OperatorImage};
 use crate::observe::{Observed, is_owned};
 use crate::plan::Plan;
 use crate::reconcile::Deps;
@@ -25,7 +25,7 @@ pub fn wanted(
 fn frame(plan: &Plan, observed: &Observed, image: &OperatorImage) -> Option<Frame> {
     let shape = plan.shape.as_ref()?;
     let world = &observed.world;
-    let stored = observed.set.as_deref().map(Stored::of);
+    let stored = observed.stored.clone();
     Some(Frame {
         namespace: world.namespace.clone(),
         cluster_uid: world.uid.clone(),
