@@ -31,6 +31,18 @@ fn variable(name: &str) -> Option<u64> {
     )
 }
 
+/// How long processors were busy with this process; 0 where nobody tells.
+fn cpu_seconds() -> f64 {
+    // In ticks of a hundredth, after the name of the program, which may hold anything.
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let ticks = fields
+        .skip(11)
+        .take(2)
+        .filter_map(|ticks| ticks.parse::<u32>().ok());
+    f64::from(ticks.sum::<u32>()) / 100.0
+}
+
 /// What many seeds came to.
 #[derive(Debug, Default)]
 struct Sum {
@@ -60,9 +72,13 @@ impl Sum {
     }
 
     fn print(&self, seconds: f64) {
+        let steps = self.counts.iter().filter(|(what, _)| what.starts_with("step "));
+        let steps: u64 = steps.map(|(_, count)| count).sum();
         println!(
-            "{} seeds in {seconds:.1} s, {} counted; {} events, {} faults, {} acknowledged writes; {} broken",
+            "{} seeds in {seconds:.1} s ({:.1} CPU s), {} counted; {} events, {} faults, {steps} steps, {} acknowledged \
+             writes; {} broken",
             self.seeds,
+            cpu_seconds(),
             self.counted,
             self.events,
             self.faults,
