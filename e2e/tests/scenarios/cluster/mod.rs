@@ -7,6 +7,7 @@ mod life;
 mod nodes;
 mod secure;
 pub mod tenant;
+mod wishes;
 mod wrong;
 
 use etcd_operator_e2e::scenario::{Bed, Scenario};
@@ -50,9 +51,10 @@ const GATE: [Scenario; 7] = [
 ];
 
 /// The rest, for their time: each of these takes a minute or more, or a bed for itself.
-const FULL: [Scenario; 30] = [
+const FULL: [Scenario; 31] = [
     shared!("one_member_and_five_members", life::of_one_and_of_five),
     shared!("size_and_image_are_enough", life::size_and_image),
+    shared!("wishes_about_pods_are_seen_on_one_that_runs", wishes::seen),
     shared!("an_autoscaler_finds_what_it_needs", life::autoscaled),
     alone!("twenty_at_once", life::many),
     shared!("two_of_one_name_in_two_namespaces_do_not_meet", life::namesakes),
