@@ -152,7 +152,7 @@ pub async fn seen(stage: Arc<Stage>) -> Result<()> {
     for wanted in [
         "--quota-backend-bytes=128974848",
         "--auto-compaction-mode=periodic",
-        "--auto-compaction-retention=3h",
+        "--auto-compaction-retention=10800s",
         "--snapshot-count=12345",
         "--heartbeat-interval=150",
         "--election-timeout=1500",
