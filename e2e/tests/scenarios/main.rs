@@ -52,7 +52,10 @@ async fn main() -> ExitCode {
     scenarios.extend(cluster::scenarios());
     let reports = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("reports");
     let arguments = Arguments::parse();
-    let proof = arguments.proof.clone();
+    let record = arguments
+        .proof
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")));
     let moves = Moves::default();
     let watched = moves.clone();
     let onlooker = Arc::new(move |client| {
@@ -70,7 +73,7 @@ async fn main() -> ExitCode {
         }
     };
     let outcome = played.await;
-    let kept = proof.map_or(Ok(()), |proof| keep(&proof.join(MOVES), moves.lines()));
+    let kept = keep(&record.join(MOVES), moves.lines());
     match outcome.and(kept) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
