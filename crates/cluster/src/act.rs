@@ -3,7 +3,7 @@
 //! and all is looked at anew.
 
 use etcd_operator_api::EtcdCluster;
-use etcd_operator_api::contract::Permit;
+use etcd_operator_api::contract::{Mode, Permit};
 use etcd_operator_api::names::{ANNOTATION_PERMIT, ANNOTATION_TAKEN_OVER};
 use etcd_operator_etcd as etcd;
 use etcd_operator_etcd::error::Class as EtcdClass;
@@ -18,7 +18,7 @@ use crate::memory::Memory;
 use crate::observe::{Connection, Observed};
 use crate::plan::{Plan, PodRef, Step};
 use crate::reconcile::Deps;
-use crate::world::Ordinal;
+use crate::world::{Ordinal, reading};
 
 /// What became of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,6 +146,9 @@ async fn permit(
         let Some(now) = pod_now(pod, observed, key, deps).await? else {
             return Ok(Outcome::Stale(format!("the pod {name} is another one by now")));
         };
+        if permit.mode == Mode::Resume && !is_on_its_own(pod.place, observed, key, deps).await? {
+            return Ok(Outcome::Stale(format!("{name} has another volume by now")));
+        }
         let text = serde_json::to_string(permit).expect("a permit is JSON");
         deps.applier
             .annotate(&now, &[(ANNOTATION_PERMIT, Some(&text))])
@@ -160,6 +163,21 @@ async fn permit(
         given.join(", "),
         mode.unwrap_or_default()
     )))
+}
+
+/// Whether the volume at a place is, in this very moment, the one that is noted as its member's own.
+async fn is_on_its_own(
+    place: Ordinal,
+    observed: &Observed,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<bool, Error> {
+    let world = &observed.world;
+    let claim = key.beside(&place.claim(&world.desired.name));
+    let now = deps.applier.read::<PersistentVolumeClaim>(&claim).await?;
+    let now = now.as_ref().and_then(reading::claim);
+    let noted = world.memory.members.get(&place);
+    Ok(noted.zip(now).is_some_and(|(noted, now)| noted.is_on(&now)))
 }
 
 async fn delete_pod(

@@ -8,7 +8,7 @@ use etcd_operator_api::cluster::MemberStatus;
 use etcd_operator_etcd::id::{ClusterId, MemberId};
 
 use crate::intent::Intent;
-use crate::world::Ordinal;
+use crate::world::{Claim, Ordinal};
 
 /// What is known from before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,6 +70,13 @@ impl Memory {
         }
     }
 
+    /// Where the status has been lost, the voters are those that were noted elsewhere.
+    pub fn recall(&mut self, noted: impl Iterator<Item = (Ordinal, Admitted)>) {
+        if self.cluster.is_none() && self.intent.is_none() && self.members.is_empty() {
+            self.members.extend(noted);
+        }
+    }
+
     /// Whether the cluster has ever been seen to work.
     pub fn has_formed(&self) -> bool {
         self.cluster.is_some()
@@ -83,6 +90,11 @@ impl Memory {
 }
 
 impl Admitted {
+    /// Whether this is the very volume that it ran on.
+    pub fn is_on(&self, claim: &Claim) -> bool {
+        self.claim.as_ref() == Some(&claim.uid) && self.volume.is_some() && self.volume == claim.volume
+    }
+
     fn read(member: &MemberStatus) -> Option<Self> {
         Some(Self {
             id: member.id.as_deref()?.parse().ok()?,

@@ -42,12 +42,19 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
     let uid = cluster.metadata.uid.clone().unwrap_or_default();
     let set = deps.sets.get(&key).filter(|set| is_owned(&**set, &uid));
     let place = |name: &str| Ordinal::of_name(&desired.name, name);
-    let memory = Memory::read(cluster.status.as_ref(), place);
+    let mut memory = Memory::read(cluster.status.as_ref(), place);
+    let latch = set.as_deref().and_then(Latch::of);
+    if let Some(latch) = latch.as_ref().filter(|latch| latch.cluster_id.is_some()) {
+        let noted = latch.members.iter();
+        memory.recall(noted.filter_map(|(name, member)| Some((place(name)?, member.clone()))));
+    }
     let mut seen = objects(&desired, &key, set.as_deref(), deps);
     let tls = secrets::of_members(&desired, &key, deps).await?;
     let stored = set.as_deref().map(Stored::of);
     let set_now = set.as_deref().zip(stored.as_ref());
-    let set_now = set_now.and_then(|(set, stored)| remembered(&desired, set, stored));
+    let set_now = set_now
+        .zip(latch)
+        .map(|((set, stored), latch)| remembered(&desired, set, stored, &latch));
     let voters = voters(&memory, set_now.as_ref());
     let reached = members::ask(&desired, &key, &mut seen, (&memory, &voters), tls, deps).await;
     let created = cluster.metadata.creation_timestamp.as_ref();
@@ -101,10 +108,9 @@ fn voters(memory: &Memory, set: Option<&Set>) -> BTreeSet<Ordinal> {
     }
 }
 
-fn remembered(desired: &Desired, set: &StatefulSet, stored: &Stored) -> Option<Set> {
-    let latch = Latch::of(set)?;
+fn remembered(desired: &Desired, set: &StatefulSet, stored: &Stored, latch: &Latch) -> Set {
     let voters = latch.voters.iter();
-    Some(Set {
+    Set {
         replicas: u16::try_from(set.spec.replicas.unwrap_or_default()).unwrap_or_default(),
         incarnation: latch.incarnation,
         cluster: latch.cluster_id,
@@ -112,7 +118,7 @@ fn remembered(desired: &Desired, set: &StatefulSet, stored: &Stored) -> Option<S
             .filter_map(|name| Ordinal::of_name(&desired.name, name))
             .collect(),
         intent: stored.intent().map(str::to_owned),
-    })
+    }
 }
 
 /// Pods and claims by place. Pods of anybody else's StatefulSet are not seen.

@@ -1,15 +1,17 @@
 //! What the StatefulSet remembers of the cluster's life, so that a lost status can be found again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_etcd::id::ClusterId;
 use k8s_openapi::api::apps::v1::StatefulSet;
 
 use super::labels::Map;
+use crate::memory::Admitted;
 
 const INCARNATION: &str = "etcd.database.coreos.com/incarnation";
 const CLUSTER_ID: &str = "etcd.database.coreos.com/cluster-id";
 const VOTERS: &str = "etcd.database.coreos.com/voters";
+const MEMBERS: &str = "etcd.database.coreos.com/members";
 
 /// What the StatefulSet remembers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,21 +22,24 @@ pub struct Latch {
     pub cluster_id: Option<ClusterId>,
     /// The names of the voters: a set and not a count, for it may have gaps.
     pub voters: BTreeSet<String>,
+    /// The voters by their names, with the volumes that are their own: who has lost his volume's attachment is known by it.
+    pub members: BTreeMap<String, Admitted>,
 }
 
 impl Latch {
     /// What a stored StatefulSet remembers; nothing without an incarnation that can be read.
     pub fn of(set: &StatefulSet) -> Option<Self> {
         let annotations = set.metadata.annotations.as_ref()?;
-        let voters = annotations.get(VOTERS).map(String::as_str).unwrap_or_default();
+        let list = |key| annotations.get(key).map(String::as_str).unwrap_or_default();
         Some(Self {
             incarnation: annotations.get(INCARNATION)?.parse().ok()?,
             cluster_id: annotations.get(CLUSTER_ID).and_then(|id| id.parse().ok()),
-            voters: voters
+            voters: list(VOTERS)
                 .split(',')
                 .filter(|name| !name.is_empty())
                 .map(str::to_owned)
                 .collect(),
+            members: list(MEMBERS).split(',').filter_map(read).collect(),
         })
     }
 
@@ -43,6 +48,7 @@ impl Latch {
             incarnation,
             cluster_id,
             voters,
+            members,
         } = self;
         let voters: Vec<&str> = voters.iter().map(String::as_str).collect();
         let mut all = Map::from([(INCARNATION.to_owned(), incarnation.to_string())]);
@@ -50,6 +56,39 @@ impl Latch {
         if !voters.is_empty() {
             all.insert(VOTERS.to_owned(), voters.join(","));
         }
+        if !members.is_empty() {
+            let members: Vec<String> = members.iter().map(write).collect();
+            all.insert(MEMBERS.to_owned(), members.join(","));
+        }
         all
     }
+}
+
+/// Nothing of it holds a slash or a comma: Kubernetes lets neither names nor UIDs of claims have one.
+fn write((name, member): (&String, &Admitted)) -> String {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    format!(
+        "{name}/{}/{}/{}",
+        member.id,
+        text(&member.claim),
+        text(&member.volume)
+    )
+}
+
+fn read(member: &str) -> Option<(String, Admitted)> {
+    let mut parts = member.split('/');
+    let name = parts.next()?.to_owned();
+    let id = parts.next()?.parse().ok()?;
+    let mut noted = || parts.next().filter(|part| !part.is_empty()).map(str::to_owned);
+    let (claim, volume) = (noted(), noted());
+    let votes = true;
+    Some((
+        name,
+        Admitted {
+            id,
+            votes,
+            claim,
+            volume,
+        },
+    ))
 }

@@ -1,6 +1,6 @@
 //! Whether a spec can be built at all, tried out before anything is made of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_api::refusal::Refusal;
 use etcd_operator_etcd::version::Version;
@@ -18,6 +18,7 @@ pub(crate) fn trial(desired: &Desired, version: &Version) -> Vec<Refusal> {
             incarnation: 1,
             cluster_id: None,
             voters: BTreeSet::new(),
+            members: BTreeMap::new(),
         },
         replicas: desired.size.get(),
         formed: true,

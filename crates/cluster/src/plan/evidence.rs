@@ -102,10 +102,7 @@ fn is_its_own(situation: &Situation<'_>, place: Ordinal, member: &Member) -> boo
     let (Some(before), Some(claim)) = (world.memory.members.get(&place), &world.seen(place).claim) else {
         return false;
     };
-    before.id == member.id
-        && before.claim.as_ref() == Some(&claim.uid)
-        && before.volume.is_some()
-        && before.volume == claim.volume
+    before.id == member.id && before.is_on(claim)
 }
 
 fn is_overdue(situation: &Situation<'_>, since: Timestamp) -> bool {

@@ -178,6 +178,27 @@ fn resume(situation: &Situation<'_>, place: Ordinal, granted: Option<&Grant>) ->
     })
 }
 
+/// Voters that wait on a volume of which nobody has noted whether it is their own.
+fn unnoted(situation: &Situation<'_>) -> Vec<String> {
+    let world = situation.world;
+    let members = &world.memory.members;
+    let voters = members.iter().filter(|(_, member)| member.votes);
+    let mut places: Vec<Ordinal> = voters.map(|(place, _)| *place).collect();
+    if let Some(set) = world.set.as_ref().filter(|_| members.is_empty()) {
+        places.extend(&set.voters);
+    }
+    let is_noted = |place: &Ordinal| {
+        let member = members.get(place);
+        member.is_some_and(|member| member.claim.is_some() && member.volume.is_some())
+    };
+    let waits = |place: &Ordinal| {
+        let report = situation.report(*place, world.memory.incarnation);
+        report.is_some_and(|(_, report)| report.verdict == Verdict::Moved)
+    };
+    places.retain(|place| !is_noted(place) && waits(place));
+    places.into_iter().map(|place| world.name(place)).collect()
+}
+
 /// Nobody can tell who the members are. What was begun stays as it is; only members on their own volumes go on.
 fn unknown(situation: &Situation<'_>, intent: Option<&What>) -> Proposal {
     let world = situation.world;
@@ -229,12 +250,13 @@ fn unknown(situation: &Situation<'_>, intent: Option<&What>) -> Proposal {
             continue;
         };
         let is_empty = matches!(report.verdict, Verdict::Empty | Verdict::Unborn);
-        let moved_back = world.seen(**place).claim.as_ref().map(|claim| &claim.uid) == member.claim.as_ref();
+        let claim = world.seen(**place).claim.as_ref().map(|claim| &claim.uid);
+        let is_another = member.claim.is_some() && claim != member.claim.as_ref();
         empty += usize::from(is_empty);
         gone += usize::from(
             is_empty
                 || report.verdict == Verdict::Damaged
-                || (report.verdict == Verdict::Moved && !moved_back),
+                || (report.verdict == Verdict::Moved && is_another),
         );
         silent.push(format!(
             "{} found its disk {}",
@@ -256,6 +278,14 @@ fn unknown(situation: &Situation<'_>, intent: Option<&What>) -> Proposal {
     if situation.is_cut_off() {
         let text = "No member can be reached from here, though their pods run: a NetworkPolicy or a mesh may keep the operator from ports 2379 and 2381.";
         return keep(Proposal::idle(Reason::MembersUnreachable, text).blocked_by(silent));
+    }
+    let unnoted = unnoted(situation);
+    if !unnoted.is_empty() {
+        let names = unnoted.join(", ");
+        let text = format!(
+            "{names} found the volume attached elsewhere, and what was noted of its own volume has been lost: it cannot be told from a copy. Attach the volume where it was before, or restore a backup into a new EtcdCluster."
+        );
+        return keep(Proposal::idle(Reason::Blocked, text).blocked_by(silent));
     }
     keep(
         Proposal::idle(Reason::Waiting, "Waiting for a voter to say who the members are.").blocked_by(silent),

@@ -26,6 +26,7 @@ fn frame(plan: &Plan, observed: &Observed, image: &OperatorImage) -> Option<Fram
     let shape = plan.shape.as_ref()?;
     let world = &observed.world;
     let stored = observed.stored.clone();
+    let voters = plan.memory.members.iter().filter(|(_, member)| member.votes);
     Some(Frame {
         namespace: world.namespace.clone(),
         cluster_uid: world.uid.clone(),
@@ -33,6 +34,9 @@ fn frame(plan: &Plan, observed: &Observed, image: &OperatorImage) -> Option<Fram
             incarnation: shape.incarnation,
             cluster_id: plan.memory.cluster,
             voters: shape.places.iter().map(|place| world.name(*place)).collect(),
+            members: voters
+                .map(|(place, member)| (world.name(*place), member.clone()))
+                .collect(),
         },
         replicas: u8::try_from(shape.replicas).unwrap_or(u8::MAX),
         formed: shape.serves,

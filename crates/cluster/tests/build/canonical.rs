@@ -36,6 +36,7 @@ fn objects(name: &str) -> Value {
         incarnation: 1,
         cluster_id: None,
         voters: <_>::default(),
+        members: <_>::default(),
     };
     let built = build(&desired, &frame).expect(name);
     let mut all = json!([built.headless, built.client, built.members, built.disruption]);

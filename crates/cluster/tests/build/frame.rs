@@ -4,6 +4,7 @@ use etcd_operator_api::EtcdCluster;
 use etcd_operator_cluster::{
     build::{Frame, Latch, Objects, build},
     desired::{Desired, desired},
+    memory::Admitted,
 };
 use serde_json::{Value, json};
 
@@ -21,6 +22,15 @@ pub fn asks(spec: &Value) -> Desired {
     desired(&cluster(spec)).unwrap_or_else(|refused| panic!("{spec}: {refused:?}"))
 }
 
+fn voter(id: &str, claim: Option<&str>, volume: Option<&str>) -> Admitted {
+    Admitted {
+        id: id.parse().expect("an ID"),
+        votes: true,
+        claim: claim.map(str::to_owned),
+        volume: volume.map(str::to_owned),
+    }
+}
+
 /// A formed cluster of this size in namespace `shop`.
 pub fn frame(desired: &Desired) -> Frame {
     Frame {
@@ -30,6 +40,14 @@ pub fn frame(desired: &Desired) -> Frame {
             incarnation: 7,
             cluster_id: "cdf818194e3a8c32".parse().ok(),
             voters: ["orders-0".to_owned(), "orders-2".to_owned()].into(),
+            members: [
+                (
+                    "orders-0".to_owned(),
+                    voter("aa", Some("claim-0"), Some("pvc-1.of-0")),
+                ),
+                ("orders-2".to_owned(), voter("bb", Some("claim-2"), None)),
+            ]
+            .into(),
         },
         replicas: desired.size.get(),
         formed: true,

@@ -8,6 +8,7 @@ use kube::api::{Api, EvictParams};
 use serde_json::{Value, json};
 
 use super::faults::{Fault, Schedule};
+use super::noted::{is_noted, knows_cluster, knows_voters};
 use super::{NAMESPACE, OPERATOR, Simulation};
 use crate::chance::{Chance, mixed};
 use crate::etcd::{CallFault, Calls};
@@ -65,13 +66,19 @@ impl Simulation {
             return (is_before && is_wipe) || (voters > 2 && well == voters);
         }
         let status = self.cluster(cluster).map(|cluster| cluster["status"].clone());
-        let is_latched = status.is_some_and(|status| status["clusterID"].is_string());
+        let is_latched = status
+            .as_ref()
+            .is_some_and(|status| status["clusterID"].is_string());
         let set = self
             .fake()
             .stored_one("apps/v1", "StatefulSet", NAMESPACE, cluster);
         match fault {
             // One copy of what must not be forgotten stays.
-            Fault::LoseStatus => set.is_some_and(|set| knows_cluster(&set)),
+            Fault::LoseStatus => set.is_some_and(|set| {
+                knows_cluster(&set) && status.is_some_and(|status| knows_voters(&set, &status))
+            }),
+            // Who has been seen to run by nobody has no volume of his own yet.
+            Fault::Reattach(member) => !is_latched || status.is_some_and(|status| is_noted(&status, member)),
             Fault::DeleteChild("StatefulSet") | Fault::Hibernate(_) => is_latched && !schedule.is_fleeting,
             Fault::Evict(_) | Fault::LoseNode(..) | Fault::CutKubelet(..) => !schedule.is_fleeting,
             _ => true,
@@ -367,10 +374,4 @@ impl Simulation {
     pub fn api_fault(&self, matching: Matching, fault: fake::Fault, times: u32) {
         self.0.faults.add(matching, fault, times);
     }
-}
-
-/// Whether a StatefulSet has the ID of its cluster noted on it.
-fn knows_cluster(set: &Value) -> bool {
-    let annotations = set["metadata"]["annotations"].as_object();
-    annotations.is_some_and(|all| all.keys().any(|key| key.ends_with("/cluster-id")))
 }

@@ -3,6 +3,7 @@
 
 mod faults;
 mod inject;
+mod noted;
 mod seat;
 mod story;
 mod tally;

@@ -4,7 +4,7 @@ use etcd_operator_api::contract::Verdict;
 use etcd_operator_etcd::membership::Role;
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
-use super::scene::{Scene, id};
+use super::scene::{Scene, id, place};
 use super::{line, plan, planned};
 use crate::world::Container;
 
@@ -137,6 +137,29 @@ fn a_moved_volume_may_start_even_while_nobody_knows_the_members() {
     assert_eq!(planned(&scene), "Recovering Resume(0) Resume c-0 for p0");
     scene.claim_at(0).as_mut().expect("a claim").uid = "a-copy".to_owned();
     assert_eq!(planned(&scene), "Recovering Resume(1) Resume c-1 for p1");
+}
+
+#[test]
+fn a_moved_volume_of_which_nothing_is_noted_any_more_waits_for_a_person() {
+    let mut scene = Scene::formed(1);
+    scene.unknown();
+    scene.waits(0, "p0", &Verdict::Moved);
+    let noted = scene.world.memory.members.clone();
+    for is_member_known in [true, false] {
+        scene.world.memory.members.clone_from(&noted);
+        if let Some(member) = scene.world.memory.members.get_mut(&place(0)) {
+            (member.claim, member.volume) = (None, None);
+        }
+        if !is_member_known {
+            scene.world.memory.members.clear();
+            if let Some(set) = &mut scene.world.set {
+                set.voters = [place(0)].into();
+            }
+        }
+        assert_eq!(planned(&scene), "Blocked - -");
+        let why = plan(&scene.world).why.text;
+        assert!(why.contains("c-0") && why.contains("restore a backup"), "{why}");
+    }
 }
 
 #[test]

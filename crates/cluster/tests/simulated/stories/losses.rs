@@ -1,6 +1,6 @@
 //! Members that lose their data, their node or their pod, at bad moments.
 
-use etcd_operator_testkit::simulation::{NAMESPACE, run};
+use etcd_operator_testkit::simulation::{Fault, NAMESPACE, Simulation, run};
 use serde_json::json;
 
 use super::{cluster, plan, sever, status, step};
@@ -207,5 +207,56 @@ fn a_child_that_somebody_deletes_is_put_back() {
         }
         assert!(sim.ledger().verify(NAMESPACE, "c").await);
         sim.check();
+    });
+}
+
+/// Somebody loses the status while the operator is away, and the volume of the only member is attached elsewhere.
+async fn moved_unseen(sim: &Simulation) {
+    cluster(sim, 1).await;
+    let _writers = sim.write("c", 2, SECOND);
+    tokio::time::sleep(40 * SECOND).await;
+    sim.kill_operator();
+    sim.lose_status("c");
+    sim.inject("c", &Fault::Reattach("c-0".to_owned()));
+    tokio::time::sleep(10 * SECOND).await;
+    assert_eq!(sim.voters("c").0, 0, "it waits for the operator");
+}
+
+#[test]
+fn a_single_member_whose_volume_moves_while_its_status_is_lost_goes_on() {
+    run(8, |sim| async move {
+        moved_unseen(&sim).await;
+        sim.start_operator();
+        sim.expect("it is whole again", 4 * MINUTE, |sim| sim.is_whole("c", 1))
+            .await;
+        assert!(sim.ledger().verify(NAMESPACE, "c").await);
+        sim.check();
+    });
+}
+
+#[test]
+fn a_single_member_whose_own_volume_nobody_knows_any_more_waits_for_a_person_who_is_told() {
+    run(9, |sim| async move {
+        moved_unseen(&sim).await;
+        sim.fake()
+            .update_object("apps/v1", "StatefulSet", NAMESPACE, "c", |set| {
+                if let Some(noted) = set["metadata"]["annotations"].as_object_mut() {
+                    noted.remove("etcd.database.coreos.com/members");
+                }
+            });
+        sim.start_operator();
+        sim.expect("it is said", 2 * MINUTE, |sim| {
+            plan(sim).contains("cannot be told from a copy")
+        })
+        .await;
+        tokio::time::sleep(5 * MINUTE).await;
+        assert_eq!(sim.voters("c").0, 0, "nothing is begun");
+        let conditions = status(&sim)["conditions"].clone();
+        let mut conditions = conditions.as_array().into_iter().flatten();
+        assert!(
+            conditions.any(|condition| condition["reason"] == "Blocked"),
+            "{}",
+            status(&sim)
+        );
     });
 }

@@ -1,0 +1,34 @@
+//! What a StatefulSet and a status have noted of a cluster: of what must not be forgotten, one copy has to stay, or nobody
+//! could make up for it. Reads only what is written there.
+
+use serde_json::Value;
+
+/// Whether a StatefulSet has the ID of its cluster noted on it.
+pub(super) fn knows_cluster(set: &Value) -> bool {
+    let annotations = set["metadata"]["annotations"].as_object();
+    annotations.is_some_and(|all| all.keys().any(|key| key.ends_with("/cluster-id")))
+}
+
+/// Whether it has all that a status tells of the voters and their volumes.
+pub(super) fn knows_voters(set: &Value, status: &Value) -> bool {
+    let annotations = set["metadata"]["annotations"].as_object();
+    let noted = annotations.and_then(|all| all.iter().find(|(key, _)| key.ends_with("/members")));
+    let noted: Vec<&str> = noted
+        .and_then(|(_, text)| text.as_str())
+        .unwrap_or_default()
+        .split(',')
+        .collect();
+    let members = status["memberStatus"].as_array();
+    members.into_iter().flatten().all(|member| {
+        let text = |key: &str| member[key].as_str().unwrap_or_default().to_owned();
+        let fields = ["name", "id", "claimUID", "volumeName"].map(text);
+        text("role") != "voter" || noted.contains(&fields.join("/").as_str())
+    })
+}
+
+/// Whether a status tells which volume is a member's own.
+pub(super) fn is_noted(status: &Value, member: &str) -> bool {
+    let members = status["memberStatus"].as_array();
+    let own = members.and_then(|members| members.iter().find(|known| known["name"] == *member));
+    own.is_some_and(|own| own["volumeName"].is_string())
+}
