@@ -37,6 +37,8 @@ use tokio_util::sync::CancellationToken;
 
 /// A reconcile takes no longer.
 const DEADLINE: Duration = Duration::from_mins(1);
+/// No life takes so many of them: an operator that goes round and round without ever waiting would never let it end.
+const MOST: u64 = 30_000;
 
 /// Reports of waiting members of the model.
 #[derive(Clone, Debug)]
@@ -57,16 +59,17 @@ impl Reports for Told {
 /// Lets real operators serve a simulation, each under a name of its own.
 pub fn install(sim: &Simulation) {
     let starts = AtomicU64::new(0);
+    let rounds = Arc::new(AtomicU64::new(0));
     let seed = sim.draw();
     sim.operate(move |seat| {
         let start = starts.fetch_add(1, Ordering::Relaxed);
         let chance = Chance::new(seed.wrapping_add(start));
-        operate(seat, format!("operator-{start}"), chance)
+        operate(seat, format!("operator-{start}"), chance, Arc::clone(&rounds))
     });
 }
 
 /// Works until it is killed.
-async fn operate(seat: Seat, instance: String, chance: Chance) {
+async fn operate(seat: Seat, instance: String, chance: Chance, rounds: Arc<AtomicU64>) {
     let client = seat.client();
     let clock: SharedClock = Arc::new(TestClock::starting_at(seat.wall()));
     let leadership = Leadership::always(clock.clone());
@@ -137,7 +140,7 @@ async fn operate(seat: Seat, instance: String, chance: Chance) {
         clusters.store().keys(),
         &clock,
         chance,
-        &seat,
+        (&seat, &rounds),
     )
     .await;
 }
@@ -160,7 +163,7 @@ async fn drive(
     known: Vec<ObjectKey>,
     clock: &SharedClock,
     mut chance: Chance,
-    seat: &Seat,
+    (seat, rounds): (&Seat, &AtomicU64),
 ) {
     let mut queue = Queue::new(Config::default());
     for key in known {
@@ -171,6 +174,10 @@ async fn drive(
             queue.push(key, clock.elapsed());
         }
         if let Some(key) = queue.pop(clock.elapsed()) {
+            if rounds.fetch_add(1, Ordering::Relaxed) >= MOST {
+                seat.accuse(Promise::S9, "the operator goes round and round");
+                std::future::pending::<()>().await;
+            }
             let outcome = once(reconcile, &key, seat).await;
             for key in wakeup.drain() {
                 queue.push(key, clock.elapsed());
