@@ -149,10 +149,7 @@ fn what_the_statefulset_remembers_is_read_back() {
     let frame = frame(&desired);
     let built = build(&desired, &frame).expect("objects");
     let noted = &built.members.metadata.annotations.as_ref().expect("annotations")["etcd.database.coreos.com/members"];
-    assert_eq!(
-        noted,
-        "orders-0/aa/claim-0/pvc-1.of-0,orders-2/bb/claim-2/"
-    );
+    assert_eq!(noted, "orders-0/aa/claim-0/pvc-1.of-0,orders-2/bb/claim-2/");
     assert_eq!(Latch::of(&built.members), Some(frame.latch));
     assert_eq!(
         Latch::of(&k8s_openapi::api::apps::v1::StatefulSet::default()),
