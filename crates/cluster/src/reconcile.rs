@@ -79,6 +79,18 @@ pub struct Reconciler {
     /// Where this process has yet to touch pods, because it took over what another one began: whoever dies of it comes
     /// back under another name and takes over anew.
     owed: Arc<Mutex<BTreeMap<ObjectKey, BTreeSet<Ordinal>>>>,
+    /// What each cluster asks for, by what its spec is known by.
+    asked: Arc<Mutex<BTreeMap<ObjectKey, Asked>>>,
+}
+
+/// What a spec asks for, and all that this was made of.
+#[derive(Clone, Debug)]
+struct Asked {
+    uid: Option<String>,
+    generation: Option<i64>,
+    /// The version that runs, where the spec leaves it to the operator.
+    version: String,
+    desired: Result<Desired, Vec<Refusal>>,
 }
 
 impl Reconciler {
@@ -89,6 +101,7 @@ impl Reconciler {
             elsewhere: Arc::default(),
             fresh: Fresh::default(),
             owed: Arc::default(),
+            asked: Arc::default(),
         }
     }
 
@@ -113,6 +126,10 @@ impl Reconciler {
             self.elsewhere(key, None);
             self.fresh.forget(key);
             self.owes(key, BTreeSet::new());
+            self.asked
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .remove(key);
             let serves = |bad: &Malformed| {
                 let by = bad.controlled_by.as_deref();
                 scope.serves(Some(&bad.annotations)).is_ok() && status::another(by, installation).is_none()
@@ -149,10 +166,35 @@ impl Reconciler {
             }
             return Ok(Wake::OnChange);
         }
-        match desired(&cluster) {
+        match self.desired(key, &cluster) {
             Ok(desired) => Box::pin(self.serve(key, &cluster, desired)).await,
             Err(refused) => self.refuse(&cluster, &refused).await,
         }
+    }
+
+    /// What the spec asks for, which is found out once for each of its generations.
+    fn desired(&self, key: &ObjectKey, cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
+        let (uid, generation) = (&cluster.metadata.uid, cluster.metadata.generation);
+        let status = cluster.status.as_ref();
+        let version = status.map_or("", |status| &status.current_version);
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = asked.get(key)
+            && known.uid == *uid
+            && known.generation == generation
+            && generation.is_some()
+            && known.version == version
+        {
+            return known.desired.clone();
+        }
+        let desired = desired(cluster);
+        let known = Asked {
+            uid: uid.clone(),
+            generation,
+            version: version.to_owned(),
+            desired: desired.clone(),
+        };
+        asked.insert(key.clone(), known);
+        desired
     }
 
     /// What the spec asks for cannot be: that is said, and members that run are left alone.

@@ -98,7 +98,8 @@ impl World {
 
     /// The place of the member at one of these addresses, if it is one of this cluster's places.
     pub fn place_of(&self, urls: &[PeerUrl]) -> Option<Ordinal> {
-        Ordinal::all().find(|ordinal| urls.contains(&self.peer_url(*ordinal)))
+        let place = |url| Ordinal::of_peer_url(url, &self.desired, &self.namespace);
+        urls.iter().find_map(place)
     }
 
     /// The member of etcd at this place.

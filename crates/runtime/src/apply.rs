@@ -197,18 +197,24 @@ impl Applier {
         self.deleted(&what, request).await
     }
 
-    /// Stores the status of `new` unless `seen` has the same already; refused as a conflict if the object has changed
+    /// Stores a status unless it is the one that `seen` has already; refused as a conflict if the object has changed
     /// since `seen`. Fields of the status that neither has, of a newer version of the operator, stay.
-    pub async fn update_status<K: Writable>(&self, seen: &K, new: &K) -> Result<Written<K>, Error> {
+    pub async fn update_status<K: Writable, S: Serialize>(
+        &self,
+        seen: &K,
+        before: Option<&S>,
+        after: &S,
+    ) -> Result<Written<K>, Error> {
         let what = What::of(seen, "update status of");
         let (uid, version) = what.fences(seen)?;
-        let (mut before, mut after) = (what.json(seen)?, what.json(new)?);
-        let Some(change) = merge_patch::between(&before["status"], &after["status"]) else {
+        let after = what.json(after)?;
+        let Some(change) = merge_patch::between(&what.json(&before)?, &after) else {
             return Ok(Written::Unchanged);
         };
         let change = json!({"metadata": {"uid": uid, "resourceVersion": version}, "status": change});
-        before["status"] = after["status"].take();
-        self.echoes.expect(&what.key, before);
+        let mut expected = what.json(seen)?;
+        expected["status"] = after;
+        self.echoes.expect(&what.key, expected);
         let written = self.merge_status(&what, &change).await;
         if written.is_err() {
             self.echoes.forget(&what.key);

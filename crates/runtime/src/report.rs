@@ -7,6 +7,7 @@ use etcd_operator_api::condition::{self, ConditionType, Conditioned, Finding, Tr
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use kube::core::object::HasStatus;
+use serde::Serialize;
 use tracing::warn;
 
 use crate::apply::{Applier, Error, Writable, Written};
@@ -40,18 +41,16 @@ impl Reporter {
     pub async fn report<K>(&self, seen: &K, status: K::Status) -> Result<Written<K>, Error>
     where
         K: Writable + HasStatus,
-        K::Status: Conditioned,
+        K::Status: Conditioned + Serialize,
     {
-        let mut after = seen.clone();
-        let after_status = after.status_mut().insert(status);
-        let now = after_status.conditions().to_vec();
+        let now = status.conditions();
         let before = seen.status().map(Conditioned::conditions).unwrap_or_default();
-        let written = self.applier.update_status(seen, &after).await;
+        let written = self.applier.update_status(seen, seen.status(), &status).await;
         let (verdict, unstored) = match &written {
-            Ok(_) => (condition::news(before, &now, ConditionType::Accepted), None),
+            Ok(_) => (condition::news(before, now, ConditionType::Accepted), None),
             // Nothing but an edit of the object helps, and only the Event is left to say so.
             Err(error) if error.class() == Class::Invalid => {
-                (condition::find(&now, ConditionType::Accepted), Some(error))
+                (condition::find(now, ConditionType::Accepted), Some(error))
             }
             Err(_) => (None, None),
         };

@@ -20,8 +20,6 @@ const BEHIND: u64 = 5_000;
 pub struct Situation<'a> {
     /// What was seen.
     pub world: &'a World,
-    /// The places by their addresses.
-    places: BTreeMap<PeerUrl, Ordinal>,
 }
 
 /// How many of so many voters it takes to decide.
@@ -32,11 +30,7 @@ pub fn majority(voters: usize) -> usize {
 impl<'a> Situation<'a> {
     /// What this world means.
     pub fn of(world: &'a World) -> Self {
-        let places = Ordinal::all().map(|place| (world.peer_url(place), place));
-        Self {
-            world,
-            places: places.collect(),
-        }
+        Self { world }
     }
 
     /// The members, if they are known and are of this cluster.
@@ -140,7 +134,7 @@ impl<'a> Situation<'a> {
 
     /// The place that one of these addresses is of.
     pub fn place_of(&self, urls: &[PeerUrl]) -> Option<Ordinal> {
-        urls.iter().find_map(|url| self.places.get(url).copied())
+        self.world.place_of(urls)
     }
 
     /// A member for people: by its name where it has a place.

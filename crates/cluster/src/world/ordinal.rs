@@ -42,6 +42,13 @@ impl Ordinal {
         Self::of_name(cluster, name.strip_prefix("data-")?)
     }
 
+    /// The place that this address is of, if it is one of this cluster's.
+    pub fn of_peer_url(url: &PeerUrl, desired: &Desired, namespace: &str) -> Option<Self> {
+        let label = url.host().split('.').next()?;
+        let place = Self::of_name(&desired.name, label)?;
+        (place.peer_url(desired, namespace) == *url).then_some(place)
+    }
+
     /// Its number.
     pub fn get(self) -> u16 {
         self.0

@@ -23,6 +23,13 @@ fn wanted(data: &[(&str, &str)]) -> ConfigMap {
     }
 }
 
+fn in_phase(phase: &str) -> PodStatus {
+    PodStatus {
+        phase: Some(phase.into()),
+        ..PodStatus::default()
+    }
+}
+
 fn pod(phase: &str) -> Pod {
     Pod {
         metadata: ObjectMeta {
@@ -33,10 +40,7 @@ fn pod(phase: &str) -> Pod {
             annotations: Some([("kept".to_owned(), "yes".to_owned())].into()),
             ..ObjectMeta::default()
         },
-        status: Some(PodStatus {
-            phase: Some(phase.into()),
-            ..PodStatus::default()
-        }),
+        status: Some(in_phase(phase)),
         ..Pod::default()
     }
 }
@@ -163,7 +167,11 @@ async fn a_stale_leader_sends_nothing() {
     assert!(applier.delete(&pod("Running")).await.is_err());
     assert!(
         applier
-            .update_status(&pod("Running"), &pod("Failed"))
+            .update_status(
+                &pod("Running"),
+                pod("Running").status.as_ref(),
+                &in_phase("Failed")
+            )
             .await
             .is_err()
     );
@@ -207,13 +215,17 @@ async fn a_status_is_written_only_when_it_differs_and_only_over_what_was_seen() 
     let server = Server::scripted([Reply::ok(json!(pod("Failed"))), Reply::no(409, "changed")]);
     let applier = applier(&server);
     let seen = pod("Running");
+    let before = seen.status.as_ref();
     assert_eq!(
-        applier.update_status(&seen, &pod("Running")).await.unwrap(),
+        applier
+            .update_status(&seen, before, &in_phase("Running"))
+            .await
+            .unwrap(),
         Written::Unchanged
     );
     assert!(server.calls().is_empty());
     applier
-        .update_status(&seen, &pod("Failed"))
+        .update_status(&seen, before, &in_phase("Failed"))
         .await
         .unwrap()
         .changed()
@@ -231,7 +243,10 @@ async fn a_status_is_written_only_when_it_differs_and_only_over_what_was_seen() 
         call.uri
     );
     assert_eq!(call.body["metadata"]["resourceVersion"], json!("7"));
-    let error = applier.update_status(&seen, &pod("Failed")).await.unwrap_err();
+    let error = applier
+        .update_status(&seen, before, &in_phase("Failed"))
+        .await
+        .unwrap_err();
     assert_eq!(error.class(), Class::Conflict);
 }
 
