@@ -47,10 +47,11 @@ impl Simulation {
 
     /// The names of the pods of a cluster.
     pub fn members(&self, cluster: &str) -> Vec<String> {
-        let pods = self.fake().list_objects("v1", "Pod", NAMESPACE);
-        let own = pods
-            .iter()
-            .filter(|pod| pod["metadata"]["labels"]["etcd_cluster"] == *cluster);
+        let pods = self.fake().stored("v1", "Pod");
+        let own = pods.iter().filter(|pod| {
+            let metadata = &pod["metadata"];
+            metadata["namespace"] == *NAMESPACE && metadata["labels"]["etcd_cluster"] == *cluster
+        });
         own.filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned))
             .collect()
     }
@@ -65,7 +66,7 @@ impl Simulation {
             let is_wipe = matches!(fault, Fault::Wipe(_));
             return (is_before && is_wipe) || (voters > 2 && well == voters);
         }
-        let status = self.cluster(cluster).map(|cluster| cluster["status"].clone());
+        let status = self.look(cluster, |cluster| cluster["status"].clone());
         let is_latched = status
             .as_ref()
             .is_some_and(|status| status["clusterID"].is_string());
