@@ -33,6 +33,8 @@ pub use latch::Latch;
 pub use stored::{Pending, Stored};
 pub(crate) use trial::trial;
 
+use std::sync::Arc;
+
 use etcd_operator_api::refusal::Refusal;
 use etcd_operator_etcd::version::Version;
 use k8s_openapi::{
@@ -66,7 +68,7 @@ pub struct Frame {
     /// How many voters there are.
     pub live_voters: usize,
     /// The StatefulSet as it is stored, if there is one.
-    pub stored: Option<Stored>,
+    pub stored: Option<Arc<Stored>>,
     /// Whether the gate for another pod template has passed: with it the next pod that is re-created, for whatever
     /// reason, is a changed one.
     pub may_move: bool,

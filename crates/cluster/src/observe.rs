@@ -33,7 +33,7 @@ pub struct Observed {
     /// Connections to the members that answered.
     pub reached: Reached,
     /// What counts of the StatefulSet as it was seen.
-    pub stored: Option<Stored>,
+    pub stored: Option<Arc<Stored>>,
 }
 
 /// Looks at one cluster.
@@ -50,7 +50,7 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
     }
     let mut seen = objects(&desired, &key, set.as_deref(), deps);
     let tls = secrets::of_members(&desired, &key, deps).await?;
-    let stored = set.as_deref().map(Stored::of);
+    let stored = set.as_deref().map(|set| Arc::new(Stored::of(set)));
     let set_now = set.as_deref().zip(stored.as_ref());
     let set_now = set_now
         .zip(latch)

@@ -13,7 +13,7 @@ fn over(before: &Value, spec: &Value, change: impl Fn(&mut Frame)) -> (Objects, 
     let old = build(&old, &frame(&old)).expect("objects");
     let desired = asks(spec);
     let mut frame = Frame {
-        stored: Some(Stored::of(&old.members)),
+        stored: Some(Stored::of(&old.members).into()),
         ..frame(&desired)
     };
     change(&mut frame);
@@ -167,7 +167,7 @@ fn what_others_did_to_the_stored_template_is_put_back_while_a_change_waits() {
     pod.containers[0].image = Some("other/etcd:v3.7.0".to_owned());
     let desired = asks(&json!({"version": "3.6.16"}));
     let held = Frame {
-        stored: Some(Stored::of(&tampered)),
+        stored: Some(Stored::of(&tampered).into()),
         ..frame(&desired)
     };
     assert_eq!(build(&desired, &held).expect("objects").members, old);
