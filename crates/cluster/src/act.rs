@@ -4,7 +4,9 @@
 
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::contract::{Mode, Permit};
-use etcd_operator_api::names::{ANNOTATION_PERMIT, ANNOTATION_TAKEN_OVER};
+use etcd_operator_api::names::{
+    ANNOTATION_ADOPT, ANNOTATION_DISCARD, ANNOTATION_PERMIT, ANNOTATION_TAKEN_OVER,
+};
 use etcd_operator_etcd as etcd;
 use etcd_operator_etcd::error::Class as EtcdClass;
 use etcd_operator_etcd::id::MemberId;
@@ -15,7 +17,7 @@ use etcd_operator_runtime::key::ObjectKey;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
 use crate::memory::Memory;
-use crate::observe::{Connection, Observed};
+use crate::observe::{Connection, Observed, consent};
 use crate::plan::{Plan, PodRef, Step};
 use crate::reconcile::Deps;
 use crate::world::{Ordinal, reading};
@@ -99,6 +101,9 @@ async fn superseded(
     let is_same = now.metadata.uid.as_deref() == Some(world.uid.as_str())
         && now.metadata.deletion_timestamp.is_none()
         && !now.spec.paused
+        && now.metadata.generation.unwrap_or_default() == world.generation
+        && consent(&now, ANNOTATION_DISCARD) == world.discard
+        && consent(&now, ANNOTATION_ADOPT) == world.adopt
         && written.intent == plan.memory.intent
         && written.incarnation == plan.memory.incarnation;
     Ok((!is_same).then(|| "the EtcdCluster has changed since it was looked at".to_owned()))
@@ -213,7 +218,11 @@ async fn delete_claim(
             return Ok(Outcome::Waits("nobody can tell who the members are".to_owned()));
         };
         let is_nobodys = match connection.membership().await {
-            Read::Known(known) => known.at(&world.peer_url(place)).is_none(),
+            Read::Known(known) => {
+                let noted = world.memory.members.get(&place);
+                let is_noted_one = noted.is_some_and(|noted| known.members.contains_key(&noted.id));
+                world.member_among(&known, place).is_none() && !is_noted_one
+            }
             Read::Unknown(_) => false,
         };
         if !is_nobodys {

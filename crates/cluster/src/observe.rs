@@ -49,8 +49,8 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
         memory.recall(noted.filter_map(|(name, member)| Some((place(name)?, member.clone()))));
     }
     let mut seen = objects(&desired, &key, set.as_deref(), deps);
-    let tls = secrets::of_members(&desired, &key, deps).await?;
     let stored = set.as_deref().map(|set| Arc::new(Stored::of(set)));
+    let tls = secrets::of_members(&desired, stored.as_deref(), &key, deps).await?;
     let set_now = set.as_deref().zip(stored.as_ref());
     let set_now = set_now
         .zip(latch)
@@ -92,7 +92,7 @@ pub fn is_owned(object: &impl Resource, uid: &str) -> bool {
 }
 
 /// The UIDs of claims that an annotation names.
-fn consent(cluster: &EtcdCluster, annotation: &str) -> BTreeSet<String> {
+pub(crate) fn consent(cluster: &EtcdCluster, annotation: &str) -> BTreeSet<String> {
     let text = cluster.annotations().get(annotation).map(String::as_str);
     let uids = text.unwrap_or_default().split([',', ' ']);
     uids.filter(|uid| !uid.is_empty()).map(str::to_owned).collect()
@@ -118,6 +118,8 @@ fn remembered(desired: &Desired, set: &StatefulSet, stored: &Stored, latch: &Lat
             .filter_map(|name| Ordinal::of_name(&desired.name, name))
             .collect(),
         intent: stored.intent().map(str::to_owned),
+        secure_peers: stored.has_secure_peers(),
+        secure_clients: stored.has_secure_clients(),
     }
 }
 

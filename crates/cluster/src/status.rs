@@ -192,11 +192,9 @@ fn phase(plan: &Plan) -> &'static str {
 
 /// The address for clients.
 fn endpoint(world: &World) -> String {
-    let scheme = if world.desired.tls.client.is_some() {
-        "https"
-    } else {
-        "http"
-    };
+    let wanted = world.desired.tls.client.is_some();
+    let is_secure = world.set.as_ref().map_or(wanted, |set| set.secure_clients);
+    let scheme = if is_secure { "https" } else { "http" };
     let service = world.desired.name.client_service();
     format!("{scheme}://{service}.{}.svc:{CLIENT_PORT}", world.namespace)
 }

@@ -71,6 +71,10 @@ pub struct Set {
     pub voters: BTreeSet<Ordinal>,
     /// What the user asked for when its template was made.
     pub intent: Option<String>,
+    /// Whether its members speak TLS with one another.
+    pub secure_peers: bool,
+    /// Whether its members speak TLS with clients.
+    pub secure_clients: bool,
 }
 
 /// Who the members are.
@@ -91,20 +95,29 @@ impl World {
         }
     }
 
-    /// Where the other members find the one at this place.
+    /// Where the other members find the one at this place. What its pod is made from decides, not what the spec asks for
+    /// by now: another template waits for its gate.
     pub fn peer_url(&self, ordinal: Ordinal) -> PeerUrl {
-        ordinal.peer_url(&self.desired, &self.namespace)
+        let wanted = self.desired.tls.peer.is_some();
+        let is_secure = self.set.as_ref().map_or(wanted, |set| set.secure_peers);
+        ordinal.peer_url(&self.desired.name, &self.namespace, is_secure)
     }
 
     /// The place of the member at one of these addresses, if it is one of this cluster's places.
     pub fn place_of(&self, urls: &[PeerUrl]) -> Option<Ordinal> {
-        let place = |url| Ordinal::of_peer_url(url, &self.desired, &self.namespace);
+        let place = |url| Ordinal::of_peer_url(url, &self.desired.name, &self.namespace);
         urls.iter().find_map(place)
     }
 
     /// The member of etcd at this place.
-    pub fn member_at(&self, ordinal: Ordinal) -> Option<&etcd_operator_etcd::membership::Member> {
-        self.known()?.at(&self.peer_url(ordinal))
+    pub fn member_at(&self, ordinal: Ordinal) -> Option<&Member> {
+        self.member_among(self.known()?, ordinal)
+    }
+
+    /// The one of these members that is at this place.
+    pub fn member_among<'k>(&self, known: &'k Known, ordinal: Ordinal) -> Option<&'k Member> {
+        let mut members = known.members.values();
+        members.find(|member| self.place_of(&member.peer_urls) == Some(ordinal))
     }
 
     /// What there is at this place.

@@ -109,7 +109,9 @@ impl State {
             identity: self.disk.identity.found().cloned(),
             wal_term: end.map(|end| end.term.0),
             wal_index: end.map(|end| end.index.0),
-            wal_client_entries: end.map(|end| end.has_client_entries),
+            wal_client_entries: end
+                .map(|end| end.has_client_entries)
+                .or_else(|| self.disk.is_bare().then_some(false)),
             wal_cluster_id: head.map(|head| head.cluster.to_string()),
             wal_member_id: head.map(|head| head.member.to_string()),
             members: store.map(|store| store.members.clone()).unwrap_or_default(),
@@ -126,6 +128,7 @@ mod tests {
 
     use super::*;
     use crate::samples;
+    use crate::view::Data;
 
     static NOW: AtomicU64 = AtomicU64::new(1000);
     static DRAWN: AtomicU64 = AtomicU64::new(0);
@@ -203,6 +206,18 @@ mod tests {
             report.detail
         );
         state.see(DiskView::default());
-        assert_eq!(state.report(source()).verdict, Verdict::Empty);
+        let empty = state.report(source());
+        assert_eq!(empty.verdict, Verdict::Empty);
+        assert_eq!(
+            empty.wal_client_entries,
+            Some(false),
+            "nobody wrote where nothing is"
+        );
+        state.see(DiskView {
+            data: Data::Unlogged,
+            ..DiskView::default()
+        });
+        let doubtful = state.report(source());
+        assert_eq!(doubtful.wal_client_entries, None, "a log may have been lost");
     }
 }

@@ -103,6 +103,11 @@ pub struct LogEnd {
 }
 
 impl DiskView {
+    /// Whether there are no data at all, and none that were kept.
+    pub fn is_bare(&self) -> bool {
+        self.trouble.is_none() && self.data == Data::None && self.kept.is_empty()
+    }
+
     /// The data of an etcd that has started, if there is any.
     pub fn store(&self) -> Option<&Store> {
         match &self.data {

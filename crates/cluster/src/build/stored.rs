@@ -72,6 +72,23 @@ impl Stored {
         install.image.as_ref()?.parse().ok()
     }
 
+    /// Whether the template's members speak TLS with one another.
+    pub fn has_secure_peers(&self) -> bool {
+        self.advertises("--initial-advertise-peer-urls=https://")
+    }
+
+    /// Whether the template's members speak TLS with clients.
+    pub fn has_secure_clients(&self) -> bool {
+        self.advertises("--advertise-client-urls=https://")
+    }
+
+    fn advertises(&self, flag: &str) -> bool {
+        let containers = self.template.spec.iter().flat_map(|spec| &spec.containers);
+        let etcd = containers.filter(|container| container.name == ETCD);
+        let mut words = etcd.flat_map(|etcd| etcd.command.iter().flatten());
+        words.any(|word| word.starts_with(flag))
+    }
+
     /// The claims it makes: they can never change.
     pub(super) fn claims(&self) -> &[PersistentVolumeClaim] {
         &self.claims

@@ -162,9 +162,8 @@ fn endpoint(
     let (scheme, tls) = match speech {
         Speech::Plain => ("http", None),
         Speech::Tls(tls) => {
-            let host = place.peer_url(desired, &key.namespace).host().to_owned();
             let tls = Tls {
-                server_name: Some(host),
+                server_name: Some(place.host(&desired.name, &key.namespace)),
                 ..tls.clone()
             };
             ("https", Some(tls))

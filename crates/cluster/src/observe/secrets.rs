@@ -5,6 +5,7 @@ use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::key::ObjectKey;
 use k8s_openapi::api::core::v1::Secret;
 
+use crate::build::Stored;
 use crate::desired::Desired;
 use crate::reconcile::Deps;
 
@@ -24,10 +25,20 @@ pub enum Speech {
     Mute(String),
 }
 
-/// How the members of this cluster are spoken to.
-pub async fn of_members(desired: &Desired, key: &ObjectKey, deps: &Deps) -> Result<Speech, Error> {
-    let Some(client) = &desired.tls.client else {
+/// How the members of this cluster are spoken to: as their pods were made, whatever the spec asks for by now.
+pub async fn of_members(
+    desired: &Desired,
+    stored: Option<&Stored>,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<Speech, Error> {
+    let is_secure = stored.map_or(desired.tls.client.is_some(), Stored::has_secure_clients);
+    if !is_secure {
         return Ok(Speech::Plain);
+    }
+    let Some(client) = &desired.tls.client else {
+        let why = "spec.TLS.static.member.serverSecret and spec.TLS.static.operatorSecret were taken away, and members still speak TLS: put them back";
+        return Ok(Speech::Mute(why.to_owned()));
     };
     let name = &client.operator;
     let Some(secret) = deps.applier.read::<Secret>(&key.beside(name)).await? else {

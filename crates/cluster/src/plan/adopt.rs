@@ -9,7 +9,7 @@ use etcd_operator_etcd::url::PeerUrl;
 
 use super::grants::{self, Terms};
 use super::{PodRef, Proposal, Reason, Situation, Step, majority};
-use crate::intent::What;
+use crate::intent::{Grant, What};
 use crate::memory::Memory;
 use crate::world::{Ordinal, Pod};
 
@@ -29,12 +29,24 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> 
     }
     let mut lives: BTreeMap<Life, Vec<Ordinal>> = BTreeMap::new();
     let mut against = Vec::new();
+    // Whoever was started does not wait any more, and its volume is this cluster's own by now.
+    let begun = match memory.intent.as_ref().map(|intent| &intent.what) {
+        Some(What::Adopt(targets)) => targets.clone(),
+        _ => BTreeMap::new(),
+    };
+    let mut started = 0;
     for place in world
         .members
         .keys()
         .filter(|place| situation.is_taken_over(**place))
     {
-        let Some((_, report)) = reported(situation, *place) else {
+        let report = reported(situation, *place);
+        let waits = report.is_some_and(|(_, report)| report.verdict == Verdict::Foreign);
+        if begun.contains_key(place) && !waits {
+            started += 1;
+            continue;
+        }
+        let Some((_, report)) = report else {
             let why = super::bootstrap::why_silent(situation, *place);
             against.push(format!("{} {why}", world.name(*place)));
             continue;
@@ -66,20 +78,27 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> 
         );
     }
     let Some((life, places)) = lives.into_iter().next() else {
-        return blocked(
-            "Waiting for the members to report what is on the kept volumes.",
-            against,
-        );
+        let text = if started > 0 {
+            "Waiting for the members that were started on their kept volumes."
+        } else {
+            "Waiting for the members to report what is on the kept volumes."
+        };
+        return blocked(text, against);
     };
-    if places.len() < majority(life.members.len()) {
+    if started + places.len() < majority(life.members.len()) {
         let text = format!(
-            "Only {} of {} kept volumes are there, which is no quorum: none is started.",
-            places.len(),
-            life.members.len()
+            "Only {} of {} kept volumes are there, which is no quorum: none is started. The size must be large enough for {}.",
+            started + places.len(),
+            life.members.len(),
+            life.members
+                .iter()
+                .map(|place| world.name(*place))
+                .collect::<Vec<_>>()
+                .join(", ")
         );
         return blocked(&text, against);
     }
-    Some(start(situation, memory, &life, &places))
+    Some(start(situation, memory, &life, (&places, begun)))
 }
 
 /// What waits at a place, for whatever incarnation its pod was made.
@@ -135,15 +154,19 @@ fn life(situation: &Situation<'_>, place: Ordinal, report: &Report) -> Result<Li
 }
 
 /// Pods first get the incarnation that is on the volumes; then all that are there start.
-fn start(situation: &Situation<'_>, memory: &mut Memory, life: &Life, places: &[Ordinal]) -> Proposal {
+fn start(
+    situation: &Situation<'_>,
+    memory: &mut Memory,
+    life: &Life,
+    (places, mut targets): (&[Ordinal], BTreeMap<Ordinal, Grant>),
+) -> Proposal {
     let world = situation.world;
     let text = format!(
         "Taking over {} kept volumes of etcd cluster {}, incarnation {}.",
-        places.len(),
+        targets.keys().chain(places).collect::<BTreeSet<_>>().len(),
         life.cluster,
         life.incarnation
     );
-    let mut targets: BTreeMap<_, _> = BTreeMap::new();
     for place in places {
         if let Some((pod, report)) = reported(situation, *place) {
             targets.insert(*place, grants::grant(pod, report));
@@ -172,8 +195,8 @@ fn start(situation: &Situation<'_>, memory: &mut Memory, life: &Life, places: &[
         return proposal.step(Step::DeletePod { pod, force: false });
     }
     let first = grants::first(world, life.members.iter().copied());
-    let permits = targets.iter().filter_map(|(place, grant)| {
-        let (pod, report) = reported(situation, *place)?;
+    let permits = places.iter().filter_map(|place| {
+        let (grant, (pod, report)) = (targets.get(place)?, reported(situation, *place)?);
         let terms = Terms {
             mode: Mode::Adopt,
             incarnation: life.incarnation,

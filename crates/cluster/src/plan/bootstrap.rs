@@ -15,7 +15,7 @@ use super::{PodRef, Proposal, Reason, Situation, Step, Why, adopt, majority, rem
 use crate::desired::Storage;
 use crate::intent::{Grant, What};
 use crate::memory::Memory;
-use crate::world::{Asked, Container, Ordinal, essence};
+use crate::world::{Asked, Container, Ordinal, Pod, essence};
 
 /// What to do while the cluster has never been seen to work.
 pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
@@ -80,6 +80,14 @@ fn begin(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
         memory.incarnation = memory.last_incarnation + 1;
         memory.last_incarnation = memory.incarnation;
     }
+    if let Some(found) = later_life(situation, memory.incarnation) {
+        memory.incarnation = found;
+        memory.last_incarnation = memory.last_incarnation.max(found);
+        let text = format!(
+            "Volumes of this very EtcdCluster hold incarnation {found}, of which nothing is noted any more: the pods are made anew for it."
+        );
+        return Proposal::going(What::StartOver, Reason::Bootstrapping, text);
+    }
     if is_outdated(situation) {
         memory.incarnation = memory.last_incarnation + 1;
         memory.last_incarnation = memory.incarnation;
@@ -111,17 +119,34 @@ fn begin(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
     started(situation, memory, targets)
 }
 
+/// The latest incarnation on the disks of this very cluster, if it is later than what is noted: status and StatefulSet have
+/// been lost, and the data have not.
+fn later_life(situation: &Situation<'_>, noted: i64) -> Option<i64> {
+    let world = situation.world;
+    let found = world.members.keys().filter_map(|place| {
+        let (_, report) = situation.report(*place, noted)?;
+        let identity = report.identity.as_ref()?;
+        let is_ours = identity.cluster_uid == world.uid && identity.member == world.name(*place);
+        (is_ours && identity.incarnation > noted).then_some(identity.incarnation)
+    });
+    found.max()
+}
+
 /// Whether a pod was made for what the user no longer asks for. It would never change by itself, and what kept it from
 /// starting may just have been corrected.
 fn is_outdated(situation: &Situation<'_>) -> bool {
     let world = situation.world;
     let wanted = world.set.as_ref().and_then(|set| set.intent.as_ref());
     let pods = world.members.values().filter_map(|seen| seen.pod.as_ref());
-    wanted.is_some_and(|wanted| {
-        pods.into_iter().any(|pod| {
-            pod.deleting.is_none() && pod.intent.as_ref().is_some_and(|made_for| made_for != wanted)
-        })
-    })
+    pods.into_iter()
+        .any(|pod| pod.deleting.is_none() && is_for_another(pod, wanted))
+}
+
+/// Whether both are known, and the pod was made for something else.
+fn is_for_another(pod: &Pod, wanted: Option<&String>) -> bool {
+    wanted
+        .zip(pod.intent.as_ref())
+        .is_some_and(|(wanted, made_for)| wanted != made_for)
 }
 
 /// A disk of somebody else in the place of a member, which a person has given up.
@@ -282,9 +307,11 @@ fn started(
 fn start_over(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
     let world = situation.world;
     let going = |text: &str| Proposal::going(What::StartOver, Reason::Bootstrapping, text);
+    let made_for = world.set.as_ref().and_then(|set| set.intent.as_ref());
     let of_before = world.members.iter().find_map(|(place, seen)| {
         let pod = seen.pod.as_ref()?;
-        (pod.incarnation != memory.incarnation && pod.deleting.is_none()).then(|| PodRef {
+        let is_outdated = pod.incarnation != memory.incarnation || is_for_another(pod, made_for);
+        (is_outdated && pod.deleting.is_none()).then(|| PodRef {
             place: *place,
             uid: pod.uid.clone(),
         })

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::Situation;
 use crate::intent::Cause;
-use crate::world::{Container, Ordinal};
+use crate::world::{Container, Ordinal, Pod};
 
 /// What is known of a member's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,16 +58,19 @@ pub fn evidence(situation: &Situation<'_>, place: Ordinal, member: &Member) -> E
             )),
             Verdict::Moved if is_its_own(situation, place, member) => Evidence::Moved,
             Verdict::Moved => Evidence::Replace(Cause::OtherVolume),
-            Verdict::Foreign if situation.is_given_up(place) => Evidence::Replace(Cause::Discarded),
+            Verdict::Foreign | Verdict::Unreadable if situation.is_given_up(place) => {
+                Evidence::Replace(Cause::Discarded)
+            }
             // A quorum was taken over by consent, and this one was to be.
             Verdict::Foreign if situation.is_taken_over(place) => Evidence::Replace(Cause::LeftBehind),
             Verdict::Foreign => Evidence::Waits(format!(
                 "{name} found data of somebody else on its volume ({}): to delete them, annotate this EtcdCluster with {ANNOTATION_DISCARD} and the UID of the PersistentVolumeClaim",
                 report.detail
             )),
-            Verdict::Unreadable => {
-                Evidence::Waits(format!("{name} cannot read its volume: {}", report.detail))
-            }
+            Verdict::Unreadable => Evidence::Waits(format!(
+                "{name} cannot read its volume: {}. If it stays so, annotate this EtcdCluster with {ANNOTATION_DISCARD} and the UID of the PersistentVolumeClaim: the member then gets another volume",
+                report.detail
+            )),
             Verdict::Whole => Evidence::None,
             Verdict::Prepared { .. } => Evidence::Waits(format!("{name} holds what a restore prepared")),
         };
@@ -89,8 +92,7 @@ pub fn evidence(situation: &Situation<'_>, place: Ordinal, member: &Member) -> E
     {
         return Evidence::Replace(Cause::DiskDamaged);
     }
-    let is_lost = pod.node_lost.is_some_and(|since| is_overdue(situation, since));
-    if is_lost && seen.status().is_none() {
+    if is_out_of_reach(situation, pod) && seen.status().is_none() {
         return Evidence::Replace(Cause::NodeLost);
     }
     Evidence::None
@@ -103,6 +105,12 @@ fn is_its_own(situation: &Situation<'_>, place: Ordinal, member: &Member) -> boo
         return false;
     };
     before.id == member.id && before.is_on(claim)
+}
+
+/// Whether a pod is on a node that is lost for longer than anybody waits: it is never heard of again, and the API server
+/// keeps its object until somebody takes it away.
+pub fn is_out_of_reach(situation: &Situation<'_>, pod: &Pod) -> bool {
+    pod.node_lost.is_some_and(|since| is_overdue(situation, since))
 }
 
 fn is_overdue(situation: &Situation<'_>, since: Timestamp) -> bool {

@@ -5,7 +5,7 @@ use etcd_operator_etcd::membership::{Known, Role};
 
 use super::evidence::{Evidence, evidence};
 use super::grants::{self, Terms};
-use super::{Proposal, Reason, Situation, Step, join, majority, remove, replace, scale};
+use super::{Proposal, Reason, Situation, Step, bootstrap, join, majority, remove, replace, scale};
 use crate::intent::{Grant, Join, What};
 use crate::world::{Membership, Ordinal};
 
@@ -26,9 +26,17 @@ pub fn pass(situation: &Situation<'_>) -> Proposal {
     let unfinished = intent.and_then(|intent| go_on(situation, known, intent));
     let waiting = unfinished
         .as_ref()
-        .and_then(|unfinished| waits_for_others(situation, unfinished));
+        .and_then(|unfinished| waits_for_others(situation, known, unfinished));
     if let Some(waiting) = waiting {
-        let others = mend(situation, known).or_else(|| scale::pass(situation, known));
+        let mended = mend(situation, known);
+        let is_leaving = matches!(
+            unfinished
+                .as_ref()
+                .and_then(|unfinished| unfinished.intent.as_ref()),
+            Some(What::Remove { .. })
+        );
+        // Whoever cannot leave yet waits only for those that must be mended before.
+        let others = mended.or_else(|| (!is_leaving).then(|| scale::pass(situation, known))?);
         let is_other = |other: &Proposal| {
             other.step.is_some()
                 && other
@@ -40,12 +48,52 @@ pub fn pass(situation: &Situation<'_>) -> Proposal {
             return other;
         }
     }
-    unfinished
-        .or_else(|| mend(situation, known))
+    if let Some(unfinished) = unfinished {
+        return unfinished;
+    }
+    let mended = mend(situation, known);
+    // A member that waits for a person keeps nobody else waiting.
+    let (waiting, mending) = match mended {
+        Some(waits) if waits.intent.is_none() && waits.step.is_none() => (Some(waits), None),
+        other => (None, other),
+    };
+    let others = mending
         .or_else(|| finish_members(situation, known))
         .or_else(|| scale::pass(situation, known))
-        .or_else(|| remove::leftovers(situation, known))
-        .unwrap_or_else(|| Proposal::idle(Reason::Converged, "All is as asked for."))
+        .or_else(|| remove::leftovers(situation, known));
+    match (others, waiting) {
+        (Some(others), None) => others,
+        (Some(mut others), Some(waiting)) if others.step.is_some() => {
+            others.why.blocked_by.extend(waiting.why.blocked_by);
+            others
+        }
+        (_, Some(waiting)) => waiting,
+        (None, None) => at_rest(situation, known),
+    }
+}
+
+/// Nothing is to be done. That is not to say that all is well.
+fn at_rest(situation: &Situation<'_>, known: &Known) -> Proposal {
+    let ill = known.voters().filter(|voter| !situation.is_well(known, voter));
+    let silent: Vec<_> = ill
+        .map(|voter| match situation.place(voter) {
+            Some(place) => format!("{} {}", situation.call(voter), why_ill(situation, place)),
+            None => format!("{} is at no address of this cluster", situation.call(voter)),
+        })
+        .collect();
+    if silent.is_empty() {
+        return Proposal::idle(Reason::Converged, "All is as asked for.");
+    }
+    let text = "Waiting for voters to be well again: nothing shows that their data are gone.";
+    Proposal::idle(Reason::Waiting, text).blocked_by(silent)
+}
+
+fn why_ill(situation: &Situation<'_>, place: Ordinal) -> String {
+    match situation.world.seen(place).status() {
+        Some(status) if status.leader.is_none() => "answers and follows no leader".to_owned(),
+        Some(status) => format!("answers and is behind, at index {}", status.raft_index),
+        None => bootstrap::why_silent(situation, place),
+    }
 }
 
 /// What was begun goes on; none once it is finished or has become pointless.
@@ -76,9 +124,9 @@ fn permitted(situation: &Situation<'_>, intent: What) -> Option<Proposal> {
     Some(Proposal::going(intent, Reason::Bootstrapping, text).blocked_by(waits))
 }
 
-/// The place of a member that is none yet and whose pod is not there, or that is none any more and whose disk is being
-/// deleted while somebody holds it: nobody else waits for that.
-fn waits_for_others(situation: &Situation<'_>, proposal: &Proposal) -> Option<Ordinal> {
+/// The place of a member that is none yet and whose pod is not there, of one that cannot go yet, or of one that is none
+/// any more and whose disk is being deleted while somebody holds it: nobody else waits for that.
+fn waits_for_others(situation: &Situation<'_>, known: &Known, proposal: &Proposal) -> Option<Ordinal> {
     let is_being_deleted = |place: Ordinal| {
         let claim = situation.world.seen(place).claim.as_ref();
         claim.is_some_and(|claim| claim.deleting.is_some())
@@ -86,6 +134,8 @@ fn waits_for_others(situation: &Situation<'_>, proposal: &Proposal) -> Option<Or
     match &proposal.intent {
         _ if proposal.step.is_some() => None,
         Some(What::Join(join)) if join.id.is_none() => Some(join.place),
+        // What stands in its way may be the very one that is to be mended.
+        Some(What::Remove { place, id }) if known.members.contains_key(id) => Some(*place),
         // Before that it would be forgotten to delete it.
         Some(What::Discard(discard)) if is_being_deleted(discard.place) => Some(discard.place),
         _ => None,
@@ -244,7 +294,7 @@ fn unknown(situation: &Situation<'_>, intent: Option<&What>) -> Proposal {
                     status.raft_index
                 )
             } else {
-                let why = super::bootstrap::why_silent(situation, **place);
+                let why = bootstrap::why_silent(situation, **place);
                 format!("{} {why}", world.name(**place))
             });
             continue;

@@ -8,7 +8,7 @@ use etcd_operator_etcd::policy::Feature;
 use super::grants::{self, Terms};
 use super::{Evidence, Proposal, Reason, Situation, Step, bootstrap, evidence, majority, replace, safety};
 use crate::intent::{Join, What};
-use crate::world::{Ordinal, Pod};
+use crate::world::{Container, Ordinal, Pod};
 
 /// Goes on with it; none once it is finished or has become pointless.
 pub fn go_on(situation: &Situation<'_>, known: &Known, join: Join) -> Option<Proposal> {
@@ -17,6 +17,8 @@ pub fn go_on(situation: &Situation<'_>, known: &Known, join: Join) -> Option<Pro
     match world.member_at(join.place) {
         None if join.place.get() >= wanted => None,
         None => add(situation, known, &join),
+        // The spec has changed its mind: whoever has no vote goes again, however far it has come.
+        Some(member) if member.role == Role::Learner && join.place.get() >= wanted => None,
         Some(member) if !member.has_started() => Some(start(situation, known, member, join)),
         Some(member) if member.role == Role::Learner => promote(situation, known, member, join),
         Some(member) => settle(situation, known, member, join),
@@ -93,17 +95,8 @@ fn start(situation: &Situation<'_>, known: &Known, member: &Member, join: Join) 
             id: Some(member.id),
             ..join
         };
-        if is_stuck(situation, place) && is_needed_elsewhere(situation, known, place) {
-            return super::remove::taking_out(
-                situation,
-                known,
-                member,
-                text(
-                    situation,
-                    place,
-                    "it cannot start now and stands in the way of others, so it is taken out again",
-                ),
-            );
+        if stands_in_the_way(situation, known, place) {
+            return taken_out_again(situation, known, member, place);
         }
         let waits = vec![format!(
             "{} {}",
@@ -216,6 +209,9 @@ fn promote(situation: &Situation<'_>, known: &Known, member: &Member, join: Join
         status.position.cluster == known.cluster && status.position.member == member.id && status.is_learner
     });
     if !answers {
+        if stands_in_the_way(situation, known, place) {
+            return Some(taken_out_again(situation, known, member, place));
+        }
         let why = bootstrap::why_silent(situation, place);
         return Some(
             going("waiting for the learner to answer")
@@ -261,19 +257,37 @@ fn is_stuck(situation: &Situation<'_>, place: Ordinal) -> bool {
     pod.is_none_or(|pod| pod.unschedulable.is_some() || pod.node_lost.is_some())
 }
 
-/// Whether another place waits for what an unfinished learner here holds up.
-fn is_needed_elsewhere(situation: &Situation<'_>, known: &Known, place: Ordinal) -> bool {
-    let wanted = u16::from(situation.world.desired.size.get());
-    let waits = |other: Ordinal| {
-        other != place && situation.world.member_at(other).is_none() && blank(situation, other).is_some()
-    };
-    let lost = |member: &Member| {
+/// Whether others wait for what an unfinished learner here holds up, and nothing can come of it for now.
+fn stands_in_the_way(situation: &Situation<'_>, known: &Known, place: Ordinal) -> bool {
+    let is_learner = known
+        .learners()
+        .any(|learner| situation.place(learner) == Some(place));
+    let pod = situation.world.seen(place).pod.as_ref();
+    let does_not_run = pod.is_none_or(|pod| pod.container != Container::Running);
+    is_learner
+        && (is_stuck(situation, place) && is_needed_elsewhere(situation, place)
+            || does_not_run && is_a_voter_lost(situation, known))
+}
+
+fn taken_out_again(situation: &Situation<'_>, known: &Known, member: &Member, place: Ordinal) -> Proposal {
+    let what = "it cannot start now and stands in the way of others, so it is taken out again";
+    super::remove::taking_out(situation, known, member, text(situation, place, what))
+}
+
+fn is_a_voter_lost(situation: &Situation<'_>, known: &Known) -> bool {
+    let is_lost = |member: &Member| {
         situation
             .place(member)
             .is_some_and(|place| matches!(evidence(situation, place, member), Evidence::Replace(_)))
     };
-    let is_learner = known
-        .learners()
-        .any(|learner| situation.place(learner) == Some(place));
-    is_learner && (Ordinal::first(wanted).any(waits) || known.voters().any(lost))
+    known.voters().any(is_lost)
+}
+
+/// Whether another place waits for what an unfinished learner here holds up.
+fn is_needed_elsewhere(situation: &Situation<'_>, place: Ordinal) -> bool {
+    let wanted = u16::from(situation.world.desired.size.get());
+    let waits = |other: Ordinal| {
+        other != place && situation.world.member_at(other).is_none() && blank(situation, other).is_some()
+    };
+    Ordinal::first(wanted).any(waits)
 }

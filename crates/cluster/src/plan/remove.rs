@@ -6,6 +6,7 @@ use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member};
 use etcd_operator_etcd::policy::Feature;
 
+use super::evidence::is_out_of_reach;
 use super::{PodRef, Proposal, Reason, Situation, Step, safety, shape};
 use crate::intent::{Discard, What};
 use crate::world::{Container, Ordinal};
@@ -80,8 +81,11 @@ pub fn discard(situation: &Situation<'_>, disk: Discard) -> Option<Proposal> {
     let world = situation.world;
     let place = disk.place;
     // Looked at each time: whoever is a member keeps its volume, and so does everyone while nobody knows.
-    if world.memory.has_formed() && (situation.known().is_none() || world.member_at(place).is_some()) {
-        return None;
+    if world.memory.has_formed() {
+        let known = situation.known()?;
+        if world.member_at(place).is_some() || situation.is_anybody_elsewhere(known) {
+            return None;
+        }
     }
     let name = world.name(place);
     let seen = world.seen(place);
@@ -100,7 +104,12 @@ pub fn discard(situation: &Situation<'_>, disk: Discard) -> Option<Proposal> {
     let going = Proposal::going(What::Discard(disk), Reason::Scaling, text);
     // A pod that goes by itself goes first, so that nothing runs on a disk that is being deleted.
     let goes_by_itself = place.get() >= shape::replicas(situation, &situation.memory());
-    if pod.is_some() && goes_by_itself {
+    if let Some(pod) = pod.filter(|_| goes_by_itself) {
+        if is_out_of_reach(situation, pod) {
+            let uid = pod.uid.clone();
+            let pod = PodRef { place, uid };
+            return Some(going.step(Step::DeletePod { pod, force: true }));
+        }
         return Some(going.blocked_by(vec![format!("the pod {name} is being deleted")]));
     }
     if let Some(claim) = claim
@@ -110,11 +119,12 @@ pub fn discard(situation: &Situation<'_>, disk: Discard) -> Option<Proposal> {
         return Some(going.step(Step::DeleteClaim { place, uid }));
     }
     if let Some(pod) = pod
-        && pod.deleting.is_none()
+        && (pod.deleting.is_none() || is_out_of_reach(situation, pod))
     {
+        let force = is_out_of_reach(situation, pod);
         let uid = pod.uid.clone();
         let pod = PodRef { place, uid };
-        return Some(going.step(Step::DeletePod { pod, force: false }));
+        return Some(going.step(Step::DeletePod { pod, force }));
     }
     let holders = claim
         .and_then(|claim| claim.deleting.clone())
@@ -135,7 +145,7 @@ pub fn leftovers(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
 /// The same at one place.
 pub fn leftover(situation: &Situation<'_>, known: &Known, place: Ordinal) -> Option<Proposal> {
     let world = situation.world;
-    if known.at(&world.peer_url(place)).is_some() {
+    if world.member_among(known, place).is_some() {
         return None;
     }
     let report = situation

@@ -4,6 +4,7 @@
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::Known;
 
+use super::evidence::is_out_of_reach;
 use super::{PodRef, Proposal, Reason, Situation, Step, join, remove, safety};
 use crate::intent::{Cause, Join, Replace, What};
 use crate::world::Ordinal;
@@ -101,7 +102,8 @@ fn clear_disk(situation: &Situation<'_>, replace: &Replace) -> Option<Clearing> 
     let world = situation.world;
     let seen = world.seen(replace.place);
     let name = world.name(replace.place);
-    let force = replace.cause == Cause::NodeLost;
+    let is_lost = |pod| is_out_of_reach(situation, pod);
+    let force = replace.cause == Cause::NodeLost || seen.pod.as_ref().is_some_and(is_lost);
     let old_claim = seen
         .claim
         .as_ref()

@@ -11,7 +11,7 @@ use crate::world::Ordinal;
 pub fn pass(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
     let world = situation.world;
     let wanted = u16::from(world.desired.size.get());
-    let is_missing = |place: &Ordinal| known.at(&world.peer_url(*place)).is_none();
+    let is_missing = |place: &Ordinal| world.member_among(known, *place).is_none();
     let missing: Vec<_> = Ordinal::first(wanted).filter(is_missing).collect();
     let ready = missing
         .iter()
@@ -38,7 +38,10 @@ pub fn pass(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
         });
         if let Some(ill) = ill {
             let text = format!("{} is to be taken out.", world.name(place));
-            let why = format!("{} must be well again first", situation.call(ill));
+            let why = format!(
+                "{0} must be well again first; where it cannot be, delete the PersistentVolumeClaim data-{0} and its pod, and it is replaced",
+                situation.call(ill)
+            );
             return Some(Proposal::idle(Reason::Blocked, text).blocked_by(vec![why]));
         }
         return remove::go_on(situation, known, place, member.id);

@@ -68,6 +68,7 @@ pub fn replicas(situation: &Situation<'_>, memory: &Memory) -> u16 {
     let highest = highest_of(memory.members.keys().next_back().or(noted));
     let highest_voter = highest_of(memory.highest_voter().as_ref().or(noted));
     match situation.known() {
+        Some(known) if situation.is_anybody_elsewhere(known) => now.max(wanted).max(highest),
         Some(_) => wanted.max(highest_of(memory.members.keys().next_back())),
         // After a sleep those who voted come back first, for they alone can take others in.
         None if now == 0 && highest_voter == 0 => wanted,

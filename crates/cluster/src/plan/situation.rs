@@ -137,6 +137,12 @@ impl<'a> Situation<'a> {
         self.world.place_of(urls)
     }
 
+    /// Whether a member has run at an address that is no place of this cluster, so that it may live at any of them.
+    pub fn is_anybody_elsewhere(&self, known: &Known) -> bool {
+        let mut members = known.members.values();
+        members.any(|member| member.has_started() && self.place(member).is_none())
+    }
+
     /// A member for people: by its name where it has a place.
     pub fn call(&self, member: &Member) -> String {
         match self.place(member) {

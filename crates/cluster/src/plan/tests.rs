@@ -6,6 +6,7 @@ mod properties;
 mod replace;
 mod scale;
 mod scene;
+mod stuck;
 mod waits;
 
 use super::{Plan, plan};

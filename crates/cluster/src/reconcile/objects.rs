@@ -7,6 +7,7 @@ use etcd_operator_runtime::key::ObjectKey;
 use etcd_operator_runtime::store::Store;
 
 use crate::build::{self, Frame, Latch, Objects, OperatorImage};
+use crate::intent::What;
 use crate::observe::{Observed, is_owned};
 use crate::plan::Plan;
 use crate::reconcile::Deps;
@@ -48,8 +49,14 @@ fn frame(plan: &Plan, observed: &Observed, image: &OperatorImage) -> Option<Fram
         ),
         operator_image: image.clone(),
         live_voters: shape.voters,
-        // Before anything was started, nobody can be disturbed by another template.
-        may_move: plan.memory.intent.is_none() && !shape.serves,
+        // Where nothing is started, nobody can be disturbed by another template; and what kept members from starting may
+        // just have been corrected.
+        may_move: !shape.serves
+            && plan
+                .memory
+                .intent
+                .as_ref()
+                .is_none_or(|intent| intent.what == What::StartOver),
         stored,
     })
 }

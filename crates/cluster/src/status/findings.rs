@@ -72,9 +72,15 @@ pub fn findings(
         |type_, is_so, reason, text: &str| findings.push(found(type_, is_so, reason, text.to_owned()));
 
     let known = situation.known().filter(|_| plan.memory.has_formed());
-    let voters = known.map_or(0, |known| known.voters().count());
+    let voters = known.map_or_else(
+        || plan.memory.members.values().filter(|member| member.votes).count(),
+        |known| known.voters().count(),
+    );
     let well = known.map_or(0, |known| situation.well(known).len());
-    let count = format!("{well} of {voters} voters are well.");
+    let count = match known {
+        Some(_) => format!("{well} of {voters} voters are well."),
+        None => format!("Nobody can tell who the members are; {voters} voters were seen last."),
+    };
     let is_available = known.is_some() && well >= majority(voters);
     match (is_available, plan.memory.has_formed()) {
         (true, _) => add(ConditionType::Available, true, "QuorumServes", &count),
@@ -115,7 +121,7 @@ pub fn findings(
             why,
             &format!("{count} {wanted} are asked for."),
         );
-        let at_risk = is_available && voters > 1 && well == majority(voters) && voters > 2;
+        let at_risk = !is_available || (well == majority(voters) && voters > 2);
         let why = if at_risk { "NoneToSpare" } else { "SomeToSpare" };
         add(ConditionType::QuorumAtRisk, at_risk, why, &count);
     }
@@ -123,8 +129,14 @@ pub fn findings(
         (ConditionType::QuorumLost, Reason::QuorumLost),
         (ConditionType::DataLost, Reason::DataLost),
     ] {
-        if reason == wanted || condition::find(before, type_).is_some() {
-            add(type_, reason == wanted, reason.as_str(), &text);
+        // Who looks away or cannot see says nothing new about what was lost.
+        let is_known = !is(&[Reason::Paused, Reason::MembersUnreachable]);
+        if reason == wanted {
+            add(type_, true, reason.as_str(), &text);
+        } else if type_ == ConditionType::QuorumLost && is_known && is_majority_silent(situation, plan) {
+            add(type_, true, Reason::QuorumLost.as_str(), &text);
+        } else if is_known && condition::find(before, type_).is_some() {
+            add(type_, false, reason.as_str(), &text);
         }
     }
     let is_conflict = !around.conflicts.is_empty();
@@ -137,6 +149,20 @@ pub fn findings(
         add(ConditionType::NameConflict, is_conflict, why, &text);
     }
     findings
+}
+
+/// Whether fewer voters answer than it takes to decide, of those that were seen last.
+fn is_majority_silent(situation: &Situation<'_>, plan: &Plan) -> bool {
+    let is_told = situation.known().is_some();
+    if is_told || !plan.memory.has_formed() || plan.why.reason == Reason::Hibernated {
+        return false;
+    }
+    let members = plan.memory.members.iter().filter(|(_, member)| member.votes);
+    let voters: Vec<_> = members.map(|(place, _)| *place).collect();
+    let answering = voters
+        .iter()
+        .filter(|place| situation.world.seen(**place).status().is_some());
+    !voters.is_empty() && answering.count() < majority(voters.len())
 }
 
 fn found(type_: ConditionType, is_so: bool, reason: &'static str, message: String) -> Finding {

@@ -39,7 +39,7 @@ pub fn told(situation: &Situation<'_>, memory: &Memory, before: &[MemberStatus])
     for place in places {
         let seen = world.seen(place);
         let name = world.name(place);
-        let member = known.and_then(|known| known.at(&world.peer_url(place)));
+        let member = known.and_then(|known| world.member_among(known, place));
         let admitted = memory.members.get(&place);
         let was = before.iter().find(|was| was.name == name);
         let list = if seen

@@ -5,8 +5,6 @@ use std::fmt;
 use etcd_operator_api::names::{ClusterName, PEER_PORT};
 use etcd_operator_etcd::url::PeerUrl;
 
-use crate::desired::Desired;
-
 /// The highest number of places ever looked at. A cluster has nine at most; more is room for what is being removed.
 const PLACES: u16 = 32;
 
@@ -42,11 +40,14 @@ impl Ordinal {
         Self::of_name(cluster, name.strip_prefix("data-")?)
     }
 
-    /// The place that this address is of, if it is one of this cluster's.
-    pub fn of_peer_url(url: &PeerUrl, desired: &Desired, namespace: &str) -> Option<Self> {
+    /// The place that this address is of, if it is one of this cluster's. Whether members speak TLS there has no say in it:
+    /// the spec may ask for it before they do, and they are the same members.
+    pub fn of_peer_url(url: &PeerUrl, cluster: &ClusterName, namespace: &str) -> Option<Self> {
         let label = url.host().split('.').next()?;
-        let place = Self::of_name(&desired.name, label)?;
-        (place.peer_url(desired, namespace) == *url).then_some(place)
+        let place = Self::of_name(cluster, label)?;
+        let domain = url.host().strip_prefix(&place.host(cluster, namespace))?;
+        let is_its_name = domain.is_empty() || domain.starts_with('.');
+        (is_its_name && url.port() == PEER_PORT).then_some(place)
     }
 
     /// Its number.
@@ -69,15 +70,15 @@ impl Ordinal {
         format!("data-{cluster}-{self}")
     }
 
+    /// The name under which it is found.
+    pub fn host(self, cluster: &ClusterName, namespace: &str) -> String {
+        format!("{cluster}-{self}.{cluster}.{namespace}.svc")
+    }
+
     /// Where the other members find it.
-    pub fn peer_url(self, desired: &Desired, namespace: &str) -> PeerUrl {
-        let scheme = if desired.tls.peer.is_some() {
-            "https"
-        } else {
-            "http"
-        };
-        let cluster = &desired.name;
-        let text = format!("{scheme}://{cluster}-{self}.{cluster}.{namespace}.svc:{PEER_PORT}");
+    pub fn peer_url(self, cluster: &ClusterName, namespace: &str, is_secure: bool) -> PeerUrl {
+        let scheme = if is_secure { "https" } else { "http" };
+        let text = format!("{scheme}://{}:{PEER_PORT}", self.host(cluster, namespace));
         text.parse().expect("a checked name makes an address")
     }
 }
@@ -94,6 +95,29 @@ mod tests {
 
     fn cluster() -> ClusterName {
         "orders-1".parse().expect("a name")
+    }
+
+    #[test]
+    fn a_member_stays_at_its_place_whether_it_speaks_tls_or_not_and_under_its_longer_name() {
+        for place in Ordinal::all() {
+            for is_secure in [true, false] {
+                let url = place.peer_url(&cluster(), "ns", is_secure);
+                assert_eq!(Ordinal::of_peer_url(&url, &cluster(), "ns"), Some(place), "{url}");
+            }
+        }
+        let of = |url: &str| Ordinal::of_peer_url(&url.parse().expect("an address"), &cluster(), "ns");
+        let longer = "http://orders-1-0.orders-1.ns.svc.cluster.local:2380";
+        assert_eq!(of(longer), Ordinal::new(0));
+        for other in [
+            "http://orders-1-0.orders-1.ns.svc:2381",
+            "http://orders-1-0.orders-1.ns.svcs:2380",
+            "http://orders-1-0.orders-1.other.svc:2380",
+            "http://orders-1-0.orders.ns.svc:2380",
+            "http://orders-2-0.orders-2.ns.svc:2380",
+            "http://10.0.0.1:2380",
+        ] {
+            assert_eq!(of(other), None, "{other}");
+        }
     }
 
     #[test]

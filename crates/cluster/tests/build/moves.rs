@@ -214,3 +214,19 @@ fn a_running_pod_is_given_labels_and_annotations_that_say_nothing_about_its_star
     assert_eq!(metadata["annotations"], json!({"note": "b"}));
     assert_eq!(pod.spec, None);
 }
+
+#[test]
+fn whether_members_speak_tls_is_told_by_the_template_they_are_made_from() {
+    let plain = json!({});
+    let secure = json!({"TLS": {"static": {
+        "member": {"peerSecret": "p", "serverSecret": "s"}, "operatorSecret": "o",
+    }}});
+    for (before, after, is_secure) in [(&plain, &secure, false), (&secure, &plain, true)] {
+        let (old, held) = over(before, after, |_| {});
+        for objects in [old, held] {
+            let stored = Stored::of(&objects.members);
+            assert_eq!(stored.has_secure_peers(), is_secure);
+            assert_eq!(stored.has_secure_clients(), is_secure);
+        }
+    }
+}

@@ -265,6 +265,83 @@ fn kept_volumes_start_by_consent_under_the_incarnation_that_is_on_them() {
     );
 }
 
+/// The pods were made for the incarnation of the volumes, and of three volumes a quorum is there.
+fn two_kept() -> Scene {
+    let mut scene = kept();
+    let begun = plan(&scene.world);
+    scene.stored(&begun);
+    for number in 0..2 {
+        scene.pod_at(number).incarnation = 2;
+        scene.report(number).expected_incarnation = 2;
+    }
+    scene.gone(2);
+    scene
+}
+
+#[test]
+fn of_a_bare_quorum_of_kept_volumes_the_second_starts_though_the_first_one_runs_already() {
+    let mut scene = two_kept();
+    let begun = plan(&scene.world);
+    assert_eq!(
+        line(&scene, &begun),
+        "Bootstrapping Adopt(0,1,2) Adopt c-0 for p0, Adopt c-1 for p1"
+    );
+    scene.stored(&begun);
+    // The first one has its permit and starts; the operator ends before it gives the second one.
+    scene.silent(0);
+    assert_eq!(planned(&scene), "Bootstrapping Adopt(0,1,2) Adopt c-1 for p1");
+    scene.waits(0, "again", &Verdict::Whole);
+    scene.report(0).expected_incarnation = 2;
+    assert_eq!(planned(&scene), "Bootstrapping Adopt(0,1,2) Adopt c-1 for p1");
+}
+
+#[test]
+fn the_life_that_is_on_the_disks_goes_on_where_nothing_is_noted_of_it() {
+    let mut scene = three_waiting();
+    for number in 0..3 {
+        scene.waits(
+            number,
+            &format!("p{number}"),
+            &Verdict::OtherIncarnation { found: 4 },
+        );
+        let report = scene.report(number);
+        report.identity.as_mut().expect("an identity").incarnation = 4;
+        report.wal_client_entries = Some(true);
+    }
+    let over = plan(&scene.world);
+    assert_eq!(line(&scene, &over), "Bootstrapping StartOver() -");
+    assert_eq!((over.memory.incarnation, over.memory.last_incarnation), (4, 4));
+    scene.stored(&over);
+    assert_eq!(planned(&scene), "Bootstrapping StartOver() delete pod pod-0");
+    // Another cluster's is not.
+    let mut other = three_waiting();
+    other.waits(0, "p0", &Verdict::Foreign);
+    let identity = other.report(0).identity.as_mut().expect("an identity");
+    (identity.incarnation, identity.cluster_uid) = (4, "somebody-else".to_owned());
+    assert_eq!(plan(&other.world).memory.incarnation, 1);
+}
+
+#[test]
+fn while_it_starts_over_a_pod_of_another_spec_goes_as_well() {
+    let mut scene = three_waiting();
+    for number in 0..3 {
+        scene.pod_at(number).container = Container::Waiting("ImagePullBackOff".to_owned());
+    }
+    let set = scene.world.set.as_mut().expect("a set");
+    set.intent = Some("corrected".to_owned());
+    let over = plan(&scene.world);
+    scene.stored(&over);
+    for number in 0..3 {
+        scene.waits(number, &format!("n{number}"), &Verdict::Empty);
+        scene.pod_at(number).incarnation = over.memory.incarnation;
+        scene.report(number).expected_incarnation = over.memory.incarnation;
+    }
+    assert!(planned(&scene).starts_with("Bootstrapping Bootstrap(0,1,2)"));
+    let set = scene.world.set.as_mut().expect("a set");
+    set.intent = Some("corrected again".to_owned());
+    assert_eq!(planned(&scene), "Bootstrapping StartOver() delete pod pod-0");
+}
+
 #[test]
 fn without_consent_or_with_volumes_that_do_not_belong_together_nothing_starts() {
     let mut scene = kept();

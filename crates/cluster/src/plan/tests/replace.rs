@@ -80,7 +80,7 @@ fn a_crash_without_evidence_about_data_replaces_nobody() {
             code: 1,
             words: words.to_owned(),
         };
-        assert_eq!(planned(&scene), "Converged - -", "{words}");
+        assert_eq!(planned(&scene), "Waiting - -", "{words}");
     }
     let mut scene = Scene::formed(3);
     scene.silent(1);
@@ -96,7 +96,7 @@ fn a_node_that_is_gone_for_too_long_is_given_up_and_its_pod_forced() {
     let mut scene = Scene::formed(3);
     scene.silent(1);
     scene.pod_at(1).node_lost = Some(scene.world.now - jiff::SignedDuration::from_secs(299));
-    assert_eq!(planned(&scene), "Converged - -");
+    assert_eq!(planned(&scene), "Waiting - -");
     scene.pod_at(1).node_lost = Some(scene.world.now - jiff::SignedDuration::from_secs(301));
     assert_eq!(follow(&mut scene), "Recovering Replace(1) remove c-1 (11)");
     scene.left(id(1));

@@ -151,6 +151,8 @@ impl Scene {
             cluster: self.world.memory.cluster,
             voters: BTreeSet::new(),
             intent: Some("as-asked".to_owned()),
+            secure_peers: false,
+            secure_clients: false,
         });
     }
 

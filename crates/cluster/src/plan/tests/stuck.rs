@@ -1,0 +1,159 @@
+//! Nothing waits for what cannot come, and nobody is taken for somebody else: whoever stands in the way gives way, and
+//! the words say who waits for what.
+
+use etcd_operator_api::contract::Verdict;
+use etcd_operator_etcd::membership::Role;
+
+use super::scene::{Scene, id};
+use super::{line, plan, planned};
+use crate::plan::Reason;
+use crate::world::Container;
+
+fn follow(scene: &mut Scene) -> String {
+    let next = plan(&scene.world);
+    scene.stored(&next);
+    line(scene, &next)
+}
+
+fn ended(scene: &mut Scene, number: u16, code: i32) {
+    scene.silent(number);
+    scene.pod_at(number).container = Container::Ended {
+        code,
+        words: String::new(),
+    };
+}
+
+#[test]
+fn members_stay_who_they_are_when_the_spec_asks_for_tls_that_they_do_not_speak_yet() {
+    let mut scene = Scene::formed(3);
+    scene.world.desired.tls.peer = Some("peer-certificates".to_owned());
+    let next = plan(&scene.world);
+    assert_eq!(line(&scene, &next), "Converged - -");
+    assert_eq!(next.memory.members.len(), 3);
+    // Whoever ends as etcd does when it is told to stop keeps its disk.
+    ended(&mut scene, 2, 0);
+    assert_eq!(planned(&scene), "Waiting - -");
+    let mut smaller = Scene::formed(3);
+    smaller.asks_for(1);
+    smaller.world.desired.tls.peer = Some("peer-certificates".to_owned());
+    let next = plan(&smaller.world);
+    assert_eq!(line(&smaller, &next), "Scaling Remove(2) remove c-2 (12)");
+    assert_eq!(next.shape.expect("a shape").replicas, 3);
+}
+
+#[test]
+fn while_a_member_lives_at_an_unknown_address_no_pod_and_no_disk_goes() {
+    let mut scene = Scene::formed(3);
+    scene.asks_for(1);
+    let other = "http://10.0.0.9:2380".parse().expect("an address");
+    let member = scene.known().members.get_mut(&id(2)).expect("a member");
+    member.peer_urls = vec![other];
+    ended(&mut scene, 2, 0);
+    let next = plan(&scene.world);
+    assert_eq!(next.shape.as_ref().expect("a shape").replicas, 3);
+    let said = line(&scene, &next);
+    assert!(!said.contains("delete"), "{said}");
+}
+
+#[test]
+fn a_removal_that_is_not_safe_now_gives_way_to_the_member_that_makes_it_so() {
+    let mut scene = Scene::formed(3);
+    scene.asks_for(1);
+    assert_eq!(follow(&mut scene), "Scaling Remove(2) remove c-2 (12)");
+    scene.waits(1, "p1", &Verdict::Empty);
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) remove c-1 (11)");
+}
+
+#[test]
+fn the_pod_of_a_member_that_left_is_not_waited_for_on_a_node_that_is_gone() {
+    let mut scene = Scene::formed(5);
+    scene.asks_for(3);
+    scene.silent(4);
+    assert_eq!(follow(&mut scene), "Scaling Remove(4) remove c-4 (14)");
+    scene.left(id(4));
+    scene.pod_at(4).deleting = Some(scene.world.now);
+    assert_eq!(follow(&mut scene), "Scaling Discard(4) -");
+    scene.pod_at(4).node_lost = Some(scene.world.now - jiff::SignedDuration::from_secs(301));
+    assert_eq!(planned(&scene), "Scaling Discard(4) delete now pod pod-4");
+}
+
+#[test]
+fn a_replacement_whose_node_is_lost_meanwhile_does_not_wait_for_it() {
+    let mut scene = Scene::formed(3);
+    scene.waits(1, "p1", &Verdict::Damaged);
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) remove c-1 (11)");
+    scene.left(id(1));
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) delete claim claim-1");
+    scene.claim_at(1).as_mut().expect("a claim").deleting = Some(Vec::new());
+    scene.pod_at(1).deleting = Some(scene.world.now);
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) -");
+    scene.pod_at(1).node_lost = Some(scene.world.now - jiff::SignedDuration::from_secs(301));
+    assert_eq!(planned(&scene), "Recovering Replace(1) delete now pod pod-1");
+}
+
+#[test]
+fn a_join_is_taken_back_when_its_place_is_not_asked_for_any_more() {
+    for has_started in [false, true] {
+        let mut scene = Scene::formed(3);
+        scene.asks_for(5);
+        scene.waits(3, "p3", &Verdict::Empty);
+        assert_eq!(follow(&mut scene), "Scaling Join(3) add learner c-3");
+        scene.member(3, id(3), Role::Learner, has_started);
+        ended(&mut scene, 3, 1);
+        assert_eq!(follow(&mut scene), "Scaling Join(3) -");
+        scene.asks_for(3);
+        assert_eq!(follow(&mut scene), "Scaling Remove(3) remove c-3 (13)");
+    }
+}
+
+#[test]
+fn a_learner_that_does_not_run_gives_way_to_a_voter_that_lost_its_data() {
+    for has_started in [false, true] {
+        let mut scene = Scene::formed(3);
+        scene.asks_for(5);
+        scene.waits(3, "p3", &Verdict::Empty);
+        assert_eq!(follow(&mut scene), "Scaling Join(3) add learner c-3");
+        scene.member(3, id(3), Role::Learner, has_started);
+        ended(&mut scene, 3, 137);
+        assert_eq!(follow(&mut scene), "Scaling Join(3) -");
+        scene.waits(1, "p1", &Verdict::Empty);
+        assert_eq!(follow(&mut scene), "Scaling Remove(3) remove c-3 (13)");
+        scene.left(id(3));
+        scene.gone(3);
+        assert_eq!(follow(&mut scene), "Recovering Replace(1) remove c-1 (11)");
+    }
+}
+
+#[test]
+fn a_disk_that_cannot_be_read_keeps_nobody_else_waiting_and_is_given_up_by_consent() {
+    let mut scene = Scene::formed(3);
+    scene.waits(1, "p1", &Verdict::Unreadable);
+    let waits = plan(&scene.world);
+    assert_eq!(line(&scene, &waits), "Blocked - -");
+    assert!(waits.why.blocked_by[0].contains("discard"), "{:?}", waits.why);
+    let mut grows = scene.clone();
+    grows.asks_for(4);
+    grows.member(3, id(3), Role::Learner, false);
+    grows.waits(3, "p3", &Verdict::Empty);
+    let next = plan(&grows.world);
+    assert_eq!(line(&grows, &next), "Scaling Join(3) Join c-3 for p3");
+    scene.world.discard.insert("claim-1".to_owned());
+    assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
+}
+
+#[test]
+fn a_voter_that_does_not_answer_is_named_and_not_called_converged() {
+    let mut scene = Scene::formed(3);
+    ended(&mut scene, 1, 1);
+    let next = plan(&scene.world);
+    assert_eq!(next.why.reason, Reason::Waiting);
+    assert!(
+        next.why.blocked_by[0].starts_with("c-1 has ended with code 1"),
+        "{:?}",
+        next.why
+    );
+    let mut scene = Scene::formed(3);
+    scene.status(2).expect("a status").leader = None;
+    let next = plan(&scene.world);
+    assert_eq!(next.why.blocked_by, ["c-2 answers and follows no leader"]);
+}
