@@ -134,6 +134,11 @@ impl Etcds {
         });
     }
 
+    /// Whether a disk is no more.
+    pub fn is_gone(&self, disk: DiskId) -> bool {
+        self.with(|world| !world.disks.contains_key(&disk))
+    }
+
     /// Whether nothing more can be written to a disk.
     pub fn is_full(&self, disk: DiskId) -> bool {
         self.with(|world| world.disks.get(&disk).is_none_or(|disk| disk.is_full))

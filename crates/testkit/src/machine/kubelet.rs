@@ -166,6 +166,11 @@ fn run(
             let exit = machine.etcds().exit(*process);
             exit.map(|exit| ended(pod, since, exit.code, &exit.why, now))
         }
+        // As etcd would, with the first file that cannot be read.
+        Container::Waiting { since, .. } if pod.disk.is_some_and(|disk| machine.etcds().is_gone(disk)) => {
+            let since = *since;
+            Some(ended(pod, since, 137, "the disk is gone", now))
+        }
         Container::Waiting { .. } => None,
     };
     if let Some(next) = next {
