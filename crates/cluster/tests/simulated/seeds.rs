@@ -11,12 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::coverage::{self, OFTEN};
-use crate::weather::{Life, live};
+use crate::weather::{EVENTS, Life, live};
 
 /// How many seeds a look takes.
 const LOOK: u64 = 4;
-/// What a seed must have had to count.
-const EVENTS: u64 = 200;
+/// How many faults a seed must have had to count, beside enough events.
 const FAULTS: usize = 3;
 
 #[expect(

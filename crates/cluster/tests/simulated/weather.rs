@@ -18,6 +18,9 @@ pub const NAME: &str = "c";
 /// By then a cluster about which nothing goes wrong any more is as asked for.
 pub const PATIENCE: Duration = Duration::from_mins(20);
 
+/// How much happens in a life that counts.
+pub const EVENTS: u64 = 200;
+
 /// When things begin to go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opening {
@@ -163,6 +166,7 @@ async fn story(sim: &Simulation, only: Option<BTreeSet<u32>>) -> Vec<(u32, Fault
     let mut schedule = Schedule::of(NAME, fate.faults);
     schedule.sizes = vec![1, 3, 3, 5];
     schedule.is_fleeting = fate.is_fleeting;
+    schedule.events = EVENTS;
     schedule.only = only;
     match fate.opening {
         Opening::Calm => {

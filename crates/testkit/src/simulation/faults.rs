@@ -7,6 +7,9 @@ use super::tally::STEPS;
 use crate::chance::Chance;
 use crate::gate::Side;
 
+/// How many faults a schedule may have beyond those it asks for.
+const MORE: u32 = 24;
+
 /// Something that goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -87,6 +90,8 @@ pub struct Schedule {
     pub cluster: String,
     /// How many of them.
     pub faults: u32,
+    /// With more of them it goes on, for a while, until so much has happened in all.
+    pub events: u64,
     /// The time between two of them, least and most.
     pub between: (Duration, Duration),
     /// Sizes that a user may want; empty if the size stays.
@@ -103,11 +108,17 @@ impl Schedule {
         Self {
             cluster: cluster.to_owned(),
             faults,
+            events: 0,
             between: (Duration::from_millis(200), Duration::from_secs(40)),
             sizes: Vec::new(),
             is_fleeting: false,
             only: None,
         }
+    }
+
+    /// Whether there is a fault of this number when so much has happened.
+    pub(super) fn goes_on(&self, number: u32, events: u64) -> bool {
+        number < self.faults || (events < self.events && number < self.faults + MORE)
     }
 
     /// Whether the fault of this number is to happen.

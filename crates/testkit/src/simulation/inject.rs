@@ -26,7 +26,7 @@ impl Simulation {
     pub async fn suffer(&self, schedule: &Schedule) -> Vec<(u32, Fault)> {
         let seed = self.draw();
         let mut injected = Vec::new();
-        for number in 0..schedule.faults {
+        for number in (0..).take_while(|number| schedule.goes_on(*number, self.events())) {
             let mut chance = Chance::new(mixed(seed.wrapping_add(u64::from(number))));
             let (least, most) = schedule.between;
             tokio::time::sleep(chance.between(least, most)).await;
