@@ -58,6 +58,7 @@ fn frame(desired: &Desired, namespace: &str) -> Result<Frame> {
             incarnation: 1,
             cluster_id: "cdf818194e3a8c32".parse().ok(),
             voters: ["a-0".to_owned()].into(),
+            members: std::collections::BTreeMap::new(),
         },
         replicas: desired.size.get(),
         formed: true,
@@ -249,7 +250,7 @@ async fn a_cluster_that_forms_grows_and_waits_with_a_change_is_applied_over_what
     frame.formed = true;
     frame.replicas = 5;
     frame.version = "3.7.3".parse()?;
-    frame.stored = Some(Stored::of(&stored));
+    frame.stored = Some(Stored::of(&stored).into());
     let grown = objects(&desired, &frame)?;
     ensure!(grown.pending.is_some(), "the change did not wait");
     let stored = applied_all(&operator, &grown).await?;
