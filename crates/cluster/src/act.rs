@@ -79,9 +79,11 @@ pub async fn act(
         Step::Permit(permits) => permit(permits, observed, key, deps).await,
         Step::DeletePod { pod, force } => delete_pod(pod, *force, observed, key, deps).await,
         Step::DeleteClaim { place, uid } => delete_claim(*place, uid, observed, key, deps).await,
-        Step::Add { .. } | Step::Promote { .. } | Step::MoveLeader { .. } | Step::Remove { .. } => {
-            change_members(step, observed).await
-        }
+        Step::Add { .. }
+        | Step::Promote { .. }
+        | Step::MoveLeader { .. }
+        | Step::Remove { .. }
+        | Step::Disarm(_) => change_members(step, observed).await,
     }
 }
 
@@ -295,6 +297,10 @@ async fn change_members(step: &Step, observed: &Observed) -> Result<Outcome, Err
                 format!("Took {who} out of the members."),
             )
         }
+        Step::Disarm(alarm) => (
+            connection.disarm(*alarm).await,
+            format!("Took back the alarm {} of a member that is no more.", alarm.kind),
+        ),
         Step::TakeOver(_) | Step::Permit(_) | Step::DeletePod { .. } | Step::DeleteClaim { .. } => {
             return Ok(Outcome::Stale("this step is not about members".to_owned()));
         }

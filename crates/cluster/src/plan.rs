@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use etcd_operator_api::contract::Permit;
 use etcd_operator_etcd::id::MemberId;
+use etcd_operator_etcd::status::Alarm;
 
 use crate::intent::{Intent, What};
 use crate::memory::Memory;
@@ -99,6 +100,8 @@ pub enum Step {
         /// Without waiting for its node, which is gone.
         force: bool,
     },
+    /// Take back an alarm of a member that is no more.
+    Disarm(Alarm),
     /// Delete a volume claim and the data on it.
     DeleteClaim {
         /// Its place.

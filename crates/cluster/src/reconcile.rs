@@ -21,7 +21,7 @@ use etcd_operator_runtime::{
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use crate::act::{self, Error, Outcome};
 use crate::build::{NoOperatorImage, OperatorImage};
@@ -317,10 +317,19 @@ impl Reconciler {
     }
 
     async fn report(&self, seen: &EtcdCluster, status: EtcdClusterStatus) -> Result<EtcdCluster, Error> {
+        let before = seen.status.clone().unwrap_or_default();
+        let troubles = status::troubles(&before, &status);
         let written = self.deps.reporter.report(seen, status).await?;
         let Some(stored) = written.changed() else {
             return Ok(seen.clone());
         };
+        for (reason, words) in troubles {
+            warn!(cluster = %ObjectKey::of(seen), reason, "{words}");
+            let severity = Severity::Warning;
+            self.deps
+                .reporter
+                .tell(&stored, severity, reason, "Reconcile", words);
+        }
         self.fresh.wrote(&stored);
         Ok(stored)
     }
@@ -342,5 +351,6 @@ fn step_name(step: &Step) -> &'static str {
         Step::Remove { .. } => "MemberRemoved",
         Step::DeletePod { .. } => "PodDeleted",
         Step::DeleteClaim { .. } => "VolumeDeleted",
+        Step::Disarm(_) => "AlarmDisarmed",
     }
 }

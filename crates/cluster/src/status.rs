@@ -5,6 +5,7 @@
 
 mod findings;
 mod members;
+mod news;
 mod scope;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use crate::desired::Desired;
 use crate::plan::{Plan, Reason, Situation};
 use crate::world::World;
 
+pub use news::troubles;
 pub use scope::{another, controlled_by_another, left_alone};
 
 /// Most words in a list of the status.

@@ -1,5 +1,7 @@
 //! How a member is: what it says of itself and of its data. Pure. What its version does not say is none, not zero.
 
+use std::fmt;
+
 use crate::id::{ClusterId, MemberId, RaftIndex, RaftTerm, Revision};
 use crate::policy::Feature;
 use crate::version::Version;
@@ -116,6 +118,16 @@ impl Status {
             },
             version,
         })
+    }
+}
+
+impl fmt::Display for AlarmKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSpace => f.write_str("NOSPACE"),
+            Self::Corrupt => f.write_str("CORRUPT"),
+            Self::Other(number) => write!(f, "{number}"),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use etcd_operator_api::contract::{Mode, Verdict};
 use etcd_operator_etcd::membership::{Known, Role};
+use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
 use super::evidence::{Evidence, evidence};
 use super::grants::{self, Terms};
@@ -68,8 +69,31 @@ pub fn pass(situation: &Situation<'_>) -> Proposal {
             others
         }
         (_, Some(waiting)) => waiting,
-        (None, None) => at_rest(situation, known),
+        (None, None) => alarms(situation, known).unwrap_or_else(|| at_rest(situation, known)),
     }
+}
+
+/// Alarms that still stand. While one does, etcd refuses writes, whoever raised it.
+fn alarms(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
+    let all = &situation.world.alarms;
+    let is_gone = |alarm: &&Alarm| {
+        let is_member = alarm.member.is_none_or(|id| known.members.contains_key(&id));
+        alarm.kind == AlarmKind::Corrupt && !is_member
+    };
+    if let Some(alarm) = all.iter().find(is_gone) {
+        let text = "A member was replaced that had raised the alarm CORRUPT: the alarm is taken back.";
+        return Some(Proposal::idle(Reason::Recovering, text).step(Step::Disarm(*alarm)));
+    }
+    let alarm = all.first()?;
+    let by = alarm.member.and_then(|id| known.members.get(&id));
+    let by = by.map_or_else(|| "A member".to_owned(), |member| situation.call(member));
+    let text = match alarm.kind {
+        AlarmKind::NoSpace => format!(
+            "{by} has reached the size its database may have, and etcd refuses writes: delete keys or compact, run etcdctl defrag on every member and then etcdctl alarm disarm; spec.etcd.quotaBackendBytes is the size."
+        ),
+        kind => format!("{by} has raised the alarm {kind}, and etcd refuses writes."),
+    };
+    Some(Proposal::idle(Reason::Blocked, text))
 }
 
 /// Nothing is to be done. That is not to say that all is well.

@@ -1,10 +1,14 @@
 //! Keeping the objects of a cluster as they should be. An object of a needed name that is somebody else's is never
 //! touched; it is reported instead.
 
+use std::collections::BTreeMap;
+
 use etcd_operator_api::refusal::Refusal;
 use etcd_operator_runtime::apply::{Applier, Error, Introduced, Writable};
+use etcd_operator_runtime::drift::APPLIED;
 use etcd_operator_runtime::key::ObjectKey;
 use etcd_operator_runtime::store::Store;
+use kube::ResourceExt as _;
 
 use crate::build::{self, Frame, Latch, Objects, OperatorImage};
 use crate::intent::What;
@@ -121,7 +125,40 @@ pub async fn keep(
         }
     }
     claims(plan, observed, key, deps).await?;
+    if found.is_empty() {
+        pods(wanted, observed, key, deps).await?;
+    }
     Ok(found)
+}
+
+/// Labels and annotations of the user that reach running pods without a restart. A pod that wears them already, because
+/// it was made with them, is not touched.
+async fn pods(wanted: &Objects, observed: &Observed, key: &ObjectKey, deps: &Deps) -> Result<(), Error> {
+    let world = &observed.world;
+    for (place, seen) in &world.members {
+        let Some(seen) = seen.pod.as_ref().filter(|pod| pod.deleting.is_none()) else {
+            continue;
+        };
+        let name = world.name(*place);
+        let stored = deps.pods.get(&key.beside(&name));
+        let Some(stored) = stored.filter(|stored| stored.metadata.uid.as_deref() == Some(&seen.uid)) else {
+            continue;
+        };
+        let worn = wanted.worn_by(&name);
+        let has_all = |wanted: &Option<BTreeMap<String, String>>, worn: &BTreeMap<String, String>| {
+            wanted
+                .iter()
+                .flatten()
+                .all(|(key, value)| worn.get(key) == Some(value))
+        };
+        let was_given = stored.annotations().contains_key(APPLIED);
+        let is_dressed = has_all(&worn.metadata.labels, stored.labels())
+            && has_all(&worn.metadata.annotations, stored.annotations());
+        if was_given || !is_dressed {
+            deps.applier.ensure(Some(&*stored), &worn).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Claims of members: labels, owner, size. A claim that no member was seen to run on may be somebody else's.

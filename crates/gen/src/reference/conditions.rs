@@ -123,6 +123,7 @@ mod tests {
         let source = include_str!("../../../cluster/src/reconcile.rs");
         let steps = source.split_once("A step as the reason of an Event");
         let mut given = words(steps.expect("the source has that line").1);
+        given.extend(words(include_str!("../../../cluster/src/status/news.rs")));
         given.insert("ControlledElsewhere".to_owned());
         assert!(source.contains("\"ControlledElsewhere\""));
         assert_eq!(given, explained(EVENTS));

@@ -273,6 +273,36 @@ pub(super) const EVENTS: &[Said] = &[
     ),
     said(
         "EtcdCluster",
+        "AlarmDisarmed",
+        "The alarm of a member that was replaced was taken back, so that etcd takes writes again.",
+        "",
+    ),
+    said(
+        "EtcdCluster",
+        "Blocked",
+        "Warning: the next step would not be safe, or a person must decide.",
+        "The message says what must change.",
+    ),
+    said(
+        "EtcdCluster",
+        "QuorumLost",
+        "Warning: a majority of voters does not answer.",
+        "See the condition of this name.",
+    ),
+    said(
+        "EtcdCluster",
+        "DataLost",
+        "Warning: no member has its data any more.",
+        "See the condition of this name.",
+    ),
+    said(
+        "EtcdCluster",
+        "NameConflict",
+        "Warning: an object that the operator needs exists and is somebody else's.",
+        "See the condition of this name.",
+    ),
+    said(
+        "EtcdCluster",
         "ControlledElsewhere",
         "Another installation of the operator looks after this cluster; this one leaves it alone.",
         "Give each installation a scope of its own.",

@@ -7,9 +7,10 @@ use anyhow::{Context, Result, ensure};
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::images;
 use etcd_operator_e2e::scenario::Stage;
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use super::tenant::Tenant;
+use super::tenant::{SOON, Tenant};
 
 /// What is asked for. Nothing of it is what a pod would have anyway.
 fn spec(tenant: &Tenant) -> Value {
@@ -171,5 +172,27 @@ pub async fn seen(stage: Arc<Stage>) -> Result<()> {
     );
     let status = fs::read_to_string(format!("/proc/{}/status", process.pid()))?;
     ensure!(status.contains("\nUid:\t9000\t"), "{status}");
+
+    // Labels reach the pod that runs, and it runs on.
+    let mut spec = spec;
+    spec["pod"]["labels"] = json!({"team": "payments"});
+    tenant.apply(&spec).await?;
+    let is_relabelled = |pod: Option<&Pod>| {
+        pod.and_then(|pod| pod.metadata.labels.as_ref())
+            .is_some_and(|labels| labels.get("team").is_some_and(|team| team == "payments"))
+    };
+    stage
+        .pod("c-0", "it wears another label", SOON, is_relabelled)
+        .await?;
+    let now = get("pod/c-0").await?;
+    ensure!(
+        now["metadata"]["uid"] == pod["metadata"]["uid"],
+        "it was re-created"
+    );
+    ensure!(
+        now["metadata"]["labels"]["etcd_node"] == "c-0",
+        "{}",
+        now["metadata"]
+    );
     Ok(())
 }

@@ -53,7 +53,7 @@ fn place_of(step: &Step) -> Option<Ordinal> {
         Step::MoveLeader { from, .. } => Some(*from),
         Step::Remove { place, .. } => *place,
         Step::DeletePod { pod, .. } => Some(pod.place),
-        Step::Permit(_) | Step::TakeOver(_) => None,
+        Step::Permit(_) | Step::TakeOver(_) | Step::Disarm(_) => None,
     }
 }
 
@@ -94,7 +94,7 @@ fn keeps_quorum(world: &World, step: &Step) -> Result<(), TestCaseError> {
                 "{step:?}"
             );
         }
-        Step::DeleteClaim { .. } | Step::Permit(_) | Step::TakeOver(_) => {}
+        Step::DeleteClaim { .. } | Step::Permit(_) | Step::TakeOver(_) | Step::Disarm(_) => {}
     }
     Ok(())
 }

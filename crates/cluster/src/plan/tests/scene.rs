@@ -366,6 +366,7 @@ impl Scene {
                 format!("delete{} pod {}", if *force { " now" } else { "" }, pod.uid)
             }
             Step::DeleteClaim { uid, .. } => format!("delete claim {uid}"),
+            Step::Disarm(alarm) => format!("disarm {}", alarm.kind),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use etcd_operator_api::contract::Verdict;
 use etcd_operator_etcd::membership::Role;
+use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
 use super::scene::{Scene, id};
 use super::{line, plan, planned};
@@ -156,4 +157,23 @@ fn a_voter_that_does_not_answer_is_named_and_not_called_converged() {
     scene.status(2).expect("a status").leader = None;
     let next = plan(&scene.world);
     assert_eq!(next.why.blocked_by, ["c-2 answers and follows no leader"]);
+}
+
+#[test]
+fn the_alarm_of_a_member_that_was_replaced_is_taken_back_and_any_other_is_told() {
+    let mut scene = Scene::formed(3);
+    let raised = |member, kind| Alarm {
+        member: Some(member),
+        kind,
+    };
+    scene.world.alarms.insert(raised(id(9), AlarmKind::Corrupt));
+    assert_eq!(planned(&scene), "Recovering - disarm CORRUPT");
+    scene.world.alarms = [raised(id(1), AlarmKind::NoSpace)].into();
+    let told = plan(&scene.world);
+    assert_eq!(line(&scene, &told), "Blocked - -");
+    assert!(
+        told.why.text.starts_with("c-1 has reached the size") && told.why.text.contains("defrag"),
+        "{}",
+        told.why.text
+    );
 }
