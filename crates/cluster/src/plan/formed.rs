@@ -239,9 +239,7 @@ fn resume(situation: &Situation<'_>, place: Ordinal, granted: Option<&Grant>) ->
     let permit = grants::permit(world, place, pod, &grant, terms);
     // The claim is looked at again each time: it could have been exchanged since.
     let claim = world.seen(place).claim.as_ref()?;
-    let is_its_own =
-        before.claim.as_ref() == Some(&claim.uid) && before.volume.is_some() && before.volume == claim.volume;
-    if !is_its_own {
+    if !before.is_on(claim) {
         return None;
     }
     let proposal = Proposal::going(What::Resume { place, grant }, Reason::Recovering, text);

@@ -9,7 +9,7 @@ use etcd_operator_etcd::policy::Feature;
 use super::evidence::is_out_of_reach;
 use super::{PodRef, Proposal, Reason, Situation, Step, safety, shape};
 use crate::intent::{Discard, What};
-use crate::world::{Container, Ordinal};
+use crate::world::{Container, Ordinal, Pod};
 
 /// How etcd ends by itself. What runs before it ends otherwise, and so does whoever is killed.
 const ENDS_OF_ETCD: std::ops::RangeInclusive<i32> = 0..=2;
@@ -104,11 +104,17 @@ pub fn discard(situation: &Situation<'_>, disk: Discard) -> Option<Proposal> {
     let going = Proposal::going(What::Discard(disk), Reason::Scaling, text);
     // A pod that goes by itself goes first, so that nothing runs on a disk that is being deleted.
     let goes_by_itself = place.get() >= shape::replicas(situation, &situation.memory());
+    let is_lost = pod.is_some_and(|pod| is_out_of_reach(situation, pod));
+    let deletion = |pod: &Pod| {
+        let uid = pod.uid.clone();
+        Step::DeletePod {
+            pod: PodRef { place, uid },
+            force: is_lost,
+        }
+    };
     if let Some(pod) = pod.filter(|_| goes_by_itself) {
-        if is_out_of_reach(situation, pod) {
-            let uid = pod.uid.clone();
-            let pod = PodRef { place, uid };
-            return Some(going.step(Step::DeletePod { pod, force: true }));
+        if is_lost {
+            return Some(going.step(deletion(pod)));
         }
         return Some(going.blocked_by(vec![format!("the pod {name} is being deleted")]));
     }
@@ -119,12 +125,9 @@ pub fn discard(situation: &Situation<'_>, disk: Discard) -> Option<Proposal> {
         return Some(going.step(Step::DeleteClaim { place, uid }));
     }
     if let Some(pod) = pod
-        && (pod.deleting.is_none() || is_out_of_reach(situation, pod))
+        && (pod.deleting.is_none() || is_lost)
     {
-        let force = is_out_of_reach(situation, pod);
-        let uid = pod.uid.clone();
-        let pod = PodRef { place, uid };
-        return Some(going.step(Step::DeletePod { pod, force }));
+        return Some(going.step(deletion(pod)));
     }
     let holders = claim
         .and_then(|claim| claim.deleting.clone())

@@ -29,6 +29,13 @@ fn line(scene: &Scene, plan: &Plan) -> String {
     format!("{} {intent} {step}", plan.why.reason.as_str())
 }
 
+/// What the plan for this scene does, which is stored then.
+fn follow(scene: &mut Scene) -> String {
+    let next = plan(&scene.world);
+    scene.stored(&next);
+    line(scene, &next)
+}
+
 /// What the plan for this scene does.
 fn planned(scene: &Scene) -> String {
     line(scene, &plan(&scene.world))

@@ -125,18 +125,17 @@ pub fn findings(
         let why = if at_risk { "NoneToSpare" } else { "SomeToSpare" };
         add(ConditionType::QuorumAtRisk, at_risk, why, &count);
     }
-    for (type_, wanted) in [
-        (ConditionType::QuorumLost, Reason::QuorumLost),
-        (ConditionType::DataLost, Reason::DataLost),
+    // Who looks away or cannot see says nothing new about what was lost.
+    let is_known = !is(&[Reason::Paused, Reason::MembersUnreachable]);
+    let is_silent = is_known && is_majority_silent(situation, plan);
+    for (type_, wanted, is_seen) in [
+        (ConditionType::QuorumLost, Reason::QuorumLost, is_silent),
+        (ConditionType::DataLost, Reason::DataLost, false),
     ] {
-        // Who looks away or cannot see says nothing new about what was lost.
-        let is_known = !is(&[Reason::Paused, Reason::MembersUnreachable]);
-        if reason == wanted {
-            add(type_, true, reason.as_str(), &text);
-        } else if type_ == ConditionType::QuorumLost && is_known && is_majority_silent(situation, plan) {
-            add(type_, true, Reason::QuorumLost.as_str(), &text);
-        } else if is_known && condition::find(before, type_).is_some() {
-            add(type_, false, reason.as_str(), &text);
+        let is_so = is_seen || reason == wanted;
+        if is_so || (is_known && condition::find(before, type_).is_some()) {
+            let why = if is_so { wanted } else { reason };
+            add(type_, is_so, why.as_str(), &text);
         }
     }
     let is_conflict = !around.conflicts.is_empty();

@@ -5,7 +5,7 @@ use etcd_operator_etcd::membership::Role;
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
 use super::scene::{Scene, id, place};
-use super::{line, plan, planned};
+use super::{follow, line, plan, planned};
 use crate::world::Container;
 
 fn wiped(size: u8) -> Scene {
@@ -15,12 +15,6 @@ fn wiped(size: u8) -> Scene {
 }
 
 /// Does what a plan says to etcd, and stores it.
-fn follow(scene: &mut Scene) -> String {
-    let next = plan(&scene.world);
-    scene.stored(&next);
-    line(scene, &next)
-}
-
 #[test]
 fn an_emptied_member_leaves_joins_as_a_learner_and_votes_again() {
     let mut scene = wiped(3);

@@ -5,14 +5,7 @@ use etcd_operator_api::names::EXIT_BEFORE_ETCD;
 use etcd_operator_etcd::membership::Role;
 
 use super::scene::{Scene, id};
-use super::{line, plan, planned};
-use crate::world::Container;
-
-fn follow(scene: &mut Scene) -> String {
-    let next = plan(&scene.world);
-    scene.stored(&next);
-    line(scene, &next)
-}
+use super::{follow, line, plan, planned};
 
 fn replicas(scene: &Scene) -> u16 {
     plan(&scene.world).shape.expect("a shape").replicas
@@ -161,16 +154,9 @@ fn a_removed_members_disk_is_not_joined_but_thrown_away() {
     // Seen with 3.6.16: one that finds itself removed as it starts may end with 0 or with 1.
     for code in [0, 1, 2] {
         let mut scene = scene.clone();
-        ended(&mut scene, code);
+        scene.ended(3, code);
         assert_eq!(follow(&mut scene), "Scaling Discard(3) delete claim claim-3");
     }
-}
-
-fn ended(scene: &mut Scene, code: i32) {
-    scene.pod_at(3).container = Container::Ended {
-        code,
-        words: String::new(),
-    };
 }
 
 #[test]
@@ -181,7 +167,7 @@ fn a_disk_on_which_etcd_was_not_started_is_not_thrown_away() {
     // What runs before etcd failed, etcd was killed, or it could not be started at all.
     for code in [i32::from(EXIT_BEFORE_ETCD), 101, 127, 128, 137, 143] {
         let mut scene = scene.clone();
-        ended(&mut scene, code);
+        scene.ended(3, code);
         assert_eq!(follow(&mut scene), "Waiting - -", "{code}");
     }
 }

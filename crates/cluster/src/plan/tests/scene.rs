@@ -253,6 +253,15 @@ impl Scene {
         }
     }
 
+    /// The container at a place has ended with this code and without a word.
+    pub fn ended(&mut self, number: u16, code: i32) {
+        self.silent(number);
+        self.pod_at(number).container = Container::Ended {
+            code,
+            words: String::new(),
+        };
+    }
+
     /// A process waits at a place and reports this.
     pub fn waits(&mut self, number: u16, process: &str, verdict: &Verdict) {
         if self.at(number).pod.is_none() {

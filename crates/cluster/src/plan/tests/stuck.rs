@@ -6,22 +6,19 @@ use etcd_operator_etcd::membership::Role;
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
 use super::scene::{Scene, id};
-use super::{line, plan, planned};
+use super::{follow, line, plan, planned};
 use crate::plan::Reason;
-use crate::world::Container;
 
-fn follow(scene: &mut Scene) -> String {
-    let next = plan(&scene.world);
-    scene.stored(&next);
-    line(scene, &next)
-}
-
-fn ended(scene: &mut Scene, number: u16, code: i32) {
-    scene.silent(number);
-    scene.pod_at(number).container = Container::Ended {
-        code,
-        words: String::new(),
-    };
+/// A fourth member was added as a learner, and its container has ended with this code.
+fn joining(has_started: bool, code: i32) -> Scene {
+    let mut scene = Scene::formed(3);
+    scene.asks_for(5);
+    scene.waits(3, "p3", &Verdict::Empty);
+    assert_eq!(follow(&mut scene), "Scaling Join(3) add learner c-3");
+    scene.member(3, id(3), Role::Learner, has_started);
+    scene.ended(3, code);
+    assert_eq!(follow(&mut scene), "Scaling Join(3) -");
+    scene
 }
 
 #[test]
@@ -32,7 +29,7 @@ fn members_stay_who_they_are_when_the_spec_asks_for_tls_that_they_do_not_speak_y
     assert_eq!(line(&scene, &next), "Converged - -");
     assert_eq!(next.memory.members.len(), 3);
     // Whoever ends as etcd does when it is told to stop keeps its disk.
-    ended(&mut scene, 2, 0);
+    scene.ended(2, 0);
     assert_eq!(planned(&scene), "Waiting - -");
     let mut smaller = Scene::formed(3);
     smaller.asks_for(1);
@@ -49,7 +46,7 @@ fn while_a_member_lives_at_an_unknown_address_no_pod_and_no_disk_goes() {
     let other = "http://10.0.0.9:2380".parse().expect("an address");
     let member = scene.known().members.get_mut(&id(2)).expect("a member");
     member.peer_urls = vec![other];
-    ended(&mut scene, 2, 0);
+    scene.ended(2, 0);
     let next = plan(&scene.world);
     assert_eq!(next.shape.as_ref().expect("a shape").replicas, 3);
     let said = line(&scene, &next);
@@ -95,13 +92,7 @@ fn a_replacement_whose_node_is_lost_meanwhile_does_not_wait_for_it() {
 #[test]
 fn a_join_is_taken_back_when_its_place_is_not_asked_for_any_more() {
     for has_started in [false, true] {
-        let mut scene = Scene::formed(3);
-        scene.asks_for(5);
-        scene.waits(3, "p3", &Verdict::Empty);
-        assert_eq!(follow(&mut scene), "Scaling Join(3) add learner c-3");
-        scene.member(3, id(3), Role::Learner, has_started);
-        ended(&mut scene, 3, 1);
-        assert_eq!(follow(&mut scene), "Scaling Join(3) -");
+        let mut scene = joining(has_started, 1);
         scene.asks_for(3);
         assert_eq!(follow(&mut scene), "Scaling Remove(3) remove c-3 (13)");
     }
@@ -110,13 +101,7 @@ fn a_join_is_taken_back_when_its_place_is_not_asked_for_any_more() {
 #[test]
 fn a_learner_that_does_not_run_gives_way_to_a_voter_that_lost_its_data() {
     for has_started in [false, true] {
-        let mut scene = Scene::formed(3);
-        scene.asks_for(5);
-        scene.waits(3, "p3", &Verdict::Empty);
-        assert_eq!(follow(&mut scene), "Scaling Join(3) add learner c-3");
-        scene.member(3, id(3), Role::Learner, has_started);
-        ended(&mut scene, 3, 137);
-        assert_eq!(follow(&mut scene), "Scaling Join(3) -");
+        let mut scene = joining(has_started, 137);
         scene.waits(1, "p1", &Verdict::Empty);
         assert_eq!(follow(&mut scene), "Scaling Remove(3) remove c-3 (13)");
         scene.left(id(3));
@@ -145,7 +130,7 @@ fn a_disk_that_cannot_be_read_keeps_nobody_else_waiting_and_is_given_up_by_conse
 #[test]
 fn a_voter_that_does_not_answer_is_named_and_not_called_converged() {
     let mut scene = Scene::formed(3);
-    ended(&mut scene, 1, 1);
+    scene.ended(1, 1);
     let next = plan(&scene.world);
     assert_eq!(next.why.reason, Reason::Waiting);
     assert!(
