@@ -46,10 +46,11 @@ pub const SETS: &[&ComponentSet] = &[
     EtcdVersion::V3_2_25.set(),
     &table::FAKE_GCS,
     &table::AZURITE,
+    &table::OSS_SIGNER,
 ];
 
 /// So many of the last are built only when they are asked for.
-const ON_DEMAND: usize = 2;
+const ON_DEMAND: usize = 3;
 
 /// What is built beforehand, so that nothing that is timed waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -112,7 +113,7 @@ mod tests {
         }
         assert_eq!(Group::ControlPlane.sets().len(), 2);
         assert_eq!(Group::Nodes.sets().last().map(|set| set.name), Some("helm"));
-        for on_demand in ["fake-gcs-server", "azurite"] {
+        for on_demand in ["fake-gcs-server", "azurite", "oss-signer"] {
             assert!(!Group::Gate.sets().iter().any(|set| set.name == on_demand));
         }
     }

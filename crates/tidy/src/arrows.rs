@@ -11,6 +11,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ("etcd-operator-api", &[]),
     ("etcd-operator-runtime", &["etcd-operator-api"]),
     ("etcd-operator-etcd", &[]),
+    ("etcd-operator-store", &[]),
     (
         "etcd-operator-cluster",
         &["etcd-operator-api", "etcd-operator-etcd", "etcd-operator-runtime"],

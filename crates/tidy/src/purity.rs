@@ -85,11 +85,12 @@ pub fn is_api(path: &str) -> bool {
 
 /// Whether a file is shipped and must take the time and chance of others.
 pub fn takes_time_as_argument(path: &str) -> bool {
-    const OWN: [&str; 4] = [
+    const OWN: [&str; 5] = [
         "crates/runtime/src/clock.rs",
         "crates/runtime/src/jitter.rs",
         "crates/member/src/clock.rs",
         "crates/member/src/chance.rs",
+        "crates/store/src/clock.rs",
     ];
     is_shipped(path) && !OWN.contains(&path)
 }
@@ -105,8 +106,8 @@ pub fn leaves_writing_to_others(path: &str) -> bool {
 }
 
 fn is_shipped(path: &str) -> bool {
-    const FOLDERS: [&str; 9] = [
-        "api", "runtime", "etcd", "cluster", "backup", "restore", "member", "manager", "snapshot",
+    const FOLDERS: [&str; 10] = [
+        "api", "runtime", "etcd", "store", "snapshot", "cluster", "backup", "restore", "member", "manager",
     ];
     let is_test = path.ends_with("/tests.rs") || path.ends_with("/fake.rs");
     is_rust(path)

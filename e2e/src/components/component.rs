@@ -38,6 +38,8 @@ pub enum Component {
     FakeGcsServer,
     /// An object store that speaks Azure Blob Storage; it needs Node.
     Azurite,
+    /// What tells how the vendor's own client signs for OSS.
+    OssSigner,
     /// What scenarios run in pods.
     Probe,
     /// Clients of a cluster that remember what they saw.
@@ -123,6 +125,7 @@ impl Component {
             Self::Versitygw => (&table::VERSITYGW, "versitygw"),
             Self::FakeGcsServer => (&table::FAKE_GCS, "fake-gcs-server"),
             Self::Azurite => (&table::AZURITE, "azurite-blob"),
+            Self::OssSigner => (&table::OSS_SIGNER, "oss-signer"),
             Self::Probe => (&table::PROBE, "probe"),
             Self::Workload => (&table::WORKLOAD, "workload"),
             Self::Etcd(version) => (version.set(), "etcd"),
@@ -153,7 +156,7 @@ mod tests {
     fn every_component_is_a_binary_of_its_set() {
         use Component::{
             Azurite, CniBridge, Containerd, CoreDns, Ctr, EtcdOfControlPlane, FakeGcsServer, Helm,
-            KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler, Kubectl, Kubelet, Probe, Runc,
+            KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler, Kubectl, Kubelet, OssSigner, Probe, Runc,
             Versitygw, Workload,
         };
         let mut all = vec![
@@ -171,6 +174,7 @@ mod tests {
             KubeScheduler,
             Kubectl,
             Kubelet,
+            OssSigner,
             Probe,
             Runc,
             Versitygw,

@@ -129,6 +129,20 @@ pub static WORKLOAD: ComponentSet = ComponentSet {
     cold_seconds: 25,
 };
 
+/// What tells how the vendor's own client signs for OSS, for which no server can be run.
+pub static OSS_SIGNER: ComponentSet = ComponentSet {
+    name: "oss-signer",
+    source: Source::Go(GoModule {
+        tools: "oss-signer",
+        module: Some("github.com/aliyun/alibabacloud-oss-go-sdk-v2"),
+        stamps: &[],
+        linkage: Linkage::PureGo,
+        without: &[],
+    }),
+    binaries: &[binary("oss-signer", "etcd-operator/e2e/tools/oss-signer")],
+    cold_seconds: 20,
+};
+
 /// The cluster's name server.
 pub static COREDNS: ComponentSet = ComponentSet {
     name: "coredns",

@@ -1,0 +1,362 @@
+//! GCS and ABS by the crate `object_store`, with its retries off and every answer looked at by `service`. What that crate
+//! does not offer (uploads left behind, a plain delete) is asked for here.
+
+mod abs;
+mod gcs;
+mod service;
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::Method;
+use jiff::Timestamp;
+use object_store::azure::{AzureAuthorizer, MicrosoftAzure};
+use object_store::client::{HttpRequestBody, HttpService as _};
+use object_store::gcp::GoogleCloudStorage;
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::path::Path;
+use object_store::{
+    Attribute, Attributes, GetOptions, GetRange, ObjectMeta, ObjectStore, PutMode, PutMultipartOptions,
+    PutOptions, PutPayload,
+};
+
+pub use self::abs::AbsConfig;
+pub use self::gcs::GcsConfig;
+use self::service::{Service, fault};
+use crate::error::{Class, Fault};
+use crate::key::{Key, percent};
+use crate::port::{
+    Answer, Begun, Entry, Etag, Mark, Meta, Page, Part, Place, Port, Reading, Span, Target, UploadId,
+};
+use crate::secret::BadConfig;
+use crate::xml;
+
+/// The name of the mark in an object's metadata.
+const MARK: &str = "etcd-operator-upload";
+
+/// Separates the two halves of a page's name; no key holds it.
+const BETWEEN: char = '\n';
+
+/// How many names are on a page.
+const PAGE: usize = 1000;
+
+/// A bucket of GCS or a container of ABS.
+#[derive(Clone)]
+pub struct Cloud {
+    objects: Arc<dyn ObjectStore>,
+    uploads: Arc<dyn MultipartStore>,
+    own: Own,
+    service: Service,
+    place: Place,
+}
+
+impl fmt::Debug for Cloud {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cloud")
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is asked for without the crate's help.
+#[derive(Clone)]
+enum Own {
+    Gcs {
+        store: GoogleCloudStorage,
+        base: String,
+    },
+    Abs {
+        store: MicrosoftAzure,
+        base: String,
+        account: String,
+    },
+}
+
+impl Cloud {
+    fn fault(&self, error: &object_store::Error) -> Fault {
+        fault(error, self.service.censor())
+    }
+
+    async fn begin_upload(&self, key: &Key, mark: &Mark) -> Result<UploadId, Fault> {
+        let path = path(key)?;
+        let begun = match self.own {
+            Own::Gcs { .. } => {
+                let mut attributes = Attributes::new();
+                attributes.insert(Attribute::Metadata(MARK.into()), mark.0.clone().into());
+                let options = PutMultipartOptions {
+                    attributes,
+                    ..PutMultipartOptions::default()
+                };
+                self.uploads.create_multipart_opts(&path, options).await
+            }
+            Own::Abs { .. } => self.uploads.create_multipart(&path).await,
+        };
+        begun.map(UploadId).map_err(|error| self.fault(&error))
+    }
+
+    async fn upload_part(&self, target: &Target, number: u32, body: Bytes) -> Result<Part, Fault> {
+        let path = path(&target.key)?;
+        let size = u64::try_from(body.len()).unwrap_or(u64::MAX);
+        let index = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
+        let part = self
+            .uploads
+            .put_part(&path, &target.id.0, index, PutPayload::from_bytes(body))
+            .await
+            .map_err(|error| self.fault(&error))?;
+        Ok(Part {
+            number,
+            tag: part.content_id,
+            size,
+        })
+    }
+
+    async fn complete_upload(&self, target: &Target, parts: &[Part]) -> Result<(), Fault> {
+        let path = path(&target.key)?;
+        let parts = parts.iter().map(|part| PartId {
+            content_id: part.tag.clone(),
+        });
+        self.uploads
+            .complete_multipart(&path, &target.id.0, parts.collect())
+            .await
+            .map(|_| ())
+            .map_err(|error| self.fault(&error))
+    }
+
+    async fn abort_upload(&self, target: &Target) -> Result<(), Fault> {
+        let path = path(&target.key)?;
+        self.uploads
+            .abort_multipart(&path, &target.id.0)
+            .await
+            .map_err(|error| self.fault(&error))
+    }
+
+    async fn head_object(&self, key: &Key) -> Result<Meta, Fault> {
+        let options = GetOptions {
+            head: true,
+            ..GetOptions::default()
+        };
+        let found = self
+            .objects
+            .get_opts(&path(key)?, options)
+            .await
+            .map_err(|error| self.fault(&error))?;
+        let mark = found.attributes.get(&Attribute::Metadata(MARK.into()));
+        Ok(Meta {
+            size: found.meta.size,
+            etag: etag(&found.meta)?,
+            mark: mark.map(|mark| Mark(mark.to_string())),
+            modified: modified(&found.meta),
+        })
+    }
+
+    async fn read_object(&self, key: &Key, span: Span, wanted: Option<&Etag>) -> Result<Reading, Fault> {
+        let range = match (span.from, span.to) {
+            (0, None) => None,
+            (from, None) => Some(GetRange::Offset(from)),
+            (from, Some(to)) => Some(GetRange::Bounded(from..to)),
+        };
+        let options = GetOptions {
+            range,
+            if_match: wanted.map(|etag| etag.0.clone()),
+            ..GetOptions::default()
+        };
+        let found = self
+            .objects
+            .get_opts(&path(key)?, options)
+            .await
+            .map_err(|error| {
+                let fault = self.fault(&error);
+                match fault.class {
+                    Class::Exists => Fault {
+                        class: Class::Changed,
+                        ..fault
+                    },
+                    _ => fault,
+                }
+            })?;
+        let (etag, length) = (etag(&found.meta)?, found.range.end - found.range.start);
+        let censor = self.service.censor().clone();
+        let body = found
+            .into_stream()
+            .map(move |piece| piece.map_err(|error| fault(&error, &censor)));
+        Ok(Reading {
+            etag,
+            length,
+            body: Box::pin(body),
+        })
+    }
+
+    /// The crate's own lists leave out what is named exactly like the prefix, and fail on names it would not write.
+    async fn list_objects(&self, prefix: &str, page: Option<&str>) -> Result<Page<Entry>, Fault> {
+        let prefix = percent(prefix, false);
+        let (address, token) = match &self.own {
+            Own::Gcs { base, .. } => (
+                format!("{base}?list-type=2&encoding-type=url&max-keys={PAGE}&prefix={prefix}"),
+                "continuation-token",
+            ),
+            Own::Abs { base, .. } => (
+                format!("{base}?restype=container&comp=list&maxresults={PAGE}&prefix={prefix}"),
+                "marker",
+            ),
+        };
+        let address = match page {
+            Some(page) => format!("{address}&{token}={}", percent(page, false)),
+            None => address,
+        };
+        let body = self.ask(Method::GET, &address).await?;
+        let text = String::from_utf8_lossy(&body);
+        match &self.own {
+            Own::Gcs { .. } => xml::objects(&text),
+            Own::Abs { .. } => xml::blobs(&text),
+        }
+    }
+
+    async fn create_object(&self, key: &Key, body: Bytes) -> Result<(), Fault> {
+        let options = PutOptions {
+            mode: PutMode::Create,
+            ..PutOptions::default()
+        };
+        self.objects
+            .put_opts(&path(key)?, PutPayload::from_bytes(body), options)
+            .await
+            .map(|_| ())
+            .map_err(|error| self.fault(&error))
+    }
+
+    async fn delete_object(&self, key: &Key) -> Result<(), Fault> {
+        let (base, name) = match &self.own {
+            Own::Gcs { base, .. } | Own::Abs { base, .. } => (base, percent(key.as_str(), true)),
+        };
+        self.ask(Method::DELETE, &format!("{base}/{name}"))
+            .await
+            .map(|_| ())
+    }
+
+    /// ABS forgets blocks nobody committed after a week by itself and has no list of them.
+    async fn list_begun(&self, prefix: &str, page: Option<&str>) -> Result<Page<Begun>, Fault> {
+        let Own::Gcs { base, .. } = &self.own else {
+            return Ok(Page {
+                items: Vec::new(),
+                next: None,
+            });
+        };
+        let mut address = format!(
+            "{base}?uploads&encoding-type=url&prefix={}",
+            percent(prefix, false)
+        );
+        if let Some((key, id)) = page.and_then(|page| page.split_once(BETWEEN)) {
+            let (key, id) = (percent(key, false), percent(id, false));
+            address = format!("{address}&key-marker={key}&upload-id-marker={id}");
+        }
+        let body = self.ask(Method::GET, &address).await?;
+        xml::uploads(&String::from_utf8_lossy(&body), BETWEEN)
+    }
+
+    /// Makes the container, for servers of tests: users make theirs themselves.
+    #[cfg(feature = "testing")]
+    pub async fn make_container(&self) -> Result<(), Fault> {
+        let (Own::Gcs { base, .. } | Own::Abs { base, .. }) = &self.own;
+        self.ask(Method::PUT, &format!("{base}?restype=container"))
+            .await
+            .map(|_| ())
+    }
+
+    /// Sends a request of our own, with the crate's credentials.
+    async fn ask(&self, method: Method, address: &str) -> Result<Bytes, Fault> {
+        let bad = |error: http::Error| Fault::new(Class::Unsupported, error.to_string());
+        let mut request = http::Request::builder()
+            .method(method)
+            .uri(address)
+            .body(HttpRequestBody::empty())
+            .map_err(bad)?;
+        match &self.own {
+            Own::Gcs { store, .. } => {
+                let credential = store.credentials().get_credential().await;
+                let credential = credential.map_err(|error| self.fault(&error))?;
+                let value = http::HeaderValue::from_str(&format!("Bearer {}", credential.bearer))
+                    .map_err(|error| bad(error.into()))?;
+                request.headers_mut().insert(http::header::AUTHORIZATION, value);
+            }
+            Own::Abs { store, account, .. } => {
+                let credential = store.credentials().get_credential().await;
+                let credential = credential.map_err(|error| self.fault(&error))?;
+                AzureAuthorizer::new(&credential, account)
+                    .try_authorize(&mut request)
+                    .map_err(|error| self.fault(&error))?;
+            }
+        }
+        let answer = self.service.call(request).await;
+        let response = answer.map_err(|error| service::fault(&error, self.service.censor()))?;
+        let body = response.into_body().bytes().await;
+        body.map_err(|error| service::fault(&error, self.service.censor()))
+    }
+}
+
+/// The crate's client would follow what names mean to it; here they mean what they say.
+fn path(key: &Key) -> Result<Path, Fault> {
+    Path::parse(key.as_str()).map_err(|error| Fault::new(Class::Unsupported, error.to_string()))
+}
+
+fn etag(meta: &ObjectMeta) -> Result<Etag, Fault> {
+    meta.e_tag
+        .clone()
+        .map(Etag)
+        .ok_or_else(|| Fault::new(Class::Corrupt, "the store gave the object no ETag"))
+}
+
+fn modified(meta: &ObjectMeta) -> Option<Timestamp> {
+    Timestamp::from_millisecond(meta.last_modified.timestamp_millis()).ok()
+}
+
+fn bad_client(setting: &str, error: &object_store::Error, service: &Service) -> BadConfig {
+    let words = service.censor().clean(&crate::net::last(error));
+    BadConfig::new(setting, format!("cannot be used: {words}"))
+}
+
+impl Port for Cloud {
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn begin<'a>(&'a self, key: &'a Key, mark: &'a Mark) -> Answer<'a, UploadId> {
+        Box::pin(self.begin_upload(key, mark))
+    }
+
+    fn part<'a>(&'a self, target: &'a Target, number: u32, body: Bytes) -> Answer<'a, Part> {
+        Box::pin(self.upload_part(target, number, body))
+    }
+
+    fn complete<'a>(&'a self, target: &'a Target, parts: &'a [Part]) -> Answer<'a, ()> {
+        Box::pin(self.complete_upload(target, parts))
+    }
+
+    fn abort<'a>(&'a self, target: &'a Target) -> Answer<'a, ()> {
+        Box::pin(self.abort_upload(target))
+    }
+
+    fn head<'a>(&'a self, key: &'a Key) -> Answer<'a, Meta> {
+        Box::pin(self.head_object(key))
+    }
+
+    fn read<'a>(&'a self, key: &'a Key, span: Span, etag: Option<&'a Etag>) -> Answer<'a, Reading> {
+        Box::pin(self.read_object(key, span, etag))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Entry>> {
+        Box::pin(self.list_objects(prefix, page))
+    }
+
+    fn delete<'a>(&'a self, key: &'a Key) -> Answer<'a, ()> {
+        Box::pin(self.delete_object(key))
+    }
+
+    fn create<'a>(&'a self, key: &'a Key, body: Bytes) -> Answer<'a, ()> {
+        Box::pin(self.create_object(key, body))
+    }
+
+    fn begun<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Begun>> {
+        Box::pin(self.list_begun(prefix, page))
+    }
+}

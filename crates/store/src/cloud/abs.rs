@@ -1,0 +1,269 @@
+//! A container of Azure Blob Storage from settings and a Secret in the older operator's format.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use object_store::azure::{AzureConfigKey, MicrosoftAzure, MicrosoftAzureBuilder};
+
+use super::gcs::no_retries;
+use super::{Cloud, Own, Service, bad_client};
+use crate::key::percent;
+use crate::net;
+use crate::platform::Platform;
+use crate::port::{Kind, Place};
+use crate::secret::{BadConfig, Censor, Secret};
+use crate::trust::Trust;
+
+const SECRET: &str = "abs.absSecret";
+const ACCOUNT: &str = "storage-account";
+const KEY: &str = "storage-key";
+const SAS: &str = "sas-token";
+const CLOUD: &str = "cloud";
+
+/// A container of ABS, as users describe it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AbsConfig {
+    /// The container.
+    pub container: String,
+    /// The endpoint with the account in it, where it is not Microsoft's.
+    pub endpoint: Option<String>,
+    /// A Secret with a private authority of the endpoint, in the key `ca.crt`.
+    pub ca: Option<Secret>,
+}
+
+/// The clouds of Azure: name, end of the host names, authority for identities.
+const CLOUDS: [(&str, &str, &str); 4] = [
+    (
+        "AzurePublicCloud",
+        "core.windows.net",
+        "https://login.microsoftonline.com",
+    ),
+    (
+        "AzureChinaCloud",
+        "core.chinacloudapi.cn",
+        "https://login.chinacloudapi.cn",
+    ),
+    (
+        "AzureUSGovernmentCloud",
+        "core.usgovcloudapi.net",
+        "https://login.microsoftonline.us",
+    ),
+    (
+        "AzureGermanCloud",
+        "core.cloudapi.de",
+        "https://login.microsoftonline.de",
+    ),
+];
+
+impl Cloud {
+    /// Makes a client for ABS; nothing is sent.
+    pub fn abs(config: &AbsConfig, secret: Option<&Secret>, platform: &Platform) -> Result<Self, BadConfig> {
+        let empty = Secret::default();
+        let given = secret.unwrap_or(&empty);
+        let account = match (
+            given.text(SECRET, ACCOUNT)?,
+            platform.variable("AZURE_STORAGE_ACCOUNT"),
+        ) {
+            (Some(account), _) => account,
+            (None, Some(account)) if secret.is_none() => account,
+            (None, _) if secret.is_some() => given.required(SECRET, ACCOUNT)?,
+            (None, _) => {
+                let problem = "must be set and hold at least storage-account: nothing else tells the account";
+                return Err(BadConfig::new(SECRET, problem));
+            }
+        };
+        check_account(account)?;
+        let (suffix, authority) = cloud(given.text(SECRET, CLOUD)?)?;
+        let base = match &config.endpoint {
+            Some(endpoint) => endpoint.trim_end_matches('/').to_owned(),
+            None => format!("https://{account}.blob.{suffix}"),
+        };
+        let trust = Trust::new("the Secret of abs.endpoint", config.ca.as_ref())?;
+        let builder = MicrosoftAzureBuilder::new()
+            .with_account(account)
+            .with_container_name(&config.container)
+            .with_endpoint(base.clone())
+            .with_allow_http(base.starts_with("http://"))
+            .with_retry(no_retries());
+        let (key, sas) = (given.text(SECRET, KEY)?, given.text(SECRET, SAS)?);
+        let censor = Censor::new(key.into_iter().chain(sas));
+        let builder = match (key, sas) {
+            (Some(_), Some(_)) => {
+                let problem = format!("has both {KEY} and {SAS}: keep one of them");
+                return Err(BadConfig::new(SECRET, problem));
+            }
+            (Some(key), None) => builder.with_access_key(check_key(key)?),
+            (None, Some(sas)) => builder.with_config(AzureConfigKey::SasKey, check_sas(sas)?),
+            (None, None) => of_platform(builder, platform, authority),
+        };
+        let service = Service::new(net::client(&trust)?, &base, censor);
+        let store: MicrosoftAzure = builder
+            .with_http_connector(service.clone())
+            .build()
+            .map_err(|error| bad_client(SECRET, &error, &service))?;
+        Ok(Self {
+            objects: Arc::new(store.clone()),
+            uploads: Arc::new(store.clone()),
+            own: Own::Abs {
+                store,
+                base: format!("{base}/{}", percent(&config.container, false)),
+                account: account.to_owned(),
+            },
+            service,
+            place: Place {
+                kind: Kind::Abs,
+                bucket: config.container.clone(),
+                endpoint: base,
+            },
+        })
+    }
+}
+
+/// The identity of the workload if its variables are there, else that of the machine.
+fn of_platform(
+    builder: MicrosoftAzureBuilder,
+    platform: &Platform,
+    authority: &str,
+) -> MicrosoftAzureBuilder {
+    let mut builder =
+        builder.with_authority_host(platform.variable("AZURE_AUTHORITY_HOST").unwrap_or(authority));
+    if let Some(client) = platform.variable("AZURE_CLIENT_ID") {
+        builder = builder.with_client_id(client);
+    }
+    if let Some(tenant) = platform.variable("AZURE_TENANT_ID") {
+        builder = builder.with_tenant_id(tenant);
+    }
+    if let Some(file) = platform.variable("AZURE_FEDERATED_TOKEN_FILE") {
+        builder = builder.with_federated_token_file(file);
+    }
+    if let Some(metadata) = &platform.metadata {
+        builder = builder.with_msi_endpoint(metadata);
+    }
+    builder
+}
+
+fn check_account(account: &str) -> Result<(), BadConfig> {
+    let is_plain = (3..=24).contains(&account.len())
+        && account
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    if is_plain {
+        return Ok(());
+    }
+    let problem = "must be 3 to 24 lower-case letters and digits; for example: mybackups";
+    Err(BadConfig::new(format!("the key {ACCOUNT} of {SECRET}"), problem))
+}
+
+fn check_key(key: &str) -> Result<&str, BadConfig> {
+    match STANDARD.decode(key) {
+        Ok(bytes) if !bytes.is_empty() => Ok(key),
+        _ => {
+            let problem = "is no account key: it must be the Base64 text that Azure shows";
+            Err(BadConfig::new(format!("the key {KEY} of {SECRET}"), problem))
+        }
+    }
+}
+
+fn check_sas(sas: &str) -> Result<&str, BadConfig> {
+    let sas = sas.trim_start_matches('?');
+    if sas.split('&').any(|pair| pair.starts_with("sig=")) {
+        return Ok(sas);
+    }
+    let problem = "is no shared access signature: it must hold sig=, as in sv=…&sp=…&sig=…";
+    Err(BadConfig::new(format!("the key {SAS} of {SECRET}"), problem))
+}
+
+fn cloud(name: Option<&str>) -> Result<(&'static str, &'static str), BadConfig> {
+    let name = name.unwrap_or(CLOUDS[0].0);
+    let found = CLOUDS.iter().find(|(cloud, ..)| cloud.eq_ignore_ascii_case(name));
+    found
+        .map(|(_, suffix, authority)| (*suffix, *authority))
+        .ok_or_else(|| {
+            let names = CLOUDS.map(|(cloud, ..)| cloud).join(", ");
+            BadConfig::new(
+                format!("the key {CLOUD} of {SECRET}"),
+                format!("must be one of {names}"),
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn made(pairs: &[(&str, &str)]) -> Result<Cloud, String> {
+        let data: BTreeMap<String, Vec<u8>> = pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()))
+            .collect();
+        let config = AbsConfig {
+            container: "c".into(),
+            ..AbsConfig::default()
+        };
+        Cloud::abs(&config, Some(&Secret::from(data)), &Platform::default())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_cloud_has_its_host_names() {
+        for (cloud, host) in [
+            ("AzurePublicCloud", "https://acct.blob.core.windows.net"),
+            ("azurechinacloud", "https://acct.blob.core.chinacloudapi.cn"),
+            (
+                "AzureUSGovernmentCloud",
+                "https://acct.blob.core.usgovcloudapi.net",
+            ),
+        ] {
+            let pairs = [
+                ("storage-account", "acct"),
+                ("storage-key", "aHVudGVyMg=="),
+                ("cloud", cloud),
+            ];
+            let port = made(&pairs).expect("a client");
+            assert_eq!(port.place.endpoint, host);
+            assert!(!format!("{port:?}").contains("aHVudGVyMg"), "{port:?}");
+        }
+    }
+
+    #[test]
+    fn a_secret_that_cannot_be_used_is_refused_by_key_without_its_content() {
+        for (pairs, expected) in [
+            (vec![("account", "hunter2")], "no key storage-account"),
+            (vec![("storage-account", "Hunter2!")], "lower-case"),
+            (
+                vec![("storage-account", "acct"), ("storage-key", "hunter2!")],
+                "storage-key",
+            ),
+            (
+                vec![("storage-account", "acct"), ("sas-token", "hunter2")],
+                "sas-token",
+            ),
+            (
+                vec![
+                    ("storage-account", "acct"),
+                    ("storage-key", "aGk="),
+                    ("sas-token", "sig=hunter2"),
+                ],
+                "keep one",
+            ),
+            (
+                vec![("storage-account", "acct"), ("cloud", "Hunter2")],
+                "AzureChinaCloud",
+            ),
+        ] {
+            let message = made(&pairs).expect_err(expected);
+            assert!(
+                message.contains(expected) && !message.contains("unter2"),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_account_alone_means_the_identity_of_the_platform() {
+        made(&[("storage-account", "acct")]).expect("a client");
+    }
+}

@@ -1,0 +1,175 @@
+//! The error codes of S3 and of the stores that took its words over, as classes.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use crate::error::{Class, Fault};
+use crate::secret::Censor;
+
+/// What a refusal says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub status: u16,
+    pub code: String,
+    pub message: String,
+    /// The region the bucket really lies in, where the store says so.
+    pub region: Option<String>,
+    pub retry_after: Option<Duration>,
+}
+
+impl Refusal {
+    /// The refusal as a class with the store's own words.
+    pub(crate) fn fault(&self, censor: &Censor) -> Fault {
+        let mut said = match (self.code.is_empty(), self.message.is_empty()) {
+            (false, false) => format!("{}: {}", self.code, self.message),
+            (false, true) => self.code.clone(),
+            (true, _) => format!("HTTP {} {}", self.status, self.message),
+        };
+        if let Some(region) = &self.region {
+            said = format!("the bucket is in {region}; {said}");
+        }
+        Fault {
+            class: class(&self.code, self.status),
+            said: censor.clean(&said),
+            retry_after: self.retry_after,
+        }
+    }
+}
+
+fn class(code: &str, status: u16) -> Class {
+    by_code(code).unwrap_or_else(|| by_status(status))
+}
+
+fn by_code(code: &str) -> Option<Class> {
+    Some(match code {
+        "NoSuchKey" | "NotFound" | "BlobNotFound" => Class::NotFound,
+        "NoSuchBucket" | "ContainerNotFound" | "ContainerBeingDeleted" | "NoSuchContainer" => Class::NoBucket,
+        "NoSuchUpload" | "InvalidBlockList" => Class::NoUpload,
+        "AccessDenied"
+        | "AllAccessDisabled"
+        | "AuthorizationPermissionMismatch"
+        | "UserDisable"
+        | "AccountProblem"
+        | "AuthorizationFailure"
+        | "InsufficientAccountPermissions"
+        | "AccessForbidden" => Class::Forbidden,
+        "InvalidAccessKeyId"
+        | "SignatureDoesNotMatch"
+        | "ExpiredToken"
+        | "InvalidToken"
+        | "TokenRefreshRequired"
+        | "SecurityTokenExpired"
+        | "InvalidSecurityToken"
+        | "SecurityTokenNotSupported"
+        | "AuthenticationFailed"
+        | "NoAuthenticationInformation"
+        | "InvalidAuthenticationInfo"
+        | "AuthenticationRequired"
+        | "InvalidSecurity"
+        | "UnauthorizedAccess"
+        | "CredentialsNotLoaded" => Class::Credentials,
+        "RequestTimeTooSkewed" | "RequestExpired" => Class::Clock,
+        "PermanentRedirect"
+        | "TemporaryRedirect"
+        | "AuthorizationHeaderMalformed"
+        | "IllegalLocationConstraintException"
+        | "InvalidRegion"
+        | "Redirect" => Class::WrongRegion,
+        "QuotaExceeded"
+        | "InsufficientStorage"
+        | "XMinioStorageFull"
+        | "EntityTooLarge"
+        | "AccountQuotaExceeded"
+        | "TooMuchData"
+        | "StorageFull"
+        | "BucketQuotaExceeded"
+        | "QosQuotaExceeded" => Class::Full,
+        "ObjectLocked"
+        | "InvalidObjectState"
+        | "FileImmutable"
+        | "BlobImmutableDueToPolicy"
+        | "ObjectImmutable"
+        | "BlobImmutableDueToLegalHold"
+        | "LeaseIdMissing"
+        | "ObjectUnderActiveHold"
+        | "RetentionPolicyNotMet" => Class::Locked,
+        "SlowDown"
+        | "Throttling"
+        | "ThrottlingException"
+        | "TooManyRequests"
+        | "RequestThrottled"
+        | "ServerBusy"
+        | "RequestLimitExceeded"
+        | "BandwidthLimitExceeded"
+        | "RateLimitExceeded"
+        | "QpsLimitExceeded" => Class::Throttled,
+        "InternalError" | "ServiceUnavailable" | "RequestTimeout" | "IncompleteBody" | "BadDigest"
+        | "InvalidDigest" | "OperationTimedOut" | "Md5Mismatch" | "Busy" => Class::Transient,
+        "OperationAborted" | "ConditionalRequestConflict" | "PartAlreadyInProgress" => Class::Conflict,
+        "PreconditionFailed" | "FileAlreadyExists" | "BlobAlreadyExists" | "ObjectAlreadyExists" => {
+            Class::Exists
+        }
+        _ => return None,
+    })
+}
+
+fn by_status(status: u16) -> Class {
+    match StatusCode::from_u16(status) {
+        Ok(StatusCode::NOT_FOUND) => Class::NotFound,
+        Ok(StatusCode::FORBIDDEN) => Class::Forbidden,
+        Ok(StatusCode::UNAUTHORIZED) => Class::Credentials,
+        Ok(StatusCode::CONFLICT) => Class::Conflict,
+        Ok(StatusCode::PRECONDITION_FAILED) => Class::Exists,
+        Ok(StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) => Class::Throttled,
+        Ok(StatusCode::REQUEST_TIMEOUT) => Class::Transient,
+        Ok(StatusCode::INSUFFICIENT_STORAGE) => Class::Full,
+        Ok(StatusCode::NOT_IMPLEMENTED) => Class::Unsupported,
+        Ok(status) if status.is_redirection() => Class::WrongRegion,
+        Ok(status) if status.is_server_error() => Class::Transient,
+        _ => Class::Unsupported,
+    }
+}
+
+/// The whole seconds of a `Retry-After` header; dates in it are not worth a parser.
+pub(crate) fn retry_after(value: Option<&str>) -> Option<Duration> {
+    value?.trim().parse().ok().map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(status: u16, code: &str) -> Refusal {
+        Refusal {
+            status,
+            code: code.to_owned(),
+            ..Refusal::default()
+        }
+    }
+
+    #[test]
+    fn a_code_counts_more_than_a_status_and_an_unknown_one_leaves_it_to_the_status() {
+        let of = |status, code| refusal(status, code).fault(&Censor::default()).class;
+        assert_eq!(of(400, "ExpiredToken"), Class::Credentials);
+        assert_eq!(of(403, "RequestTimeTooSkewed"), Class::Clock);
+        assert_eq!(of(403, "NewCodeOfNextYear"), Class::Forbidden);
+        assert_eq!(of(200, "InternalError"), Class::Transient);
+        assert_eq!(of(503, ""), Class::Throttled);
+        assert_eq!(of(301, ""), Class::WrongRegion);
+        assert_eq!(of(418, ""), Class::Unsupported);
+    }
+
+    #[test]
+    fn the_region_a_store_names_comes_first() {
+        let told = Refusal {
+            region: Some("eu-west-1".into()),
+            ..refusal(301, "PermanentRedirect")
+        };
+        assert!(
+            told.fault(&Censor::default())
+                .said
+                .starts_with("the bucket is in eu-west-1")
+        );
+    }
+}

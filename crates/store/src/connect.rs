@@ -1,0 +1,45 @@
+//! From what a user describes to a store that works: one door for all five.
+
+use std::sync::Arc;
+
+use crate::cloud::{AbsConfig, Cloud, GcsConfig};
+use crate::local::Local;
+use crate::oss::{Oss, OssConfig};
+use crate::platform::Platform;
+use crate::policy::Policy;
+use crate::port::Port;
+use crate::s3::{S3, S3Config};
+use crate::secret::{BadConfig, Secret};
+use crate::store::Store;
+
+/// A store, as users describe it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreConfig {
+    /// A bucket of S3 or of what speaks its protocol.
+    S3(S3Config),
+    /// A bucket of Alibaba Cloud OSS.
+    Oss(OssConfig),
+    /// A bucket of Google Cloud Storage.
+    Gcs(GcsConfig),
+    /// A container of Azure Blob Storage.
+    Abs(AbsConfig),
+    /// The directory at this path.
+    Local(String),
+}
+
+/// Makes a store. Without a Secret the platform's identity is used.
+pub async fn connect(
+    config: &StoreConfig,
+    secret: Option<&Secret>,
+    platform: &Platform,
+    policy: Policy,
+) -> Result<Store, BadConfig> {
+    let port: Arc<dyn Port> = match config {
+        StoreConfig::S3(config) => Arc::new(S3::new(config, secret).await?),
+        StoreConfig::Oss(config) => Arc::new(Oss::new(config, secret, platform)?),
+        StoreConfig::Gcs(config) => Arc::new(Cloud::gcs(config, secret, platform)?),
+        StoreConfig::Abs(config) => Arc::new(Cloud::abs(config, secret, platform)?),
+        StoreConfig::Local(path) => Arc::new(Local::new(path.as_str())?),
+    };
+    Ok(Store::new(port, policy))
+}

@@ -1,0 +1,189 @@
+//! Names as paths below the root, what lies there, and errors of the file system as classes. Symbolic links are not
+//! followed: they may lead out of the directory.
+
+use std::fs::{self, File, Metadata};
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use crate::error::{Class, Fault};
+use crate::key::Key;
+use crate::port::{Entry, Etag, Meta};
+
+/// Where uploads are written until they are complete.
+pub(super) const UPLOADS: &str = ".etcd-operator-uploads";
+
+/// The directory of a store.
+#[derive(Debug)]
+pub(super) struct Root(PathBuf);
+
+impl Root {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// The directory itself, which must exist: on an unmounted volume nothing may be written beside it.
+    pub(super) fn directory(&self) -> Result<&Path, Fault> {
+        match fs::metadata(&self.0) {
+            Ok(found) if found.is_dir() => Ok(&self.0),
+            Ok(_) => Err(Fault::new(Class::NoBucket, "it is no directory")),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Err(Fault::new(Class::NoBucket, "the directory does not exist"))
+            }
+            Err(error) => Err(fault(&error)),
+        }
+    }
+
+    /// Where an object lies or would lie.
+    pub(super) fn object(&self, key: &Key) -> Result<PathBuf, Fault> {
+        let mut path = self.directory()?.to_path_buf();
+        if key.as_str().split('/').next() == Some(UPLOADS) {
+            let said = format!("{UPLOADS} is kept for uploads under way");
+            return Err(Fault::new(Class::Unsupported, said));
+        }
+        for part in key.as_str().split('/') {
+            path.push(part);
+            if fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
+                let said = format!("{part} is a symbolic link, which is not followed");
+                return Err(Fault::new(Class::Forbidden, said));
+            }
+        }
+        Ok(path)
+    }
+
+    /// Where the uploads are; made when it is missing.
+    pub(super) fn uploads(&self) -> Result<PathBuf, Fault> {
+        let path = self.directory()?.join(UPLOADS);
+        match fs::create_dir(&path) {
+            Ok(()) => sync_parent(&path)?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(fault(&error)),
+        }
+        if fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
+            let said = format!("{UPLOADS} is a symbolic link, which is not followed");
+            return Err(Fault::new(Class::Forbidden, said));
+        }
+        Ok(path)
+    }
+
+    /// All objects whose names begin so.
+    pub(super) fn entries(&self, prefix: &str) -> Result<Vec<Entry>, Fault> {
+        let root = self.directory()?;
+        let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
+        if folder.split('/').any(|part| part == ".." || part == ".") {
+            return Ok(Vec::new());
+        }
+        let mut entries = Vec::new();
+        let mut folders = vec![folder.to_owned()];
+        while let Some(folder) = folders.pop() {
+            let listed = match fs::read_dir(root.join(&folder)) {
+                Ok(listed) => listed,
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                    continue;
+                }
+                Err(error) => return Err(fault(&error)),
+            };
+            for found in listed {
+                let found = found.map_err(|error| fault(&error))?;
+                let Ok(name) = found.file_name().into_string() else {
+                    continue;
+                };
+                let name = if folder.is_empty() {
+                    name
+                } else {
+                    format!("{folder}/{name}")
+                };
+                let Ok(metadata) = fs::symlink_metadata(found.path()) else {
+                    continue;
+                };
+                if metadata.is_dir() && name != UPLOADS {
+                    // Only folders on the way to the prefix or below it.
+                    if name.starts_with(prefix) || prefix.starts_with(&format!("{name}/")) {
+                        folders.push(name);
+                    }
+                } else if metadata.is_file() && name.starts_with(prefix) {
+                    entries.push(Entry {
+                        name,
+                        size: metadata.len(),
+                        modified: modified(&metadata),
+                    });
+                }
+            }
+        }
+        Ok(entries)
+    }
+}
+
+/// What is known of the file at `path`; only plain files are objects.
+pub(super) fn meta(path: &Path) -> Result<Meta, Fault> {
+    of_metadata(&fs::symlink_metadata(path).map_err(|error| fault(&error))?)
+}
+
+pub(super) fn of_metadata(found: &Metadata) -> Result<Meta, Fault> {
+    if !found.is_file() {
+        return Err(Fault::new(Class::NotFound, "it is no plain file"));
+    }
+    let etag = format!(
+        "{:x}-{:x}-{:x}.{:x}",
+        found.ino(),
+        found.len(),
+        found.mtime(),
+        found.mtime_nsec()
+    );
+    Ok(Meta {
+        size: found.len(),
+        etag: Etag(etag),
+        mark: None,
+        modified: modified(found),
+    })
+}
+
+pub(super) fn modified(found: &Metadata) -> Option<Timestamp> {
+    found
+        .modified()
+        .ok()
+        .and_then(|time| Timestamp::try_from(time).ok())
+}
+
+/// Makes a rename or a new name last.
+pub(super) fn sync_parent(path: &Path) -> Result<(), Fault> {
+    let parent = path.parent().unwrap_or(path);
+    File::open(parent)
+        .and_then(|folder| folder.sync_all())
+        .map_err(|error| fault(&error))
+}
+
+/// Makes the folders above `path`, each synced into the one above it.
+pub(super) fn make_parents(path: &Path) -> Result<(), Fault> {
+    let Some(parent) = path.parent() else {
+        return Ok(());
+    };
+    if parent.is_dir() {
+        return Ok(());
+    }
+    make_parents(parent)?;
+    match fs::create_dir(parent) {
+        Ok(()) => sync_parent(parent),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(fault(&error)),
+    }
+}
+
+/// The class of an error of the file system.
+pub(super) fn fault(error: &Error) -> Fault {
+    let class = match error.kind() {
+        ErrorKind::NotFound => Class::NotFound,
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Class::Forbidden,
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => Class::Full,
+        ErrorKind::AlreadyExists => Class::Exists,
+        ErrorKind::NotADirectory
+        | ErrorKind::IsADirectory
+        | ErrorKind::InvalidFilename
+        | ErrorKind::InvalidInput
+        | ErrorKind::DirectoryNotEmpty => Class::Unsupported,
+        _ => Class::Transient,
+    };
+    Fault::new(class, error.to_string())
+}

@@ -1,0 +1,204 @@
+//! Secrets: the map of a Kubernetes Secret, read by key with errors that name the key, and the means to keep its values
+//! out of every message. Nothing here prints a value.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The data of a Secret, by key.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(BTreeMap<String, Vec<u8>>);
+
+/// What is wrong with a Secret or with settings; never a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{setting} {problem}")]
+pub struct BadConfig {
+    /// The setting or the key.
+    pub setting: String,
+    /// What is wrong with it, and how it must be.
+    pub problem: String,
+}
+
+impl BadConfig {
+    /// Says that `setting` has a problem.
+    pub fn new(setting: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self {
+            setting: setting.into(),
+            problem: problem.into(),
+        }
+    }
+}
+
+impl Secret {
+    /// The names of its keys.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// The text below `key` without surrounding space, if the key is there and not empty.
+    pub fn text(&self, setting: &str, key: &str) -> Result<Option<&str>, BadConfig> {
+        let Some(bytes) = self.0.get(key) else {
+            return Ok(None);
+        };
+        let text = std::str::from_utf8(bytes)
+            .map_err(|_| BadConfig::new(format!("the key {key} of {setting}"), "is not text in UTF-8"))?;
+        Ok(Some(text.trim()).filter(|text| !text.is_empty()))
+    }
+
+    /// The text below `key`, which must be there.
+    pub fn required(&self, setting: &str, key: &str) -> Result<&str, BadConfig> {
+        self.text(setting, key)?.ok_or_else(|| {
+            let found: Vec<&str> = self.keys().collect();
+            let found = if found.is_empty() {
+                "it is empty".to_owned()
+            } else {
+                format!("it has: {}", found.join(", "))
+            };
+            BadConfig::new(setting, format!("has no key {key}, or nothing in it ({found})"))
+        })
+    }
+}
+
+impl From<BTreeMap<String, Vec<u8>>> for Secret {
+    fn from(data: BTreeMap<String, Vec<u8>>) -> Self {
+        Self(data)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.keys()).finish()
+    }
+}
+
+/// A text that is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hidden(String);
+
+impl Hidden {
+    /// Hides a text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+/// Takes known secrets, and everything that looks like a signature in an address, out of messages.
+#[derive(Clone, Default)]
+pub struct Censor(Vec<String>);
+
+/// Shorter texts would blank out words that are no secret.
+const SHORTEST: usize = 6;
+
+/// The longest message that is handed on.
+const LONGEST: usize = 300;
+
+impl Censor {
+    /// Hides these texts, as they are, line by line, word by word, and percent-encoded.
+    pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut known = Vec::new();
+        for secret in secrets {
+            known.push(secret.to_owned());
+            let words = secret.split(|c: char| c.is_whitespace() || "\"'=&".contains(c));
+            known.extend(words.map(str::to_owned));
+            known.push(crate::key::percent(secret, false));
+        }
+        known.retain(|secret| secret.len() >= SHORTEST);
+        known.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        known.dedup();
+        Self(known)
+    }
+
+    /// The message without secrets, on one line and not too long.
+    pub fn clean(&self, message: &str) -> String {
+        let mut clean: String = message.split_whitespace().collect::<Vec<_>>().join(" ");
+        for secret in &self.0 {
+            if clean.contains(secret.as_str()) {
+                clean = clean.replace(secret.as_str(), "(hidden)");
+            }
+        }
+        let clean = without_queries(&clean);
+        let mut short: String = clean.chars().take(LONGEST).collect();
+        if short.len() < clean.len() {
+            short.push('…');
+        }
+        short
+    }
+}
+
+/// Addresses end at their question mark: signatures and tokens travel behind it.
+fn without_queries(message: &str) -> String {
+    let words = message.split(' ').map(|word| match word.split_once('?') {
+        Some((address, rest)) if rest.contains('=') => format!("{address}?(hidden)"),
+        _ => word.to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+impl fmt::Debug for Censor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Censor({} texts)", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(pairs: &[(&str, &str)]) -> Secret {
+        let data: BTreeMap<String, Vec<u8>> = pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()))
+            .collect();
+        Secret::from(data)
+    }
+
+    #[test]
+    fn a_secret_prints_its_keys_and_never_a_value() {
+        let secret = secret(&[
+            ("accessKeyID", "LTAI-visible"),
+            ("accessKeySecret", "hunter2hunter2"),
+        ]);
+        let printed = format!("{secret:?} {:?}", Hidden::new("hunter2hunter2"));
+        assert!(
+            printed.contains("accessKeySecret") && !printed.contains("hunter2"),
+            "{printed}"
+        );
+    }
+
+    #[test]
+    fn a_missing_or_empty_key_is_named_with_those_that_are_there() {
+        let secret = secret(&[("accessKey", "x"), ("accessKeySecret", "  \n")]);
+        for key in ["accessKeyID", "accessKeySecret"] {
+            let message = secret
+                .required("oss.ossSecret", key)
+                .expect_err("missing")
+                .to_string();
+            assert!(
+                message.contains(key) && message.contains("it has: accessKey"),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn messages_lose_secrets_signatures_and_line_breaks() {
+        let censor = Censor::new(["sv=2024&sig=abc%2Fdef123", "multi line\nsecretpart"]);
+        let message = "GET https://a.example/c/k?sv=1&sig=zzz failed:\n abc%2Fdef123 and secretpart";
+        let clean = censor.clean(message);
+        for bad in ["zzz", "abc%2F", "secretpart", "\n"] {
+            assert!(!clean.contains(bad), "{clean}");
+        }
+        assert!(clean.contains("https://a.example/c/k?(hidden)"), "{clean}");
+        assert!(censor.clean(&"x".repeat(10_000)).len() < 400);
+    }
+}

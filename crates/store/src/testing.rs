@@ -1,0 +1,10 @@
+//! What proves a store: one list of checks for every one of them, and a port that fails when it is told to. Built only
+//! with the feature `testing`; it panics where something is wrong, as tests do.
+
+pub mod conformance;
+pub mod faulty;
+pub mod harm;
+
+pub use conformance::{Bench, CHECKS, Check, Lack, check_all};
+pub use faulty::Faulty;
+pub use harm::{Harm, Phase, Times};

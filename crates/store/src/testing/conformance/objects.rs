@@ -1,0 +1,207 @@
+//! What must be true of objects: ranges, names, lists, deletion, and that one of many writers wins.
+
+use bytes::Bytes;
+use futures::future::join_all;
+use jiff::SignedDuration;
+
+use super::{Bench, Lack, bytes, key, read, upload};
+use crate::clock;
+use crate::error::Class;
+use crate::key::Key;
+use crate::port::Span;
+use crate::store::Creation;
+
+pub(super) async fn ranges_are_exact(bench: &Bench) {
+    let (key, whole) = (key("object"), bytes(1000));
+    upload(bench, &key, &whole).await;
+    for (from, to) in [
+        (0, Some(1)),
+        (0, Some(1000)),
+        (10, Some(990)),
+        (999, None),
+        (500, None),
+        (990, Some(2000)),
+    ] {
+        let end = usize::try_from(to.unwrap_or(1000).min(1000)).expect("small");
+        let start = usize::try_from(from).expect("small");
+        let got = read(&bench.store, &key, Span { from, to }).await;
+        assert_eq!(got, whole.slice(start..end), "{from} to {to:?}");
+    }
+    let behind = Span { from: 1000, to: None };
+    let error = bench
+        .store
+        .open(&key, behind, None)
+        .await
+        .expect_err("behind the end");
+    assert_eq!(error.class, Class::Unsupported, "{error}");
+}
+
+pub(super) async fn another_writing_is_not_read_by_an_old_etag(bench: &Bench) {
+    let key = key("object");
+    let old = upload(bench, &key, &bytes(10)).await;
+    bench
+        .store
+        .open(&key, Span::ALL, Some(&old))
+        .await
+        .expect("still the same");
+    upload(bench, &key, &bytes(12)).await;
+    let error = bench
+        .store
+        .open(&key, Span::ALL, Some(&old))
+        .await
+        .expect_err("replaced");
+    assert_eq!(error.class, Class::Changed, "{error}");
+}
+
+pub(super) async fn names_with_odd_characters_come_back_as_they_are(bench: &Bench) {
+    let folder = format!("conformance-{}", clock::token());
+    let names = [
+        "etcd.backup_v3_2019-12-15-15:57:59",
+        "a b/c+d&e=f",
+        "ä€/🦀",
+        "100%25/x%2Fy",
+        "q'~!@$,;()*[]{}",
+        "...dots/..x",
+    ];
+    for (name, size) in names.iter().zip(1..) {
+        let key = Key::new(format!("{folder}/{name}")).expect("a good name");
+        upload(bench, &key, &bytes(size)).await;
+        assert_eq!(read(&bench.store, &key, Span::ALL).await, bytes(size), "{name}");
+    }
+    let listed = bench.store.list(&format!("{folder}/")).await.expect("listed");
+    let mut expected: Vec<String> = names.iter().map(|name| format!("{folder}/{name}")).collect();
+    expected.sort();
+    let listed: Vec<String> = listed.into_iter().map(|entry| entry.name).collect();
+    assert_eq!(listed, expected);
+}
+
+pub(super) async fn a_list_has_what_begins_so_and_nothing_else(bench: &Bench) {
+    let folder = format!("conformance-{}", clock::token());
+    let name = |name: &str| format!("{folder}/{name}");
+    for (object, size) in [("etcd_v1", 1), ("etcd2_v1", 2), ("etcd/deep/er", 3), ("other", 4)] {
+        let key = Key::new(name(object)).expect("a good name");
+        bench.store.create(&key, bytes(size)).await.expect("created");
+    }
+    let list = async |prefix: &str| -> Vec<String> {
+        let listed = bench.store.list(&name(prefix)).await.expect("listed");
+        listed.into_iter().map(|entry| entry.name).collect()
+    };
+    assert_eq!(list("etcd_").await, [name("etcd_v1")]);
+    assert_eq!(
+        list("etcd").await,
+        [name("etcd/deep/er"), name("etcd2_v1"), name("etcd_v1")]
+    );
+    assert_eq!(list("etcd/").await, [name("etcd/deep/er")]);
+    assert_eq!(
+        list("other").await,
+        [name("other")],
+        "also what is named exactly so"
+    );
+    assert_eq!(list("nothing").await, Vec::<String>::new());
+    let entry = bench.store.list(&name("other")).await.expect("listed").remove(0);
+    assert_eq!(entry.size, 4);
+    let age = clock::now().duration_since(entry.modified.expect("a time"));
+    assert!(
+        age.abs() < SignedDuration::from_mins(10),
+        "the store's clock: {age:?} ago"
+    );
+}
+
+pub(super) async fn a_list_of_many_pages_is_whole(bench: &Bench) {
+    let folder = format!("conformance-{}", clock::token());
+    let numbers: Vec<usize> = (0..bench.many).collect();
+    for some in numbers.chunks(16) {
+        let creates = some.iter().map(async |number| {
+            let key = Key::new(format!("{folder}/{number:06}")).expect("a good name");
+            bench
+                .store
+                .create(&key, Bytes::from_static(b"x"))
+                .await
+                .expect("created");
+        });
+        join_all(creates).await;
+    }
+    let listed = bench.store.list(&folder).await.expect("listed");
+    assert_eq!(listed.len(), bench.many);
+    assert!(
+        listed
+            .iter()
+            .zip(0..)
+            .all(|(entry, number): (_, usize)| entry.name == format!("{folder}/{number:06}"))
+    );
+    if bench.lacks(Lack::Pages) {
+        return;
+    }
+    let first = bench.store.page(&folder, None).await.expect("a page");
+    assert!(
+        first.items.len() < bench.many && first.next.is_some(),
+        "there is more than one page"
+    );
+}
+
+pub(super) async fn deleting_is_final_and_may_be_repeated(bench: &Bench) {
+    let key = key("object");
+    upload(bench, &key, &bytes(10)).await;
+    bench.store.delete(&key).await.expect("deleted");
+    assert_eq!(bench.store.look(&key).await, Ok(None));
+    bench.store.delete(&key).await.expect("deleted again");
+}
+
+pub(super) async fn an_object_is_created_once(bench: &Bench) {
+    if bench.lacks(Lack::Conditions) {
+        return;
+    }
+    let key = key("manifest.json");
+    let create = async |body: &'static [u8]| bench.store.create(&key, Bytes::from_static(body)).await;
+    assert_eq!(create(b"first").await, Ok(Creation::Created));
+    assert_eq!(create(b"second").await, Ok(Creation::Existed));
+    assert_eq!(create(b"first").await, Ok(Creation::Existed));
+    assert_eq!(
+        bench.store.read_small(&key, 100).await,
+        Ok(Bytes::from_static(b"first"))
+    );
+    let error = bench
+        .store
+        .read_small(&key, 3)
+        .await
+        .expect_err("larger than expected");
+    assert_eq!(error.class, Class::Corrupt);
+}
+
+pub(super) async fn one_of_many_creates_at_the_same_time_wins(bench: &Bench) {
+    if bench.lacks(Lack::ConditionsAtOnce) || bench.lacks(Lack::Conditions) {
+        return;
+    }
+    let key = key("manifest.json");
+    let creates = (0..8u8).map(async |number| {
+        let body = Bytes::from(vec![number; 100]);
+        bench.store.create(&key, body).await.expect("an answer")
+    });
+    let won: Vec<usize> = join_all(creates)
+        .await
+        .into_iter()
+        .enumerate()
+        .filter(|(_, creation)| *creation == Creation::Created)
+        .map(|(number, _)| number)
+        .collect();
+    let [winner] = won.as_slice() else {
+        panic!("one wins, not {won:?}")
+    };
+    let there = bench.store.read_small(&key, 1000).await.expect("read");
+    assert!(
+        there.iter().all(|byte| usize::from(*byte) == *winner),
+        "what is there is the winner's"
+    );
+}
+
+pub(super) async fn what_is_not_there_is_said_to_be_not_there(bench: &Bench) {
+    let key = key("nothing");
+    assert_eq!(bench.store.look(&key).await, Ok(None));
+    let error = bench
+        .store
+        .open(&key, Span::ALL, None)
+        .await
+        .expect_err("nothing to read");
+    assert_eq!(error.class, Class::NotFound, "{error}");
+    assert!(error.to_string().contains(key.as_str()), "{error}");
+}

@@ -1,0 +1,294 @@
+//! Identities that the platform gives: services on this machine play the metadata services and the token service.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use etcd_operator_store::connect::connect;
+use etcd_operator_store::oss::{Oss, OssConfig};
+use etcd_operator_store::platform::Platform;
+use etcd_operator_store::s3::{S3, S3Config};
+use etcd_operator_store::{Class, Key, Store};
+use http_body_util::{BodyExt as _, Full};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use jiff::{SignedDuration, Timestamp};
+use tokio::net::TcpListener;
+
+use crate::fake::{Dialect, Fake, now};
+use crate::stores::{BUCKET, Directory, PASSWORD, config, policy};
+
+type Asked = Arc<Mutex<Vec<String>>>;
+
+/// A service that answers by the line `METHOD PATH` and remembers what it was asked.
+async fn service(answers: impl Fn(&str, &str) -> Option<String> + Send + Sync + 'static) -> (String, Asked) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = format!("http://{}", listener.local_addr().expect("an address"));
+    let (asked, answers) = (Asked::default(), Arc::new(answers));
+    let remembered = Arc::clone(&asked);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (asked, answers) = (Arc::clone(&remembered), Arc::clone(&answers));
+            let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+                let (asked, answers) = (Arc::clone(&asked), Arc::clone(&answers));
+                async move {
+                    let line = format!("{} {}", request.method(), request.uri().path());
+                    let body = request.into_body().collect().await.expect("a body").to_bytes();
+                    let body = String::from_utf8(body.to_vec()).expect("text");
+                    asked.lock().expect("no panic").push(line.clone());
+                    let (status, text) = match answers(&line, &body) {
+                        Some(text) => (200, text),
+                        None => (
+                            404,
+                            "{\"Code\":\"EntityNotExist.Role\",\"Message\":\"no such role\"}".to_owned(),
+                        ),
+                    };
+                    let mut response = Response::new(Full::new(Bytes::from(text)));
+                    *response.status_mut() = hyper::StatusCode::from_u16(status).expect("a status");
+                    let hours = http::HeaderValue::from_static("21600");
+                    response
+                        .headers_mut()
+                        .insert("x-aws-ec2-metadata-token-ttl-seconds", hours);
+                    Ok::<_, std::convert::Infallible>(response)
+                }
+            });
+            tokio::spawn(async move {
+                let server = hyper::server::conn::http1::Builder::new();
+                // A client that hangs up is no failure.
+                let _ = server.serve_connection(TokioIo::new(stream), service).await;
+            });
+        }
+    });
+    (address, asked)
+}
+
+fn pair(expiration: Timestamp) -> String {
+    format!(
+        "{{\"Code\":\"Success\",\"AccessKeyId\":\"STS.TEST\",\"AccessKeySecret\":\"{PASSWORD}\",\"SecurityToken\":\"the-token\",\"Expiration\":\"{}\"}}",
+        expiration.strftime("%Y-%m-%dT%H:%M:%SZ")
+    )
+}
+
+async fn oss_by(fake: &Fake, platform: &Platform) -> Store {
+    let config = config(Dialect::Oss, &fake.endpoint, None);
+    connect(&config, None, platform, policy()).await.expect("a store")
+}
+
+#[tokio::test]
+async fn oss_takes_the_role_of_the_machine_once_and_again_before_it_ends() {
+    const ROLE: &str = "/latest/meta-data/ram/security-credentials/";
+    for (minutes, times) in [(60, 1), (2, 3)] {
+        let (metadata, asked) = service(move |line, _| match line {
+            "PUT /latest/api/token" => Some("metadata-token".to_owned()),
+            line if line == format!("GET {ROLE}") => Some("backup-role\n".to_owned()),
+            line if line == format!("GET {ROLE}backup-role") => {
+                Some(pair(now() + SignedDuration::from_mins(minutes)))
+            }
+            _ => None,
+        })
+        .await;
+        let fake = Fake::start(Dialect::Oss, None).await;
+        let platform = Platform {
+            metadata: Some(metadata),
+            ..Platform::default()
+        };
+        let store = oss_by(&fake, &platform).await;
+        for _ in 0..3 {
+            store
+                .list("etcd")
+                .await
+                .expect("signed by the role, with its token");
+        }
+        let asked = asked.lock().expect("no panic");
+        let count = asked.iter().filter(|line| line.ends_with("backup-role")).count();
+        assert_eq!(count, times, "with {minutes} minutes left: {asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn oss_takes_the_role_of_a_service_account_by_its_token() {
+    let (sts, _) = service(|line, body| {
+        let has = |text: &str| body.split('&').any(|pair| pair == text);
+        let is_right = line == "POST /"
+            && has("Action=AssumeRoleWithOIDC")
+            && has("RoleArn=acs%3Aram%3A%3A1%3Arole%2Fbackup")
+            && has("OIDCProviderArn=acs%3Aram%3A%3A1%3Aoidc-provider%2Fp")
+            && has("OIDCToken=a.service%2Baccount.token");
+        let ends = now() + SignedDuration::from_hours(1);
+        is_right.then(|| format!("{{\"RequestId\":\"1\",\"Credentials\":{}}}", pair(ends)))
+    })
+    .await;
+    let directory = Directory::new("service-account");
+    let file = directory.0.join("token");
+    std::fs::write(&file, "a.service+account.token\n").expect("written");
+    let fake = Fake::start(Dialect::Oss, None).await;
+    let variable = |name: &str, value: &str| (format!("ALIBABA_CLOUD_{name}"), value.to_owned());
+    let mut platform = Platform {
+        variables: BTreeMap::from([
+            variable("ROLE_ARN", "acs:ram::1:role/backup"),
+            variable("OIDC_PROVIDER_ARN", "acs:ram::1:oidc-provider/p"),
+            variable("OIDC_TOKEN_FILE", file.to_str().expect("a path")),
+            variable("STS_ENDPOINT", &sts),
+        ]),
+        metadata: None,
+    };
+    oss_by(&fake, &platform)
+        .await
+        .list("etcd")
+        .await
+        .expect("signed by the role");
+
+    platform
+        .variables
+        .insert("ALIBABA_CLOUD_ROLE_ARN".into(), "acs:ram::1:role/other".into());
+    let error = oss_by(&fake, &platform)
+        .await
+        .list("etcd")
+        .await
+        .expect_err("no such role");
+    assert_eq!(error.class, Class::Credentials, "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("EntityNotExist.Role") && text.contains("oss.ossSecret"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("service+account") && !text.contains("service%2B"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_platform_without_identity_is_said_so() {
+    let fake = Fake::start(Dialect::Oss, None).await;
+    let (nobody, _) = service(|_, _| None).await;
+    let platform = Platform {
+        metadata: Some(nobody),
+        ..Platform::default()
+    };
+    let error = oss_by(&fake, &platform)
+        .await
+        .list("etcd")
+        .await
+        .expect_err("no identity");
+    assert_eq!(error.class, Class::Credentials, "{error}");
+    assert!(
+        error.to_string().contains("no identity from the platform"),
+        "{error}"
+    );
+}
+
+#[test]
+fn temporary_and_fixed_pairs_are_never_printed() {
+    let platform = Platform {
+        variables: BTreeMap::from([
+            ("ALIBABA_CLOUD_ACCESS_KEY_ID".to_owned(), "LTAI".to_owned()),
+            ("ALIBABA_CLOUD_ACCESS_KEY_SECRET".to_owned(), PASSWORD.to_owned()),
+            (
+                "ALIBABA_CLOUD_SECURITY_TOKEN".to_owned(),
+                "tokentokentoken".to_owned(),
+            ),
+        ]),
+        metadata: None,
+    };
+    let config = OssConfig {
+        bucket: BUCKET.to_owned(),
+        ..OssConfig::default()
+    };
+    let port = Oss::new(&config, None, &platform).expect("a port");
+    let printed = format!("{port:?} {platform:?}");
+    assert!(
+        printed.contains("oss-cn-hangzhou") && printed.contains("LTAI"),
+        "{printed}"
+    );
+    assert!(
+        !printed.contains(PASSWORD) && !printed.contains("tokentoken"),
+        "{printed}"
+    );
+}
+
+/// Amazon's client reads the process's own environment, so its tests are processes of their own.
+const CHILD: &str = "ETCD_OPERATOR_STORE_TEST_ENDPOINT";
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the parent test hands the endpoint over so"
+)]
+fn endpoint_of_parent() -> Option<String> {
+    std::env::var(CHILD).ok()
+}
+
+#[tokio::test]
+async fn s3_in_a_process_of_its_own_uses_the_identity_of_its_environment() {
+    let Some(endpoint) = endpoint_of_parent() else {
+        return;
+    };
+    let config = S3Config {
+        bucket: BUCKET.to_owned(),
+        endpoint: Some(endpoint),
+        path_style: true,
+        ..S3Config::default()
+    };
+    let port = S3::new(&config, None).await.expect("a port");
+    let store = Store::new(Arc::new(port), policy());
+    let key = Key::new("by/identity").expect("a name");
+    store
+        .create(&key, Bytes::from_static(b"x"))
+        .await
+        .expect("created");
+}
+
+/// Runs that test with this environment only; it bounds itself by its policy.
+async fn run_child(variables: &[(&str, &str)]) -> bool {
+    let test = "identities::s3_in_a_process_of_its_own_uses_the_identity_of_its_environment";
+    let mut command = std::process::Command::new(std::env::current_exe().expect("this program"));
+    command
+        .args(["--exact", test])
+        .env_clear()
+        .envs(variables.iter().copied());
+    let ended = tokio::task::spawn_blocking(move || command.output()).await;
+    ended.expect("no panic").expect("it ran").status.success()
+}
+
+#[tokio::test]
+async fn s3_takes_the_identity_of_containers_machines_and_variables() {
+    let fake = Fake::start(Dialect::S3, None).await;
+    let ends = (now() + SignedDuration::from_hours(1))
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string();
+    let pair = format!(
+        "{{\"Code\":\"Success\",\"Type\":\"AWS-HMAC\",\"LastUpdated\":\"2026-01-01T00:00:00Z\",\"AccessKeyId\":\"AKIATEST\",\"SecretAccessKey\":\"{PASSWORD}\",\"Token\":\"t\",\"Expiration\":\"{ends}\",\"AccountId\":\"1\"}}"
+    );
+    let (metadata, asked) = service(move |line, _| match line {
+        "PUT /latest/api/token" => Some("metadata-token".to_owned()),
+        "GET /latest/meta-data/iam/security-credentials-extended/"
+        | "GET /latest/meta-data/iam/security-credentials/" => Some("backup-role".to_owned()),
+        line if line.ends_with("/backup-role") || line == "GET /container" => Some(pair.clone()),
+        _ => None,
+    })
+    .await;
+    let container = format!("{metadata}/container");
+    let cases: [&[(&str, &str)]; 3] = [
+        &[("AWS_CONTAINER_CREDENTIALS_FULL_URI", &container)],
+        &[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &metadata)],
+        &[
+            ("AWS_ACCESS_KEY_ID", "AKIATEST"),
+            ("AWS_SECRET_ACCESS_KEY", PASSWORD),
+        ],
+    ];
+    for case in cases {
+        let mut variables = vec![(CHILD, fake.endpoint.as_str())];
+        variables.extend(case);
+        assert!(run_child(&variables).await, "{case:?}");
+        let written = fake.state().objects.remove("by/identity");
+        assert!(written.is_some(), "{case:?} was used");
+    }
+    assert!(
+        asked
+            .lock()
+            .expect("no panic")
+            .iter()
+            .any(|line| line == "GET /container")
+    );
+}

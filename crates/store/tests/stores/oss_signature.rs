@@ -1,0 +1,115 @@
+//! Our signature of OSS against the other one, on many requests that nobody thought of.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use etcd_operator_store::oss::sign::{self, Keys, Signable};
+use etcd_operator_store::secret::Hidden;
+use proptest::prelude::*;
+
+use crate::fake::{Call, now, oss_problem};
+
+/// A request as it would go over the wire.
+fn call(request: &Signable, authorization: &str) -> Call {
+    let mut headers = http::HeaderMap::new();
+    for (name, value) in &request.headers {
+        let name: http::HeaderName = name.parse().expect("a name");
+        headers.append(name, value.parse().expect("a value"));
+    }
+    headers.insert("authorization", authorization.parse().expect("a value"));
+    Call {
+        method: request.method.clone(),
+        path: encoded(&format!("/{}/{}", request.bucket, request.key)),
+        query: sign::encoded(&request.query),
+        headers,
+        body: Bytes::new(),
+    }
+}
+
+fn encoded(path: &str) -> String {
+    let bytes = path.bytes().map(|byte| match byte {
+        byte if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    });
+    bytes.collect()
+}
+
+fn requests() -> impl Strategy<Value = Signable> {
+    let value = "[ -~]{0,20}";
+    let query = proptest::collection::btree_map("[a-zA-Z-]{1,12}", "\\PC{0,12}", 0..5);
+    let headers = proptest::collection::btree_map("x-oss-[a-z-]{1,10}[a-z]", value, 0..4);
+    (
+        prop_oneof!["GET", "PUT", "POST", "DELETE", "HEAD"],
+        "\\PC{1,40}",
+        query,
+        headers,
+        proptest::option::of(value),
+    )
+        .prop_map(|(method, key, query, mut headers, md5)| {
+            if let Some(md5) = md5 {
+                headers.insert("content-md5".to_owned(), md5);
+            }
+            Signable {
+                method,
+                bucket: "my-bucket".to_owned(),
+                key,
+                query,
+                headers,
+            }
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn two_implementations_agree_and_notice_every_change(
+        mut request in requests(),
+        secret in "[!-~]{1,100}",
+        has_token: bool,
+        spoiled in 0usize..5,
+    ) {
+        let keys = Keys {
+            id: if has_token { "STS.TEST" } else { "LTAITEST" }.to_owned(),
+            secret: Hidden::new(secret.clone()),
+            token: has_token.then(|| Hidden::new("the-token")),
+        };
+        let at = now();
+        sign::prepare(&mut request, &keys, at);
+        let authorization = sign::authorization(&request, &keys, "test-region", at);
+        let good = call(&request, &authorization);
+        prop_assert_eq!(oss_problem(&good, &secret, "test-region"), None);
+
+        let mut bad = call(&request, &authorization);
+        let (mut other_secret, mut region) = (secret, "test-region");
+        match spoiled {
+            0 => bad.path.push('x'),
+            1 => bad.query.push_str("&zz=1"),
+            2 => bad.method.push('X'),
+            3 => other_secret.push('x'),
+            _ => region = "other-region",
+        }
+        prop_assert!(oss_problem(&bad, &other_secret, region).is_some());
+    }
+}
+
+#[test]
+fn a_request_of_yesterday_is_refused() {
+    let keys = Keys {
+        id: "LTAITEST".to_owned(),
+        secret: Hidden::new("secret"),
+        token: None,
+    };
+    let mut request = Signable {
+        method: "GET".to_owned(),
+        bucket: "my-bucket".to_owned(),
+        key: "k".to_owned(),
+        query: BTreeMap::new(),
+        headers: BTreeMap::new(),
+    };
+    let yesterday = now() - jiff::SignedDuration::from_hours(24);
+    sign::prepare(&mut request, &keys, yesterday);
+    let authorization = sign::authorization(&request, &keys, "test-region", yesterday);
+    let problem = oss_problem(&call(&request, &authorization), "secret", "test-region");
+    assert!(problem.is_some_and(|problem| problem.contains("too old")));
+}

@@ -1,0 +1,70 @@
+//! Everything once more over TLS with a private authority: plain HTTP would hide that a client has no TLS at all.
+
+use etcd_operator_store::connect::connect;
+use etcd_operator_store::platform::Platform;
+use etcd_operator_store::testing::{Bench, check_all};
+use etcd_operator_store::{Class, Key};
+
+use crate::fake::{Authority, Dialect, Fake};
+use crate::stores::{PASSWORD, config, policy, secret_of, store};
+
+async fn check(dialect: Dialect, setting: &str) {
+    let authority = Authority::new();
+    let fake = Fake::start(dialect, Some(&authority)).await;
+    assert!(fake.endpoint.starts_with("https://"));
+    let trusting = store(dialect, &fake, Some(&authority)).await;
+    let bench = Bench {
+        store: trusting,
+        part_size: 1000,
+        many: 30,
+        lacks: crate::conformance::lacks(dialect),
+    };
+    check_all(&bench).await;
+
+    let other = Authority::new();
+    for ca in [None, Some(other.pem.as_str())] {
+        let config = config(dialect, &fake.endpoint, ca);
+        let secret = secret_of(dialect);
+        let store = connect(&config, Some(&secret), &Platform::default(), policy())
+            .await
+            .expect("a store");
+        let before = fake.state().requests.len();
+        let key = Key::new("etcd/x").expect("a name");
+        let errors = [
+            store.look(&key).await.expect_err("untrusted"),
+            store.list("etcd").await.expect_err("untrusted"),
+            store.begin(&key, 1000).await.expect_err("untrusted"),
+        ];
+        for error in errors {
+            assert_eq!(error.class, Class::TlsUntrusted, "{error}");
+            let text = error.to_string();
+            assert!(text.contains(setting) && text.contains(&fake.endpoint), "{text}");
+            assert!(!text.contains(PASSWORD), "{text}");
+        }
+        assert_eq!(
+            fake.state().requests.len(),
+            before,
+            "nothing was said to a stranger"
+        );
+    }
+}
+
+#[tokio::test]
+async fn s3_over_tls_with_a_private_authority() {
+    check(Dialect::S3, "s3.caSecret").await;
+}
+
+#[tokio::test]
+async fn oss_over_tls_with_a_private_authority() {
+    check(Dialect::Oss, "oss.endpoint").await;
+}
+
+#[tokio::test]
+async fn gcs_over_tls_with_a_private_authority() {
+    check(Dialect::Gcs, "the network").await;
+}
+
+#[tokio::test]
+async fn abs_over_tls_with_a_private_authority() {
+    check(Dialect::Abs, "the network").await;
+}
