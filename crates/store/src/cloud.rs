@@ -173,6 +173,11 @@ impl Cloud {
                         class: Class::Changed,
                         ..fault
                     },
+                    // Servers that send nothing instead of refusing are seen through by the crate.
+                    _ if crate::net::mentions(&error, "Wanted range") => Fault {
+                        class: Class::Unsupported,
+                        ..fault
+                    },
                     _ => fault,
                 }
             })?;

@@ -31,14 +31,8 @@ pub struct Bench {
 /// What a store may be without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// Uploads in parts.
-    Parts,
     /// A list of uploads under way.
     ListOfUploads,
-    /// Lists in pages.
-    Pages,
-    /// A condition on a write.
-    Conditions,
     /// A condition that holds against writes at the same time.
     ConditionsAtOnce,
 }
@@ -140,12 +134,6 @@ fn pieces(whole: &Bytes, size: u64) -> Vec<Bytes> {
 }
 
 async fn upload(bench: &Bench, key: &Key, whole: &Bytes) -> Etag {
-    if bench.lacks(Lack::Parts) {
-        bench.store.delete(key).await.expect("deleted");
-        bench.store.create(key, whole.clone()).await.expect("created");
-        let meta = bench.store.look(key).await.expect("looked").expect("there");
-        return meta.etag;
-    }
     let upload = bench.store.begin(key, bench.part_size).await.expect("begun");
     let parts = hand_over(&upload, whole).await;
     let stored = upload.complete(parts).await.expect("completed");

@@ -2,6 +2,7 @@
 //! test bed; here is what no real server does on demand.
 
 mod conformance;
+mod directory;
 mod fake;
 mod faults;
 mod identities;

@@ -129,9 +129,6 @@ pub(super) async fn a_list_of_many_pages_is_whole(bench: &Bench) {
             .zip(0..)
             .all(|(entry, number): (_, usize)| entry.name == format!("{folder}/{number:06}"))
     );
-    if bench.lacks(Lack::Pages) {
-        return;
-    }
     let first = bench.store.page(&folder, None).await.expect("a page");
     assert!(
         first.items.len() < bench.many && first.next.is_some(),
@@ -148,9 +145,6 @@ pub(super) async fn deleting_is_final_and_may_be_repeated(bench: &Bench) {
 }
 
 pub(super) async fn an_object_is_created_once(bench: &Bench) {
-    if bench.lacks(Lack::Conditions) {
-        return;
-    }
     let key = key("manifest.json");
     let create = async |body: &'static [u8]| bench.store.create(&key, Bytes::from_static(body)).await;
     assert_eq!(create(b"first").await, Ok(Creation::Created));
@@ -169,7 +163,7 @@ pub(super) async fn an_object_is_created_once(bench: &Bench) {
 }
 
 pub(super) async fn one_of_many_creates_at_the_same_time_wins(bench: &Bench) {
-    if bench.lacks(Lack::ConditionsAtOnce) || bench.lacks(Lack::Conditions) {
+    if bench.lacks(Lack::ConditionsAtOnce) {
         return;
     }
     let key = key("manifest.json");

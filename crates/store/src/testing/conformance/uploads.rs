@@ -24,9 +24,6 @@ pub(super) async fn what_is_uploaded_in_parts_is_read_back(bench: &Bench) {
 }
 
 pub(super) async fn parts_may_come_in_any_order_and_twice(bench: &Bench) {
-    if bench.lacks(Lack::Parts) {
-        return;
-    }
     let (key, whole) = (key("object"), bytes(bench.part_size * 2 + 5));
     let pieces = pieces(&whole, bench.part_size);
     let upload = bench.store.begin(&key, bench.part_size).await.expect("begun");
@@ -45,9 +42,6 @@ pub(super) async fn parts_may_come_in_any_order_and_twice(bench: &Bench) {
 }
 
 pub(super) async fn one_short_part_and_an_empty_one_make_an_object(bench: &Bench) {
-    if bench.lacks(Lack::Parts) {
-        return;
-    }
     for whole in [bytes(3), Bytes::new()] {
         let key = key("object");
         upload(bench, &key, &whole).await;
@@ -58,9 +52,6 @@ pub(super) async fn one_short_part_and_an_empty_one_make_an_object(bench: &Bench
 }
 
 pub(super) async fn an_object_appears_only_when_it_is_complete(bench: &Bench) {
-    if bench.lacks(Lack::Parts) {
-        return;
-    }
     let (key, whole) = (key("object"), bytes(bench.part_size + 1));
     let upload = bench.store.begin(&key, bench.part_size).await.expect("begun");
     let parts = hand_over(&upload, &whole).await;
@@ -71,9 +62,6 @@ pub(super) async fn an_object_appears_only_when_it_is_complete(bench: &Bench) {
 }
 
 pub(super) async fn an_aborted_upload_leaves_nothing(bench: &Bench) {
-    if bench.lacks(Lack::Parts) {
-        return;
-    }
     let key = key("object");
     let upload = bench.store.begin(&key, bench.part_size).await.expect("begun");
     hand_over(&upload, &bytes(bench.part_size + 1)).await;
@@ -115,9 +103,6 @@ pub(super) async fn an_upload_replaces_an_older_object(bench: &Bench) {
 }
 
 pub(super) async fn parts_with_a_gap_are_refused_and_nothing_is_left(bench: &Bench) {
-    if bench.lacks(Lack::Parts) {
-        return;
-    }
     let key = key("object");
     let upload = bench.store.begin(&key, bench.part_size).await.expect("begun");
     let mut parts = hand_over(&upload, &bytes(bench.part_size * 2 + 1)).await;
