@@ -33,8 +33,9 @@ use crate::port::{
 use crate::secret::BadConfig;
 use crate::xml;
 
-/// The name of the mark in an object's metadata.
+/// The name of the mark in an object's metadata; Azure takes no hyphens there.
 const MARK: &str = "etcd-operator-upload";
+const ABS_MARK: &str = "etcd_operator_upload";
 
 /// Separates the two halves of a page's name; no key holds it.
 const BETWEEN: char = '\n';
@@ -114,6 +115,9 @@ impl Cloud {
 
     async fn complete_upload(&self, target: &Target, parts: &[Part]) -> Result<(), Fault> {
         let path = path(&target.key)?;
+        if let Own::Abs { base, .. } = &self.own {
+            return self.commit(base, target, parts).await;
+        }
         let parts = parts.iter().map(|part| PartId {
             content_id: part.tag.clone(),
         });
@@ -142,7 +146,11 @@ impl Cloud {
             .get_opts(&path(key)?, options)
             .await
             .map_err(|error| self.fault(&error))?;
-        let mark = found.attributes.get(&Attribute::Metadata(MARK.into()));
+        let name = match self.own {
+            Own::Gcs { .. } => MARK,
+            Own::Abs { .. } => ABS_MARK,
+        };
+        let mark = found.attributes.get(&Attribute::Metadata(name.into()));
         Ok(Meta {
             size: found.meta.size,
             etag: etag(&found.meta)?,
@@ -210,7 +218,7 @@ impl Cloud {
             Some(page) => format!("{address}&{token}={}", percent(page, false)),
             None => address,
         };
-        let body = self.ask(Method::GET, &address).await?;
+        let body = self.ask(Method::GET, &address, &[], Bytes::new()).await?;
         let text = String::from_utf8_lossy(&body);
         match &self.own {
             Own::Gcs { .. } => xml::objects(&text),
@@ -234,7 +242,8 @@ impl Cloud {
         let (base, name) = match &self.own {
             Own::Gcs { base, .. } | Own::Abs { base, .. } => (base, percent(key.as_str(), true)),
         };
-        self.ask(Method::DELETE, &format!("{base}/{name}"))
+        let address = format!("{base}/{name}");
+        self.ask(Method::DELETE, &address, &[], Bytes::new())
             .await
             .map(|_| ())
     }
@@ -255,7 +264,7 @@ impl Cloud {
             let (key, id) = (percent(key, false), percent(id, false));
             address = format!("{address}&key-marker={key}&upload-id-marker={id}");
         }
-        let body = self.ask(Method::GET, &address).await?;
+        let body = self.ask(Method::GET, &address, &[], Bytes::new()).await?;
         xml::uploads(&String::from_utf8_lossy(&body), BETWEEN)
     }
 
@@ -263,19 +272,26 @@ impl Cloud {
     #[cfg(feature = "testing")]
     pub async fn make_container(&self) -> Result<(), Fault> {
         let (Own::Gcs { base, .. } | Own::Abs { base, .. }) = &self.own;
-        self.ask(Method::PUT, &format!("{base}?restype=container"))
+        let address = format!("{base}?restype=container");
+        self.ask(Method::PUT, &address, &[], Bytes::new())
             .await
             .map(|_| ())
     }
 
     /// Sends a request of our own, with the crate's credentials.
-    async fn ask(&self, method: Method, address: &str) -> Result<Bytes, Fault> {
+    async fn ask(
+        &self,
+        method: Method,
+        address: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Result<Bytes, Fault> {
         let bad = |error: http::Error| Fault::new(Class::Unsupported, error.to_string());
-        let mut request = http::Request::builder()
-            .method(method)
-            .uri(address)
-            .body(HttpRequestBody::empty())
-            .map_err(bad)?;
+        let mut request = http::Request::builder().method(method).uri(address);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut request = request.body(HttpRequestBody::from(body)).map_err(bad)?;
         match &self.own {
             Own::Gcs { store, .. } => {
                 let credential = store.credentials().get_credential().await;

@@ -44,7 +44,12 @@ fn class(code: &str, status: u16) -> Class {
 fn by_code(code: &str) -> Option<Class> {
     Some(match code {
         "NoSuchKey" | "NotFound" | "BlobNotFound" => Class::NotFound,
-        "NoSuchBucket" | "ContainerNotFound" | "ContainerBeingDeleted" | "NoSuchContainer" => Class::NoBucket,
+        "NoSuchBucket"
+        | "ContainerNotFound"
+        | "ContainerBeingDeleted"
+        | "NoSuchContainer"
+        | "InvalidBucketName"
+        | "InvalidResourceName" => Class::NoBucket,
         "NoSuchUpload" | "InvalidBlockList" => Class::NoUpload,
         "AccessDenied"
         | "AllAccessDisabled"
@@ -86,12 +91,12 @@ fn by_code(code: &str) -> Option<Class> {
         | "BucketQuotaExceeded"
         | "QosQuotaExceeded" => Class::Full,
         "ObjectLocked"
-        | "InvalidObjectState"
         | "FileImmutable"
         | "BlobImmutableDueToPolicy"
         | "ObjectImmutable"
         | "BlobImmutableDueToLegalHold"
         | "LeaseIdMissing"
+        | "SnapshotsPresent"
         | "ObjectUnderActiveHold"
         | "RetentionPolicyNotMet" => Class::Locked,
         "SlowDown"
@@ -110,6 +115,8 @@ fn by_code(code: &str) -> Option<Class> {
         "PreconditionFailed" | "FileAlreadyExists" | "BlobAlreadyExists" | "ObjectAlreadyExists" => {
             Class::Exists
         }
+        // It lies in an archive and must be brought back first.
+        "InvalidObjectState" | "BlobArchived" | "BlobBeingRehydrated" => Class::Unsupported,
         _ => return None,
     })
 }
@@ -156,6 +163,12 @@ mod tests {
         assert_eq!(of(403, "NewCodeOfNextYear"), Class::Forbidden);
         assert_eq!(of(200, "InternalError"), Class::Transient);
         assert_eq!(of(503, ""), Class::Throttled);
+        assert_eq!(
+            of(409, "BlobArchived"),
+            Class::Unsupported,
+            "waiting does not help"
+        );
+        assert_eq!(of(400, "InvalidBucketName"), Class::NoBucket);
         assert_eq!(of(301, ""), Class::WrongRegion);
         assert_eq!(of(418, ""), Class::Unsupported);
     }

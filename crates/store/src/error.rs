@@ -140,7 +140,7 @@ impl Class {
                 "local.path",
             ),
             Self::Unreachable => by_kind(
-                "s3.endpoint",
+                "s3.endpoint and s3.forcePathStyle",
                 "oss.endpoint",
                 "the network",
                 "abs.absSecret (keys storage-account and cloud)",

@@ -131,6 +131,11 @@ impl Position {
             if reading.etag != self.etag {
                 return Err(Fault::new(Class::Changed, "its ETag is another one"));
             }
+            let left = self.end - self.at;
+            if reading.length != left {
+                let said = format!("{} bytes come where {left} are missing", reading.length);
+                return Err(Fault::new(Class::Corrupt, said));
+            }
             self.body.insert(reading.body)
         };
         match tokio::time::timeout(policy.idle, body.next()).await {

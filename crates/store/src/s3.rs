@@ -36,8 +36,8 @@ pub struct S3 {
     place: Place,
     encryption: Option<ServerSideEncryption>,
     class: Option<StorageClass>,
-    /// Outside Amazon the checksum every store knows is MD5; Amazon's client brings its own.
-    sends_md5: bool,
+    /// Amazon's own keep the condition of a write; of others not all do, and some do not say so.
+    keeps_conditions: bool,
     censor: Censor,
 }
 
@@ -113,7 +113,7 @@ impl S3 {
 
     async fn upload_part(&self, target: &Target, number: u32, body: Bytes) -> Result<Part, Fault> {
         let size = u64::try_from(body.len()).unwrap_or(u64::MAX);
-        let md5 = self.sends_md5.then(|| content_md5(&body));
+        let md5 = content_md5(&body);
         let done = self
             .client
             .upload_part()
@@ -121,7 +121,7 @@ impl S3 {
             .key(target.key.as_str())
             .upload_id(&target.id.0)
             .part_number(i32::try_from(number).unwrap_or(i32::MAX))
-            .set_content_md5(md5)
+            .content_md5(md5)
             .body(ByteStream::from(body))
             .send()
             .await
@@ -199,6 +199,10 @@ impl S3 {
                 },
                 fault => fault,
             })?;
+        if span.header().is_some() && read.content_range().is_none() {
+            let said = "the store sends the whole object instead of a range";
+            return Err(Fault::new(Class::Corrupt, said));
+        }
         let (etag, length) = (etag(read.e_tag())?, size(read.content_length())?);
         let censor = self.censor.clone();
         let body = stream::try_unfold((read.body, censor), |(mut body, censor)| async move {
@@ -252,13 +256,13 @@ impl S3 {
     }
 
     async fn put_object(&self, key: &Key, body: Bytes, only_if_absent: bool) -> Result<(), Fault> {
-        let md5 = self.sends_md5.then(|| content_md5(&body));
+        let md5 = content_md5(&body);
         self.client
             .put_object()
             .bucket(&self.place.bucket)
             .key(key.as_str())
             .set_if_none_match(only_if_absent.then(|| "*".to_owned()))
-            .set_content_md5(md5)
+            .content_md5(md5)
             .set_server_side_encryption(self.encryption.clone())
             .body(ByteStream::from(body))
             .send()
@@ -268,14 +272,28 @@ impl S3 {
     }
 
     async fn create_object(&self, key: &Key, body: Bytes) -> Result<(), Fault> {
+        if !self.keeps_conditions {
+            match self.must_be_absent(key).await {
+                // An identity that may write and not look has the condition alone.
+                Err(fault) if fault.class == Class::Forbidden => {}
+                looked => looked?,
+            }
+        }
         match self.put_object(key, body.clone(), true).await {
-            // Stores that do not know the condition: a look before is the most they offer.
-            Err(fault) if fault.class == Class::Unsupported => match self.head_object(key).await {
-                Ok(_) => Err(Fault::new(Class::Exists, "it is there")),
-                Err(missing) if missing.class == Class::NotFound => self.put_object(key, body, false).await,
-                Err(other) => Err(other),
-            },
+            // Stores that do not know the condition and say so: a look before is the most they offer.
+            Err(fault) if fault.class == Class::Unsupported => {
+                self.must_be_absent(key).await?;
+                self.put_object(key, body, false).await
+            }
             other => other,
+        }
+    }
+
+    async fn must_be_absent(&self, key: &Key) -> Result<(), Fault> {
+        match self.head_object(key).await {
+            Ok(_) => Err(Fault::new(Class::Exists, "it is there")),
+            Err(missing) if missing.class == Class::NotFound => Ok(()),
+            Err(other) => Err(other),
         }
     }
 

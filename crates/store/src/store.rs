@@ -46,7 +46,8 @@ pub(crate) struct Tried<T> {
     pub is_doubtful: bool,
 }
 
-/// No list is followed for more pages than this: a store that repeats itself must not hold a run for ever.
+/// No list is followed for more pages than this, nor to the same page twice in a row: a store that repeats itself must
+/// not hold a run for ever.
 const MOST_PAGES: usize = 100_000;
 
 impl Store {
@@ -148,6 +149,9 @@ impl Store {
         for _ in 0..MOST_PAGES {
             let page = self.page(prefix, next.as_deref()).await?;
             entries.extend(page.items);
+            if page.next.is_some() && page.next == next {
+                break;
+            }
             next = page.next;
             if next.is_none() {
                 entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -182,18 +186,28 @@ impl Store {
             Ok(_) => Ok(Creation::Created),
             // A lost answer to our own first try looks like somebody else's object.
             Err((error, is_doubtful)) if error.class == Class::Exists => {
-                let length = u64::try_from(body.len()).unwrap_or(u64::MAX);
-                if is_doubtful
-                    && self
-                        .read_small(key, length)
-                        .await
-                        .is_ok_and(|there| there == body)
-                {
-                    return Ok(Creation::Created);
+                if is_doubtful {
+                    self.whose(key, &body).await
+                } else {
+                    Ok(Creation::Existed)
                 }
-                Ok(Creation::Existed)
             }
             Err((error, _)) => Err(error),
+        }
+    }
+
+    /// Whether what is there is what we sent. What cannot be read is not called somebody else's.
+    async fn whose(&self, key: &Key, body: &Bytes) -> Result<Creation, Error> {
+        let length = u64::try_from(body.len()).unwrap_or(u64::MAX);
+        match self.read_small(key, length).await {
+            Ok(there) if there == *body => Ok(Creation::Created),
+            Ok(_) => Ok(Creation::Existed),
+            // It is longer.
+            Err(error) if error.class == Class::Corrupt => Ok(Creation::Existed),
+            Err(error) => Err(Error {
+                operation: Operation::Create,
+                ..error
+            }),
         }
     }
 
@@ -274,6 +288,9 @@ impl Store {
                 })
                 .await?;
             all.extend(page.items);
+            if page.next.is_some() && page.next == next {
+                break;
+            }
             next = page.next;
             if next.is_none() {
                 return Ok(all);

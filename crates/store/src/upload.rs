@@ -86,12 +86,12 @@ impl Upload {
         let size = parts.iter().map(|part| part.size).sum();
         let result = match self.check(&parts) {
             Ok(()) => self.make(&parts, size).await,
-            Err(error) => Err(error),
+            Err(error) => Err((error, false)),
         };
         let ended = match result {
             Ok(stored) => Ok(stored),
-            Err(error) if error.remains.is_some() => Err(error),
-            Err(error) => self.give_up(error, size).await,
+            Err((error, _)) if error.remains.is_some() => Err(error),
+            Err((error, may_be_done)) => self.give_up(error, may_be_done, size).await,
         };
         if let Some(since) = self.twins_since {
             self.store
@@ -132,20 +132,23 @@ impl Upload {
         Err(self.error(Fault::new(Class::Unsupported, said), Operation::Complete, 1))
     }
 
-    async fn make(&self, parts: &[Part], size: u64) -> Result<Stored, Error> {
+    /// Completes it. A failure comes with whether any try may have been carried out.
+    async fn make(&self, parts: &[Part], size: u64) -> Result<Stored, (Error, bool)> {
         let policy = &self.store.policy;
         let mut attempt = 1;
+        let mut may_be_done = false;
         loop {
             let fault = match bounded(policy.complete, self.store.port.complete(&self.target, parts)).await {
-                Ok(()) => return self.verify(size).await,
+                Ok(()) => return self.verify(size).await.map_err(|error| (error, true)),
                 Err(fault) => fault,
             };
-            let may_be_done = fault.class.is_uncertain() || fault.class == Class::NoUpload;
+            // What an earlier try began, this one may have met under way or done.
+            may_be_done |= fault.class.is_uncertain() || fault.class == Class::NoUpload;
             if may_be_done && let Some(stored) = self.find(size).await {
                 return Ok(stored);
             }
             if attempt >= policy.attempts || !fault.class.is_worth_retrying() {
-                return Err(self.error(fault, Operation::Complete, attempt));
+                return Err((self.error(fault, Operation::Complete, attempt), may_be_done));
             }
             self.store.pause(attempt, fault.retry_after).await;
             attempt += 1;
@@ -199,11 +202,9 @@ impl Upload {
     }
 
     /// Aborts after a failure. A completion that was carried out after all, slowly, is found here at the latest.
-    async fn give_up(&self, error: Error, size: u64) -> Result<Stored, Error> {
+    async fn give_up(&self, error: Error, may_be_done: bool, size: u64) -> Result<Stored, Error> {
         let aborted = self.store.abort(&self.target).await;
-        if error.class.is_uncertain()
-            && let Some(stored) = self.find(size).await
-        {
+        if may_be_done && let Some(stored) = self.find(size).await {
             return Ok(stored);
         }
         let remains = match aborted {

@@ -156,8 +156,8 @@ mod tests {
     fn every_component_is_a_binary_of_its_set() {
         use Component::{
             Azurite, CniBridge, Containerd, CoreDns, Ctr, EtcdOfControlPlane, FakeGcsServer, Helm,
-            KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler, Kubectl, Kubelet, OssSigner, Probe, Runc,
-            Versitygw, Workload,
+            KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler, Kubectl, Kubelet, OssSigner,
+            Probe, Runc, Versitygw, Workload,
         };
         let mut all = vec![
             Azurite,

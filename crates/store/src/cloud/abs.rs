@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::Method;
 use object_store::azure::{AzureConfigKey, MicrosoftAzure, MicrosoftAzureBuilder};
 
 use super::gcs::no_retries;
-use super::{Cloud, Own, Service, bad_client};
+use super::{ABS_MARK, Cloud, Own, Service, bad_client};
+use crate::error::Fault;
 use crate::key::percent;
 use crate::net;
 use crate::platform::Platform;
-use crate::port::{Kind, Place};
+use crate::port::{Kind, Part, Place, Target};
 use crate::secret::{BadConfig, Censor, Secret};
 use crate::trust::Trust;
 
@@ -120,6 +123,30 @@ impl Cloud {
     }
 }
 
+impl Cloud {
+    /// Makes an object of blocks, with the mark of its upload: the crate's own request takes no mark along. Only blocks
+    /// of this upload count; another one of the same name that was faster has made the store forget them.
+    pub(super) async fn commit(&self, base: &str, target: &Target, parts: &[Part]) -> Result<(), Fault> {
+        let mut list = "<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>".to_owned();
+        for part in parts {
+            list.push_str("<Uncommitted>");
+            STANDARD.encode_string(&part.tag, &mut list);
+            list.push_str("</Uncommitted>");
+        }
+        list.push_str("</BlockList>");
+        let address = format!("{base}/{}?comp=blocklist", percent(target.key.as_str(), true));
+        let (length, mark) = (list.len().to_string(), format!("x-ms-meta-{ABS_MARK}"));
+        let headers = [
+            ("content-length", length.as_str()),
+            ("x-ms-blob-content-type", "application/octet-stream"),
+            (mark.as_str(), target.mark.0.as_str()),
+        ];
+        self.ask(Method::PUT, &address, &headers, Bytes::from(list))
+            .await
+            .map(|_| ())
+    }
+}
+
 /// The identity of the workload if its variables are there, else that of the machine.
 fn of_platform(
     builder: MicrosoftAzureBuilder,
@@ -175,7 +202,12 @@ fn check_sas(sas: &str) -> Result<&str, BadConfig> {
 }
 
 fn cloud(name: Option<&str>) -> Result<(&'static str, &'static str), BadConfig> {
-    let name = name.unwrap_or(CLOUDS[0].0);
+    let name = match name.unwrap_or(CLOUDS[0].0) {
+        // The older operator knew these short names too.
+        name if name.eq_ignore_ascii_case("AzureCloud") => "AzurePublicCloud",
+        name if name.eq_ignore_ascii_case("AzureUSGovernment") => "AzureUSGovernmentCloud",
+        name => name,
+    };
     let found = CLOUDS.iter().find(|(cloud, ..)| cloud.eq_ignore_ascii_case(name));
     found
         .map(|(_, suffix, authority)| (*suffix, *authority))
@@ -211,6 +243,8 @@ mod tests {
     fn every_cloud_has_its_host_names() {
         for (cloud, host) in [
             ("AzurePublicCloud", "https://acct.blob.core.windows.net"),
+            ("AzureCloud", "https://acct.blob.core.windows.net"),
+            ("AzureUSGovernment", "https://acct.blob.core.usgovcloudapi.net"),
             ("azurechinacloud", "https://acct.blob.core.chinacloudapi.cn"),
             (
                 "AzureUSGovernmentCloud",

@@ -6,6 +6,8 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, RenameFlags};
+
 use super::paths::{self, Root, fault};
 use crate::error::{Class, Fault};
 use crate::key::Key;
@@ -81,7 +83,7 @@ pub(super) fn abort(root: &Root, target: &Target) -> Result<(), Fault> {
     fs::remove_dir_all(folder(root, target)?).map_err(|error| no_upload(&error))
 }
 
-/// Writes a file of a name that must not be taken: a hard link fails if it is, on every file system that has them.
+/// Writes a file of a name that must not be taken; whole or not at all.
 pub(super) fn create(root: &Root, key: &Key, body: &[u8]) -> Result<(), Fault> {
     let object = root.object(key)?;
     let folder = root.uploads()?.join(format!("create-{}", crate::clock::token()));
@@ -98,8 +100,27 @@ fn write_and_link(folder: &Path, object: &Path, key: &Key, body: &[u8]) -> Resul
     let mut file = File::create_new(&data).map_err(of)?;
     file.write_all(body).and_then(|()| file.sync_all()).map_err(of)?;
     paths::make_parents(object)?;
-    fs::hard_link(&data, object).map_err(of)?;
+    claim(&data, object)?;
     paths::sync_parent(object)
+}
+
+/// Gives a file its name unless the name is taken: as a second one, or, where the file system has no second names, by a
+/// rename that replaces nothing.
+fn claim(data: &Path, object: &Path) -> Result<(), Fault> {
+    let error = match fs::hard_link(data, object) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => error,
+        linked => return linked.map_err(|error| fault(&error)),
+    };
+    match rename_if_free(data, object) {
+        Ok(()) => Ok(()),
+        Err(taken) if taken.kind() == ErrorKind::AlreadyExists => Err(fault(&taken)),
+        Err(_) => Err(fault(&error)),
+    }
+}
+
+fn rename_if_free(data: &Path, object: &Path) -> std::io::Result<()> {
+    rustix::fs::renameat_with(CWD, data, CWD, object, RenameFlags::NOREPLACE)?;
+    Ok(())
 }
 
 pub(super) fn begun(root: &Root, prefix: &str) -> Result<Vec<Begun>, Fault> {
@@ -143,4 +164,23 @@ fn no_upload(error: &std::io::Error) -> Fault {
         return Fault::new(Class::NoUpload, "its folder is gone");
     }
     fault(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_files_have_one_name_only_a_rename_replaces_nothing_either() {
+        let folder = std::env::temp_dir().join(format!("etcd-operator-rename-{}", crate::clock::token()));
+        fs::create_dir(&folder).expect("a folder");
+        let (first, second, object) = (folder.join("1"), folder.join("2"), folder.join("object"));
+        fs::write(&first, "first").expect("written");
+        fs::write(&second, "second").expect("written");
+        rename_if_free(&first, &object).expect("the name is free");
+        let taken = rename_if_free(&second, &object).expect_err("the name is taken");
+        assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&object).expect("there"), "first");
+        fs::remove_dir_all(&folder).expect("removed");
+    }
 }

@@ -85,18 +85,6 @@ impl S3 {
         let region = region(config, &profile, is_amazon, &http).await?;
         let censor = censor(&profile.identity);
         let provider = credentials(&profile.identity, name, &region, &http).await;
-        // Sums that came with the years are not understood by every store of this protocol.
-        let (sums, checks) = if is_amazon {
-            (
-                RequestChecksumCalculation::WhenSupported,
-                ResponseChecksumValidation::WhenSupported,
-            )
-        } else {
-            (
-                RequestChecksumCalculation::WhenRequired,
-                ResponseChecksumValidation::WhenRequired,
-            )
-        };
         let slow = std::time::Duration::from_secs(30);
         let mut builder = Builder::new()
             .behavior_version(BehaviorVersion::latest())
@@ -111,8 +99,10 @@ impl S3 {
                     .grace_period(slow)
                     .build(),
             )
-            .request_checksum_calculation(sums)
-            .response_checksum_validation(checks);
+            // Every store of this protocol checks MD5, which we send. The newer sums are not understood everywhere, and
+            // where they are, an upload that was not begun with one cannot be completed of parts that carry it.
+            .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
+            .response_checksum_validation(ResponseChecksumValidation::WhenRequired);
         if let Some(endpoint) = endpoint {
             builder = builder.endpoint_url(endpoint);
         }
@@ -128,7 +118,7 @@ impl S3 {
                 Encryption::Kms => ServerSideEncryption::AwsKms,
             }),
             class: config.storage_class.as_deref().map(StorageClass::from),
-            sends_md5: !is_amazon,
+            keeps_conditions: is_amazon,
             censor,
         })
     }

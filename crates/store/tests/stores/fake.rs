@@ -8,4 +8,4 @@ mod state;
 
 pub use self::oss_check::problem as oss_problem;
 pub use self::server::{Authority, Call, Fake};
-pub use self::state::{Dialect, now};
+pub use self::state::{Dialect, Quirk, now};

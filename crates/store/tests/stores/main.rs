@@ -7,6 +7,7 @@ mod fake;
 mod faults;
 mod identities;
 mod oss_signature;
+mod quirks;
 mod stores;
 mod tls;
 mod wrong;

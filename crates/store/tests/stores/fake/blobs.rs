@@ -9,7 +9,10 @@ use bytes::Bytes;
 use super::objects::{error, escaped, ranged};
 use super::oss_check;
 use super::server::{Answer, Call, answer};
-use super::state::{Asked, State, Upload, now};
+use super::state::{Asked, Quirk, State, Upload, now};
+
+/// The header of the mark on an object.
+const MARK: &str = "x-ms-meta-etcd_operator_upload";
 
 /// Blocks have no numbers on the wire; uploads here hand them over in order.
 pub fn asked(call: &Call, state: &State) -> Asked {
@@ -99,7 +102,8 @@ fn commit(call: &Call, state: &mut State, key: &str) -> Answer {
         }
     }
     state.uploads.remove(key);
-    let etag = state.put(key, Bytes::from(whole), None);
+    let mark = call.header(MARK).map(str::to_owned);
+    let etag = state.put(key, Bytes::from(whole), mark);
     written(&etag)
 }
 
@@ -110,11 +114,17 @@ fn get(call: &Call, state: &State, key: &str) -> Answer {
     if call.header("if-match").is_some_and(|etag| etag != object.etag) {
         return refused(call, 412, "ConditionNotMet");
     }
-    let mut found = ranged(call, &object.bytes);
+    let mut found = match state.quirk {
+        Some(Quirk::IgnoresRanges) => answer(200, object.bytes.clone()),
+        _ => ranged(call, &object.bytes),
+    };
     let headers = found.headers_mut();
     let modified = object.modified.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
     headers.insert("etag", object.etag.parse().expect("a header"));
     headers.insert("last-modified", modified.parse().expect("a header"));
+    if let Some(mark) = &object.mark {
+        headers.insert(MARK, mark.parse().expect("a header"));
+    }
     if call.method == "HEAD" {
         headers.insert("content-length", object.bytes.len().into());
         *found.body_mut() = Bytes::new();
@@ -124,7 +134,10 @@ fn get(call: &Call, state: &State, key: &str) -> Answer {
 
 fn list(call: &Call, state: &State) -> Answer {
     let prefix = call.parameter("prefix").unwrap_or_default();
-    let after = call.parameter("marker").unwrap_or_default();
+    let after = match state.quirk {
+        Some(Quirk::RepeatsPages) => String::new(),
+        _ => call.parameter("marker").unwrap_or_default(),
+    };
     let mut found = state
         .objects
         .iter()

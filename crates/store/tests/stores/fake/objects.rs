@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 
 use super::server::{Answer, BUCKET, Call, answer};
-use super::state::{Asked, Dialect, State, Upload, now};
+use super::state::{Asked, Dialect, Quirk, State, Upload, now};
 
 pub fn asked(call: &Call) -> Asked {
     let number = call
@@ -73,6 +73,15 @@ pub fn serve(call: &Call, state: &mut State) -> Answer {
         ("DELETE", Some(_)) if call.parameter("uploadId").is_some() => {
             let id = call.parameter("uploadId").expect("asked before");
             match state.uploads.remove(&id) {
+                Some(Upload {
+                    key,
+                    mark,
+                    late: Some(whole),
+                    ..
+                }) => {
+                    state.put(&key, whole, mark);
+                    error(404, "NoSuchUpload", "it is an object now")
+                }
                 Some(_) => answer(204, ""),
                 None => error(404, "NoSuchUpload", "no such upload"),
             }
@@ -110,9 +119,18 @@ fn begin(call: &Call, state: &mut State, key: &str) -> Answer {
 fn part(call: &Call, state: &mut State) -> Answer {
     let id = call.parameter("uploadId").expect("asked before");
     let number = call.parameter("partNumber").expect("a number");
+    let dialect = state.dialect;
     let Some(upload) = state.uploads.get_mut(&id) else {
         return error(404, "NoSuchUpload", "no such upload");
     };
+    if dialect != Dialect::Gcs && call.header("content-md5").is_none() {
+        return error(400, "InvalidRequest", "the part has no sum");
+    }
+    // No upload here is begun with one of the newer sums, and so Amazon would refuse parts that carry it.
+    let is_newer = |name: &str| name == "x-amz-trailer" || name.starts_with("x-amz-checksum-");
+    if call.headers.keys().any(|name| is_newer(name.as_str())) {
+        return error(400, "InvalidRequest", "Checksum Type mismatch occurred");
+    }
     upload.parts.insert(format!("{number:0>6}"), call.body.clone());
     let mut done = answer(200, "");
     let etag = format!("\"part-{number}-{}\"", call.body.len());
@@ -122,9 +140,13 @@ fn part(call: &Call, state: &mut State) -> Answer {
 
 fn complete(call: &Call, state: &mut State, key: &str) -> Answer {
     let id = call.parameter("uploadId").expect("an upload");
-    let Some(upload) = state.uploads.get(&id) else {
+    let is_late = state.has(Quirk::CompletesLate);
+    let Some(upload) = state.uploads.get_mut(&id) else {
         return error(404, "NoSuchUpload", "no such upload");
     };
+    if upload.late.is_some() {
+        return error(409, "OperationAborted", "it is being completed");
+    }
     let text = String::from_utf8(call.body.to_vec()).expect("text");
     let mut whole = Vec::new();
     for named in text.split("<PartNumber>").skip(1) {
@@ -137,6 +159,10 @@ fn complete(call: &Call, state: &mut State, key: &str) -> Answer {
             return error(400, "InvalidPart", "another ETag");
         }
         whole.extend_from_slice(bytes);
+    }
+    if is_late {
+        upload.late = Some(Bytes::from(whole));
+        return error(500, "InternalError", "who knows");
     }
     let mark = upload.mark.clone();
     state.uploads.remove(&id);
@@ -157,7 +183,7 @@ fn put(call: &Call, state: &mut State, key: &str) -> Answer {
         Dialect::Gcs => call.header("x-goog-if-generation-match") == Some("0"),
         Dialect::S3 | Dialect::Abs => call.header("if-none-match") == Some("*"),
     };
-    if is_there && only_if_absent {
+    if is_there && only_if_absent && !state.has(Quirk::IgnoresConditions) {
         return match state.dialect {
             Dialect::Oss => error(409, "FileAlreadyExists", "it is there"),
             _ => error(412, "PreconditionFailed", "it is there"),
@@ -180,7 +206,13 @@ fn get(call: &Call, state: &State, key: &str) -> Answer {
     if call.header("if-match").is_some_and(|etag| etag != object.etag) {
         return error(412, "PreconditionFailed", "another one");
     }
-    let mut found = ranged(call, &object.bytes);
+    if call.method == "GET" && state.has(Quirk::RefusesReads) {
+        return error(403, "AccessDenied", "not this");
+    }
+    let mut found = match state.quirk {
+        Some(Quirk::IgnoresRanges) => answer(200, object.bytes.clone()),
+        _ => ranged(call, &object.bytes),
+    };
     let headers = found.headers_mut();
     let modified = object.modified.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
     headers.insert("etag", object.etag.parse().expect("a header"));
@@ -241,7 +273,10 @@ fn name(call: &Call, key: &str) -> String {
 
 fn list(call: &Call, state: &State) -> Answer {
     let prefix = call.parameter("prefix").unwrap_or_default();
-    let after = call.parameter("continuation-token").unwrap_or_default();
+    let after = match state.quirk {
+        Some(Quirk::RepeatsPages) => String::new(),
+        _ => call.parameter("continuation-token").unwrap_or_default(),
+    };
     let mut found = state
         .objects
         .iter()

@@ -36,6 +36,8 @@ pub struct Upload {
     pub begun: Timestamp,
     /// By number, or by block where the protocol has blocks.
     pub parts: BTreeMap<String, Bytes>,
+    /// Made of its parts, and not shown yet.
+    pub late: Option<Bytes>,
 }
 
 /// What a request is about.
@@ -46,6 +48,21 @@ pub enum Asked {
     Complete,
     Head,
     Other,
+}
+
+/// What a store may do that it should not; stores of each kind exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quirk {
+    /// Writes that must not replace anything do.
+    IgnoresConditions,
+    /// Ranges are answered with the whole object.
+    IgnoresRanges,
+    /// Every page of a list says that the first page comes next.
+    RepeatsPages,
+    /// Objects may be looked at and not read.
+    RefusesReads,
+    /// The first completion gets no answer and is done only after all others were refused.
+    CompletesLate,
 }
 
 #[derive(Debug)]
@@ -62,6 +79,7 @@ pub struct State {
     pub breaks_after: Option<usize>,
     /// Writes the next object in one piece and does not say so.
     pub lose_next_create: bool,
+    pub quirk: Option<Quirk>,
     plan: Option<(Phase, Harm, Times)>,
     is_completed: bool,
     happened: usize,
@@ -80,6 +98,7 @@ impl State {
             requests: Vec::new(),
             breaks_after: None,
             lose_next_create: false,
+            quirk: None,
             plan: None,
             is_completed: false,
             happened: 0,
@@ -119,6 +138,10 @@ impl State {
         }
         self.happened += 1;
         Some(harm)
+    }
+
+    pub fn has(&self, quirk: Quirk) -> bool {
+        self.quirk == Some(quirk)
     }
 
     pub fn draw(&mut self) -> String {

@@ -1,0 +1,163 @@
+//! Stores that do what they should not, each in a way that some do: nothing may be replaced, mixed up or followed for
+//! ever because of them.
+
+use bytes::{Bytes, BytesMut};
+use etcd_operator_store::port::Span;
+use etcd_operator_store::{Class, Creation, Key, Operation};
+use futures::StreamExt as _;
+
+use crate::fake::{Dialect, Fake, Quirk};
+use crate::stores::store;
+
+const ALL: [Dialect; 4] = [Dialect::S3, Dialect::Oss, Dialect::Gcs, Dialect::Abs];
+
+fn key() -> Key {
+    Key::new("etcd/orders").expect("a name")
+}
+
+#[tokio::test]
+async fn a_store_that_ignores_conditions_is_looked_at_before_a_manifest_is_written() {
+    let fake = Fake::start(Dialect::S3, None).await;
+    let store = store(Dialect::S3, &fake, None).await;
+    fake.state().quirk = Some(Quirk::IgnoresConditions);
+    let first = store.create(&key(), Bytes::from_static(b"first")).await;
+    let second = store.create(&key(), Bytes::from_static(b"second")).await;
+    assert_eq!((first, second), (Ok(Creation::Created), Ok(Creation::Existed)));
+    assert_eq!(
+        store.read_small(&key(), 100).await,
+        Ok(Bytes::from_static(b"first"))
+    );
+}
+
+#[tokio::test]
+async fn a_read_that_goes_on_never_takes_the_whole_object_for_the_rest_of_it() {
+    for dialect in ALL {
+        let fake = Fake::start(dialect, None).await;
+        let store = store(dialect, &fake, None).await;
+        let whole: Bytes = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
+        store.create(&key(), whole.clone()).await.expect("created");
+        {
+            let mut state = fake.state();
+            state.breaks_after = Some(70_000);
+            state.quirk = Some(Quirk::IgnoresRanges);
+        }
+        let mut opened = store.open(&key(), Span::ALL, None).await.expect("opened");
+        let mut got = BytesMut::new();
+        let error = loop {
+            match opened.body.next().await.expect("it cannot end well") {
+                Ok(piece) => got.extend_from_slice(&piece),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.operation, Operation::Read);
+        assert!(
+            whole.starts_with(&got) && got.len() <= 70_000,
+            "{dialect:?}: no byte out of its place in {}",
+            got.len()
+        );
+        let span = Span {
+            from: 10,
+            to: Some(20),
+        };
+        store
+            .open(&key(), span, None)
+            .await
+            .expect_err("more than was asked for");
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_goes_round_in_circles_is_left() {
+    for dialect in ALL {
+        let fake = Fake::start(dialect, None).await;
+        let store = store(dialect, &fake, None).await;
+        {
+            let mut state = fake.state();
+            for number in 0..20 {
+                state.put(&format!("etcd/{number:02}"), Bytes::new(), None);
+            }
+            state.quirk = Some(Quirk::RepeatsPages);
+        }
+        let error = store.list("etcd/").await.expect_err("no end");
+        assert_eq!(error.class, Class::Corrupt, "{dialect:?}: {error}");
+        assert!(
+            fake.state().requests.len() < 5,
+            "{dialect:?}: it was seen at once"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_manifest_that_cannot_be_read_back_is_not_called_somebody_elses() {
+    for dialect in [Dialect::S3, Dialect::Oss, Dialect::Gcs] {
+        let fake = Fake::start(dialect, None).await;
+        let store = store(dialect, &fake, None).await;
+        {
+            let mut state = fake.state();
+            state.lose_next_create = true;
+            state.quirk = Some(Quirk::RefusesReads);
+        }
+        let error = store
+            .create(&key(), Bytes::from_static(b"{}"))
+            .await
+            .expect_err("nobody knows whose it is");
+        assert_eq!(
+            (error.operation, error.class),
+            (Operation::Create, Class::Forbidden),
+            "{dialect:?}: {error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_upload_that_the_store_completes_late_is_found_and_not_called_failed() {
+    for dialect in [Dialect::S3, Dialect::Oss, Dialect::Gcs] {
+        let fake = Fake::start(dialect, None).await;
+        let store = store(dialect, &fake, None).await;
+        fake.state().quirk = Some(Quirk::CompletesLate);
+        let upload = store.begin(&key(), 10).await.expect("begun");
+        let part = upload
+            .part(1, Bytes::from_static(b"whole"))
+            .await
+            .expect("a part");
+        let stored = upload
+            .complete(vec![part])
+            .await
+            .expect("the object is there and ours");
+        assert_eq!(stored.size, 5, "{dialect:?}");
+        assert_eq!(
+            store.read_small(&key(), 100).await,
+            Ok(Bytes::from_static(b"whole")),
+            "{dialect:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn of_two_uploads_of_one_name_each_is_told_the_truth() {
+    for dialect in ALL {
+        let fake = Fake::start(dialect, None).await;
+        let store = store(dialect, &fake, None).await;
+        let first = store.begin(&key(), 10).await.expect("begun");
+        let second = store.begin(&key(), 10).await.expect("begun");
+        let part_of_first = first.part(1, Bytes::from_static(b"11111")).await.expect("a part");
+        let part_of_second = second
+            .part(1, Bytes::from_static(b"22222"))
+            .await
+            .expect("a part");
+        second.complete(vec![part_of_second]).await.expect("completed");
+        let content = match first.complete(vec![part_of_first]).await {
+            Ok(_) => b"11111",
+            // Where a completion makes the store forget all other parts of that name.
+            Err(error) => {
+                assert_eq!((dialect, error.class), (Dialect::Abs, Class::NoUpload), "{error}");
+                b"22222"
+            }
+        };
+        assert_eq!(
+            store.read_small(&key(), 100).await,
+            Ok(Bytes::from_static(content)),
+            "{dialect:?}: who was told so has written it"
+        );
+    }
+}
