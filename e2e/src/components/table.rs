@@ -129,12 +129,12 @@ pub static WORKLOAD: ComponentSet = ComponentSet {
     cold_seconds: 25,
 };
 
-/// What tells how the vendor's own client signs for OSS, for which no server can be run.
+/// What tells how the vendor's own client signs for OSS, for which no server can be run: of our own, on that client.
 pub static OSS_SIGNER: ComponentSet = ComponentSet {
     name: "oss-signer",
     source: Source::Go(GoModule {
         tools: "oss-signer",
-        module: Some("github.com/aliyun/alibabacloud-oss-go-sdk-v2"),
+        module: None,
         stamps: &[],
         linkage: Linkage::PureGo,
         without: &[],
