@@ -2,10 +2,13 @@
 
 use std::{fmt::Debug, path::PathBuf};
 
+use etcd_operator_api::backup::{Compression, Verification};
 use etcd_operator_api::contract::{
-    self, Document, DocumentError, Fingerprint, Frame, Identity, JobOutcome, JobResult, ListedMember,
-    Manifest, Mode, Permit, Prepared, Report, RestoreIntent, RestoreStorage, Sealing, Verdict,
+    self, BackupTask, Claim, Document, DocumentError, Fingerprint, Frame, Identity, JobOrder, JobOutcome,
+    JobResult, Limits, Listed, ListedMember, Manifest, Mode, Naming, Permit, Prepared, Report, RestoreIntent,
+    RestoreStorage, Sealing, Skipped, Source, StoreOrder, Task, Verdict, mounts,
 };
+use etcd_operator_api::store::{ServerSideEncryption, StorageType};
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -163,37 +166,143 @@ fn manifest() {
     );
 }
 
+fn order(run: &str, task: Task) -> JobOrder {
+    JobOrder {
+        version: 1,
+        run: run.into(),
+        owner_uid: "backup-uid".into(),
+        store: StoreOrder {
+            kind: StorageType::S3,
+            bucket: "my-bucket".into(),
+            path: "etcd/orders".into(),
+            endpoint: Some("https://minio.example.com:9000".into()),
+            path_style: true,
+            region: Some("eu-1".into()),
+            encryption: Some(ServerSideEncryption::Kms),
+            storage_class: Some("STANDARD_IA".into()),
+            secret: Some(mounts::STORE_SECRET.into()),
+            ca: Some(mounts::STORE_CA.into()),
+        },
+        task,
+    }
+}
+
+#[test]
+fn job_order() {
+    let task = BackupTask {
+        source: Source {
+            endpoints: vec!["https://orders-client.shop.svc:2379".into()],
+            tls: Some(mounts::CLIENT_TLS.into()),
+            server_name: Some("orders-client.shop.svc".into()),
+            user: Some(mounts::USER.into()),
+        },
+        cluster_id: Some("cdf818194e3a8c32".into()),
+        incarnation: Some(2),
+        naming: Naming::Periodic,
+        compression: Compression::Zstd,
+        keys: Some(mounts::KEYS.into()),
+        verification: Verification::Full,
+        deadline: "2026-03-01T03:10:00Z".parse().expect("a time"),
+        limits: Limits {
+            bytes_per_second: 1_000_000,
+            grace_seconds: 60,
+            growth_bytes: 500_000_000,
+        },
+        allow_others: true,
+    };
+    let run = "2026-03-01T03:00:00Z/backup-uid";
+    check("job-order-backup.json", &order(run, Task::Backup(Box::new(task))));
+    let objects = vec!["etcd/orders_v1_2026-02-01-03:00:00".into()];
+    check("job-order-prune.json", &order("p", Task::Prune { objects }));
+    check("job-order-erase.json", &order("e", Task::Erase));
+    let after = Some("etcd/orders_v1_2026-02-01-03:00:00".into());
+    check("job-order-list.json", &order("l", Task::List { after }));
+}
+
+#[test]
+fn an_order_that_says_little_has_the_usual_limits_and_checks() {
+    let order: JobOrder = contract::read(
+        br#"{"version":1,"run":"r","ownerUID":"u","store":{"kind":"Local","bucket":"/backups","path":"orders"},
+             "task":{"kind":"backup","source":{"endpoints":["http://orders:2379"]},"naming":"OneShot","deadline":"2026-03-01T03:10:00Z"}}"#,
+    )
+    .expect("an order");
+    let Task::Backup(task) = &order.task else {
+        panic!("{:?}", order.task);
+    };
+    assert_eq!(order.task.command(), "backup");
+    assert_eq!(task.limits, Limits::default());
+    assert_eq!(
+        (task.verification, task.compression),
+        (Verification::Checksum, Compression::None)
+    );
+    assert!(!task.allow_others);
+}
+
+#[test]
+fn claim() {
+    check(
+        "claim.json",
+        &Claim {
+            version: 1,
+            object: "etcd/orders_v48211_2026-03-01-03:00:00".into(),
+            owner_uid: "backup-uid".into(),
+            run: "2026-03-01T03:00:00Z/backup-uid".into(),
+            until: "2026-03-01T03:10:00Z".parse().expect("a time"),
+        },
+    );
+}
+
 #[test]
 fn job_result() {
+    let result = |run: &str, outcome| JobResult {
+        version: 1,
+        run: run.into(),
+        outcome,
+    };
+    let stored = JobOutcome::Stored {
+        object: "etcd/orders".into(),
+        revision: 48_213,
+        size: 9_000,
+        sha256: "bb".into(),
+        etcd_version: "3.6.16".into(),
+        cluster_id: "cdf818194e3a8c32".into(),
+        member: "orders-1".into(),
+        verification: "Full".into(),
+        incarnation: Some(2),
+        started_at: "2026-03-01T03:00:00Z".parse().expect("a time"),
+        completed_at: "2026-03-01T03:00:04Z".parse().expect("a time"),
+    };
     check(
         "job-result-stored.json",
-        &JobResult {
-            version: 1,
-            run: "2026-03-01T03:00:00Z/backup-uid".into(),
-            outcome: JobOutcome::Stored {
-                object: "etcd/orders".into(),
-                revision: 48_213,
-                size: 9_000,
-                sha256: "bb".into(),
-                etcd_version: "3.6.16".into(),
-                cluster_id: "cdf818194e3a8c32".into(),
-                member: "orders-1".into(),
-                verification: "Full".into(),
-            },
-        },
+        &result("2026-03-01T03:00:00Z/backup-uid", stored),
     );
-    check(
-        "job-result-failed.json",
-        &JobResult {
-            version: 1,
-            run: "r".into(),
-            outcome: JobOutcome::Failed {
-                reason: "AccessDenied".into(),
-                message: "the store refused to write".into(),
-                retriable: false,
-            },
-        },
-    );
+    let failed = JobOutcome::Failed {
+        reason: "AccessDenied".into(),
+        message: "the store refused to write".into(),
+        retriable: false,
+    };
+    check("job-result-failed.json", &result("r", failed));
+    let listed = JobOutcome::Listed {
+        backups: vec![Listed {
+            object: "etcd/orders_v1_2026-02-01-03:00:00".into(),
+            incarnation: Some(2),
+            revision: 1,
+            size: 9_000,
+            completed_at: "2026-02-01T03:00:04Z".parse().expect("a time"),
+        }],
+        others: 3,
+        next: Some("etcd/orders_v1_2026-02-01-03:00:00".into()),
+    };
+    check("job-result-listed.json", &result("l", listed));
+    let pruned = JobOutcome::Pruned {
+        deleted: 4,
+        skipped: vec![Skipped {
+            object: "etcd/orders_v2_2026-02-02-03:00:00".into(),
+            why: "Locked".into(),
+        }],
+        more_skipped: 1,
+    };
+    check("job-result-pruned.json", &result("p", pruned));
 }
 
 #[test]

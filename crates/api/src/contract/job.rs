@@ -1,5 +1,6 @@
 //! What a Job says when it ends, as its container's termination message.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Document, version};
@@ -41,8 +42,36 @@ pub enum JobOutcome {
         member: String,
         /// How far it was verified.
         verification: String,
+        /// Which life of the cluster's data it holds, where the operator keeps the cluster.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        incarnation: Option<i64>,
+        /// When the run started.
+        started_at: Timestamp,
+        /// When the object was complete.
+        completed_at: Timestamp,
     },
-    /// Nothing was left in the store.
+    /// The backups there are, in the order of their names.
+    Listed {
+        /// Those that the `EtcdBackup` made.
+        backups: Vec<Listed>,
+        /// How many there are at the same path that others made.
+        others: u64,
+        /// The name behind which the list goes on, if it does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next: Option<String>,
+    },
+    /// What was to go is gone, but for what is named.
+    #[serde(rename_all = "camelCase")]
+    Pruned {
+        /// How many backups were deleted.
+        deleted: u64,
+        /// Those that were not, as far as there is room.
+        skipped: Vec<Skipped>,
+        /// How many more were not.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        more_skipped: u64,
+    },
+    /// It was not done; of a backup nothing was left that counts.
     #[serde(rename_all = "camelCase")]
     Failed {
         /// The cause in one word.
@@ -52,6 +81,37 @@ pub enum JobOutcome {
         /// Whether another try may help.
         retriable: bool,
     },
+}
+
+/// A stored backup, as short as it can be told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Listed {
+    /// The key of the object.
+    pub object: String,
+    /// Which life of the cluster's data it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<i64>,
+    /// The exact etcd revision it holds.
+    pub revision: i64,
+    /// Bytes of the stored object.
+    pub size: u64,
+    /// When the object was complete.
+    pub completed_at: Timestamp,
+}
+
+/// A backup that was not deleted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Skipped {
+    /// The key of the object.
+    pub object: String,
+    /// Why, in one word: `Locked`, `NotOurs`, or what the store said.
+    pub why: String,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Document for JobResult {

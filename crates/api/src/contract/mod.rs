@@ -3,18 +3,24 @@
 //! Each carries a version. A reader accepts its own version and the two before it, so that an operator of version N
 //! works with members injected by N−2; a document from the future is an error, never a guess.
 
+mod claim;
 mod identity;
 mod intent;
 mod job;
 mod manifest;
+mod order;
 mod permit;
 mod prepared;
 mod report;
 
+pub use claim::{CLAIM_SUFFIX, Claim, MANIFEST_SUFFIX};
 pub use identity::{Fingerprint, Identity, kind};
 pub use intent::{RestoreIntent, RestoreStorage};
-pub use job::{JobOutcome, JobResult};
+pub use job::{JobOutcome, JobResult, Listed, Skipped};
 pub use manifest::{Frame, Manifest, Sealing};
+pub use order::{
+    BackupTask, JobOrder, Limits, MOST_PRUNED, Naming, ORDER_VARIABLE, Source, StoreOrder, Task, mounts,
+};
 pub use permit::{Mode, Permit};
 pub use prepared::Prepared;
 pub use report::{ListedMember, Report, Verdict};
