@@ -1,8 +1,10 @@
 //! The connection to one member, and one call over it. It is never spread over several members: whose answer one gets
 //! is the point. Every call is bounded; dropping the client closes the connection.
 
+mod login;
 mod maintenance;
 mod members;
+mod stream;
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -10,12 +12,14 @@ use std::time::Duration;
 use http::uri::PathAndQuery;
 use prost::Message;
 use tonic::client::Grpc;
-
+use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity as TonicIdentity};
 use tonic::{Request, Status as Answer};
 use tonic_prost::ProstCodec;
 
+pub use login::User;
 pub use members::Added;
+pub use stream::{Piece, Snapshot};
 
 use crate::endpoint::{Endpoint, Limits, Tls};
 use crate::error::{Cause, Error};
@@ -25,6 +29,8 @@ use crate::url::ClientUrl;
 /// Members end connections that are pinged more often than every five seconds.
 const PING_EVERY: Duration = Duration::from_secs(10);
 const PONG_WITHIN: Duration = Duration::from_secs(3);
+/// What may be on its way unread: little enough to hold, and enough that a snapshot does not wait for every round trip.
+const WINDOW: u32 = 2 << 20;
 
 /// The connection to one member.
 #[derive(Clone, Debug)]
@@ -32,6 +38,8 @@ pub struct Client {
     channel: Channel,
     url: ClientUrl,
     limits: Limits,
+    /// Who asks; it does not show.
+    token: Option<MetadataValue<Ascii>>,
 }
 
 impl Client {
@@ -49,6 +57,7 @@ impl Client {
                 channel,
                 url: endpoint.url.clone(),
                 limits: endpoint.limits,
+                token: None,
             }),
             Ok(Err(error)) => Err(failed(Cause::Unreachable(whole(&error)))),
             Err(_) => Err(failed(Cause::Unreachable(format!("not within {limit:?}")))),
@@ -79,7 +88,7 @@ impl Client {
                 .await
                 .map_err(|error| Cause::Unreachable(whole(&error)))?;
             let path = PathAndQuery::from_static(call.path);
-            grpc.unary(Request::new(question), path, ProstCodec::<Q, A>::default())
+            grpc.unary(self.request(question), path, ProstCodec::<Q, A>::default())
                 .await
                 .map_err(|answer| cause(&answer))
         };
@@ -88,6 +97,14 @@ impl Client {
             Ok(Err(cause)) => Err(self.failed(call, cause)),
             Err(_) => Err(self.failed(call, Cause::NoAnswer(limit))),
         }
+    }
+
+    fn request<Q>(&self, question: Q) -> Request<Q> {
+        let mut request = Request::new(question);
+        if let Some(token) = &self.token {
+            request.metadata_mut().insert("token", token.clone());
+        }
+        request
     }
 
     fn failed(&self, call: Call, cause: Cause) -> Error {
@@ -127,6 +144,8 @@ fn prepare(endpoint: &Endpoint) -> Result<tonic::transport::Endpoint, tonic::tra
     let prepared = tonic::transport::Endpoint::from_shared(endpoint.url.to_string())?
         .connect_timeout(endpoint.limits.connect)
         .tcp_nodelay(true)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
         .http2_keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PONG_WITHIN);
     match &endpoint.tls {

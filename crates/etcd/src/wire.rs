@@ -1,6 +1,7 @@
 //! The part of etcd's protocol that is spoken here, as its messages stand on the wire. Fields of newer minors are zero
 //! from older ones, and unknown to them; what that means is judged where the messages are read.
 
+use bytes::Bytes;
 use prost::Message;
 
 #[derive(Clone, PartialEq, Message)]
@@ -204,4 +205,31 @@ pub(crate) struct HashKvResponse {
 pub(crate) struct HeaderResponse {
     #[prost(message, optional, tag = "1")]
     pub header: Option<Header>,
+}
+
+/// Some of a snapshot. The version that newer minors send with it is not asked for.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SnapshotResponse {
+    #[prost(message, optional, tag = "1")]
+    pub header: Option<Header>,
+    #[prost(uint64, tag = "2")]
+    pub remaining_bytes: u64,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub blob: Bytes,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct AuthenticateRequest {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(string, tag = "2")]
+    pub password: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct AuthenticateResponse {
+    #[prost(message, optional, tag = "1")]
+    pub header: Option<Header>,
+    #[prost(string, tag = "2")]
+    pub token: String,
 }
