@@ -248,6 +248,7 @@ fn claim() {
             owner_uid: "backup-uid".into(),
             run: "2026-03-01T03:00:00Z/backup-uid".into(),
             until: "2026-03-01T03:10:00Z".parse().expect("a time"),
+            replaces: true,
         },
     );
 }

@@ -27,6 +27,9 @@ pub struct Claim {
     pub run: String,
     /// When it does so no more: whatever then lies there without a manifest is what a run left behind.
     pub until: Timestamp,
+    /// Whether something lay there before, which is not a leftover of the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replaces: bool,
 }
 
 impl Document for Claim {
