@@ -5,6 +5,7 @@
 //! so on each object.
 
 pub mod desired;
+pub mod plan;
 mod reconcile;
 pub mod status;
 

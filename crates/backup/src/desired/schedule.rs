@@ -75,6 +75,13 @@ impl Schedule {
         Ok(schedule)
     }
 
+    /// The last time it fired, `now` included.
+    pub fn newest(&self, now: Timestamp) -> Option<Zoned> {
+        self.cron
+            .find_previous_occurrence(&now.to_zoned(self.zone.clone()), true)
+            .ok()
+    }
+
     /// The first time it fires after `now`.
     pub fn next(&self, now: Timestamp) -> Option<Zoned> {
         self.cron
