@@ -14,6 +14,7 @@
 //! | [`names`] | names, labels, annotations, finalizers |
 //! | [`refusal`] | why a spec is not acted upon, in words a person can use |
 //! | [`version`], [`quantity`], [`span`] | parsed forms of what users write as text |
+//! | [`retention`] | which stored backups are kept |
 //! | [`contract`] | versioned JSON documents exchanged with the processes in pods |
 //! | [`crd`] | the finished `CustomResourceDefinition`s |
 //! | [`reserved`] | flags, labels and annotations that belong to the operator |
@@ -30,6 +31,7 @@ pub mod reference;
 pub mod refusal;
 pub mod reserved;
 pub mod restore;
+pub mod retention;
 pub mod schema;
 pub mod scope;
 pub mod span;

@@ -1,4 +1,3 @@
-//! What to do next for an `EtcdBackup`. Pure: the time comes in, and what is stored comes in as a list.
+//! What to do next for an `EtcdBackup`. Pure: the time comes in.
 
 pub mod due;
-pub mod retention;

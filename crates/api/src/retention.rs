@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::civil::{Date, ISOWeekDate};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 
 /// What is known of a stored backup that counts here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +26,57 @@ pub struct Stored {
     pub completed: Timestamp,
 }
 
-/// What a user wants to keep. Without any bound everything is.
+/// What a user wants to keep, as it is told to whoever deletes the rest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Keep {
+    /// So many of the newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest: Option<u64>,
+    /// Nothing that is older.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_age_seconds: Option<u64>,
+    /// The newest of each hour, for so many hours that have one.
+    #[serde(default)]
+    pub hourly: u32,
+    /// The newest of each day, for so many days that have one.
+    #[serde(default)]
+    pub daily: u32,
+    /// The newest of each week, for so many weeks that have one.
+    #[serde(default)]
+    pub weekly: u32,
+    /// Whose hours and days they are; UTC without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+}
+
+impl Keep {
+    /// Whether anything is ever deleted by it.
+    pub fn is_bounded(&self) -> bool {
+        self.newest.is_some() || self.max_age_seconds.is_some() || self.hourly + self.daily + self.weekly > 0
+    }
+
+    /// The same to decide by; none where the time zone is not known here, as a day of another zone would end others.
+    pub fn policy(&self) -> Option<Policy> {
+        let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        let zone = match &self.zone {
+            Some(name) => TimeZone::get(name).ok()?,
+            None => TimeZone::UTC,
+        };
+        Some(Policy {
+            newest: self
+                .newest
+                .map(|newest| usize::try_from(newest).unwrap_or(usize::MAX)),
+            age: self.max_age_seconds.map(Duration::from_secs),
+            hourly: count(self.hourly),
+            daily: count(self.daily),
+            weekly: count(self.weekly),
+            zone,
+        })
+    }
+}
+
+/// What is kept, to decide by. Without any bound everything is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// So many of the newest.
@@ -182,6 +233,25 @@ mod tests {
         ];
         assert_eq!(prune(&all, OWN, &newest(2), now()), ["c_v998"]);
         assert_eq!(prune(&all, OWN, &newest(1), now()), ["c_v998", "c_v999"]);
+    }
+
+    #[test]
+    fn what_is_told_is_what_is_decided_by_and_an_unknown_zone_decides_nothing() {
+        let keep = Keep {
+            newest: Some(4),
+            daily: 2,
+            zone: Some("Europe/Berlin".to_owned()),
+            ..Keep::default()
+        };
+        let policy = keep.policy().unwrap();
+        assert_eq!((policy.newest, policy.daily), (Some(4), 2));
+        assert_eq!(policy.zone.iana_name(), Some("Europe/Berlin"));
+        assert!(keep.is_bounded() && !Keep::default().is_bounded());
+        let unknown = Keep {
+            zone: Some("Middle/Earth".to_owned()),
+            ..keep
+        };
+        assert_eq!(unknown.policy(), None);
     }
 
     #[test]
