@@ -8,6 +8,7 @@ use etcd_operator_api::contract::{
     JobResult, Limits, Listed, ListedMember, Manifest, Mode, Naming, Permit, Prepared, Report, RestoreIntent,
     RestoreStorage, Sealing, Skipped, Source, StoreOrder, Task, Verdict, mounts,
 };
+use etcd_operator_api::retention::Keep;
 use etcd_operator_api::store::{ServerSideEncryption, StorageType};
 
 fn golden(name: &str) -> PathBuf {
@@ -212,8 +213,15 @@ fn job_order() {
     };
     let run = "2026-03-01T03:00:00Z/backup-uid";
     check("job-order-backup.json", &order(run, Task::Backup(Box::new(task))));
-    let objects = vec!["etcd/orders_v1_2026-02-01-03:00:00".into()];
-    check("job-order-prune.json", &order("p", Task::Prune { objects }));
+    let keep = Keep {
+        newest: Some(4),
+        max_age_seconds: Some(2_592_000),
+        hourly: 0,
+        daily: 14,
+        weekly: 8,
+        zone: Some("Europe/Berlin".to_owned()),
+    };
+    check("job-order-prune.json", &order("p", Task::Prune { keep }));
     check("job-order-erase.json", &order("e", Task::Erase));
     let after = Some("etcd/orders_v1_2026-02-01-03:00:00".into());
     check("job-order-list.json", &order("l", Task::List { after }));
@@ -297,6 +305,7 @@ fn job_result() {
     check("job-result-listed.json", &result("l", listed));
     let pruned = JobOutcome::Pruned {
         deleted: 4,
+        kept: 7,
         skipped: vec![Skipped {
             object: "etcd/orders_v2_2026-02-02-03:00:00".into(),
             why: "Locked".into(),

@@ -65,6 +65,9 @@ pub enum JobOutcome {
     Pruned {
         /// How many backups were deleted.
         deleted: u64,
+        /// How many good ones of this `EtcdBackup` are left.
+        #[serde(default)]
+        kept: u64,
         /// Those that were not, as far as there is room.
         skipped: Vec<Skipped>,
         /// How many more were not.

@@ -18,9 +18,7 @@ pub use identity::{Fingerprint, Identity, kind};
 pub use intent::{RestoreIntent, RestoreStorage};
 pub use job::{JobOutcome, JobResult, Listed, Skipped};
 pub use manifest::{Frame, Manifest, Sealing};
-pub use order::{
-    BackupTask, JobOrder, Limits, MOST_PRUNED, Naming, ORDER_VARIABLE, Source, StoreOrder, Task, mounts,
-};
+pub use order::{BackupTask, JobOrder, Limits, Naming, ORDER_VARIABLE, Source, StoreOrder, Task, mounts};
 pub use permit::{Mode, Permit};
 pub use prepared::Prepared;
 pub use report::{ListedMember, Report, Verdict};

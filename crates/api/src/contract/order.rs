@@ -6,13 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{Document, version};
 use crate::backup::{Compression, Verification};
+use crate::retention::Keep;
 use crate::store::{ServerSideEncryption, StorageType};
 
 /// The variable in which a Job finds its order.
 pub const ORDER_VARIABLE: &str = "ETCD_OPERATOR_ORDER";
-
-/// The most objects one order to prune may name: a variable holds 128 KiB.
-pub const MOST_PRUNED: usize = 100;
 
 /// Where a Job's pod has what it is given.
 pub mod mounts {
@@ -93,10 +91,11 @@ pub enum Task {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<String>,
     },
-    /// Deletes these backups, and what earlier runs left half done.
+    /// Deletes what is not kept of the backups that the `EtcdBackup` made, and what earlier runs left half done.
     Prune {
-        /// Their names.
-        objects: Vec<String>,
+        /// What is kept.
+        #[serde(default)]
+        keep: Keep,
     },
     /// Deletes every backup that the `EtcdBackup` made.
     Erase,
