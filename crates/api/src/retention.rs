@@ -153,8 +153,10 @@ pub fn prune<'a>(all: &'a [Stored], owner: &str, policy: &Policy, now: Timestamp
         }
     }
     let by_time = own.first();
+    // The oldest first, as of equals the last one is taken.
     let by_data = own
         .iter()
+        .rev()
         .max_by_key(|stored| (stored.incarnation, stored.revision));
     kept.extend(
         by_time
@@ -233,6 +235,16 @@ mod tests {
         ];
         assert_eq!(prune(&all, OWN, &newest(2), now()), ["c_v998"]);
         assert_eq!(prune(&all, OWN, &newest(1), now()), ["c_v998", "c_v999"]);
+    }
+
+    #[test]
+    fn of_a_cluster_that_nobody_writes_to_no_more_are_kept_than_of_another() {
+        let all = [
+            stored("a", 7, "2026-11-22T09:00:00Z"),
+            stored("b", 7, "2026-11-22T10:00:00Z"),
+            stored("c", 7, "2026-11-22T11:00:00Z"),
+        ];
+        assert_eq!(prune(&all, OWN, &newest(1), now()), ["a", "b"]);
     }
 
     #[test]
