@@ -7,6 +7,7 @@ use etcd_operator_api::scope::ScopeRule;
 use etcd_operator_cluster::build::OperatorImage;
 use etcd_operator_runtime::informer::Scope;
 
+use crate::jobs::args::{BackupArgs, FetchArgs, InspectArgs, ListArgs, PruneArgs};
 use crate::pod::{InstallArgs, MemberArgs, ReadyArgs};
 use crate::values;
 
@@ -30,6 +31,16 @@ pub enum Command {
     Ready(ReadyArgs),
     /// In a pod of etcd: copy this program to where the container of etcd finds it.
     Install(InstallArgs),
+    /// Store a verified backup of an etcd cluster, as an order or the flags say.
+    Backup(Box<BackupArgs>),
+    /// List stored backups.
+    List(Box<ListArgs>),
+    /// Delete what an order does not keep of the backups that one EtcdBackup made.
+    Prune(PruneArgs),
+    /// Fetch a stored backup as a plain snapshot, whatever its form.
+    Fetch(Box<FetchArgs>),
+    /// Tell what is in a snapshot, a copy of a database, or a stored backup.
+    Inspect(Box<InspectArgs>),
     /// Print the CustomResourceDefinitions as YAML, ready for `kubectl apply --server-side -f -`.
     Crds,
     /// Print version, commit, Rust and API versions.

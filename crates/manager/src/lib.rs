@@ -7,6 +7,7 @@
 //! | [`logs`] | human or JSON logs |
 //! | [`controllers`] | the three controllers on the shared informers |
 //! | [`run`] | one manager process: start, readiness, leadership, shutdown |
+//! | [`jobs`] | the commands about backups, in a Job and by hand |
 //! | [`pod`] | the commands that run in a pod of etcd |
 //! | [`connection`] | how the API server is found, and why it is not |
 //! | [`version`] | what this binary is |
@@ -14,6 +15,7 @@
 pub mod cli;
 pub mod connection;
 pub mod controllers;
+pub mod jobs;
 pub mod logs;
 pub mod pod;
 pub mod run;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, anyhow};
 use etcd_operator_api::{crd, names::EXIT_BEFORE_ETCD};
 use etcd_operator_manager::{
     cli::{Cli, Command, LogFormat},
-    logs, pod, run, version,
+    jobs, logs, pod, run, version,
 };
 
 fn main() -> ExitCode {
@@ -28,16 +28,21 @@ fn main() -> ExitCode {
     // Whichever way it comes back: it did not become etcd.
     match done {
         _ if is_member => ExitCode::from(EXIT_BEFORE_ETCD),
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(exit) => exit,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn execute(cli: Cli) -> Result<()> {
+fn execute(cli: Cli) -> Result<ExitCode> {
     rustls::crypto::ring::default_provider()
         .install_default()
         .map_err(|_| anyhow!("another TLS provider is installed already"))?;
     match cli.command {
+        Command::Backup(args) => return jobs::backup(*args).map(Into::into),
+        Command::List(args) => return jobs::list(&args).map(Into::into),
+        Command::Prune(args) => return jobs::prune(&args).map(Into::into),
+        Command::Fetch(args) => return jobs::fetch(&args).map(Into::into),
+        Command::Inspect(args) => return jobs::inspect(&args).map(Into::into),
         Command::Manager(args) => {
             logs::start(args.log_format, &args.log_level)?;
             let runtime = tokio::runtime::Runtime::new().context("the async runtime cannot start")?;
@@ -51,21 +56,14 @@ fn execute(cli: Cli) -> Result<()> {
         Command::Install(args) => pod::install(&args),
         Command::Crds => {
             let documents: Result<Vec<_>, _> = crd::all().iter().map(serde_saphyr::to_string).collect();
-            print(&format!(
+            jobs::print(&format!(
                 "---\n{}",
                 documents
                     .context("the definitions cannot be written")?
                     .join("---\n")
             ))
         }
-        Command::Version => print(&version::text()),
-    }
-}
-
-/// Prints, and takes a reader that went away (`| head`) for the end.
-fn print(text: &str) -> Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("standard output cannot be written"),
-    }
+        Command::Version => jobs::print(&version::text()),
+    }?;
+    Ok(ExitCode::SUCCESS)
 }

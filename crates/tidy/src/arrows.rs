@@ -30,15 +30,27 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("etcd-operator-snapshot", &["etcd-operator-api"]),
     (
+        "etcd-operator-job",
+        &[
+            "etcd-operator-api",
+            "etcd-operator-etcd",
+            "etcd-operator-snapshot",
+            "etcd-operator-store",
+        ],
+    ),
+    (
         "etcd-operator-manager",
         &[
             "etcd-operator-api",
             "etcd-operator-backup",
             "etcd-operator-cluster",
             "etcd-operator-etcd",
+            "etcd-operator-job",
             "etcd-operator-member",
             "etcd-operator-restore",
             "etcd-operator-runtime",
+            "etcd-operator-snapshot",
+            "etcd-operator-store",
         ],
     ),
     (

@@ -65,8 +65,20 @@ const MEMBER: &str = "crates/member/src/";
 /// Modules of the member that decide.
 const DECIDING_IN_MEMBER: [&str; 6] = ["view", "verdict", "permit", "nonce", "state", "command"];
 
+/// Where the Jobs of backups have theirs.
+const JOB: &str = "crates/job/src/";
+
+/// Modules of Jobs that decide.
+const DECIDING_IN_JOB: [&str; 7] = [
+    "address", "choice", "floor", "names", "outcome", "progress", "text",
+];
+
 /// Whether a file must be pure.
 pub fn decides(path: &str) -> bool {
+    if let Some(module) = path.strip_prefix(JOB) {
+        let name = module.split('/').next().unwrap_or(module).trim_end_matches(".rs");
+        return DECIDING_IN_JOB.contains(&name);
+    }
     if let Some(module) = path.strip_prefix(MEMBER) {
         let name = module.split('/').next().unwrap_or(module).trim_end_matches(".rs");
         return DECIDING_IN_MEMBER.contains(&name);
@@ -85,12 +97,13 @@ pub fn is_api(path: &str) -> bool {
 
 /// Whether a file is shipped and must take the time and chance of others.
 pub fn takes_time_as_argument(path: &str) -> bool {
-    const OWN: [&str; 5] = [
+    const OWN: [&str; 6] = [
         "crates/runtime/src/clock.rs",
         "crates/runtime/src/jitter.rs",
         "crates/member/src/clock.rs",
         "crates/member/src/chance.rs",
         "crates/store/src/clock.rs",
+        "crates/job/src/clock.rs",
     ];
     is_shipped(path) && !OWN.contains(&path)
 }
@@ -106,8 +119,9 @@ pub fn leaves_writing_to_others(path: &str) -> bool {
 }
 
 fn is_shipped(path: &str) -> bool {
-    const FOLDERS: [&str; 10] = [
-        "api", "runtime", "etcd", "store", "snapshot", "cluster", "backup", "restore", "member", "manager",
+    const FOLDERS: [&str; 11] = [
+        "api", "runtime", "etcd", "store", "snapshot", "cluster", "backup", "restore", "member", "job",
+        "manager",
     ];
     let is_test = path.ends_with("/tests.rs") || path.ends_with("/fake.rs");
     is_rust(path)
@@ -195,6 +209,7 @@ mod tests {
             "crates/restore/src/status.rs",
             "crates/member/src/verdict.rs",
             "crates/member/src/permit/grant.rs",
+            "crates/job/src/choice.rs",
         ] {
             assert!(decides(path), "{path}");
         }
@@ -204,6 +219,7 @@ mod tests {
             "crates/cluster/src/planet.rs",
             "crates/cluster/tests/status.rs",
             "crates/member/src/serve.rs",
+            "crates/job/src/pump.rs",
         ] {
             assert!(!decides(path), "{path}");
         }

@@ -6,3 +6,4 @@ mod etcds;
 mod flags;
 mod members;
 mod model;
+mod snapshots;

@@ -3,6 +3,7 @@
 //! own client.
 
 mod abs;
+mod backups;
 mod gcs;
 mod oss_signature;
 mod s3;

@@ -12,7 +12,7 @@ use etcd_operator_store::{Class, Key, Store};
 
 use crate::servers::{BUCKET, PART, Place, Server, Speech, policy, secret};
 
-async fn server(speech: Speech) -> Result<Server> {
+pub async fn server(speech: Speech) -> Result<Server> {
     let place = Place::new(speech)?;
     let mut command = Command::new(components::find(Component::Versitygw).await?);
     command.args([

@@ -1,0 +1,344 @@
+//! One member's snapshot into the store. It ends with a backup that counts, or with what was there before; if the store no
+//! longer answers, with a claim by which the next run finds what is left.
+
+use std::sync::Arc;
+
+use etcd_operator_api::backup::Verification;
+use etcd_operator_api::contract::{self, Claim, Manifest, Naming};
+use etcd_operator_snapshot::frames::KeyRing;
+use etcd_operator_store::error::Remains;
+use etcd_operator_store::upload::MOST_PARTS;
+use etcd_operator_store::{Creation, Stored, Upload};
+use jiff::{SignedDuration, Timestamp};
+
+use super::Run;
+use super::place::{Place, Replaced};
+use super::watch::watch;
+use crate::choice::Candidate;
+use crate::failure::Failure;
+use crate::object::Object;
+use crate::pump::{Flow, Pumped, pump};
+use crate::shape::Wanted;
+use crate::{catalog, check, clock, leftovers, names, settings, teller};
+
+/// The size of parts.
+const PART: u64 = 8 << 20;
+/// How many names are tried: runs of one second are told apart by the next.
+const NAMES: i64 = 10;
+
+/// One try with one member.
+pub struct Attempt<'a> {
+    /// The run.
+    pub run: &'a Run<'a>,
+    /// The member.
+    pub candidate: &'a Candidate,
+    /// What the object is to look like.
+    pub wanted: &'a Arc<Wanted>,
+    /// When the run started.
+    pub started: Timestamp,
+    /// What the object takes the place of.
+    pub replaced: &'a Replaced,
+}
+
+/// What is left in the store after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// Nothing.
+    Nothing,
+    /// Something, or nobody knows.
+    Something,
+}
+
+type Made<T> = Result<T, (Failure, Left)>;
+
+/// A failure after which nothing is left.
+fn clean<E: Into<Failure>>(error: E) -> (Failure, Left) {
+    (error.into(), Left::Nothing)
+}
+
+impl Attempt<'_> {
+    /// Makes the backup.
+    pub async fn make(&self, place: &Place) -> Result<Manifest, Failure> {
+        let claim = self.claim(place).await?;
+        let made = self.store(&claim.object).await;
+        let (result, left) = match made {
+            Ok(manifest) => (Ok(manifest), Left::Nothing),
+            Err((failure, left)) => (Err(failure), left),
+        };
+        if left == Left::Nothing {
+            // One that stays is found by the next run, and does no harm to a backup that counts.
+            if let Err(failure) = catalog::delete(&self.run.store, &names::claim(&claim.object)).await {
+                tracing::warn!(object = claim.object, %failure, "the claim stays until the next run");
+            }
+        }
+        result
+    }
+
+    /// Writes down whose the object is, before there is one.
+    async fn claim(&self, place: &Place) -> Result<Claim, Failure> {
+        let (store, order, task) = (&self.run.store, self.run.order, self.run.task);
+        let now = clock::now();
+        for later in 0..NAMES {
+            let at = now
+                .saturating_add(SignedDuration::from_secs(later))
+                .unwrap_or(now);
+            let object = names::object(&order.store.path, task.naming, self.candidate.revision.0, at);
+            if task.naming == Naming::Periodic && place.catalog.contains_key(&object) {
+                continue;
+            }
+            let claim = Claim {
+                version: contract::VERSION,
+                object,
+                owner_uid: order.owner_uid.clone(),
+                run: order.run.clone(),
+                until: task.deadline,
+                replaces: *self.replaced != Replaced::Nothing,
+            };
+            let created = catalog::create(store, &names::claim(&claim.object), &claim).await?;
+            match (created, task.naming) {
+                (Creation::Created, _) => return Ok(claim),
+                (Creation::Existed, Naming::Periodic) => {}
+                (Creation::Existed, Naming::OneShot) => match catalog::claim(store, &claim.object).await? {
+                    // What the try with another member could not take away.
+                    Some(found) if found.run == order.run && found.owner_uid == order.owner_uid => {
+                        leftovers::finish(store, &found).await?;
+                    }
+                    _ => break,
+                },
+            }
+        }
+        let message = format!("another run is writing to {}", order.store.path);
+        Err(Failure::passing("Busy", message))
+    }
+
+    async fn store(&self, object: &str) -> Made<Manifest> {
+        let (run, candidate) = (self.run, self.candidate);
+        tracing::info!(
+            object,
+            member = candidate.title(),
+            role = ?candidate.role,
+            revision = candidate.revision.0,
+            bytes = candidate.db_size,
+            "storing a snapshot"
+        );
+        let key = catalog::key(object).map_err(clean)?;
+        let part_size = part_size(candidate.db_size);
+        let upload = run.store.begin(&key, part_size).await.map_err(|error| {
+            let is_doubtful = error.class.is_uncertain();
+            let left = if is_doubtful {
+                Left::Something
+            } else {
+                Left::Nothing
+            };
+            (error.into(), left)
+        })?;
+        let upload = Arc::new(upload);
+        let pumped = match self.pump(&upload).await {
+            Ok(pumped) => pumped,
+            Err(failure) => return Err((failure, abort(upload).await)),
+        };
+        let stored = self.complete(object, upload, &pumped).await?;
+        let completed = clock::now();
+        let manifest = tokio::select! {
+            checked = self.check(object, &pumped, completed) => checked,
+            why = run.halted() => Err(why),
+        };
+        let manifest = match manifest {
+            Ok(manifest) => manifest,
+            Err(failure) => return Err((failure, self.remove(object).await)),
+        };
+        self.commit(&manifest, &stored).await?;
+        tracing::info!(
+            object,
+            revision = manifest.revision,
+            bytes = manifest.object_size,
+            verification = manifest.verification,
+            "the backup is stored"
+        );
+        Ok(manifest)
+    }
+
+    async fn pump(&self, upload: &Arc<Upload>) -> Result<Pumped, Failure> {
+        let (run, candidate) = (self.run, self.candidate);
+        let pieces = run.members.snapshot(candidate).await?;
+        let flow = Flow::default();
+        let halt = async {
+            tokio::select! {
+                why = watch(run.task.limits, run.members, candidate, &flow) => why,
+                why = run.halted() => why,
+                never = teller::tell("storing", &flow.received, candidate.db_size) => match never {},
+            }
+        };
+        pump(pieces, upload, Arc::clone(self.wanted), &run.budget, &flow, halt).await
+    }
+
+    /// Makes the object of its parts. From here on the backup that was there before is no more.
+    async fn complete(&self, object: &str, upload: Arc<Upload>, pumped: &Pumped) -> Made<Stored> {
+        let Some(upload) = Arc::into_inner(upload) else {
+            let failure = Failure::passing("Stopped", "a part is still on its way");
+            return Err((failure, Left::Something));
+        };
+        let manifest = names::manifest(object);
+        if matches!(self.replaced, Replaced::Backup(_))
+            && let Err(failure) = catalog::delete(&self.run.store, &manifest).await
+        {
+            let left = match upload.abort().await {
+                Ok(()) => Left::Nothing,
+                Err(_) => Left::Something,
+            };
+            return Err((failure, left));
+        }
+        let error = match upload.complete(pumped.parts.clone()).await {
+            Ok(stored) if stored.size == pumped.shaped.size => return Ok(stored),
+            Ok(stored) => {
+                let message = format!("the object has {} of {} bytes", stored.size, pumped.shaped.size);
+                let failure = Failure::passing("VerificationFailed", message);
+                return Err((failure, self.remove(object).await));
+            }
+            Err(error) => error,
+        };
+        let left = match error.remains {
+            Some(Remains::Complete) => self.remove(object).await,
+            Some(Remains::Aborted) | None => self.put_back(object).await,
+            Some(Remains::Unknown) => Left::Something,
+        };
+        Err((error.into(), left))
+    }
+
+    /// The backup that was there before is still there, and counts again.
+    async fn put_back(&self, object: &str) -> Left {
+        let Replaced::Backup(manifest) = self.replaced else {
+            return Left::Nothing;
+        };
+        let put = match catalog::key(&names::manifest(object)) {
+            Ok(key) => self.run.store.create(&key, manifest.clone()).await.is_ok(),
+            Err(_) => false,
+        };
+        if put { Left::Nothing } else { Left::Something }
+    }
+
+    async fn check(
+        &self,
+        object: &str,
+        pumped: &Pumped,
+        completed_at: Timestamp,
+    ) -> Result<Manifest, Failure> {
+        let (run, candidate, shaped) = (self.run, self.candidate, &pumped.shaped);
+        let verification = match run.task.verification {
+            Verification::Full => "Full",
+            Verification::Checksum | Verification::Restore => "Checksum",
+        };
+        let mut manifest = Manifest {
+            version: contract::VERSION,
+            object: object.to_owned(),
+            owner_uid: run.order.owner_uid.clone(),
+            run: run.order.run.clone(),
+            cluster_id: candidate.cluster.to_string(),
+            incarnation: run.task.incarnation,
+            revision: 0,
+            etcd_version: candidate.version.clone(),
+            member: candidate.title(),
+            snapshot_size: shaped.checked.length,
+            snapshot_sha256: shaped.database.clone(),
+            object_size: shaped.size,
+            object_sha256: shaped.sha256.clone(),
+            started_at: self.started,
+            completed_at,
+            compressed: self.wanted.is_compressed,
+            sealing: shaped.sealing.clone(),
+            frames: shaped.frames.clone(),
+            verification: verification.to_owned(),
+        };
+        let keys = match run.task.keys.as_deref() {
+            Some(directory) => settings::keys(Some(directory))?,
+            None => KeyRing::default(),
+        };
+        let mut stored = Object::open(&run.store, object, Some(&manifest), keys).await?;
+        let look = check::ends(&mut stored, manifest.snapshot_size, &manifest.snapshot_sha256).await?;
+        if look.revision < candidate.revision.0 {
+            let message = format!(
+                "the snapshot is of revision {}, and the member was at {} before it was taken",
+                look.revision, candidate.revision
+            );
+            return Err(Failure::passing("VerificationFailed", message));
+        }
+        manifest.revision = look.revision;
+        if run.task.verification == Verification::Full {
+            check::full(&stored, &manifest, &run.scratch).await?;
+        }
+        Ok(manifest)
+    }
+
+    /// Makes the backup count, if the object is still the one that was checked.
+    async fn commit(&self, manifest: &Manifest, stored: &Stored) -> Made<()> {
+        let store = &self.run.store;
+        let name = names::manifest(&manifest.object);
+        // After a lost answer the manifest may be there: then the next try finds it, and its object must stay.
+        let unsure = |failure: Failure| (failure, Left::Something);
+        let created = catalog::create(store, &name, manifest).await.map_err(unsure)?;
+        let key = catalog::key(&manifest.object).map_err(clean)?;
+        let is_same = match (&stored.etag, store.look(&key).await) {
+            (Some(etag), Ok(Some(now))) => now.etag == *etag,
+            (Some(_), Ok(None)) => false,
+            _ => true,
+        };
+        if created == Creation::Created && is_same {
+            return Ok(());
+        }
+        if created == Creation::Created {
+            catalog::delete(store, &name).await.map_err(unsure)?;
+        }
+        let message = format!(
+            "{} was written by somebody else at the same time",
+            manifest.object
+        );
+        Err(clean(Failure::passing("Changed", message)))
+    }
+
+    /// Deletes an object that does not count.
+    async fn remove(&self, object: &str) -> Left {
+        let removed = catalog::delete(&self.run.store, object).await;
+        match removed {
+            Ok(()) => Left::Nothing,
+            Err(failure) => {
+                tracing::warn!(object, %failure, "what was stored and does not count stays until the next run");
+                Left::Something
+            }
+        }
+    }
+}
+
+async fn abort(upload: Arc<Upload>) -> Left {
+    match Arc::into_inner(upload) {
+        Some(upload) => match upload.abort().await {
+            Ok(()) => Left::Nothing,
+            Err(error) => {
+                tracing::warn!(%error, "what was begun stays until the next run");
+                Left::Something
+            }
+        },
+        None => Left::Something,
+    }
+}
+
+/// The usual size, unless the database is so large that its parts could not be counted.
+fn part_size(database: u64) -> u64 {
+    const MIB: u64 = 1 << 20;
+    // It may grow meanwhile, and what does not compress becomes a little longer.
+    let needed = (database.saturating_mul(2) / u64::from(MOST_PARTS)).div_ceil(MIB) * MIB;
+    needed.max(PART)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_have_one_size_until_there_would_be_too_many() {
+        assert_eq!(part_size(0), PART);
+        assert_eq!(part_size(8 << 30), PART);
+        for database in [100 << 30, 1 << 40_u64] {
+            assert!(database / part_size(database) < u64::from(MOST_PARTS));
+        }
+    }
+}

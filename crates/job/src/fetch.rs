@@ -1,0 +1,134 @@
+//! A stored backup as a plain snapshot in a file, as etcd's own tools take it. What was fetched before a connection or the
+//! process broke is not fetched again; the file has its name only when its hashes are right.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use etcd_operator_api::contract::Manifest;
+use etcd_operator_snapshot::stream::{Check, Checked, Kind};
+use futures::StreamExt as _;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
+
+use crate::failure::Failure;
+use crate::object::Object;
+use crate::teller;
+
+/// How much is read at once of what is there already.
+const PIECE: usize = 1 << 20;
+
+/// What a part of a file is part of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Begun {
+    etag: String,
+    size: u64,
+}
+
+/// Fetches an object into a file. Tells what it was, and how much of it was there already.
+pub async fn fetch(
+    object: &Object,
+    manifest: Option<&Manifest>,
+    file: &Path,
+) -> Result<(Checked, u64), Failure> {
+    let (part, note) = (beside(file, ".part"), beside(file, ".part.json"));
+    let begun = Begun {
+        etag: object.etag().0.clone(),
+        size: object.stored_size(),
+    };
+    let mut check = Check::default();
+    let failed = |path: &Path| {
+        let path = path.display().to_string();
+        move |error: std::io::Error| Failure::lasting("File", format!("{path} cannot be written: {error}"))
+    };
+    let mut out = tokio::fs::File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(&part)
+        .await
+        .map_err(failed(&part))?;
+    let is_same = tokio::fs::read(&note)
+        .await
+        .ok()
+        .and_then(|bytes| serde_json::from_slice::<Begun>(&bytes).ok())
+        .is_some_and(|found| found == begun);
+    let length = out.metadata().await.map_err(failed(&part))?.len();
+    let from = if is_same { object.resumable(length) } else { 0 };
+    out.set_len(from).await.map_err(failed(&part))?;
+    let text = serde_json::to_vec(&begun).unwrap_or_default();
+    tokio::fs::write(&note, text).await.map_err(failed(&note))?;
+    rehash(&mut out, from, &mut check).await.map_err(failed(&part))?;
+    out.seek(std::io::SeekFrom::Start(from))
+        .await
+        .map_err(failed(&part))?;
+    let done = AtomicU64::new(from);
+    let copy = async {
+        let mut pieces = object.read(from).await?;
+        while let Some(piece) = pieces.next().await {
+            let piece = piece?;
+            check.push(&piece);
+            out.write_all(&piece).await.map_err(failed(&part))?;
+            done.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        }
+        out.sync_all().await.map_err(failed(&part))
+    };
+    let total = object.length().unwrap_or(0);
+    tokio::select! {
+        copied = copy => copied?,
+        never = teller::tell("fetching", &done, total) => match never {},
+    }
+    let judged = judge(check, manifest);
+    // What is wrong is not gone on with.
+    let _ = tokio::fs::remove_file(&note).await;
+    let checked = match judged {
+        Ok(checked) => checked,
+        Err(failure) => {
+            let _ = tokio::fs::remove_file(&part).await;
+            return Err(failure);
+        }
+    };
+    tokio::fs::rename(&part, file).await.map_err(failed(file))?;
+    Ok((checked, from))
+}
+
+fn beside(file: &Path, ending: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+async fn rehash(file: &mut tokio::fs::File, length: u64, check: &mut Check) -> std::io::Result<()> {
+    file.rewind().await?;
+    let mut left = length;
+    let mut buffer = vec![0; PIECE];
+    while left > 0 {
+        let most = usize::try_from(left).unwrap_or(PIECE).min(PIECE);
+        let read = file.read(&mut buffer[..most]).await?;
+        if read == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        check.push(&buffer[..read]);
+        left -= read as u64;
+    }
+    Ok(())
+}
+
+/// Whether it is a snapshot, and the one the manifest speaks of.
+fn judge(check: Check, manifest: Option<&Manifest>) -> Result<Checked, Failure> {
+    let wrong = |message: String| Failure::lasting("VerificationFailed", message);
+    let checked = check.finish().map_err(|error| wrong(error.to_string()))?;
+    let Some(manifest) = manifest else {
+        return Ok(checked);
+    };
+    match &checked.kind {
+        Kind::Snapshot { database }
+            if *database == manifest.snapshot_sha256 && checked.length == manifest.snapshot_size =>
+        {
+            Ok(checked)
+        }
+        _ => Err(wrong(
+            "the object holds another snapshot than its manifest says".to_owned(),
+        )),
+    }
+}

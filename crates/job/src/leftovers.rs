@@ -1,0 +1,152 @@
+//! Deleting, in an order in which nothing is ever lost or lied about: a claim first, then the manifest, then the object,
+//! then the claim. Wherever it is cut off, an object without a manifest has a claim, which says whose it is, and a
+//! manifest has its object: no ghost is ever counted as a backup.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use etcd_operator_api::contract::{self, Claim, Manifest};
+use etcd_operator_store::error::{Class, Error};
+use etcd_operator_store::{Creation, Store};
+use jiff::Timestamp;
+
+use crate::catalog::{self, Catalog};
+use crate::failure::Failure;
+use crate::names;
+
+/// Who deletes.
+#[derive(Clone, Copy, Debug)]
+pub struct Actor<'a> {
+    /// The UID of the `EtcdBackup`.
+    pub owner: &'a str,
+    /// The run.
+    pub run: &'a str,
+    /// The time it is.
+    pub now: Timestamp,
+}
+
+/// What became of a backup that was to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// It is gone, or was before.
+    Done,
+    /// It is not this one's to delete.
+    NotOurs,
+    /// The store does not let it go: in one word, and in a sentence.
+    Kept(&'static str, String),
+}
+
+impl Deletion {
+    fn kept(error: &Error) -> Self {
+        Self::Kept(error.class.as_str(), error.to_string())
+    }
+}
+
+/// Deletes one backup, if its manifest says that it is the actor's.
+pub async fn delete(store: &Store, object: &str, actor: Actor<'_>) -> Result<Deletion, Failure> {
+    let (object_key, manifest_key) = (catalog::key(object)?, catalog::key(&names::manifest(object))?);
+    let manifest: Manifest = match catalog::manifest(store, object).await? {
+        Some(manifest) if manifest.owner_uid == actor.owner => manifest,
+        Some(_) => return Ok(Deletion::NotOurs),
+        None if store.look(&manifest_key).await?.is_some() || store.look(&object_key).await?.is_some() => {
+            return Ok(Deletion::NotOurs);
+        }
+        None => return Ok(Deletion::Done),
+    };
+    let claim = Claim {
+        version: contract::VERSION,
+        object: object.to_owned(),
+        owner_uid: actor.owner.to_owned(),
+        run: actor.run.to_owned(),
+        until: actor.now,
+        replaces: false,
+    };
+    let name = names::claim(object);
+    if catalog::create(store, &name, &claim).await? == Creation::Existed {
+        match catalog::claim(store, object).await? {
+            // An earlier try was cut off.
+            Some(found) if found.owner_uid == actor.owner && found.until <= actor.now => {}
+            _ => return Ok(Deletion::Kept("Busy", format!("{object} is being changed"))),
+        }
+    }
+    if let Err(error) = store.delete(&manifest_key).await {
+        catalog::delete(store, &name).await?;
+        return Ok(Deletion::kept(&error));
+    }
+    if let Err(error) = store.delete(&object_key).await {
+        // A backup that stays must count. If that cannot be written either, the claim stays, and the next sweep goes on.
+        let body = Bytes::from(contract::write(&manifest));
+        store.create(&manifest_key, body).await?;
+        catalog::delete(store, &name).await?;
+        return Ok(Deletion::kept(&error));
+    }
+    catalog::delete(store, &name).await?;
+    Ok(Deletion::Done)
+}
+
+/// What a sweep found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// How many claims were finished.
+    pub claims: u64,
+    /// Objects without a manifest that a run was about to replace, or has replaced.
+    pub bare: BTreeSet<String>,
+}
+
+/// Finishes what runs of the actor's `EtcdBackup` were killed at: claims that are over, and those of this very run, of
+/// which this is the only try.
+pub async fn sweep(store: &Store, catalog: &mut Catalog, actor: Actor<'_>) -> Result<Swept, Failure> {
+    let mut swept = Swept::default();
+    let claimed: Vec<String> = catalog
+        .iter()
+        .filter(|(_, entry)| entry.has_claim)
+        .map(|(object, _)| object.clone())
+        .collect();
+    for object in claimed {
+        let Some(claim) = catalog::claim(store, &object).await? else {
+            continue;
+        };
+        let is_over = claim.until <= actor.now || claim.run == actor.run;
+        if claim.owner_uid != actor.owner || !is_over {
+            continue;
+        }
+        if !finish(store, &claim).await? {
+            continue;
+        }
+        swept.claims += 1;
+        if let Some(entry) = catalog.get_mut(&object) {
+            entry.has_claim = false;
+            if entry.manifest.is_none() && !claim.replaces {
+                entry.size = None;
+            } else if entry.manifest.is_none() {
+                swept.bare.insert(object);
+            }
+        }
+    }
+    catalog.retain(|_, entry| entry.size.is_some() || entry.manifest.is_some() || entry.has_claim);
+    Ok(swept)
+}
+
+/// Removes what lies under a claim and does not count, then the claim. Whether that could be done.
+pub async fn finish(store: &Store, claim: &Claim) -> Result<bool, Failure> {
+    let object = claim.object.as_str();
+    let aborted = store.sweep(object, Timestamp::MAX, |name| name == object).await;
+    match aborted {
+        Ok(swept) if swept.failed.is_empty() => {}
+        Ok(_) => return Ok(false),
+        // Stores that list no uploads throw them away by themselves.
+        Err(error) if error.class == Class::Unsupported => {}
+        Err(error) => return Err(error.into()),
+    }
+    let manifest = catalog::key(&names::manifest(object))?;
+    if !claim.replaces && store.look(&manifest).await?.is_none() {
+        match store.delete(&catalog::key(object)?).await {
+            Ok(()) => {}
+            Err(error) if error.class == Class::Locked => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    catalog::delete(store, &names::claim(object)).await?;
+    tracing::info!(object, run = claim.run, "swept what a run left behind");
+    Ok(true)
+}

@@ -1,0 +1,282 @@
+//! From an order to what it names: a store, certificates, keys, a user. Secrets are read from the directories in which
+//! they are mounted, and from nowhere else.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use etcd_operator_api::contract::{Source, StoreOrder};
+use etcd_operator_api::store::{ServerSideEncryption, StorageType};
+use etcd_operator_etcd::client::User;
+use etcd_operator_etcd::endpoint::{Endpoint, Identity, Limits, Tls};
+use etcd_operator_snapshot::frames::{KeyId, KeyRing, MasterKey};
+use etcd_operator_store::cloud::{AbsConfig, GcsConfig};
+use etcd_operator_store::connect::{StoreConfig, connect};
+use etcd_operator_store::oss::OssConfig;
+use etcd_operator_store::platform::Platform;
+use etcd_operator_store::s3::{Encryption, S3Config};
+use etcd_operator_store::secret::Secret;
+use etcd_operator_store::{Policy, Store};
+
+use crate::failure::Failure;
+
+/// No entry of a Secret is larger.
+const LARGEST: u64 = 1 << 20;
+
+/// The entries of a mounted Secret, or of any directory of small files. One that does not exist is mounted as an empty
+/// one; `expected` says what it should hold.
+fn entries(directory: &str, expected: &str) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::secret(format!(
+            "the directory {directory}, in which a Secret must be mounted, cannot be read: {error}"
+        ))
+    };
+    let mut data = BTreeMap::new();
+    for entry in std::fs::read_dir(Path::new(directory)).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = entry.path();
+        // What a mounted Secret is made of behind its entries begins with two dots.
+        let meta = std::fs::metadata(&path).map_err(failed)?;
+        if name.starts_with("..") || !meta.is_file() {
+            continue;
+        }
+        if meta.len() > LARGEST {
+            return Err(Failure::secret(format!(
+                "{} has {} bytes, which no entry of a Secret can have",
+                path.display(),
+                meta.len()
+            )));
+        }
+        data.insert(name, std::fs::read(&path).map_err(failed)?);
+    }
+    if data.is_empty() {
+        return Err(Failure::secret(format!(
+            "the Secret is missing or empty (nothing is mounted at {directory}); it must hold {expected}"
+        )));
+    }
+    Ok(data)
+}
+
+/// Everything the process was given by its platform.
+pub fn platform() -> Platform {
+    let text = |text: std::ffi::OsString| text.into_string().ok();
+    Platform {
+        variables: std::env::vars_os()
+            .filter_map(|(name, value)| Some((text(name)?, text(value)?)))
+            .collect(),
+        metadata: None,
+    }
+}
+
+/// The store of an order, ready to be used.
+pub async fn store(order: &StoreOrder, policy: Policy) -> Result<Store, Failure> {
+    let mounted = |directory: &Option<String>, expected: &str| match directory {
+        Some(directory) => entries(directory, expected).map(|data| Some(Secret::from(data))),
+        None => Ok(None),
+    };
+    let expected = match order.kind {
+        StorageType::S3 => "credentials, and config with the region",
+        StorageType::OSS => "accessKeyID and accessKeySecret",
+        StorageType::GCS => "credentials.json or access-token",
+        StorageType::ABS => "storage-account and storage-key",
+        StorageType::Local => "nothing, as a volume needs none",
+    };
+    let secret = mounted(&order.secret, expected)?;
+    let ca = mounted(&order.ca, "ca.crt")?;
+    let bucket = order.bucket.clone();
+    let endpoint = order.endpoint.clone();
+    let config = match order.kind {
+        StorageType::S3 => StoreConfig::S3(S3Config {
+            bucket,
+            endpoint,
+            path_style: order.path_style,
+            region: order.region.clone(),
+            encryption: order.encryption.map(|encryption| match encryption {
+                ServerSideEncryption::AES256 => Encryption::Aes256,
+                ServerSideEncryption::Kms => Encryption::Kms,
+            }),
+            storage_class: order.storage_class.clone(),
+            profile: None,
+            ca,
+        }),
+        StorageType::OSS => StoreConfig::Oss(OssConfig {
+            bucket,
+            endpoint,
+            region: order.region.clone(),
+            ca,
+        }),
+        StorageType::GCS => StoreConfig::Gcs(GcsConfig { bucket, endpoint, ca }),
+        StorageType::ABS => StoreConfig::Abs(AbsConfig {
+            container: bucket,
+            endpoint,
+            ca,
+        }),
+        StorageType::Local => StoreConfig::Local(bucket),
+    };
+    Ok(connect(&config, secret.as_ref(), &platform(), policy).await?)
+}
+
+/// The keys in a directory: each file is one, under its id.
+pub fn keys(directory: Option<&str>) -> Result<KeyRing, Failure> {
+    let mut ring = KeyRing::default();
+    for (id, key) in named_keys(directory)? {
+        ring.add(id, key);
+    }
+    Ok(ring)
+}
+
+/// The ids of the keys in a directory.
+pub fn key_ids(directory: Option<&str>) -> Result<Vec<String>, Failure> {
+    let keys = named_keys(directory)?;
+    Ok(keys.into_iter().map(|(id, _)| id.as_str().to_owned()).collect())
+}
+
+/// The key that seals: the last id in alphabetical order.
+pub fn sealing_key(directory: &str) -> Result<(KeyId, MasterKey), Failure> {
+    let mut keys = named_keys(Some(directory))?;
+    keys.pop().ok_or_else(|| {
+        Failure::secret(
+            "the Secret of spec.encryption has no keys; each entry must be a key of 32 bytes under its id",
+        )
+    })
+}
+
+fn named_keys(directory: Option<&str>) -> Result<Vec<(KeyId, MasterKey)>, Failure> {
+    let Some(directory) = directory else {
+        return Ok(Vec::new());
+    };
+    let mut keys = Vec::new();
+    for (id, bytes) in entries(directory, "keys of 32 bytes, each under its id")? {
+        let wrong = |error| {
+            Failure::secret(format!(
+                "the key {id:?} of spec.encryption cannot be used: {error}"
+            ))
+        };
+        keys.push((
+            KeyId::new(&id).map_err(wrong)?,
+            MasterKey::new(&bytes).map_err(wrong)?,
+        ));
+    }
+    keys.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(keys)
+}
+
+/// How etcd is reached.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// The members that are known.
+    pub endpoints: Vec<Endpoint>,
+    /// Who asks.
+    pub user: Option<User>,
+}
+
+/// How the etcd of an order is reached.
+pub fn way(source: &Source) -> Result<Way, Failure> {
+    let tls = source
+        .tls
+        .as_deref()
+        .map(|directory| certificates(directory, source.server_name.clone()))
+        .transpose()?;
+    let user = source.user.as_deref().map(user).transpose()?;
+    let mut endpoints = Vec::new();
+    for text in &source.endpoints {
+        let url = with_port(text).parse().map_err(|_| {
+            Failure::order(format!(
+                "etcdEndpoints holds {text:?}, which is no address; for example: http://orders-client:2379"
+            ))
+        })?;
+        endpoints.push(Endpoint {
+            url,
+            tls: tls.clone(),
+            limits: Limits::default(),
+        });
+    }
+    if endpoints.is_empty() {
+        return Err(Failure::order("etcdEndpoints is empty"));
+    }
+    if tls.is_none() && endpoints.iter().any(|endpoint| endpoint.url.is_secure()) {
+        let message = "an endpoint says https and there are no certificates: clientTLSSecret must name a Secret with etcd-client-ca.crt, and with etcd-client.crt and etcd-client.key where etcd asks for them";
+        return Err(Failure::order(message));
+    }
+    Ok(Way { endpoints, user })
+}
+
+/// Without a port the usual one is meant.
+fn with_port(text: &str) -> String {
+    let text = text.trim_end_matches('/');
+    let host = text.split_once("://").map_or(text, |(_, host)| host);
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+    if has_port {
+        text.to_owned()
+    } else {
+        format!("{text}:2379")
+    }
+}
+
+fn certificates(directory: &str, server_name: Option<String>) -> Result<Tls, Failure> {
+    let expected = "etcd-client-ca.crt, etcd-client.crt and etcd-client.key";
+    let secret = Secret::from(entries(directory, expected)?);
+    let setting = "clientTLSSecret";
+    let pem = |key: &str| secret.required(setting, key).map(|text| text.as_bytes().to_vec());
+    let has_identity = secret.text(setting, "etcd-client.crt")?.is_some();
+    let identity = if has_identity {
+        Some(Identity {
+            certificate: pem("etcd-client.crt")?,
+            key: pem("etcd-client.key")?,
+        })
+    } else {
+        None
+    };
+    Ok(Tls {
+        authority: pem("etcd-client-ca.crt")?,
+        identity,
+        server_name,
+    })
+}
+
+fn user(directory: &str) -> Result<User, Failure> {
+    let secret = Secret::from(entries(directory, "username and password")?);
+    let setting = "the Secret of etcd's user";
+    Ok(User {
+        name: secret.required(setting, "username")?.to_owned(),
+        password: secret.required(setting, "password")?.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_a_port_means_the_usual_one() {
+        for (text, whole) in [
+            ("http://a", "http://a:2379"),
+            ("http://a/", "http://a:2379"),
+            ("https://a:1", "https://a:1"),
+            ("http://[::1]", "http://[::1]:2379"),
+            ("http://[::1]:2", "http://[::1]:2"),
+        ] {
+            assert_eq!(with_port(text), whole);
+        }
+    }
+
+    #[test]
+    fn https_without_certificates_is_refused_by_the_name_of_the_field() {
+        let source = Source {
+            endpoints: vec!["https://a:2379".to_owned()],
+            ..Source::default()
+        };
+        let failure = way(&source).expect_err("refused");
+        assert!(failure.message.contains("clientTLSSecret"), "{failure}");
+    }
+
+    #[test]
+    fn a_secret_that_is_not_mounted_is_named_by_its_directory() {
+        let failure = entries("/nowhere/at/all", "x").expect_err("refused");
+        assert!(failure.message.contains("/nowhere/at/all"), "{failure}");
+        assert_eq!(
+            (failure.reason.as_ref(), failure.is_retriable),
+            ("Credentials", false)
+        );
+    }
+}

@@ -1,0 +1,168 @@
+//! Fetching and looking into: any form comes back as the snapshot that etcd gave, wherever it was cut off.
+
+use etcd_operator_api::backup::Compression;
+use etcd_operator_api::contract::Manifest;
+use etcd_operator_job::object::Object;
+use etcd_operator_job::{Failure, check, fetch, inspect, settings};
+use etcd_operator_snapshot::frames::KeyRing;
+
+use crate::support::{Bench, Fake, Folder, Manner, REVISION, long_snapshot, order, snapshot};
+
+struct Form {
+    compression: Compression,
+    is_sealed: bool,
+}
+
+const FORMS: [Form; 3] = [
+    Form {
+        compression: Compression::None,
+        is_sealed: false,
+    },
+    Form {
+        compression: Compression::Zstd,
+        is_sealed: false,
+    },
+    Form {
+        compression: Compression::None,
+        is_sealed: true,
+    },
+];
+
+fn keys(byte: u8) -> Folder {
+    let keys = Folder::new();
+    std::fs::write(keys.0.join("2026"), [byte; 32]).expect("a key");
+    keys
+}
+
+async fn store(bench: &Bench, form: &Form, keys: &Folder, bytes: Vec<u8>) -> Manifest {
+    let members = Fake::of(&[Manner::Good], bytes);
+    let order = order("u", "r", |task| {
+        task.compression = form.compression;
+        task.keys = form.is_sealed.then(|| keys.text());
+    });
+    bench.run(&members, &order).await.expect("stored")
+}
+
+async fn open(bench: &Bench, manifest: Option<&Manifest>, keys: &Folder) -> Result<Object, Failure> {
+    let ring = settings::keys(Some(&keys.text()))?;
+    Object::open(&bench.store, "etcd/orders", manifest, ring).await
+}
+
+#[tokio::test]
+async fn every_form_comes_back_as_etcds_own_snapshot_with_and_without_its_manifest() {
+    let keys = keys(7);
+    for form in &FORMS {
+        let (bench, out) = (Bench::new(), Folder::new());
+        let manifest = store(&bench, form, &keys, snapshot()).await;
+        for manifest in [Some(&manifest), None] {
+            let object = open(&bench, manifest, &keys).await.expect("open");
+            let file = out.0.join("fetched.db");
+            fetch::fetch(&object, manifest, &file).await.expect("fetched");
+            assert_eq!(std::fs::read(&file).expect("a file"), snapshot());
+            let left = std::fs::read_dir(&out.0).expect("a directory").count();
+            assert_eq!(left, 1, "nothing lies beside it");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_fetched_before_is_not_fetched_again_if_the_object_is_the_same() {
+    let keys = keys(7);
+    let whole = long_snapshot(20 << 20);
+    for form in &FORMS {
+        let (bench, out) = (Bench::new(), Folder::new());
+        let manifest = store(&bench, form, &keys, whole.clone()).await;
+        let object = open(&bench, Some(&manifest), &keys).await.expect("open");
+        let file = out.0.join("fetched.db");
+        let part = out.0.join("fetched.db.part");
+        let note = out.0.join("fetched.db.part.json");
+        let text = format!(
+            "{{\"etag\":{:?},\"size\":{}}}",
+            object.etag().0,
+            object.stored_size()
+        );
+        let cut = (9 << 20) + 5;
+        std::fs::write(&note, text).expect("written");
+        std::fs::write(&part, &whole[..cut]).expect("written");
+        let (_, resumed) = fetch::fetch(&object, Some(&manifest), &file)
+            .await
+            .expect("fetched");
+        let is_framed = !manifest.frames.is_empty();
+        let wanted = if is_framed { 8 << 20 } else { cut as u64 };
+        assert_eq!(resumed, wanted);
+        assert_eq!(std::fs::read(&file).expect("a file"), whole);
+
+        std::fs::write(&note, "{\"etag\":\"another\",\"size\":1}").expect("written");
+        std::fs::write(&part, b"of another object").expect("written");
+        let (_, resumed) = fetch::fetch(&object, Some(&manifest), &file)
+            .await
+            .expect("fetched");
+        assert_eq!(resumed, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_bit_that_changed_in_the_store_is_found_and_no_file_is_left() {
+    let keys = keys(7);
+    for form in &FORMS {
+        let (bench, out) = (Bench::new(), Folder::new());
+        let manifest = store(&bench, form, &keys, snapshot()).await;
+        let path = bench.folder.0.join("etcd/orders");
+        let mut bytes = std::fs::read(&path).expect("the object");
+        let place = bytes.len() - 100;
+        bytes[place] ^= 1;
+        std::fs::write(&path, bytes).expect("written");
+        let object = open(&bench, Some(&manifest), &keys).await.expect("open");
+        let file = out.0.join("fetched.db");
+        let failure = fetch::fetch(&object, Some(&manifest), &file)
+            .await
+            .expect_err("refused");
+        assert_eq!(failure.reason, "VerificationFailed", "{failure}");
+        assert!(!file.exists());
+        assert!(
+            check::full(&object, &manifest, &out.0).await.is_err(),
+            "and by a full check"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_missing_and_a_wrong_key_are_told_apart_and_named() {
+    let bench = Bench::new();
+    let right = keys(7);
+    let manifest = store(&bench, &FORMS[2], &right, snapshot()).await;
+    let none = Object::open(&bench.store, "etcd/orders", Some(&manifest), KeyRing::default()).await;
+    let wrong = open(&bench, Some(&manifest), &keys(8)).await;
+    for (opened, word) in [(none, "no key was given"), (wrong, "not the one")] {
+        let failure = opened.map(|_| ()).expect_err("refused");
+        assert_eq!(failure.reason, "Key");
+        assert!(
+            failure.message.contains("2026") && failure.message.contains(word),
+            "{failure}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_look_at_a_stored_backup_tells_what_a_look_at_the_file_does() {
+    let (keys, out) = (keys(7), Folder::new());
+    let file = out.0.join("plain.db");
+    std::fs::write(&file, snapshot()).expect("written");
+    let here = inspect::quick(&file).expect("a look");
+    assert_eq!(here.revision, REVISION);
+    assert!(!inspect::has_frames(&file).expect("read"));
+    for form in &FORMS {
+        let bench = Bench::new();
+        let manifest = store(&bench, form, &keys, snapshot()).await;
+        let mut object = open(&bench, Some(&manifest), &keys).await.expect("open");
+        assert_eq!(check::summary(&mut object).await.expect("a look"), here);
+        let stored = bench.folder.0.join("etcd/orders");
+        assert_eq!(
+            inspect::has_frames(&stored).expect("read"),
+            !manifest.frames.is_empty()
+        );
+    }
+    let whole = inspect::whole(&file).expect("a walk");
+    assert!(whole.walk.expect("walked").damage.is_empty());
+    assert!(whole.sha256.is_some() && whole.keys.is_some());
+}

@@ -1,0 +1,7 @@
+//! Whole runs against members and a store that do as they are told: what is stored counts, what failed leaves nothing.
+
+mod deleting;
+mod fetching;
+mod places;
+mod storing;
+mod support;

@@ -1,0 +1,158 @@
+//! What lies at the path already: an earlier try's, another's, one to be replaced, and what a killed run left.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use etcd_operator_api::contract::{self, Claim, Naming};
+use etcd_operator_job::{catalog, clock, names};
+use etcd_operator_store::Key;
+use etcd_operator_store::testing::{Harm, Phase, Times};
+use jiff::SignedDuration;
+
+use crate::support::{Bench, Fake, Manner, order, snapshot};
+
+const BOTH: [&str; 2] = ["etcd/orders", "etcd/orders.manifest.json"];
+
+async fn put(bench: &Bench, name: &str, bytes: &[u8]) {
+    let key = Key::new(name).expect("a key");
+    let created = bench.store.create(&key, Bytes::copy_from_slice(bytes)).await;
+    created.expect("written");
+}
+
+#[tokio::test]
+async fn a_second_try_of_a_run_finds_what_the_first_has_stored() {
+    for naming in [Naming::OneShot, Naming::Periodic] {
+        let (bench, members) = (Bench::new(), Fake::good());
+        let order = order("u", "r", |task| task.naming = naming);
+        let first = bench.run(&members, &order).await.expect("stored");
+        let second = bench.run(&members, &order).await.expect("found");
+        assert_eq!(first, second);
+        assert_eq!(members.begun.load(Ordering::SeqCst), 1, "{naming:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_manifest_whose_object_was_deleted_is_no_backup() {
+    let (bench, members) = (Bench::new(), Fake::good());
+    let order = order("u", "r", |_| {});
+    bench.run(&members, &order).await.expect("stored");
+    std::fs::remove_file(bench.folder.0.join("etcd/orders")).expect("deleted");
+    bench.run(&members, &order).await.expect("stored again");
+    assert_eq!(members.begun.load(Ordering::SeqCst), 2);
+    assert_eq!(bench.names(), BOTH);
+}
+
+#[tokio::test]
+async fn a_path_with_backups_of_another_cluster_is_refused_unless_that_is_meant() {
+    let (bench, mut members) = (Bench::new(), Fake::good());
+    let periodic = |owner: &str, run: &str| order(owner, run, |task| task.naming = Naming::Periodic);
+    bench.run(&members, &periodic("u", "1")).await.expect("stored");
+    bench
+        .run(&members, &periodic("v", "2"))
+        .await
+        .expect("another EtcdBackup of the same cluster");
+    members.cluster = 8;
+    let failure = bench
+        .run(&members, &periodic("w", "3"))
+        .await
+        .expect_err("refused");
+    assert_eq!(
+        (failure.reason.as_ref(), failure.is_retriable),
+        ("OtherCluster", false)
+    );
+    let shared = order("w", "3", |task| {
+        task.naming = Naming::Periodic;
+        task.allow_others = true;
+    });
+    bench.run(&members, &shared).await.expect("it is meant");
+    assert_eq!(bench.names().len(), 6);
+}
+
+#[tokio::test]
+async fn an_etcd_backup_goes_on_after_its_cluster_was_restored_and_has_another_id() {
+    let (bench, mut members) = (Bench::new(), Fake::good());
+    let periodic = |run: &str| order("u", run, |task| task.naming = Naming::Periodic);
+    bench.run(&members, &periodic("1")).await.expect("stored");
+    members.cluster = 8;
+    bench.run(&members, &periodic("2")).await.expect("stored");
+}
+
+#[tokio::test]
+async fn an_object_that_somebody_else_wrote_is_never_replaced_unasked() {
+    let (bench, members) = (Bench::new(), Fake::good());
+    put(&bench, "etcd/orders", b"of the older operator").await;
+    let failure = bench
+        .run(&members, &order("u", "r", |_| {}))
+        .await
+        .expect_err("refused");
+    assert_eq!((failure.reason.as_ref(), failure.is_retriable), ("Exists", false));
+    let kept = std::fs::read(bench.folder.0.join("etcd/orders")).expect("there");
+    assert_eq!(kept, b"of the older operator");
+    let meant = order("u", "r", |task| task.allow_others = true);
+    bench.run(&members, &meant).await.expect("replaced");
+    assert_eq!(bench.names(), BOTH);
+    let next = order("u", "r2", |_| {});
+    let manifest = bench.run(&members, &next).await.expect("its own it replaces");
+    assert_eq!(manifest.run, "r2");
+}
+
+#[tokio::test]
+async fn a_backup_that_is_to_be_replaced_counts_until_the_new_one_does() {
+    let (bench, members) = (Bench::new(), Fake::good());
+    let first = bench
+        .run(&members, &order("u", "1", |_| {}))
+        .await
+        .expect("stored");
+    for manner in [Manner::Flips, Manner::Breaks, Manner::Dead] {
+        let broken = Fake::of(&[manner], snapshot());
+        let failed = bench.run(&broken, &order("u", "2", |_| {})).await;
+        assert!(failed.is_err(), "{manner:?}");
+    }
+    bench.port.plan(Phase::Complete, Harm::Full, Times::Always);
+    assert!(bench.run(&members, &order("u", "2", |_| {})).await.is_err());
+    bench.port.calm();
+    let still = catalog::manifest(&bench.store, "etcd/orders")
+        .await
+        .expect("read");
+    assert_eq!(still, Some(first));
+    assert_eq!(bench.names(), BOTH);
+}
+
+#[tokio::test]
+async fn what_a_killed_run_left_is_swept_when_it_is_over_and_nobody_elses_is() {
+    let (bench, members) = (Bench::new(), Fake::good());
+    let now = clock::now();
+    let hour = SignedDuration::from_hours(1);
+    let leave = async |second: u8, owner: &str, run: &str, until| {
+        let object = format!("etcd/orders_v5_2026-01-01-00:00:0{second}");
+        let claim = Claim {
+            version: 1,
+            object: object.clone(),
+            owner_uid: owner.to_owned(),
+            run: run.to_owned(),
+            until,
+            replaces: false,
+        };
+        put(&bench, &names::claim(&object), &contract::write(&claim)).await;
+        put(&bench, &object, b"half").await;
+        let key = Key::new(object.clone()).expect("a key");
+        drop(bench.store.begin(&key, 8 << 20).await.expect("begun"));
+        object
+    };
+    let over = leave(1, "u", "old", now - hour).await;
+    let own_try = leave(2, "u", "r", now + hour).await;
+    let going_on = leave(3, "u", "other", now + hour).await;
+    let others = leave(4, "v", "old", now - hour).await;
+    let order = order("u", "r", |task| task.naming = Naming::Periodic);
+    bench.run(&members, &order).await.expect("stored");
+    let left = bench.names();
+    for gone in [&over, &own_try] {
+        assert!(!left.iter().any(|name| name.contains(gone.as_str())), "{left:?}");
+    }
+    for kept in [&going_on, &others] {
+        assert!(
+            left.contains(kept) && left.contains(&names::claim(kept)),
+            "{left:?}"
+        );
+    }
+}

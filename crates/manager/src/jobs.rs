@@ -1,0 +1,267 @@
+//! The commands about backups, in a Job and by hand: what they do is in the job crate, here is how they are started, how
+//! they are ended, and to whom they tell what came of it.
+
+pub mod args;
+
+use std::io::{Write as _, stderr};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use etcd_operator_api::contract::{JobOrder, JobOutcome, Manifest, Task};
+use etcd_operator_job::backup::Run;
+use etcd_operator_job::budget::{BUFFERS, Budget};
+use etcd_operator_job::members::Network;
+use etcd_operator_job::object::Object;
+use etcd_operator_job::outcome::{self, Exit};
+use etcd_operator_job::{
+    Failure, catalog, check, clock, fetch as fetching, inspect as inspecting, list as listing,
+};
+use etcd_operator_job::{prune as pruning, settings};
+use etcd_operator_snapshot::frames::KeyRing;
+use etcd_operator_snapshot::summary::Summary;
+use etcd_operator_store::{Policy, Store};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use self::args::{BackupArgs, FetchArgs, InspectArgs, ListArgs, OrderArgs, PruneArgs, StoreArgs};
+use crate::logs;
+
+/// Where a pod says what came of it.
+const TERMINATION_MESSAGE: &str = "/dev/termination-log";
+
+/// `etcd-operator backup`
+pub fn backup(args: BackupArgs) -> Result<Exit> {
+    let said = args.order.clone();
+    let scratch = args.scratch.clone().unwrap_or_else(std::env::temp_dir);
+    order("backup", &said, |now| args.into_order(now), scratch)
+}
+
+/// `etcd-operator prune`
+pub fn prune(args: &PruneArgs) -> Result<Exit> {
+    let said = &args.order;
+    let read = |_| {
+        said.read()?
+            .context("--order or the variable ETCD_OPERATOR_ORDER must say what goes")
+    };
+    order("prune", said, read, std::env::temp_dir())
+}
+
+/// `etcd-operator list`
+pub fn list(args: &ListArgs) -> Result<Exit> {
+    let Some(url) = &args.url else {
+        let said = &args.order;
+        let read = |_| said.read()?.context("--order must say what is listed");
+        return order("list", said, read, std::env::temp_dir());
+    };
+    by_hand(&args.order.log_level, async {
+        let order = args.store.order(url)?;
+        let keys = settings::key_ids(args.store.keys.as_deref())?;
+        let store = settings::store(&order, Policy::default()).await?;
+        let found = listing::listing(&store, &order.path, |id| keys.iter().any(|key| key == id)).await?;
+        if args.json {
+            print(&format!("{}\n", serde_json::to_string_pretty(&found)?))
+        } else {
+            print(&found.to_string())
+        }
+    })
+}
+
+/// `etcd-operator fetch`
+pub fn fetch(args: &FetchArgs) -> Result<Exit> {
+    by_hand("warn", async {
+        let stored = open(&args.store, &args.url).await?;
+        let (checked, resumed) =
+            fetching::fetch(&stored.object, stored.manifest.as_ref(), &args.file).await?;
+        let note = match (resumed, &stored.manifest) {
+            (0, Some(_)) => String::new(),
+            (0, None) => ", which has no manifest".to_owned(),
+            (resumed, _) => format!(", of which {resumed} were there already"),
+        };
+        print(&format!(
+            "{}: {} bytes of a snapshot{note}; its hash is right\n",
+            args.file.display(),
+            checked.length
+        ))
+    })
+}
+
+/// `etcd-operator inspect`
+pub fn inspect(args: &InspectArgs) -> Result<Exit> {
+    by_hand("warn", async {
+        let is_file = !args.what.contains("://") && !inspecting::has_frames(Path::new(&args.what))?;
+        let summary = match (is_file, args.full) {
+            (true, false) => inspecting::quick(Path::new(&args.what))?,
+            (true, true) => inspecting::whole(Path::new(&args.what))?,
+            (false, is_full) => stored_summary(args, is_full).await?,
+        };
+        let text = if args.json {
+            format!("{}\n", serde_json::to_string_pretty(&summary)?)
+        } else {
+            summary.to_string()
+        };
+        print(&text)?;
+        if summary.walk.is_some_and(|walk| !walk.damage.is_empty()) {
+            bail!("the database is damaged");
+        }
+        Ok(())
+    })
+}
+
+async fn stored_summary(args: &InspectArgs, is_full: bool) -> Result<Summary> {
+    let mut stored = open(&args.store, &args.what).await?;
+    if !is_full {
+        return Ok(check::summary(&mut stored.object).await?);
+    }
+    let scratch = args.scratch.clone().unwrap_or_else(std::env::temp_dir);
+    let file = Scratch(scratch.join(format!("inspect-{}.db", std::process::id())));
+    fetching::fetch(&stored.object, stored.manifest.as_ref(), &file.0).await?;
+    Ok(inspecting::whole(&file.0)?)
+}
+
+/// A file that is gone when it is no longer needed.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+struct Stored {
+    object: Object,
+    manifest: Option<Manifest>,
+}
+
+async fn open(args: &StoreArgs, url: &str) -> Result<Stored> {
+    let order = args.order(url)?;
+    let keys: KeyRing = settings::keys(args.keys.as_deref())?;
+    let store = settings::store(&order, Policy::default()).await?;
+    let manifest = catalog::manifest(&store, &order.path).await?;
+    let object = Object::open(&store, &order.path, manifest.as_ref(), keys).await?;
+    Ok(Stored { object, manifest })
+}
+
+/// Does what an order says, and tells pod and people what came of it.
+fn order(
+    command: &str,
+    said: &OrderArgs,
+    read: impl FnOnce(jiff::Timestamp) -> Result<JobOrder>,
+    scratch: PathBuf,
+) -> Result<Exit> {
+    logs::start(said.log_format, &said.log_level)?;
+    let read = read(clock::now()).and_then(|order| match order.task.command() {
+        right if right == command => Ok(order),
+        right => bail!("the order is one for `etcd-operator {right}`"),
+    });
+    let order = match read {
+        Ok(order) => order,
+        Err(error) => {
+            let failure = Failure::order(format!("{error:#}"));
+            return told(said, "", outcome::failed(&failure));
+        }
+    };
+    let runtime = tokio::runtime::Runtime::new().context("the async runtime cannot start")?;
+    let done = runtime.block_on(run(&order, scratch));
+    // What is still being aborted in the background gets a little time for it.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(5));
+    let outcome = done.unwrap_or_else(|failure| outcome::failed(&failure));
+    told(said, &order.run, outcome)
+}
+
+async fn run(order: &JobOrder, scratch: PathBuf) -> Result<JobOutcome, Failure> {
+    let stop = CancellationToken::new();
+    let failed = |error: std::io::Error| Failure::passing("Stopped", error.to_string());
+    let mut ends = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupts = signal(SignalKind::interrupt()).map_err(failed)?;
+    let work = work(order, scratch, stop.clone());
+    let told = async {
+        tokio::select! {
+            _ = ends.recv() => {}
+            _ = interrupts.recv() => {}
+        }
+        stop.cancel();
+        std::future::pending().await
+    };
+    tokio::select! {
+        outcome = work => outcome,
+        never = told => never,
+    }
+}
+
+async fn work(order: &JobOrder, scratch: PathBuf, stop: CancellationToken) -> Result<JobOutcome, Failure> {
+    let store: Store = settings::store(&order.store, Policy::default()).await?;
+    let told = stop.clone();
+    let done = async {
+        match &order.task {
+            Task::Backup(task) => {
+                let members = Network::new(settings::way(&task.source)?);
+                let run = Run {
+                    order,
+                    task,
+                    store,
+                    members: &members,
+                    scratch,
+                    budget: Budget::of(BUFFERS),
+                    stop,
+                };
+                return run.backup().await.map(outcome::stored);
+            }
+            Task::List { after } => listing::list(&store, order, after.as_deref()).await,
+            Task::Prune { keep } => pruning::prune(&store, order, keep).await,
+            Task::Erase => pruning::erase(&store, order).await,
+        }
+    };
+    // A backup takes its time to clean up; of a list or a deletion the next one goes on wherever this one ends.
+    let cut_off = async {
+        if matches!(order.task, Task::Backup(_)) {
+            std::future::pending::<()>().await;
+        }
+        told.cancelled().await;
+    };
+    tokio::select! {
+        done = done => done,
+        () = cut_off => Err(Failure::passing("Stopped", "the process was asked to end")),
+    }
+}
+
+fn told(said: &OrderArgs, run: &str, outcome: JobOutcome) -> Result<Exit> {
+    let exit = outcome::exit(&outcome);
+    match &outcome {
+        JobOutcome::Failed { reason, message, .. } => tracing::error!(reason, "{message}"),
+        done => tracing::info!(?done, "done"),
+    }
+    let message = outcome::message(run, outcome);
+    let default = Path::new(TERMINATION_MESSAGE);
+    let file = said
+        .result
+        .as_deref()
+        .or_else(|| default.exists().then_some(default));
+    if let Some(file) = file {
+        std::fs::write(file, message).with_context(|| format!("{} cannot be written", file.display()))?;
+    }
+    Ok(exit)
+}
+
+/// Runs what somebody asked for by hand.
+fn by_hand(level: &str, work: impl Future<Output = Result<()>>) -> Result<Exit> {
+    logs::start(crate::cli::LogFormat::Human, level)?;
+    let runtime = tokio::runtime::Runtime::new().context("the async runtime cannot start")?;
+    runtime.block_on(async {
+        tokio::select! {
+            done = work => done,
+            _ = tokio::signal::ctrl_c() => {
+                let _ = writeln!(stderr(), "interrupted");
+                bail!("interrupted; run the same again to go on")
+            }
+        }
+    })?;
+    Ok(Exit::Done)
+}
+
+/// Prints, and takes a reader that went away (`| head`) for the end.
+pub fn print(text: &str) -> Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("standard output cannot be written"),
+    }
+}

@@ -1,0 +1,157 @@
+//! The commands about backups as processes: what they are told, what they say, and how they end.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use etcd_operator_api::contract::{self, JobOutcome, JobResult, ORDER_VARIABLE};
+use serde_json::json;
+
+/// A directory that is gone with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::SeqCst);
+        let path = std::env::temp_dir().join(format!("job-commands-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a directory");
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn operator(arguments: &[&str], order: Option<&str>) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_etcd-operator"));
+    command.args(arguments).env_remove(ORDER_VARIABLE);
+    if let Some(order) = order {
+        command.env(ORDER_VARIABLE, order);
+    }
+    command.output().expect("it runs")
+}
+
+/// How it ended, and what it said to its pod.
+fn told(command: &str, order: &serde_json::Value) -> (Option<i32>, JobResult) {
+    let folder = Folder::new();
+    let result = folder.path("result");
+    let output = operator(&[command, "--result", &result], Some(&order.to_string()));
+    let bytes = std::fs::read(&result).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let read = contract::read(&bytes).expect("a result");
+    (output.status.code(), read)
+}
+
+fn order(bucket: &str, task: serde_json::Value) -> serde_json::Value {
+    json!({
+        "version": 1, "run": "r", "ownerUID": "u",
+        "store": {"kind": "Local", "bucket": bucket, "path": "etcd/orders"},
+        "task": task,
+    })
+}
+
+fn backup(endpoint: &str) -> serde_json::Value {
+    json!({
+        "kind": "backup", "naming": "OneShot", "deadline": "2999-01-01T00:00:00Z",
+        "source": {"endpoints": [endpoint]},
+    })
+}
+
+#[test]
+fn an_order_in_the_environment_is_done_and_its_result_told() {
+    let store = Folder::new();
+    let bucket = store.0.display().to_string();
+    let (code, result) = told("list", &order(&bucket, json!({"kind": "list"})));
+    assert_eq!((code, result.run.as_str()), (Some(0), "r"));
+    assert!(
+        matches!(&result.outcome, JobOutcome::Listed { backups, .. } if backups.is_empty()),
+        "{result:?}"
+    );
+    for task in [json!({"kind": "prune"}), json!({"kind": "erase"})] {
+        let (code, result) = told("prune", &order(&bucket, task));
+        assert_eq!(code, Some(0));
+        assert!(
+            matches!(result.outcome, JobOutcome::Pruned { deleted: 0, .. }),
+            "{result:?}"
+        );
+    }
+}
+
+#[test]
+fn the_exit_code_tells_whether_to_try_again() {
+    let store = Folder::new();
+    let bucket = store.0.display().to_string();
+    let missing = store.path("no/such/directory");
+    for (wanted, reason, order) in [
+        (1, "NoMember", order(&bucket, backup("http://127.0.0.1:1"))),
+        (2, "BadOrder", order(&bucket, backup("127.0.0.1:1"))),
+        (2, "BadOrder", order(&bucket, backup("https://127.0.0.1:1"))),
+        (2, "BadOrder", order(&bucket, json!({"kind": "list"}))),
+        (2, "BadOrder", json!({"version": 9})),
+        (3, "NoBucket", order(&missing, backup("http://127.0.0.1:1"))),
+    ] {
+        let (code, result) = told("backup", &order);
+        let JobOutcome::Failed {
+            reason: found,
+            message,
+            ..
+        } = &result.outcome
+        else {
+            panic!("{result:?}");
+        };
+        assert_eq!((code, found.as_str()), (Some(wanted), reason), "{message}");
+    }
+}
+
+#[test]
+fn what_is_given_by_flags_is_checked_before_anything_is_done() {
+    for (arguments, word) in [
+        (&["backup"][..], "--to"),
+        (&["backup", "--to", "s3://b/k"], "--endpoint"),
+        (&["list"], "URL"),
+        (&["fetch", "s3://b/k"], "FILE"),
+        (&["prune"], "ETCD_OPERATOR_ORDER"),
+    ] {
+        let output = operator(arguments, None);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(word), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_snapshot_is_inspected_and_fetched_without_kubernetes() {
+    let folder = Folder::new();
+    let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../snapshot/corpus/3.6-full.db.zst");
+    let snapshot = zstd::decode_all(std::fs::read(corpus).expect("the corpus").as_slice()).expect("unpacks");
+    let (file, copy) = (folder.path("etcd.db"), folder.path("copy.db"));
+    std::fs::write(&file, &snapshot).expect("written");
+    let output = operator(&["inspect", &file], None);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success() && text.contains("revision      11"),
+        "{output:?}"
+    );
+    let output = operator(&["inspect", "--full", "--json", &file], None);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(
+        (&json["revision"], &json["walk"]["damage"]),
+        (&json!(11), &json!([]))
+    );
+    let output = operator(&["fetch", &file, &copy], None);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(std::fs::read(&copy).expect("a file"), snapshot);
+    let mut broken = snapshot;
+    broken[5000] ^= 1;
+    std::fs::write(&file, &broken).expect("written");
+    let output = operator(&["fetch", &file, &folder.path("never.db")], None);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(!folder.0.join("never.db").exists());
+}
