@@ -113,6 +113,7 @@ pub struct Skipped {
     pub why: String,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
