@@ -85,9 +85,8 @@ impl Object {
                     .unwrap_or_default(),
                 last: None,
             },
-            Err(DecodeError::NotFrames) => Form::Plain,
-            // An object of a few bytes that begin like a head is none.
-            Ok(None) => Form::Plain,
+            // A few bytes that begin like a head are none.
+            Ok(None) | Err(DecodeError::NotFrames) => Form::Plain,
             Err(error) => return Err(error.into()),
         };
         let object = Self {

@@ -21,8 +21,8 @@ use crate::pump::{Flow, Pumped, pump};
 use crate::shape::Wanted;
 use crate::{catalog, check, clock, leftovers, names, settings, teller};
 
-/// The size of parts.
-const PART: u64 = 8 << 20;
+/// The size of parts: no store wants less than five, and three of them lie in memory.
+const PART: u64 = 6 << 20;
 /// How many names are tried: runs of one second are told apart by the next.
 const NAMES: i64 = 10;
 
