@@ -49,7 +49,7 @@ fn told(command: &str, order: &serde_json::Value) -> (Option<i32>, JobResult) {
     (output.status.code(), read)
 }
 
-fn order(bucket: &str, task: serde_json::Value) -> serde_json::Value {
+fn order(bucket: &str, task: &serde_json::Value) -> serde_json::Value {
     json!({
         "version": 1, "run": "r", "ownerUID": "u",
         "store": {"kind": "Local", "bucket": bucket, "path": "etcd/orders"},
@@ -68,14 +68,14 @@ fn backup(endpoint: &str) -> serde_json::Value {
 fn an_order_in_the_environment_is_done_and_its_result_told() {
     let store = Folder::new();
     let bucket = store.0.display().to_string();
-    let (code, result) = told("list", &order(&bucket, json!({"kind": "list"})));
+    let (code, result) = told("list", &order(&bucket, &json!({"kind": "list"})));
     assert_eq!((code, result.run.as_str()), (Some(0), "r"));
     assert!(
         matches!(&result.outcome, JobOutcome::Listed { backups, .. } if backups.is_empty()),
         "{result:?}"
     );
     for task in [json!({"kind": "prune"}), json!({"kind": "erase"})] {
-        let (code, result) = told("prune", &order(&bucket, task));
+        let (code, result) = told("prune", &order(&bucket, &task));
         assert_eq!(code, Some(0));
         assert!(
             matches!(result.outcome, JobOutcome::Pruned { deleted: 0, .. }),
@@ -90,12 +90,12 @@ fn the_exit_code_tells_whether_to_try_again() {
     let bucket = store.0.display().to_string();
     let missing = store.path("no/such/directory");
     for (wanted, reason, order) in [
-        (1, "NoMember", order(&bucket, backup("http://127.0.0.1:1"))),
-        (2, "BadOrder", order(&bucket, backup("127.0.0.1:1"))),
-        (2, "BadOrder", order(&bucket, backup("https://127.0.0.1:1"))),
-        (2, "BadOrder", order(&bucket, json!({"kind": "list"}))),
+        (1, "NoMember", order(&bucket, &backup("http://127.0.0.1:1"))),
+        (2, "BadOrder", order(&bucket, &backup("127.0.0.1:1"))),
+        (2, "BadOrder", order(&bucket, &backup("https://127.0.0.1:1"))),
+        (2, "BadOrder", order(&bucket, &json!({"kind": "list"}))),
         (2, "BadOrder", json!({"version": 9})),
-        (3, "NoBucket", order(&missing, backup("http://127.0.0.1:1"))),
+        (3, "NoBucket", order(&missing, &backup("http://127.0.0.1:1"))),
     ] {
         let (code, result) = told("backup", &order);
         let JobOutcome::Failed {
