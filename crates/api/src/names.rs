@@ -35,6 +35,17 @@ pub const ANNOTATION_ADOPT: &str = "etcd.database.coreos.com/adopt";
 /// Annotation with the hash of the intent that was last applied to an object.
 pub const ANNOTATION_APPLIED: &str = "etcd.database.coreos.com/applied";
 
+/// Annotation on an `EtcdBackup`: each new value asks for one backup beside the schedule.
+pub const ANNOTATION_BACKUP_NOW: &str = "etcd.database.coreos.com/backup-now";
+/// The value of [`LABEL_APP`] on Jobs of backups and their pods: none of a cluster's Services or budgets selects them.
+pub const APP_BACKUP_VALUE: &str = "etcd-backup";
+/// Label on Jobs and their pods with the name of the `EtcdBackup`.
+pub const LABEL_BACKUP: &str = "etcd.database.coreos.com/backup";
+/// Label on Jobs and their pods with what they do.
+pub const LABEL_TASK: &str = "etcd.database.coreos.com/task";
+
+/// Finalizer of an `EtcdBackup` whose stored backups go with it.
+pub const FINALIZER_STORED: &str = "etcd.database.coreos.com/stored-backups";
 /// Finalizer that the ancestor's backup operator may have left behind.
 pub const FINALIZER_LEGACY_BACKUP: &str = "backup-operator-periodic";
 

@@ -11,28 +11,17 @@ use std::time::Duration;
 
 use etcd_operator_api::{
     EtcdBackup,
-    backup::{BackupPolicy, EtcdBackupSpec},
+    backup::{BackupJob, BackupPolicy, Compression, DeletionPolicy, EtcdBackupSpec, Verification},
     location::{Blocks, Location},
     names::MAX_NAME,
-    refusal::{Refusal, Unbuilt, unbuilt},
+    refusal::{Reason, Refusal, Unbuilt, unbuilt},
+    retention::Keep,
 };
 use jiff::Timestamp;
 use serde_json::json;
 
 /// Fields whose feature does not exist yet. Building one takes its line away.
-const UNBUILT: &[Unbuilt] = &[
-    Unbuilt::unless("spec.compression", "None"),
-    Unbuilt::field("spec.encryption"),
-    Unbuilt::unless("spec.verification", "Checksum"),
-    Unbuilt::unless("spec.deletionPolicy", "Retain"),
-    Unbuilt::field("spec.job"),
-    Unbuilt::field("spec.local"),
-    Unbuilt::field("spec.backupPolicy.maxAge"),
-    Unbuilt::field("spec.backupPolicy.keepHourly"),
-    Unbuilt::field("spec.backupPolicy.keepDaily"),
-    Unbuilt::field("spec.backupPolicy.keepWeekly"),
-    Unbuilt::field("spec.backupPolicy.startingDeadlineSeconds"),
-];
+const UNBUILT: &[Unbuilt] = &[];
 
 /// How long a backup may take where the user does not say: the ancestor's bound.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
@@ -52,8 +41,20 @@ pub struct Desired {
     pub suspended: bool,
     /// How long one may take.
     pub timeout: Duration,
-    /// How many are kept; all without.
-    pub keep: Option<u64>,
+    /// How late one may start; half the time to the next one without.
+    pub late: Option<Duration>,
+    /// What is kept.
+    pub keep: Keep,
+    /// How frames are compressed.
+    pub compression: Compression,
+    /// The Secret with the keys that seal backups.
+    pub keys: Option<String>,
+    /// How a backup is checked before it counts.
+    pub verification: Verification,
+    /// Whether stored backups go with the object.
+    pub erases: bool,
+    /// How pods are shaped.
+    pub job: BackupJob,
 }
 
 /// What is backed up.
@@ -101,23 +102,42 @@ pub fn desired(backup: &EtcdBackup, now: Timestamp) -> Result<Desired, Vec<Refus
         .map_err(|more| refused.extend(more))
         .ok();
     let when = when(spec, &policy, now).map_err(|more| refused.extend(more)).ok();
-    let keep = u64::try_from(policy.max_backups.unwrap_or(0)).unwrap_or_else(|_| {
-        refused.push(negative("maxBackups", "0 keeps all; for example: 7"));
-        0
-    });
+    let keep = keep(spec, &policy).map_err(|more| refused.extend(more)).ok();
+    let late = policy
+        .starting_deadline_seconds
+        .map(u64::try_from)
+        .transpose()
+        .unwrap_or_else(|_| {
+            refused.push(negative("startingDeadlineSeconds", "for example: 600"));
+            None
+        });
+    if spec.verification == Verification::Restore {
+        refused.push(Refusal {
+            reason: Reason::NotImplemented,
+            field: "spec.verification".to_owned(),
+            problem: "Restore is not implemented in this version of the operator: use Checksum or Full"
+                .to_owned(),
+        });
+    }
     let timeout = match u64::try_from(policy.timeout_in_second.unwrap_or(0)) {
         Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
         _ => DEFAULT_TIMEOUT,
     };
-    match (source, location, when) {
-        (Some(source), Some(location), Some(when)) if refused.is_empty() => Ok(Desired {
+    match (source, location, when, keep) {
+        (Some(source), Some(location), Some(when), Some(keep)) if refused.is_empty() => Ok(Desired {
             source,
             client_tls: spec.client_tls_secret.clone().filter(|s| !s.is_empty()),
             location,
             when,
             suspended: spec.suspend,
             timeout,
-            keep: Some(keep).filter(|n| *n > 0),
+            late: late.map(Duration::from_secs),
+            keep,
+            compression: spec.compression,
+            keys: spec.encryption.as_ref().map(|e| e.secret_ref.name.clone()),
+            verification: spec.verification,
+            erases: spec.deletion_policy == DeletionPolicy::Delete,
+            job: spec.job.clone().unwrap_or_default(),
         }),
         _ => Err(refused),
     }
@@ -182,6 +202,35 @@ fn when(spec: &EtcdBackupSpec, policy: &BackupPolicy, now: Timestamp) -> Result<
         (None, None) if seconds > 0 => Ok(When::Every(Duration::from_secs(seconds))),
         (None, None) => Ok(When::Once),
     }
+}
+
+/// What is kept. Days are those of the schedule.
+fn keep(spec: &EtcdBackupSpec, policy: &BackupPolicy) -> Result<Keep, Vec<Refusal>> {
+    let mut refused = Vec::new();
+    let newest = u64::try_from(policy.max_backups.unwrap_or(0)).unwrap_or_else(|_| {
+        refused.push(negative("maxBackups", "0 keeps all; for example: 7"));
+        0
+    });
+    let mut count = |field, wanted: Option<i32>| {
+        u32::try_from(wanted.unwrap_or(0)).unwrap_or_else(|_| {
+            refused.push(negative(field, "0 keeps none for it; for example: 14"));
+            0
+        })
+    };
+    let hourly = count("keepHourly", policy.keep_hourly);
+    let daily = count("keepDaily", policy.keep_daily);
+    let weekly = count("keepWeekly", policy.keep_weekly);
+    if !refused.is_empty() {
+        return Err(refused);
+    }
+    Ok(Keep {
+        newest: Some(newest).filter(|newest| *newest > 0),
+        max_age_seconds: policy.max_age.map(|age| age.0.as_secs()),
+        hourly,
+        daily,
+        weekly,
+        zone: spec.time_zone.clone().filter(|zone| !zone.is_empty()),
+    })
 }
 
 fn negative(field: &str, rest: &str) -> Refusal {

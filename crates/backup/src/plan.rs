@@ -1,3 +1,213 @@
-//! What to do next for an `EtcdBackup`. Pure: the time comes in.
+//! What to do next for an `EtcdBackup`. Pure: what was seen comes in, what is to be written down and then done goes out.
+//!
+//! Everything that is done can be done again: a run is written down before its Job is made, its Job has one name whoever
+//! makes it, and a run that has ended leaves the list in the same write that records how, before its Job is deleted.
 
+mod blame;
 pub mod due;
+mod ended;
+pub mod promise;
+mod start;
+#[cfg(test)]
+mod tests;
+pub mod turn;
+mod why;
+
+use std::time::Duration;
+
+use etcd_operator_api::refusal::bounded;
+use jiff::Timestamp;
+
+use crate::desired::When;
+use crate::memory::{Memory, Run, Task};
+use crate::world::World;
+
+pub use blame::told;
+pub use ended::{End, Outcome, Stored};
+pub use why::{Phase, Reason, Why};
+
+/// How often a Job is made for one run whose result is lost.
+const MOST_ATTEMPTS: i64 = 3;
+/// How soon to look again for a turn: the end of others wakes, too.
+const TURN: Duration = Duration::from_secs(5);
+/// How soon to look again at what runs: its Job and pods wake, too.
+const RUNNING: Duration = Duration::from_secs(30);
+/// No look is further away.
+const LONGEST: Duration = Duration::from_mins(5);
+
+/// What to write down, and then to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// What is written down before anything is done.
+    pub memory: Memory,
+    /// The runs that ended.
+    pub ends: Vec<End>,
+    /// What was due and is given up, and why.
+    pub missed: Option<(Timestamp, String)>,
+    /// Runs whose Jobs are to be made.
+    pub jobs: Vec<Run>,
+    /// Jobs that are to go.
+    pub drops: Vec<Drop>,
+    /// Since when a run waits for its turn.
+    pub waits_since: Option<Timestamp>,
+    /// Whether nothing holds the object any more.
+    pub is_released: bool,
+    /// What it does or waits for.
+    pub why: Why,
+    /// When the next run is due.
+    pub next: Option<Timestamp>,
+    /// By when a good backup is promised.
+    pub promised: Option<Timestamp>,
+    /// When to look again.
+    pub wake: Duration,
+}
+
+/// A Job that is to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drop {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Whether its run is under way: it ended without a word, and is made again.
+    pub is_lost: bool,
+}
+
+impl Plan {
+    /// The same without what was recorded with it already, for a second report in one pass.
+    #[must_use]
+    pub fn again(&self, world: &World) -> Self {
+        let mut again = Self {
+            ends: Vec::new(),
+            missed: None,
+            ..self.clone()
+        };
+        again.why = why::why(world, &again, None);
+        again
+    }
+}
+
+/// What to do next.
+pub fn plan(world: &World) -> Plan {
+    let mut memory = world.memory.clone();
+    let (runs, ends) = ended::judge(world, std::mem::take(&mut memory.runs));
+    memory.runs = runs;
+    for end in &ends {
+        remember(&mut memory, end, world);
+    }
+    let mut plan = Plan {
+        memory,
+        ends,
+        missed: None,
+        jobs: Vec::new(),
+        drops: Vec::new(),
+        waits_since: None,
+        is_released: false,
+        why: Why::default(),
+        next: None,
+        promised: None,
+        wake: LONGEST,
+    };
+    let blocked = match world.deleted {
+        Some(deleted) => {
+            start::erase(world, &mut plan, deleted);
+            None
+        }
+        None => start::backup(world, &mut plan),
+    };
+    plan.promised = promise::promised(&world.desired, world.created, plan.memory.success, world.now);
+    give_turn(world, &mut plan);
+    jobs(world, &mut plan);
+    plan.why = why::why(world, &plan, blocked);
+    plan.wake = wake(world, &plan);
+    plan
+}
+
+/// What an end leaves behind.
+fn remember(memory: &mut Memory, end: &End, world: &World) {
+    let is_periodic = world.desired.when != When::Once;
+    match (&end.outcome, end.run.task) {
+        (Outcome::Stored(stored), _) => {
+            memory.failures = 0;
+            memory.success = memory.success.max(Some(stored.completed));
+            memory.recorded.push(end.run.id(&world.uid));
+            let prunes = is_periodic && world.desired.keep.is_bounded();
+            if prunes && world.deleted.is_none() && memory.of(Task::Prune).is_none() {
+                memory.runs.push(Run::due(Task::Prune, end.run.due));
+            }
+        }
+        (Outcome::Failed { .. }, Task::Backup) => memory.failures += 1,
+        (Outcome::Failed { reason, message }, Task::Erase) => {
+            // It is tried until it succeeds, or until the user no longer asks for it.
+            memory.failures += 1;
+            let mut again = Run::due(Task::Erase, start::later(world.now, memory.failures));
+            again.note = Some(bounded(&blame::told(&world.desired, reason, message), 1_000));
+            memory.runs.push(again);
+        }
+        _ => {}
+    }
+}
+
+/// The run that has been due longest starts, if it may.
+fn give_turn(world: &World, plan: &mut Plan) {
+    let held = world.desired.suspended && world.deleted.is_none();
+    let is_ready =
+        |run: &Run| run.started.is_none() && run.due <= world.now && !(held && run.task == Task::Backup);
+    let waiting = plan.memory.runs.iter_mut().filter(|run| is_ready(run));
+    let Some(first) = waiting.min_by_key(|run| (run.task, run.due)) else {
+        return;
+    };
+    if world.has_turn {
+        first.started = Some(crate::memory::second(world.now));
+        first.note = None;
+    } else {
+        plan.waits_since = Some(first.due);
+    }
+}
+
+/// Jobs that are to be made, and those that no run needs any more.
+fn jobs(world: &World, plan: &mut Plan) {
+    for run in plan.memory.runs.iter().filter(|run| run.started.is_some()) {
+        let name = run.job(&world.name);
+        // Two pods of one run would both write: one of a Job that is gone ends first.
+        if run.job_uid.is_none() && world.job(&name).is_none() && !world.has_live_pod(&name) {
+            plan.jobs.push(run.clone());
+        }
+    }
+    for job in world.jobs.iter().filter(|job| !job.is_going) {
+        let mut runs = plan.memory.runs.iter();
+        let run = runs.find(|run| run.job(&world.name) == job.name);
+        let is_lost = run.is_some_and(|run| ended::is_lost(world, run, job));
+        if run.is_none() || is_lost {
+            plan.drops.push(Drop {
+                name: job.name.clone(),
+                uid: job.uid.clone(),
+                is_lost,
+            });
+        }
+    }
+}
+
+fn wake(world: &World, plan: &Plan) -> Duration {
+    let until = |time: Timestamp| {
+        let rest = time.duration_since(world.now);
+        // A moment after it, as times are told to the second.
+        Duration::try_from(rest).unwrap_or_default() + Duration::from_millis(50)
+    };
+    let mut wake = LONGEST;
+    let coming = plan.memory.runs.iter().filter(|run| run.due > world.now);
+    let times = coming.map(|run| run.due).chain(plan.next).chain(plan.promised);
+    for time in times.filter(|time| *time > world.now) {
+        wake = wake.min(until(time));
+    }
+    if let Some(again) = start::again(world, &plan.memory).filter(|_| world.deleted.is_none()) {
+        wake = wake.min(until(again));
+    }
+    if plan.waits_since.is_some() {
+        wake = wake.min(TURN);
+    }
+    if !plan.memory.runs.is_empty() || world.deleted.is_some() {
+        wake = wake.min(RUNNING);
+    }
+    wake
+}

@@ -1,24 +1,39 @@
-//! One pass over one `EtcdBackup`: read the stores, decide, report.
+//! One pass over one `EtcdBackup`: look, decide, write down what was decided, and only then do it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use etcd_operator_api::refusal::Refusal;
 use etcd_operator_api::{
-    EtcdBackup, EtcdCluster,
+    EtcdBackup, EtcdBackupStatus, EtcdCluster,
     reference::References,
     scope::{NotServed, ScopeRule},
 };
 use etcd_operator_runtime::{
-    apply::Error,
+    apply::{Applier, Error},
     clock::SharedClock,
     controller::Function,
+    events::Severity,
     key::ObjectKey,
     queue::Wake,
     report::Reporter,
     store::{Malformed, Store},
 };
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use tracing::info;
 
-use crate::{desired::desired, status};
+use crate::act::{self, Made};
+use crate::desired::{Desired, desired};
+use crate::latest::Latest;
+use crate::memory::Task;
+use crate::observe::observe;
+use crate::plan::{End, Outcome, Plan, plan, told};
+use crate::status::{self, Obstacle};
+use crate::turns::Turns;
+use crate::world::World;
 
 /// What the controller reads and writes with.
 #[derive(Clone, Debug)]
@@ -27,10 +42,20 @@ pub struct Deps {
     pub backups: Store<EtcdBackup>,
     /// All `EtcdCluster`s in sight, to which backups refer.
     pub clusters: Store<EtcdCluster>,
+    /// Jobs of backups.
+    pub jobs: Store<Job>,
+    /// Pods, those of these Jobs among them.
+    pub pods: Store<Pod>,
+    /// Writes objects.
+    pub applier: Applier,
     /// Writes what was found.
     pub reporter: Reporter,
     /// Which clusters, and so which backups, are this installation's business.
     pub scope: ScopeRule,
+    /// The operator's own image, of which Jobs are made; without it the sentence that says what to do.
+    pub operator_image: Result<String, String>,
+    /// How many Jobs run at once, over all backups.
+    pub most_jobs: usize,
     /// Tells the time.
     pub clock: SharedClock,
 }
@@ -39,19 +64,25 @@ pub struct Deps {
 #[derive(Clone, Debug)]
 pub struct Reconciler {
     deps: Arc<Deps>,
+    latest: Latest,
+    turns: Turns,
 }
 
 impl Reconciler {
     /// A controller that reads and writes with these.
     pub fn new(deps: Deps) -> Self {
-        Self { deps: Arc::new(deps) }
+        Self {
+            turns: Turns::new(deps.most_jobs),
+            deps: Arc::new(deps),
+            latest: Latest::default(),
+        }
     }
 
     /// The function that the driver calls.
     pub fn function(self) -> Function<Error> {
         Box::new(move |key| {
             let this = self.clone();
-            Box::pin(async move { this.reconcile(&key).await })
+            Box::pin(async move { Box::pin(this.reconcile(&key)).await })
         })
     }
 
@@ -75,11 +106,14 @@ impl Reconciler {
         let Deps {
             backups,
             clusters,
+            applier,
             reporter,
             scope,
             clock,
+            ..
         } = &*self.deps;
         let Some(backup) = backups.get(key) else {
+            self.latest.forget(key);
             let serves = |bad: &Malformed| {
                 let cluster = bad
                     .cluster
@@ -90,29 +124,247 @@ impl Reconciler {
             };
             return reporter.absent::<EtcdBackup>(backups, key, serves).await;
         };
-        if backup.metadata.deletion_timestamp.is_some() {
+        let Some(backup) = self.latest.newest(backup, applier).await? else {
             return Ok(Wake::OnChange);
-        }
-        let now = clock.now();
-        let desired = desired(&backup, now);
+        };
         let named = backup.spec.etcd_cluster.as_ref().map(|c| c.name.as_str());
         let cluster = named.filter(|name| !name.is_empty()).map(|name| key.beside(name));
-        let annotations = backup.metadata.annotations.clone().unwrap_or_default();
-        let after = match serves(*scope, &annotations, cluster.as_ref(), clusters) {
-            Ok(()) => {
-                let references = cluster.map_or_else(References::default, |cluster| {
-                    References::default()
-                        .with(format!("EtcdCluster {}", cluster.name), clusters.sight(&cluster))
-                });
-                status::status(&backup, &desired, &references, now)
+        if let Err(not_served) = serves(*scope, backup.annotations(), cluster.as_ref(), clusters) {
+            if let Some(after) = status::left_alone(&backup, &not_served, clock.now())
+                && backup.metadata.deletion_timestamp.is_none()
+            {
+                self.report(&backup, after).await?;
             }
-            Err(not_served) => match status::left_alone(&backup, &not_served, now) {
-                Some(status) => status,
-                None => return Ok(Wake::OnChange),
-            },
-        };
-        reporter.report(&*backup, after).await?;
+            return Ok(Wake::OnChange);
+        }
+        let references = cluster.map_or_else(References::default, |cluster| {
+            References::default().with(format!("EtcdCluster {}", cluster.name), clusters.sight(&cluster))
+        });
+        match desired(&backup, clock.now()) {
+            Ok(desired) => Box::pin(self.serve(key, backup, desired, &references)).await,
+            Err(refused) => self.refuse(backup, &refused, &references).await,
+        }
+    }
+
+    /// What the spec asks for cannot be: that is said, and nothing starts. What runs goes on, and is recorded once the spec
+    /// can be read again.
+    async fn refuse(
+        &self,
+        backup: Arc<EtcdBackup>,
+        refused: &[Refusal],
+        references: &References,
+    ) -> Result<Wake, Error> {
+        let nothing_stored = backup
+            .status
+            .as_ref()
+            .is_none_or(|status| status.last_schedule_time.is_none());
+        let is_held = !nothing_stored && backup.finalizers().iter().any(|name| name == FINALIZER);
+        let backup = self.hold(backup, is_held).await?;
+        if backup.metadata.deletion_timestamp.is_some() && !is_held {
+            return Ok(Wake::OnChange);
+        }
+        let after = status::refused(&backup, refused, references, self.deps.clock.now());
+        self.report(&backup, after).await?;
         Ok(Wake::OnChange)
+    }
+
+    async fn serve(
+        &self,
+        key: &ObjectKey,
+        backup: Arc<EtcdBackup>,
+        desired: Desired,
+        references: &References,
+    ) -> Result<Wake, Error> {
+        let deps = &*self.deps;
+        let is_going = backup.metadata.deletion_timestamp.is_some();
+        let backup = self.hold(backup, desired.erases).await?;
+        let is_held = backup.finalizers().iter().any(|name| name == FINALIZER);
+        if is_going && !is_held {
+            return Ok(Wake::OnChange);
+        }
+        let mut world = observe(&backup, desired, deps.clock.now(), deps);
+        let mut plan = plan(&world);
+        let turn = match plan.waits_since.filter(|_| deps.operator_image.is_ok()) {
+            Some(due) => self.turns.take(key, due, &deps.backups, &self.latest),
+            None => None,
+        };
+        if turn.is_some() {
+            world.has_turn = true;
+            plan = crate::plan::plan(&world);
+        }
+        let image = match &deps.operator_image {
+            Ok(image) => Some(image.as_str()),
+            Err(_) => None,
+        };
+        let obstacle = obstacle(&world, image, deps);
+        let after = status::status(&backup, &world, &plan, references, obstacle.as_ref());
+        let backup = self.report(&backup, after).await?;
+        drop(turn);
+        self.tell(&backup, &world, &plan);
+        act::drop_jobs(&plan.drops, &backup, deps).await?;
+        if plan.is_released {
+            self.hold(backup, false).await?;
+            return Ok(Wake::OnChange);
+        }
+        if let Some(image) = image {
+            for run in &plan.jobs.clone() {
+                match act::make(run, &world, image, deps).await? {
+                    Made::New => self.started(&backup, run.task, &run.job(&world.name), run.attempt),
+                    Made::There => {}
+                    Made::Foreign => {
+                        let taken = Obstacle::NameTaken(taken(&run.job(&world.name)));
+                        let after =
+                            status::status(&backup, &world, &plan.again(&world), references, Some(&taken));
+                        self.report(&backup, after).await?;
+                        return Ok(Wake::After(CONFLICT));
+                    }
+                    Made::Refused(why) => {
+                        plan.memory.refused(run, why);
+                        let after = status::status(&backup, &world, &plan.again(&world), references, None);
+                        self.report(&backup, after).await?;
+                        return Ok(Wake::After(CONFLICT));
+                    }
+                    Made::NamespaceGoes => {
+                        self.hold(backup, false).await?;
+                        return Ok(Wake::OnChange);
+                    }
+                }
+            }
+        }
+        Ok(Wake::After(plan.wake))
+    }
+
+    async fn hold(&self, backup: Arc<EtcdBackup>, is_held: bool) -> Result<Arc<EtcdBackup>, Error> {
+        let now = act::hold(Arc::clone(&backup), is_held, &self.deps).await?;
+        let is_gone = now.metadata.deletion_timestamp.is_some() && now.finalizers().is_empty();
+        if is_gone {
+            self.latest.forget(&ObjectKey::of(&*now));
+        } else if !Arc::ptr_eq(&now, &backup) {
+            self.latest.wrote(&now);
+        }
+        Ok(now)
+    }
+
+    async fn report(
+        &self,
+        seen: &Arc<EtcdBackup>,
+        status: EtcdBackupStatus,
+    ) -> Result<Arc<EtcdBackup>, Error> {
+        let written = self.deps.reporter.report(&**seen, status).await?;
+        let Some(stored) = written.changed() else {
+            return Ok(Arc::clone(seen));
+        };
+        let stored = Arc::new(stored);
+        self.latest.wrote(&stored);
+        Ok(stored)
+    }
+
+    fn started(&self, backup: &EtcdBackup, task: Task, job: &str, attempt: i64) {
+        let (reason, action, what) = match task {
+            Task::Backup => ("BackupStarted", "Backup", "makes a backup"),
+            Task::Prune => ("PruneStarted", "Prune", "deletes old backups"),
+            Task::Erase => ("EraseStarted", "Erase", "deletes the stored backups"),
+        };
+        let again = if attempt > 1 {
+            format!(" once more (attempt {attempt}), as its result was lost")
+        } else {
+            String::new()
+        };
+        self.say(
+            backup,
+            Severity::Normal,
+            reason,
+            action,
+            format!("The Job {job} {what}{again}."),
+        );
+    }
+
+    /// Tells what ended, once that is recorded.
+    fn tell(&self, backup: &EtcdBackup, world: &World, plan: &Plan) {
+        if let Some((due, why)) = &plan.missed {
+            let note = status::missed(*due, why);
+            self.say(backup, Severity::Warning, "BackupMissed", "Backup", note);
+        }
+        for end in &plan.ends {
+            let (severity, reason, action, note) = event(end, world);
+            self.say(backup, severity, reason, action, note);
+        }
+    }
+
+    fn say(
+        &self,
+        backup: &EtcdBackup,
+        severity: Severity,
+        reason: &'static str,
+        action: &'static str,
+        note: String,
+    ) {
+        info!(backup = %ObjectKey::of(backup), reason, "{note}");
+        self.deps.reporter.tell(backup, severity, reason, action, note);
+    }
+}
+
+/// How soon to look again for a name that somebody else has.
+const CONFLICT: Duration = Duration::from_secs(30);
+/// What holds an object until its stored backups are deleted.
+const FINALIZER: &str = etcd_operator_api::names::FINALIZER_STORED;
+
+fn obstacle(world: &World, image: Option<&str>, deps: &Deps) -> Option<Obstacle> {
+    if let (None, Err(why)) = (image, &deps.operator_image) {
+        return Some(Obstacle::NoOperatorImage(why.clone()));
+    }
+    let needed = |name: &&String| world.memory.runs.iter().any(|run| run.job(&world.name) == **name);
+    let foreign = world.foreign.as_ref().filter(needed);
+    foreign.map(|name| Obstacle::NameTaken(taken(name)))
+}
+
+fn taken(job: &str) -> String {
+    format!("the Job {job} exists and is not this EtcdBackup's: it is waited for until it is deleted")
+}
+
+/// How the end of a run is told.
+fn event(end: &End, world: &World) -> (Severity, &'static str, &'static str, String) {
+    let name = end.run.job(&world.name);
+    match (&end.outcome, end.run.task) {
+        (Outcome::Stored(stored), _) => {
+            let note = format!(
+                "{} holds revision {} in {} bytes, verified by {}.",
+                stored.object, stored.revision, stored.size, stored.verification
+            );
+            (Severity::Normal, "BackupSucceeded", "Backup", note)
+        }
+        (
+            Outcome::Pruned {
+                deleted,
+                kept,
+                skipped,
+                more,
+            },
+            task,
+        ) => {
+            let held = u64::try_from(skipped.len())
+                .unwrap_or(u64::MAX)
+                .saturating_add(*more);
+            let first = skipped.first().map_or_else(String::new, |skipped| {
+                format!(
+                    " ({} that could not be, the first {}: {})",
+                    held, skipped.object, skipped.why
+                )
+            });
+            let note = format!("{deleted} backups were deleted, {kept} are left{first}.");
+            match task {
+                Task::Erase => (Severity::Normal, "BackupsErased", "Erase", note),
+                Task::Backup | Task::Prune => (Severity::Normal, "BackupsPruned", "Prune", note),
+            }
+        }
+        (Outcome::Failed { reason, message }, task) => {
+            let note = format!("{name}: {}", told(&world.desired, reason, message));
+            match task {
+                Task::Backup => (Severity::Warning, "BackupFailed", "Backup", note),
+                Task::Prune => (Severity::Warning, "PruneFailed", "Prune", note),
+                Task::Erase => (Severity::Warning, "EraseFailed", "Erase", note),
+            }
+        }
     }
 }
 

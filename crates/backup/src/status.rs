@@ -1,67 +1,150 @@
-//! What is reported about an `EtcdBackup`.
+//! What is reported about an `EtcdBackup`, which is also what is remembered of it.
 //!
 //! Pure: the status of before and the time come in, the status of after goes out, equal to the one of before where
 //! there is nothing new to say. Fields this version does not own are carried over untouched.
 
+mod findings;
+
+use etcd_operator_api::backup::BackupRecord;
+use etcd_operator_api::refusal::{self, Refusal, bounded};
+use etcd_operator_api::span::Span;
 use etcd_operator_api::{
-    EtcdBackup, EtcdBackupStatus,
-    condition::{self, ConditionType, Finding, Truth},
+    EtcdBackup, EtcdBackupStatus, condition,
+    condition::{Condition, Finding},
     reference::References,
-    refusal::{self, Refusal},
     scope::NotServed,
 };
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::desired::Desired;
+use crate::memory::{Task, second};
+use crate::plan::{self, End, Outcome, Phase, Plan, Stored};
+use crate::world::World;
 
-/// Said on every valid object, so that nobody relies on backups that are not made.
-const NOT_MADE: &str = "This version of the operator checks EtcdBackups and does not make backups yet.";
+pub use findings::Obstacle;
 
-/// The status of a backup that this installation looks after. `references` tells what became of what it refers to.
+/// How many good backups the history names; the store knows them all.
+const HISTORY: usize = 10;
+/// The longest reason.
+const LONGEST: usize = 1_000;
+
+/// The status of a backup that is looked after. `references` tells what became of what it refers to, `obstacle` what
+/// keeps Jobs from being made.
 pub fn status(
     backup: &EtcdBackup,
-    desired: &Result<Desired, Vec<Refusal>>,
+    world: &World,
+    plan: &Plan,
+    references: &References,
+    obstacle: Option<&Obstacle>,
+) -> EtcdBackupStatus {
+    let before = backup.status.clone().unwrap_or_default();
+    let findings = findings::findings(world, plan, references, obstacle);
+    let mut after = EtcdBackupStatus {
+        observed_generation: backup.metadata.generation,
+        conditions: Some(merged(backup, &findings, world.now)),
+        phase: Some(match obstacle {
+            Some(_) => Phase::BLOCKED.0.to_owned(),
+            None => Phase::of(plan.why.reason).0.to_owned(),
+        }),
+        active: plan.memory.active(&world.name, &world.uid),
+        last_schedule_time: plan.memory.last.map(Time),
+        next_schedule_time: plan.next.map(|next| Time(second(next))),
+        failures: Some(plan.memory.failures),
+        last_backup_now: plan.memory.requested.clone(),
+        // What was wrong with the spec is no failure of a backup.
+        reason: before
+            .reason
+            .clone()
+            .filter(|_| before.phase.as_deref() != Some(Phase::INVALID.0)),
+        ..before
+    };
+    if let Some((due, why)) = &plan.missed {
+        after.reason = Some(bounded(&missed(*due, why), LONGEST));
+    }
+    for end in &plan.ends {
+        record(&mut after, end, world);
+    }
+    after
+}
+
+/// What is said of a run that was given up.
+pub fn missed(due: Timestamp, why: &str) -> String {
+    format!("the backup that was due at {due} was given up: {why}")
+}
+
+fn record(status: &mut EtcdBackupStatus, end: &End, world: &World) {
+    match (&end.outcome, end.run.task) {
+        (Outcome::Stored(stored), _) => {
+            let record = record_of(end, stored, world);
+            status.succeeded = true;
+            status.reason = None;
+            status.etcd_version = Some(stored.etcd_version.clone());
+            status.etcd_revision = Some(stored.revision);
+            status.last_success_date = Some(Time(second(stored.completed)));
+            status.last_success = Some(record.clone());
+            let history = status.history.get_or_insert_default();
+            history.insert(0, record);
+            history.truncate(HISTORY);
+        }
+        (Outcome::Failed { reason, message }, Task::Backup) => {
+            status.succeeded = false;
+            status.reason = Some(bounded(&plan::told(&world.desired, reason, message), LONGEST));
+        }
+        (Outcome::Pruned { kept, .. }, Task::Prune) => {
+            status.stored = Some(i64::try_from(*kept).unwrap_or(i64::MAX));
+        }
+        _ => {}
+    }
+}
+
+fn record_of(end: &End, stored: &Stored, world: &World) -> BackupRecord {
+    let took = stored.completed.duration_since(stored.started);
+    let took = std::time::Duration::try_from(took).unwrap_or_default();
+    BackupRecord {
+        object: stored.object.clone(),
+        run: Some(end.run.id(&world.uid)),
+        revision: Some(stored.revision),
+        etcd_version: Some(stored.etcd_version.clone()),
+        cluster_id: Some(stored.cluster_id.clone()),
+        size: i64::try_from(stored.size).ok(),
+        sha256: Some(stored.sha256.clone()),
+        started_at: Some(Time(second(stored.started))),
+        duration: Some(Span(took).to_string()),
+        member: Some(stored.member.clone()),
+        verified: Some(stored.verification.clone()),
+    }
+}
+
+/// The status of a backup whose spec cannot be.
+pub fn refused(
+    backup: &EtcdBackup,
+    refused: &[Refusal],
     references: &References,
     now: Timestamp,
 ) -> EtcdBackupStatus {
     let before = backup.status.clone().unwrap_or_default();
-    let generation = backup.metadata.generation;
-    let findings = findings(desired, references);
-    let conditions = condition::merge(
-        before.conditions.as_deref().unwrap_or_default(),
-        &findings,
-        generation,
-        now,
-    );
-    let (phase, reason) = match desired {
-        Ok(_) => ("Waiting", Some(NOT_MADE.to_owned())),
-        Err(refused) => ("Invalid", refused.iter().min().map(ToString::to_string)),
-    };
+    let mut findings = vec![refusal::accepted(refused)];
+    findings.extend(references.finding());
     EtcdBackupStatus {
-        observed_generation: generation,
-        conditions: Some(conditions),
-        phase: Some(phase.to_owned()),
-        reason,
+        observed_generation: backup.metadata.generation,
+        conditions: Some(merged(backup, &findings, now)),
+        phase: Some(Phase::INVALID.0.to_owned()),
+        reason: refused.iter().min().map(ToString::to_string),
         ..before
     }
 }
 
-fn findings(desired: &Result<Desired, Vec<Refusal>>, references: &References) -> Vec<Finding> {
-    let refused = desired.as_ref().err().map_or(&[][..], Vec::as_slice);
-    let mut findings = vec![refusal::accepted(refused)];
-    let Ok(desired) = desired else { return findings };
-    findings.extend(references.finding());
-    findings.push(Finding {
-        type_: ConditionType::Progressing,
-        status: Truth::False,
-        reason: if desired.suspended {
-            "Suspended"
-        } else {
-            "NotImplemented"
-        },
-        message: NOT_MADE.to_owned(),
-    });
-    findings
+fn merged(backup: &EtcdBackup, findings: &[Finding], now: Timestamp) -> Vec<Condition> {
+    let before = backup
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref());
+    condition::merge(
+        before.unwrap_or_default(),
+        findings,
+        backup.metadata.generation,
+        now,
+    )
 }
 
 /// The status of a backup that is not this installation's business: said once, where nobody has said anything yet.

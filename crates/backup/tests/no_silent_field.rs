@@ -23,11 +23,14 @@ fn bases() -> Vec<Value> {
     let mut of_cluster = object("S3", "s3", "bucket/key");
     of_cluster["spec"]["etcdEndpoints"] = json!([]);
     of_cluster["spec"]["etcdCluster"] = json!({"name": "c"});
+    let mut local = object("Local", "local", "etcd/orders");
+    local["spec"]["local"]["persistentVolumeClaim"] = json!("backups");
     vec![
         object("S3", "s3", "bucket/key"),
         object("ABS", "abs", "container/key"),
         object("GCS", "gcs", "bucket/key"),
         object("OSS", "oss", "bucket/key"),
+        local,
         scheduled,
         of_cluster,
     ]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use etcd_operator_api::{EtcdCluster, EtcdClusterStatus, refusal::Refusal, scope::ScopeRule};
+use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdClusterStatus, refusal::Refusal, scope::ScopeRule};
 use etcd_operator_runtime::{
     apply::Applier,
     clock::SharedClock,
@@ -38,6 +38,8 @@ use fresh::Fresh;
 pub struct Deps {
     /// All `EtcdCluster`s in sight.
     pub clusters: Store<EtcdCluster>,
+    /// All `EtcdBackup`s in sight: what their controller says of them is passed on to the clusters they back up.
+    pub backups: Store<EtcdBackup>,
     /// StatefulSets of clusters.
     pub sets: Store<StatefulSet>,
     /// Pods of members.
@@ -229,6 +231,7 @@ impl Reconciler {
             installation: &deps.installation,
             conflicts: objects::conflicts(key, &observed.world.uid, deps),
             pending: wanted.as_ref().and_then(|wanted| wanted.pending),
+            backups: objects::backups(key, deps),
         };
         let stored = self.write_down(cluster, &observed.world, &plan, &around).await?;
         if let Some(wanted) = &wanted

@@ -3,6 +3,7 @@
 //! Pure: the status of before and the time come in, the status of after goes out, equal to the one of before where
 //! there is nothing new to say. Fields this version does not own are carried over untouched.
 
+mod backups;
 mod findings;
 mod members;
 mod news;
@@ -24,6 +25,7 @@ use crate::desired::Desired;
 use crate::plan::{Plan, Reason, Situation};
 use crate::world::World;
 
+pub use backups::Freshness;
 pub use news::troubles;
 pub use scope::{another, controlled_by_another, left_alone};
 
@@ -41,6 +43,8 @@ pub struct Surroundings<'a> {
     pub conflicts: Vec<String>,
     /// Why pods are not as the spec asks for.
     pub pending: Option<Pending>,
+    /// What is said of its backups.
+    pub backups: Vec<Freshness>,
 }
 
 /// The status of a cluster that is looked after.

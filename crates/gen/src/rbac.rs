@@ -41,6 +41,8 @@ pub struct Right {
 
 /// The part that runs members.
 const CLUSTER: &str = "cluster controller";
+/// The part that has backups made.
+const BACKUP: &str = "backup controller";
 /// What is made, kept as it should be, and taken away.
 const MAKE: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 /// What others make, and is looked after here.
@@ -128,6 +130,24 @@ pub const RIGHTS: &[Right] = &[
         which: Which::Any,
         part: CLUSTER,
         why: "Members with TLS are reached by the certificate in the Secret that the spec names.",
+    },
+    Right {
+        group: "batch",
+        resources: &["jobs"],
+        verbs: MAKE,
+        place: Place::Watched,
+        which: Which::Any,
+        part: BACKUP,
+        why: "Backups are made, pruned and deleted by Jobs, in the namespace of the EtcdBackup and with its Secrets.",
+    },
+    Right {
+        group: etcd_operator_api::GROUP,
+        resources: &["etcdbackups"],
+        verbs: &["patch"],
+        place: Place::Watched,
+        which: Which::Any,
+        part: BACKUP,
+        why: "A finalizer holds an EtcdBackup whose stored backups are deleted with it; that of the older operator is removed.",
     },
     Right {
         group: "events.k8s.io",

@@ -110,6 +110,10 @@ pub struct ManagerArgs {
     #[arg(long, env = "ETCD_OPERATOR_CONCURRENCY", value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub concurrency: u16,
 
+    /// How many Jobs of EtcdBackups run at once, over all of them. What is due beyond that waits for its turn.
+    #[arg(long, env = "ETCD_OPERATOR_MAX_BACKUP_JOBS", value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub max_backup_jobs: u16,
+
     /// Logs for people or for programs.
     #[arg(
         long,

@@ -2,7 +2,7 @@
 
 use etcd_operator_api::{
     EtcdBackup, EtcdCluster, EtcdRestore,
-    names::{APP_VALUE, LABEL_APP, LABEL_CLUSTER},
+    names::{APP_BACKUP_VALUE, APP_VALUE, LABEL_APP, LABEL_BACKUP, LABEL_CLUSTER},
     reserved,
     scope::ScopeRule,
 };
@@ -29,6 +29,7 @@ use etcd_operator_runtime::{
 };
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
+    batch::v1::Job,
     core::v1::{PersistentVolumeClaim, Pod, Service},
     policy::v1::PodDisruptionBudget,
 };
@@ -59,6 +60,8 @@ pub struct Shared {
     pub metrics: Metrics,
     /// Objects of one kind at once.
     pub concurrency: usize,
+    /// Jobs of backups at once.
+    pub most_backup_jobs: usize,
     /// What the controllers have just written.
     pub own: Own,
 }
@@ -85,6 +88,8 @@ pub struct Kinds {
     pub restores: Informer<EtcdRestore>,
     /// What clusters are made of.
     pub parts: Parts,
+    /// The Jobs of backups; their pods are among those of [`Parts`], as there is one watch for each kind.
+    pub jobs: Informer<Job>,
 }
 
 /// What clusters are made of: objects with our label, and of nobody else.
@@ -92,7 +97,7 @@ pub struct Kinds {
 pub struct Parts {
     /// The StatefulSets.
     pub sets: Informer<StatefulSet>,
-    /// The pods of members.
+    /// The pods of members, and of Jobs of backups.
     pub pods: Informer<Pod>,
     /// The volume claims of members.
     pub claims: Informer<PersistentVolumeClaim>,
@@ -107,10 +112,13 @@ impl Kinds {
     pub fn watch(informers: &mut Informers, scope: &Scope) -> Self {
         let selection = Selection::from(scope.clone());
         let labelled = scope.clone().labelled(format!("{LABEL_APP}={APP_VALUE}"));
+        let of_jobs = format!("{LABEL_APP}={APP_BACKUP_VALUE}");
+        let of_either = format!("{LABEL_APP} in ({APP_VALUE},{APP_BACKUP_VALUE})");
         Self {
+            jobs: informers.add(scope.clone().labelled(of_jobs), backup::trim::job),
             parts: Parts {
                 sets: informers.add(labelled.clone(), cluster::trim::set),
-                pods: informers.add(labelled.clone(), cluster::trim::pod),
+                pods: informers.add(scope.clone().labelled(of_either), cluster::trim::pod),
                 claims: informers.add(labelled.clone(), cluster::trim::claim),
                 services: informers.add(labelled.clone(), cluster::trim::service),
                 budgets: informers.add(labelled, cluster::trim::budget),
@@ -152,6 +160,7 @@ impl Functions {
         };
         let cluster = cluster::Reconciler::new(cluster::Deps {
             clusters: kinds.clusters.store(),
+            backups: kinds.backups.store(),
             sets: kinds.parts.sets.store(),
             pods: kinds.parts.pods.store(),
             claims: kinds.parts.claims.store(),
@@ -170,8 +179,16 @@ impl Functions {
         let backup = backup::Reconciler::new(backup::Deps {
             backups: kinds.backups.store(),
             clusters: kinds.clusters.store(),
+            jobs: kinds.jobs.store(),
+            pods: kinds.parts.pods.store(),
+            applier: applier("etcd-operator/backup"),
             reporter: reporter("etcd-operator/backup", &shared.own.backups),
             scope: shared.scope,
+            operator_image: match &shared.operator_image {
+                Ok(image) => Ok(image.to_string()),
+                Err(none) => Err(none.to_string()),
+            },
+            most_jobs: shared.most_backup_jobs,
             clock: shared.clock.clone(),
         });
         let restore = restore::Reconciler::new(restore::Deps {
@@ -224,6 +241,7 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
             .gate(&kinds.parts.claims.synced())
             .gate(&kinds.parts.services.synced())
             .gate(&kinds.parts.budgets.synced())
+            .gate(&kinds.jobs.synced())
             .concurrency(shared.concurrency)
     };
     let (clusters, backups, restores) = (
@@ -235,14 +253,26 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
     let (wake, own) = (clusters.wakeup(), shared.own.clusters.clone());
     kinds.clusters.sink(move |change| push_news(&wake, &own, change));
 
-    wake_owner(&kinds.parts.sets, &clusters);
-    wake_owner(&kinds.parts.pods, &clusters);
-    wake_owner(&kinds.parts.claims, &clusters);
-    wake_owner(&kinds.parts.services, &clusters);
-    wake_owner(&kinds.parts.budgets, &clusters);
+    wake_owner(&kinds.parts.sets, LABEL_CLUSTER, &clusters);
+    wake_owner(&kinds.parts.pods, LABEL_CLUSTER, &clusters);
+    wake_owner(&kinds.parts.claims, LABEL_CLUSTER, &clusters);
+    wake_owner(&kinds.parts.services, LABEL_CLUSTER, &clusters);
+    wake_owner(&kinds.parts.budgets, LABEL_CLUSTER, &clusters);
+    wake_owner(&kinds.jobs, LABEL_BACKUP, &backups);
+    wake_owner(&kinds.parts.pods, LABEL_BACKUP, &backups);
 
     let (wake, own) = (backups.wakeup(), shared.own.backups.clone());
     kinds.backups.sink(move |change| push_news(&wake, &own, change));
+
+    // Where a Job has ended, one that waits may have its turn.
+    let (wake, store, most) = (backups.wakeup(), kinds.backups.store(), shared.most_backup_jobs);
+    kinds.backups.sink(move |change| {
+        let status = change.object().and_then(|backup| backup.status.as_ref());
+        let is_busy = status.is_some_and(|status| status.active.is_some());
+        if !is_busy {
+            push(&wake, backup::waiting(&store, most));
+        }
+    });
 
     let (wake, own) = (restores.wakeup(), shared.own.restores.clone());
     kinds.restores.sink(move |change| push_news(&wake, &own, change));
@@ -274,13 +304,13 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
     ]
 }
 
-/// A change of a part wakes the cluster whose label it bears.
-fn wake_owner<K: Watched>(parts: &Informer<K>, clusters: &Controller) {
-    let wake = clusters.wakeup();
+/// A change of a part wakes the object that a label of it names.
+fn wake_owner<K: Watched>(parts: &Informer<K>, label: &'static str, owners: &Controller) {
+    let wake = owners.wakeup();
     parts.sink(move |change| {
         let labels = change.object().and_then(|part| part.meta().labels.as_ref());
-        if let Some(cluster) = labels.and_then(|labels| labels.get(LABEL_CLUSTER)) {
-            wake.push(change.key().beside(cluster));
+        if let Some(owner) = labels.and_then(|labels| labels.get(label)) {
+            wake.push(change.key().beside(owner));
         }
     });
 }

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
+use etcd_operator_backup::freshness::Freshness;
 use etcd_operator_cluster::{build::NoOperatorImage, ports::Reach, reports};
 use etcd_operator_runtime::{
     client,
@@ -183,8 +184,10 @@ impl Manager {
             clock,
             metrics: metrics.clone(),
             concurrency: args.concurrency.into(),
+            most_backup_jobs: args.max_backup_jobs.into(),
             own: Own::default(),
         };
+        freshness(&kinds, &shared);
         let wired = wire(&kinds, functions(&kinds, &shared), &shared);
         let health = Health::new(informers.gates(), leadership.clone(), metrics);
         // Whoever keeps a recorder keeps the publisher waiting for it.
@@ -229,6 +232,22 @@ impl Manager {
         info!("stopped");
         outcome
     }
+}
+
+/// How late backups are, on the page of metrics.
+fn freshness(kinds: &Kinds, shared: &Shared) {
+    let freshness = Freshness::new(kinds.backups.store(), shared.clock.clone());
+    let ages = freshness.clone();
+    shared.metrics.register_computed(
+        "backup_age_seconds",
+        "Time since the last good backup of an EtcdBackup, or since that was made",
+        move || ages.ages(),
+    );
+    shared.metrics.register_computed(
+        "backup_late_seconds",
+        "By how much a good backup of an EtcdBackup is later than its schedule promises; 0 while it is not",
+        move || freshness.lateness(),
+    );
 }
 
 /// What is said of an address that cannot be bound.

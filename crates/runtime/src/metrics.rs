@@ -1,15 +1,17 @@
 //! What the operator counts about itself, in the `OpenMetrics` text format.
 //!
-//! Labels are bounded: controllers, kinds, classes and results, never names of objects.
+//! Labels are bounded: controllers, kinds, classes and results. Names of objects are labels only of figures that are
+//! computed from the objects there are, whenever the page is asked for ([`PerObject`]).
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
@@ -41,6 +43,54 @@ struct KindLabel {
 struct BuildLabels {
     version: &'static str,
     commit: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ObjectLabels {
+    namespace: String,
+    name: String,
+}
+
+/// A figure of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PerObject {
+    /// The namespace of the object.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The figure.
+    pub value: i64,
+}
+
+/// Figures of objects, computed when the page is asked for.
+struct Computed<F> {
+    name: &'static str,
+    help: &'static str,
+    figures: F,
+}
+
+impl<F> fmt::Debug for Computed<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Computed({})", self.name)
+    }
+}
+
+impl<F: Fn() -> Vec<PerObject> + Send + Sync + 'static> Collector for Computed<F> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let first = ConstGauge::new(0_i64);
+        let mut family =
+            encoder.encode_descriptor(self.name, self.help, None, EncodeMetric::metric_type(&first))?;
+        for PerObject {
+            namespace,
+            name,
+            value,
+        } in (self.figures)()
+        {
+            let labels = ObjectLabels { namespace, name };
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
 }
 
 fn seconds() -> Histogram {
@@ -156,6 +206,20 @@ impl Metrics {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .register(name, help, metric);
+    }
+
+    /// Adds a figure that is computed for each object there is, whenever the page is asked for.
+    pub fn register_computed(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        figures: impl Fn() -> Vec<PerObject> + Send + Sync + 'static,
+    ) {
+        let computed = Computed { name, help, figures };
+        self.registry
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .register_collector(Box::new(computed));
     }
 
     /// Everything as `OpenMetrics` text.

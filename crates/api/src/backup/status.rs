@@ -58,6 +58,13 @@ pub struct EtcdBackupStatus {
     /// How many runs have failed since the last success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<i64>,
+    /// How many good backups there were in the store when old ones were last deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<i64>,
+    /// The value of the annotation etcd.database.coreos.com/backup-now for which a backup was last made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub last_backup_now: Option<String>,
 }
 
 impl Conditioned for EtcdBackupStatus {
@@ -74,9 +81,27 @@ pub struct ActiveRun {
     pub run: String,
     /// The Job that does it.
     pub job: String,
-    /// When it started.
+    /// What it does: Backup, Prune (old ones are deleted) or Erase (all are).
+    #[serde(default)]
+    #[schemars(length(max = 16))]
+    pub task: String,
+    /// When it was due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<Time>,
+    /// When it started; without, it waits for others to end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
+    /// The UID of its Job, once that was seen.
+    #[serde(default, rename = "jobUID", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub job_uid: Option<String>,
+    /// How often its Job was made; more than once if a result was lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<i64>,
+    /// Why its Job could not be made, or its pod has not started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub message: Option<String>,
 }
 
 /// One good backup.
@@ -85,6 +110,9 @@ pub struct ActiveRun {
 pub struct BackupRecord {
     /// The object in the store.
     pub object: String,
+    /// The run that made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
     /// The etcd revision it holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<i64>,

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use etcd_operator_api::EtcdBackup;
 use etcd_operator_api::refusal::Refusal;
 use etcd_operator_runtime::apply::{Applier, Error, Introduced, Writable};
 use etcd_operator_runtime::drift::APPLIED;
@@ -15,6 +16,7 @@ use crate::intent::What;
 use crate::observe::{Observed, is_owned};
 use crate::plan::Plan;
 use crate::reconcile::Deps;
+use crate::status::Freshness;
 
 /// What the objects should be; none if they are to be left as they are.
 pub fn wanted(
@@ -63,6 +65,16 @@ fn frame(plan: &Plan, observed: &Observed, image: &OperatorImage) -> Option<Fram
                 .is_none_or(|intent| intent.what == What::StartOver),
         stored,
     })
+}
+
+/// What is said of the backups of this cluster.
+pub fn backups(key: &ObjectKey, deps: &Deps) -> Vec<Freshness> {
+    let names_it = |backup: &EtcdBackup| {
+        let cluster = backup.spec.etcd_cluster.as_ref();
+        cluster.is_some_and(|cluster| cluster.name == key.name)
+    };
+    let all = deps.backups.filter(&key.namespace, names_it);
+    all.iter().map(|backup| Freshness::of(backup)).collect()
 }
 
 /// Objects of needed names in the copies that are not this cluster's.

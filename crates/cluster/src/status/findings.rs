@@ -5,7 +5,7 @@ use etcd_operator_api::refusal;
 use etcd_operator_etcd::policy::{self, Verdict};
 use etcd_operator_etcd::version::Version;
 
-use super::Surroundings;
+use super::{Surroundings, backups};
 use crate::build::Pending;
 use crate::desired::Desired;
 use crate::plan::{Plan, Reason, Situation, majority};
@@ -138,6 +138,11 @@ pub fn findings(
             add(type_, is_so, why.as_str(), &text);
         }
     }
+    if plan.memory.has_formed() {
+        findings.push(backups::finding(&around.backups));
+    }
+    let mut add =
+        |type_, is_so, reason, text: &str| findings.push(found(type_, is_so, reason, text.to_owned()));
     let is_conflict = !around.conflicts.is_empty();
     if is_conflict || condition::find(before, ConditionType::NameConflict).is_some() {
         let (why, text) = if is_conflict {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::contract::Report;
 use etcd_operator_api::names::{APP_VALUE, LABEL_APP, LABEL_CLUSTER};
 use etcd_operator_api::scope::ScopeRule;
+use etcd_operator_api::{EtcdBackup, EtcdCluster};
 use etcd_operator_cluster::ports::{Reach, Reports};
 use etcd_operator_cluster::world::Asked;
 use etcd_operator_cluster::{Deps, Error, Reconciler, trim};
@@ -81,6 +81,9 @@ async fn operate(seat: Seat, instance: String, chance: Chance, rounds: Arc<Atomi
         clock.clone(),
         metrics.clone(),
     );
+    // Nobody makes backups here: their store stays empty, and costs no call.
+    let unwatched = Informers::new(client.clone(), clock.clone(), metrics.clone())
+        .add::<EtcdBackup>(Selection::from(Scope::All), keep_all);
     let mut informers = Informers::new(client.clone(), clock.clone(), metrics);
     let scope = Scope::Namespaces([NAMESPACE.to_owned()].into());
     let labelled = || scope.clone().labelled(format!("{LABEL_APP}={APP_VALUE}"));
@@ -107,6 +110,7 @@ async fn operate(seat: Seat, instance: String, chance: Chance, rounds: Arc<Atomi
     let applier = Applier::new(client, "etcd-operator/cluster", leadership);
     let reconcile = Reconciler::new(Deps {
         clusters: clusters.store(),
+        backups: unwatched.store(),
         sets: sets.store(),
         pods: pods.store(),
         claims: claims.store(),

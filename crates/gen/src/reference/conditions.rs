@@ -3,8 +3,9 @@
 use etcd_operator_api::condition;
 
 use super::head;
-use super::reasons::{EVENTS, REASONS, Said};
+use super::reasons::{REASONS, Said};
 use super::table::{code, table};
+use super::told::EVENTS;
 
 /// The page.
 pub(super) fn page() -> String {
@@ -23,7 +24,7 @@ Every kind reports conditions in `status.conditions`. A condition that does not 
 {}
 ## Events
 
-Each step that changes something is told once, when it was done: `kubectl describe` shows them, and `kubectl events --for etcd/NAME`.
+Each step that changes something is told once, when it was done: `kubectl describe` shows them, and `kubectl events --for etcd/NAME` or `--for etcdbk/NAME`.
 
 {}",
         head("Conditions and Events"),
@@ -97,13 +98,24 @@ mod tests {
         all.iter().map(|said| said.word.to_owned()).collect()
     }
 
+    fn explained_of(kind: &str) -> BTreeSet<String> {
+        let of_kind = EVENTS.iter().filter(|said| said.of == kind);
+        of_kind.map(|said| said.word.to_owned()).collect()
+    }
+
     #[test]
     fn every_reason_that_a_controller_gives_is_explained_and_no_other() {
         let plan = include_str!("../../../cluster/src/plan.rs");
         let statuses = [
-            include_str!("../../../backup/src/status.rs"),
+            include_str!("../../../backup/src/status/findings.rs"),
+            between(
+                include_str!("../../../backup/src/plan/why.rs"),
+                "/// The word.",
+                "/// Whether something",
+            ),
             include_str!("../../../restore/src/status.rs"),
             include_str!("../../../cluster/src/status/findings.rs"),
+            include_str!("../../../cluster/src/status/backups.rs"),
             include_str!("../../../cluster/src/build/image.rs"),
             include_str!("../../../api/src/reference.rs"),
             include_str!("../../../api/src/refusal.rs"),
@@ -126,6 +138,17 @@ mod tests {
         given.extend(words(include_str!("../../../cluster/src/status/news.rs")));
         given.insert("ControlledElsewhere".to_owned());
         assert!(source.contains("\"ControlledElsewhere\""));
-        assert_eq!(given, explained(EVENTS));
+        assert_eq!(given, explained_of("EtcdCluster"));
+    }
+
+    #[test]
+    fn every_event_of_a_backup_is_explained_and_no_other() {
+        let source = include_str!("../../../backup/src/reconcile.rs");
+        let actions = ["Backup", "Prune", "Erase"].map(str::to_owned);
+        let given: BTreeSet<_> = words(source)
+            .into_iter()
+            .filter(|word| !actions.contains(word))
+            .collect();
+        assert_eq!(given, explained_of("EtcdBackup"));
     }
 }

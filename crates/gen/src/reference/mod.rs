@@ -9,6 +9,7 @@ mod kind;
 mod reasons;
 mod rights;
 mod table;
+mod told;
 
 use crate::Files;
 

@@ -1,5 +1,5 @@
-//! What controllers say in one word, what it means, and what there is to do about it: the reasons of conditions and of
-//! Events. A test holds the list to what stands in the controllers.
+//! What controllers say in one word, what it means, and what there is to do about it: the reasons of conditions. A test
+//! holds the list to what stands in the controllers.
 
 /// A word that a controller says.
 pub(super) struct Said {
@@ -13,7 +13,12 @@ pub(super) struct Said {
     pub(super) remedy: &'static str,
 }
 
-const fn said(of: &'static str, word: &'static str, meaning: &'static str, remedy: &'static str) -> Said {
+pub(super) const fn said(
+    of: &'static str,
+    word: &'static str,
+    meaning: &'static str,
+    remedy: &'static str,
+) -> Said {
     Said {
         of,
         word,
@@ -189,6 +194,96 @@ pub(super) const REASONS: &[Said] = &[
     ),
     said(
         "Progressing",
+        "BackingUp",
+        "True: a Job makes a backup; the message names it, and why its pod has not started where that is so.",
+        "If the pod does not start, look at it: its image, its node, `spec.job`.",
+    ),
+    said(
+        "Progressing",
+        "Pruning",
+        "True: a Job deletes backups that are no longer kept.",
+        "",
+    ),
+    said(
+        "Progressing",
+        "Erasing",
+        "True: the EtcdBackup was deleted with `spec.deletionPolicy: Delete`, and a Job deletes what it stored.",
+        "If it fails, the message says why. To give the stored backups up, set `spec.deletionPolicy: Retain`.",
+    ),
+    said(
+        "Progressing",
+        "Queued",
+        "False: a backup is due, and as many Jobs run as the operator runs at once.",
+        "Nothing: it starts in its turn, however long that takes. `--max-backup-jobs` says how many run at once.",
+    ),
+    said(
+        "Progressing",
+        "WaitsForCluster",
+        "False: a backup is due, and the EtcdCluster is not there, has not formed, or has no member.",
+        "Bring the cluster up, or correct `spec.etcdCluster`.",
+    ),
+    said(
+        "Progressing",
+        "Scheduled",
+        "False: nothing is due; the message says when the next one is.",
+        "",
+    ),
+    said(
+        "Progressing",
+        "Done",
+        "False: the backup that was asked for is made.",
+        "For another one, set the annotation `etcd.database.coreos.com/backup-now` to a new value.",
+    ),
+    said(
+        "Progressing",
+        "LastRunFailed",
+        "False: the last backup failed; `status.Reason` says why and names the field.",
+        "Correct what it names. A single backup is tried again by itself, and at once when the spec is edited; of others the next one is made when it is due, or at once with the annotation `etcd.database.coreos.com/backup-now`.",
+    ),
+    said(
+        "Progressing",
+        "NameTaken",
+        "False: a Job of the name that the next run needs exists and is somebody else's; it is not touched.",
+        "Delete what the message names, or rename the EtcdBackup.",
+    ),
+    said(
+        "BackupFresh",
+        "Fresh",
+        "True: the last good backup is as recent as the schedule promises; of a cluster, that of at least one EtcdBackup.",
+        "",
+    ),
+    said(
+        "BackupFresh",
+        "Late",
+        "False: the next good backup should be there, and is not.",
+        "Look at Progressing and `status.Reason` of the EtcdBackup.",
+    ),
+    said(
+        "BackupFresh",
+        "NeverMade",
+        "False: the first good backup should be there, and is not.",
+        "Look at Progressing and `status.Reason` of the EtcdBackup.",
+    ),
+    said(
+        "BackupFresh",
+        "NotDueYet",
+        "Unknown: there is no good backup, and the first one is not late.",
+        "",
+    ),
+    said(
+        "BackupFresh",
+        "BackedUpOnce",
+        "Unknown: a single backup of the cluster was made, and nothing promises another one.",
+        "For more, make an EtcdBackup with a schedule.",
+    ),
+    said(
+        "BackupFresh",
+        "NotBackedUp",
+        "Unknown: no backup of the cluster was ever made.",
+        "Make an EtcdBackup that names the cluster, unless its data need none.",
+    ),
+    said(
+        "Progressing",
         "NotImplemented",
         "False: the object is checked and nothing more is done in this version.",
         "",
@@ -228,83 +323,5 @@ pub(super) const REASONS: &[Said] = &[
         "BetterVersionExists",
         "False: this etcd has a fault, which the message names.",
         "Ask for a newer patch of it.",
-    ),
-];
-
-/// The reasons of Events, each told when it was done.
-pub(super) const EVENTS: &[Said] = &[
-    said(
-        "EtcdCluster",
-        "TakenOver",
-        "Pods that wait for a permit are this leader's: what a former one may still have on its way is refused by them.",
-        "",
-    ),
-    said(
-        "EtcdCluster",
-        "StartPermitted",
-        "A pod may start its etcd with the data it has, or with none.",
-        "",
-    ),
-    said("EtcdCluster", "MemberAdded", "A member was added.", ""),
-    said("EtcdCluster", "MemberPromoted", "A learner became a voter.", ""),
-    said(
-        "EtcdCluster",
-        "LeaderMoved",
-        "Another member leads, as the leader is about to go.",
-        "",
-    ),
-    said(
-        "EtcdCluster",
-        "MemberRemoved",
-        "A member was removed: there are too many, or its data or its node are lost.",
-        "",
-    ),
-    said(
-        "EtcdCluster",
-        "PodDeleted",
-        "A pod was deleted, so that it starts as another member.",
-        "",
-    ),
-    said(
-        "EtcdCluster",
-        "VolumeDeleted",
-        "The volume of a member that is no more was deleted.",
-        "",
-    ),
-    said(
-        "EtcdCluster",
-        "AlarmDisarmed",
-        "The alarm of a member that was replaced was taken back, so that etcd takes writes again.",
-        "",
-    ),
-    said(
-        "EtcdCluster",
-        "Blocked",
-        "Warning: the next step would not be safe, or a person must decide.",
-        "The message says what must change.",
-    ),
-    said(
-        "EtcdCluster",
-        "QuorumLost",
-        "Warning: a majority of voters does not answer.",
-        "See the condition of this name.",
-    ),
-    said(
-        "EtcdCluster",
-        "DataLost",
-        "Warning: no member has its data any more.",
-        "See the condition of this name.",
-    ),
-    said(
-        "EtcdCluster",
-        "NameConflict",
-        "Warning: an object that the operator needs exists and is somebody else's.",
-        "See the condition of this name.",
-    ),
-    said(
-        "EtcdCluster",
-        "ControlledElsewhere",
-        "Another installation of the operator looks after this cluster; this one leaves it alone.",
-        "Give each installation a scope of its own.",
     ),
 ];

@@ -1,0 +1,116 @@
+//! What an `EtcdBackup` asks for, as Jobs of Kubernetes and the orders they carry.
+//!
+//! Pure: the same run gives the same bytes. No secret is read or copied: Secrets are mounted by name, and an order names
+//! the directories. Nothing here decides whether a Job is made.
+
+mod job;
+mod order;
+mod pod;
+#[cfg(test)]
+mod tests;
+
+use etcd_operator_api::location::Location;
+use etcd_operator_api::names::{
+    APP_BACKUP_VALUE, LABEL_APP, LABEL_BACKUP, LABEL_MANAGED_BY, LABEL_TASK, MANAGED_BY,
+};
+use etcd_operator_api::retention::Keep;
+use etcd_operator_api::{GROUP, VERSION};
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use std::collections::BTreeMap;
+
+use crate::desired::Desired;
+use crate::memory::Run;
+use crate::world::Origin;
+
+pub use job::GRACE;
+pub use pod::CONTAINER;
+
+/// What a Job is made from, beside its run.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// What the user asks for.
+    pub desired: &'a Desired,
+    /// The namespace of the `EtcdBackup`.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Its UID.
+    pub uid: &'a str,
+    /// Where what is backed up is found.
+    pub origin: &'a Origin,
+    /// The operator's own image.
+    pub image: &'a str,
+    /// The time.
+    pub now: Timestamp,
+}
+
+impl Frame<'_> {
+    fn labels(&self, run: &Run) -> BTreeMap<String, String> {
+        let pairs = [
+            (LABEL_APP, APP_BACKUP_VALUE),
+            ("app.kubernetes.io/name", APP_BACKUP_VALUE),
+            ("app.kubernetes.io/instance", self.name),
+            (LABEL_MANAGED_BY, MANAGED_BY),
+            (LABEL_BACKUP, self.name),
+            (LABEL_TASK, run.task.as_str()),
+        ];
+        let texts = pairs.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        texts.into_iter().collect()
+    }
+
+    fn metadata(&self, run: &Run) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(run.job(self.name)),
+            namespace: Some(self.namespace.to_owned()),
+            labels: Some(self.labels(run)),
+            // Its deletion never waits for Jobs: to say so would take a right of its own.
+            owner_references: Some(vec![OwnerReference {
+                api_version: format!("{GROUP}/{VERSION}"),
+                kind: "EtcdBackup".to_owned(),
+                name: self.name.to_owned(),
+                uid: self.uid.to_owned(),
+                controller: Some(true),
+                block_owner_deletion: None,
+            }]),
+            ..ObjectMeta::default()
+        }
+    }
+
+    /// The Secret of the store.
+    fn store_secret(&self) -> Option<&str> {
+        match &self.desired.location {
+            Location::S3 { secret, .. }
+            | Location::Abs { secret, .. }
+            | Location::Gcs { secret, .. }
+            | Location::Oss { secret, .. } => secret.as_deref(),
+            Location::Local { .. } => None,
+        }
+    }
+
+    /// The Secret with the authority of the store.
+    fn store_ca(&self) -> Option<&str> {
+        match &self.desired.location {
+            Location::S3 { ca_secret, .. } => ca_secret.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The claim of the volume.
+    fn claim(&self) -> Option<&str> {
+        match &self.desired.location {
+            Location::Local { claim, .. } => Some(claim),
+            _ => None,
+        }
+    }
+
+    fn keep(&self) -> Keep {
+        self.desired.keep.clone()
+    }
+}
+
+/// The Job of a run.
+pub fn job(run: &Run, frame: &Frame<'_>) -> Job {
+    job::job(run, frame)
+}

@@ -1,0 +1,119 @@
+//! The order that a Job carries: what to do, where, and until when.
+
+use etcd_operator_api::contract::{
+    BackupTask, JobOrder, Limits, Naming, Source, StoreOrder, Task as Order, VERSION, mounts,
+};
+use etcd_operator_api::location::Location;
+use etcd_operator_api::store::StorageType;
+use jiff::{SignedDuration, Timestamp};
+
+use super::Frame;
+use crate::desired::{self, When};
+use crate::memory::{Run, Task};
+
+/// The order of a run.
+pub(super) fn order(run: &Run, frame: &Frame<'_>) -> JobOrder {
+    JobOrder {
+        version: VERSION,
+        run: run.id(frame.uid),
+        owner_uid: frame.uid.to_owned(),
+        store: store(frame),
+        task: match run.task {
+            Task::Backup => Order::Backup(Box::new(backup(run, frame))),
+            Task::Prune => Order::Prune { keep: frame.keep() },
+            Task::Erase => Order::Erase,
+        },
+    }
+}
+
+/// When the run is over, whatever it has reached.
+pub(super) fn deadline(run: &Run, frame: &Frame<'_>) -> Timestamp {
+    let span = match run.task {
+        Task::Backup => frame.desired.timeout,
+        // Deletion takes as long as there are objects, and nobody waits for it.
+        Task::Prune | Task::Erase => frame.desired.timeout.max(super::job::LONG),
+    };
+    let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::from_hours(24 * 365));
+    let started = run.started.unwrap_or(frame.now);
+    started.checked_add(span).unwrap_or(Timestamp::MAX)
+}
+
+fn backup(run: &Run, frame: &Frame<'_>) -> BackupTask {
+    let (desired, origin) = (frame.desired, frame.origin);
+    BackupTask {
+        source: Source {
+            endpoints: origin.endpoints.clone(),
+            tls: dir(origin.client_tls.as_deref(), mounts::CLIENT_TLS),
+            server_name: None,
+            user: None,
+        },
+        cluster_id: origin.cluster_id.clone(),
+        incarnation: origin.incarnation,
+        naming: match desired.when {
+            When::Once => Naming::OneShot,
+            When::Every(_) | When::Schedule(_) => Naming::Periodic,
+        },
+        compression: desired.compression,
+        keys: dir(desired.keys.as_deref(), mounts::KEYS),
+        verification: desired.verification,
+        deadline: deadline(run, frame),
+        limits: Limits::default(),
+        allow_others: false,
+    }
+}
+
+fn dir(secret: Option<&str>, mounted: &str) -> Option<String> {
+    secret.map(|_| mounted.to_owned())
+}
+
+fn store(frame: &Frame<'_>) -> StoreOrder {
+    let (secret, ca) = (
+        dir(frame.store_secret(), mounts::STORE_SECRET),
+        dir(frame.store_ca(), mounts::STORE_CA),
+    );
+    let order = |kind, bucket: &str, path: &str| StoreOrder {
+        kind,
+        bucket: bucket.to_owned(),
+        path: path.to_owned(),
+        secret,
+        ca,
+        ..StoreOrder::default()
+    };
+    match &frame.desired.location {
+        Location::S3 {
+            path,
+            endpoint,
+            path_style,
+            region,
+            encryption,
+            class,
+            ..
+        } => StoreOrder {
+            endpoint: endpoint.clone(),
+            path_style: *path_style,
+            region: region.clone(),
+            encryption: *encryption,
+            storage_class: class.clone(),
+            ..order(StorageType::S3, &path.bucket, &path.key)
+        },
+        Location::Abs { path, .. } => order(StorageType::ABS, &path.bucket, &path.key),
+        Location::Gcs { path, .. } => order(StorageType::GCS, &path.bucket, &path.key),
+        Location::Oss {
+            path,
+            endpoint,
+            region,
+            ..
+        } => StoreOrder {
+            endpoint: Some(endpoint.clone()),
+            region: region.clone(),
+            ..order(StorageType::OSS, &path.bucket, &path.key)
+        },
+        Location::Local { path, .. } => {
+            let own = match &frame.desired.source {
+                desired::Source::Cluster(name) => name.as_str(),
+                desired::Source::Endpoints(_) => frame.name,
+            };
+            order(StorageType::Local, mounts::VOLUME, path.as_deref().unwrap_or(own))
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Jobs as users' clusters see them.
+
+use etcd_operator_api::contract::{self, JobOrder, ORDER_VARIABLE, Task as Order};
+use etcd_operator_api::{EtcdBackup, EtcdBackupSpec};
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+use serde_json::{Value, json};
+
+use super::{Frame, job};
+use crate::desired::desired;
+use crate::memory::{Run, Task};
+use crate::world::Origin;
+
+fn now() -> Timestamp {
+    "2026-11-23T03:00:05Z".parse().unwrap()
+}
+
+fn made(task: Task, spec: &Value) -> Job {
+    let spec: EtcdBackupSpec = serde_json::from_value(spec.clone()).unwrap();
+    let desired = desired(&EtcdBackup::new("nightly", spec), now()).unwrap();
+    let origin = Origin {
+        endpoints: vec!["https://orders-0.orders.shop.svc:2379".to_owned()],
+        client_tls: Some("etcd-client-tls".to_owned()),
+        cluster_id: Some("cdf8".to_owned()),
+        incarnation: Some(2),
+    };
+    let mut run = Run::due(task, "2026-11-23T03:00:00Z".parse().unwrap());
+    run.started = Some("2026-11-23T03:00:01Z".parse().unwrap());
+    let frame = Frame {
+        desired: &desired,
+        namespace: "shop",
+        name: "nightly",
+        uid: "uid",
+        origin: &origin,
+        image: "etcd-operator:1",
+        now: now(),
+    };
+    assert_eq!(job(&run, &frame), job(&run, &frame));
+    job(&run, &frame)
+}
+
+fn json_of(job: &Job) -> Value {
+    serde_json::to_value(job).unwrap()
+}
+
+fn order(job: &Job) -> JobOrder {
+    let container = &json_of(job)["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["env"][0]["name"], ORDER_VARIABLE);
+    let text = container["env"][0]["value"].as_str().unwrap();
+    contract::read(text.as_bytes()).unwrap()
+}
+
+fn s3() -> Value {
+    json!({
+        "etcdCluster": {"name": "orders"}, "storageType": "S3", "schedule": "0 3 * * *", "timeZone": "Europe/Berlin",
+        "s3": {"path": "bucket/etcd/orders", "awsSecret": "aws", "caSecret": "ca", "endpoint": "https://minio:9000"},
+        "encryption": {"secretRef": {"name": "keys"}}, "backupPolicy": {"timeoutInSecond": 600, "maxBackups": 4, "keepDaily": 7},
+        "job": {"serviceAccountName": "irsa", "priorityClassName": "high", "nodeSelector": {"disk": "ssd"}},
+    })
+}
+
+#[test]
+fn a_pod_runs_without_rights_and_without_a_token() {
+    for task in [Task::Backup, Task::Prune, Task::Erase] {
+        let pod = &json_of(&made(task, &s3()))["spec"]["template"]["spec"];
+        assert_eq!(pod["automountServiceAccountToken"], false);
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+        assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+        assert_eq!(pod["restartPolicy"], "Never");
+        let container = &pod["containers"][0]["securityContext"];
+        assert_eq!(container["readOnlyRootFilesystem"], true);
+        assert_eq!(container["allowPrivilegeEscalation"], false);
+        assert_eq!(container["capabilities"], json!({"drop": ["ALL"]}));
+        assert_eq!(pod["serviceAccountName"], "irsa");
+        assert_eq!(pod["priorityClassName"], "high");
+        assert_eq!(pod["nodeSelector"], json!({"disk": "ssd"}));
+    }
+}
+
+#[test]
+fn secrets_are_mounted_by_name_and_only_where_they_are_needed() {
+    let secrets = |task| -> Vec<String> {
+        let pod = json_of(&made(task, &s3()))["spec"]["template"]["spec"].clone();
+        let volumes = pod["volumes"].as_array().unwrap();
+        let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+        assert_eq!(volumes.len(), mounts.len());
+        assert!(mounts.iter().all(|mount| mount["readOnly"] == true));
+        let name = |volume: &Value| volume["secret"]["secretName"].as_str().unwrap().to_owned();
+        volumes.iter().map(name).collect()
+    };
+    assert_eq!(secrets(Task::Backup), ["aws", "ca", "etcd-client-tls", "keys"]);
+    assert_eq!(secrets(Task::Prune), ["aws", "ca"]);
+}
+
+#[test]
+fn an_order_says_what_where_and_until_when() {
+    let backup = made(Task::Backup, &s3());
+    let found = order(&backup);
+    assert_eq!(found.run, "2026-11-23T03:00:00Z/uid");
+    assert_eq!(
+        (found.store.bucket.as_str(), found.store.path.as_str()),
+        ("bucket", "etcd/orders")
+    );
+    let Order::Backup(task) = found.task else {
+        panic!("another task")
+    };
+    assert_eq!(
+        task.deadline,
+        "2026-11-23T03:10:01Z".parse::<Timestamp>().unwrap()
+    );
+    assert_eq!(task.cluster_id.as_deref(), Some("cdf8"));
+    // Of the ten minutes four seconds are over; a minute more, so that the process ends first.
+    assert_eq!(backup.spec.as_ref().unwrap().active_deadline_seconds, Some(656));
+    let Order::Prune { keep } = order(&made(Task::Prune, &s3())).task else {
+        panic!("another task")
+    };
+    assert_eq!(
+        (keep.newest, keep.daily, keep.zone.as_deref()),
+        (Some(4), 7, Some("Europe/Berlin"))
+    );
+}
+
+#[test]
+fn a_volume_is_mounted_to_be_written_and_its_path_is_the_clusters_name_unless_given() {
+    let local = json!({
+        "etcdCluster": {"name": "orders"}, "storageType": "Local", "local": {"persistentVolumeClaim": "backups"},
+    });
+    let job = made(Task::Backup, &local);
+    assert_eq!(order(&job).store.path, "orders");
+    let pod = &json_of(&job)["spec"]["template"]["spec"];
+    let volumes = pod["volumes"].as_array().unwrap();
+    assert!(
+        volumes
+            .iter()
+            .any(|volume| volume["persistentVolumeClaim"]["claimName"] == "backups")
+    );
+    assert!(pod["securityContext"]["fsGroup"].is_number());
+}
+
+#[test]
+fn a_pod_is_not_made_again_in_vain_nor_beside_another() {
+    let spec = &json_of(&made(Task::Backup, &s3()))["spec"];
+    assert_eq!(spec["podReplacementPolicy"], "Failed");
+    assert_eq!(
+        spec["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"],
+        json!([2, 3])
+    );
+    assert_eq!(spec["podFailurePolicy"]["rules"][0]["action"], "FailJob");
+    assert!(
+        spec["ttlSecondsAfterFinished"].is_null(),
+        "its result would be lost"
+    );
+}
+
+#[test]
+fn a_text_of_the_spec_is_no_variable() {
+    let mut spec = s3();
+    spec["s3"]["path"] = json!("bucket/$(HOME)/x");
+    let job = json_of(&made(Task::Backup, &spec));
+    let value = &job["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"];
+    assert!(value.as_str().unwrap().contains("$$(HOME)"));
+}

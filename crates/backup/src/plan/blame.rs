@@ -1,0 +1,57 @@
+//! Which field of the spec a failure speaks of, so that whoever reads it knows what to change.
+
+use etcd_operator_api::location::Location;
+
+use crate::desired::{Desired, Source};
+
+/// A failure as people read it: the field, then the word and the sentence of the Job.
+pub fn told(desired: &Desired, reason: &str, message: &str) -> String {
+    match field(desired, reason) {
+        Some(field) => format!("{field}: {reason}: {message}"),
+        None => format!("{reason}: {message}"),
+    }
+}
+
+/// The field that a reason of a Job speaks of.
+fn field(desired: &Desired, reason: &str) -> Option<String> {
+    let place = &desired.location;
+    let (block, credentials) = block(place);
+    let of_store = |name: &str| Some(format!("spec.{block}.{name}"));
+    match reason {
+        "Credentials" | "Forbidden" => Some(credentials),
+        "NoBucket" | "NotFound" if matches!(place, Location::Local { .. }) => {
+            of_store("persistentVolumeClaim")
+        }
+        "NoBucket" | "NotFound" | "OtherCluster" | "Exists" => of_store("path"),
+        "WrongRegion" => of_store("region"),
+        "TlsUntrusted" => of_store(if block == "s3" { "caSecret" } else { "endpoint" }),
+        "Unreachable" if matches!(place, Location::S3 { .. } | Location::Oss { .. }) => of_store("endpoint"),
+        "Unreachable" => Some(format!("spec.{block}")),
+        "Deadline" | "DeadlineExceeded" | "TooSlow" => Some("spec.backupPolicy.timeoutInSecond".to_owned()),
+        "Unauthorised" => Some("spec.clientTLSSecret".to_owned()),
+        "NoMember" => Some(match desired.source {
+            Source::Cluster(_) => "spec.etcdCluster".to_owned(),
+            Source::Endpoints(_) => "spec.etcdEndpoints".to_owned(),
+        }),
+        "OOMKilled" => Some("spec.job.resources".to_owned()),
+        _ => None,
+    }
+}
+
+/// The block of the store, and where its credentials are named.
+fn block(location: &Location) -> (&'static str, String) {
+    let secret = |field: &str, secret: &Option<String>| match secret {
+        Some(secret) => format!("spec.{field} (Secret {secret})"),
+        None => format!("spec.{field} (the identity of the platform)"),
+    };
+    match location {
+        Location::S3 { secret: name, .. } => ("s3", secret("s3.awsSecret", name)),
+        Location::Abs { secret: name, .. } => ("abs", secret("abs.absSecret", name)),
+        Location::Gcs { secret: name, .. } => ("gcs", secret("gcs.gcpSecret", name)),
+        Location::Oss { secret: name, .. } => ("oss", secret("oss.ossSecret", name)),
+        Location::Local { claim, .. } => (
+            "local",
+            format!("spec.local.persistentVolumeClaim (PersistentVolumeClaim {claim})"),
+        ),
+    }
+}

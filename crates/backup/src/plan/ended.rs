@@ -1,0 +1,240 @@
+//! How a run that was started fares: its Job runs, has ended with a result, or has to be made again because its result is
+//! lost. A Job that is made again looks for its manifest first, so nothing is stored twice.
+
+use etcd_operator_api::contract::{JobOutcome, JobResult, Skipped};
+use jiff::{SignedDuration, Timestamp};
+
+use super::MOST_ATTEMPTS;
+use crate::memory::{Run, Task};
+use crate::world::{JobEnd, JobSeen, PodSeen, World};
+
+/// A run that ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct End {
+    /// The run.
+    pub run: Run,
+    /// How.
+    pub outcome: Outcome,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// A good backup is in the store.
+    Stored(Box<Stored>),
+    /// Old backups were deleted, or all.
+    Pruned {
+        /// How many.
+        deleted: u64,
+        /// How many good ones are left.
+        kept: u64,
+        /// Those that could not be.
+        skipped: Vec<Skipped>,
+        /// How many more.
+        more: u64,
+    },
+    /// It failed.
+    Failed {
+        /// In one word.
+        reason: String,
+        /// In a sentence.
+        message: String,
+    },
+}
+
+/// A good backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The object in the store.
+    pub object: String,
+    /// The etcd revision it holds.
+    pub revision: i64,
+    /// Its bytes.
+    pub size: u64,
+    /// The SHA-256 of the object.
+    pub sha256: String,
+    /// The etcd version that wrote it.
+    pub etcd_version: String,
+    /// The cluster it was taken from.
+    pub cluster_id: String,
+    /// The member it was taken from.
+    pub member: String,
+    /// How it was verified.
+    pub verification: String,
+    /// When it was begun.
+    pub started: Timestamp,
+    /// When it was complete.
+    pub completed: Timestamp,
+}
+
+/// The runs that go on, and those that ended.
+pub fn judge(world: &World, runs: Vec<Run>) -> (Vec<Run>, Vec<End>) {
+    let (mut on, mut ends) = (Vec::new(), Vec::new());
+    for mut run in runs {
+        match (run.started.is_some()).then(|| fate(world, &mut run)).flatten() {
+            None => on.push(run),
+            Some(outcome) => ends.push(End { run, outcome }),
+        }
+    }
+    (on, ends)
+}
+
+/// Whether a Job ended without a word: it goes, and is made again.
+pub fn is_lost(world: &World, run: &Run, job: &JobSeen) -> bool {
+    run.job_uid.as_ref() == Some(&job.uid)
+        && job
+            .end
+            .as_ref()
+            .is_some_and(|end| said(world, run, job).is_none() && !is_final(run, end))
+}
+
+/// A Job that failed before its pod was ever started has lost no result; and nothing is tried without end.
+fn is_final(run: &Run, end: &JobEnd) -> bool {
+    run.attempt >= MOST_ATTEMPTS || (!end.is_complete && run.note.is_some())
+}
+
+fn fate(world: &World, run: &mut Run) -> Option<Outcome> {
+    let name = run.job(&world.name);
+    let Some(job) = world.job(&name).filter(|job| !job.is_going) else {
+        return vanished(world, run, &name);
+    };
+    if run.job_uid.as_ref() != Some(&job.uid) {
+        run.job_uid = Some(job.uid.clone());
+        run.note = None;
+    }
+    run.note = waits(world, run, job);
+    let end = job.end.as_ref()?;
+    if let Some(outcome) = said(world, run, job) {
+        return Some(outcome);
+    }
+    is_final(run, end).then(|| without_a_word(world, run, job, end))
+}
+
+/// The Job is not there: not made yet, still going, or gone with its result.
+fn vanished(world: &World, run: &mut Run, name: &str) -> Option<Outcome> {
+    let is_going = world.job(name).is_some() || world.has_live_pod(name);
+    if let (None, Some(why), Some(started)) = (&run.job_uid, &run.note, run.started) {
+        let given = SignedDuration::try_from(world.desired.timeout).unwrap_or(SignedDuration::MAX);
+        return (world.now.duration_since(started) > given).then(|| Outcome::Failed {
+            reason: "JobRefused".to_owned(),
+            message: format!("the Job {name} could not be made: {why}"),
+        });
+    }
+    if run.job_uid.is_none() || is_going {
+        return None;
+    }
+    if run.attempt >= MOST_ATTEMPTS {
+        return Some(Outcome::Failed {
+            reason: "ResultLost".to_owned(),
+            message: format!(
+                "the Job {name} was deleted {} times before it could tell how it ended",
+                run.attempt
+            ),
+        });
+    }
+    run.job_uid = None;
+    run.attempt += 1;
+    None
+}
+
+/// What the last pod said that said anything of this run.
+fn said(world: &World, run: &Run, job: &JobSeen) -> Option<Outcome> {
+    let mut last: Option<(Timestamp, &JobResult)> = None;
+    for (time, result) in world.pods_of(job).filter_map(|pod| pod.said.as_ref()) {
+        let Ok(result) = result else { continue };
+        let is_good = !matches!(result.outcome, JobOutcome::Failed { .. });
+        if result.run == run.id(&world.uid) && (is_good || last.is_none_or(|(other, _)| other <= *time)) {
+            last = Some((*time, result));
+            if is_good {
+                break;
+            }
+        }
+    }
+    last.map(|(_, result)| outcome(run.task, &result.outcome))
+}
+
+/// A result counts only for what the Job was made for.
+fn outcome(task: Task, outcome: &JobOutcome) -> Outcome {
+    match (outcome.clone(), task) {
+        (
+            JobOutcome::Stored {
+                object,
+                revision,
+                size,
+                sha256,
+                etcd_version,
+                cluster_id,
+                member,
+                verification,
+                incarnation: _,
+                started_at,
+                completed_at,
+            },
+            Task::Backup,
+        ) => Outcome::Stored(Box::new(Stored {
+            object,
+            revision,
+            size,
+            sha256,
+            etcd_version,
+            cluster_id,
+            member,
+            verification,
+            started: started_at,
+            completed: completed_at,
+        })),
+        (
+            JobOutcome::Pruned {
+                deleted,
+                kept,
+                skipped,
+                more_skipped,
+            },
+            Task::Prune | Task::Erase,
+        ) => Outcome::Pruned {
+            deleted,
+            kept,
+            skipped,
+            more: more_skipped,
+        },
+        (JobOutcome::Failed { reason, message, .. }, _) => Outcome::Failed { reason, message },
+        _ => Outcome::Failed {
+            reason: "BadResult".to_owned(),
+            message: "the Job told of something that it was not asked to do".to_owned(),
+        },
+    }
+}
+
+/// A Job that ended and left nothing to read.
+fn without_a_word(world: &World, run: &Run, job: &JobSeen, end: &JobEnd) -> Outcome {
+    let heard = world
+        .pods_of(job)
+        .filter_map(|pod| pod.said.as_ref()?.1.as_ref().err());
+    let cause = run.note.clone().or_else(|| heard.last().cloned());
+    let told = if end.is_complete {
+        "its pod was gone before it could be asked".to_owned()
+    } else {
+        format!("{}: {}", end.reason, end.message)
+    };
+    let reason = match (&cause, end.is_complete) {
+        (Some(cause), _) if cause.contains("OOMKilled") => "OOMKilled",
+        (_, true) => "ResultLost",
+        (_, false) if end.reason == "DeadlineExceeded" => "DeadlineExceeded",
+        (_, false) => "JobFailed",
+    };
+    let cause = cause.map_or_else(String::new, |cause| format!("; {cause}"));
+    Outcome::Failed {
+        reason: reason.to_owned(),
+        message: format!("the Job {} left no result: {told}{cause}", job.name),
+    }
+}
+
+/// Why no pod of a Job has started; what was last seen stays, as Kubernetes deletes pods that are too late.
+fn waits(world: &World, run: &Run, job: &JobSeen) -> Option<String> {
+    let pods: Vec<&PodSeen> = world.pods_of(job).collect();
+    if pods.iter().any(|pod| pod.has_started) {
+        return None;
+    }
+    let now = pods.iter().find_map(|pod| pod.waits.clone());
+    now.or_else(|| run.note.clone())
+}

@@ -1,0 +1,129 @@
+//! What starts: a backup that is due or asked for, or, where the object goes, the deletion of what it stored.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Plan;
+use super::due::{Past, outlook};
+use super::why::Blocked;
+use crate::desired::When;
+use crate::memory::{Memory, Run, Task, second};
+use crate::world::World;
+
+/// The pause after a first failure of what is asked for once; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_mins(1);
+/// No pause is longer.
+const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+
+/// When it is tried again after so many failures in a row.
+pub fn later(now: Timestamp, failures: i64) -> Timestamp {
+    let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(0).min(10);
+    let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
+    let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::ZERO);
+    now.checked_add(pause).unwrap_or(now)
+}
+
+/// When what is asked for once is tried again, after it failed.
+pub fn again(world: &World, memory: &Memory) -> Option<Timestamp> {
+    let has_failed = memory.failures > 0 && world.desired.when == When::Once && !world.desired.suspended;
+    let is_over = has_failed && memory.of(Task::Backup).is_none();
+    is_over.then(|| later(memory.last.unwrap_or(world.created), memory.failures))
+}
+
+/// Writes down the run that starts, or what is given up; tells what a due run waits for.
+pub fn backup(world: &World, plan: &mut Plan) -> Option<Blocked> {
+    let desired = &world.desired;
+    plan.memory.runs.retain(|run| run.task != Task::Erase);
+    let is_active = plan.memory.of(Task::Backup).is_some();
+    let past = Past {
+        created: world.created,
+        last: plan.memory.last,
+        is_active,
+    };
+    let outlook = outlook(&desired.when, past, desired.late, world.now);
+    if desired.suspended {
+        return None;
+    }
+    plan.next = outlook.next;
+    let request = world
+        .request
+        .as_ref()
+        .filter(|text| Some(*text) != plan.memory.requested.as_ref());
+    let retry = again(world, &plan.memory).filter(|time| world.is_edited || *time <= world.now);
+    let asked = request.is_some() || retry.is_some();
+    let due = match (is_active, asked) {
+        (true, _) => None,
+        (false, true) => Some(fresh(world.now, plan.memory.last)),
+        (false, false) => outlook.start,
+    };
+    let was_made = |due: Timestamp| {
+        let id = Run::due(Task::Backup, due).id(&world.uid);
+        plan.memory.recorded.contains(&id)
+    };
+    match (due, &world.origin) {
+        (Some(due), _) if was_made(due) => plan.memory.last = Some(second(due)),
+        (Some(due), Ok(_)) => {
+            plan.memory.last = Some(second(due));
+            // Whatever was asked for until now is answered by a backup that begins now.
+            plan.memory.requested = world.request.clone().or(plan.memory.requested.take());
+            plan.memory.runs.push(Run::due(Task::Backup, due));
+        }
+        (Some(due), Err(why)) => {
+            return Some(Blocked {
+                since: (!asked).then_some(due),
+                why: why.clone(),
+            });
+        }
+        (None, _) => {}
+    }
+    if let Some(missed) = outlook.missed {
+        let why = match (&world.origin, is_active) {
+            (_, true) => "the run before it had not ended".to_owned(),
+            (Err(why), false) => why.clone(),
+            (Ok(_), false) => "the operator was not there, or the backup was suspended".to_owned(),
+        };
+        plan.memory.last = plan.memory.last.max(Some(second(missed)));
+        plan.missed = Some((missed, why));
+    }
+    None
+}
+
+/// A time at which no run was due yet: each has its own. One that lies far ahead is of a clock that was wrong.
+fn fresh(now: Timestamp, last: Option<Timestamp>) -> Timestamp {
+    let now = second(now);
+    let near = SignedDuration::from_mins(1);
+    last.filter(|last| *last >= now && last.duration_since(now) < near)
+        .and_then(|last| last.checked_add(SignedDuration::from_secs(1)).ok())
+        .unwrap_or(now)
+}
+
+/// The object goes: nothing new begins, what runs is ended, and then what it stored is deleted, if that is asked for.
+pub fn erase(world: &World, plan: &mut Plan, deleted: Timestamp) {
+    plan.memory.runs.retain(|run| run.task == Task::Erase);
+    let was_done = plan
+        .ends
+        .iter()
+        .any(|end| end.run.task == Task::Erase && matches!(end.outcome, super::Outcome::Pruned { .. }));
+    let has_stored = world.memory.success.is_some()
+        || world.memory.last.is_some()
+        || !world.memory.runs.is_empty()
+        || !world.jobs.is_empty();
+    if !world.desired.erases || was_done || !has_stored {
+        plan.memory.runs.clear();
+        plan.is_released = true;
+        return;
+    }
+    let mut others = world.pods.iter();
+    let is_busy = others.any(|pod| pod.is_live && !is_erasing(world, &pod.job));
+    if plan.memory.runs.is_empty() && !is_busy {
+        plan.memory
+            .runs
+            .push(Run::due(Task::Erase, deleted.min(world.now)));
+    }
+}
+
+fn is_erasing(world: &World, job: &str) -> bool {
+    let mut runs = world.memory.runs.iter();
+    runs.any(|run| run.task == Task::Erase && run.job(&world.name) == job)
+}

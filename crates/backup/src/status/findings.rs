@@ -1,0 +1,111 @@
+//! What is true of an `EtcdBackup`, as conditions.
+
+use etcd_operator_api::condition::{ConditionType, Finding, Truth};
+use etcd_operator_api::reference::References;
+use etcd_operator_api::refusal;
+
+use crate::plan::{Plan, Reason};
+use crate::world::World;
+
+/// What keeps Jobs from being made, and is no matter of the spec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Nobody said which image is the operator's; the sentence says what to do.
+    NoOperatorImage(String),
+    /// A Job of a needed name is somebody else's.
+    NameTaken(String),
+}
+
+impl Obstacle {
+    fn text(&self) -> &str {
+        match self {
+            Self::NoOperatorImage(text) | Self::NameTaken(text) => text,
+        }
+    }
+}
+
+/// What is true of a backup that is looked after.
+pub fn findings(
+    world: &World,
+    plan: &Plan,
+    references: &References,
+    obstacle: Option<&Obstacle>,
+) -> Vec<Finding> {
+    let mut findings = vec![refusal::accepted(&[])];
+    findings.extend(references.finding());
+    findings.push(match obstacle {
+        Some(obstacle) => {
+            let reason = match obstacle {
+                Obstacle::NoOperatorImage(_) => "NoOperatorImage",
+                Obstacle::NameTaken(_) => "NameTaken",
+            };
+            found(ConditionType::Progressing, Truth::False, reason, obstacle.text())
+        }
+        None => found(
+            ConditionType::Progressing,
+            if plan.why.reason.is_work() {
+                Truth::True
+            } else {
+                Truth::False
+            },
+            plan.why.reason.as_str(),
+            &plan.why.text,
+        ),
+    });
+    if let Some(Obstacle::NameTaken(text)) = obstacle {
+        findings.push(found(ConditionType::NameConflict, Truth::True, "NameTaken", text));
+    }
+    findings.extend(fresh(world, plan));
+    findings
+}
+
+/// Whether there is a backup as recent as is promised; nothing is said of one that was asked for once and made.
+fn fresh(world: &World, plan: &Plan) -> Option<Finding> {
+    let by = plan.promised?;
+    let success = plan.memory.success;
+    let (truth, reason, text) = match (success, world.now > by) {
+        (Some(_), false) => (
+            Truth::True,
+            "Fresh",
+            "The last good backup is as recent as the schedule promises.".to_owned(),
+        ),
+        (None, false) => (
+            Truth::Unknown,
+            "NotDueYet",
+            "No backup was made yet, and the first one is not late.".to_owned(),
+        ),
+        (Some(last), true) => (
+            Truth::False,
+            "Late",
+            format!(
+                "The last good backup is of {last}; the next one was promised by {by}.{}",
+                hint(plan)
+            ),
+        ),
+        (None, true) => (
+            Truth::False,
+            "NeverMade",
+            format!(
+                "There is no good backup; the first one was promised by {by}.{}",
+                hint(plan)
+            ),
+        ),
+    };
+    Some(found(ConditionType::BackupFresh, truth, reason, &text))
+}
+
+fn hint(plan: &Plan) -> &'static str {
+    match plan.why.reason {
+        Reason::Suspended => " No new one starts while spec.suspend is set.",
+        _ => " Progressing and status.Reason say why.",
+    }
+}
+
+fn found(type_: ConditionType, status: Truth, reason: &'static str, message: &str) -> Finding {
+    Finding {
+        type_,
+        status,
+        reason,
+        message: message.to_owned(),
+    }
+}

@@ -1,0 +1,10 @@
+//! What is kept of Jobs in memory: only what the controller reads.
+
+use k8s_openapi::api::batch::v1::Job;
+
+/// Keeps of a Job who it is, whose, and how it ended.
+pub fn job(job: &mut Job) {
+    job.metadata.managed_fields = None;
+    job.metadata.annotations = None;
+    job.spec = None;
+}

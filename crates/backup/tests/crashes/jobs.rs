@@ -1,0 +1,185 @@
+//! What Kubernetes and a store do with Jobs: each gets a pod, which works for a while, looks for the manifest of its run
+//! first, and says at its end what it did.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use etcd_operator_api::contract::{self, JobOrder, JobOutcome, JobResult, ORDER_VARIABLE, Task};
+use etcd_operator_testkit::Fake;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// How long a pod works.
+const WORK: Duration = Duration::from_secs(2);
+
+/// What is in the store, and what Jobs were asked to do there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stored {
+    /// How often each run was stored.
+    pub(crate) runs: BTreeMap<String, usize>,
+    /// The most Jobs that ever ran at once.
+    pub(crate) most: usize,
+    /// Jobs that were ever seen, by UID.
+    pub(crate) jobs: BTreeMap<String, String>,
+    /// How many backups are there.
+    pub(crate) backups: usize,
+    /// How often everything was deleted.
+    pub(crate) erased: usize,
+    /// What the next Jobs fail with.
+    pub(crate) failing: Option<String>,
+}
+
+/// The store, and the hands of Kubernetes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Jobs(Arc<Mutex<Stored>>);
+
+impl Jobs {
+    /// What is in the store now.
+    pub(crate) fn stored(&self) -> Stored {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// Lets Jobs fail from now on, or no more.
+    pub(crate) fn fail(&self, reason: Option<&str>) {
+        self.0.lock().unwrap().failing = reason.map(str::to_owned);
+    }
+
+    /// Works on Jobs for ever.
+    pub(crate) async fn work(self, fake: Fake, now: impl Fn() -> Timestamp + Send + 'static) {
+        let mut begun: BTreeMap<String, tokio::time::Instant> = BTreeMap::new();
+        loop {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let jobs = fake.list_objects("batch/v1", "Job", "shop");
+            let running = jobs.iter().filter(|job| job["status"]["conditions"].is_null());
+            let running: Vec<Value> = running.cloned().collect();
+            {
+                let mut stored = self.0.lock().unwrap();
+                stored.most = stored.most.max(running.len());
+            }
+            for job in running {
+                let uid = text(&job["metadata"]["uid"]);
+                let start = begun.entry(uid.clone()).or_insert_with(|| {
+                    self.0
+                        .lock()
+                        .unwrap()
+                        .jobs
+                        .insert(uid.clone(), text(&job["metadata"]["name"]));
+                    fake.put_object(pod(&job));
+                    tokio::time::Instant::now()
+                });
+                if start.elapsed() >= WORK {
+                    self.end(&fake, &job, now());
+                }
+            }
+        }
+    }
+
+    fn end(&self, fake: &Fake, job: &Value, now: Timestamp) {
+        let container = &job["spec"]["template"]["spec"]["containers"][0];
+        assert_eq!(container["env"][0]["name"], ORDER_VARIABLE);
+        let order: JobOrder = contract::read(text(&container["env"][0]["value"]).as_bytes()).unwrap();
+        let outcome = self.outcome(&order, now);
+        let is_good = !matches!(outcome, JobOutcome::Failed { .. });
+        let result = JobResult {
+            version: contract::VERSION,
+            run: order.run,
+            outcome,
+        };
+        let message = String::from_utf8(contract::write(&result)).unwrap();
+        let name = format!("{}-pod", text(&job["metadata"]["name"]));
+        let code = if is_good { 0 } else { 3 };
+        fake.update_object("v1", "Pod", "shop", &name, |pod| {
+            pod["status"]["phase"] = json!(if is_good { "Succeeded" } else { "Failed" });
+            pod["status"]["containerStatuses"][0]["state"] = json!({"terminated": {
+                "exitCode": code, "finishedAt": now.to_string(), "message": message, "reason": "Completed",
+            }});
+        });
+        let kind = if is_good { "Complete" } else { "Failed" };
+        fake.update_object(
+            "batch/v1",
+            "Job",
+            "shop",
+            &text(&job["metadata"]["name"]),
+            |job| {
+                job["status"]["conditions"] =
+                    json!([{"type": kind, "status": "True", "reason": "Ended", "message": "ended"}]);
+            },
+        );
+    }
+
+    fn outcome(&self, order: &JobOrder, now: Timestamp) -> JobOutcome {
+        let mut stored = self.0.lock().unwrap();
+        if let Some(reason) = &stored.failing {
+            return JobOutcome::Failed {
+                reason: reason.clone(),
+                message: "as told".to_owned(),
+                retriable: false,
+            };
+        }
+        let (deleted, kept) = match &order.task {
+            Task::Backup(_) => {
+                // Whoever finds the manifest of its run stores nothing.
+                if !stored.runs.contains_key(&order.run) {
+                    stored.backups += 1;
+                    stored.runs.insert(order.run.clone(), 1);
+                }
+                let number = stored.runs.len();
+                return JobOutcome::Stored {
+                    object: format!("etcd/orders_v{number}"),
+                    revision: i64::try_from(number).unwrap(),
+                    size: 4096,
+                    sha256: "00".to_owned(),
+                    etcd_version: "3.6.16".to_owned(),
+                    cluster_id: "cdf8".to_owned(),
+                    member: "orders-1".to_owned(),
+                    verification: "Checksum".to_owned(),
+                    incarnation: None,
+                    started_at: now - WORK,
+                    completed_at: now,
+                };
+            }
+            Task::Prune { keep } => {
+                let newest = usize::try_from(keep.newest.unwrap()).unwrap();
+                let kept = stored.backups.min(newest);
+                let deleted = stored.backups - kept;
+                stored.backups = kept;
+                (deleted, kept)
+            }
+            Task::Erase => {
+                stored.erased += 1;
+                let deleted = stored.backups;
+                stored.backups = 0;
+                (deleted, 0)
+            }
+            Task::List { .. } => panic!("nobody asks for a list"),
+        };
+        JobOutcome::Pruned {
+            deleted: u64::try_from(deleted).unwrap(),
+            kept: u64::try_from(kept).unwrap(),
+            skipped: Vec::new(),
+            more_skipped: 0,
+        }
+    }
+}
+
+fn pod(job: &Value) -> Value {
+    let (name, uid) = (&job["metadata"]["name"], &job["metadata"]["uid"]);
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": format!("{}-pod", text(name)), "namespace": "shop",
+            "labels": job["spec"]["template"]["metadata"]["labels"],
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": true}],
+        },
+        "spec": job["spec"]["template"]["spec"],
+        "status": {"phase": "Running", "containerStatuses": [{
+            "name": "backup", "image": "i", "imageID": "i", "ready": true, "restartCount": 0,
+            "state": {"running": {}},
+        }]},
+    })
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,137 @@
+//! What controllers tell in Events, in one word, what it means, and what there is to do about it. A test holds the list to
+//! what stands in the controllers.
+
+use super::reasons::{Said, said};
+
+/// The reasons of Events, each told when it was done.
+pub(super) const EVENTS: &[Said] = &[
+    said(
+        "EtcdCluster",
+        "TakenOver",
+        "Pods that wait for a permit are this leader's: what a former one may still have on its way is refused by them.",
+        "",
+    ),
+    said(
+        "EtcdCluster",
+        "StartPermitted",
+        "A pod may start its etcd with the data it has, or with none.",
+        "",
+    ),
+    said("EtcdCluster", "MemberAdded", "A member was added.", ""),
+    said("EtcdCluster", "MemberPromoted", "A learner became a voter.", ""),
+    said(
+        "EtcdCluster",
+        "LeaderMoved",
+        "Another member leads, as the leader is about to go.",
+        "",
+    ),
+    said(
+        "EtcdCluster",
+        "MemberRemoved",
+        "A member was removed: there are too many, or its data or its node are lost.",
+        "",
+    ),
+    said(
+        "EtcdCluster",
+        "PodDeleted",
+        "A pod was deleted, so that it starts as another member.",
+        "",
+    ),
+    said(
+        "EtcdCluster",
+        "VolumeDeleted",
+        "The volume of a member that is no more was deleted.",
+        "",
+    ),
+    said(
+        "EtcdCluster",
+        "AlarmDisarmed",
+        "The alarm of a member that was replaced was taken back, so that etcd takes writes again.",
+        "",
+    ),
+    said(
+        "EtcdCluster",
+        "Blocked",
+        "Warning: the next step would not be safe, or a person must decide.",
+        "The message says what must change.",
+    ),
+    said(
+        "EtcdCluster",
+        "QuorumLost",
+        "Warning: a majority of voters does not answer.",
+        "See the condition of this name.",
+    ),
+    said(
+        "EtcdCluster",
+        "DataLost",
+        "Warning: no member has its data any more.",
+        "See the condition of this name.",
+    ),
+    said(
+        "EtcdCluster",
+        "NameConflict",
+        "Warning: an object that the operator needs exists and is somebody else's.",
+        "See the condition of this name.",
+    ),
+    said(
+        "EtcdCluster",
+        "ControlledElsewhere",
+        "Another installation of the operator looks after this cluster; this one leaves it alone.",
+        "Give each installation a scope of its own.",
+    ),
+    said("EtcdBackup", "BackupStarted", "The Job of a backup was made.", ""),
+    said(
+        "EtcdBackup",
+        "BackupSucceeded",
+        "A backup is in the store, whole and verified.",
+        "",
+    ),
+    said(
+        "EtcdBackup",
+        "BackupFailed",
+        "A backup was not made; nothing of it counts.",
+        "The message names the field and the cause; see `LastRunFailed`.",
+    ),
+    said(
+        "EtcdBackup",
+        "BackupMissed",
+        "A backup that was due was given up, as it could not start in time.",
+        "The message says why. `spec.backupPolicy.startingDeadlineSeconds` says how late one may start.",
+    ),
+    said(
+        "EtcdBackup",
+        "PruneStarted",
+        "The Job was made that deletes backups which are no longer kept.",
+        "",
+    ),
+    said(
+        "EtcdBackup",
+        "BackupsPruned",
+        "Backups that are no longer kept were deleted; the message says how many, and which could not be.",
+        "",
+    ),
+    said(
+        "EtcdBackup",
+        "PruneFailed",
+        "Backups that are no longer kept could not be deleted, which is tried again after the next backup.",
+        "The message names the field and the cause.",
+    ),
+    said(
+        "EtcdBackup",
+        "EraseStarted",
+        "The EtcdBackup goes, and the Job was made that deletes what it stored.",
+        "",
+    ),
+    said(
+        "EtcdBackup",
+        "BackupsErased",
+        "What the EtcdBackup had stored is deleted, and it goes.",
+        "",
+    ),
+    said(
+        "EtcdBackup",
+        "EraseFailed",
+        "What the EtcdBackup had stored could not be deleted, which is tried again.",
+        "The message names the field and the cause. To give the stored backups up, set `spec.deletionPolicy: Retain`.",
+    ),
+];
