@@ -84,6 +84,23 @@
   verbs:
   - get
 - apiGroups:
+  - batch
+  resources:
+  - jobs
+  verbs:
+  - get
+  - list
+  - watch
+  - create
+  - patch
+  - delete
+- apiGroups:
+  - etcd.database.coreos.com
+  resources:
+  - etcdbackups
+  verbs:
+  - patch
+- apiGroups:
   - events.k8s.io
   resources:
   - events
