@@ -304,6 +304,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_figure_of_objects_is_computed_when_the_page_is_asked_for() {
+        let metrics = Metrics::new("1.2.3", "abc");
+        let age = Arc::new(std::sync::atomic::AtomicI64::new(7));
+        let seen = Arc::clone(&age);
+        metrics.register_computed("backup_age_seconds", "Age", move || {
+            vec![PerObject {
+                namespace: "shop".to_owned(),
+                name: "nightly".to_owned(),
+                value: seen.load(std::sync::atomic::Ordering::Relaxed),
+            }]
+        });
+        let line =
+            |value| format!(r#"etcd_operator_backup_age_seconds{{namespace="shop",name="nightly"}} {value}"#);
+        assert!(metrics.encode().contains(&line(7)), "{}", metrics.encode());
+        age.store(8, std::sync::atomic::Ordering::Relaxed);
+        assert!(metrics.encode().contains(&line(8)), "{}", metrics.encode());
+    }
+
+    #[test]
     fn the_page_has_every_family_under_its_published_name() {
         let metrics = Metrics::new("1.2.3", "abc");
         metrics.reconciled("cluster", Duration::from_millis(30), Some(Class::Conflict));

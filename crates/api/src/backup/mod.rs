@@ -79,7 +79,7 @@ pub struct EtcdBackupSpec {
     /// Encryption of the snapshot before it leaves the Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption: Option<EncryptionSpec>,
-    /// How a stored backup is checked before it counts: Checksum, Full (every byte read back) or Restore (started in scratch).
+    /// How a stored backup is checked before it counts: Checksum, Full (every byte read back) or Restore (started in scratch; not implemented yet, and refused).
     #[serde(default)]
     pub verification: Verification,
     /// What happens to the stored backups when the EtcdBackup is deleted: Retain or Delete.

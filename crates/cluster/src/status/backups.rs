@@ -22,10 +22,12 @@ impl Freshness {
         let fresh = condition::find(conditions.unwrap_or_default(), ConditionType::BackupFresh);
         Self {
             name: backup.metadata.name.clone().unwrap_or_default(),
-            is_fresh: fresh.map(|condition| match condition.status.as_str() {
-                "True" => Truth::True,
-                "False" => Truth::False,
-                _ => Truth::Unknown,
+            is_fresh: fresh.map(|condition| {
+                let truths = [Truth::True, Truth::False];
+                let told = truths
+                    .into_iter()
+                    .find(|truth| truth.as_str() == condition.status);
+                told.unwrap_or(Truth::Unknown)
             }),
             has_made: status.is_some_and(|status| status.last_success_date.is_some()),
         }
@@ -45,9 +47,10 @@ pub fn finding(backups: &[Freshness]) -> Finding {
         .filter(|backup| backup.has_made)
         .map(|backup| backup.name.as_str());
     let (status, reason, message) = if !fresh.is_empty() {
-        let late = match late.is_empty() {
-            true => String::new(),
-            false => format!(" Late: {}.", late.join(", ")),
+        let late = if late.is_empty() {
+            String::new()
+        } else {
+            format!(" Late: {}.", late.join(", "))
         };
         let message = format!("Backed up as promised by {}.{late}", fresh.join(", "));
         (Truth::True, "Fresh", message)

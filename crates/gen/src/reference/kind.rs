@@ -257,9 +257,9 @@ mod tests {
     #[test]
     fn a_field_that_must_be_there_is_marked() {
         let page = page_of("etcdbackup");
-        assert!(row(&page, "spec.storageType").contains("| string |  | yes |"));
-        assert!(row(&page, "spec.etcdCluster.name").contains("| string |  | yes |"));
-        assert!(row(&page, "spec.schedule").contains("| string |  |  |"));
+        assert!(row(&page, "spec.storageType").contains("| string | yes |"));
+        assert!(row(&page, "spec.etcdCluster.name").contains("| string | yes |"));
+        assert!(row(&page, "spec.schedule").contains("| string |  |"));
     }
 
     #[test]
