@@ -26,6 +26,8 @@ pub mod mounts {
     pub const USER: &str = "/etc/etcd-operator/user";
     /// The volume of `storageType: Local`.
     pub const VOLUME: &str = "/backups";
+    /// Room for a backup that is checked page by page: the directory for temporary files.
+    pub const SCRATCH: &str = "/tmp";
 }
 
 /// What a Job is told to do.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use etcd_operator_api::backup::Verification;
 use etcd_operator_api::contract::{self, ORDER_VARIABLE, mounts};
 use etcd_operator_api::names::{APP_BACKUP_VALUE, LABEL_APP};
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, EnvVar, PersistentVolumeClaimVolumeSource, PodSecurityContext, PodSpec,
-    PodTemplateSpec, ResourceRequirements, SeccompProfile, SecretVolumeSource, SecurityContext,
-    TopologySpreadConstraint, Volume, VolumeMount,
+    Capabilities, Container, EmptyDirVolumeSource, EnvVar, PersistentVolumeClaimVolumeSource,
+    PodSecurityContext, PodSpec, PodTemplateSpec, ResourceRequirements, SeccompProfile, SecretVolumeSource,
+    SecurityContext, TopologySpreadConstraint, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -131,7 +132,20 @@ fn mounted(run: &Run, frame: &Frame<'_>) -> Vec<(Volume, VolumeMount)> {
         };
         (volume, mount("backups", mounts::VOLUME, false))
     }));
+    if run.task == Task::Backup && frame.desired.verification == Verification::Full {
+        all.push(scratch());
+    }
     all
+}
+
+/// Everything else of the pod is read-only.
+fn scratch() -> (Volume, VolumeMount) {
+    let volume = Volume {
+        name: "scratch".to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource::default()),
+        ..Volume::default()
+    };
+    (volume, mount("scratch", mounts::SCRATCH, false))
 }
 
 /// A pod whose Secret is missing would wait without a word: the process starts and says what it lacks.

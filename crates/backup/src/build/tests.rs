@@ -138,6 +138,24 @@ fn a_volume_is_mounted_to_be_written_and_its_path_is_the_clusters_name_unless_gi
 }
 
 #[test]
+fn a_backup_that_is_checked_page_by_page_has_room_for_it_and_no_other_has() {
+    let room = |task, verification: &str| {
+        let mut spec = s3();
+        spec["verification"] = json!(verification);
+        let pod = json_of(&made(task, &spec))["spec"]["template"]["spec"].clone();
+        let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+        let writable = mounts.iter().find(|mount| mount["readOnly"].is_null())?;
+        assert_eq!(writable["mountPath"], contract::mounts::SCRATCH);
+        let volumes = pod["volumes"].as_array().unwrap();
+        let volume = volumes.iter().find(|volume| volume["name"] == writable["name"]);
+        volume.map(|volume| volume["emptyDir"].clone())
+    };
+    assert_eq!(room(Task::Backup, "Full"), Some(json!({})));
+    assert_eq!(room(Task::Backup, "Checksum"), None);
+    assert_eq!(room(Task::Prune, "Full"), None);
+}
+
+#[test]
 fn a_pod_is_not_made_again_in_vain_nor_beside_another() {
     let spec = &json_of(&made(Task::Backup, &s3()))["spec"];
     assert_eq!(spec["podReplacementPolicy"], "Failed");
