@@ -73,7 +73,7 @@ fn play(acts: &[Act], keeps: bool) -> Scene {
                 scene.world.now = at(second);
             }
             Act::Store if runs => scene.end_well(),
-            Act::Fail if runs => scene.end(failed("Unreachable")),
+            Act::Fail if runs => scene.end(&failed("Unreachable")),
             Act::Lose(is_complete) if runs => scene.lose(*is_complete),
             Act::Delete(pods) => {
                 scene.world.jobs.clear();

@@ -159,7 +159,7 @@ impl Scene {
     }
 
     /// The Job that was made last ends like this.
-    pub(super) fn end(&mut self, outcome: JobOutcome) {
+    pub(super) fn end(&mut self, outcome: &JobOutcome) {
         let job = self.world.jobs.last_mut().expect("a Job");
         let is_complete = !matches!(outcome, JobOutcome::Failed { .. });
         job.end = Some(JobEnd {
@@ -195,7 +195,7 @@ impl Scene {
         let mut own = runs.filter(|run| run.job(&self.world.name) == name);
         let is_backup = own.next().is_none_or(|run| run.task == Task::Backup);
         let now = self.world.now;
-        self.end(if is_backup { stored(now) } else { pruned() });
+        self.end(&if is_backup { stored(now) } else { pruned() });
     }
 
     /// It ends, and its pod is gone before anybody asks.

@@ -16,7 +16,7 @@ fn a_run_is_written_down_before_its_job_is_made_and_recorded_before_that_is_dele
     assert_eq!((plan.memory.runs.len(), plan.jobs.len()), (1, 1));
     assert_eq!(scene.made, ["nightly-1790000000"]);
     assert_eq!(scene.pass(2).why.reason, Reason::BackingUp);
-    scene.end(stored(at(3)));
+    scene.end(&stored(at(3)));
     let plan = scene.pass(4);
     assert!(plan.memory.runs.is_empty() && plan.drops.len() == 1);
     assert_eq!(
@@ -31,19 +31,19 @@ fn a_run_is_written_down_before_its_job_is_made_and_recorded_before_that_is_dele
 fn what_failed_once_is_tried_again_later_and_at_once_when_the_spec_is_edited() {
     let mut scene = Scene::once();
     scene.pass(1);
-    scene.end(failed("Credentials"));
+    scene.end(&failed("Credentials"));
     let plan = scene.pass(2);
     assert_eq!(plan.why.reason, Reason::LastRunFailed);
-    assert!(plan.wake <= Duration::from_secs(60));
+    assert!(plan.wake <= Duration::from_mins(1));
     assert_eq!(scene.pass(30).jobs.len(), 0);
     assert_eq!(scene.pass(61).jobs.len(), 1);
-    scene.end(failed("Credentials"));
+    scene.end(&failed("Credentials"));
     scene.pass(62);
     assert_eq!(scene.pass(63).jobs.len(), 0);
     scene.world.is_edited = true;
     assert_eq!(scene.pass(64).jobs.len(), 1);
     scene.world.is_edited = false;
-    scene.end(stored(at(65)));
+    scene.end(&stored(at(65)));
     assert_eq!(scene.pass(66).why.reason, Reason::Done);
     assert_eq!((scene.bad.len(), scene.good.len()), (2, 1));
 }
@@ -52,7 +52,7 @@ fn what_failed_once_is_tried_again_later_and_at_once_when_the_spec_is_edited() {
 fn a_failure_names_the_field_it_speaks_of() {
     let mut scene = Scene::once();
     scene.pass(1);
-    scene.end(failed("Credentials"));
+    scene.end(&failed("Credentials"));
     let plan = scene.pass(2);
     let Outcome::Failed { reason, message } = &plan.ends[0].outcome else {
         panic!("another end")
@@ -75,7 +75,7 @@ fn a_lost_result_is_found_by_the_same_run_made_again() {
         scene.pass(5);
         assert_eq!(scene.made.len(), 2, "{is_complete}");
         assert_eq!(scene.made[0], scene.made[1]);
-        scene.end(stored(at(6)));
+        scene.end(&stored(at(6)));
         scene.pass(7);
         assert_eq!((scene.good.as_slice(), scene.bad.len()), ([at(0)].as_slice(), 0));
     }
@@ -153,7 +153,7 @@ fn nothing_starts_beside_a_run_nor_while_suspended_and_what_waited_starts_afterw
     let mut scene = Scene::every(60);
     scene.pass(1);
     assert_eq!(scene.pass(61).jobs.len(), 0);
-    scene.end(stored(at(62)));
+    scene.end(&stored(at(62)));
     scene.world.desired.suspended = true;
     let plan = scene.pass(63);
     assert_eq!((plan.jobs.len(), plan.why.reason), (0, Reason::Suspended));
@@ -196,9 +196,9 @@ fn each_request_makes_one_backup_and_one_that_came_during_a_run_makes_one_after_
     scene.pass(1);
     scene.world.request = Some("a".to_owned());
     assert_eq!(scene.pass(2).jobs.len(), 0);
-    scene.end(stored(at(3)));
+    scene.end(&stored(at(3)));
     assert_eq!(scene.pass(4).jobs.len(), 1);
-    scene.end(stored(at(5)));
+    scene.end(&stored(at(5)));
     for second in 6..10 {
         assert_eq!(scene.pass(second).jobs.len(), 0);
     }
@@ -215,13 +215,13 @@ fn after_a_good_backup_old_ones_are_pruned_where_that_is_asked_for() {
         ..Keep::default()
     };
     scene.pass(0);
-    scene.end(stored(at(1)));
+    scene.end(&stored(at(1)));
     let plan = scene.pass(2);
     assert_eq!(
         plan.jobs.iter().map(|run| run.task).collect::<Vec<_>>(),
         [Task::Prune]
     );
-    scene.end(pruned());
+    scene.end(&pruned());
     let plan = scene.pass(3);
     assert!(plan.memory.runs.is_empty() && scene.world.jobs.is_empty());
 }
@@ -231,7 +231,7 @@ fn a_backup_that_is_due_does_not_wait_for_a_prune() {
     let mut scene = Scene::every(60);
     scene.world.desired.keep.newest = Some(1);
     scene.pass(0);
-    scene.end(stored(at(1)));
+    scene.end(&stored(at(1)));
     scene.pass(2);
     let plan = scene.pass(60);
     assert_eq!(
@@ -253,7 +253,7 @@ fn stored_backups_go_with_the_object_once_nothing_writes_any_more() {
     assert!(scene.pass(3).jobs.is_empty(), "its pod still ends");
     scene.world.pods.clear();
     assert_eq!(scene.pass(4).jobs[0].task, Task::Erase);
-    scene.end(failed("Credentials"));
+    scene.end(&failed("Credentials"));
     let plan = scene.pass(5);
     assert!(
         !plan.is_released && plan.why.text.contains("spec.oss.ossSecret"),
@@ -262,7 +262,7 @@ fn stored_backups_go_with_the_object_once_nothing_writes_any_more() {
     );
     assert!(scene.pass(6).jobs.is_empty());
     assert_eq!(scene.pass(70).jobs[0].task, Task::Erase);
-    scene.end(pruned());
+    scene.end(&pruned());
     assert!(scene.pass(71).is_released);
 }
 
@@ -283,10 +283,10 @@ fn a_backup_is_promised_by_the_schedule_and_never_where_one_was_made_that_was_as
     let mut scene = Scene::every(600);
     // Due at once; half a period late and a minute long at most.
     assert_eq!(scene.pass(0).promised, Some(at(360)));
-    scene.end(stored(at(10)));
+    scene.end(&stored(at(10)));
     assert_eq!(scene.pass(11).promised, Some(at(10 + 600 + 360)));
     let mut scene = Scene::new(desired(When::Once));
     scene.pass(0);
-    scene.end(stored(at(10)));
+    scene.end(&stored(at(10)));
     assert_eq!(scene.pass(11).promised, None);
 }
