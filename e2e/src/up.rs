@@ -157,7 +157,8 @@ async fn finish(kubernetes: &Kubernetes, say: &impl Fn(&str)) -> Result<()> {
         made.join(", ")
     );
     println!(
-        "The sample cluster serves. The sample backup is accepted; backups and restores come with later versions."
+        "The sample cluster serves. The sample backup is accepted; to be made, it needs a bucket and a Secret of your \
+         own. Restores come with later versions."
     );
     Ok(())
 }
