@@ -130,9 +130,9 @@ async fn operate(client: kube::Client, now: Timestamp, most_jobs: usize) {
     });
     let (wake, store) = (controller.wakeup(), backups.store());
     backups.sink(move |_| {
-        waiting(&store, most_jobs)
-            .into_iter()
-            .for_each(|key| wake.push(key))
+        for key in waiting(&store, most_jobs) {
+            wake.push(key);
+        }
     });
     wake_owner(&jobs, &controller);
     wake_owner(&pods, &controller);

@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(said(&[]), (Truth::Unknown, "NotBackedUp"));
         assert_eq!(said(&[one("a", None, false)]), (Truth::Unknown, "NotBackedUp"));
         assert_eq!(said(&[one("a", None, true)]), (Truth::Unknown, "BackedUpOnce"));
-        assert_eq!(said(&[late.clone()]), (Truth::False, "Late"));
+        assert_eq!(said(std::slice::from_ref(&late)), (Truth::False, "Late"));
         assert_eq!(
             said(&[one("b", Some(Truth::Unknown), false)]),
             (Truth::Unknown, "NotDueYet")
