@@ -17,6 +17,7 @@ pub mod history;
 pub mod host;
 pub mod images;
 pub mod install;
+pub mod large;
 mod launch;
 pub mod namespaces;
 pub mod network;

@@ -45,6 +45,10 @@ pub enum Location {
         path: ObjectPath,
         /// The Secret with the credentials; the platform's identity without.
         secret: Option<String>,
+        /// The endpoint, where it is not that of the cloud.
+        endpoint: Option<String>,
+        /// The Secret with the certificate authority of the endpoint.
+        ca_secret: Option<String>,
     },
     /// A bucket of Google Cloud Storage.
     Gcs {
@@ -52,6 +56,10 @@ pub enum Location {
         path: ObjectPath,
         /// The Secret with the credentials; the platform's identity without.
         secret: Option<String>,
+        /// The endpoint, where it is not Google's.
+        endpoint: Option<String>,
+        /// The Secret with the certificate authority of the endpoint.
+        ca_secret: Option<String>,
     },
     /// A bucket of Alibaba Cloud OSS.
     Oss {
@@ -63,6 +71,8 @@ pub enum Location {
         endpoint: String,
         /// The region, where the endpoint does not tell it.
         region: Option<String>,
+        /// The Secret with the certificate authority of the endpoint.
+        ca_secret: Option<String>,
     },
     /// A directory on a volume.
     Local {
@@ -131,6 +141,8 @@ impl Blocks<'_> {
                 Ok(Location::Abs {
                     path: path(block.path.as_ref(), "abs")?,
                     secret: filled(block.abs_secret.as_ref()),
+                    endpoint: filled(block.endpoint.as_ref()),
+                    ca_secret: filled(block.ca_secret.as_ref()),
                 })
             }
             StorageType::GCS => {
@@ -138,6 +150,8 @@ impl Blocks<'_> {
                 Ok(Location::Gcs {
                     path: path(block.path.as_ref(), "gcs")?,
                     secret: filled(block.gcp_secret.as_ref()),
+                    endpoint: filled(block.endpoint.as_ref()),
+                    ca_secret: filled(block.ca_secret.as_ref()),
                 })
             }
             StorageType::OSS => {
@@ -148,6 +162,7 @@ impl Blocks<'_> {
                     endpoint: filled(block.endpoint.as_ref())
                         .unwrap_or_else(|| DEFAULT_OSS_ENDPOINT.to_owned()),
                     region: filled(block.region.as_ref()),
+                    ca_secret: filled(block.ca_secret.as_ref()),
                 })
             }
             StorageType::Local => {
@@ -228,7 +243,8 @@ mod tests {
                 path,
                 secret: None,
                 endpoint,
-                region: None
+                region: None,
+                ca_secret: None
             })
         );
     }

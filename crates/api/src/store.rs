@@ -116,6 +116,15 @@ pub struct AbsStore {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub abs_secret: Option<String>,
+    /// Where the account is served, if that is not where its cloud has it; as a private link or a store of your own has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    #[x_kube(validation = Rule::new("self == '' || self.matches('^https?://[^/ ]+')").message("abs.endpoint must be an address with scheme; for example: endpoint: https://backups.blob.example.com"))]
+    pub endpoint: Option<String>,
+    /// A Secret with the key ca.crt, for an endpoint whose certificate a private authority signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub ca_secret: Option<String>,
 }
 
 /// A bucket of Google Cloud Storage.
@@ -133,6 +142,15 @@ pub struct GcsStore {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub gcp_secret: Option<String>,
+    /// Where Cloud Storage is served, if that is not storage.googleapis.com, as with Private Service Connect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    #[x_kube(validation = Rule::new("self == '' || self.matches('^https?://[^/ ]+')").message("gcs.endpoint must be an address with scheme; for example: endpoint: https://storage-backups.p.googleapis.com"))]
+    pub endpoint: Option<String>,
+    /// A Secret with the key ca.crt, for an endpoint whose certificate a private authority signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub ca_secret: Option<String>,
 }
 
 /// A bucket of Alibaba Cloud Object Storage Service.
@@ -159,6 +177,10 @@ pub struct OssStore {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub region: Option<String>,
+    /// A Secret with the key ca.crt, for an endpoint whose certificate a private authority signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub ca_secret: Option<String>,
 }
 
 /// A directory on a PersistentVolumeClaim in the object's namespace.

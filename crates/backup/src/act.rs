@@ -41,6 +41,7 @@ pub async fn make(run: &Run, world: &World, image: &str, deps: &Deps) -> Result<
         namespace: &world.namespace,
         name: &world.name,
         uid: &world.uid,
+        generation: world.generation,
         origin: world.origin.as_ref().unwrap_or(&nowhere),
         image,
         now: world.now,
@@ -89,7 +90,7 @@ pub async fn drop_jobs(jobs: &[Drop], backup: &EtcdBackup, deps: &Deps) -> Resul
         let run = memory.runs.iter().find(|run| run.job(&key.name) == job.name);
         let is_needed = match run {
             None => false,
-            Some(run) => !(job.is_lost && run.job_uid.as_ref() == Some(&job.uid)),
+            Some(run) => !(job.is_in_vain && run.job_uid.as_ref().is_none_or(|uid| *uid == job.uid)),
         };
         if !is_needed {
             let name = key.beside(&job.name);

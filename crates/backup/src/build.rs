@@ -27,6 +27,9 @@ use crate::world::Origin;
 pub use job::GRACE;
 pub use pod::CONTAINER;
 
+/// The annotation of a Job with the generation of the spec it was made from.
+pub const GENERATION: &str = "etcd.database.coreos.com/generation";
+
 /// What a Job is made from, beside its run.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
@@ -38,6 +41,8 @@ pub struct Frame<'a> {
     pub name: &'a str,
     /// Its UID.
     pub uid: &'a str,
+    /// The generation of its spec.
+    pub generation: i64,
     /// Where what is backed up is found.
     pub origin: &'a Origin,
     /// The operator's own image.
@@ -65,6 +70,10 @@ impl Frame<'_> {
             name: Some(run.job(self.name)),
             namespace: Some(self.namespace.to_owned()),
             labels: Some(self.labels(run)),
+            annotations: Some(BTreeMap::from([(
+                GENERATION.to_owned(),
+                self.generation.to_string(),
+            )])),
             // Its deletion never waits for Jobs: to say so would take a right of its own.
             owner_references: Some(vec![OwnerReference {
                 api_version: format!("{GROUP}/{VERSION}"),
@@ -92,8 +101,11 @@ impl Frame<'_> {
     /// The Secret with the authority of the store.
     fn store_ca(&self) -> Option<&str> {
         match &self.desired.location {
-            Location::S3 { ca_secret, .. } => ca_secret.as_deref(),
-            _ => None,
+            Location::S3 { ca_secret, .. }
+            | Location::Abs { ca_secret, .. }
+            | Location::Gcs { ca_secret, .. }
+            | Location::Oss { ca_secret, .. } => ca_secret.as_deref(),
+            Location::Local { .. } => None,
         }
     }
 

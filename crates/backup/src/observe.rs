@@ -12,7 +12,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
 use kube::{Resource, ResourceExt as _};
 
-use crate::build::CONTAINER;
+use crate::build::{CONTAINER, GENERATION};
 use crate::desired::{Desired, Source};
 use crate::memory::Memory;
 use crate::reconcile::Deps;
@@ -42,6 +42,7 @@ pub fn observe(backup: &EtcdBackup, desired: Desired, now: Timestamp, deps: &Dep
         name: key.name.clone(),
         created: backup.creation_timestamp().map_or(now, |time| time.0),
         deleted: backup.metadata.deletion_timestamp.as_ref().map(|time| time.0),
+        generation: backup.metadata.generation.unwrap_or_default(),
         is_edited: status.is_some_and(|status| status.observed_generation < backup.metadata.generation),
         request: request
             .filter(|text| !text.is_empty())
@@ -131,6 +132,11 @@ fn seen(job: &Job) -> JobSeen {
     JobSeen {
         name: job.name_any(),
         uid: job.uid().unwrap_or_default(),
+        generation: job
+            .annotations()
+            .get(GENERATION)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_default(),
         is_going: job.metadata.deletion_timestamp.is_some(),
         end: end.map(|condition| JobEnd {
             is_complete: condition.type_ == "Complete",

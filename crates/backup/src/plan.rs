@@ -69,8 +69,9 @@ pub struct Drop {
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// Whether its run is under way: it ended without a word, and is made again.
-    pub is_lost: bool,
+    /// Whether its run is under way and has a Job made again, as this one ended without a word, or fails by an order that
+    /// was corrected since.
+    pub is_in_vain: bool,
 }
 
 impl Plan {
@@ -175,14 +176,21 @@ fn jobs(world: &World, plan: &mut Plan) {
         }
     }
     for job in world.jobs.iter().filter(|job| !job.is_going) {
-        let mut runs = plan.memory.runs.iter();
+        let mut runs = plan.memory.runs.iter_mut();
         let run = runs.find(|run| run.job(&world.name) == job.name);
-        let is_lost = run.is_some_and(|run| ended::is_lost(world, run, job));
-        if run.is_none() || is_lost {
+        let is_in_vain = run.map(|run| {
+            let is_outdated = ended::is_outdated(world, run, job);
+            if is_outdated {
+                // It is made again once it is gone, and that is no attempt of its own.
+                run.job_uid = None;
+            }
+            is_outdated || ended::is_lost(world, run, job)
+        });
+        if is_in_vain != Some(false) {
             plan.drops.push(Drop {
                 name: job.name.clone(),
                 uid: job.uid.clone(),
-                is_lost,
+                is_in_vain: is_in_vain.is_some(),
             });
         }
     }

@@ -23,6 +23,8 @@ pub struct World {
     pub created: Timestamp,
     /// When it was deleted, while a finalizer holds it.
     pub deleted: Option<Timestamp>,
+    /// The generation of the spec.
+    pub generation: i64,
     /// Whether the spec was edited since the last look.
     pub is_edited: bool,
     /// The value of the annotation that asks for a backup.
@@ -61,6 +63,8 @@ pub struct JobSeen {
     pub name: String,
     /// Its UID.
     pub uid: String,
+    /// The generation of the spec it was made from.
+    pub generation: i64,
     /// Whether it is being deleted.
     pub is_going: bool,
     /// How it ended.

@@ -142,15 +142,15 @@ impl Class {
             Self::Unreachable => by_kind(
                 "s3.endpoint and s3.forcePathStyle",
                 "oss.endpoint",
-                "the network",
-                "abs.absSecret (keys storage-account and cloud)",
+                "gcs.endpoint",
+                "abs.endpoint and abs.absSecret (keys storage-account and cloud)",
                 "local.persistentVolumeClaim",
             ),
             Self::TlsUntrusted => by_kind(
                 "s3.caSecret and s3.endpoint",
-                "oss.endpoint",
-                "the network",
-                "the network",
+                "oss.caSecret and oss.endpoint",
+                "gcs.caSecret and gcs.endpoint",
+                "abs.caSecret and abs.endpoint",
                 "local.path",
             ),
             Self::Full => by_kind(

@@ -57,7 +57,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
         "etcd-operator-testkit",
         &["etcd-operator-api", "etcd-operator-etcd", "etcd-operator-member"],
     ),
-    ("etcd-operator-e2e", &[]),
+    ("etcd-operator-e2e", &["etcd-operator-store"]),
     (
         "etcd-operator-gen",
         &[

@@ -1,6 +1,7 @@
 //! The scenarios, each file a group of stories about one thing. Run by a runner of their own, because beds are
 //! shared, kept and taken down between them; how, is said by `--help`.
 
+mod backup;
 mod bed;
 mod bench;
 mod cluster;
@@ -50,6 +51,7 @@ async fn main() -> ExitCode {
     ]
     .concat();
     scenarios.extend(cluster::scenarios());
+    scenarios.extend(backup::scenarios());
     let reports = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("reports");
     let arguments = Arguments::parse();
     let record = arguments

@@ -282,8 +282,16 @@ func main() {
 	writers := flag.Int("writers", 4, "how many clients write")
 	chains := flag.Int("chains", 2, "how many clients extend one chain of compare-and-swaps")
 	pause := flag.Duration("pause", 20*time.Millisecond, "how long a client rests after each call")
+	size := flag.Int64("fill", 0, "write so many bytes of values instead, and end")
 	flag.Parse()
 	all := strings.Split(*endpoints, ",")
+	if *size > 0 {
+		if err := fill(all, *size); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	h := &history{out: bufio.NewWriter(os.Stdout), start: time.Now()}
 	ctx, stop := context.WithCancel(context.Background())
 	watching, unwatch := context.WithCancel(context.Background())

@@ -96,8 +96,14 @@ fn store(frame: &Frame<'_>) -> StoreOrder {
             storage_class: class.clone(),
             ..order(StorageType::S3, &path.bucket, &path.key)
         },
-        Location::Abs { path, .. } => order(StorageType::ABS, &path.bucket, &path.key),
-        Location::Gcs { path, .. } => order(StorageType::GCS, &path.bucket, &path.key),
+        Location::Abs { path, endpoint, .. } => StoreOrder {
+            endpoint: endpoint.clone(),
+            ..order(StorageType::ABS, &path.bucket, &path.key)
+        },
+        Location::Gcs { path, endpoint, .. } => StoreOrder {
+            endpoint: endpoint.clone(),
+            ..order(StorageType::GCS, &path.bucket, &path.key)
+        },
         Location::Oss {
             path,
             endpoint,

@@ -31,6 +31,7 @@ fn made(task: Task, spec: &Value) -> Job {
         namespace: "shop",
         name: "nightly",
         uid: "uid",
+        generation: 1,
         origin: &origin,
         image: "etcd-operator:1",
         now: now(),

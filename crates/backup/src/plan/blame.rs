@@ -24,9 +24,8 @@ fn field(desired: &Desired, reason: &str) -> Option<String> {
         }
         "NoBucket" | "NotFound" | "OtherCluster" | "Exists" => of_store("path"),
         "WrongRegion" => of_store("region"),
-        "TlsUntrusted" => of_store(if block == "s3" { "caSecret" } else { "endpoint" }),
-        "Unreachable" if matches!(place, Location::S3 { .. } | Location::Oss { .. }) => of_store("endpoint"),
-        "Unreachable" => Some(format!("spec.{block}")),
+        "TlsUntrusted" => of_store("caSecret"),
+        "Unreachable" => of_store("endpoint"),
         "Deadline" | "DeadlineExceeded" | "TooSlow" => Some("spec.backupPolicy.timeoutInSecond".to_owned()),
         "Unauthorised" => Some("spec.clientTLSSecret".to_owned()),
         "NoMember" => Some(match desired.source {

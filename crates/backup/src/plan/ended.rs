@@ -88,6 +88,40 @@ pub fn is_lost(world: &World, run: &Run, job: &JobSeen) -> bool {
             .is_some_and(|end| said(world, run, job).is_none() && !is_final(run, end))
 }
 
+/// Whether a Job fails, and would go on failing, by an order from before the spec was edited. A first try that still goes
+/// on is let be.
+pub fn is_outdated(world: &World, run: &Run, job: &JobSeen) -> bool {
+    run.started.is_some()
+        && job.end.is_none()
+        && job.generation < world.generation
+        && failed_tries(world, run).is_some()
+}
+
+/// How many tries of a run have failed that goes on nevertheless, and how the last one did.
+pub fn failed_tries(world: &World, run: &Run) -> Option<(usize, Outcome)> {
+    let job = world.job(&run.job(&world.name))?;
+    let failed = |(time, said): &(Timestamp, Result<JobResult, String>)| match said {
+        Ok(result) => match outcome(run.task, &result.outcome) {
+            failed @ Outcome::Failed { .. } => Some((*time, failed)),
+            _ => None,
+        },
+        Err(died) => Some((
+            *time,
+            Outcome::Failed {
+                reason: "JobFailed".to_owned(),
+                message: died.clone(),
+            },
+        )),
+    };
+    let tries: Vec<_> = world
+        .pods_of(job)
+        .filter_map(|pod| failed(pod.said.as_ref()?))
+        .collect();
+    let count = tries.len();
+    let last = tries.into_iter().max_by_key(|(time, _)| *time)?;
+    Some((count, last.1))
+}
+
 /// A Job that failed before its pod was ever started has lost no result; and nothing is tried without end.
 fn is_final(run: &Run, end: &JobEnd) -> bool {
     run.attempt >= MOST_ATTEMPTS || (!end.is_complete && run.note.is_some())

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Outcome, Plan};
+use super::{Outcome, Plan, ended};
 use crate::desired::When;
 use crate::memory::Task;
 use crate::world::World;
@@ -114,7 +114,13 @@ fn sentence(world: &World, plan: &Plan, blocked: Option<Blocked>) -> (Reason, St
                 format!("{what} by the Job {job}, which the API server does not take: {note}.")
             }
             Some(note) => format!("{what} by the Job {job}, whose pod has not started: {note}."),
-            None => format!("{what} by the Job {job}."),
+            None => match ended::failed_tries(world, run) {
+                Some((count, Outcome::Failed { reason, message })) => format!(
+                    "{what} by the Job {job}. Tries that failed so far: {count}; it is tried again. The last one: {}",
+                    super::blame::told(&world.desired, &reason, &message)
+                ),
+                _ => format!("{what} by the Job {job}."),
+            },
         };
         return (reason, text);
     }

@@ -70,6 +70,8 @@ fn a_store_is_read_from_the_block_that_the_type_names() {
             Location::Abs {
                 path: path(),
                 secret: secret.clone(),
+                endpoint: None,
+                ca_secret: None,
             },
         ),
         (
@@ -79,6 +81,8 @@ fn a_store_is_read_from_the_block_that_the_type_names() {
             Location::Gcs {
                 path: path(),
                 secret: secret.clone(),
+                endpoint: None,
+                ca_secret: None,
             },
         ),
     ] {

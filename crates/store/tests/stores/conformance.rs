@@ -3,8 +3,8 @@
 use etcd_operator_store::Store;
 use etcd_operator_store::testing::{Bench, CHECKS, Lack, check_all};
 
-use crate::fake::{Dialect, Fake};
 use crate::stores::{Directory, store};
+use etcd_operator_store::testing::fake::{Dialect, Fake};
 
 fn bench(store: Store, many: usize, lacks: &'static [Lack]) -> Bench {
     Bench {

@@ -11,8 +11,8 @@ use etcd_operator_store::port::Port;
 use etcd_operator_store::testing::{Faulty, Harm, Phase, Times};
 use etcd_operator_store::{Class, Error, Key, Policy, Remains, Store, Stored};
 
-use crate::fake::{Dialect, Fake};
 use crate::stores::{Directory, PASSWORD, config, policy, secret_of};
+use etcd_operator_store::testing::fake::{Dialect, Fake};
 
 const PART: u64 = 1000;
 const PARTS: u32 = 3;

@@ -16,8 +16,8 @@ use hyper_util::rt::TokioIo;
 use jiff::{SignedDuration, Timestamp};
 use tokio::net::TcpListener;
 
-use crate::fake::{Dialect, Fake, now};
 use crate::stores::{BUCKET, Directory, PASSWORD, config, policy};
+use etcd_operator_store::testing::fake::{Dialect, Fake, now};
 
 type Asked = Arc<Mutex<Vec<String>>>;
 

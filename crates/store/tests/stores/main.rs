@@ -3,7 +3,6 @@
 
 mod conformance;
 mod directory;
-mod fake;
 mod faults;
 mod identities;
 mod oss_signature;

@@ -7,7 +7,7 @@ use etcd_operator_store::oss::sign::{self, Keys, Signable};
 use etcd_operator_store::secret::Hidden;
 use proptest::prelude::*;
 
-use crate::fake::{Call, now, oss_problem};
+use etcd_operator_store::testing::fake::{Call, now, oss_problem};
 
 /// A request as it would go over the wire.
 fn call(request: &Signable, authorization: &str) -> Call {

@@ -6,8 +6,8 @@ use etcd_operator_store::port::Span;
 use etcd_operator_store::{Class, Creation, Key, Operation};
 use futures::StreamExt as _;
 
-use crate::fake::{Dialect, Fake, Quirk};
 use crate::stores::store;
+use etcd_operator_store::testing::fake::{Dialect, Fake, Quirk};
 
 const ALL: [Dialect; 4] = [Dialect::S3, Dialect::Oss, Dialect::Gcs, Dialect::Abs];
 

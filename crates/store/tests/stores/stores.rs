@@ -13,7 +13,7 @@ use etcd_operator_store::s3::S3Config;
 use etcd_operator_store::secret::Secret;
 use etcd_operator_store::{Policy, Store};
 
-use crate::fake::{Authority, Dialect, Fake};
+use etcd_operator_store::testing::fake::{Authority, Dialect, Fake};
 
 pub const BUCKET: &str = "my-bucket";
 

@@ -5,11 +5,11 @@ use etcd_operator_store::platform::Platform;
 use etcd_operator_store::testing::{Bench, check_all};
 use etcd_operator_store::{Class, Key};
 
-use crate::fake::{Authority, Dialect, Fake};
 use crate::stores::{PASSWORD, config, policy, secret_of, store};
+use etcd_operator_store::testing::fake::{Authority, Dialect, Fake};
 
 async fn check(dialect: Dialect, setting: &str) {
-    let authority = Authority::new();
+    let authority = Authority::of(&[]);
     let fake = Fake::start(dialect, Some(&authority)).await;
     assert!(fake.endpoint.starts_with("https://"));
     let trusting = store(dialect, &fake, Some(&authority)).await;
@@ -21,7 +21,7 @@ async fn check(dialect: Dialect, setting: &str) {
     };
     check_all(&bench).await;
 
-    let other = Authority::new();
+    let other = Authority::of(&[]);
     for ca in [None, Some(other.pem.as_str())] {
         let config = config(dialect, &fake.endpoint, ca);
         let secret = secret_of(dialect);
@@ -56,15 +56,15 @@ async fn s3_over_tls_with_a_private_authority() {
 
 #[tokio::test]
 async fn oss_over_tls_with_a_private_authority() {
-    check(Dialect::Oss, "oss.endpoint").await;
+    check(Dialect::Oss, "oss.caSecret").await;
 }
 
 #[tokio::test]
 async fn gcs_over_tls_with_a_private_authority() {
-    check(Dialect::Gcs, "the network").await;
+    check(Dialect::Gcs, "gcs.caSecret").await;
 }
 
 #[tokio::test]
 async fn abs_over_tls_with_a_private_authority() {
-    check(Dialect::Abs, "the network").await;
+    check(Dialect::Abs, "abs.caSecret").await;
 }

@@ -10,8 +10,8 @@ use futures::StreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::fake::{Dialect, Fake};
 use crate::stores::{PASSWORD, config, policy, secret, secret_of, store};
+use etcd_operator_store::testing::fake::{Dialect, Fake};
 
 const ALL: [Dialect; 4] = [Dialect::S3, Dialect::Oss, Dialect::Gcs, Dialect::Abs];
 

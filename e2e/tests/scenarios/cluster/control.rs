@@ -31,6 +31,30 @@ async fn managers(tenant: &Tenant) -> Result<Vec<Container>> {
     Ok(found)
 }
 
+/// Kills the operator as it runs now, and waits until it runs again. Returns how many processes died.
+pub async fn kill_operator(tenant: &Tenant) -> Result<usize> {
+    let mut killed = 0;
+    for manager in managers(tenant).await? {
+        killed += usize::from(manager.kill().is_ok());
+    }
+    tenant.note(&format!("kills {killed} processes of the operator"));
+    // The kubelet waits longer before each restart; another pod starts at once.
+    tenant
+        .kubectl_of_operator(&[
+            "delete",
+            "pods",
+            "--selector=app.kubernetes.io/name=etcd-operator",
+            "--force",
+            "--grace-period=0",
+        ])
+        .await?;
+    until("the operator runs again", SOON, || async {
+        Ok((!managers(tenant).await?.is_empty()).then_some(()))
+    })
+    .await?;
+    Ok(killed)
+}
+
 /// Moments that differ from one kill to the next, in milliseconds: what matters is that they fall everywhere.
 fn moments() -> impl Iterator<Item = u64> {
     let mut seed = 0x2545_F491_4F6C_DD1D_u64;
@@ -48,7 +72,7 @@ pub async fn killed_at_any_moment(stage: Arc<Stage>) -> Result<()> {
     let mut sizes = [5, 3, 4, 1, 3].into_iter().cycle();
     let mut killed = 0;
     for moment in moments() {
-        if killed == 20 {
+        if killed >= 20 {
             break;
         }
         if killed % 4 == 0 {
@@ -76,34 +100,8 @@ pub async fn killed_at_any_moment(stage: Arc<Stage>) -> Result<()> {
         }
         // The moment is the point of this scenario: nothing is waited for.
         tokio::time::sleep(Duration::from_millis(moment)).await;
-        let running = managers(&tenant).await?;
-        for manager in running {
-            if manager.kill().is_ok() {
-                killed += 1;
-                tenant.note(&format!(
-                    "kills the operator for the {killed}th time, after {moment} ms"
-                ));
-            }
-        }
-        // The kubelet waits longer before each restart; another pod starts at once.
-        tenant
-            .stage()
-            .cluster()
-            .control_plane()
-            .kubectl(&[
-                "--namespace",
-                NAMESPACE,
-                "delete",
-                "pods",
-                "--selector=app.kubernetes.io/name=etcd-operator",
-                "--force",
-                "--grace-period=0",
-            ])
-            .await?;
-        until("the operator runs again", SOON, || async {
-            Ok((!managers(&tenant).await?.is_empty()).then_some(()))
-        })
-        .await?;
+        tenant.note(&format!("{moment} ms later"));
+        killed += kill_operator(&tenant).await?;
     }
     tenant.scale(3).await?;
     tenant.converged(3).await?;

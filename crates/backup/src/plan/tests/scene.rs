@@ -31,6 +31,7 @@ pub(super) fn desired(when: When) -> Desired {
             secret: Some("aliyun".to_owned()),
             endpoint: "http://oss".to_owned(),
             region: None,
+            ca_secret: None,
         },
         when,
         suspended: false,
@@ -68,6 +69,7 @@ impl Scene {
             uid: "uid".to_owned(),
             created: at(0),
             deleted: None,
+            generation: 1,
             is_edited: false,
             request: None,
             memory: Memory::default(),
@@ -145,6 +147,7 @@ impl Scene {
         self.world.jobs.push(JobSeen {
             name: name.clone(),
             uid: uid.clone(),
+            generation: self.world.generation,
             is_going: false,
             end: None,
         });
@@ -186,6 +189,21 @@ impl Scene {
                 }),
             ));
         }
+    }
+
+    /// A pod of the Job that was made last fails, and Kubernetes makes another one.
+    pub(super) fn fail_a_try(&mut self, reason: &str) {
+        let job = self.world.jobs.last().expect("a Job").clone();
+        self.end(&failed(reason));
+        self.world.jobs.last_mut().expect("a Job").end = None;
+        self.world.pods.push(PodSeen {
+            job: job.name,
+            job_uid: job.uid,
+            is_live: true,
+            has_started: true,
+            waits: None,
+            said: None,
+        });
     }
 
     /// It ends well, whatever it does.

@@ -134,6 +134,47 @@ fn a_job_that_the_api_server_does_not_take_is_tried_for_the_time_of_its_run() {
 }
 
 #[test]
+fn tries_that_fail_are_told_and_a_corrected_spec_does_not_wait_for_the_last_of_them() {
+    let mut scene = Scene::once();
+    scene.pass(1);
+    scene.pass(2);
+    scene.fail_a_try("Unreachable");
+    let plan = scene.pass(3);
+    assert!(
+        plan.why.text.contains("spec.oss.endpoint: Unreachable"),
+        "{}",
+        plan.why.text
+    );
+    assert!(plan.why.text.contains("failed so far: 1"), "{}", plan.why.text);
+    assert!(plan.drops.is_empty() && plan.ends.is_empty());
+
+    // The delete is lost by a crash, and done by whoever looks next.
+    scene.world.generation = 2;
+    scene.world.now = at(4);
+    assert_eq!(scene.upto(1).drops.len(), 1);
+    assert_eq!(scene.upto(2).drops.len(), 1);
+    scene.pass(5);
+    scene.pass(6);
+    assert_eq!(scene.made.len(), 2);
+    assert_eq!(scene.world.memory.runs[0].attempt, 1);
+    assert!(scene.pass(7).drops.is_empty());
+    scene.end_well();
+    scene.pass(8);
+    assert_eq!((scene.good.len(), scene.bad.len()), (1, 0));
+}
+
+#[test]
+fn a_first_try_that_goes_on_is_let_be_when_the_spec_is_edited() {
+    let mut scene = Scene::once();
+    scene.pass(1);
+    scene.pass(2);
+    scene.world.generation = 2;
+    scene.world.is_edited = true;
+    assert!(scene.pass(3).drops.is_empty());
+    assert_eq!(scene.made.len(), 1);
+}
+
+#[test]
 fn no_pod_is_made_beside_one_of_the_same_run_that_still_ends() {
     let mut scene = Scene::once();
     scene.pass(1);

@@ -2,22 +2,26 @@
 
 use std::collections::BTreeMap;
 
+use crate::clock;
+use crate::testing::{Harm, Phase, Times};
 use bytes::Bytes;
-use etcd_operator_store::testing::{Harm, Phase, Times};
 use jiff::Timestamp;
 
 /// The time, as servers have it.
-#[expect(clippy::disallowed_methods, reason = "a server has a clock of its own")]
 pub fn now() -> Timestamp {
-    Timestamp::now()
+    clock::now()
 }
 
 /// The protocol it speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
+    /// Amazon's.
     S3,
+    /// Alibaba's, which checks every signature.
     Oss,
+    /// Google's.
     Gcs,
+    /// Azure's.
     Abs,
 }
 

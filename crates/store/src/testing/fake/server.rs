@@ -1,10 +1,11 @@
 //! The fake's sockets: accepts, reads, asks the protocol what to answer, and breaks what it was told to break.
 
 use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use crate::testing::{Harm, Phase, Times};
 use bytes::Bytes;
-use etcd_operator_store::testing::{Harm, Phase, Times};
 use futures::StreamExt as _;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
@@ -24,16 +25,20 @@ pub const BUCKET: &str = "my-bucket";
 
 /// A request that was read to its end.
 pub struct Call {
+    /// GET, and so on.
     pub method: String,
     /// As sent.
     pub path: String,
     /// As sent.
     pub query: String,
+    /// As sent.
     pub headers: http::HeaderMap,
+    /// All of it.
     pub body: Bytes,
 }
 
 impl Call {
+    /// The text of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
@@ -55,6 +60,7 @@ impl Call {
         (decoded(bucket), decoded(key))
     }
 
+    /// Whether it is about the one bucket there is.
     pub fn is_in_bucket(&self) -> bool {
         self.split().0 == BUCKET
     }
@@ -91,18 +97,21 @@ pub fn answer(status: u16, body: impl Into<Bytes>) -> Answer {
 
 /// A private authority and the certificate it gave the fake.
 pub struct Authority {
+    /// Its certificate, which clients must trust.
     pub pem: String,
     config: Arc<ServerConfig>,
 }
 
 impl Authority {
-    pub fn new() -> Self {
+    /// One that vouches for this machine, and for these names and addresses.
+    pub fn of(names: &[&str]) -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("parameters");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
         let pem = params.self_signed(&key).expect("a certificate").pem();
         let issuer = Issuer::new(params, key);
-        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let own = ["localhost", "127.0.0.1"];
+        let names: Vec<_> = own.iter().chain(names).map(|name| (*name).to_owned()).collect();
         let leaf_key = KeyPair::generate().expect("a key");
         let leaf = CertificateParams::new(names)
             .expect("parameters")
@@ -127,14 +136,22 @@ impl Authority {
 
 /// A running fake; it ends with the value.
 pub struct Fake {
+    /// Where it listens.
     pub endpoint: String,
     state: Arc<Mutex<State>>,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Fake {
+    /// One on this machine alone.
     pub async fn start(dialect: Dialect, authority: Option<&Authority>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Self::listen(here, dialect, authority).await
+    }
+
+    /// One at this address.
+    pub async fn listen(address: SocketAddr, dialect: Dialect, authority: Option<&Authority>) -> Self {
+        let listener = TcpListener::bind(address).await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let scheme = if authority.is_some() { "https" } else { "http" };
         let state = Arc::new(Mutex::new(State::new(dialect)));
@@ -164,10 +181,12 @@ impl Fake {
         }
     }
 
+    /// What it holds and was asked for.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nobody panics with the state")
     }
 
+    /// Makes it do harm.
     pub fn plan(&self, phase: Phase, harm: Harm, times: Times) {
         self.state().plan(phase, harm, times);
     }

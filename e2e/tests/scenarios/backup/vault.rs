@@ -1,0 +1,262 @@
+//! An EtcdBackup on a bed and the store it goes into, as their user sees them: kubectl, watches, and the operator's own
+//! commands by hand.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use etcd_operator_api::backup::BackupRecord;
+use etcd_operator_api::names::LABEL_BACKUP;
+use etcd_operator_api::{EtcdBackup, EtcdBackupStatus};
+use etcd_operator_e2e::command::printed;
+use etcd_operator_e2e::components::{self, Component, EtcdVersion};
+use etcd_operator_e2e::faults::{CREDENTIALS, Store};
+use etcd_operator_e2e::scenario::Stage;
+use etcd_operator_e2e::{images, observe, operator};
+use k8s_openapi::api::batch::v1::Job;
+use kube::api::{Api, ListParams};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::cluster::tenant::Tenant;
+
+/// Long enough for what takes seconds, on a machine that also compiles.
+pub const SOON: Duration = Duration::from_mins(4);
+/// The bucket that stores have.
+pub const BUCKET: &str = "bucket";
+/// The Secret with the credentials of the store.
+pub const SECRET: &str = "aws";
+
+/// An S3 store in a pod, with a bucket and a Secret that opens it.
+pub struct Bucket<'a> {
+    stage: &'a Stage,
+    /// What it does to its clients.
+    pub store: Store<'a>,
+}
+
+impl<'a> Bucket<'a> {
+    /// A store called `store` with its objects on a claim, or in its pod without one.
+    pub async fn start(stage: &'a Stage, claim: Option<&str>) -> Result<Self> {
+        let archive = images::s3().await?;
+        for node in stage.cluster().nodes() {
+            node.import(&archive).await?;
+        }
+        let store = Store::start(stage, "store", claim).await?;
+        let bucket = Self { stage, store };
+        bucket.make(BUCKET).await?;
+        let (key, secret) = CREDENTIALS;
+        bucket.secret(SECRET, key, secret).await?;
+        Ok(bucket)
+    }
+
+    async fn make(&self, name: &str) -> Result<()> {
+        let (key, secret) = CREDENTIALS;
+        let url = format!("http://{key}:{secret}@127.0.0.1/{name}");
+        self.stage
+            .probe_until("store", &["s3", "PUT", &url, "0"], SOON)
+            .await?;
+        Ok(())
+    }
+
+    /// A Secret as the older operator has it.
+    pub async fn secret(&self, name: &str, key: &str, secret: &str) -> Result<()> {
+        let credentials = format!("[default]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n");
+        let object = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": name, "namespace": self.stage.namespace()},
+            "stringData": {"credentials": credentials, "config": "[default]\nregion = us-east-1\n"},
+        });
+        self.stage.cluster().apply(&object).await
+    }
+
+    /// The block of a spec for this place in it.
+    pub fn s3(path: &str) -> Value {
+        json!({
+            "path": format!("{BUCKET}/{path}"), "awsSecret": SECRET,
+            "endpoint": "http://store", "forcePathStyle": true,
+        })
+    }
+
+    /// A command of the operator's binary by hand from a node, with what it needs to reach this store; what it prints.
+    pub async fn by_hand(&self, words: &[&str]) -> Result<String> {
+        let folder = self.stage.cluster().control_plane().directory().join("aws");
+        std::fs::create_dir_all(&folder)?;
+        let (key, secret) = CREDENTIALS;
+        std::fs::write(
+            folder.join("credentials"),
+            format!("[default]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n"),
+        )?;
+        std::fs::write(folder.join("config"), "[default]\nregion = us-east-1\n")?;
+        let address = self.stage.address("store").await?;
+        let node = &self.stage.cluster().nodes()[0];
+        let mut command: Command = node.entry().command(operator::binary().await?)?.into();
+        command
+            .args(words)
+            .arg("--store-secret")
+            .arg(&folder)
+            .args(["--path-style", "--store-endpoint", &format!("http://{address}")])
+            .kill_on_drop(true);
+        printed(command.output().await?, &format!("etcd-operator {words:?}"))
+    }
+
+    /// The names of the backups that are stored under a path; anything else that lies there is an error.
+    pub async fn list(&self, path: &str) -> Result<Vec<String>> {
+        let said = self
+            .by_hand(&["list", "--json", &format!("s3://{BUCKET}/{path}")])
+            .await?;
+        let found: Value = serde_json::from_str(&said).with_context(|| said.clone())?;
+        let nobodys = found["withoutManifest"].as_array().context("no such list")?;
+        ensure!(nobodys.is_empty(), "leftovers: {nobodys:?}");
+        let backups = found["backups"].as_array().context("no such list")?;
+        Ok(backups
+            .iter()
+            .filter_map(|one| one["object"].as_str().map(str::to_owned))
+            .collect())
+    }
+
+    /// Fetches an object as a plain snapshot; etcd's own tool must find in it what was recorded.
+    pub async fn holds(&self, record: &BackupRecord, more: &[&str]) -> Result<PathBuf> {
+        let file = self
+            .stage
+            .cluster()
+            .control_plane()
+            .directory()
+            .join(format!("fetched-{}.db", self.stage.namespace()));
+        match std::fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let url = format!("s3://{BUCKET}/{}", record.object);
+        let target = file.display().to_string();
+        self.by_hand(&[&["fetch", &url, &target], more].concat()).await?;
+        let etcdutl = components::find(Component::Etcdutl(EtcdVersion::V3_6_16)).await?;
+        let mut status = Command::new(etcdutl);
+        status.args(["snapshot", "status", "-w", "json"]).arg(&file);
+        let said: Value = serde_json::from_str(&printed(status.output().await?, "etcdutl snapshot status")?)?;
+        ensure!(
+            said["revision"].as_i64() == record.revision,
+            "{said} is not {record:?}"
+        );
+        Ok(file)
+    }
+}
+
+/// One EtcdBackup in the namespace of a stage.
+pub struct Backup {
+    stage: Arc<Stage>,
+    name: String,
+}
+
+impl Backup {
+    /// The one of this name.
+    pub fn named(stage: &Arc<Stage>, name: &str) -> Self {
+        Self {
+            stage: Arc::clone(stage),
+            name: name.to_owned(),
+        }
+    }
+
+    /// The object with this spec.
+    pub fn manifest(&self, spec: &Value) -> Value {
+        json!({
+            "apiVersion": "etcd.database.coreos.com/v1beta2",
+            "kind": "EtcdBackup",
+            "metadata": {"name": self.name, "namespace": self.stage.namespace()},
+            "spec": spec,
+        })
+    }
+
+    /// Applies it with this spec.
+    pub async fn apply(&self, spec: &Value) -> Result<()> {
+        self.stage.note(&format!("applies the EtcdBackup {}", self.name));
+        self.stage.cluster().apply(&self.manifest(spec)).await
+    }
+
+    async fn backups(&self) -> Result<Api<EtcdBackup>> {
+        let client = self.stage.cluster().client().await?;
+        Ok(Api::namespaced(client, self.stage.namespace()))
+    }
+
+    /// Watches it until its status is as wanted.
+    pub async fn says(
+        &self,
+        what: &str,
+        within: Duration,
+        wanted: impl Fn(&EtcdBackupStatus) -> bool,
+    ) -> Result<EtcdBackupStatus> {
+        let is_so = |found: Option<&EtcdBackup>| {
+            found.is_some_and(|backup| {
+                let generation = backup.metadata.generation;
+                let status = backup.status.as_ref();
+                status.is_some_and(|status| status.observed_generation == generation && wanted(status))
+            })
+        };
+        let what = format!("{} {what}", self.name);
+        let found = observe::object(self.backups().await?, &self.name, &what, within, is_so).await?;
+        found
+            .and_then(|backup| backup.status)
+            .context("an EtcdBackup without a status")
+    }
+
+    /// Watches until a backup is made that was not before, and nothing runs; returns its record too.
+    pub async fn made(&self, before: usize) -> Result<(EtcdBackupStatus, BackupRecord)> {
+        let status = self
+            .says("has made a backup", SOON, |status| {
+                status.succeeded && status.active.is_none() && made(status) > before
+            })
+            .await?;
+        let record = status.last_success.clone().context("no record of it")?;
+        Ok((status, record))
+    }
+
+    /// Watches until a run has failed with these words in its reason; returns the whole of it.
+    pub async fn failed(&self, words: &[&str]) -> Result<String> {
+        let is_told = |status: &EtcdBackupStatus| {
+            let reason = status.reason.as_deref().unwrap_or_default();
+            !status.succeeded && words.iter().all(|word| reason.contains(word))
+        };
+        let status = self.says(&format!("tells {words:?}"), SOON, is_told).await?;
+        Ok(status.reason.unwrap_or_default())
+    }
+
+    /// Its Jobs as they are.
+    pub async fn jobs(&self) -> Result<Vec<Job>> {
+        let jobs = Api::<Job>::namespaced(self.stage.cluster().client().await?, self.stage.namespace());
+        let chosen = ListParams::default().labels(&format!("{LABEL_BACKUP}={}", self.name));
+        Ok(jobs.list(&chosen).await?.items)
+    }
+
+    /// Deletes it and waits until it is gone.
+    pub async fn delete(&self, tenant: &Tenant) -> Result<()> {
+        self.stage.note(&format!("deletes the EtcdBackup {}", self.name));
+        tenant
+            .kubectl(&[
+                "delete",
+                "etcdbackup",
+                &self.name,
+                "--wait=true",
+                "--timeout=120s",
+            ])
+            .await?;
+        Ok(())
+    }
+}
+
+/// How many good backups the history holds.
+pub fn made(status: &EtcdBackupStatus) -> usize {
+    status.history.as_ref().map_or(0, Vec::len)
+}
+
+/// The message of a condition that has this status and reason.
+pub fn condition<'a>(
+    status: &'a EtcdBackupStatus,
+    type_: &str,
+    truth: &str,
+    reason: &str,
+) -> Option<&'a str> {
+    let all = status.conditions.as_deref().unwrap_or_default();
+    all.iter()
+        .find(|one| one.type_ == type_ && one.status == truth && one.reason.as_deref() == Some(reason))
+        .map(|one| one.message.as_deref().unwrap_or_default())
+}
