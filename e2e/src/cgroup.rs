@@ -79,6 +79,20 @@ pub(crate) fn processes(name: &str, group: &str) -> Option<Vec<ProcessId>> {
     )
 }
 
+/// The most memory that the group called `group` has used, which is somewhere below `name`.
+pub(crate) fn most_memory(name: &str, group: &str) -> Option<u64> {
+    existing(name)
+        .iter()
+        .filter_map(|top| find_below(top, group))
+        .find_map(|path| {
+            let files = ["memory.peak", "memory.max_usage_in_bytes"];
+            let text = files
+                .iter()
+                .find_map(|file| fs::read_to_string(path.join(file)).ok())?;
+            text.trim().parse().ok()
+        })
+}
+
 /// The group called `group` somewhere below `name`, in the first hierarchy that has it.
 pub(crate) fn find(name: &str, group: &str) -> Option<PathBuf> {
     existing(name).iter().find_map(|top| find_below(top, group))

@@ -82,7 +82,7 @@ impl Solo {
     pub async fn start(data: &Path, place: Option<Entry>, address: Ipv4Addr, more: &[&str]) -> Result<Self> {
         let program = components::find(Component::Etcd(VERSION)).await?;
         let mut command: Command = match place {
-            Some(entry) => entry.command(&program)?.into(),
+            Some(entry) => entry.companion(&program)?.into(),
             None => Command::new(&program),
         };
         let endpoint = format!("http://{address}:{}", free_port()?);

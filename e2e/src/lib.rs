@@ -12,6 +12,7 @@ pub mod command;
 pub mod components;
 pub mod control_plane;
 pub mod deadline;
+pub mod emulator;
 pub mod faults;
 pub mod history;
 pub mod host;

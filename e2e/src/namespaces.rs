@@ -74,6 +74,14 @@ impl Entry {
         Ok(command)
     }
 
+    /// The same for a program that goes on: it ends when the command is killed, which what runs behind a fork does not by
+    /// itself.
+    pub fn companion(self, program: impl AsRef<Path>) -> Result<Command> {
+        let mut command = self.command("setpriv")?;
+        command.args(["--pdeathsig", "KILL", "--"]).arg(program.as_ref());
+        Ok(command)
+    }
+
     /// Runs a program in there to its end; anything but success is an error.
     pub async fn run(self, program: &str, arguments: &[&str]) -> Result<String> {
         self.run_with_input(program, arguments, "").await

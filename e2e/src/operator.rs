@@ -61,6 +61,29 @@ pub async fn binary() -> Result<&'static Path> {
     Ok(found.await?)
 }
 
+/// The binary as it is shipped.
+pub async fn released() -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = tokio::process::Command::new(cargo);
+    build
+        .args(["build", "--locked", "--quiet", "--release"])
+        .args(["--package", "etcd-operator-manager", "--bin", "etcd-operator"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .kill_on_drop(true);
+    let built = tokio::time::timeout(2 * BUILD_LIMIT, build.status())
+        .await
+        .context("the operator was not built in time")?
+        .context("cannot run cargo")?;
+    ensure!(built.success(), "the operator does not build");
+    // .../debug/etcd-operator and .../release/etcd-operator.
+    let profiles = binary().await?.parent().and_then(Path::parent);
+    let path = profiles
+        .context("the binary lies nowhere")?
+        .join("release/etcd-operator");
+    ensure!(path.is_file(), "{} was not built", path.display());
+    Ok(path)
+}
+
 /// A running manager. Dropping it ends it; if the owner is killed, the bed's watchdog does.
 #[derive(Debug)]
 pub struct Operator {

@@ -113,9 +113,11 @@ fn of_cluster(cluster: &EtcdCluster, desired: &Desired, key: &ObjectKey) -> Resu
     if endpoints.is_empty() || cluster.spec.size == 0 {
         return Err(format!("the EtcdCluster {name} has no member that serves"));
     }
+    let pull_secrets = cluster.spec.image_pull_secrets.iter().flatten();
     Ok(Origin {
         endpoints,
         client_tls,
+        pull_secrets: pull_secrets.map(|secret| secret.name.clone()).collect(),
         cluster_id: Some(cluster_id),
         incarnation: status.incarnation,
     })

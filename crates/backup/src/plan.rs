@@ -151,7 +151,8 @@ fn remember(memory: &mut Memory, end: &End, world: &World) {
 
 /// The run that has been due longest starts, if it may.
 fn give_turn(world: &World, plan: &mut Plan) {
-    let held = world.desired.suspended && world.deleted.is_none();
+    let held =
+        world.desired.suspended && world.deleted.is_none() && !start::is_requested(world, &plan.memory);
     let is_ready =
         |run: &Run| run.started.is_none() && run.due <= world.now && !(held && run.task == Task::Backup);
     let waiting = plan.memory.runs.iter_mut().filter(|run| is_ready(run));
@@ -161,6 +162,10 @@ fn give_turn(world: &World, plan: &mut Plan) {
     if world.has_turn {
         first.started = Some(crate::memory::second(world.now));
         first.note = None;
+        if first.task == Task::Backup {
+            // Whatever was asked for until now is answered by a backup that begins now.
+            plan.memory.requested = world.request.clone().or(plan.memory.requested.take());
+        }
     } else {
         plan.waits_since = Some(first.due);
     }

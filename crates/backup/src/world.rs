@@ -50,6 +50,8 @@ pub struct Origin {
     pub endpoints: Vec<String>,
     /// The Secret with which they are reached over TLS.
     pub client_tls: Option<String>,
+    /// The Secrets with which its pods pull images, the operator's among them.
+    pub pull_secrets: Vec<String>,
     /// etcd's ID of the cluster, where it is known.
     pub cluster_id: Option<String>,
     /// Which life of its data it lives.

@@ -264,13 +264,19 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
     let (wake, own) = (backups.wakeup(), shared.own.backups.clone());
     kinds.backups.sink(move |change| push_news(&wake, &own, change));
 
-    // Where a Job has ended, one that waits may have its turn.
+    // Where a Job has ended, one that waits may have its turn, and the cluster tells how fresh its backups are.
     let (wake, store, most) = (backups.wakeup(), kinds.backups.store(), shared.most_backup_jobs);
+    let clusters_wake = clusters.wakeup();
     kinds.backups.sink(move |change| {
-        let status = change.object().and_then(|backup| backup.status.as_ref());
+        let backup = change.object();
+        let status = backup.and_then(|backup| backup.status.as_ref());
         let is_busy = status.is_some_and(|status| status.active.is_some());
         if !is_busy {
             push(&wake, backup::waiting(&store, most));
+            let cluster = backup.and_then(|backup| backup.spec.etcd_cluster.as_ref());
+            if let Some(cluster) = cluster {
+                clusters_wake.push(change.key().beside(&cluster.name));
+            }
         }
     });
 

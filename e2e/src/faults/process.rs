@@ -79,6 +79,12 @@ impl Container {
             .with_context(|| format!("no control group of container {}", self.id))
     }
 
+    /// The most memory it has used so far as its control group counts it, the cache of files it wrote among it.
+    pub fn most_memory(&self) -> Result<u64> {
+        cgroup::most_memory(&self.group, &self.id)
+            .with_context(|| format!("nobody counts the memory of container {}", self.id))
+    }
+
     /// Kills all its processes.
     pub fn kill(&self) -> Result<()> {
         self.send(Sent::Kill)

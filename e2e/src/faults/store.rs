@@ -27,6 +27,8 @@ pub enum StoreFault {
     Break(u64),
     /// This byte of every body is changed on its way, counted from 1.
     Flip(u64),
+    /// The same to what it answers alone, as if that had changed where it is kept.
+    Rot(u64),
 }
 
 /// A running store: its service and its pod have one name, and it listens on port 80.
@@ -84,6 +86,7 @@ impl<'a> Store<'a> {
             StoreFault::Slow(bytes) => format!("?slow={bytes}"),
             StoreFault::Break(bytes) => format!("?break={bytes}"),
             StoreFault::Flip(byte) => format!("?flip={byte}"),
+            StoreFault::Rot(byte) => format!("?rot={byte}"),
         };
         self.stage
             .note(&format!("the store {} fails: {fault:?}", self.name));

@@ -4,6 +4,7 @@
 mod backup;
 mod bed;
 mod bench;
+mod bench_backup;
 mod cluster;
 mod etcd_pod;
 mod faults_long;
@@ -48,6 +49,7 @@ async fn main() -> ExitCode {
         manager::SCENARIOS,
         images::SCENARIOS,
         bench::SCENARIOS,
+        bench_backup::SCENARIOS,
     ]
     .concat();
     scenarios.extend(cluster::scenarios());

@@ -26,6 +26,8 @@ type fault struct {
 	Break int64
 	// Flip changes the bit of lowest value of this byte of a body, counted from 1.
 	Flip int64
+	// Rot does the same to what the server answers alone, as if it had changed where it is kept.
+	Rot int64
 }
 
 // bites counts what a fault did, so that a scenario can tell that it did something.
@@ -64,7 +66,7 @@ func (m *meddler) control(response http.ResponseWriter, request *http.Request) {
 			value, _ := strconv.ParseInt(query.Get(name), 10, 64)
 			return value
 		}
-		wanted := fault{int(number("status")), number("down") != 0, number("slow"), number("break"), number("flip")}
+		wanted := fault{int(number("status")), number("down") != 0, number("slow"), number("break"), number("flip"), number("rot")}
 		m.lock.Lock()
 		m.fault = wanted
 		m.lock.Unlock()
@@ -116,7 +118,9 @@ func (m *meddler) serve(target *url.URL) http.Handler {
 		},
 		FlushInterval: -1,
 		ModifyResponse: func(response *http.Response) error {
-			response.Body = &body{response.Body, m, m.now(), 0}
+			fault := m.now()
+			fault.Flip = max(fault.Flip, fault.Rot)
+			response.Body = &body{response.Body, m, fault, 0}
 			return nil
 		},
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },

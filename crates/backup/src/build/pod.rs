@@ -6,9 +6,9 @@ use etcd_operator_api::backup::Verification;
 use etcd_operator_api::contract::{self, ORDER_VARIABLE, mounts};
 use etcd_operator_api::names::{APP_BACKUP_VALUE, LABEL_APP};
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, EmptyDirVolumeSource, EnvVar, PersistentVolumeClaimVolumeSource,
-    PodSecurityContext, PodSpec, PodTemplateSpec, ResourceRequirements, SeccompProfile, SecretVolumeSource,
-    SecurityContext, TopologySpreadConstraint, Volume, VolumeMount,
+    Capabilities, Container, EmptyDirVolumeSource, EnvVar, LocalObjectReference,
+    PersistentVolumeClaimVolumeSource, PodSecurityContext, PodSpec, PodTemplateSpec, ResourceRequirements,
+    SeccompProfile, SecretVolumeSource, SecurityContext, TopologySpreadConstraint, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -37,6 +37,14 @@ pub(super) fn template(run: &Run, frame: &Frame<'_>) -> PodTemplateSpec {
             // Identities of platforms come by volumes and addresses of their own.
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
+            image_pull_secrets: listed(
+                frame
+                    .origin
+                    .pull_secrets
+                    .iter()
+                    .map(|name| reference(name))
+                    .collect(),
+            ),
             service_account_name: filled(job.service_account_name.clone()),
             security_context: Some(PodSecurityContext {
                 run_as_non_root: Some(true),
@@ -184,6 +192,12 @@ fn spread() -> TopologySpreadConstraint {
             ..LabelSelector::default()
         }),
         ..TopologySpreadConstraint::default()
+    }
+}
+
+fn reference(name: &str) -> LocalObjectReference {
+    LocalObjectReference {
+        name: name.to_owned(),
     }
 }
 

@@ -21,6 +21,7 @@ fn made(task: Task, spec: &Value) -> Job {
     let origin = Origin {
         endpoints: vec!["https://orders-0.orders.shop.svc:2379".to_owned()],
         client_tls: Some("etcd-client-tls".to_owned()),
+        pull_secrets: vec!["registry".to_owned()],
         cluster_id: Some("cdf8".to_owned()),
         incarnation: Some(2),
     };
@@ -73,6 +74,7 @@ fn a_pod_runs_without_rights_and_without_a_token() {
         assert_eq!(container["allowPrivilegeEscalation"], false);
         assert_eq!(container["capabilities"], json!({"drop": ["ALL"]}));
         assert_eq!(pod["serviceAccountName"], "irsa");
+        assert_eq!(pod["imagePullSecrets"], json!([{"name": "registry"}]));
         assert_eq!(pod["priorityClassName"], "high");
         assert_eq!(pod["nodeSelector"], json!({"disk": "ssd"}));
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Plan;
-use super::due::{Past, outlook};
+use super::due::{Outlook, Past, outlook};
 use super::why::Blocked;
 use crate::desired::When;
 use crate::memory::{Memory, Run, Task, second};
@@ -31,6 +31,11 @@ pub fn again(world: &World, memory: &Memory) -> Option<Timestamp> {
     is_over.then(|| later(memory.last.unwrap_or(world.created), memory.failures))
 }
 
+/// Whether somebody asks for a backup that none has answered yet.
+pub fn is_requested(world: &World, memory: &Memory) -> bool {
+    world.request.is_some() && world.request != memory.requested
+}
+
 /// Writes down the run that starts, or what is given up; tells what a due run waits for.
 pub fn backup(world: &World, plan: &mut Plan) -> Option<Blocked> {
     let desired = &world.desired;
@@ -42,16 +47,19 @@ pub fn backup(world: &World, plan: &mut Plan) -> Option<Blocked> {
         is_active,
     };
     let outlook = outlook(&desired.when, past, desired.late, world.now);
-    if desired.suspended {
+    let is_requested = is_requested(world, &plan.memory);
+    if desired.suspended && !is_requested {
         return None;
     }
+    let outlook = if desired.suspended {
+        // Who asks for one by name gets it; the schedule still rests.
+        Outlook::default()
+    } else {
+        outlook
+    };
     plan.next = outlook.next;
-    let request = world
-        .request
-        .as_ref()
-        .filter(|text| Some(*text) != plan.memory.requested.as_ref());
     let retry = again(world, &plan.memory).filter(|time| world.is_edited || *time <= world.now);
-    let asked = request.is_some() || retry.is_some();
+    let asked = is_requested || retry.is_some();
     let due = match (is_active, asked) {
         (true, _) => None,
         (false, true) => Some(fresh(world.now, plan.memory.last)),
@@ -65,8 +73,6 @@ pub fn backup(world: &World, plan: &mut Plan) -> Option<Blocked> {
         (Some(due), _) if was_made(due) => plan.memory.last = Some(second(due)),
         (Some(due), Ok(_)) => {
             plan.memory.last = Some(second(due));
-            // Whatever was asked for until now is answered by a backup that begins now.
-            plan.memory.requested = world.request.clone().or(plan.memory.requested.take());
             plan.memory.runs.push(Run::due(Task::Backup, due));
         }
         (Some(due), Err(why)) => {

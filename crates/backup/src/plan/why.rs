@@ -149,7 +149,7 @@ fn sentence(world: &World, plan: &Plan, blocked: Option<Blocked>) -> (Reason, St
         return (Reason::WaitsForCluster, text);
     }
     if world.desired.suspended {
-        let text = "spec.suspend is set: no new backup starts.";
+        let text = "spec.suspend is set: no new backup starts, unless the annotation etcd.database.coreos.com/backup-now asks for one.";
         return (Reason::Suspended, text.to_owned());
     }
     let next = plan

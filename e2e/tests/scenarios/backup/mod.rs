@@ -1,7 +1,10 @@
 //! EtcdBackups on a real Kubernetes: made, repeated, kept, deleted, refused, and what goes wrong meanwhile.
 
+mod hurt;
+mod large;
 mod once;
 mod repeated;
+mod stores;
 pub mod vault;
 mod wrong;
 
@@ -30,10 +33,29 @@ const GATE: [Scenario; 3] = [
 ];
 
 /// The rest, for their time.
-const FULL: [Scenario; 1] = [alone!(
-    "the_operator_is_killed_while_one_is_made",
-    wrong::operator_killed
-)];
+const FULL: [Scenario; 18] = [
+    alone!("the_operator_is_killed_while_one_is_made", wrong::operator_killed),
+    shared!("into_s3_over_tls", stores::into_s3),
+    shared!("into_oss_over_tls", stores::into_oss),
+    shared!("into_gcs_over_tls", stores::into_gcs),
+    shared!("into_abs_over_tls", stores::into_abs),
+    shared!("onto_a_volume", stores::onto_a_volume),
+    shared!("on_a_schedule_by_the_clock_of_a_place", repeated::on_a_schedule),
+    shared!(
+        "the_manifest_of_the_older_operator_is_obeyed",
+        repeated::as_it_was
+    ),
+    alone!("two_hundred_that_are_due_at_once", repeated::two_hundred),
+    shared!("a_store_that_is_away_is_waited_for", hurt::store_away),
+    shared!("bytes_that_change_are_found", hurt::corrupted),
+    alone!("a_slow_store_is_given_up_and_harms_no_cluster", hurt::slow_store),
+    shared!("members_die_while_they_are_read", hurt::member_killed),
+    shared!("by_addresses_of_which_one_answers", hurt::by_addresses),
+    shared!("sealed_ones_are_opened_by_their_key_alone", hurt::sealed),
+    alone!("a_gibibyte_into_s3", large::one_into_s3),
+    alone!("a_gibibyte_onto_a_volume", large::one_onto_a_volume),
+    alone!("four_gibibytes_into_s3", large::four_into_s3),
+];
 
 /// All of them.
 pub fn scenarios() -> impl Iterator<Item = Scenario> {

@@ -4,12 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use etcd_operator_api::EtcdBackup;
 use etcd_operator_e2e::components::EtcdVersion;
+use etcd_operator_e2e::deadline::until;
+use etcd_operator_e2e::emulator::{Emulator, Speech};
 use etcd_operator_e2e::scenario::Stage;
+use kube::api::{Api, ListParams};
 use serde_json::json;
 
 use super::vault::{Backup, Bucket, condition, made};
 use crate::cluster::tenant::Tenant;
+
+/// How long two hundred take that wait for their turns, on a machine that also compiles.
+const CROWDED: Duration = Duration::from_mins(25);
 
 /// Long enough for a few rounds.
 const ROUNDS: Duration = Duration::from_mins(6);
@@ -92,5 +99,139 @@ pub async fn at_an_interval(stage: Arc<Stage>) -> Result<()> {
         bucket.list("etcd2/").await? == ["etcd2/orders"],
         "a neighbour's are gone"
     );
+    Ok(())
+}
+
+/// By the clock of a place, to the minute.
+pub async fn on_a_schedule(stage: Arc<Stage>) -> Result<()> {
+    let _bucket = Bucket::start(&stage, None).await?;
+    let tenant = Tenant::serving(Arc::clone(&stage), EtcdVersion::V3_6_16, 1).await?;
+    tenant.put("before").await?;
+    let backup = Backup::named(&stage, "orders");
+    backup
+        .apply(&json!({
+            "etcdCluster": {"name": "c"}, "storageType": "S3", "s3": Bucket::s3("etcd/orders"),
+            "schedule": "* * * * *", "timeZone": "Asia/Kathmandu", "backupPolicy": {"maxBackups": 2},
+        }))
+        .await?;
+    let (status, first) = backup.made(0).await?;
+    let next = status.next_schedule_time.context("no next time")?.0;
+    ensure!(next.as_second() % 60 == 0, "{next}");
+    let (_, second) = backup.made(1).await?;
+    let due = |record: &etcd_operator_api::backup::BackupRecord| -> Result<i64> {
+        let run = record.run.clone().unwrap_or_default();
+        let time: jiff::Timestamp = run.split('/').next().unwrap_or_default().parse()?;
+        Ok(time.as_second())
+    };
+    let (before, after) = (due(&first)?, due(&second)?);
+    ensure!(
+        after - before == 60 && after % 60 == 0,
+        "{before} and then {after}"
+    );
+    tenant
+        .says("it shows that its backups are fresh", |status| {
+            crate::cluster::tenant::is(status, "BackupFresh", "True", "Fresh")
+        })
+        .await?;
+    Ok(())
+}
+
+/// As the older operator's users have it, word by word.
+pub async fn as_it_was(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::on(Arc::clone(&stage), EtcdVersion::V3_2_25)
+        .await?
+        .named("etcd-cluster");
+    tenant.apply(&json!({"size": 3, "version": "3.2.25"})).await?;
+    tenant.converged(3).await?;
+    tenant.put("before").await?;
+    let store = Emulator::start(stage.cluster(), Speech::Oss).await?;
+    super::vault::secret(
+        &stage,
+        "oss-secret",
+        &json!({"accessKeyID": "LTAITEST", "accessKeySecret": "hunter2hunter2"}),
+    )
+    .await?;
+    super::vault::secret(&stage, "authority", &json!({"ca.crt": store.authority})).await?;
+    let backup = Backup::named(&stage, "etcd-backup");
+    backup
+        .apply(&json!({
+            "etcdEndpoints": ["http://etcd-cluster-client:2379"], "storageType": "OSS",
+            "backupPolicy": {"backupIntervalInSecond": 125, "maxBackups": 4},
+            "oss": {
+                "path": "my-bucket/etcd.backup", "ossSecret": "oss-secret", "endpoint": store.endpoint,
+                // What a store of a test lacks that a cloud has.
+                "region": "test-region", "caSecret": "authority",
+            },
+        }))
+        .await?;
+    let status = backup
+        .says("has made six and kept four", Duration::from_mins(16), |status| {
+            made(status) >= 6 && status.stored == Some(4)
+        })
+        .await?;
+    let times: Vec<i64> = status
+        .history
+        .iter()
+        .flatten()
+        .filter_map(|record| Some(record.started_at.as_ref()?.0.as_second()))
+        .collect();
+    let apart: Vec<i64> = times.windows(2).map(|pair| pair[0] - pair[1]).collect();
+    ensure!(
+        apart.iter().all(|seconds| (120..=135).contains(seconds)),
+        "made {apart:?} seconds apart"
+    );
+    Ok(())
+}
+
+/// Two hundred that are due in one minute: never more run than may, and none is lost.
+pub async fn two_hundred(stage: Arc<Stage>) -> Result<()> {
+    const ALL: usize = 200;
+    const AT_ONCE: usize = 10;
+    let bucket = Bucket::start(&stage, None).await?;
+    let tenant = Tenant::serving(Arc::clone(&stage), EtcdVersion::V3_6_16, 1).await?;
+    tenant.put("before").await?;
+    // Far enough away that all are there before.
+    let due = etcd_operator_job::clock::now() + Duration::from_secs(150);
+    let at = due.to_zoned(jiff::tz::TimeZone::UTC);
+    let schedule = format!("{} {} * * *", at.minute(), at.hour());
+    let items: Vec<_> = (0..ALL)
+        .map(|number| {
+            Backup::named(&stage, &format!("b-{number:03}")).manifest(&json!({
+                "etcdCluster": {"name": "c"}, "storageType": "S3",
+                "s3": Bucket::s3(&format!("etcd/{number:03}")), "schedule": schedule,
+            }))
+        })
+        .collect();
+    stage
+        .cluster()
+        .apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}))
+        .await?;
+    let client = stage.cluster().client().await?;
+    let backups = Api::<EtcdBackup>::namespaced(client, stage.namespace());
+    let most = std::sync::atomic::AtomicUsize::new(0);
+    until("all have made theirs", CROWDED, || async {
+        let all = backups.list(&ListParams::default()).await?.items;
+        let running = all
+            .iter()
+            .flat_map(|one| {
+                one.status
+                    .iter()
+                    .flat_map(|status| status.active.iter().flatten())
+            })
+            .filter(|run| run.started_at.is_some())
+            .count();
+        most.fetch_max(running, std::sync::atomic::Ordering::Relaxed);
+        let done = all
+            .iter()
+            .filter(|one| one.status.as_ref().is_some_and(|status| made(status) == 1))
+            .count();
+        Ok((all.len() == ALL && done == ALL).then_some(()))
+    })
+    .await?;
+    let most = most.into_inner();
+    stage.note(&format!("at most {most} at once"));
+    ensure!((1..=AT_ONCE).contains(&most), "{most} ran at once");
+    let stored = bucket.list("etcd/").await?.len();
+    ensure!(stored == ALL, "{stored} are stored");
     Ok(())
 }

@@ -62,12 +62,8 @@ impl<'a> Bucket<'a> {
     /// A Secret as the older operator has it.
     pub async fn secret(&self, name: &str, key: &str, secret: &str) -> Result<()> {
         let credentials = format!("[default]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n");
-        let object = json!({
-            "apiVersion": "v1", "kind": "Secret",
-            "metadata": {"name": name, "namespace": self.stage.namespace()},
-            "stringData": {"credentials": credentials, "config": "[default]\nregion = us-east-1\n"},
-        });
-        self.stage.cluster().apply(&object).await
+        let entries = json!({"credentials": credentials, "config": "[default]\nregion = us-east-1\n"});
+        self::secret(self.stage, name, &entries).await
     }
 
     /// The block of a spec for this place in it.
@@ -241,6 +237,16 @@ impl Backup {
             .await?;
         Ok(())
     }
+}
+
+/// A Secret with these entries.
+pub async fn secret(stage: &Stage, name: &str, entries: &Value) -> Result<()> {
+    let object = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": name, "namespace": stage.namespace()},
+        "stringData": entries,
+    });
+    stage.cluster().apply(&object).await
 }
 
 /// How many good backups the history holds.

@@ -11,7 +11,7 @@ use etcd_operator_e2e::faults::StoreFault;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
 
-use super::vault::{Backup, Bucket, SOON, condition};
+use super::vault::{Backup, Bucket, SOON, condition, secret};
 use crate::cluster::control;
 use crate::cluster::tenant::Tenant;
 
@@ -29,14 +29,7 @@ pub async fn told_and_mended(stage: Arc<Stage>) -> Result<()> {
         s3
     };
     bucket.secret("wrong", "bed", WRONG).await?;
-    stage
-        .cluster()
-        .apply(&json!({
-            "apiVersion": "v1", "kind": "Secret",
-            "metadata": {"name": "empty", "namespace": stage.namespace()},
-            "stringData": {"other": "thing"},
-        }))
-        .await?;
+    secret(&stage, "empty", &json!({"other": "thing"})).await?;
     let backup = Backup::named(&stage, "wrong");
     let cases: [(Value, &[&str]); 4] = [
         (

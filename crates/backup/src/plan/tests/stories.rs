@@ -231,6 +231,46 @@ fn a_cluster_that_is_not_there_is_waited_for_until_it_is_too_late() {
 }
 
 #[test]
+fn who_asks_for_one_gets_it_although_the_schedule_rests() {
+    let mut scene = Scene::every(60);
+    scene.pass(1);
+    scene.pass(2);
+    scene.end_well();
+    scene.world.desired.suspended = true;
+    scene.pass(100);
+    assert_eq!(scene.made.len(), 1);
+    scene.world.request = Some("now".to_owned());
+    scene.world.has_turn = false;
+    scene.pass(101);
+    scene.world.has_turn = true;
+    scene.pass(102);
+    scene.pass(103);
+    scene.end_well();
+    scene.pass(104);
+    assert_eq!((scene.made.len(), scene.good.len()), (2, 2));
+    assert_eq!(scene.pass(500).why.reason, Reason::Suspended);
+    assert_eq!(scene.made.len(), 2);
+}
+
+#[test]
+fn one_that_waits_while_the_schedule_rests_answers_who_asks() {
+    let mut scene = Scene::every(60);
+    scene.world.has_turn = false;
+    scene.pass(1);
+    scene.world.desired.suspended = true;
+    scene.world.has_turn = true;
+    scene.pass(2);
+    assert!(scene.made.is_empty());
+    scene.world.request = Some("now".to_owned());
+    scene.pass(3);
+    scene.pass(4);
+    scene.end_well();
+    scene.pass(5);
+    scene.pass(6);
+    assert_eq!((scene.made.len(), scene.good.len()), (1, 1));
+}
+
+#[test]
 fn each_request_makes_one_backup_and_one_that_came_during_a_run_makes_one_after_it() {
     let mut scene = Scene::every(3_600);
     scene.pass(0);

@@ -1,0 +1,226 @@
+//! How fast a backup is, next to etcd's own tool, and how much memory it takes: the binary as it is shipped, a database
+//! that is in the page cache, and a store on the same disk.
+#![allow(
+    clippy::print_stdout,
+    clippy::cast_precision_loss,
+    reason = "what is measured is for people to read"
+)]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use etcd_operator_e2e::bed_dir::BedDir;
+use etcd_operator_e2e::components::{self, Component};
+use etcd_operator_e2e::deadline::until;
+use etcd_operator_e2e::faults::CREDENTIALS;
+use etcd_operator_e2e::large::{self, Solo};
+use etcd_operator_e2e::operator;
+use etcd_operator_e2e::scenario::{Bed, Scenario};
+use tokio::process::Command;
+
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario::gate("bench", "backup_of_a_gibibyte", Bed::Without, |_| {
+        Box::pin(measured(1))
+    })
+    .bench(),
+    Scenario::gate("bench", "backup_of_four_gibibytes", Bed::Without, |_| {
+        Box::pin(measured(4))
+    })
+    .bench(),
+];
+
+/// Odd, so that the one in the middle is one that was measured.
+const RUNS: usize = 5;
+/// The share of etcd's own tool that is promised.
+const SHARE: f64 = 0.9;
+/// What may be resident.
+const MOST: u64 = 64 << 20;
+
+/// What one run took.
+struct Taken {
+    time: Duration,
+    resident: u64,
+}
+
+/// Runs a program to its end, and looks at its memory meanwhile.
+async fn run(mut command: Command) -> Result<Taken> {
+    let from = Instant::now();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let status = format!("/proc/{}/status", child.id().context("it has no process")?);
+    let mut resident = 0;
+    let ended = loop {
+        tokio::select! {
+            ended = child.wait() => break ended?,
+            () = tokio::time::sleep(Duration::from_millis(10)) => {}
+        }
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kibibytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+        resident = resident.max(kibibytes.unwrap_or(0) << 10);
+    };
+    let time = from.elapsed();
+    let said = child.wait_with_output().await?.stderr;
+    ensure!(ended.success(), "{ended}: {}", String::from_utf8_lossy(&said));
+    Ok(Taken { time, resident })
+}
+
+fn removed(file: &Path) -> Result<()> {
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+async fn measured(gibibytes: u64) -> Result<()> {
+    let operator = operator::released().await?;
+    let etcdctl = components::find(Component::Etcdctl(large::VERSION)).await?;
+    let snapshot = large::snapshot(gibibytes << 10).await?;
+    let size = std::fs::metadata(&snapshot)?.len();
+    let bed = BedDir::create()?;
+    let etcd = Solo::serving(&snapshot, &bed.path().join("etcd"), None, Ipv4Addr::LOCALHOST).await?;
+    let saved = bed.path().join("saved.db");
+    let folder = bed.path().join("backups");
+    std::fs::create_dir_all(&folder)?;
+    let target = folder.join("orders");
+
+    let (mut theirs, mut ours, mut resident) = (Vec::new(), Vec::new(), 0);
+    // The first of each fills the page cache and is not counted.
+    for round in 0..=RUNS {
+        removed(&saved)?;
+        let mut save = Command::new(&etcdctl);
+        save.args(["--endpoints", &etcd.endpoint, "snapshot", "save"])
+            .arg(&saved);
+        let taken = run(save).await?;
+        if round > 0 {
+            theirs.push(taken.time);
+        }
+        removed(&saved)?;
+
+        let mut backup = Command::new(&operator);
+        backup
+            .args(["backup", "--endpoint", &etcd.endpoint, "--replace", "--to"])
+            .arg(&target);
+        let taken = run(backup).await?;
+        if round > 0 {
+            ours.push(taken.time);
+        }
+        resident = resident.max(taken.resident);
+        std::fs::remove_dir_all(&folder)?;
+        std::fs::create_dir_all(&folder)?;
+    }
+    judged("a directory", size, &theirs, &ours, resident)?;
+
+    let (store, arguments) = store(&bed).await?;
+    let (mut ours, mut resident) = (Vec::new(), 0);
+    for round in 0..=RUNS {
+        let mut backup = Command::new(&operator);
+        backup
+            .args([
+                "backup",
+                "--endpoint",
+                &etcd.endpoint,
+                "--replace",
+                "--to",
+                "s3://bucket/orders",
+            ])
+            .args(&arguments);
+        let taken = run(backup).await?;
+        if round > 0 {
+            ours.push(taken.time);
+        }
+        resident = resident.max(taken.resident);
+    }
+    drop(store);
+    // What the store itself does to a byte is no time of ours: it is told and not judged.
+    told("S3", size, &theirs, &ours, resident);
+    ensure!(resident <= MOST, "{resident} bytes are resident");
+    Ok(())
+}
+
+/// An S3 store on the same disk, and how it is reached.
+async fn store(bed: &BedDir) -> Result<(tokio::process::Child, Vec<String>)> {
+    let data = bed.path().join("objects");
+    std::fs::create_dir_all(data.join("bucket"))?;
+    let secret = bed.path().join("aws");
+    std::fs::create_dir_all(&secret)?;
+    let (key, password) = CREDENTIALS;
+    std::fs::write(
+        secret.join("credentials"),
+        format!("[default]\naws_access_key_id = {key}\naws_secret_access_key = {password}\n"),
+    )?;
+    std::fs::write(secret.join("config"), "[default]\nregion = us-east-1\n")?;
+    let port = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+        .local_addr()?
+        .port();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let child = Command::new(components::find(Component::Versitygw).await?)
+        .args(["--access", key, "--secret", password])
+        .args(["--port", &address.to_string(), "posix"])
+        .arg(&data)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()?;
+    until("the store listens", Duration::from_mins(1), || async {
+        Ok(tokio::net::TcpStream::connect(address)
+            .await
+            .is_ok()
+            .then_some(()))
+    })
+    .await?;
+    let arguments = vec![
+        "--store-endpoint".to_owned(),
+        format!("http://{address}"),
+        "--path-style".to_owned(),
+        "--store-secret".to_owned(),
+        secret.display().to_string(),
+    ];
+    Ok((child, arguments))
+}
+
+fn median(all: &[Duration]) -> Duration {
+    let mut all = all.to_vec();
+    all.sort_unstable();
+    all[all.len() / 2]
+}
+
+/// Prints what was measured; returns how fast it was next to etcd's own tool.
+fn told(what: &str, size: u64, theirs: &[Duration], ours: &[Duration], resident: u64) -> f64 {
+    let each = |all: &[Duration]| {
+        let seconds: Vec<_> = all
+            .iter()
+            .map(|one| format!("{:.2}", one.as_secs_f64()))
+            .collect();
+        seconds.join(" ")
+    };
+    let speed = |all: &[Duration]| size as f64 / 1e6 / median(all).as_secs_f64();
+    let share = speed(ours) / speed(theirs);
+    println!(
+        "{size} bytes into {what}: etcdctl {:.0} MB/s ({} s), etcd-operator {:.0} MB/s ({} s): {share:.2} times, {:.1} MiB resident",
+        speed(theirs),
+        each(theirs),
+        speed(ours),
+        each(ours),
+        resident as f64 / f64::from(1 << 20),
+    );
+    share
+}
+
+fn judged(what: &str, size: u64, theirs: &[Duration], ours: &[Duration], resident: u64) -> Result<()> {
+    let share = told(what, size, theirs, ours, resident);
+    ensure!(
+        share >= SHARE,
+        "{share:.2} times as fast as etcdctl, at least {SHARE} is promised"
+    );
+    ensure!(resident <= MOST, "{resident} bytes are resident");
+    Ok(())
+}
