@@ -16,13 +16,14 @@ pub const RELEASE: &str = "etcd-operator";
 /// What is applied after the install: file, resource.
 const SAMPLES: [(&str, &str); 2] = [
     ("etcdcluster.yaml", "etcdcluster/orders"),
-    ("etcdbackup-periodic.yaml", "etcdbackup/orders-nightly"),
+    ("etcdbackup-volume.yaml", "etcdbackup/orders-nightly"),
 ];
 /// What people may try afterwards, each as it is typed.
-pub const TO_TRY: [&str; 5] = [
+pub const TO_TRY: [&str; 6] = [
     "kubectl --namespace etcd get etcd",
     "kubectl --namespace etcd describe etcd orders",
     "kubectl --namespace etcd get etcdbackups --output wide",
+    "kubectl --namespace etcd annotate --overwrite etcdbackup orders-nightly etcd.database.coreos.com/backup-now=\"$(date)\"",
     "kubectl explain etcdcluster.spec.storage",
     "kubectl --namespace etcd logs deployment/etcd-operator",
 ];
@@ -159,6 +160,19 @@ impl Kubernetes {
             "--for=condition=Available",
             "--timeout=170s",
             "etcdcluster/orders",
+        ];
+        self.kubectl(&[&["--namespace", NAMESPACE], &wait[..]].concat())
+            .await?;
+        Ok(())
+    }
+
+    /// Waits until the sample backup is made.
+    pub async fn sample_is_backed_up(&self) -> Result<()> {
+        let wait = [
+            "wait",
+            "--for=jsonpath={.status.succeeded}=true",
+            "--timeout=170s",
+            "etcdbackup/orders-nightly",
         ];
         self.kubectl(&[&["--namespace", NAMESPACE], &wait[..]].concat())
             .await?;

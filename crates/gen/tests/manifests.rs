@@ -222,7 +222,13 @@ fn samples_are_accepted_by_admission_and_by_their_controllers() {
     for entry in fs::read_dir(tree::root().join("config/samples")).expect("samples") {
         let name = entry.expect("a file").file_name().into_string().expect("text");
         let path = format!("config/samples/{name}");
-        assert_eq!(troubles(&yaml(&path)), [""; 0], "{path}");
+        for document in text(&path).split("\n---\n") {
+            let object: Value = serde_saphyr::from_str(document).expect("YAML");
+            // What goes with ours is Kubernetes' own.
+            if object["apiVersion"] != "v1" {
+                assert_eq!(troubles(&object), [""; 0], "{path}");
+            }
+        }
         assert!(text(&path).starts_with("# "), "{path} does not say what it is");
         assert!(
             Path::new(&path).extension().is_some_and(|end| end == "yaml"),

@@ -22,6 +22,13 @@ pub struct Failure {
     pub is_retriable: bool,
 }
 
+/// A Secret with keys that seal and open is not what it should be.
+pub const KEY: &str = "Key";
+/// A Secret with the authority of a store is not what it should be.
+pub const AUTHORITY: &str = "Authority";
+/// A Secret with certificates for etcd is not what it should be.
+pub const CLIENT_TLS: &str = "ClientTLS";
+
 impl Failure {
     /// One that another try does not mend.
     pub fn lasting(reason: &'static str, message: impl Into<String>) -> Self {
@@ -48,6 +55,15 @@ impl Failure {
     /// What is wrong with a Secret, or that there is none.
     pub fn secret(message: impl Into<String>) -> Self {
         Self::lasting(Class::Credentials.as_str(), message)
+    }
+
+    /// The same under the word for the Secret it is about, where that is not the store's.
+    #[must_use]
+    pub fn about(self, reason: &'static str) -> Self {
+        Self {
+            reason: reason.into(),
+            ..self
+        }
     }
 
     /// Says first what was being done.
@@ -94,6 +110,12 @@ impl From<EtcdError> for Failure {
 
 impl From<BadConfig> for Failure {
     fn from(bad: BadConfig) -> Self {
+        if bad.setting.ends_with("caSecret") {
+            return Self::lasting(AUTHORITY, bad.to_string());
+        }
+        if bad.setting == "clientTLSSecret" {
+            return Self::lasting(CLIENT_TLS, bad.to_string());
+        }
         if bad.setting.contains("Secret") || bad.setting.contains("of spec.encryption") {
             return Self::secret(bad.to_string());
         }

@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 
 use crate::catalog;
-use crate::failure::Failure;
+use crate::failure::{Failure, KEY};
 
 /// Enough for the head of any object.
 const HEAD: u64 = 512;
@@ -42,7 +42,7 @@ impl From<DecodeError> for Failure {
     fn from(error: DecodeError) -> Self {
         match error {
             DecodeError::NoKey { .. } | DecodeError::UnknownKey { .. } | DecodeError::WrongKey { .. } => {
-                Self::lasting("Key", error.to_string())
+                Self::lasting(KEY, error.to_string())
             }
             other => Self::lasting("VerificationFailed", other.to_string()),
         }

@@ -17,7 +17,7 @@ use etcd_operator_store::s3::{Encryption, S3Config};
 use etcd_operator_store::secret::Secret;
 use etcd_operator_store::{Policy, Store};
 
-use crate::failure::Failure;
+use crate::failure::{AUTHORITY, CLIENT_TLS, Failure, KEY};
 
 /// No entry of a Secret is larger.
 const LARGEST: u64 = 1 << 20;
@@ -82,7 +82,7 @@ pub async fn store(order: &StoreOrder, policy: Policy) -> Result<Store, Failure>
         StorageType::Local => "nothing, as a volume needs none",
     };
     let secret = mounted(&order.secret, expected)?;
-    let ca = mounted(&order.ca, "ca.crt")?;
+    let ca = mounted(&order.ca, "ca.crt").map_err(|failure| failure.about(AUTHORITY))?;
     let bucket = order.bucket.clone();
     let endpoint = order.endpoint.clone();
     let config = match order.kind {
@@ -135,7 +135,8 @@ pub fn key_ids(directory: Option<&str>) -> Result<Vec<String>, Failure> {
 pub fn sealing_key(directory: &str) -> Result<(KeyId, MasterKey), Failure> {
     let mut keys = named_keys(Some(directory))?;
     keys.pop().ok_or_else(|| {
-        Failure::secret(
+        Failure::lasting(
+            KEY,
             "the Secret of spec.encryption has no keys; each entry must be a key of 32 bytes under its id",
         )
     })
@@ -146,11 +147,13 @@ fn named_keys(directory: Option<&str>) -> Result<Vec<(KeyId, MasterKey)>, Failur
         return Ok(Vec::new());
     };
     let mut keys = Vec::new();
-    for (id, bytes) in entries(directory, "keys of 32 bytes, each under its id")? {
+    let read = entries(directory, "keys of 32 bytes, each under its id");
+    for (id, bytes) in read.map_err(|failure| failure.about(KEY))? {
         let wrong = |error| {
-            Failure::secret(format!(
-                "the key {id:?} of spec.encryption cannot be used: {error}"
-            ))
+            Failure::lasting(
+                KEY,
+                format!("the key {id:?} of spec.encryption cannot be used: {error}"),
+            )
         };
         keys.push((
             KeyId::new(&id).map_err(wrong)?,
@@ -215,7 +218,8 @@ fn with_port(text: &str) -> String {
 
 fn certificates(directory: &str, server_name: Option<String>) -> Result<Tls, Failure> {
     let expected = "etcd-client-ca.crt, etcd-client.crt and etcd-client.key";
-    let secret = Secret::from(entries(directory, expected)?);
+    let read = entries(directory, expected).map_err(|failure| failure.about(CLIENT_TLS));
+    let secret = Secret::from(read?);
     let setting = "clientTLSSecret";
     let pem = |key: &str| secret.required(setting, key).map(|text| text.as_bytes().to_vec());
     let has_identity = secret.text(setting, "etcd-client.crt")?.is_some();

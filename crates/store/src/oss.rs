@@ -85,7 +85,7 @@ impl Oss {
     pub fn new(config: &OssConfig, secret: Option<&Secret>, platform: &Platform) -> Result<Self, BadConfig> {
         let text = config.endpoint.as_deref().unwrap_or(DEFAULT_ENDPOINT);
         let endpoint = Endpoint::read(text, &config.bucket, config.region.as_deref())?;
-        let trust = Trust::new("the Secret of oss.endpoint", config.ca.as_ref())?;
+        let trust = Trust::new("oss.caSecret", config.ca.as_ref())?;
         let http = net::client(&trust)?;
         let identity = Identity::new(secret, platform, http.clone())?;
         Ok(Self {

@@ -95,6 +95,7 @@ async fn installed(stage: Arc<Stage>) -> Result<()> {
     kubernetes.ready().await?;
     kubernetes.apply_samples().await?;
     kubernetes.sample_serves().await?;
+    kubernetes.sample_is_backed_up().await?;
     for line in TO_TRY {
         let said = kubernetes.try_out(line).await?;
         ensure!(!said.trim().is_empty(), "`{line}` says nothing");

@@ -24,10 +24,17 @@ fn field(desired: &Desired, reason: &str) -> Option<String> {
         }
         "NoBucket" | "NotFound" | "OtherCluster" | "Exists" => of_store("path"),
         "WrongRegion" => of_store("region"),
-        "TlsUntrusted" => of_store("caSecret"),
+        "TlsUntrusted" | "Authority" => of_store("caSecret"),
         "Unreachable" => of_store("endpoint"),
         "Deadline" | "DeadlineExceeded" | "TooSlow" => Some("spec.backupPolicy.timeoutInSecond".to_owned()),
-        "Unauthorised" => Some("spec.clientTLSSecret".to_owned()),
+        "Key" => Some(format!(
+            "spec.encryption.secretRef (Secret {})",
+            desired.keys.as_deref().unwrap_or_default()
+        )),
+        "Unauthorised" | "ClientTLS" => Some(match (&desired.client_tls, &desired.source) {
+            (None, Source::Cluster(name)) => format!("spec.TLS of the EtcdCluster {name}"),
+            _ => "spec.clientTLSSecret".to_owned(),
+        }),
         "NoMember" => Some(match desired.source {
             Source::Cluster(_) => "spec.etcdCluster".to_owned(),
             Source::Endpoints(_) => "spec.etcdEndpoints".to_owned(),

@@ -82,7 +82,7 @@ impl Cloud {
             Some(endpoint) => endpoint.trim_end_matches('/').to_owned(),
             None => format!("https://{account}.blob.{suffix}"),
         };
-        let trust = Trust::new("the Secret of abs.endpoint", config.ca.as_ref())?;
+        let trust = Trust::new("abs.caSecret", config.ca.as_ref())?;
         let builder = MicrosoftAzureBuilder::new()
             .with_account(account)
             .with_container_name(&config.container)

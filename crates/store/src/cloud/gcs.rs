@@ -42,7 +42,7 @@ impl Cloud {
     /// Makes a client for GCS; nothing is sent.
     pub fn gcs(config: &GcsConfig, secret: Option<&Secret>, platform: &Platform) -> Result<Self, BadConfig> {
         let base = config.endpoint.as_deref().unwrap_or(BASE).trim_end_matches('/');
-        let trust = Trust::new("the Secret of gcs.endpoint", config.ca.as_ref())?;
+        let trust = Trust::new("gcs.caSecret", config.ca.as_ref())?;
         let mut builder = GoogleCloudStorageBuilder::new()
             .with_bucket_name(&config.bucket)
             .with_base_url(base)

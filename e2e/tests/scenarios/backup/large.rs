@@ -44,7 +44,9 @@ async fn backed_up(stage: Arc<Stage>, gibibytes: u64, into: Into) -> Result<()> 
     let room = format!("{}Gi", gibibytes * 2);
     stage.claim("objects", None, &room).await?;
     let backup = Backup::named(&stage, "large");
-    let mut spec = json!({"etcdEndpoints": [etcd.endpoint]});
+    let mut spec = json!({
+        "etcdEndpoints": [etcd.endpoint], "backupPolicy": {"timeoutInSecond": LONG.as_secs()},
+    });
     let bucket = match into {
         Into::S3 => {
             spec["storageType"] = json!("S3");

@@ -117,7 +117,7 @@ pub async fn on_a_schedule(stage: Arc<Stage>) -> Result<()> {
     let (status, first) = backup.made(0).await?;
     let next = status.next_schedule_time.context("no next time")?.0;
     ensure!(next.as_second() % 60 == 0, "{next}");
-    let (_, second) = backup.made(1).await?;
+    let second = backup.newer(&first).await?;
     let due = |record: &etcd_operator_api::backup::BackupRecord| -> Result<i64> {
         let run = record.run.clone().unwrap_or_default();
         let time: jiff::Timestamp = run.split('/').next().unwrap_or_default().parse()?;

@@ -206,6 +206,17 @@ impl Backup {
         Ok((status, record))
     }
 
+    /// Watches until a newer backup than this one is made.
+    pub async fn newer(&self, than: &BackupRecord) -> Result<BackupRecord> {
+        let status = self
+            .says("has made another backup", SOON, |status| {
+                let last = status.last_success.as_ref();
+                last.is_some_and(|record| record.object != than.object)
+            })
+            .await?;
+        status.last_success.context("no record of it")
+    }
+
     /// Watches until a run has failed with these words in its reason; returns the whole of it.
     pub async fn failed(&self, words: &[&str]) -> Result<String> {
         let is_told = |status: &EtcdBackupStatus| {
