@@ -165,7 +165,7 @@ pub async fn by_addresses(stage: Arc<Stage>) -> Result<()> {
     let backup = Backup::named(&stage, "orders");
     backup
         .apply(&json!({
-            "etcdEndpoints": ["http://nowhere:2379", "http://c-client:2379", "http://10.255.255.1:2379"],
+            "etcdEndpoints": ["http://nowhere:2379", "http://c-client:2379", "http://store:2379"],
             "storageType": "S3", "s3": Bucket::s3("etcd/orders"),
         }))
         .await?;
