@@ -67,6 +67,8 @@ pub struct Scenario {
     pub nodes: u8,
     /// Whether it tries to leave the bed on purpose.
     pub leaves: bool,
+    /// Whether it takes longer than others by its nature.
+    pub takes_long: bool,
     /// The story.
     pub story: fn(Arc<Stage>) -> Played,
 }
@@ -86,6 +88,7 @@ impl Scenario {
             bed,
             nodes: 1,
             leaves: false,
+            takes_long: false,
             story,
         }
     }
@@ -115,6 +118,13 @@ impl Scenario {
     #[must_use]
     pub const fn leaving(mut self) -> Self {
         self.leaves = true;
+        self
+    }
+
+    /// The same, with more time than others have.
+    #[must_use]
+    pub const fn long(mut self) -> Self {
+        self.takes_long = true;
         self
     }
 

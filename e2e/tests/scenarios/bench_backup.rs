@@ -25,11 +25,13 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario::gate("bench", "backup_of_a_gibibyte", Bed::Without, |_| {
         Box::pin(measured(1))
     })
-    .bench(),
+    .bench()
+    .long(),
     Scenario::gate("bench", "backup_of_four_gibibytes", Bed::Without, |_| {
         Box::pin(measured(4))
     })
-    .bench(),
+    .bench()
+    .long(),
 ];
 
 /// Odd, so that the one in the middle is one that was measured.

@@ -44,17 +44,18 @@ const FULL: [Scenario; 18] = [
     shared!(
         "the_manifest_of_the_older_operator_is_obeyed",
         repeated::as_it_was
-    ),
-    alone!("two_hundred_that_are_due_at_once", repeated::two_hundred),
+    )
+    .long(),
+    alone!("two_hundred_that_are_due_at_once", repeated::two_hundred).long(),
     shared!("a_store_that_is_away_is_waited_for", hurt::store_away),
     shared!("bytes_that_change_are_found", hurt::corrupted),
     alone!("a_slow_store_is_given_up_and_harms_no_cluster", hurt::slow_store),
     shared!("members_die_while_they_are_read", hurt::member_killed),
     shared!("by_addresses_of_which_one_answers", hurt::by_addresses),
     shared!("sealed_ones_are_opened_by_their_key_alone", hurt::sealed),
-    alone!("a_gibibyte_into_s3", large::one_into_s3),
-    alone!("a_gibibyte_onto_a_volume", large::one_onto_a_volume),
-    alone!("four_gibibytes_into_s3", large::four_into_s3),
+    alone!("a_gibibyte_into_s3", large::one_into_s3).long(),
+    alone!("a_gibibyte_onto_a_volume", large::one_onto_a_volume).long(),
+    alone!("four_gibibytes_into_s3", large::four_into_s3).long(),
 ];
 
 /// All of them.
