@@ -150,25 +150,12 @@ impl Operator {
 
     /// Memory that belongs to it alone or not, in bytes: the resident set.
     pub fn resident(&self) -> Result<u64> {
-        self.memory("VmRSS:")
+        self.id.resident()
     }
 
     /// The most that it ever was.
     pub fn most_resident(&self) -> Result<u64> {
-        self.memory("VmHWM:")
-    }
-
-    fn memory(&self, which: &str) -> Result<u64> {
-        let path = format!("/proc/{}/status", self.id.pid());
-        let status = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        let kib: u64 = status
-            .lines()
-            .find_map(|line| line.strip_prefix(which))
-            .and_then(|rest| rest.trim().strip_suffix("kB"))
-            .with_context(|| format!("no {which} in {path}"))?
-            .trim()
-            .parse()?;
-        Ok(kib * 1024)
+        self.id.most_resident()
     }
 
     /// One of its pages: status and body.

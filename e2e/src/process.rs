@@ -81,6 +81,29 @@ impl ProcessId {
         stat(self.pid).is_some_and(|stat| stat.started == self.started && !stat.ended)
     }
 
+    /// Memory that belongs to it alone or not, in bytes: the resident set.
+    pub fn resident(self) -> Result<u64> {
+        self.memory("VmRSS:")
+    }
+
+    /// The most that it ever was.
+    pub fn most_resident(self) -> Result<u64> {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(self, which: &str) -> Result<u64> {
+        let path = format!("/proc/{}/status", self.pid);
+        let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        let kib: u64 = status
+            .lines()
+            .find_map(|line| line.strip_prefix(which))
+            .and_then(|rest| rest.trim().strip_suffix("kB"))
+            .with_context(|| format!("no {which} in {path}"))?
+            .trim()
+            .parse()?;
+        Ok(kib * 1024)
+    }
+
     /// Sends a signal, to this process or to nobody; says whether it was there to receive it.
     pub fn send(self, what: Sent) -> io::Result<bool> {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {

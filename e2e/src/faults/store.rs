@@ -14,6 +14,20 @@ const CONTROL: u16 = 8081;
 /// The key and the secret of the store.
 pub const CREDENTIALS: (&str, &str) = ("bed", "bed-secret");
 
+/// The region it says it is in.
+pub const REGION: &str = "us-east-1";
+
+/// The two files in which Amazon's command line keeps a key and a region, by their names.
+pub fn profile(key: &str, secret: &str, region: &str) -> [(&'static str, String); 2] {
+    [
+        (
+            "credentials",
+            format!("[default]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n"),
+        ),
+        ("config", format!("[default]\nregion = {region}\n")),
+    ]
+}
+
 /// What a store does to its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreFault {

@@ -15,9 +15,10 @@ use anyhow::{Context, Result, ensure};
 use etcd_operator_e2e::bed_dir::BedDir;
 use etcd_operator_e2e::components::{self, Component};
 use etcd_operator_e2e::deadline::until;
-use etcd_operator_e2e::faults::CREDENTIALS;
+use etcd_operator_e2e::faults::{CREDENTIALS, REGION, profile};
 use etcd_operator_e2e::large::{self, Solo};
 use etcd_operator_e2e::operator;
+use etcd_operator_e2e::process::ProcessId;
 use etcd_operator_e2e::scenario::{Bed, Scenario};
 use tokio::process::Command;
 
@@ -56,17 +57,15 @@ async fn run(mut command: Command) -> Result<Taken> {
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()?;
-    let status = format!("/proc/{}/status", child.id().context("it has no process")?);
+    let process = child.id().and_then(ProcessId::of).context("it has no process")?;
     let mut resident = 0;
     let ended = loop {
         tokio::select! {
             ended = child.wait() => break ended?,
             () = tokio::time::sleep(Duration::from_millis(10)) => {}
         }
-        let text = std::fs::read_to_string(&status).unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kibibytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-        resident = resident.max(kibibytes.unwrap_or(0) << 10);
+        // It may have ended just now.
+        resident = resident.max(process.most_resident().unwrap_or(0));
     };
     let time = from.elapsed();
     let said = child.wait_with_output().await?.stderr;
@@ -154,11 +153,9 @@ async fn store(bed: &BedDir) -> Result<(tokio::process::Child, Vec<String>)> {
     let secret = bed.path().join("aws");
     std::fs::create_dir_all(&secret)?;
     let (key, password) = CREDENTIALS;
-    std::fs::write(
-        secret.join("credentials"),
-        format!("[default]\naws_access_key_id = {key}\naws_secret_access_key = {password}\n"),
-    )?;
-    std::fs::write(secret.join("config"), "[default]\nregion = us-east-1\n")?;
+    for (name, text) in profile(key, password, REGION) {
+        std::fs::write(secret.join(name), text)?;
+    }
     let port = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
         .local_addr()?
         .port();

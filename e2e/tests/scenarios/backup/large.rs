@@ -102,7 +102,7 @@ async fn watched(stage: &Stage, backup: &Backup) -> Result<Memory> {
             && let Ok(container) = stage.cluster().container(stage.namespace(), name, "backup").await
         {
             for process in container.processes().unwrap_or_default() {
-                most.fetch_max(resident(process.pid()), Ordering::Relaxed);
+                most.fetch_max(process.most_resident().unwrap_or(0), Ordering::Relaxed);
             }
             counted.fetch_max(container.most_memory().unwrap_or(0), Ordering::Relaxed);
         }
@@ -119,14 +119,6 @@ async fn watched(stage: &Stage, backup: &Backup) -> Result<Memory> {
 
 fn is_running(pod: &Pod) -> bool {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
-}
-
-/// The most a process has had resident, in bytes; nothing if it is gone.
-fn resident(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kibibytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    kibibytes.unwrap_or(0) << 10
 }
 
 pub async fn one_into_s3(stage: Arc<Stage>) -> Result<()> {

@@ -1,11 +1,12 @@
 //! Every kind of store, each over TLS by a private authority, and a directory on a volume.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::emulator::{self, Emulator, Speech};
-use etcd_operator_e2e::faults::CREDENTIALS;
+use etcd_operator_e2e::faults::{CREDENTIALS, REGION, profile};
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
 
@@ -21,12 +22,11 @@ fn block(speech: Speech, endpoint: &str) -> (&'static str, Value, Value) {
     match speech {
         Speech::S3 => {
             let (key, secret) = CREDENTIALS;
-            let credentials =
-                format!("[default]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n");
+            let entries: BTreeMap<_, _> = profile(key, secret, REGION).into();
             (
                 "s3",
                 json!({"path": path, "awsSecret": "store", "endpoint": endpoint, "forcePathStyle": true, "caSecret": "authority"}),
-                json!({"credentials": credentials, "config": "[default]\nregion = us-east-1\n"}),
+                json!(entries),
             )
         }
         Speech::Oss => (

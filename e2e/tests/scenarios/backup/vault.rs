@@ -1,6 +1,7 @@
 //! An EtcdBackup on a bed and the store it goes into, as their user sees them: kubectl, watches, and the operator's own
 //! commands by hand.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use etcd_operator_api::names::LABEL_BACKUP;
 use etcd_operator_api::{EtcdBackup, EtcdBackupStatus};
 use etcd_operator_e2e::command::printed;
 use etcd_operator_e2e::components::{self, Component, EtcdVersion};
-use etcd_operator_e2e::faults::{CREDENTIALS, Store};
+use etcd_operator_e2e::faults::{CREDENTIALS, REGION, Store, profile};
 use etcd_operator_e2e::scenario::Stage;
 use etcd_operator_e2e::{images, observe, operator};
 use k8s_openapi::api::batch::v1::Job;
@@ -61,8 +62,8 @@ impl<'a> Bucket<'a> {
 
     /// A Secret as the older operator has it.
     pub async fn secret(&self, name: &str, key: &str, secret: &str) -> Result<()> {
-        let credentials = format!("[default]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n");
-        let entries = json!({"credentials": credentials, "config": "[default]\nregion = us-east-1\n"});
+        let entries: BTreeMap<_, _> = profile(key, secret, REGION).into();
+        let entries = json!(entries);
         self::secret(self.stage, name, &entries).await
     }
 
@@ -79,11 +80,9 @@ impl<'a> Bucket<'a> {
         let folder = self.stage.cluster().control_plane().directory().join("aws");
         std::fs::create_dir_all(&folder)?;
         let (key, secret) = CREDENTIALS;
-        std::fs::write(
-            folder.join("credentials"),
-            format!("[default]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n"),
-        )?;
-        std::fs::write(folder.join("config"), "[default]\nregion = us-east-1\n")?;
+        for (name, text) in profile(key, secret, REGION) {
+            std::fs::write(folder.join(name), text)?;
+        }
         let address = self.stage.address("store").await?;
         let node = &self.stage.cluster().nodes()[0];
         let mut command: Command = node.entry().command(operator::binary().await?)?.into();
