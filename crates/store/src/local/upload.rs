@@ -3,10 +3,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{Advice, CWD, RenameFlags};
 
 use super::paths::{self, Root, fault};
 use crate::error::{Class, Fault};
@@ -45,13 +46,26 @@ pub(super) fn part(root: &Root, target: &Target, number: u32, body: &[u8]) -> Re
         .open(&data)
         .map_err(|error| no_upload(&error))?;
     let offset = u64::from(number.saturating_sub(1)).saturating_mul(target.part_size);
-    file.write_all_at(body, offset).map_err(|error| fault(&error))?;
     let size = u64::try_from(body.len()).unwrap_or(u64::MAX);
+    file.write_all_at(body, offset)
+        .and_then(|()| out_of_memory(&file, offset, size))
+        .map_err(|error| fault(&error))?;
     Ok(Part {
         number,
         tag: format!("{offset}+{size}"),
         size,
     })
+}
+
+/// Sends to the disk what was written, and lets go of the copy in memory. A file of gigabytes that is left to be written
+/// by the kernel counts as memory of whoever wrote it, and drives from memory what the members on this node read.
+fn out_of_memory(file: &File, offset: u64, size: u64) -> std::io::Result<()> {
+    file.sync_data()?;
+    if let Some(size) = NonZeroU64::new(size) {
+        // A file system without such copies may refuse.
+        let _ = rustix::fs::fadvise(file, offset, Some(size), Advice::DontNeed);
+    }
+    Ok(())
 }
 
 pub(super) fn complete(root: &Root, target: &Target, size: u64) -> Result<(), Fault> {

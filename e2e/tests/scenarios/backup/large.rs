@@ -1,5 +1,6 @@
 //! Databases of a gibibyte and of four, of an etcd that the operator does not run: what the Job takes, and what it leaves.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -33,7 +34,9 @@ async fn backed_up(stage: Arc<Stage>, gibibytes: u64, into: Into) -> Result<()> 
     // The operator is what is needed of this; its version is any.
     let _tenant = Tenant::on(Arc::clone(&stage), large::VERSION).await?;
     let node = &stage.cluster().nodes()[0];
-    let data = stage.cluster().control_plane().directory().join("large");
+    // A bed may play more than one of these.
+    let bed = stage.cluster().control_plane().directory();
+    let data = bed.join(format!("large-{}", stage.namespace()));
     let etcd = Solo::serving(
         &snapshot,
         &data,
@@ -59,6 +62,7 @@ async fn backed_up(stage: Arc<Stage>, gibibytes: u64, into: Into) -> Result<()> 
             None
         }
     };
+    read_program(bed)?;
     let start = Instant::now();
     backup.apply(&spec).await?;
     let most = watched(&stage, &backup).await?;
@@ -78,6 +82,23 @@ async fn backed_up(stage: Arc<Stage>, gibibytes: u64, into: Into) -> Result<()> 
     ensure!(most.counted <= MOST, "{} bytes in memory", most.counted);
     if let (Some(bucket), 1) = (&bucket, gibibytes) {
         std::fs::remove_file(bucket.holds(&record, &[]).await?)?;
+    }
+    drop(etcd);
+    std::fs::remove_dir_all(&data).context("cannot remove the database")
+}
+
+/// Reads the program on every node. Its pages count as memory of whoever reads them first, and this build has many times
+/// those of the one that is shipped.
+fn read_program(folder: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            // What a container takes away meanwhile is no program of ours.
+            let _ = read_program(&entry.path());
+        } else if kind.is_file() && entry.file_name() == "etcd-operator" {
+            std::io::copy(&mut std::fs::File::open(entry.path())?, &mut std::io::sink())?;
+        }
     }
     Ok(())
 }
