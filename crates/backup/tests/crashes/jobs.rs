@@ -152,7 +152,7 @@ impl Jobs {
                 stored.backups = 0;
                 (deleted, 0)
             }
-            Task::List { .. } => panic!("nobody asks for a list"),
+            other => panic!("no controller of backups asks for {other:?}"),
         };
         JobOutcome::Pruned {
             deleted: u64::try_from(deleted).unwrap(),
