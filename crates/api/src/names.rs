@@ -32,6 +32,8 @@ pub const ANNOTATION_TAKEN_OVER: &str = "etcd.database.coreos.com/taken-over-by"
 pub const ANNOTATION_DISCARD: &str = "etcd.database.coreos.com/discard";
 /// Annotation on an `EtcdCluster` with the UIDs of kept claims whose data a person wants to be taken over.
 pub const ANNOTATION_ADOPT: &str = "etcd.database.coreos.com/adopt";
+/// Annotation on an `EtcdCluster` with etcd's ID of a member that a person gives up: another one takes its place.
+pub const ANNOTATION_REPLACE: &str = "etcd.database.coreos.com/replace";
 /// Annotation with the hash of the intent that was last applied to an object.
 pub const ANNOTATION_APPLIED: &str = "etcd.database.coreos.com/applied";
 

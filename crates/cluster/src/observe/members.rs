@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::time::Duration;
 
 use etcd_operator_api::names::CLIENT_PORT;
 use etcd_operator_etcd::endpoint::{Endpoint, Limits, Tls};
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{self as etcd, Member};
 use etcd_operator_etcd::policy::Feature;
-use etcd_operator_etcd::status::{Alarm, Status};
+use etcd_operator_etcd::status::{Alarm, AlarmKind, Status};
 use etcd_operator_etcd::url::ClientUrl;
 use etcd_operator_runtime::key::ObjectKey;
 use futures::future::join_all;
@@ -18,7 +19,10 @@ use super::{Connection, silent};
 use crate::desired::Desired;
 use crate::memory::Memory;
 use crate::reconcile::Deps;
-use crate::world::{Asked, Container, Membership, Ordinal, Pod, Seen};
+use crate::world::{Asked, Container, Digest, Membership, Ordinal, Pod, Seen};
+
+/// How long a member may take to hash its keys; all of a reconcile takes no longer than a minute.
+const HASHING: Duration = Duration::from_secs(20);
 
 /// What became of asking the members.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub struct Reached {
     pub overheard: BTreeMap<MemberId, Member>,
     /// The alarms that stand.
     pub alarms: BTreeSet<Alarm>,
+    /// What members have at one revision, where an alarm says that they differ.
+    pub digests: BTreeMap<MemberId, Asked<Digest>>,
     /// Those that answered.
     pub connections: BTreeMap<Ordinal, Connection>,
     /// Who told who the members are.
@@ -77,10 +83,17 @@ pub async fn ask(
         Some(connection) if complains(seen) => connection.alarms().await.unwrap_or_default(),
         _ => BTreeSet::new(),
     };
+    let digests = match &membership {
+        Membership::Known(_) if alarms.iter().any(|alarm| alarm.kind == AlarmKind::Corrupt) => {
+            digests(seen, &connections).await
+        }
+        _ => BTreeMap::new(),
+    };
     Reached {
         membership,
         overheard,
         alarms,
+        digests,
         connections,
         reader,
     }
@@ -104,6 +117,33 @@ async fn overheard(
         }
         _ => BTreeMap::new(),
     }
+}
+
+/// What every member that answers has at the last revision that all of them have: only so can they be compared.
+async fn digests(
+    seen: &BTreeMap<Ordinal, Seen>,
+    connections: &BTreeMap<Ordinal, Connection>,
+) -> BTreeMap<MemberId, Asked<Digest>> {
+    let answering = connections.iter().filter_map(|(place, connection)| {
+        let position = seen.get(place)?.status()?.position;
+        Some((position, connection))
+    });
+    let answering: Vec<_> = answering.collect();
+    let Some(revision) = answering.iter().map(|(position, _)| position.revision).min() else {
+        return BTreeMap::new();
+    };
+    let asked = answering.into_iter().map(|(position, connection)| async move {
+        let digest = match connection.hash_keys(Some(revision), HASHING).await {
+            Ok(hash) if hash.position.member == position.member => Asked::Answer(Digest {
+                hash: hash.hash,
+                compacted: hash.compacted,
+            }),
+            Ok(_) => Asked::Elsewhere,
+            Err(error) => silent(&error),
+        };
+        (position.member, digest)
+    });
+    join_all(asked).await.into_iter().collect()
 }
 
 /// Asks one pod: a member that serves is etcd; another one may be a process that waits.
