@@ -1,6 +1,7 @@
 //! The connection to one member, and one call over it. It is never spread over several members: whose answer one gets
 //! is the point. Every call is bounded; dropping the client closes the connection.
 
+pub mod door;
 mod login;
 mod maintenance;
 mod members;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use etcd_operator_api::names::CLIENT_PORT;
+use etcd_operator_api::names::{CLIENT_PORT, PEER_PORT};
 use etcd_operator_etcd::endpoint::{Endpoint, Limits, Tls};
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{self as etcd, Member};
@@ -23,6 +23,9 @@ use crate::world::{Asked, Container, Digest, Membership, Ordinal, Pod, Seen};
 
 /// How long a member may take to hash its keys; all of a reconcile takes no longer than a minute.
 const HASHING: Duration = Duration::from_secs(20);
+
+/// How long a member may take to say who it knows.
+const ASKING: Duration = Duration::from_secs(2);
 
 /// What became of asking the members.
 #[derive(Debug)]
@@ -77,7 +80,7 @@ pub async fn ask(
     let (membership, reader) = membership(seen, memory, &connections, speech).await;
     let overheard = match membership {
         Membership::Known(_) => BTreeMap::new(),
-        Membership::Unknown(_) => overheard(seen, voters, &connections).await,
+        Membership::Unknown(_) => overheard(seen, (memory, voters), &connections, speech, deps).await,
     };
     let alarms = match reader.and_then(|reader| connections.get(&reader)) {
         Some(connection) if complains(seen) => connection.alarms().await.unwrap_or_default(),
@@ -103,19 +106,53 @@ pub async fn ask(
 /// Nothing was ever agreed on without the first one, so that what it has by itself is all there is.
 async fn overheard(
     seen: &BTreeMap<Ordinal, Seen>,
-    voters: &BTreeSet<Ordinal>,
+    (memory, voters): (&Memory, &BTreeSet<Ordinal>),
     connections: &BTreeMap<Ordinal, Connection>,
+    speech: &Speech,
+    deps: &Deps,
 ) -> BTreeMap<MemberId, Member> {
     let Some(only) = voters.first().filter(|_| voters.len() == 1) else {
         return BTreeMap::new();
     };
-    let status = seen.get(only).and_then(Seen::status);
-    let connection = connections.get(only);
-    match (status, connection) {
+    let Some(seen) = seen.get(only) else {
+        return BTreeMap::new();
+    };
+    match (seen.status(), connections.get(only)) {
         (Some(status), Some(connection)) if !Feature::Learners.is_in(&status.version) => {
             connection.listed().await.unwrap_or_default()
         }
+        (Some(_), _) => BTreeMap::new(),
+        _ => unserved(seen, memory, speech, deps).await,
+    }
+}
+
+/// The same of one that was started anew since: it serves no client before there is a quorum, and members all the same.
+async fn unserved(seen: &Seen, memory: &Memory, speech: &Speech, deps: &Deps) -> BTreeMap<MemberId, Member> {
+    let running = seen
+        .pod
+        .as_ref()
+        .filter(|pod| pod.container == Container::Running && seen.report().is_none());
+    let Some(at) = running
+        .and_then(|pod| pod.ip)
+        .filter(|_| matches!(speech, Speech::Plain))
+    else {
+        return BTreeMap::new();
+    };
+    let Ok(peer) = format!("http://{}:{PEER_PORT}", host(at)).parse() else {
+        return BTreeMap::new();
+    };
+    match deps.reach.etcd.ask_as_peer(&peer, ASKING).await {
+        Ok(told) if Some(told.cluster) == memory.cluster && !Feature::Learners.is_in(&told.version) => {
+            told.members
+        }
         _ => BTreeMap::new(),
+    }
+}
+
+fn host(at: IpAddr) -> String {
+    match at {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
     }
 }
 
@@ -210,11 +247,7 @@ fn endpoint(
         }
         Speech::Mute(why) => return Err(why.clone()),
     };
-    let host = match at {
-        IpAddr::V4(ip) => ip.to_string(),
-        IpAddr::V6(ip) => format!("[{ip}]"),
-    };
-    let url: ClientUrl = format!("{scheme}://{host}:{CLIENT_PORT}")
+    let url: ClientUrl = format!("{scheme}://{}:{CLIENT_PORT}", host(at))
         .parse()
         .map_err(|error| format!("{error}"))?;
     Ok(Endpoint {

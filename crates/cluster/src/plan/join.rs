@@ -144,9 +144,13 @@ pub fn unseen(situation: &Situation<'_>, intent: Option<&What>) -> Option<Propos
         _ => overheard(situation)?,
     };
     let running = world.members.values().filter_map(|seen| seen.status());
-    let oldest = running.map(|status| &status.version).min()?;
+    let oldest = running.map(|status| &status.version).min();
+    // Whoever is overheard is so only where there are no learners, even if it does not serve.
+    let has_learners = oldest.map_or(world.overheard.is_empty(), |oldest| {
+        Feature::Learners.is_in(oldest)
+    });
     let (id, place) = (join.id?, join.place);
-    if Feature::Learners.is_in(oldest) {
+    if has_learners {
         return None;
     }
     let (pod, report) = blank(situation, place)?;
