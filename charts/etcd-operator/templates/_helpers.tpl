@@ -47,3 +47,12 @@ subjects:
   name: {{ include "etcd-operator.serviceAccount" . }}
   namespace: {{ .Release.Namespace }}
 {{- end -}}
+
+{{- /* "true" if nodes are watched, else nothing. */}}
+{{- define "etcd-operator.watchesNodes" -}}
+{{- if kindIs "bool" .Values.nodes.watch -}}
+{{ ternary "true" "" .Values.nodes.watch }}
+{{- else if .Values.scope.clusterWide -}}
+true
+{{- end -}}
+{{- end -}}

@@ -34,6 +34,8 @@ pub const ANNOTATION_DISCARD: &str = "etcd.database.coreos.com/discard";
 pub const ANNOTATION_ADOPT: &str = "etcd.database.coreos.com/adopt";
 /// Annotation on an `EtcdCluster` with the restore that its controller is asked to carry out.
 pub const ANNOTATION_RESTORE: &str = "etcd.database.coreos.com/restore";
+/// Annotation on an `EtcdCluster` with etcd's ID of a member that a person gives up: another one takes its place.
+pub const ANNOTATION_REPLACE: &str = "etcd.database.coreos.com/replace";
 /// Annotation with the hash of the intent that was last applied to an object.
 pub const ANNOTATION_APPLIED: &str = "etcd.database.coreos.com/applied";
 

@@ -122,10 +122,12 @@ pub enum Cause {
     Corrupt,
     /// Its node has been gone for too long.
     NodeLost,
+    /// A person gave it up.
+    Requested,
 }
 
 impl Cause {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::DiskEmpty,
         Self::DiskDamaged,
         Self::OtherIncarnation,
@@ -134,6 +136,7 @@ impl Cause {
         Self::LeftBehind,
         Self::Corrupt,
         Self::NodeLost,
+        Self::Requested,
     ];
 
     /// The word in the status.
@@ -147,6 +150,7 @@ impl Cause {
             Self::LeftBehind => "LeftBehind",
             Self::Corrupt => "Corrupt",
             Self::NodeLost => "NodeLost",
+            Self::Requested => "Requested",
         }
     }
 
@@ -168,6 +172,7 @@ impl fmt::Display for Cause {
             Self::LeftBehind => "its kept volume was not there when the others were taken over",
             Self::Corrupt => "etcd found that its data differ from the others'",
             Self::NodeLost => "its node has been gone for too long",
+            Self::Requested => "a person asked for it by annotation",
         })
     }
 }

@@ -25,6 +25,8 @@ pub struct Memory {
     pub foreign_step: Option<String>,
     /// The generation of the spec that was last looked at.
     pub generation: i64,
+    /// The member that was last replaced because a person asked for it.
+    pub replaced: Option<MemberId>,
     /// The members as they were last seen.
     pub members: BTreeMap<Ordinal, Admitted>,
 }
@@ -64,6 +66,7 @@ impl Memory {
             foreign_step: step.filter(|_| intent.is_none()).map(|step| step.kind.clone()),
             intent,
             generation: status.observed_generation.unwrap_or_default(),
+            replaced: status.replaced.as_deref().and_then(|id| id.parse().ok()),
             members: members
                 .filter_map(|member| Some((place(&member.name)?, Admitted::read(member)?)))
                 .collect(),
@@ -93,6 +96,16 @@ impl Admitted {
     /// Whether this is the very volume that it ran on.
     pub fn is_on(&self, claim: &Claim) -> bool {
         self.claim.as_ref() == Some(&claim.uid) && self.volume.is_some() && self.volume == claim.volume
+    }
+
+    /// Whether this is another volume than the one it ran on, as far as both are known.
+    pub fn is_elsewhere(&self, claim: &Claim) -> bool {
+        let differ = |one: &Option<String>, other: &Option<String>| {
+            one.as_ref()
+                .zip(other.as_ref())
+                .is_some_and(|(one, other)| one != other)
+        };
+        differ(&self.claim, &Some(claim.uid.clone())) || differ(&self.volume, &claim.volume)
     }
 
     fn read(member: &MemberStatus) -> Option<Self> {

@@ -1,6 +1,7 @@
 //! Looking at one cluster: the copies of its objects, and its members themselves. Reads only. Every question to a member
 //! is bounded, all are asked at once, and one that is not answered is a fact like any other.
 
+mod claims;
 mod members;
 mod secrets;
 
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use etcd_operator_api::EtcdCluster;
-use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD, LABEL_CLUSTER};
+use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD, ANNOTATION_REPLACE, LABEL_CLUSTER};
 use etcd_operator_etcd::port::Port;
 use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::key::ObjectKey;
@@ -21,7 +22,7 @@ use crate::build::{Latch, Stored};
 use crate::desired::Desired;
 use crate::memory::Memory;
 use crate::reconcile::Deps;
-use crate::world::{Asked, Ordinal, Seen, Set, World, reading};
+use crate::world::{Asked, Claim, Ordinal, Seen, Set, World, reading};
 
 pub use members::Reached;
 
@@ -49,7 +50,12 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
         memory.recall(noted.filter_map(|(name, member)| Some((place(name)?, member.clone()))));
     }
     let mut seen = objects(&desired, &key, set.as_deref(), deps);
-    let stored = set.as_deref().map(|set| Arc::new(Stored::of(set)));
+    let stored = match set.as_deref() {
+        Some(set) => Some(Stored::of(set)),
+        // Somebody deleted it: pods are made as they were, not as they are asked for by now.
+        None => applied_before(cluster),
+    };
+    let stored = stored.map(Arc::new);
     let tls = secrets::of_members(&desired, stored.as_deref(), &key, deps).await?;
     let set_now = set.as_deref().zip(stored.as_ref());
     let set_now = set_now
@@ -57,6 +63,7 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
         .map(|((set, stored), latch)| remembered(&desired, set, stored, &latch));
     let voters = voters(&memory, set_now.as_ref());
     let reached = members::ask(&desired, &key, &mut seen, (&memory, &voters), tls, deps).await;
+    claims::look_again(&desired, &key, &mut seen, &memory, deps).await?;
     let created = cluster.metadata.creation_timestamp.as_ref();
     let world = World {
         now: deps.clock.now(),
@@ -73,6 +80,8 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
         membership: reached.membership.clone(),
         overheard: reached.overheard.clone(),
         alarms: reached.alarms.clone(),
+        digests: reached.digests.clone(),
+        replace: given_up(cluster),
         owed: BTreeSet::new(),
         desired,
     };
@@ -81,6 +90,11 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
         reached,
         stored,
     })
+}
+
+/// The template that was applied before, where the status keeps it.
+fn applied_before(cluster: &EtcdCluster) -> Option<Stored> {
+    Stored::recalled(cluster.status.as_ref()?.applied_template.as_deref()?)
 }
 
 /// Whether an object belongs to the `EtcdCluster` of this UID.
@@ -96,6 +110,12 @@ pub(crate) fn consent(cluster: &EtcdCluster, annotation: &str) -> BTreeSet<Strin
     let text = cluster.annotations().get(annotation).map(String::as_str);
     let uids = text.unwrap_or_default().split([',', ' ']);
     uids.filter(|uid| !uid.is_empty()).map(str::to_owned).collect()
+}
+
+/// The member that an annotation gives up.
+pub(crate) fn given_up(cluster: &EtcdCluster) -> Option<String> {
+    let text = cluster.annotations().get(ANNOTATION_REPLACE)?.trim();
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// The voters of before, from the status or, where that has been lost, from the StatefulSet.
@@ -134,6 +154,12 @@ fn objects(
     let of_cluster = |labels: &BTreeMap<String, String>| {
         labels.get(LABEL_CLUSTER).map(String::as_str) == Some(desired.name.as_str())
     };
+    for place in Ordinal::all() {
+        let claim = deps.claims.get(&key.beside(&place.claim(&desired.name)));
+        if let Some(claim) = claim.and_then(|claim| reading::claim(&claim)) {
+            seen.entry(place).or_insert(Seen::NOTHING).claim = Some(claim);
+        }
+    }
     let set_uid = set.and_then(|set| set.metadata.uid.as_deref());
     let pods = deps
         .pods
@@ -142,14 +168,9 @@ fn objects(
         let is_ours = set_uid.is_some_and(|uid| is_owned(&*pod, uid));
         let place = Ordinal::of_name(&desired.name, &pod.name_any()).filter(|_| is_ours);
         if let Some(place) = place {
-            let lost = lost_since(&pod, deps);
-            seen.entry(place).or_insert(Seen::NOTHING).pod = reading::pod(&pod, lost);
-        }
-    }
-    for place in Ordinal::all() {
-        let claim = deps.claims.get(&key.beside(&place.claim(&desired.name)));
-        if let Some(claim) = claim.and_then(|claim| reading::claim(&claim)) {
-            seen.entry(place).or_insert(Seen::NOTHING).claim = Some(claim);
+            let seen = seen.entry(place).or_insert(Seen::NOTHING);
+            let lost = lost_since(&pod, seen.claim.as_ref(), deps);
+            seen.pod = reading::pod(&pod, lost);
         }
     }
     seen
@@ -157,15 +178,20 @@ fn objects(
 
 /// Since when the node of a pod is lost. Where nodes cannot be seen, a pod that is still there long after it should
 /// have been gone tells the same.
-fn lost_since(pod: &Pod, deps: &Deps) -> Option<Timestamp> {
-    let name = pod.spec.as_ref()?.node_name.as_deref()?;
+fn lost_since(pod: &Pod, claim: Option<&Claim>, deps: &Deps) -> Option<Timestamp> {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
     let overdue = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0);
     let Some(nodes) = &deps.nodes else {
-        return overdue.filter(|since| *since <= deps.clock.now());
+        return overdue.filter(|since| node.is_some() && *since <= deps.clock.now());
     };
-    match nodes.get(&ObjectKey::new("", name)) {
-        Some(node) => reading::lost_since(&node),
-        None => overdue,
+    let node_now = |name: &str| nodes.get(&ObjectKey::new("", name));
+    match node {
+        Some(node) => match node_now(node) {
+            Some(node) => reading::lost_since(&node),
+            None => overdue,
+        },
+        // Nothing but the node that is gone could ever take a pod whose volume is there.
+        None => reading::stranded_since(pod, claim?, |name| node_now(name).is_none()),
     }
 }
 

@@ -5,13 +5,17 @@
 //! counts as unsafe.
 
 mod adopt;
+mod alarms;
 mod bootstrap;
+mod corrected;
+mod corrupt;
 mod evidence;
 mod formed;
 mod grants;
 mod join;
 mod remove;
 mod replace;
+mod request;
 mod safety;
 mod scale;
 mod shape;

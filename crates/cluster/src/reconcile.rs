@@ -24,7 +24,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use tracing::{debug, info, warn};
 
 use crate::act::{self, Error, Outcome};
-use crate::build::{NoOperatorImage, OperatorImage};
+use crate::build::{NoOperatorImage, OperatorImage, Pending};
 use crate::desired::{Desired, desired};
 use crate::observe::observe;
 use crate::plan::{Plan, Step, plan};
@@ -227,10 +227,21 @@ impl Reconciler {
             Ok(wanted) => wanted,
             Err(refused) => return self.refuse(cluster, &refused).await,
         };
+        let applied_template = match &wanted {
+            Some(wanted) if wanted.pending == Some(Pending::Change) => {
+                observed.stored.as_ref().map(|stored| stored.text())
+            }
+            Some(_) => None,
+            None => cluster
+                .status
+                .as_ref()
+                .and_then(|status| status.applied_template.clone()),
+        };
         let mut around = Surroundings {
             installation: &deps.installation,
             conflicts: objects::conflicts(key, &observed.world.uid, deps),
             pending: wanted.as_ref().and_then(|wanted| wanted.pending),
+            applied_template,
             backups: objects::backups(key, deps),
         };
         let stored = self.write_down(cluster, &observed.world, &plan, &around).await?;

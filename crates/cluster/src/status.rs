@@ -43,6 +43,8 @@ pub struct Surroundings<'a> {
     pub conflicts: Vec<String>,
     /// Why pods are not as the spec asks for.
     pub pending: Option<Pending>,
+    /// The pod template that runs, while another one is asked for.
+    pub applied_template: Option<String>,
     /// What is said of its backups.
     pub backups: Vec<Freshness>,
 }
@@ -112,6 +114,8 @@ pub fn status(
             why: Some(plan.why.text.clone()),
             blocked_by: Some(listed(&plan.why.blocked_by)).filter(|list| !list.is_empty()),
         }),
+        replaced: memory.replaced.map(|id| id.to_string()),
+        applied_template: around.applied_template.clone(),
         restore: before.restore,
     }
 }

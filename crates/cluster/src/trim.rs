@@ -1,7 +1,7 @@
 //! What is kept of objects in memory: only what the controller reads. A thousand clusters have thousands of pods.
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::core::v1::{Node, NodeStatus, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Resource;
 
@@ -25,6 +25,24 @@ pub fn pod(pod: &mut Pod) {
             ..Default::default()
         };
     }
+}
+
+/// Keeps of a node who it is and whether it is heard of: others write much about nodes, and often.
+pub fn node(node: &mut Node) {
+    bookkeeping(node);
+    node.metadata.annotations = None;
+    node.metadata.labels = None;
+    node.spec = None;
+    let conditions = node.status.take().and_then(|status| status.conditions);
+    node.status = conditions.map(|conditions| NodeStatus {
+        conditions: Some(
+            conditions
+                .into_iter()
+                .filter(|condition| condition.type_ == "Ready")
+                .collect(),
+        ),
+        ..NodeStatus::default()
+    });
 }
 
 /// Keeps of a claim all that an apply compares with.

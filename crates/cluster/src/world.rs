@@ -8,7 +8,7 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use etcd_operator_etcd::id::{ClusterId, MemberId};
+use etcd_operator_etcd::id::{ClusterId, MemberId, Revision};
 use etcd_operator_etcd::membership::{Known, Member};
 use etcd_operator_etcd::status::Alarm;
 use etcd_operator_etcd::url::PeerUrl;
@@ -54,6 +54,10 @@ pub struct World {
     pub overheard: BTreeMap<MemberId, Member>,
     /// The alarms of etcd that stand.
     pub alarms: BTreeSet<Alarm>,
+    /// What members have at one revision; asked only while an alarm says that their data differ.
+    pub digests: BTreeMap<MemberId, Asked<Digest>>,
+    /// Of which member a person says that another one is to take its place, as it was written.
+    pub replace: Option<String>,
     /// Places at which this process took over what another one began, and whose pods are still to be touched.
     pub owed: BTreeSet<Ordinal>,
 }
@@ -75,6 +79,15 @@ pub struct Set {
     pub secure_peers: bool,
     /// Whether its members speak TLS with clients.
     pub secure_clients: bool,
+}
+
+/// A hash of all keys that a member has at a revision; comparable only where both have dropped the same history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Digest {
+    /// The hash.
+    pub hash: u32,
+    /// The revision up to which history is gone.
+    pub compacted: Revision,
 }
 
 /// Who the members are.

@@ -2,6 +2,7 @@
 //! is the point. Every call is bounded; dropping the client closes the connection.
 
 mod keys;
+pub mod door;
 mod login;
 mod maintenance;
 mod members;

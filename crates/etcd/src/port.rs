@@ -6,6 +6,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
+use crate::client::door::{self, Told};
 use crate::client::{Added, Client};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
@@ -24,6 +25,8 @@ pub type Members = BTreeMap<MemberId, Member>;
 pub trait Dial: fmt::Debug + Send + Sync {
     /// Reaches one, or says why not.
     fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Answer<'a, Result<Box<dyn Port>, Error>>;
+    /// Asks one at the door for members: [`door::ask`]
+    fn ask_as_peer<'a>(&'a self, peer: &'a PeerUrl, limit: Duration) -> Answer<'a, Result<Told, String>>;
 }
 
 /// One member that has been reached. What each call does stands with [`Client`].
@@ -72,6 +75,10 @@ impl Dial for Network {
             let client = Client::connect(endpoint).await?;
             Ok(Box::new(client) as Box<dyn Port>)
         })
+    }
+
+    fn ask_as_peer<'a>(&'a self, peer: &'a PeerUrl, limit: Duration) -> Answer<'a, Result<Told, String>> {
+        Box::pin(door::ask(peer, limit))
     }
 }
 

@@ -9,6 +9,8 @@ pub enum Place {
     Watched,
     /// In the namespace the operator runs in.
     Own,
+    /// In no namespace, and only where the operator is told to watch nodes.
+    Nodes,
 }
 
 /// Which objects of a resource a right is about.
@@ -157,6 +159,15 @@ pub const RIGHTS: &[Right] = &[
         which: Which::Any,
         part: "events",
         why: "What happens to an object is told beside it, and counted on when it happens again.",
+    },
+    Right {
+        group: "",
+        resources: &["nodes"],
+        verbs: &["get", "list", "watch"],
+        place: Place::Nodes,
+        which: Which::Any,
+        part: CLUSTER,
+        why: "A member whose node is gone is given up, even where nothing deletes its pod.",
     },
     Right {
         group: "coordination.k8s.io",

@@ -9,6 +9,7 @@ use crate::{Files, yaml};
 
 const NAME: &str = "etcd-operator";
 const LEASE_ROLE: &str = "etcd-operator-lease";
+const NODES_ROLE: &str = "etcd-operator-nodes";
 /// The namespace of a kustomize installation; an overlay may set another one.
 const NAMESPACE: &str = "etcd-operator";
 
@@ -16,6 +17,10 @@ const NAMESPACE: &str = "etcd-operator";
 pub fn files() -> Files {
     let watched = rules(Place::Watched, NAME);
     let own = rules(Place::Own, NAME);
+    let nodes = [
+        role("ClusterRole", NODES_ROLE, &rules(Place::Nodes, NAME)),
+        binding("ClusterRoleBinding", NODES_ROLE, "ClusterRole"),
+    ];
     let chart = "charts/etcd-operator/templates/rights/_rules.tpl";
     let cluster_wide = [
         role("ClusterRole", NAME, &watched),
@@ -37,6 +42,11 @@ pub fn files() -> Files {
         ("config/rbac/cluster_wide/role.yaml", yaml::file(&cluster_wide)),
         (
             "config/rbac/cluster_wide/kustomization.yaml",
+            kustomization(&["role.yaml"]),
+        ),
+        ("config/rbac/nodes/role.yaml", yaml::file(&nodes)),
+        (
+            "config/rbac/nodes/kustomization.yaml",
             kustomization(&["role.yaml"]),
         ),
         ("config/rbac/kustomization.yaml", kustomization(&["always.yaml"])),
@@ -121,7 +131,12 @@ fn binding(kind: &str, name: &str, role: &str) -> Value {
 fn chart_rules() -> String {
     // Replaced in the text, for a template is no YAML before it is rendered.
     const LEASE: &str = "LEASE";
-    let templates = [(Place::Watched, "watched"), (Place::Own, "own")].map(|(place, name)| {
+    let templates = [
+        (Place::Watched, "watched"),
+        (Place::Own, "own"),
+        (Place::Nodes, "nodes"),
+    ]
+    .map(|(place, name)| {
         let rules = yaml::escape_template(&yaml::object(&rules(place, LEASE)))
             .replace(LEASE, "{{ include \"etcd-operator.lease\" . }}");
         format!("{{{{- define \"etcd-operator.rules.{name}\" }}}}\n{rules}{{{{- end }}}}\n")
@@ -147,6 +162,7 @@ mod tests {
             ("config/rbac/own_namespace/role.yaml", Place::Watched),
             ("config/rbac/cluster_wide/role.yaml", Place::Watched),
             ("config/rbac/always.yaml", Place::Own),
+            ("config/rbac/nodes/role.yaml", Place::Nodes),
         ] {
             let objects = read(path);
             let granted = objects

@@ -68,6 +68,19 @@ fn the_chart_has_the_version_of_the_operator() {
     );
 }
 
+/// What is not granted would keep the operator from ever being ready.
+#[test]
+fn nodes_are_watched_only_where_that_is_granted() {
+    let everywhere = text("config/cluster-wide/kustomization.yaml");
+    assert!(everywhere.contains("value: --watch-nodes") && everywhere.contains("- ../rbac/nodes"));
+    assert!(!text("config/manager/deployment.yaml").contains("watch-nodes"));
+    let condition = "{{- if include \"etcd-operator.watchesNodes\" . }}\n";
+    let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: {{ include \"etcd-operator.clusterName\" . }}-nodes\n";
+    assert!(text("charts/etcd-operator/templates/roles.yaml").contains(&format!("{condition}{role}")));
+    let flag = "        - --watch-nodes\n";
+    assert!(text("charts/etcd-operator/templates/deployment.yaml").contains(&format!("{condition}{flag}")));
+}
+
 #[test]
 fn pods_of_the_operator_run_without_privileges() {
     let pod = &yaml("config/manager/deployment.yaml")["spec"]["template"]["spec"];

@@ -49,6 +49,10 @@ pub enum Command {
 
 /// Flags of `etcd-operator manager`.
 #[derive(Clone, Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own on the command line"
+)]
 pub struct ManagerArgs {
     /// The operator's own namespace: where its lease is and, unless told otherwise, what it watches. Default: the
     /// namespace of the pod, or of the kubeconfig's context.
@@ -72,6 +76,11 @@ pub struct ManagerArgs {
     /// With --cluster-wide: whether only annotated EtcdClusters are served. With false all are.
     #[arg(long, env = "ETCD_OPERATOR_REQUIRE_SCOPE_ANNOTATION", value_name = "true|false", value_parser = values::on, num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     pub require_scope_annotation: bool,
+
+    /// Watch nodes, so that a member whose node is gone or silent for longer than spec.recovery.replaceAfter is given up
+    /// even where nothing deletes its pod. Needs the right to read nodes, which are in no namespace.
+    #[arg(long, env = "ETCD_OPERATOR_WATCH_NODES", value_name = "true|false", value_parser = values::off, num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    pub watch_nodes: bool,
 
     /// Where /healthz, /readyz and /metrics are served.
     #[arg(

@@ -30,7 +30,7 @@ use etcd_operator_runtime::{
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::Job,
-    core::v1::{PersistentVolumeClaim, Pod, Service},
+    core::v1::{Node, PersistentVolumeClaim, Pod, Service},
     policy::v1::PodDisruptionBudget,
 };
 use kube::{Client, Resource};
@@ -88,6 +88,8 @@ pub struct Kinds {
     pub restores: Informer<EtcdRestore>,
     /// What clusters are made of.
     pub parts: Parts,
+    /// Nodes, where this installation looks at them.
+    pub nodes: Option<Informer<Node>>,
     /// The Jobs of backups; their pods are among those of [`Parts`], as there is one watch for each kind.
     pub jobs: Informer<Job>,
 }
@@ -109,12 +111,14 @@ pub struct Parts {
 
 impl Kinds {
     /// Adds the kinds to the process's informers.
-    pub fn watch(informers: &mut Informers, scope: &Scope) -> Self {
+    pub fn watch(informers: &mut Informers, scope: &Scope, watches_nodes: bool) -> Self {
         let selection = Selection::from(scope.clone());
         let labelled = scope.clone().labelled(format!("{LABEL_APP}={APP_VALUE}"));
         let of_jobs = format!("{LABEL_APP}={APP_BACKUP_VALUE}");
         let of_either = format!("{LABEL_APP} in ({APP_VALUE},{APP_BACKUP_VALUE})");
         Self {
+            // A cluster of which a member does not answer is looked at again and again: nodes wake nobody.
+            nodes: watches_nodes.then(|| informers.add(Selection::from(Scope::All), cluster::trim::node)),
             jobs: informers.add(scope.clone().labelled(of_jobs), backup::trim::job),
             parts: Parts {
                 sets: informers.add(labelled.clone(), cluster::trim::set),
@@ -166,7 +170,7 @@ impl Functions {
             claims: kinds.parts.claims.store(),
             services: kinds.parts.services.store(),
             budgets: kinds.parts.budgets.store(),
-            nodes: None,
+            nodes: kinds.nodes.as_ref().map(Informer::store),
             applier: applier("etcd-operator/cluster"),
             reporter: reporter("etcd-operator/cluster", &shared.own.clusters),
             reach: shared.reach.clone(),

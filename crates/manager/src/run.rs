@@ -168,7 +168,7 @@ impl Manager {
             "starting"
         );
         let mut informers = Informers::new(client.clone(), clock.clone(), metrics.clone());
-        let kinds = Kinds::watch(&mut informers, &scope);
+        let kinds = Kinds::watch(&mut informers, &scope, args.watch_nodes);
         let shared = Shared {
             client,
             leadership: leadership.clone(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use etcd_operator_etcd::client::Client;
+use etcd_operator_etcd::client::{Client, door};
 use etcd_operator_etcd::endpoint::{Endpoint, Limits};
 use etcd_operator_etcd::flags::First;
 use etcd_operator_etcd::id::{ClusterId, MemberId};
@@ -107,20 +107,27 @@ async fn ask_one(peer: &PeerUrl, who: (ClusterId, MemberId), own: Option<&PeerUr
         tls,
         limits: Limits::default(),
     };
-    let client = match Client::connect(&endpoint).await {
-        Ok(client) => client,
-        Err(error) => return Answer::Unknown(error.to_string()),
-    };
-    match client.membership().await {
-        Membership::Known(known) if known.cluster != who.0 => Answer::No(format!(
-            "{} is of cluster {}, not of {}",
-            endpoint.url, known.cluster, who.0
-        )),
-        Membership::Known(known) => judge(known.members.get(&who.1), who.1, own),
-        Membership::Unknown(why) => match without_quorum(&client).await {
-            Some(listed) => judge(listed.get(&who.1), who.1, own),
-            None => Answer::Unknown(why.to_string()),
+    let why = match Client::connect(&endpoint).await {
+        Ok(client) => match client.membership().await {
+            Membership::Known(known) if known.cluster != who.0 => {
+                return Answer::No(format!(
+                    "{} is of cluster {}, not of {}",
+                    endpoint.url, known.cluster, who.0
+                ));
+            }
+            Membership::Known(known) => return judge(known.members.get(&who.1), who.1, own),
+            Membership::Unknown(why) => {
+                if let Some(listed) = without_quorum(&client).await {
+                    return judge(listed.get(&who.1), who.1, own);
+                }
+                why.to_string()
+            }
         },
+        Err(error) => error.to_string(),
+    };
+    match unserved(peer, who.0).await {
+        Some(listed) => judge(listed.get(&who.1), who.1, own),
+        None => Answer::Unknown(why),
     }
 }
 
@@ -131,6 +138,13 @@ async fn without_quorum(client: &Client) -> Option<BTreeMap<MemberId, Member>> {
         return None;
     }
     client.listed().await.ok()
+}
+
+/// The same where the other one was started anew since, and serves no client before there is a quorum.
+async fn unserved(peer: &PeerUrl, cluster: ClusterId) -> Option<BTreeMap<MemberId, Member>> {
+    let told = door::ask(peer, LIMIT).await.ok()?;
+    let is_old = told.cluster == cluster && !Feature::Learners.is_in(&told.version);
+    is_old.then_some(told.members)
 }
 
 fn judge(member: Option<&Member>, id: MemberId, own: Option<&PeerUrl>) -> Answer {

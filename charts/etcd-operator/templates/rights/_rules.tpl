@@ -125,3 +125,13 @@
   resourceNames:
   - {{ include "etcd-operator.lease" . }}
 {{- end }}
+{{- define "etcd-operator.rules.nodes" }}
+- apiGroups:
+  - ""
+  resources:
+  - nodes
+  verbs:
+  - get
+  - list
+  - watch
+{{- end }}

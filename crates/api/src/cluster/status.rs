@@ -85,6 +85,13 @@ pub struct EtcdClusterStatus {
     /// What the operator does or waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanStatus>,
+    /// etcd's ID of the member that was last replaced because a person asked for it by annotation: it is not done twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<String>,
+    /// The pod template that runs, as JSON, while another one is asked for and not rolled out: a StatefulSet that is
+    /// deleted meanwhile is made from it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied_template: Option<String>,
     /// The restore that is under way, or the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<RestoreProgress>,

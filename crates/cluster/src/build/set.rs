@@ -23,10 +23,8 @@ pub(super) fn set(desired: &Desired, frame: &Frame, template: PodTemplateSpec) -
     annotations.extend(stored::remember(&template));
     metadata.annotations = Some(annotations);
     let keep = || Some("Retain".to_owned());
-    let claims = match &frame.stored {
-        Some(stored) => stored.claims().to_vec(),
-        None => claim::templates(desired),
-    };
+    let claims = frame.stored.as_ref().and_then(|stored| stored.claims());
+    let claims = claims.map_or_else(|| claim::templates(desired), <[_]>::to_vec);
     StatefulSet {
         metadata,
         spec: StatefulSetSpec {

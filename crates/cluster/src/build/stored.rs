@@ -24,7 +24,7 @@ const ANNOTATION_TEMPLATE: &str = "etcd.database.coreos.com/template";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stored {
     template: PodTemplateSpec,
-    claims: Vec<PersistentVolumeClaim>,
+    claims: Option<Vec<PersistentVolumeClaim>>,
 }
 
 /// Why the pod template is not the one that is asked for.
@@ -51,8 +51,21 @@ impl Stored {
         };
         Self {
             template: applied.unwrap_or_else(|| set.spec.template.clone()),
-            claims: claims.into_iter().map(without_status).collect(),
+            claims: Some(claims.into_iter().map(without_status).collect()),
         }
+    }
+
+    /// What counts of a StatefulSet that somebody deleted, from what was kept of it.
+    pub fn recalled(template: &str) -> Option<Self> {
+        Some(Self {
+            template: serde_json::from_str(template).ok()?,
+            claims: None,
+        })
+    }
+
+    /// The template as it is kept.
+    pub fn text(&self) -> String {
+        text(&self.template)
     }
 
     /// The hash of the intent that the template was made from.
@@ -89,9 +102,9 @@ impl Stored {
         words.any(|word| word.starts_with(flag))
     }
 
-    /// The claims it makes: they can never change.
-    pub(super) fn claims(&self) -> &[PersistentVolumeClaim] {
-        &self.claims
+    /// The claims it makes, where there is one: they can never change.
+    pub(super) fn claims(&self) -> Option<&[PersistentVolumeClaim]> {
+        self.claims.as_deref()
     }
 
     fn annotation(&self, key: &str) -> Option<&str> {
@@ -102,8 +115,11 @@ impl Stored {
 
 /// The template as an annotation.
 pub(super) fn remember(template: &PodTemplateSpec) -> Map {
-    let text = serde_json::to_string(template).expect("a template is JSON");
-    Map::from([(ANNOTATION_TEMPLATE.to_owned(), text)])
+    Map::from([(ANNOTATION_TEMPLATE.to_owned(), text(template))])
+}
+
+fn text(template: &PodTemplateSpec) -> String {
+    serde_json::to_string(template).expect("a template is JSON")
 }
 
 /// The template the StatefulSet gets.

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::time::Duration;
 
-use etcd_operator_api::names::CLIENT_PORT;
+use etcd_operator_api::names::{CLIENT_PORT, PEER_PORT};
 use etcd_operator_etcd::endpoint::{Endpoint, Limits, Tls};
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{self as etcd, Member};
 use etcd_operator_etcd::policy::Feature;
-use etcd_operator_etcd::status::{Alarm, Status};
+use etcd_operator_etcd::status::{Alarm, AlarmKind, Status};
 use etcd_operator_etcd::url::ClientUrl;
 use etcd_operator_runtime::key::ObjectKey;
 use futures::future::join_all;
@@ -18,7 +19,13 @@ use super::{Connection, silent};
 use crate::desired::Desired;
 use crate::memory::Memory;
 use crate::reconcile::Deps;
-use crate::world::{Asked, Container, Membership, Ordinal, Pod, Seen};
+use crate::world::{Asked, Container, Digest, Membership, Ordinal, Pod, Seen};
+
+/// How long a member may take to hash its keys; all of a reconcile takes no longer than a minute.
+const HASHING: Duration = Duration::from_secs(20);
+
+/// How long a member may take to say who it knows.
+const ASKING: Duration = Duration::from_secs(2);
 
 /// What became of asking the members.
 #[derive(Debug)]
@@ -29,6 +36,8 @@ pub struct Reached {
     pub overheard: BTreeMap<MemberId, Member>,
     /// The alarms that stand.
     pub alarms: BTreeSet<Alarm>,
+    /// What members have at one revision, where an alarm says that they differ.
+    pub digests: BTreeMap<MemberId, Asked<Digest>>,
     /// Those that answered.
     pub connections: BTreeMap<Ordinal, Connection>,
     /// Who told who the members are.
@@ -71,16 +80,23 @@ pub async fn ask(
     let (membership, reader) = membership(seen, memory, &connections, speech).await;
     let overheard = match membership {
         Membership::Known(_) => BTreeMap::new(),
-        Membership::Unknown(_) => overheard(seen, voters, &connections).await,
+        Membership::Unknown(_) => overheard(seen, (memory, voters), &connections, speech, deps).await,
     };
     let alarms = match reader.and_then(|reader| connections.get(&reader)) {
         Some(connection) if complains(seen) => connection.alarms().await.unwrap_or_default(),
         _ => BTreeSet::new(),
     };
+    let digests = match &membership {
+        Membership::Known(_) if alarms.iter().any(|alarm| alarm.kind == AlarmKind::Corrupt) => {
+            digests(seen, &connections).await
+        }
+        _ => BTreeMap::new(),
+    };
     Reached {
         membership,
         overheard,
         alarms,
+        digests,
         connections,
         reader,
     }
@@ -90,20 +106,81 @@ pub async fn ask(
 /// Nothing was ever agreed on without the first one, so that what it has by itself is all there is.
 async fn overheard(
     seen: &BTreeMap<Ordinal, Seen>,
-    voters: &BTreeSet<Ordinal>,
+    (memory, voters): (&Memory, &BTreeSet<Ordinal>),
     connections: &BTreeMap<Ordinal, Connection>,
+    speech: &Speech,
+    deps: &Deps,
 ) -> BTreeMap<MemberId, Member> {
     let Some(only) = voters.first().filter(|_| voters.len() == 1) else {
         return BTreeMap::new();
     };
-    let status = seen.get(only).and_then(Seen::status);
-    let connection = connections.get(only);
-    match (status, connection) {
+    let Some(seen) = seen.get(only) else {
+        return BTreeMap::new();
+    };
+    match (seen.status(), connections.get(only)) {
         (Some(status), Some(connection)) if !Feature::Learners.is_in(&status.version) => {
             connection.listed().await.unwrap_or_default()
         }
+        (Some(_), _) => BTreeMap::new(),
+        _ => unserved(seen, memory, speech, deps).await,
+    }
+}
+
+/// The same of one that was started anew since: it serves no client before there is a quorum, and members all the same.
+async fn unserved(seen: &Seen, memory: &Memory, speech: &Speech, deps: &Deps) -> BTreeMap<MemberId, Member> {
+    let running = seen
+        .pod
+        .as_ref()
+        .filter(|pod| pod.container == Container::Running && seen.report().is_none());
+    let Some(at) = running
+        .and_then(|pod| pod.ip)
+        .filter(|_| matches!(speech, Speech::Plain))
+    else {
+        return BTreeMap::new();
+    };
+    let Ok(peer) = format!("http://{}:{PEER_PORT}", host(at)).parse() else {
+        return BTreeMap::new();
+    };
+    match deps.reach.etcd.ask_as_peer(&peer, ASKING).await {
+        Ok(told) if Some(told.cluster) == memory.cluster && !Feature::Learners.is_in(&told.version) => {
+            told.members
+        }
         _ => BTreeMap::new(),
     }
+}
+
+fn host(at: IpAddr) -> String {
+    match at {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    }
+}
+
+/// What every member that answers has at the last revision that all of them have: only so can they be compared.
+async fn digests(
+    seen: &BTreeMap<Ordinal, Seen>,
+    connections: &BTreeMap<Ordinal, Connection>,
+) -> BTreeMap<MemberId, Asked<Digest>> {
+    let answering = connections.iter().filter_map(|(place, connection)| {
+        let position = seen.get(place)?.status()?.position;
+        Some((position, connection))
+    });
+    let answering: Vec<_> = answering.collect();
+    let Some(revision) = answering.iter().map(|(position, _)| position.revision).min() else {
+        return BTreeMap::new();
+    };
+    let asked = answering.into_iter().map(|(position, connection)| async move {
+        let digest = match connection.hash_keys(Some(revision), HASHING).await {
+            Ok(hash) if hash.position.member == position.member => Asked::Answer(Digest {
+                hash: hash.hash,
+                compacted: hash.compacted,
+            }),
+            Ok(_) => Asked::Elsewhere,
+            Err(error) => silent(&error),
+        };
+        (position.member, digest)
+    });
+    join_all(asked).await.into_iter().collect()
 }
 
 /// Asks one pod: a member that serves is etcd; another one may be a process that waits.
@@ -170,11 +247,7 @@ fn endpoint(
         }
         Speech::Mute(why) => return Err(why.clone()),
     };
-    let host = match at {
-        IpAddr::V4(ip) => ip.to_string(),
-        IpAddr::V6(ip) => format!("[{ip}]"),
-    };
-    let url: ClientUrl = format!("{scheme}://{host}:{CLIENT_PORT}")
+    let url: ClientUrl = format!("{scheme}://{}:{CLIENT_PORT}", host(at))
         .parse()
         .map_err(|error| format!("{error}"))?;
     Ok(Endpoint {

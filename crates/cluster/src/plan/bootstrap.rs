@@ -11,7 +11,7 @@ use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD};
 use etcd_operator_etcd::membership::Known;
 
 use super::grants::{self, Terms};
-use super::{PodRef, Proposal, Reason, Situation, Step, Why, adopt, majority, remove};
+use super::{PodRef, Proposal, Reason, Situation, Step, Why, adopt, corrected, majority, remove};
 use crate::desired::Storage;
 use crate::intent::{Grant, What};
 use crate::memory::Memory;
@@ -143,7 +143,7 @@ fn is_outdated(situation: &Situation<'_>) -> bool {
 }
 
 /// Whether both are known, and the pod was made for something else.
-fn is_for_another(pod: &Pod, wanted: Option<&String>) -> bool {
+pub fn is_for_another(pod: &Pod, wanted: Option<&String>) -> bool {
     wanted
         .zip(pod.intent.as_ref())
         .is_some_and(|(wanted, made_for)| wanted != made_for)
@@ -293,6 +293,14 @@ fn started(
             "{forgetful} of {members} members lost their disks before the cluster formed: it starts over."
         );
         return Proposal::going(What::StartOver, Reason::Bootstrapping, text);
+    }
+    if let Some(pod) = corrected::pod(situation, &targets) {
+        let text = format!(
+            "The spec was corrected before the cluster formed: {} is re-created.",
+            world.name(pod.place)
+        );
+        let proposal = Proposal::going(What::Bootstrap(targets), Reason::Bootstrapping, text);
+        return proposal.step(Step::DeletePod { pod, force: false });
     }
     let text = format!("Starting {members} members together.");
     let proposal = Proposal::going(What::Bootstrap(targets), Reason::Bootstrapping, text).blocked_by(waits);

@@ -3,11 +3,10 @@
 
 use etcd_operator_api::contract::Verdict;
 use etcd_operator_api::names::ANNOTATION_DISCARD;
-use etcd_operator_etcd::membership::Member;
-use etcd_operator_etcd::status::AlarmKind;
+use etcd_operator_etcd::membership::{Known, Member};
 use jiff::Timestamp;
 
-use super::Situation;
+use super::{Situation, corrupt, request};
 use crate::intent::Cause;
 use crate::world::{Container, Ordinal, Pod};
 
@@ -37,8 +36,16 @@ const LAST_WORDS: [&str; 9] = [
     "failed to find database snapshot file",
 ];
 
-/// What is known of the data of this member.
-pub fn evidence(situation: &Situation<'_>, place: Ordinal, member: &Member) -> Evidence {
+/// What is known of the data of this member, and whether a person gave it up.
+pub fn evidence(situation: &Situation<'_>, known: &Known, place: Ordinal, member: &Member) -> Evidence {
+    match of_data(situation, known, place, member) {
+        Evidence::Replace(cause) => Evidence::Replace(cause),
+        _ if request::is_requested(situation, member.id) => Evidence::Replace(Cause::Requested),
+        other => other,
+    }
+}
+
+fn of_data(situation: &Situation<'_>, known: &Known, place: Ordinal, member: &Member) -> Evidence {
     let world = situation.world;
     let seen = world.seen(place);
     if situation.may_start(place) {
@@ -75,12 +82,14 @@ pub fn evidence(situation: &Situation<'_>, place: Ordinal, member: &Member) -> E
             Verdict::Prepared { .. } => Evidence::Waits(format!("{name} holds what a restore prepared")),
         };
     }
-    let is_corrupt = world
-        .alarms
-        .iter()
-        .any(|alarm| alarm.kind == AlarmKind::Corrupt && alarm.member == Some(member.id));
-    if is_corrupt {
-        return Evidence::Replace(Cause::Corrupt);
+    if is_exchanged(situation, place, member) {
+        return Evidence::Replace(Cause::OtherVolume);
+    }
+    if corrupt::is_accused(situation, member.id) {
+        return match corrupt::differs(situation, known, member) {
+            Ok(()) => Evidence::Replace(Cause::Corrupt),
+            Err(why) => Evidence::Waits(why),
+        };
     }
     let Some(pod) = &seen.pod else {
         return Evidence::None;
@@ -107,10 +116,31 @@ fn is_its_own(situation: &Situation<'_>, place: Ordinal, member: &Member) -> boo
     before.id == member.id && before.is_on(claim)
 }
 
+/// Whether a member runs on another volume than the one that is noted as its own: it had nothing by which it could be told
+/// when it started, and may be a copy of long ago.
+pub fn is_exchanged(situation: &Situation<'_>, place: Ordinal, member: &Member) -> bool {
+    let world = situation.world;
+    let seen = world.seen(place);
+    let runs = seen
+        .status()
+        .is_some_and(|status| status.position.member == member.id);
+    let (Some(before), Some(claim)) = (world.memory.members.get(&place), &seen.claim) else {
+        return false;
+    };
+    runs && before.id == member.id && claim.deleting.is_none() && before.is_elsewhere(claim)
+}
+
 /// Whether a pod is on a node that is lost for longer than anybody waits: it is never heard of again, and the API server
 /// keeps its object until somebody takes it away.
 pub fn is_out_of_reach(situation: &Situation<'_>, pod: &Pod) -> bool {
     pod.node_lost.is_some_and(|since| is_overdue(situation, since))
+}
+
+/// Whether no node has taken the pod at a place for longer than anybody waits.
+pub fn is_without_node(situation: &Situation<'_>, place: Ordinal) -> bool {
+    let pod = situation.world.seen(place).pod.as_ref();
+    pod.and_then(|pod| pod.unscheduled_since)
+        .is_some_and(|since| is_overdue(situation, since))
 }
 
 fn is_overdue(situation: &Situation<'_>, since: Timestamp) -> bool {

@@ -2,11 +2,12 @@
 
 use etcd_operator_api::contract::{Mode, Verdict};
 use etcd_operator_etcd::membership::{Known, Role};
-use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
 use super::evidence::{Evidence, evidence};
 use super::grants::{self, Terms};
-use super::{Proposal, Reason, Situation, Step, bootstrap, join, majority, remove, replace, scale};
+use super::{
+    Proposal, Reason, Situation, Step, alarms, bootstrap, join, majority, remove, replace, request, scale,
+};
 use crate::intent::{Grant, Join, What};
 use crate::world::{Membership, Ordinal};
 
@@ -24,76 +25,51 @@ pub fn pass(situation: &Situation<'_>) -> Proposal {
     let Some(known) = situation.known() else {
         return unknown(situation, intent.as_ref());
     };
-    let unfinished = intent.and_then(|intent| go_on(situation, known, intent));
-    let waiting = unfinished
-        .as_ref()
-        .and_then(|unfinished| waits_for_others(situation, known, unfinished));
-    if let Some(waiting) = waiting {
-        let mended = mend(situation, known);
-        let is_leaving = matches!(
-            unfinished
-                .as_ref()
-                .and_then(|unfinished| unfinished.intent.as_ref()),
-            Some(What::Remove { .. })
-        );
-        // Whoever cannot leave yet waits only for those that must be mended before.
-        let others = mended.or_else(|| (!is_leaving).then(|| scale::pass(situation, known))?);
-        let is_other = |other: &Proposal| {
-            other.step.is_some()
-                && other
-                    .intent
-                    .as_ref()
-                    .is_none_or(|what| what.places() != [waiting])
-        };
-        if let Some(other) = others.filter(is_other) {
-            return other;
+    let mut unfinished = intent.and_then(|intent| go_on(situation, known, intent));
+    // A member that waits for a person keeps nobody else waiting.
+    let mut asks_somebody = None;
+    if unfinished.is_none() {
+        match mend(situation, known, None) {
+            Some(waits) if waits.intent.is_none() && waits.step.is_none() => asks_somebody = Some(waits),
+            other => unfinished = other,
         }
     }
+    let or_others = |begun| yielding(situation, known, &begun).unwrap_or(begun);
     if let Some(unfinished) = unfinished {
-        return unfinished;
+        return or_others(unfinished);
     }
-    let mended = mend(situation, known);
-    // A member that waits for a person keeps nobody else waiting.
-    let (waiting, mending) = match mended {
-        Some(waits) if waits.intent.is_none() && waits.step.is_none() => (Some(waits), None),
-        other => (None, other),
-    };
-    let others = mending
-        .or_else(|| finish_members(situation, known))
+    let others = finish_members(situation, known)
         .or_else(|| scale::pass(situation, known))
-        .or_else(|| remove::leftovers(situation, known));
-    match (others, waiting) {
+        .or_else(|| remove::leftovers(situation, known))
+        .map(or_others);
+    match (others, asks_somebody) {
         (Some(others), None) => others,
         (Some(mut others), Some(waiting)) if others.step.is_some() => {
             others.why.blocked_by.extend(waiting.why.blocked_by);
             others
         }
         (_, Some(waiting)) => waiting,
-        (None, None) => alarms(situation, known).unwrap_or_else(|| at_rest(situation, known)),
+        (None, None) => alarms::pass(situation, known)
+            .or_else(|| request::of_nobody(situation, known))
+            .unwrap_or_else(|| at_rest(situation, known)),
     }
 }
 
-/// Alarms that still stand. While one does, etcd refuses writes, whoever raised it.
-fn alarms(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
-    let all = &situation.world.alarms;
-    let is_gone = |alarm: &&Alarm| {
-        let is_member = alarm.member.is_none_or(|id| known.members.contains_key(&id));
-        alarm.kind == AlarmKind::Corrupt && !is_member
+/// What can be done about others while the one that was begun waits; none if it does not, or nothing can.
+fn yielding(situation: &Situation<'_>, known: &Known, begun: &Proposal) -> Option<Proposal> {
+    let waiting = waits_for_others(situation, known, begun)?;
+    let is_leaving = matches!(begun.intent, Some(What::Remove { .. }));
+    // Whoever cannot leave yet waits only for those that must be mended before.
+    let others = mend(situation, known, Some(waiting))
+        .or_else(|| (!is_leaving).then(|| scale::pass(situation, known))?);
+    let is_other = |other: &Proposal| {
+        other.step.is_some()
+            && other
+                .intent
+                .as_ref()
+                .is_none_or(|what| what.places() != [waiting])
     };
-    if let Some(alarm) = all.iter().find(is_gone) {
-        let text = "A member was replaced that had raised the alarm CORRUPT: the alarm is taken back.";
-        return Some(Proposal::idle(Reason::Recovering, text).step(Step::Disarm(*alarm)));
-    }
-    let alarm = all.first()?;
-    let by = alarm.member.and_then(|id| known.members.get(&id));
-    let by = by.map_or_else(|| "A member".to_owned(), |member| situation.call(member));
-    let text = match alarm.kind {
-        AlarmKind::NoSpace => format!(
-            "{by} has reached the size its database may have, and etcd refuses writes: delete keys or compact, run etcdctl defrag on every member and then etcdctl alarm disarm; spec.etcd.quotaBackendBytes is the size."
-        ),
-        kind => format!("{by} has raised the alarm {kind}, and etcd refuses writes."),
-    };
-    Some(Proposal::idle(Reason::Blocked, text))
+    others.filter(is_other)
 }
 
 /// Nothing is to be done. That is not to say that all is well.
@@ -159,6 +135,7 @@ fn waits_for_others(situation: &Situation<'_>, known: &Known, proposal: &Proposa
         _ if proposal.step.is_some() => None,
         Some(What::Join(join)) if join.id.is_none() => Some(join.place),
         // What stands in its way may be the very one that is to be mended.
+        Some(What::Replace(replace)) if replace::waits(known, replace) => Some(replace.place),
         Some(What::Remove { place, id }) if known.members.contains_key(id) => Some(*place),
         // Before that it would be forgotten to delete it.
         Some(What::Discard(discard)) if is_being_deleted(discard.place) => Some(discard.place),
@@ -166,19 +143,31 @@ fn waits_for_others(situation: &Situation<'_>, known: &Known, proposal: &Proposa
     }
 }
 
-/// Members whose data are gone or wrong, and volumes that moved.
-fn mend(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
+/// Members whose data are gone or wrong, and volumes that moved, but for the one at a place that waits already. What can
+/// be done comes before what cannot: the one may be what the other waits for.
+fn mend(situation: &Situation<'_>, known: &Known, but: Option<Ordinal>) -> Option<Proposal> {
     let mut waits = Vec::new();
+    let mut blocked = None;
     for member in known.voters().filter(|member| member.has_started()) {
-        let Some(place) = situation.place(member) else {
+        let Some(place) = situation.place(member).filter(|place| Some(*place) != but) else {
             continue;
         };
-        match evidence(situation, place, member) {
-            Evidence::None => {}
-            Evidence::Replace(cause) => return replace::begin(situation, known, place, member.id, cause, 1),
-            Evidence::Moved => return resume(situation, place, None),
-            Evidence::Waits(why) => waits.push(why),
+        let proposal = match evidence(situation, known, place, member) {
+            Evidence::None => None,
+            Evidence::Replace(cause) => replace::begin(situation, known, place, member.id, cause, 1),
+            Evidence::Moved => resume(situation, place, None),
+            Evidence::Waits(why) => {
+                waits.push(why);
+                None
+            }
+        };
+        match proposal {
+            Some(proposal) if proposal.step.is_some() => return Some(proposal),
+            other => blocked = blocked.or(other),
         }
+    }
+    if blocked.is_some() {
+        return blocked;
     }
     if waits.is_empty() {
         return None;
@@ -330,10 +319,15 @@ fn unknown(situation: &Situation<'_>, intent: Option<&What>) -> Proposal {
                 || report.verdict == Verdict::Damaged
                 || (report.verdict == Verdict::Moved && is_another),
         );
+        let consent = is_another.then(|| world.seen(**place).claim.as_ref()).flatten();
+        let consent = consent
+            .filter(|_| report.verdict == Verdict::Moved)
+            .map(|claim| format!("; {}", replace::vouching(&world.name(**place), &claim.uid)));
         silent.push(format!(
-            "{} found its disk {}",
+            "{} found its disk {}{}",
             world.name(**place),
-            report.detail
+            report.detail,
+            consent.unwrap_or_default()
         ));
     }
     if !voters.is_empty() && empty == voters.len() {

@@ -47,7 +47,7 @@ fn add(situation: &Situation<'_>, known: &Known, join: &Join) -> Option<Proposal
     // Another member that lost its data comes first: on older versions nobody can be added while it is there.
     let other = known.voters().find_map(|member| {
         let place = situation.place(member).filter(|_| member.has_started())?;
-        match evidence(situation, place, member) {
+        match evidence(situation, known, place, member) {
             Evidence::Replace(cause) => Some((place, member.id, cause)),
             _ => None,
         }
@@ -144,9 +144,13 @@ pub fn unseen(situation: &Situation<'_>, intent: Option<&What>) -> Option<Propos
         _ => overheard(situation)?,
     };
     let running = world.members.values().filter_map(|seen| seen.status());
-    let oldest = running.map(|status| &status.version).min()?;
+    let oldest = running.map(|status| &status.version).min();
+    // Whoever is overheard is so only where there are no learners, even if it does not serve.
+    let has_learners = oldest.map_or(world.overheard.is_empty(), |oldest| {
+        Feature::Learners.is_in(oldest)
+    });
     let (id, place) = (join.id?, join.place);
-    if Feature::Learners.is_in(oldest) {
+    if has_learners {
         return None;
     }
     let (pod, report) = blank(situation, place)?;
@@ -191,7 +195,7 @@ fn overheard(situation: &Situation<'_>) -> Option<Join> {
 fn promote(situation: &Situation<'_>, known: &Known, member: &Member, join: Join) -> Option<Proposal> {
     let world = situation.world;
     let (place, attempt) = (join.place, join.attempt);
-    if let Evidence::Replace(cause) = evidence(situation, place, member) {
+    if let Evidence::Replace(cause) = evidence(situation, known, place, member) {
         return replace::begin(situation, known, place, member.id, cause, attempt + 1);
     }
     let join = Join {
@@ -238,7 +242,7 @@ fn settle(situation: &Situation<'_>, known: &Known, member: &Member, join: Join)
         return None;
     }
     let place = join.place;
-    if let Evidence::Replace(cause) = evidence(situation, place, member) {
+    if let Evidence::Replace(cause) = evidence(situation, known, place, member) {
         return replace::begin(situation, known, place, member.id, cause, join.attempt + 1);
     }
     let why = bootstrap::why_silent(situation, place);
@@ -278,7 +282,7 @@ fn is_a_voter_lost(situation: &Situation<'_>, known: &Known) -> bool {
     let is_lost = |member: &Member| {
         situation
             .place(member)
-            .is_some_and(|place| matches!(evidence(situation, place, member), Evidence::Replace(_)))
+            .is_some_and(|place| matches!(evidence(situation, known, place, member), Evidence::Replace(_)))
     };
     known.voters().any(is_lost)
 }

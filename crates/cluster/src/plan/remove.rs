@@ -3,10 +3,10 @@
 
 use etcd_operator_api::contract::Verdict;
 use etcd_operator_etcd::id::MemberId;
-use etcd_operator_etcd::membership::{Known, Member};
+use etcd_operator_etcd::membership::{Known, Member, Role};
 use etcd_operator_etcd::policy::Feature;
 
-use super::evidence::is_out_of_reach;
+use super::evidence::{is_out_of_reach, is_without_node};
 use super::{PodRef, Proposal, Reason, Situation, Step, safety, shape};
 use crate::intent::{Discard, What};
 use crate::world::{Container, Ordinal, Pod};
@@ -21,8 +21,12 @@ pub fn go_on(situation: &Situation<'_>, known: &Known, place: Ordinal, id: Membe
     let Some(member) = known.members.get(&id) else {
         return discard(situation, situation.disk(place));
     };
-    // The spec may ask for it again. It was not begun: nothing has been taken from it yet.
-    if place.get() < u16::from(world.desired.size.get()) && situation.is_well(known, member) {
+    // The spec may ask for it again, or it may have found a node. It was not begun: nothing has been taken from it yet.
+    let may_stay = || {
+        let is_back = member.role == Role::Voter && !is_without_node(situation, place);
+        is_back || situation.is_well(known, member)
+    };
+    if place.get() < u16::from(world.desired.size.get()) && may_stay() {
         return None;
     }
     let text = format!("{name} is taken out of the cluster.");

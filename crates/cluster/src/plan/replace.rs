@@ -1,11 +1,12 @@
 //! Replacing a member whose data are gone or wrong: out of the membership first, then its disk, then a new member in
 //! its place. Only while the others hold quorum, and not without end.
 
+use etcd_operator_api::names::ANNOTATION_ADOPT;
 use etcd_operator_etcd::id::MemberId;
-use etcd_operator_etcd::membership::Known;
+use etcd_operator_etcd::membership::{Known, Member};
 
-use super::evidence::is_out_of_reach;
-use super::{PodRef, Proposal, Reason, Situation, Step, join, remove, safety};
+use super::evidence::{is_exchanged, is_out_of_reach};
+use super::{PodRef, Proposal, Reason, Situation, Step, corrupt, join, remove, request, safety};
 use crate::intent::{Cause, Join, Replace, What};
 use crate::world::Ordinal;
 
@@ -40,8 +41,7 @@ pub fn go_on(situation: &Situation<'_>, known: &Known, replace: Replace) -> Opti
     let name = world.name(replace.place);
     let text = format!("{name} is replaced: {}.", replace.cause);
     if let Some(member) = known.members.get(&replace.id) {
-        if situation.is_well(known, member) && replace.cause != Cause::Corrupt {
-            // It came back by itself, as a node can: nothing was done yet.
+        if !holds(situation, known, member, &replace) {
             return None;
         }
         // The count is for one spec: whoever changes it has found out something, and it begins anew.
@@ -57,9 +57,10 @@ pub fn go_on(situation: &Situation<'_>, known: &Known, replace: Replace) -> Opti
             );
             return Some(Proposal::going(What::Replace(replace), Reason::Blocked, text));
         }
-        let against = safety::against_removing(situation, known, replace.id);
+        let mut against = safety::against_removing(situation, known, replace.id);
         let proposal = Proposal::going(What::Replace(replace.clone()), Reason::Recovering, text);
         if !against.is_empty() {
+            against.extend(consent(situation, &replace));
             let mut proposal = proposal.blocked_by(against);
             proposal.why.reason = Reason::Blocked;
             return Some(proposal);
@@ -87,6 +88,42 @@ pub fn go_on(situation: &Situation<'_>, known: &Known, replace: Replace) -> Opti
         attempt: replace.attempt,
     };
     join::go_on(situation, known, join)
+}
+
+/// Whether what made it necessary still holds for a member that nothing was done about yet.
+fn holds(situation: &Situation<'_>, known: &Known, member: &Member, replace: &Replace) -> bool {
+    match replace.cause {
+        Cause::Requested => request::is_requested(situation, member.id),
+        Cause::Corrupt => {
+            corrupt::is_accused(situation, member.id) && corrupt::differs(situation, known, member).is_ok()
+        }
+        // It came back by itself, as a node can.
+        _ if !situation.is_well(known, member) => true,
+        Cause::OtherVolume => is_exchanged(situation, replace.place, member),
+        _ => false,
+    }
+}
+
+/// What a person can say where another volume lies in the place of a member's own and cannot be given up.
+fn consent(situation: &Situation<'_>, replace: &Replace) -> Option<String> {
+    let claim = replace
+        .claim
+        .as_ref()
+        .filter(|_| replace.cause == Cause::OtherVolume)?;
+    let name = situation.world.name(replace.place);
+    Some(vouching(&name, claim))
+}
+
+/// How a person says that a volume is a member's own.
+pub fn vouching(name: &str, claim: &str) -> String {
+    format!(
+        "if the volume of the PersistentVolumeClaim {claim} is the one that {name} has always had, and no copy of it, annotate this EtcdCluster with {ANNOTATION_ADOPT} and that UID"
+    )
+}
+
+/// Whether it waits for others, and not for a person to find out why it failed again and again.
+pub fn waits(known: &Known, replace: &Replace) -> bool {
+    known.members.contains_key(&replace.id) && replace.attempt <= ATTEMPTS
 }
 
 enum Clearing {

@@ -1,9 +1,10 @@
 //! As many members as the spec asks for, one at a time: the lowest place that is missing first, the highest that is too
 //! many last in.
 
-use etcd_operator_etcd::membership::Known;
+use etcd_operator_etcd::membership::{Known, Member};
 
-use super::{Proposal, Reason, Situation, bootstrap, join, remove};
+use super::evidence::is_without_node;
+use super::{Proposal, Reason, Situation, bootstrap, corrupt, join, remove};
 use crate::intent::Join;
 use crate::world::Ordinal;
 
@@ -32,37 +33,70 @@ pub fn pass(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
         .filter(|(place, _)| place.get() >= wanted)
         .max_by_key(|(place, _)| *place);
     if let Some((place, member)) = too_many {
-        let ill = known.voters().find(|voter| {
-            let is_lower = situation.place(voter).is_some_and(|lower| lower < place);
-            is_lower && !situation.is_well(known, voter)
-        });
-        if let Some(ill) = ill {
-            let text = format!("{} is to be taken out.", world.name(place));
-            let why = format!(
-                "{0} must be well again first; where it cannot be, delete the PersistentVolumeClaim data-{0} and its pod, and it is replaced",
-                situation.call(ill)
-            );
-            return Some(Proposal::idle(Reason::Blocked, text).blocked_by(vec![why]));
-        }
-        return remove::go_on(situation, known, place, member.id);
+        return shrink(situation, known, (place, member), &missing);
     }
     if missing.is_empty() {
         return None;
     }
-    // The volume of a former member at a place that is wanted again goes first.
-    if let Some(proposal) = remove::leftovers(situation, known) {
-        return Some(proposal);
-    }
-    let waits = missing.iter().map(|place| {
-        format!(
-            "{} {}",
-            world.name(*place),
-            bootstrap::why_silent(situation, *place)
-        )
-    });
     let text = format!(
         "Waiting for {} more members to report an empty disk.",
         missing.len()
     );
-    Some(Proposal::idle(Reason::Waiting, text).blocked_by(waits.collect()))
+    Some(await_missing(situation, known, &missing, text))
+}
+
+/// Takes out the member at the highest place, unless a lower one must come back first.
+fn shrink(
+    situation: &Situation<'_>,
+    known: &Known,
+    (place, member): (Ordinal, &Member),
+    missing: &[Ordinal],
+) -> Option<Proposal> {
+    let name = situation.world.name(place);
+    let wanted = usize::from(situation.world.desired.size.get());
+    let blocked = |why: String| {
+        let text = format!("{name} is to be taken out.");
+        Some(Proposal::idle(Reason::Blocked, text).blocked_by(vec![why]))
+    };
+    if corrupt::is_raised(situation) {
+        return blocked(
+            "while etcd says that the data of members differ (alarm CORRUPT), no copy goes".to_owned(),
+        );
+    }
+    let ill = known.voters().filter_map(|voter| {
+        let lower = situation.place(voter).filter(|lower| *lower < place)?;
+        (!situation.is_well(known, voter)).then_some((lower, voter))
+    });
+    let ill: Vec<_> = ill.collect();
+    // Whoever finds no node goes first, and the highest one stays in its stead until it can come again.
+    let homeless = ill.iter().find(|(lower, _)| is_without_node(situation, *lower));
+    if let Some((lower, voter)) = homeless {
+        return remove::go_on(situation, known, *lower, voter.id);
+    }
+    if let Some((_, voter)) = ill.first() {
+        return blocked(format!(
+            "{0} must be well again first; where it cannot be, delete the PersistentVolumeClaim data-{0} and its pod, and it is replaced",
+            situation.call(voter)
+        ));
+    }
+    if !missing.is_empty() && known.voters().count() <= wanted {
+        let text = format!("{name} stays until a member of a lower place can be brought in.");
+        return Some(await_missing(situation, known, missing, text));
+    }
+    remove::go_on(situation, known, place, member.id)
+}
+
+/// Waits for pods at places that are wanted; the volume of a former member there goes first.
+fn await_missing(situation: &Situation<'_>, known: &Known, missing: &[Ordinal], text: String) -> Proposal {
+    if let Some(proposal) = remove::leftovers(situation, known) {
+        return proposal;
+    }
+    let waits = missing.iter().map(|place| {
+        format!(
+            "{} {}",
+            situation.world.name(*place),
+            bootstrap::why_silent(situation, *place)
+        )
+    });
+    Proposal::idle(Reason::Waiting, text).blocked_by(waits.collect())
 }

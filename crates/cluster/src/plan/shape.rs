@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Situation;
+use super::{Situation, corrected};
 use crate::intent::What;
 use crate::memory::Memory;
 use crate::world::Ordinal;
@@ -20,6 +20,8 @@ pub struct Shape {
     pub voters: usize,
     /// The places of the voters.
     pub places: BTreeSet<Ordinal>,
+    /// Whether the pods may be made from what is asked for by now.
+    pub may_move: bool,
 }
 
 impl Shape {
@@ -38,7 +40,21 @@ impl Shape {
             serves: memory.has_formed(),
             voters: places.len(),
             places,
+            may_move: may_move(situation, memory),
         }
+    }
+}
+
+/// Where nothing is started, nobody can be disturbed by another template; and what keeps members from starting may just
+/// have been corrected.
+fn may_move(situation: &Situation<'_>, memory: &Memory) -> bool {
+    if memory.has_formed() {
+        return false;
+    }
+    match memory.intent.as_ref().map(|intent| &intent.what) {
+        None | Some(What::StartOver) => true,
+        Some(What::Bootstrap(_)) => corrected::is_failing(situation),
+        Some(_) => false,
     }
 }
 

@@ -8,6 +8,7 @@ use etcd_operator_etcd::membership::{Known, Member, Role};
 use etcd_operator_etcd::url::PeerUrl;
 use etcd_operator_etcd::version::Version;
 
+use super::request;
 use crate::intent::Discard;
 use crate::memory::{Admitted, Memory};
 use crate::world::{Container, Ordinal, Pod, World};
@@ -166,10 +167,24 @@ impl<'a> Situation<'a> {
         let mut memory = self.world.memory.clone();
         memory.generation = self.world.generation;
         self.repair(&mut memory);
+        request::note(self, &mut memory);
         if let Some(known) = self.known().filter(|_| memory.has_formed()) {
             memory.members = self.admitted_all(known);
         }
+        self.take_over(&mut memory);
         memory
+    }
+
+    /// A volume that a person says to be a member's own is noted as its own, whatever was noted before.
+    fn take_over(&self, memory: &mut Memory) {
+        for (place, member) in &mut memory.members {
+            let claim = self.world.seen(*place).claim.as_ref();
+            let claim = claim.filter(|claim| claim.deleting.is_none() && claim.volume.is_some());
+            if let Some(claim) = claim.filter(|claim| self.world.adopt.contains(&claim.uid)) {
+                member.claim = Some(claim.uid.clone());
+                member.volume.clone_from(&claim.volume);
+            }
+        }
     }
 
     /// All members that have a place, as they are remembered.

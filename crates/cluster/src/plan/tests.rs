@@ -2,6 +2,9 @@
 
 mod any_world;
 mod bootstrap;
+mod corrected;
+mod corrupt;
+mod given_up;
 mod properties;
 mod replace;
 mod scale;

@@ -12,7 +12,6 @@ use etcd_operator_runtime::store::Store;
 use kube::ResourceExt as _;
 
 use crate::build::{self, Frame, Latch, Objects, OperatorImage};
-use crate::intent::What;
 use crate::observe::{Observed, is_owned};
 use crate::plan::Plan;
 use crate::reconcile::Deps;
@@ -55,14 +54,7 @@ fn frame(plan: &Plan, observed: &Observed, image: &OperatorImage) -> Option<Fram
         ),
         operator_image: image.clone(),
         live_voters: shape.voters,
-        // Where nothing is started, nobody can be disturbed by another template; and what kept members from starting may
-        // just have been corrected.
-        may_move: !shape.serves
-            && plan
-                .memory
-                .intent
-                .as_ref()
-                .is_none_or(|intent| intent.what == What::StartOver),
+        may_move: shape.may_move,
         stored,
     })
 }
@@ -183,8 +175,15 @@ async fn claims(plan: &Plan, observed: &Observed, key: &ObjectKey, deps: &Deps) 
     };
     let desired = &observed.world.desired;
     for (place, member) in &plan.memory.members {
-        let Some(stored) = deps.claims.get(&key.beside(&place.claim(&desired.name))) else {
-            continue;
+        let name = key.beside(&place.claim(&desired.name));
+        let stored = match deps.claims.get(&name) {
+            Some(stored) => stored,
+            // Without labels it is in no copy, until it gets them here.
+            None if member.claim.is_some() => match deps.applier.read(&name).await? {
+                Some(stored) => std::sync::Arc::new(stored),
+                None => continue,
+            },
+            None => continue,
         };
         let is_the_members = stored.metadata.uid.is_some() && stored.metadata.uid == member.claim;
         if !is_the_members || stored.metadata.deletion_timestamp.is_some() {

@@ -91,9 +91,11 @@ pub struct Pod {
     pub intent: Option<String>,
     /// Why no node takes it.
     pub unschedulable: Option<String>,
+    /// Since when no node takes it.
+    pub unscheduled_since: Option<Timestamp>,
     /// What its etcd container does.
     pub container: Container,
-    /// Since when its node does not answer.
+    /// Since when its node does not answer, or the one that its volume is on is gone.
     pub node_lost: Option<Timestamp>,
     /// The permit that lies with it.
     pub permit: Option<Permit>,
@@ -126,4 +128,6 @@ pub struct Claim {
     pub deleting: Option<Vec<String>>,
     /// When it was made.
     pub created: Option<Timestamp>,
+    /// The node that its volume was made for.
+    pub node: Option<String>,
 }

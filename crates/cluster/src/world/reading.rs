@@ -12,6 +12,8 @@ use crate::build::ANNOTATION_INTENT;
 const ETCD: &str = "etcd";
 /// The word of its command that says which incarnation is expected.
 const INCARNATION: &str = "--incarnation=";
+/// Where the scheduler notes for which node a claim gets its volume.
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// What counts of a pod. `node` says since when its node is lost, where nodes can be seen.
 pub fn pod(pod: &core::Pod, node_lost: Option<Timestamp>) -> Option<Pod> {
@@ -34,6 +36,7 @@ pub fn pod(pod: &core::Pod, node_lost: Option<Timestamp>) -> Option<Pod> {
             .flatten()
             .find(|known| known.type_ == type_)
     };
+    let unscheduled = condition("PodScheduled").filter(|scheduled| scheduled.status == "False");
     Some(Pod {
         uid: meta.uid.clone()?,
         resource_version: meta.resource_version.clone()?,
@@ -43,9 +46,10 @@ pub fn pod(pod: &core::Pod, node_lost: Option<Timestamp>) -> Option<Pod> {
         deleting,
         incarnation: incarnation.unwrap_or_default(),
         intent: annotation(ANNOTATION_INTENT).cloned(),
-        unschedulable: condition("PodScheduled")
-            .filter(|scheduled| scheduled.status == "False")
-            .map(|scheduled| scheduled.message.clone().unwrap_or_default()),
+        unschedulable: unscheduled.map(|scheduled| scheduled.message.clone().unwrap_or_default()),
+        unscheduled_since: unscheduled
+            .and_then(|scheduled| scheduled.last_transition_time.as_ref())
+            .map(|time| time.0),
         container: container(pod, &status),
         node_lost,
         permit: permit.and_then(|permit| contract::read(permit.as_bytes()).ok()),
@@ -112,7 +116,51 @@ pub fn claim(claim: &PersistentVolumeClaim) -> Option<Claim> {
             .as_ref()
             .map(|_| meta.finalizers.clone().unwrap_or_default()),
         created: meta.creation_timestamp.as_ref().map(|time| time.0),
+        node: meta
+            .annotations
+            .as_ref()
+            .and_then(|all| all.get(SELECTED_NODE).cloned()),
     })
+}
+
+/// What the scheduler says of nodes that do not reach a volume, in the words of several versions.
+const UNREACHED: [&str; 2] = [
+    "volume node affinity conflict",
+    "didn't match PersistentVolume's node affinity",
+];
+/// What keeps members off a node that is not for them, whatever becomes of their volume.
+const RESERVED: &str = "untolerated taint {node-role.kubernetes.io/";
+
+/// Since when a pod waits for a node that is gone and that alone reaches its volume: the one its claim was made for.
+pub fn stranded_since(
+    pod: &core::Pod,
+    claim: &super::Claim,
+    is_gone: impl Fn(&str) -> bool,
+) -> Option<Timestamp> {
+    claim.node.as_deref().filter(|node| is_gone(node))?;
+    let conditions = pod.status.as_ref()?.conditions.iter().flatten();
+    let unscheduled = conditions
+        .into_iter()
+        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")?;
+    let is_stranded = is_unreached(unscheduled.message.as_deref()?);
+    let since = unscheduled.last_transition_time.as_ref()?;
+    is_stranded.then_some(since.0)
+}
+
+/// Whether no node reaches the volume. A node that only lacks something could still take the pod one day.
+fn is_unreached(message: &str) -> bool {
+    let Some((_, reasons)) = message.split_once("nodes are available: ") else {
+        return false;
+    };
+    let reasons = reasons
+        .split(". ")
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches('.');
+    let is_unreached = |reason: &str| UNREACHED.iter().any(|words| reason.contains(words));
+    let mut reasons = reasons.split(", ").peekable();
+    let any = message.contains(UNREACHED[0]) || message.contains(UNREACHED[1]);
+    any && reasons.all(|reason| is_unreached(reason) || reason.contains(RESERVED))
 }
 
 /// Since when a node does not answer; none while it does.
@@ -123,4 +171,76 @@ pub fn lost_since(node: &Node) -> Option<Timestamp> {
         return None;
     }
     ready.last_transition_time.as_ref().map(|time| time.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn waiting(message: &str) -> core::Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": "c-1", "uid": "u"},
+            "status": {"conditions": [{
+                "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }]},
+        }))
+        .expect("a pod")
+    }
+
+    fn made_for(node: Option<&str>) -> super::super::Claim {
+        let annotations = node.map_or_else(|| json!({}), |node| json!({SELECTED_NODE: node}));
+        let object = json!({"metadata": {"name": "data-c-1", "uid": "u", "annotations": annotations}});
+        claim(&serde_json::from_value(object).expect("a claim")).expect("a claim")
+    }
+
+    const STRANDED: &str = "0/3 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, 2 node(s) had volume node affinity conflict. preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.";
+
+    #[test]
+    fn a_pod_is_stranded_where_only_a_node_that_is_gone_reaches_its_volume() {
+        let since = |message: &str, node, is_gone| {
+            stranded_since(&waiting(message), &made_for(node), |name| name == "n1" && is_gone)
+        };
+        let expected = "2026-01-01T00:00:00Z".parse().ok();
+        assert_eq!(since(STRANDED, Some("n1"), true), expected);
+        let newer = "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity.";
+        assert_eq!(since(newer, Some("n1"), true), expected);
+        // The node is there, the volume was made for none, or for another one.
+        assert_eq!(since(STRANDED, Some("n1"), false), None);
+        assert_eq!(since(STRANDED, None, true), None);
+        assert_eq!(since(STRANDED, Some("n2"), true), None);
+        // A node that reaches the volume may take it later.
+        for other in ["1 Insufficient cpu", "1 node(s) were unschedulable"] {
+            let message =
+                format!("0/2 nodes are available: {other}, 1 node(s) had volume node affinity conflict.");
+            assert_eq!(since(&message, Some("n1"), true), None, "{other}");
+        }
+        assert_eq!(
+            since("0/2 nodes are available: 2 Insufficient cpu.", Some("n1"), true),
+            None
+        );
+        assert_eq!(since("", Some("n1"), true), None);
+    }
+
+    #[test]
+    fn a_node_is_lost_since_it_was_last_heard_of() {
+        let node = |status: &str| -> Node {
+            serde_json::from_value(json!({
+                "metadata": {"name": "n1"},
+                "status": {"conditions": [
+                    {"type": "MemoryPressure", "status": "False", "lastTransitionTime": "2025-01-01T00:00:00Z"},
+                    {"type": "Ready", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                ]},
+            }))
+            .expect("a node")
+        };
+        assert_eq!(lost_since(&node("True")), None);
+        for status in ["Unknown", "False"] {
+            assert_eq!(lost_since(&node(status)), "2026-01-01T00:00:00Z".parse().ok());
+            let mut trimmed = node(status);
+            crate::trim::node(&mut trimmed);
+            assert_eq!(lost_since(&trimmed), lost_since(&node(status)));
+        }
+    }
 }

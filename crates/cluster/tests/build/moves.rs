@@ -109,6 +109,22 @@ fn a_changed_template_waits_for_its_gate_and_then_moves() {
 }
 
 #[test]
+fn a_set_that_was_deleted_while_a_change_was_pending_is_made_as_it_was() {
+    let (before, after) = (
+        json!({"version": "3.5.35", "storage": {"size": "1Gi"}}),
+        json!({"version": "3.6.16", "storage": {"size": "1Gi"}}),
+    );
+    let (old, _) = over(&before, &after, |_| {});
+    let kept = Stored::of(&old.members).text();
+    let (_, new) = over(&before, &after, |frame| {
+        frame.stored = Some(Stored::recalled(&kept).expect("a template").into());
+    });
+    assert_eq!(new.pending, Some(Pending::Change));
+    assert_eq!(new.members, old.members);
+    assert_eq!(Stored::recalled("no template"), None);
+}
+
+#[test]
 fn another_operator_alone_moves_no_template_but_comes_with_the_next_change() {
     let newer = |frame: &mut Frame| frame.operator_image = "registry/operator:10".parse().expect("an image");
     let (old, new) = over(&json!({}), &json!({}), newer);

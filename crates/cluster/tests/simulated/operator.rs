@@ -58,18 +58,28 @@ impl Reports for Told {
 
 /// Lets real operators serve a simulation, each under a name of its own.
 pub fn install(sim: &Simulation) {
+    install_that(sim, false);
+}
+
+/// The same with operators that look at nodes, too.
+pub fn install_watching_nodes(sim: &Simulation) {
+    install_that(sim, true);
+}
+
+fn install_that(sim: &Simulation, watches_nodes: bool) {
     let starts = AtomicU64::new(0);
     let rounds = Arc::new(AtomicU64::new(0));
     let seed = sim.draw();
     sim.operate(move |seat| {
         let start = starts.fetch_add(1, Ordering::Relaxed);
         let chance = Chance::new(seed.wrapping_add(start));
-        operate(seat, format!("operator-{start}"), chance, Arc::clone(&rounds))
+        let instance = format!("operator-{start}");
+        operate(seat, instance, chance, Arc::clone(&rounds), watches_nodes)
     });
 }
 
 /// Works until it is killed.
-async fn operate(seat: Seat, instance: String, chance: Chance, rounds: Arc<AtomicU64>) {
+async fn operate(seat: Seat, instance: String, chance: Chance, rounds: Arc<AtomicU64>, watches_nodes: bool) {
     let client = seat.client();
     let clock: SharedClock = Arc::new(TestClock::starting_at(seat.wall()));
     let leadership = Leadership::always(clock.clone());
@@ -93,6 +103,7 @@ async fn operate(seat: Seat, instance: String, chance: Chance, rounds: Arc<Atomi
     let claims = informers.add(labelled(), trim::claim);
     let services = informers.add(labelled(), trim::service);
     let budgets = informers.add(labelled(), trim::budget);
+    let nodes = watches_nodes.then(|| informers.add(Selection::from(Scope::All), trim::node));
     let (wakeup, own) = (Wakeup::default(), Echoes::default());
     clusters.sink({
         let (wakeup, own) = (wakeup.clone(), own.clone());
@@ -116,7 +127,7 @@ async fn operate(seat: Seat, instance: String, chance: Chance, rounds: Arc<Atomi
         claims: claims.store(),
         services: services.store(),
         budgets: budgets.store(),
-        nodes: None,
+        nodes: nodes.as_ref().map(Informer::store),
         reporter: Reporter::new(applier.clone().noting(own), recorder, clock.clone()),
         applier,
         reach: Reach {

@@ -25,10 +25,16 @@ In each watched namespace by a Role; with `--cluster-wide` everywhere by a Clust
 {}
 ## In the operator's own namespace
 
+{}
+## Where nodes are watched
+
+With `--watch-nodes`, by a ClusterRole, as nodes are in no namespace. The chart grants it by `nodes.watch`, which follows `scope.clusterWide` unless it is set. Without it a member is given up only once Kubernetes has marked its pod for deletion.
+
 {}",
         head("Rights of the operator"),
         table(&headings, &rows(Place::Watched)),
         table(&headings, &rows(Place::Own)),
+        table(&headings, &rows(Place::Nodes)),
     )
 }
 

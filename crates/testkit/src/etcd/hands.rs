@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use etcd_operator_etcd::id::MemberId;
-use etcd_operator_etcd::membership::Member;
 
 use super::Etcds;
 use super::disk::{Content, Disk, DiskId};
@@ -180,14 +179,6 @@ impl Etcds {
                 .processes
                 .get(&process)
                 .is_some_and(|process| process.is_stopped)
-        })
-    }
-
-    /// The members as whoever answers at this host lists them, whether they are so or not.
-    pub fn listed_at(&self, host: &str) -> Option<Vec<Member>> {
-        self.with(|world| {
-            let process = world.hosts.get(host).copied()?;
-            world.members(process).ok()
         })
     }
 

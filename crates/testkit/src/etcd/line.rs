@@ -4,11 +4,12 @@
 use std::future::pending;
 use std::time::Duration;
 
+use etcd_operator_etcd::client::door::Told;
 use etcd_operator_etcd::endpoint::{Endpoint, Limits};
 use etcd_operator_etcd::error::{Cause, Error};
 use etcd_operator_etcd::port::{Answer, Dial, Port};
 use etcd_operator_etcd::rejection::Rejection;
-use etcd_operator_etcd::url::ClientUrl;
+use etcd_operator_etcd::url::{ClientUrl, PeerUrl};
 
 use super::Etcds;
 use super::faults::CallFault;
@@ -73,6 +74,39 @@ impl Dial for Dialer {
             };
             line.connect().await?;
             Ok(Box::new(line) as Box<dyn Port>)
+        })
+    }
+
+    fn ask_as_peer<'a>(&'a self, peer: &'a PeerUrl, limit: Duration) -> Answer<'a, Result<Told, String>> {
+        Box::pin(async move {
+            self.caller.gate.pass("AskAsPeer", Side::Before).await;
+            let told = tokio::time::timeout(limit, self.told(peer.host())).await;
+            self.caller.gate.pass("AskAsPeer", Side::After).await;
+            told.unwrap_or_else(|_| Err(format!("{peer}: no answer within {limit:?}")))
+        })
+    }
+}
+
+impl Dialer {
+    /// What whoever is at this host knows by itself, whether it serves clients or not.
+    async fn told(&self, host: &str) -> Result<Told, String> {
+        let hop = self.etcds.with(|world| world.hop(&self.caller.labels, &[]));
+        tokio::time::sleep(hop).await;
+        let process = match self.etcds.with(|world| world.reach(&self.caller.labels, host)) {
+            Reach::Arrives(process) => process,
+            Reach::Refused => return Err("connection refused".to_owned()),
+            Reach::Vanishes => pending().await,
+        };
+        self.etcds.with(|world| {
+            let members = world
+                .members(process)
+                .map_err(|_| "it does not serve".to_owned())?;
+            let running = world.running(process).ok_or("it does not serve")?;
+            Ok(Told {
+                cluster: running.cluster,
+                version: world.processes[&process].start.version.clone(),
+                members: members.into_iter().map(|member| (member.id, member)).collect(),
+            })
         })
     }
 }

@@ -26,17 +26,26 @@ const BYTES_A_SECOND: u64 = 45 << 20;
 impl Line {
     /// Shows a judged caller's step to the judges before anything is refused.
     fn judged(&self, process: ProcessId, what: StepKind) {
+        let caller = self.caller.labels.first().cloned().unwrap_or_default();
         self.etcds.with(|world| {
-            let Some((cluster, asked)) = world
-                .running(process)
-                .map(|running| (running.cluster, running.id))
-            else {
+            if let Some(asked) = world.running(process).map(|running| running.id) {
+                world
+                    .timeline
+                    .note(&caller, format_args!("asks {asked} for {what:?}"));
+            }
+        });
+        self.shown(process, what);
+    }
+
+    /// Shows the judges what became of a judged caller's step, or that it is about to be taken.
+    fn shown(&self, process: ProcessId, what: StepKind) {
+        self.etcds.with(|world| {
+            let running = world.running(process);
+            let Some((cluster, asked)) = running.map(|running| (running.cluster, running.id)) else {
                 return;
             };
-            let caller = self.caller.labels.first().cloned().unwrap_or_default();
-            let asks = format!("asks {asked} for {what:?}");
-            world.timeline.note(&caller, asks);
             if self.caller.is_judged {
+                let caller = self.caller.labels.first().cloned().unwrap_or_default();
                 let step = Step {
                     caller,
                     cluster,
@@ -184,10 +193,14 @@ impl Line {
     async fn removed(&self, member: MemberId) -> Result<Members, Error> {
         let remove = |process| async move {
             self.judged(process, StepKind::Remove(member));
-            self.etcds.with(|world| {
+            let refused = self.etcds.with(|world| {
                 world.is_no_learner(process)?;
                 world.may_remove(process, member).map_err(no)
-            })?;
+            });
+            if refused.is_err() {
+                self.shown(process, StepKind::RemoveRefused(member));
+            }
+            refused?;
             self.etcds.agreed(process, Change::Remove(member)).await?;
             self.etcds.with(|world| world.members(process))
         };

@@ -38,6 +38,8 @@ pub enum StepKind {
     Promote(MemberId),
     /// A member less.
     Remove(MemberId),
+    /// The same, and etcd has said no: it stays.
+    RemoveRefused(MemberId),
     /// Other addresses.
     Update(MemberId, Vec<PeerUrl>),
     /// Another leader.

@@ -11,6 +11,9 @@ use super::{BLINDNESS, Disrupted, ENDING, Ledger, Promise};
 use crate::etcd::{Step, StepKind, Truth, Voter};
 use crate::fake::Verb;
 
+/// How a voter is taken away that is to leave the cluster.
+const REMOVED: &str = "removed";
+
 /// A write of an operator to the API server, before it arrives.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -61,6 +64,13 @@ impl Ledger {
         self.welcome(truth, step.cluster, &voters);
         match &step.what {
             StepKind::Remove(id) => self.judge_removal(truth, step.cluster, *id, &voters),
+            StepKind::RemoveRefused(id) => self.with(|state| {
+                let key = (step.cluster, *id);
+                let is_asked = state.disrupted.get(&key).is_some_and(|was| was.how == REMOVED);
+                if is_asked {
+                    state.disrupted.remove(&key);
+                }
+            }),
             StepKind::Promote(id) => {
                 let is_there = truth
                     .ill_for(step.cluster, *id)
@@ -101,7 +111,7 @@ impl Ledger {
             self.blame(truth.now(), Promise::S2, what);
         }
         if leaving.ill_for.is_none() {
-            self.disrupt(truth, cluster, leaving, "removed");
+            self.disrupt(truth, cluster, leaving, REMOVED);
         }
     }
 

@@ -354,29 +354,26 @@ async fn ask_one(
         tls: None,
         limits: Limits::default(),
     };
-    let port = match machine.etcds().dialer(caller).dial(&endpoint).await {
-        Ok(port) => port,
-        Err(error) => return Answer::Unknown(error.to_string()),
-    };
-    match port.membership().await {
-        Membership::Known(known) if known.cluster != who.0 => Answer::No(format!(
-            "{peer} is of cluster {}, not of {}",
-            known.cluster, who.0
-        )),
-        Membership::Known(known) => known_as(known.members.get(&who.1), who.1, own),
-        Membership::Unknown(why) => {
-            // Before there were learners a member joined with a vote, and without it there may be no quorum to ask.
-            let old = port
-                .status()
-                .await
-                .ok()
-                .filter(|status| !Feature::Learners.is_in(&status.version));
-            let listed = old.and_then(|_| machine.etcds().listed_at(peer.host()));
-            match listed {
-                Some(listed) => known_as(listed.iter().find(|member| member.id == who.1), who.1, own),
-                None => Answer::Unknown(why.to_string()),
+    let dialer = machine.etcds().dialer(caller);
+    let why = match dialer.dial(&endpoint).await {
+        Ok(port) => match port.membership().await {
+            Membership::Known(known) if known.cluster != who.0 => {
+                return Answer::No(format!(
+                    "{peer} is of cluster {}, not of {}",
+                    known.cluster, who.0
+                ));
             }
+            Membership::Known(known) => return known_as(known.members.get(&who.1), who.1, own),
+            Membership::Unknown(why) => why.to_string(),
+        },
+        Err(error) => error.to_string(),
+    };
+    // Before there were learners a member joined with a vote, and without it there may be no quorum to ask.
+    match dialer.ask_as_peer(peer, Duration::from_secs(2)).await {
+        Ok(told) if told.cluster == who.0 && !Feature::Learners.is_in(&told.version) => {
+            known_as(told.members.get(&who.1), who.1, own)
         }
+        _ => Answer::Unknown(why),
     }
 }
 

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use etcd_operator_api::contract::Verdict;
-use etcd_operator_etcd::id::{MemberId, RaftIndex};
+use etcd_operator_etcd::id::{MemberId, RaftIndex, Revision};
 use etcd_operator_etcd::membership::Role;
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 use proptest::prelude::*;
 
 use super::scene::{Scene, id, place};
 use crate::intent::{Cause, Discard, Intent, Join, Replace, What};
-use crate::world::Container;
+use crate::world::{Asked, Container, Digest};
 
 /// What is at one place of a cluster that has formed.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ enum How {
     AllGone,
     Waits(Verdict),
     DiskGoes,
+    OnAnotherVolume,
+    WithoutNode,
 }
 
 /// Sizes, places and memberships of any kind.
@@ -55,17 +57,17 @@ pub fn worlds() -> impl Strategy<Value = Scene> {
         prop::bool::weighted(0.15),
         prop::bool::weighted(0.05),
         prop::bool::weighted(0.3),
+        prop::option::weighted(0.15, 0..9_u16),
     );
     (versions, 0..=9_u8, places, hints, rare).prop_map(build)
 }
 
+type Rare = (bool, bool, bool, Option<u16>);
 type Hints = (usize, Option<What>, Option<u16>, Option<u16>);
 
-fn build(
-    (version, size, places, hints, rare): (&'static str, u8, Vec<At>, Hints, (bool, bool, bool)),
-) -> Scene {
+fn build((version, size, places, hints, rare): (&'static str, u8, Vec<At>, Hints, Rare)) -> Scene {
     let (leader, intent, corrupt, given_up) = hints;
-    let (is_unknown, is_paused, remembers_nothing) = rare;
+    let (is_unknown, is_paused, remembers_nothing, asked_out) = rare;
     let count = u8::try_from(places.len()).expect("nine at most");
     let mut scene = Scene::formed_of(count, version);
     let members: Vec<MemberId> = (0..u16::from(count)).map(id).collect();
@@ -86,6 +88,14 @@ fn build(
         member: Some(id(number)),
     };
     scene.world.alarms = corrupt.map(alarm).into_iter().collect();
+    scene.world.replace = asked_out.map(|number| id(number).to_string());
+    // All have the same, but for the one that is accused, or for its neighbour.
+    for number in 0..u16::from(count) {
+        let hash = u32::from(corrupt.is_some_and(|of| of / 2 == number / 2 && of >= number));
+        let compacted = Revision(1);
+        let digest = Asked::Answer(Digest { hash, compacted });
+        scene.world.digests.insert(id(number), digest);
+    }
     scene.world.discard = given_up
         .map(|number| format!("claim-{number}"))
         .into_iter()
@@ -128,6 +138,8 @@ fn how() -> impl Strategy<Value = How> {
         1 => Just(How::PodGone),
         1 => Just(How::AllGone),
         1 => Just(How::DiskGoes),
+        1 => Just(How::OnAnotherVolume),
+        1 => Just(How::WithoutNode),
         3 => verdict().prop_map(How::Waits),
     ]
 }
@@ -150,7 +162,10 @@ fn intent() -> impl Strategy<Value = Option<What>> {
     let cause = prop_oneof![
         Just(Cause::DiskEmpty),
         Just(Cause::DiskDamaged),
-        Just(Cause::NodeLost)
+        Just(Cause::NodeLost),
+        Just(Cause::Requested),
+        Just(Cause::OtherVolume),
+        Just(Cause::Corrupt),
     ];
     let what = (0..9_u16, 0..4_u8, cause, 1..4_i64).prop_map(|(number, kind, cause, attempt)| {
         let (pod, claim) = (Some(format!("pod-{number}")), Some(format!("claim-{number}")));
@@ -240,6 +255,22 @@ fn harm(scene: &mut Scene, number: u16, how: &How) {
             scene.silent(number);
             let pod = scene.pod_at(number);
             pod.unschedulable = Some("0/3 nodes are available".to_owned());
+            pod.container = Container::Waiting("no node has it yet".to_owned());
+        }
+        How::OnAnotherVolume => {
+            if let Some(claim) = scene.claim_at(number) {
+                claim.uid = "another".to_owned();
+            }
+            if let Some(status) = scene.status(number) {
+                status.raft_index = RaftIndex(100_000);
+            }
+        }
+        How::WithoutNode => {
+            scene.silent(number);
+            let now = scene.world.now;
+            let pod = scene.pod_at(number);
+            pod.unschedulable = Some("0/3 nodes are available".to_owned());
+            pod.unscheduled_since = Some(now - jiff::SignedDuration::from_mins(10));
             pod.container = Container::Waiting("no node has it yet".to_owned());
         }
         How::NodeLost => {

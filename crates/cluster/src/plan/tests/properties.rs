@@ -6,9 +6,10 @@ use etcd_operator_etcd::membership::{Known, Member, Role};
 use proptest::prelude::*;
 
 use super::any_world::worlds;
+use super::line;
 use super::scene::Scene;
 use crate::plan::{Plan, Reason, Step, plan};
-use crate::world::{Ordinal, World};
+use crate::world::{Asked, Ordinal, World};
 
 /// How far behind a voter may be that counts.
 const BEHIND: u64 = 5_000;
@@ -126,6 +127,41 @@ fn keeps_data(world: &World, step: &Step) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// P5. Who is wanted and well is taken out only because a person asked for it, because most agree that its data are
+/// wrong, or because it runs on another volume than its own.
+fn has_a_reason(world: &World, step: &Step) -> Result<(), TestCaseError> {
+    let (
+        Step::Remove {
+            place: Some(place),
+            id,
+        },
+        Some(known),
+    ) = (step, world.known())
+    else {
+        return Ok(());
+    };
+    let member = known
+        .members
+        .get(id)
+        .filter(|member| is_well(world, known, member));
+    let is_wanted = place.get() < u16::from(world.desired.size.get());
+    if member.is_none_or(|member| member.role == Role::Learner) || !is_wanted {
+        return Ok(());
+    }
+    let is_asked = world.replace == Some(id.to_string());
+    let digest = |id: &MemberId| world.digests.get(id).and_then(Asked::answer);
+    let differ = voters(known).filter(|voter| digest(&voter.id) != digest(id));
+    let is_alone = differ.count() >= quorum(voters(known).count());
+    let is_corrupt = is_alone && world.alarms.iter().any(|alarm| alarm.member == Some(*id));
+    let noted = world.memory.members.get(place);
+    let claim = world.seen(*place).claim.as_ref();
+    let is_elsewhere = noted
+        .zip(claim)
+        .is_some_and(|(noted, claim)| noted.is_elsewhere(claim));
+    prop_assert!(is_asked || is_corrupt || is_elsewhere, "{step:?}");
+    Ok(())
+}
+
 /// A step is written down before it is taken, with its place.
 fn is_written_down(plan: &Plan, step: &Step) -> Result<(), TestCaseError> {
     if let Some(place) = place_of(step) {
@@ -164,6 +200,7 @@ proptest! {
             keeps_quorum(&scene.world, step)?;
             is_one_change(&scene.world, step)?;
             keeps_data(&scene.world, step)?;
+            has_a_reason(&scene.world, step)?;
             is_written_down(&plan, step)?;
         }
     }
@@ -172,8 +209,9 @@ proptest! {
     fn whoever_finds_a_step_written_down_and_not_taken_takes_it(scene in worlds()) {
         let first = plan(&scene.world);
         let again = plan(&after(&scene, &first).world);
-        prop_assert_eq!(&again.step, &first.step);
-        prop_assert_eq!(&again.memory.intent, &first.memory.intent);
+        let told = [line(&scene, &first), line(&scene, &again)];
+        prop_assert_eq!(&again.step, &first.step, "{:?}", told);
+        prop_assert_eq!(&again.memory.intent, &first.memory.intent, "{:?}", told);
     }
 
     #[test]

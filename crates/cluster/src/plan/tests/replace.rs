@@ -2,7 +2,6 @@
 
 use etcd_operator_api::contract::Verdict;
 use etcd_operator_etcd::membership::Role;
-use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
 use super::scene::{Scene, id, place};
 use super::{follow, line, plan, planned};
@@ -154,21 +153,6 @@ fn a_moved_volume_of_which_nothing_is_noted_any_more_waits_for_a_person() {
         let why = plan(&scene.world).why.text;
         assert!(why.contains("c-0") && why.contains("restore a backup"), "{why}");
     }
-}
-
-#[test]
-fn corrupt_data_are_replaced_though_the_member_runs_and_leadership_goes_first() {
-    let mut scene = Scene::formed(3);
-    scene.world.alarms.insert(Alarm {
-        member: Some(id(0)),
-        kind: AlarmKind::Corrupt,
-    });
-    assert_eq!(
-        follow(&mut scene),
-        "Recovering Replace(0) move leader from c-0 to 12"
-    );
-    scene.known().leader = Some(id(2));
-    assert_eq!(planned(&scene), "Recovering Replace(0) remove c-0 (10)");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use etcd_operator_etcd::membership::Role;
 
 use super::scene::{Scene, id};
 use super::{follow, line, plan, planned};
+use crate::world::Container;
 
 fn replicas(scene: &Scene) -> u16 {
     plan(&scene.world).shape.expect("a shape").replicas
@@ -195,4 +196,52 @@ fn nothing_shrinks_while_nobody_knows_the_members() {
     scene.unknown();
     assert_eq!(replicas(&scene), 5);
     assert_eq!(planned(&scene), "Waiting - -");
+}
+
+#[test]
+fn past_a_lower_member_that_finds_no_node_the_highest_stays_in_its_stead() {
+    let mut scene = Scene::formed(5);
+    scene.asks_for(3);
+    scene.silent(1);
+    let now = scene.world.now;
+    let homeless = |scene: &mut Scene, seconds| {
+        let pod = scene.pod_at(1);
+        pod.unschedulable = Some("0/3 nodes are available: 3 Insufficient cpu.".to_owned());
+        pod.unscheduled_since = Some(now - jiff::SignedDuration::from_secs(seconds));
+        pod.container = Container::Waiting("no node has it yet".to_owned());
+    };
+    homeless(&mut scene, 299);
+    assert_eq!(planned(&scene), "Blocked - -");
+    homeless(&mut scene, 301);
+    assert_eq!(follow(&mut scene), "Scaling Remove(1) remove c-1 (11)");
+    scene.left(id(1));
+    assert_eq!(follow(&mut scene), "Scaling Discard(1) delete claim claim-1");
+    scene.claim_at(1).as_mut().expect("a claim").deleting = Some(Vec::new());
+    assert_eq!(follow(&mut scene), "Scaling Discard(1) delete pod pod-1");
+    scene.gone(1);
+    assert_eq!(follow(&mut scene), "Scaling Remove(4) remove c-4 (14)");
+    scene.left(id(4));
+    scene.gone(4);
+    // Three are asked for, and three there are: c-3 stays until c-1 has come.
+    assert_eq!(follow(&mut scene), "Waiting - -");
+    scene.pod(1, "pod-new");
+    scene.waits(1, "p1", &Verdict::Empty);
+    assert_eq!(follow(&mut scene), "Scaling Join(1) add learner c-1");
+    scene.member(1, id(7), Role::Voter, true);
+    scene.runs(1, id(7));
+    assert_eq!(follow(&mut scene), "Scaling Remove(3) remove c-3 (13)");
+}
+
+#[test]
+fn a_lower_member_that_finds_a_node_before_it_was_taken_out_stays() {
+    let mut scene = Scene::formed(5);
+    scene.asks_for(3);
+    scene.silent(1);
+    scene.silent(2);
+    let now = scene.world.now;
+    scene.pod_at(1).unscheduled_since = Some(now - jiff::SignedDuration::from_mins(10));
+    scene.silent(3);
+    assert_eq!(follow(&mut scene), "Blocked Remove(1) -");
+    scene.pod_at(1).unscheduled_since = None;
+    assert_eq!(follow(&mut scene), "Blocked - -");
 }

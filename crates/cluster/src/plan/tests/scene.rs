@@ -69,6 +69,8 @@ impl Scene {
             membership: Membership::Unknown(vec!["nobody answers".to_owned()]),
             overheard: BTreeMap::new(),
             alarms: BTreeSet::new(),
+            digests: BTreeMap::new(),
+            replace: None,
             owed: BTreeSet::new(),
         };
         Self {
@@ -189,6 +191,7 @@ impl Scene {
             volume: Some(format!("volume-{number}")),
             deleting: None,
             created: Some(Timestamp::from_second(950_000).expect("a time")),
+            node: None,
         };
         let seen = self.at(number);
         seen.claim.get_or_insert(claim);
@@ -202,6 +205,7 @@ impl Scene {
             incarnation,
             intent: Some("as-asked".to_owned()),
             unschedulable: None,
+            unscheduled_since: None,
             container: Container::Running,
             node_lost: None,
             permit: None,
@@ -335,6 +339,18 @@ impl Scene {
         let other = Self::of(size, &self.version.to_string());
         self.world.desired = other.world.desired;
         self.world.generation += 1;
+    }
+
+    /// The spec asks for disks that go with their pods.
+    pub fn is_fleeting(&mut self) {
+        let object: EtcdCluster = serde_json::from_value(json!({
+            "apiVersion": "etcd.database.coreos.com/v1beta2",
+            "kind": "EtcdCluster",
+            "metadata": {"name": "c", "namespace": "ns"},
+            "spec": {"size": 3, "storage": {"medium": "EmptyDir"}},
+        }))
+        .expect("a cluster");
+        self.world.desired.storage = desired(&object).expect("a valid spec").storage;
     }
 
     /// What a plan decided is stored.

@@ -4,6 +4,7 @@ mod basic;
 mod experiments;
 mod lives;
 mod losses;
+mod mends;
 mod rules;
 
 use etcd_operator_testkit::simulation::Simulation;

@@ -353,3 +353,40 @@ fn a_second_member_starts_where_there_are_no_learners_although_nobody_can_tell_t
         });
     }
 }
+
+/// A single voter of before there were learners takes in a second one, and starts anew before that one has started: it
+/// serves no client, for its quorum is two by now.
+#[test]
+fn b16_a_second_voter_starts_though_the_first_one_serves_nobody_any_more() {
+    for (seed, version, forgets) in [(1, "3.3.27", false), (2, "3.2.32", true), (3, "3.3.27", true)] {
+        run(seed, |sim| async move {
+            cluster_of(&sim, 1, version).await;
+            let writers = sim.write("c", 2, SECOND);
+            tokio::time::sleep(10 * SECOND).await;
+            drop(writers);
+            let gate = sim.gate().unwrap();
+            gate.lie_in_wait(Ambush {
+                call: "MemberAdd".to_owned(),
+                side: Side::After,
+                is_stop: true,
+            });
+            sim.edit("c", |spec| spec["size"] = json!(2));
+            let held = tokio::time::timeout(5 * MINUTE, gate.held()).await;
+            assert!(held.is_ok(), "{}", sim.timeline().text());
+            sim.kill("c-0");
+            tokio::time::sleep(10 * SECOND).await;
+            if forgets {
+                // Nobody but the first voter knows of the second one.
+                sim.kill_operator();
+                sim.lose_status("c");
+                sim.start_operator();
+            } else {
+                gate.go_on();
+            }
+            sim.expect("both serve", 5 * MINUTE, |sim| sim.is_whole("c", 2))
+                .await;
+            assert!(sim.ledger().verify(NAMESPACE, "c").await);
+            sim.check();
+        });
+    }
+}

@@ -1,0 +1,33 @@
+//! Alarms of etcd.
+
+use etcd_operator_api::names::ANNOTATION_REPLACE;
+use etcd_operator_etcd::membership::Known;
+use etcd_operator_etcd::status::{Alarm, AlarmKind};
+
+use super::{Proposal, Reason, Situation, Step};
+
+/// Alarms that still stand. While one does, etcd refuses writes, whoever raised it.
+pub fn pass(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
+    let all = &situation.world.alarms;
+    let is_gone = |alarm: &&Alarm| {
+        let is_member = alarm.member.is_none_or(|id| known.members.contains_key(&id));
+        alarm.kind == AlarmKind::Corrupt && !is_member
+    };
+    if let Some(alarm) = all.iter().find(is_gone) {
+        let text = "A member was replaced that had raised the alarm CORRUPT: the alarm is taken back.";
+        return Some(Proposal::idle(Reason::Recovering, text).step(Step::Disarm(*alarm)));
+    }
+    let alarm = all.first()?;
+    let by = alarm.member.and_then(|id| known.members.get(&id));
+    let by = by.map_or_else(|| "A member".to_owned(), |member| situation.call(member));
+    let text = match alarm.kind {
+        AlarmKind::NoSpace => format!(
+            "{by} has reached the size its database may have, and etcd refuses writes: delete keys or compact, run etcdctl defrag on every member and then etcdctl alarm disarm; spec.etcd.quotaBackendBytes is the size."
+        ),
+        AlarmKind::Corrupt => format!(
+            "etcd has raised the alarm CORRUPT without a member that could be replaced, and refuses writes: find out with etcdctl endpoint hashkv whose data are wrong, annotate this EtcdCluster with {ANNOTATION_REPLACE} and its ID, and take the alarm back with etcdctl alarm disarm."
+        ),
+        kind @ AlarmKind::Other(_) => format!("{by} has raised the alarm {kind}, and etcd refuses writes."),
+    };
+    Some(Proposal::idle(Reason::Blocked, text))
+}

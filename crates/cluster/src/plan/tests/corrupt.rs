@@ -1,0 +1,99 @@
+//! Alarms about data that differ: believed where most members agree, and else told.
+
+use etcd_operator_etcd::id::{MemberId, Revision};
+use etcd_operator_etcd::status::{Alarm, AlarmKind};
+
+use super::scene::{Scene, id};
+use super::{follow, line, plan, planned};
+use crate::world::{Asked, Digest};
+
+/// An alarm of one, and what each has: a hash and up to where history is gone.
+fn raised(size: u8, accused: Option<MemberId>, digests: &[Option<(u32, i64)>]) -> Scene {
+    let mut scene = Scene::formed(size);
+    let alarm = Alarm {
+        member: accused,
+        kind: AlarmKind::Corrupt,
+    };
+    scene.world.alarms.insert(alarm);
+    for (number, digest) in (0..).zip(digests) {
+        let answer = match digest {
+            Some((hash, compacted)) => Asked::Answer(Digest {
+                hash: *hash,
+                compacted: Revision(*compacted),
+            }),
+            None => Asked::Silent("no answer within 20s".to_owned()),
+        };
+        scene.world.digests.insert(id(number), answer);
+    }
+    scene
+}
+
+#[test]
+fn a_member_whose_data_differ_from_what_most_have_is_replaced_though_it_runs_and_leadership_goes_first() {
+    let (own, others) = (Some((1, 7)), Some((2, 7)));
+    let mut scene = raised(3, Some(id(0)), &[own, others, others]);
+    assert_eq!(
+        follow(&mut scene),
+        "Recovering Replace(0) move leader from c-0 to 12"
+    );
+    scene.known().leader = Some(id(2));
+    assert_eq!(planned(&scene), "Recovering Replace(0) remove c-0 (10)");
+    // One that could not be asked is none of those that agree, and enough others do.
+    let scene = raised(5, Some(id(4)), &[others, None, others, others, own]);
+    assert_eq!(planned(&scene), "Recovering Replace(4) remove c-4 (14)");
+}
+
+#[test]
+fn without_a_majority_that_agrees_nothing_is_replaced_and_it_is_said_who_has_what() {
+    let (a, b, c) = (Some((1, 7)), Some((2, 7)), Some((3, 7)));
+    for (digests, words) in [
+        // Everybody has something else, or too few could be asked, or etcd has no such call.
+        ([a, b, c], "no majority of voters agrees"),
+        ([a, b, None], "no majority of voters agrees"),
+        ([None, None, None], "c-1 could not be asked: no answer"),
+        // The one that is accused cannot be asked, or has what most have.
+        ([None, b, b], "its data cannot be compared"),
+        ([a, a, b], "what c-2 has is another"),
+        ([a, a, a], "every voter that could be asked has the same"),
+        // Another history is gone: another hash means nothing.
+        ([Some((1, 5)), b, b], "compacted at another revision"),
+    ] {
+        let scene = raised(3, Some(id(0)), &digests);
+        let next = plan(&scene.world);
+        assert_eq!(line(&scene, &next), "Blocked - -", "{digests:?}");
+        let why = next.why.blocked_by.join(" ");
+        assert!(why.contains(words), "{words}: {why}");
+        assert!(why.contains("CORRUPT") && why.contains("replace"), "{why}");
+    }
+}
+
+#[test]
+fn two_voters_that_differ_and_an_alarm_of_nobody_are_left_to_a_person() {
+    let scene = raised(2, Some(id(1)), &[Some((1, 7)), Some((2, 7))]);
+    assert_eq!(planned(&scene), "Blocked - -");
+    let scene = raised(3, None, &[Some((1, 7)), Some((2, 7)), Some((2, 7))]);
+    let next = plan(&scene.world);
+    assert_eq!(line(&scene, &next), "Blocked - -");
+    assert!(next.why.text.contains("hashkv"), "{}", next.why.text);
+}
+
+#[test]
+fn while_data_differ_no_copy_of_them_goes() {
+    let (a, b) = (Some((1, 7)), Some((2, 7)));
+    let mut scene = raised(3, Some(id(0)), &[a, a, b]);
+    scene.asks_for(1);
+    assert_eq!(planned(&scene), "Blocked - -");
+    scene.world.alarms.clear();
+    assert_eq!(planned(&scene), "Scaling Remove(2) remove c-2 (12)");
+}
+
+#[test]
+fn an_alarm_that_is_taken_back_takes_back_what_was_begun_for_it() {
+    let mut scene = raised(3, Some(id(1)), &[Some((2, 7)), Some((1, 7)), Some((2, 7))]);
+    scene.silent(2);
+    assert_eq!(follow(&mut scene), "Blocked Replace(1) -");
+    scene.runs(2, id(2));
+    scene.world.alarms.clear();
+    scene.world.digests.clear();
+    assert_eq!(follow(&mut scene), "Converged - -");
+}

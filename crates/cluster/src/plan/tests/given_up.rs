@@ -1,0 +1,117 @@
+//! Members that a person gives up, and volumes that are not the ones that were noted.
+
+use etcd_operator_api::contract::Verdict;
+use etcd_operator_etcd::membership::Role;
+
+use super::scene::{Scene, id, place};
+use super::{follow, line, plan, planned};
+use crate::plan::Reason;
+
+fn asked(size: u8, text: &str) -> Scene {
+    let mut scene = Scene::formed(size);
+    scene.world.replace = Some(text.to_owned());
+    scene
+}
+
+#[test]
+fn exactly_the_member_that_a_person_names_is_replaced_and_only_once() {
+    let mut scene = asked(3, "11");
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) remove c-1 (11)");
+    scene.left(id(1));
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) delete claim claim-1");
+    assert_eq!(scene.world.memory.replaced, Some(id(1)));
+    scene.gone(1);
+    scene.pod(1, "pod-new");
+    scene.claim_at(1).as_mut().expect("a claim").uid = "claim-new".to_owned();
+    scene.waits(1, "p9", &Verdict::Empty);
+    assert_eq!(follow(&mut scene), "Scaling Join(1) add learner c-1");
+    scene.member(1, id(7), Role::Voter, true);
+    scene.runs(1, id(7));
+    // The annotation is still there, and was obeyed.
+    assert_eq!(follow(&mut scene), "Converged - -");
+    assert_eq!(scene.world.memory.replaced, Some(id(1)));
+    // Even a member of that very ID is not replaced again.
+    scene.left(id(7));
+    scene.member(1, id(1), Role::Voter, true);
+    scene.runs(1, id(1));
+    scene.remember();
+    assert_eq!(planned(&scene), "Converged - -");
+}
+
+#[test]
+fn a_member_is_not_given_up_while_the_others_would_hold_no_quorum() {
+    let scene = asked(1, "10");
+    let next = plan(&scene.world);
+    assert_eq!(line(&scene, &next), "Blocked Replace(0) -");
+    assert_eq!(next.why.blocked_by, ["c-0 is the only voter"]);
+    let mut scene = asked(3, "10");
+    scene.silent(2);
+    assert_eq!(follow(&mut scene), "Blocked Replace(0) -");
+    // Whoever takes the annotation back takes back what was begun.
+    scene.world.replace = None;
+    assert_eq!(follow(&mut scene), "Waiting - -");
+}
+
+#[test]
+fn a_member_that_cannot_be_given_up_yet_keeps_nobody_else_waiting() {
+    let mut scene = asked(3, "10");
+    scene.waits(1, "p1", &Verdict::Empty);
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) remove c-1 (11)");
+    // More members make possible what one alone cannot.
+    let mut single = asked(1, "10");
+    assert_eq!(follow(&mut single), "Blocked Replace(0) -");
+    single.asks_for(3);
+    single.waits(1, "p1", &Verdict::Empty);
+    assert_eq!(follow(&mut single), "Scaling Join(1) add learner c-1");
+}
+
+#[test]
+fn an_annotation_that_names_nobody_is_told_with_who_there_is() {
+    for (text, words) in [("99", "c-2 is 12"), ("c-1", "hexadecimal")] {
+        let scene = asked(3, text);
+        let next = plan(&scene.world);
+        assert_eq!(next.why.reason, Reason::Blocked);
+        assert!(next.why.text.contains(words), "{}", next.why.text);
+        assert_eq!(next.step, None);
+    }
+}
+
+#[test]
+fn a_member_that_runs_on_another_volume_than_noted_is_replaced_where_the_others_hold_quorum() {
+    let mut scene = Scene::formed(3);
+    scene.claim_at(1).as_mut().expect("a claim").uid = "a-copy".to_owned();
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) remove c-1 (11)");
+    let mut scene = Scene::formed(3);
+    scene.claim_at(1).as_mut().expect("a claim").volume = Some("a-copy".to_owned());
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) remove c-1 (11)");
+}
+
+#[test]
+fn another_volume_that_cannot_be_given_up_waits_for_a_person_who_can_say_that_it_is_right() {
+    let mut scene = Scene::formed(1);
+    scene.claim_at(0).as_mut().expect("a claim").uid = "brought".to_owned();
+    let next = plan(&scene.world);
+    assert_eq!(line(&scene, &next), "Blocked Replace(0) -");
+    let why = next.why.blocked_by.join(" ");
+    assert!(why.contains("adopt") && why.contains("brought"), "{why}");
+    scene.stored(&next);
+    scene.world.adopt.insert("brought".to_owned());
+    let _ = follow(&mut scene);
+    assert_eq!(follow(&mut scene), "Converged - -");
+    let noted = &scene.world.memory.members[&place(0)];
+    assert_eq!(noted.claim.as_deref(), Some("brought"));
+}
+
+#[test]
+fn a_volume_that_a_person_vouches_for_is_resumed_though_another_was_noted() {
+    let mut scene = Scene::formed(3);
+    scene.unknown();
+    for number in 0..3 {
+        scene.waits(number, &format!("p{number}"), &Verdict::Moved);
+        scene.claim_at(number).as_mut().expect("a claim").uid = format!("brought-{number}");
+    }
+    assert_eq!(planned(&scene), "QuorumLost - -");
+    scene.world.adopt.insert("brought-1".to_owned());
+    let _ = follow(&mut scene);
+    assert_eq!(planned(&scene), "Recovering Resume(1) Resume c-1 for p1");
+}

@@ -1,0 +1,201 @@
+//! What people do to have things mended, and what they do that must be mended.
+
+use etcd_operator_api::contract::Fingerprint;
+use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_REPLACE};
+use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, run};
+use serde_json::{Value, json};
+
+use super::{cluster, plan, status};
+use crate::{MINUTE, SECOND, operator};
+
+/// etcd's ID of a member, as the status has it.
+fn id_of(sim: &Simulation, name: &str) -> String {
+    let members = status(sim)["memberStatus"].clone();
+    let mut members = members.as_array().into_iter().flatten();
+    let member = members.find(|member| member["name"] == name);
+    member
+        .and_then(|member| member["id"].as_str())
+        .unwrap()
+        .to_owned()
+}
+
+fn pod(sim: &Simulation, name: &str) -> Value {
+    sim.fake().get_object("v1", "Pod", NAMESPACE, name).unwrap()
+}
+
+#[test]
+fn a_member_that_a_person_gives_up_is_replaced_once_with_all_its_data_kept_by_the_others() {
+    run(1, |sim| async move {
+        cluster(&sim, 3).await;
+        let _writers = sim.write("c", 2, SECOND);
+        tokio::time::sleep(20 * SECOND).await;
+        let before = id_of(&sim, "c-1");
+        let claim = super::claims(&sim);
+        sim.annotate("c", ANNOTATION_REPLACE, &before);
+        sim.expect("another one has its place", 5 * MINUTE, |sim| {
+            status(sim)["replaced"] == json!(before) && sim.is_whole("c", 3) && id_of(sim, "c-1") != before
+        })
+        .await;
+        assert_ne!(super::claims(&sim), claim, "its disk is another one");
+        let after = id_of(&sim, "c-1");
+        sim.kill_operator();
+        sim.start_operator();
+        tokio::time::sleep(5 * MINUTE).await;
+        assert_eq!(id_of(&sim, "c-1"), after, "it is not done twice");
+        assert!(sim.ledger().verify(NAMESPACE, "c").await);
+        sim.check();
+    });
+}
+
+#[test]
+fn a_single_member_is_not_given_up() {
+    run(2, |sim| async move {
+        cluster(&sim, 1).await;
+        let before = id_of(&sim, "c-0");
+        sim.annotate("c", ANNOTATION_REPLACE, &before);
+        sim.expect("it is said why", MINUTE, |sim| {
+            plan(sim).contains("c-0 is the only voter")
+        })
+        .await;
+        tokio::time::sleep(5 * MINUTE).await;
+        assert_eq!(id_of(&sim, "c-0"), before);
+        sim.edit("c", |spec| spec["size"] = json!(3));
+        sim.expect("others make it possible", 5 * MINUTE, |sim| {
+            sim.is_whole("c", 3) && id_of(sim, "c-0") != before
+        })
+        .await;
+        sim.check();
+    });
+}
+
+/// A copy of a member's volume, which bears nothing by which it could be told from it, in the place of its own.
+fn exchange(sim: &Simulation, member: &str) {
+    let mut copy = sim.snapshot(member).unwrap();
+    copy.identity.as_mut().unwrap().fingerprint = Fingerprint::default();
+    sim.put_claim_from_snapshot(member, copy);
+}
+
+#[test]
+fn a_copy_that_nothing_tells_from_a_members_own_volume_runs_and_does_not_stay() {
+    run(3, |sim| async move {
+        cluster(&sim, 3).await;
+        sim.ledger().forgive_losses();
+        let before = id_of(&sim, "c-1");
+        exchange(&sim, "c-1");
+        sim.expect("it is replaced", 5 * MINUTE, |sim| {
+            sim.is_whole("c", 3) && id_of(sim, "c-1") != before
+        })
+        .await;
+        assert!(!sim.timeline().text().contains("waits as Moved"));
+        sim.check();
+    });
+}
+
+#[test]
+fn a_volume_that_a_person_vouches_for_stays() {
+    for is_told in [true, false] {
+        run(4, |sim| async move {
+            cluster(&sim, 1).await;
+            sim.ledger().forgive_losses();
+            let before = id_of(&sim, "c-0");
+            if is_told {
+                sim.put_claim_from_snapshot("c-0", sim.snapshot("c-0").unwrap());
+            } else {
+                exchange(&sim, "c-0");
+            }
+            sim.expect("a person is asked", 5 * MINUTE, |sim| {
+                plan(sim).contains(ANNOTATION_ADOPT)
+            })
+            .await;
+            sim.annotate("c", ANNOTATION_ADOPT, &super::claims(&sim));
+            sim.expect("nothing is left to do", MINUTE, |sim| {
+                plan(sim).contains("All is as asked for")
+            })
+            .await;
+            assert_eq!(id_of(&sim, "c-0"), before);
+            sim.check();
+        });
+    }
+}
+
+#[test]
+fn a_statefulset_deleted_while_a_change_is_pending_comes_back_as_it_was() {
+    run(5, |sim| async move {
+        cluster(&sim, 3).await;
+        let version = |sim: &Simulation| pod(sim, "c-0")["metadata"]["annotations"]["etcd.version"].clone();
+        assert_eq!(version(&sim), "3.6.16");
+        sim.edit("c", |spec| spec["version"] = json!("3.7.3"));
+        sim.expect("it is kept", MINUTE, |sim| {
+            status(sim)["appliedTemplate"].is_string()
+        })
+        .await;
+        let old = pod(&sim, "c-0")["metadata"]["uid"].clone();
+        sim.fake().delete_object("apps/v1", "StatefulSet", NAMESPACE, "c");
+        sim.expect("it is whole again", 5 * MINUTE, |sim| {
+            let now = sim.fake().get_object("v1", "Pod", NAMESPACE, "c-0");
+            sim.is_whole("c", 3) && now.is_some_and(|now| now["metadata"]["uid"] != old)
+        })
+        .await;
+        assert_eq!(version(&sim), "3.6.16");
+        sim.check();
+    });
+}
+
+#[test]
+fn what_keeps_members_from_their_first_start_can_be_corrected() {
+    run(6, |sim| async move {
+        operator::install(&sim);
+        sim.create_with(json!({
+            "metadata": {"name": "c", "namespace": NAMESPACE},
+            "spec": {
+                "size": 3, "version": "3.6.16", "image": "mirror/etcd:no-version-at-all", "storage": {"size": "1Gi"},
+            },
+        }));
+        tokio::time::sleep(2 * MINUTE).await;
+        assert_eq!(status(&sim)["clusterID"], json!(null));
+        sim.edit("c", |spec| spec["image"] = json!("mirror/etcd:3.6.16"));
+        sim.expect("it is whole", 5 * MINUTE, |sim| sim.is_whole("c", 3))
+            .await;
+        sim.check();
+    });
+}
+
+#[test]
+fn a_claim_without_labels_is_seen_and_gets_them() {
+    run(7, |sim| async move {
+        cluster(&sim, 3).await;
+        let (kind, name) = ("PersistentVolumeClaim", "data-c-1");
+        let strip = |claim: &mut Value| claim["metadata"]["labels"] = json!({});
+        sim.fake().update_object("v1", kind, NAMESPACE, name, strip);
+        sim.kill("c-2");
+        sim.expect("it has them again", 2 * MINUTE, |sim| {
+            let claim = sim.fake().get_object("v1", kind, NAMESPACE, name).unwrap();
+            claim["metadata"]["labels"]["etcd_cluster"] == "c"
+        })
+        .await;
+        sim.check();
+    });
+}
+
+#[test]
+fn where_nodes_are_watched_a_silent_one_is_given_up_before_anybody_deletes_its_pods() {
+    run(8, |sim| async move {
+        operator::install_watching_nodes(&sim);
+        sim.create("c", 3, "3.6.16");
+        sim.expect("the cluster is whole", 3 * MINUTE, |sim| sim.is_whole("c", 3))
+            .await;
+        sim.edit("c", |spec| spec["recovery"] = json!({"replaceAfter": "1m"}));
+        tokio::time::sleep(10 * SECOND).await;
+        let node = sim.pod("c-1").unwrap().node;
+        sim.machine().lose(&node);
+        // Kubernetes itself would wait for five minutes more.
+        sim.expect("it is whole elsewhere", 4 * MINUTE, |sim| {
+            sim.is_whole("c", 3) && sim.pod("c-1").is_some_and(|pod| pod.node != node)
+        })
+        .await;
+        sim.machine().restore(&node);
+        tokio::time::sleep(2 * MINUTE).await;
+        assert!(sim.is_whole("c", 3));
+        sim.check();
+    });
+}

@@ -1,0 +1,182 @@
+//! The door that members keep for one another. They answer there as soon as they run, with a quorum or without, while
+//! clients wait until a quorum has taken a member in. What is told is what that one member knows by itself.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::id::{ClusterId, MemberId};
+use crate::membership::{Member, Role};
+use crate::url::PeerUrl;
+use crate::version::Version;
+
+/// The most that is read of an answer.
+const MOST: u64 = 1 << 18;
+/// Where the cluster's ID stands.
+const CLUSTER: &str = "x-etcd-cluster-id";
+
+/// What a member tells there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Of which cluster it is.
+    pub cluster: ClusterId,
+    /// Which version it runs.
+    pub version: Version,
+    /// The members as it has them by itself. Who votes is not told.
+    pub members: BTreeMap<MemberId, Member>,
+}
+
+/// Asks the member at this address within this time. An error says why nothing is known.
+pub async fn ask(peer: &PeerUrl, limit: Duration) -> Result<Told, String> {
+    if peer.is_secure() {
+        return Err(format!("{peer} tells only members who it knows"));
+    }
+    let asked = async {
+        let (_, version) = get(peer, "/version").await?;
+        let (head, members) = get(peer, "/members").await?;
+        read(&head, &version, &members)
+    };
+    match tokio::time::timeout(limit, asked).await {
+        Ok(told) => told.map_err(|why| format!("{peer}: {why}")),
+        Err(_) => Err(format!("{peer}: no answer within {limit:?}")),
+    }
+}
+
+/// Head and body of an answer. The oldest HTTP there is ends each with the connection, and so its parts need no reading.
+async fn get(peer: &PeerUrl, path: &str) -> Result<(String, String), String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let address = format!("{}:{}", peer.host(), peer.port());
+    let mut stream = TcpStream::connect(&address).await.map_err(failed)?;
+    let question = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    stream.write_all(question.as_bytes()).await.map_err(failed)?;
+    let mut answer = Vec::new();
+    stream.take(MOST).read_to_end(&mut answer).await.map_err(failed)?;
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer
+        .split_once("\r\n\r\n")
+        .ok_or("it does not answer in full")?;
+    let status = head.lines().next().unwrap_or_default();
+    if status.split(' ').nth(1) != Some("200") {
+        return Err(format!("it answers {path} with '{status}'"));
+    }
+    Ok((head.to_owned(), body.to_owned()))
+}
+
+#[derive(Deserialize)]
+struct Running {
+    etcdserver: String,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    id: u64,
+    #[serde(default)]
+    name: String,
+    #[serde(default, rename = "peerURLs")]
+    peer_urls: Vec<String>,
+    #[serde(default, rename = "clientURLs")]
+    client_urls: Vec<String>,
+    #[serde(default, rename = "isLearner")]
+    is_learner: bool,
+}
+
+fn read(head: &str, version: &str, members: &str) -> Result<Told, String> {
+    let mut headers = head.lines().filter_map(|line| line.split_once(':'));
+    let cluster = headers
+        .find(|(name, _)| name.eq_ignore_ascii_case(CLUSTER))
+        .ok_or("it does not say of which cluster it is")?;
+    let running: Running = serde_json::from_str(version).map_err(|error| error.to_string())?;
+    let listed: Vec<Listed> = serde_json::from_str(members).map_err(|error| error.to_string())?;
+    let members = listed.into_iter().map(|listed| {
+        let id = MemberId::new(listed.id).ok_or("a member has the ID 0")?;
+        let urls = listed.peer_urls.iter().map(|url| url.parse());
+        let peer_urls: Result<_, _> = urls.collect();
+        let urls = listed.client_urls.iter().map(|url| url.parse());
+        let client_urls: Result<_, _> = urls.collect();
+        let member = Member {
+            id,
+            name: Some(listed.name).filter(|name| !name.is_empty()),
+            peer_urls: peer_urls.map_err(|error| format!("{error}"))?,
+            client_urls: client_urls.map_err(|error| format!("{error}"))?,
+            role: if listed.is_learner {
+                Role::Learner
+            } else {
+                Role::Voter
+            },
+        };
+        Ok((id, member))
+    });
+    Ok(Told {
+        cluster: cluster.1.trim().parse().map_err(|error| format!("{error}"))?,
+        version: running.etcdserver.parse().map_err(|error| format!("{error}"))?,
+        members: members.collect::<Result<_, String>>()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    const MEMBERS: &str = r#"[{"id":10276657743932975437,"peerURLs":["http://c-0.c.ns.svc:2380"],"name":"c-0","clientURLs":["http://c-0.c.ns.svc:2379"]},{"id":17,"peerURLs":["http://c-1.c.ns.svc:2380"],"name":""}]"#;
+
+    /// Answers as etcd does, as often as it is asked.
+    async fn door(answer: impl Fn(&str) -> String + Send + 'static) -> PeerUrl {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut question = [0; 512];
+                let length = stream.read(&mut question).await.unwrap_or_default();
+                let question = String::from_utf8_lossy(&question[..length]);
+                let path = question.split(' ').nth(1).unwrap_or_default();
+                let _ = stream.write_all(answer(path).as_bytes()).await;
+            }
+        });
+        url.parse().expect("an address")
+    }
+
+    fn etcd(path: &str) -> String {
+        let body = if path == "/members" {
+            MEMBERS
+        } else {
+            r#"{"etcdserver":"3.3.27","etcdcluster":"3.3.0"}"#
+        };
+        format!("HTTP/1.0 200 OK\r\nX-Etcd-Cluster-Id: cdf818194e3a8c32\r\nContent-Length: 9\r\n\r\n{body}")
+    }
+
+    #[tokio::test]
+    async fn a_member_tells_what_it_knows_by_itself() {
+        let peer = door(etcd).await;
+        let told = ask(&peer, Duration::from_secs(5)).await.expect("an answer");
+        assert_eq!(told.version.to_string(), "3.3.27");
+        assert_eq!(told.cluster.to_string(), "cdf818194e3a8c32");
+        let members: Vec<_> = told.members.values().collect();
+        assert_eq!(members.len(), 2);
+        assert_eq!(members[0].id.to_string(), "11");
+        assert!(!members[0].has_started(), "{:?}", members[0]);
+        assert_eq!(members[1].id.get(), 10_276_657_743_932_975_437);
+        assert!(
+            members[1].has_started() && members[1].is_at(&"http://c-0.c.ns.svc:2380".parse().expect("it"))
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_no_answer_of_etcd_says_why() {
+        for (answer, words) in [
+            ("HTTP/1.0 404 Not Found\r\n\r\n", "404"),
+            ("", "does not answer in full"),
+            ("HTTP/1.0 200 OK\r\n\r\n{}", "of which cluster"),
+            ("HTTP/1.0 200 OK\r\nX-Etcd-Cluster-ID: 1\r\n\r\nx", "expected"),
+        ] {
+            let peer = door(move |_| answer.to_owned()).await;
+            let why = ask(&peer, Duration::from_secs(5)).await.expect_err("no answer");
+            assert!(why.contains(words), "{answer}: {why}");
+        }
+        let secure = "https://127.0.0.1:2380".parse().expect("an address");
+        assert!(ask(&secure, Duration::from_secs(5)).await.is_err());
+    }
+}
