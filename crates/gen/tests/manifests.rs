@@ -77,16 +77,9 @@ fn pods_of_the_operator_run_without_privileges() {
     assert_eq!(container["allowPrivilegeEscalation"], false);
     assert_eq!(container["readOnlyRootFilesystem"], true);
     assert_eq!(container["capabilities"]["drop"][0], "ALL");
-    let chart = text("charts/etcd-operator/templates/deployment.yaml");
-    for line in [
-        "runAsNonRoot: true",
-        "type: RuntimeDefault",
-        "allowPrivilegeEscalation: false",
-        "readOnlyRootFilesystem: true",
-        "drop: [ALL]",
-    ] {
-        assert!(chart.contains(line), "{line}");
-    }
+    let values = yaml("charts/etcd-operator/values.yaml");
+    assert_eq!(values["podSecurityContext"], pod["securityContext"]);
+    assert_eq!(values["securityContext"], *container);
 }
 
 #[test]
