@@ -246,3 +246,38 @@ fn a_sample_with_a_typing_error_or_an_unbuilt_field_would_be_found() {
             .any(|text| text.contains("size must be 0 to 9"))
     );
 }
+
+/// An engine cannot be had everywhere, so that the two ways to the image are compared by what they say.
+#[test]
+fn the_dockerfile_makes_the_image_that_is_made_without_an_engine() {
+    let dockerfile = text("Dockerfile");
+    let shipped = text("e2e/src/images/shipped.rs");
+    let labels: BTreeSet<&str> = shipped
+        .split('"')
+        .filter(|word| word.starts_with("org.opencontainers.image."))
+        .collect();
+    let count = dockerfile.matches("org.opencontainers.image.").count();
+    assert_eq!(labels.len(), count, "{labels:?}");
+    assert!(
+        labels.iter().all(|label| dockerfile.contains(label)),
+        "{labels:?}"
+    );
+    for line in [
+        "ENTRYPOINT [\"/usr/local/bin/etcd-operator\"]",
+        "USER 65532:65532",
+        "FROM scratch",
+        "/etc/ssl/certs/ca-certificates.crt",
+        concat!("ARG VERSION=", env!("CARGO_PKG_VERSION")),
+    ] {
+        assert!(dockerfile.contains(line), "{line}");
+    }
+    let toolchain = text("rust-toolchain.toml");
+    let channel = toolchain
+        .lines()
+        .find_map(|line| line.strip_prefix("channel = \""));
+    let channel = channel.expect("a channel").trim_end_matches('"');
+    assert!(
+        dockerfile.contains(&format!("FROM rust:{channel}-slim")),
+        "{channel}"
+    );
+}
