@@ -9,6 +9,8 @@ use crate::{Files, yaml};
 
 const NAME: &str = "etcd-operator";
 const LEASE_ROLE: &str = "etcd-operator-lease";
+/// Not the name alone, which other operators of etcd have given to theirs.
+const CLUSTER_ROLE: &str = "etcd-operator-cluster-wide";
 /// The namespace of a kustomize installation; an overlay may set another one.
 const NAMESPACE: &str = "etcd-operator";
 
@@ -18,8 +20,8 @@ pub fn files() -> Files {
     let own = rules(Place::Own, NAME);
     let chart = "charts/etcd-operator/templates/rights/_rules.tpl";
     let cluster_wide = [
-        role("ClusterRole", NAME, &watched),
-        binding("ClusterRoleBinding", NAME, "ClusterRole"),
+        role("ClusterRole", CLUSTER_ROLE, &watched),
+        binding("ClusterRoleBinding", CLUSTER_ROLE, "ClusterRole"),
     ];
     let one_namespace = [role("Role", NAME, &watched), binding("RoleBinding", NAME, "Role")];
     let always = [
