@@ -35,6 +35,7 @@ pub const SETS: &[&ComponentSet] = &[
     &table::KUBERNETES_NODE,
     &table::COREDNS,
     &table::HELM,
+    &table::HELM_3,
     &table::VERSITYGW,
     &table::WORKLOAD,
     EtcdVersion::V3_7_3.set(),

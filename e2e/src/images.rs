@@ -3,12 +3,13 @@
 
 mod archive;
 mod linkage;
+pub mod shipped;
 mod tar;
 mod tree;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::components::cache::Entry;
 use crate::components::{self, Component, EtcdVersion};
@@ -73,21 +74,9 @@ pub async fn etcd(version: EtcdVersion) -> Result<PathBuf> {
     make(&format!("etcd-{}", version.number()), run, tree).await
 }
 
-/// The archive of the operator. Its binary is copied into pods of any etcd, so a dynamic one is refused.
+/// The archive of the operator, as it is while it is developed.
 pub async fn operator(binary: &Path) -> Result<PathBuf> {
-    if !linkage::libraries(binary).await?.is_empty() {
-        bail!(
-            "{} is not linked statically: it would not run in an image without libraries",
-            binary.display()
-        );
-    }
-    let tree = without_shell().executable("usr/local/bin/etcd-operator", binary.to_owned());
-    let run = Run {
-        reference: OPERATOR.to_owned(),
-        entrypoint: vec!["/usr/local/bin/etcd-operator"],
-        user: NONROOT,
-        ..Run::default()
-    };
+    let (run, tree) = shipped::image(binary, OPERATOR).await?;
     make("operator", run, tree).await
 }
 
@@ -177,7 +166,7 @@ async fn make(name: &str, run: Run, tree: Tree) -> Result<PathBuf> {
     let directory = entry
         .fill(|part| async move {
             tokio::task::spawn_blocking(move || {
-                archive::write(&run, &tree, &part.join(ARCHIVE), &part.join("layer.tar"))
+                archive::write(&run, &tree, &part.join(ARCHIVE), &part.join("layer.tar")).map(drop)
             })
             .await
             .context("writing an image was ended")?

@@ -102,6 +102,41 @@ impl Kubernetes {
         self.install_with(image, &everywhere).await
     }
 
+    /// The same with the chart's own example of a cluster.
+    pub async fn install_example(&self, image: &str) -> Result<()> {
+        self.install_with(image, &["--set", "etcdCluster.create=true"])
+            .await
+    }
+
+    /// Waits until the example serves, and lets helm write a key into it and read it back; gives what was read.
+    pub async fn test_example(&self) -> Result<String> {
+        let wait = [
+            "wait",
+            "--for=condition=Available",
+            "--timeout=170s",
+            "etcdcluster/etcd-cluster",
+        ];
+        self.kubectl(&[&["--namespace", NAMESPACE], &wait[..]].concat())
+            .await?;
+        self.helm(&[
+            "test",
+            RELEASE,
+            "--namespace",
+            NAMESPACE,
+            "--timeout",
+            "170s",
+            "--logs",
+        ])
+        .await
+    }
+
+    /// Takes the release away.
+    pub async fn uninstall(&self) -> Result<()> {
+        self.helm(&["uninstall", RELEASE, "--namespace", NAMESPACE])
+            .await?;
+        Ok(())
+    }
+
     async fn install_with(&self, image: &str, more: &[&str]) -> Result<()> {
         let (repository, tag) = image.rsplit_once(':').context("an image without a tag")?;
         let chart = repository_file("charts/etcd-operator");

@@ -5,6 +5,7 @@
 //! bed has recorded as its own is signalled.
 
 pub mod bed_dir;
+pub mod bill;
 pub mod cgroup;
 pub mod chronicle;
 pub mod cluster;

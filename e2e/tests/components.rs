@@ -38,6 +38,7 @@ async fn what_nodes_run_says_the_version_its_module_pins() -> Result<()> {
         (Component::Runc, "--version", "runc"),
         (Component::CoreDns, "-version", "coredns"),
         (Component::Helm, "version", "helm"),
+        (Component::Helm3, "version", "helm3"),
         (Component::Versitygw, "--version", "versitygw"),
     ];
     for (component, argument, set) in table {

@@ -1,9 +1,16 @@
+{{- define "etcd-operator.name" -}}
+{{ default .Chart.Name .Values.nameOverride | trunc 52 | trimSuffix "-" }}
+{{- end -}}
+
 {{- /* The name of everything the release makes; also of its lease, which names the installation. */}}
 {{- define "etcd-operator.fullname" -}}
-{{- if contains .Chart.Name .Release.Name -}}
+{{- $name := include "etcd-operator.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{ .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name -}}
 {{ .Release.Name | trunc 52 | trimSuffix "-" }}
 {{- else -}}
-{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 52 | trimSuffix "-" }}
+{{ printf "%s-%s" .Release.Name $name | trunc 52 | trimSuffix "-" }}
 {{- end -}}
 {{- end -}}
 
@@ -17,7 +24,7 @@
 {{- end -}}
 
 {{- define "etcd-operator.selector" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/name: {{ include "etcd-operator.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
@@ -26,18 +33,27 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.labels }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{- /* The operator's image: of its own pod, and where members' pods take a program from. */}}
 {{- define "etcd-operator.image" -}}
-{{ printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{- $tag := default .Chart.AppVersion .Values.image.tag -}}
+{{- if .Values.image.digest -}}
+{{ printf "%s:%s@%s" .Values.image.repository $tag .Values.image.digest }}
+{{- else -}}
+{{ printf "%s:%s" .Values.image.repository $tag }}
+{{- end -}}
 {{- end -}}
 
 {{- define "etcd-operator.serviceAccount" -}}
-{{- if .Values.serviceAccount.create -}}
-{{ default (include "etcd-operator.fullname" .) .Values.serviceAccount.name }}
+{{- $account := (include "etcd-operator.settings" . | fromYaml).serviceAccount -}}
+{{- if $account.create -}}
+{{ default (include "etcd-operator.fullname" .) $account.name }}
 {{- else -}}
-{{ default "default" .Values.serviceAccount.name }}
+{{ default "default" $account.name }}
 {{- end -}}
 {{- end -}}
 

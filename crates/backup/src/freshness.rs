@@ -46,6 +46,11 @@ impl Freshness {
         })
     }
 
+    /// Bytes of the last good backup of each that has one.
+    pub fn sizes(&self) -> Vec<PerObject> {
+        self.each(|backup, _| backup.status.as_ref()?.last_success.as_ref()?.size)
+    }
+
     fn each(&self, figure: impl Fn(&EtcdBackup, Timestamp) -> Option<i64>) -> Vec<PerObject> {
         let now = self.clock.now();
         let backups = self.backups.list();

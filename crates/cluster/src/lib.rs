@@ -8,6 +8,7 @@
 mod act;
 pub mod build;
 pub mod desired;
+pub mod figures;
 pub mod intent;
 pub mod memory;
 mod observe;

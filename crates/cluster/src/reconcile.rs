@@ -26,6 +26,7 @@ use tracing::{debug, info, warn};
 use crate::act::{self, Error, Outcome};
 use crate::build::{NoOperatorImage, OperatorImage, Pending};
 use crate::desired::{Desired, desired};
+use crate::figures::{Figures, Look, Readings};
 use crate::observe::observe;
 use crate::plan::{Plan, Step, plan};
 use crate::ports::Reach;
@@ -83,6 +84,8 @@ pub struct Reconciler {
     owed: Arc<Mutex<BTreeMap<ObjectKey, BTreeSet<Ordinal>>>>,
     /// What each cluster asks for, by what its spec is known by.
     asked: Arc<Mutex<BTreeMap<ObjectKey, Asked>>>,
+    /// What was read of each cluster, for the page of metrics.
+    readings: Readings,
 }
 
 /// What a spec asks for, and all that this was made of.
@@ -104,7 +107,19 @@ impl Reconciler {
             fresh: Fresh::default(),
             owed: Arc::default(),
             asked: Arc::default(),
+            readings: Readings::default(),
         }
+    }
+
+    /// The figures of all clusters that this installation looks after.
+    pub fn figures(&self) -> Figures {
+        let deps = &*self.deps;
+        Figures::new(
+            deps.clusters.clone(),
+            self.readings.clone(),
+            deps.installation.clone(),
+            deps.clock.clone(),
+        )
     }
 
     /// The function that the driver calls.
@@ -127,6 +142,7 @@ impl Reconciler {
         let Some(cluster) = clusters.get(key) else {
             self.elsewhere(key, None);
             self.fresh.forget(key);
+            self.readings.forget(key);
             self.owes(key, BTreeSet::new());
             self.asked
                 .lock()
@@ -221,6 +237,7 @@ impl Reconciler {
         };
         let mut observed = observe(cluster, desired, deps).await?;
         observed.world.owed = self.owed(key);
+        self.readings.note(key, &Look::of(cluster, &observed.world));
         let plan = plan(&observed.world);
         self.owes(key, plan.owed.clone());
         let wanted = match objects::wanted(&plan, &observed, image) {

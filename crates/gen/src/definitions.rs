@@ -8,6 +8,9 @@ use serde_json::json;
 
 use crate::{Files, yaml};
 
+/// Tells which version of the chart wrote a definition, so that an older one leaves it alone.
+const CHART_VERSION: &str = "etcd.database.coreos.com/chart-version";
+
 /// The definitions in `config/crd` and in the chart.
 pub fn files() -> Files {
     let definitions = crd::all();
@@ -36,16 +39,21 @@ pub fn files() -> Files {
 }
 
 /// Helm installs what lies in `crds/` once and never again, so the chart has templates instead; the annotation keeps
-/// the definitions, and with them every cluster, when the release goes.
+/// the definitions, and with them every cluster, when the release goes. Whether a definition is this release's to write
+/// is found out by a template of the chart, which compares the version that is written into each.
 fn in_chart(mut definition: CustomResourceDefinition) -> String {
-    definition
-        .metadata
-        .annotations
-        .get_or_insert_default()
-        .insert("helm.sh/resource-policy".to_owned(), "keep".to_owned());
-    let body = yaml::escape_template(&yaml::object(&definition));
+    // Replaced in the text, for a template is no YAML before it is rendered.
+    const VERSION: &str = "THE-VERSION-OF-THE-CHART";
+    let name = definition.metadata.name.clone().unwrap_or_default();
+    definition.metadata.annotations.get_or_insert_default().extend(
+        [("helm.sh/resource-policy", "keep"), (CHART_VERSION, VERSION)]
+            .map(|(key, value)| (key.to_owned(), value.to_owned())),
+    );
+    let body =
+        yaml::escape_template(&yaml::object(&definition)).replace(VERSION, "{{ .Chart.Version | quote }}");
+    let asked = format!("include \"etcd-operator.definition\" (dict \"root\" . \"name\" \"{name}\")");
     format!(
-        "{}{{{{- if .Values.crds.install }}}}\n{body}{{{{- end }}}}\n",
+        "{}{{{{- if eq ({asked}) \"install\" }}}}\n{body}{{{{- end }}}}\n",
         yaml::HEADER
     )
 }
@@ -64,21 +72,32 @@ mod tests {
     }
 
     #[test]
-    fn definitions_of_the_chart_outlive_its_release_and_can_be_left_out() {
+    fn definitions_of_the_chart_outlive_its_release_say_their_version_and_can_be_left_out() {
         let files = files();
         let chart: Vec<_> = files
             .iter()
             .filter(|(path, _)| path.starts_with("charts"))
             .collect();
         assert_eq!(chart.len(), 3);
+        let asked = std::fs::read_to_string(
+            crate::tree::root().join("charts/etcd-operator/templates/_definitions.tpl"),
+        )
+        .expect("what the definitions ask");
+        assert!(asked.contains(&format!("get $marks \"{CHART_VERSION}\"")));
         for (path, text) in chart {
-            assert!(
-                text.contains("helm.sh/resource-policy: keep\n"),
-                "{}",
-                path.display()
-            );
+            let name = path.file_stem().and_then(|name| name.to_str()).expect("a name");
+            for part in [
+                "helm.sh/resource-policy: keep\n".to_owned(),
+                format!("{CHART_VERSION}: {{{{ .Chart.Version | quote }}}}\n"),
+                format!(
+                    "{{{{- if eq (include \"etcd-operator.definition\" (dict \"root\" . \"name\" \"{name}\")) \"install\" }}}}\n"
+                ),
+            ] {
+                assert!(text.contains(&part), "{}: {part}", path.display());
+            }
             assert_eq!(text.matches("{{-").count(), 2, "{}", path.display());
-            assert!(text.contains("{{- if .Values.crds.install }}\n") && text.ends_with("{{- end }}\n"));
+            assert!(text.ends_with("{{- end }}\n"));
+            assert!(asked.contains(name), "{name} is not told of by the notes");
         }
     }
 }

@@ -10,6 +10,8 @@ use crate::{Files, yaml};
 const NAME: &str = "etcd-operator";
 const LEASE_ROLE: &str = "etcd-operator-lease";
 const NODES_ROLE: &str = "etcd-operator-nodes";
+/// Not the name alone, which other operators of etcd have given to theirs.
+const CLUSTER_ROLE: &str = "etcd-operator-cluster-wide";
 /// The namespace of a kustomize installation; an overlay may set another one.
 const NAMESPACE: &str = "etcd-operator";
 
@@ -23,8 +25,8 @@ pub fn files() -> Files {
     ];
     let chart = "charts/etcd-operator/templates/rights/_rules.tpl";
     let cluster_wide = [
-        role("ClusterRole", NAME, &watched),
-        binding("ClusterRoleBinding", NAME, "ClusterRole"),
+        role("ClusterRole", CLUSTER_ROLE, &watched),
+        binding("ClusterRoleBinding", CLUSTER_ROLE, "ClusterRole"),
     ];
     let one_namespace = [role("Role", NAME, &watched), binding("RoleBinding", NAME, "Role")];
     let always = [

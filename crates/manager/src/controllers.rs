@@ -180,6 +180,7 @@ impl Functions {
             operator_image: shared.operator_image.clone(),
             clock: shared.clock.clone(),
         });
+        cluster.figures().register(&shared.metrics);
         let backup = backup::Reconciler::new(backup::Deps {
             backups: kinds.backups.store(),
             clusters: kinds.clusters.store(),

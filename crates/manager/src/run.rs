@@ -237,7 +237,12 @@ impl Manager {
 /// How late backups are, on the page of metrics.
 fn freshness(kinds: &Kinds, shared: &Shared) {
     let freshness = Freshness::new(kinds.backups.store(), shared.clock.clone());
-    let ages = freshness.clone();
+    let (ages, sizes) = (freshness.clone(), freshness.clone());
+    shared.metrics.register_computed(
+        "backup_size_bytes",
+        "Bytes of the last good backup of an EtcdBackup, as stored",
+        move || sizes.sizes(),
+    );
     shared.metrics.register_computed(
         "backup_age_seconds",
         "Time since the last good backup of an EtcdBackup, or since that was made",

@@ -242,6 +242,52 @@ async fn its_own_status_wakes_no_controller() {
     running.await.unwrap().unwrap();
 }
 
+#[tokio::test]
+async fn figures_of_clusters_come_and_go_with_them() {
+    let fake = api_server();
+    for name in ["stays", "goes"] {
+        fake.put_object(object("EtcdCluster", name, &json!({"size": 3})));
+    }
+    let manager = manager(&fake).await;
+    let address = manager.server.address().unwrap();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(manager.run(stop.clone()));
+    for name in ["stays", "goes"] {
+        until("a verdict", || verdict(&fake, "EtcdCluster", name).is_some()).await;
+    }
+    let wanted =
+        |name| format!(r#"etcd_operator_cluster_members_wanted{{namespace="{NAMESPACE}",name="{name}"}} 3"#);
+    page_until(address, |page| {
+        page.contains(&wanted("stays")) && page.contains(&wanted("goes"))
+    })
+    .await;
+    let page = metrics(address).await;
+    for (name, _, _) in etcd_operator_cluster::figures::FAMILIES {
+        assert!(
+            page.contains(&format!("# HELP etcd_operator_{name} ")),
+            "{name} not in\n{page}"
+        );
+    }
+    fake.delete_object(GROUP, "EtcdCluster", NAMESPACE, "goes");
+    page_until(address, |page| {
+        page.contains(&wanted("stays")) && !page.contains("goes")
+    })
+    .await;
+    stop.cancel();
+    running.await.unwrap().unwrap();
+}
+
+async fn page_until(address: std::net::SocketAddr, holds: impl Fn(&str) -> bool) {
+    let wait = async {
+        while !holds(&metrics(address).await) {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_mins(2), wait)
+        .await
+        .expect("the page says so");
+}
+
 async fn metrics(address: std::net::SocketAddr) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";

@@ -1,21 +1,25 @@
 //! What the operator counts about itself, in the `OpenMetrics` text format.
 //!
 //! Labels are bounded: controllers, kinds, classes and results. Names of objects are labels only of figures that are
-//! computed from the objects there are, whenever the page is asked for ([`PerObject`]).
+//! computed from the objects there are, whenever the page is asked for ([`Figure`]).
+
+mod computed;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
+use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::error::Class;
+use computed::Computed;
+
+pub use computed::{Figure, PerObject};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ControllerLabel {
@@ -43,54 +47,6 @@ struct KindLabel {
 struct BuildLabels {
     version: &'static str,
     commit: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ObjectLabels {
-    namespace: String,
-    name: String,
-}
-
-/// A figure of one object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PerObject {
-    /// The namespace of the object.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// The figure.
-    pub value: i64,
-}
-
-/// Figures of objects, computed when the page is asked for.
-struct Computed<F> {
-    name: &'static str,
-    help: &'static str,
-    figures: F,
-}
-
-impl<F> fmt::Debug for Computed<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Computed({})", self.name)
-    }
-}
-
-impl<F: Fn() -> Vec<PerObject> + Send + Sync + 'static> Collector for Computed<F> {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let first = ConstGauge::new(0_i64);
-        let mut family =
-            encoder.encode_descriptor(self.name, self.help, None, EncodeMetric::metric_type(&first))?;
-        for PerObject {
-            namespace,
-            name,
-            value,
-        } in (self.figures)()
-        {
-            let labels = ObjectLabels { namespace, name };
-            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
-    }
 }
 
 fn seconds() -> Histogram {
@@ -209,11 +165,11 @@ impl Metrics {
     }
 
     /// Adds a figure that is computed for each object there is, whenever the page is asked for.
-    pub fn register_computed(
+    pub fn register_computed<T: Into<Figure> + 'static>(
         &self,
         name: &'static str,
         help: &'static str,
-        figures: impl Fn() -> Vec<PerObject> + Send + Sync + 'static,
+        figures: impl Fn() -> Vec<T> + Send + Sync + 'static,
     ) {
         let computed = Computed { name, help, figures };
         self.registry
@@ -320,6 +276,29 @@ mod tests {
         assert!(metrics.encode().contains(&line(7)), "{}", metrics.encode());
         age.store(8, std::sync::atomic::Ordering::Relaxed);
         assert!(metrics.encode().contains(&line(8)), "{}", metrics.encode());
+    }
+
+    #[test]
+    fn figures_about_parts_of_an_object_are_told_apart_by_labels_of_their_own() {
+        let metrics = Metrics::new("1.2.3", "abc");
+        metrics.register_computed("cluster_members", "Members", || {
+            let members = |value| PerObject {
+                namespace: "shop".to_owned(),
+                name: "orders".to_owned(),
+                value,
+            };
+            vec![
+                members(3).with("role", "voter").with("health", "healthy"),
+                members(1).with("role", "learner"),
+            ]
+        });
+        let page = metrics.encode();
+        for line in [
+            r#"etcd_operator_cluster_members{namespace="shop",name="orders",role="voter",health="healthy"} 3"#,
+            r#"etcd_operator_cluster_members{namespace="shop",name="orders",role="learner"} 1"#,
+        ] {
+            assert!(page.lines().any(|found| found == line), "{page}");
+        }
     }
 
     #[test]

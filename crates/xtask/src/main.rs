@@ -7,6 +7,7 @@ mod deny;
 mod e2e;
 mod floor;
 mod generated;
+mod image;
 mod machine;
 mod packages;
 mod places;
@@ -19,12 +20,12 @@ mod up;
 
 use std::process::ExitCode;
 
-/// A command of `cargo xtask`, or the place where one will be.
+/// A command of `cargo xtask`.
 struct Command {
     name: &'static str,
     arguments: &'static str,
     about: &'static str,
-    work: Work,
+    work: fn(&[String]) -> Result<(), Failure>,
 }
 
 impl Command {
@@ -33,17 +34,11 @@ impl Command {
     }
 }
 
-enum Work {
-    Done(fn(&[String]) -> Result<(), Failure>),
-    /// Refused with this sentence.
-    NotBuilt(&'static str),
-}
-
 /// Why a command did not succeed.
 enum Failure {
     /// It ran, and what it looked at is not in order.
     Failed(String),
-    /// It was called in a way it does not understand, or is not built.
+    /// It was called in a way it does not understand.
     Refused(String),
 }
 
@@ -58,67 +53,67 @@ const COMMANDS: &[Command] = &[
         name: "test",
         arguments: "[--fast]",
         about: "everything that must hold; --fast leaves out what needs a Kubernetes",
-        work: Work::Done(steps::test),
+        work: steps::test,
     },
     Command {
         name: "e2e",
         arguments: "[--all] [--keep] [--nodes N] [--seed N] [--junit FILE] [NAME...]",
         about: "tests and scenarios whose names contain one of NAME, or all; without either, lists them (builds them first)",
-        work: Work::Done(e2e::command),
+        work: e2e::command,
     },
     Command {
         name: "simulate",
         arguments: "[SEEDS]",
         about: "lives of clusters from ten thousand seeds, which must have been everywhere, or from so many",
-        work: Work::Done(simulate::seeds),
+        work: simulate::seeds,
     },
     Command {
         name: "mutants",
         arguments: "[NAME...]",
         about: "puts each deliberate bug into a copy and lets the simulator look for it",
-        work: Work::Done(simulate::mutants),
+        work: simulate::mutants,
     },
     Command {
         name: "gen",
         arguments: "[--check]",
         about: "writes every generated file, or says which are stale",
-        work: Work::Done(generated::command),
+        work: generated::command,
     },
     Command {
         name: "deny",
         arguments: "",
         about: "licences, banned crates and sources of the dependencies",
-        work: Work::Done(deny::command),
+        work: deny::command,
     },
     Command {
         name: "up",
         arguments: "[--nodes 1|3] [--context NAME [--image IMAGE]]",
         about: "a Kubernetes on this machine, or the one of a context, with the operator and samples in it",
-        work: Work::Done(up::up),
+        work: up::up,
     },
     Command {
         name: "down",
         arguments: "[--purge]",
         about: "ends what `up` started; --purge removes what was built for it, too",
-        work: Work::Done(up::down),
+        work: up::down,
     },
     Command {
         name: "release",
         arguments: "",
         about: "the binary as it is shipped: fully static, stripped, at most 40 MB, or an error",
-        work: Work::Done(release::command),
+        work: release::command,
     },
     Command {
         name: "bench",
         arguments: "[NAME...]",
         about: "measures the operator against its budgets, beside what the same machine needs without it",
-        work: Work::Done(e2e::bench),
+        work: e2e::bench,
     },
     Command {
         name: "image",
-        arguments: "",
-        about: "the operator's container image",
-        work: Work::NotBuilt("`image` is not built yet; `up` makes one for its own nodes."),
+        arguments: "[--output DIRECTORY] [--name NAME:TAG]",
+        about: "the operator's container image as an archive of OCI, and its bill of materials; needs no engine",
+        work: image::command,
     },
 ];
 
@@ -149,14 +144,7 @@ fn main() -> ExitCode {
             "there is no command `{name}`\n\n{}",
             usage()
         ))),
-        Some(Command {
-            work: Work::NotBuilt(why),
-            ..
-        }) => Err(Failure::Refused((*why).to_owned())),
-        Some(Command {
-            work: Work::Done(work),
-            ..
-        }) => work(rest),
+        Some(command) => (command.work)(rest),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -172,15 +160,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> String {
-    let line = |command: &Command| {
-        let call = command.call();
-        let note = if matches!(command.work, Work::NotBuilt(_)) {
-            " (not built yet)"
-        } else {
-            ""
-        };
-        format!("  {call}\n      {}{note}", command.about)
-    };
+    let line = |command: &Command| format!("  {}\n      {}", command.call(), command.about);
     let lines: Vec<String> = COMMANDS.iter().map(line).collect();
     format!("cargo xtask COMMAND\n\n{}", lines.join("\n"))
 }
@@ -211,16 +191,6 @@ fn no_arguments(arguments: &[String]) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_command_that_is_not_built_is_refused_with_one_sentence_that_names_it() {
-        for command in COMMANDS {
-            if let Work::NotBuilt(why) = command.work {
-                assert!(why.contains(&format!("`{}`", command.name)), "{why}");
-                assert!(why.ends_with('.') && !why.contains('\n'), "{why}");
-            }
-        }
-    }
 
     #[test]
     fn an_unknown_flag_is_refused_and_not_ignored() {

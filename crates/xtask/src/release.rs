@@ -12,15 +12,24 @@ const LARGEST: usize = 40_000_000;
 /// `cargo xtask release`.
 pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
     no_arguments(arguments)?;
+    build()?;
+    Ok(())
+}
+
+/// Builds the binary, and gives its path if it is as it must be.
+pub(crate) fn build() -> Result<PathBuf, String> {
     let package = format!("{BINARY}-manager");
-    run::plainly(run::cargo([
-        "build",
-        "--release",
-        "--locked",
-        "--package",
-        &package,
-    ]))?;
+    let mut build = run::cargo(["build", "--release", "--locked", "--package", &package]);
     let path = released()?;
+    // Beside `release` are the triple and the target directory.
+    let target = path.ancestors().nth(3).unwrap_or(&path);
+    build.env("CARGO_ENCODED_RUSTFLAGS", flags(target).join("\u{1f}"));
+    // What is compiled from C tells its places, too.
+    build.env(
+        "CFLAGS",
+        format!("-ffile-prefix-map={}=/target", target.display()),
+    );
+    run::plainly(build)?;
     let content = std::fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     // It runs, too.
     run::plainly(run::program(&path, ["version"]))?;
@@ -28,13 +37,27 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
     println!("{}: {} bytes", path.display(), content.len());
     if faults.is_empty() {
         println!("static, stripped, at most {LARGEST} bytes");
-        return Ok(());
+        return Ok(path);
     }
-    Err(Failure::Failed(format!(
-        "{} is {}",
-        path.display(),
-        faults.join(", and ")
-    )))
+    Err(format!("{} is {}", path.display(), faults.join(", and ")))
+}
+
+/// What the compiler is told for a release: all that `.cargo/config.toml` says, which these replace, and other names for
+/// the places of this machine, so that the same commit gives the same bytes in any directory.
+fn flags(target: &Path) -> Vec<String> {
+    let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
+    let home = std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
+    // The last that fits is taken, and a target directory usually lies in the repository.
+    let places = [(home, "/cargo"), (Some(places::root().to_owned()), "/source")];
+    let places = places.into_iter().chain([(Some(target.to_owned()), "/target")]);
+    for (place, name) in places {
+        if let Some(place) = place {
+            flags.push(format!("--remap-path-prefix={}={name}", place.display()));
+        }
+    }
+    flags
 }
 
 /// Beside the profile in which this program was built.
@@ -154,6 +177,23 @@ mod tests {
         assert!(!faults(&own).contains(&"not static".to_owned()));
         assert!(faults(&own).contains(&"not stripped".to_owned()));
         assert_eq!(faults(b"#!/bin/sh\n"), ["no 64-bit ELF file"]);
+    }
+
+    #[test]
+    fn the_flags_of_a_release_hold_those_of_every_build_and_rename_every_place() {
+        let config = std::fs::read_to_string(places::root().join(".cargo/config.toml")).expect("the config");
+        let listed = config
+            .lines()
+            .find(|line| line.starts_with("rustflags"))
+            .expect("flags");
+        assert_eq!(listed, "rustflags = [\"-C\", \"target-feature=+crt-static\"]");
+        let flags = flags(&places::root().join("target"));
+        assert_eq!(flags[0], "-Ctarget-feature=+crt-static");
+        assert!(
+            flags.last().is_some_and(|last| last.ends_with("/target=/target")),
+            "{flags:?}"
+        );
+        assert!(flags.iter().any(|flag| flag.ends_with("=/source")), "{flags:?}");
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub enum Component {
     CoreDns,
     /// What installs charts.
     Helm,
+    /// The helm before that.
+    Helm3,
     /// An object store that speaks S3.
     Versitygw,
     /// An object store that speaks Google Cloud Storage.
@@ -122,6 +124,7 @@ impl Component {
             Self::CniBridge => (&table::CNI, "bridge"),
             Self::CoreDns => (&table::COREDNS, "coredns"),
             Self::Helm => (&table::HELM, "helm"),
+            Self::Helm3 => (&table::HELM_3, "helm"),
             Self::Versitygw => (&table::VERSITYGW, "versitygw"),
             Self::FakeGcsServer => (&table::FAKE_GCS, "fake-gcs-server"),
             Self::Azurite => (&table::AZURITE, "azurite-blob"),
@@ -155,7 +158,7 @@ mod tests {
     #[test]
     fn every_component_is_a_binary_of_its_set() {
         use Component::{
-            Azurite, CniBridge, Containerd, CoreDns, Ctr, EtcdOfControlPlane, FakeGcsServer, Helm,
+            Azurite, CniBridge, Containerd, CoreDns, Ctr, EtcdOfControlPlane, FakeGcsServer, Helm, Helm3,
             KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler, Kubectl, Kubelet, OssSigner,
             Probe, Runc, Versitygw, Workload,
         };
@@ -168,6 +171,7 @@ mod tests {
             EtcdOfControlPlane,
             FakeGcsServer,
             Helm,
+            Helm3,
             KubeApiserver,
             KubeControllerManager,
             KubeProxy,

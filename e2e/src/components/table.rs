@@ -166,6 +166,21 @@ pub static HELM: ComponentSet = ComponentSet {
     cold_seconds: 50,
 };
 
+/// The helm before that, which many still run.
+pub static HELM_3: ComponentSet = ComponentSet {
+    name: "helm3",
+    source: go(
+        "helm3",
+        "helm.sh/helm/v3",
+        &[stamp(
+            "helm.sh/helm/v3/internal/version.version",
+            Stamped::Version,
+        )],
+    ),
+    binaries: &[binary("helm", "helm.sh/helm/v3/cmd/helm")],
+    cold_seconds: 40,
+};
+
 /// An object store with the interface of S3.
 pub static VERSITYGW: ComponentSet = ComponentSet {
     name: "versitygw",

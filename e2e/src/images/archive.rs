@@ -30,6 +30,8 @@ pub(super) struct Run {
     /// Empty means root, as upstream's images have it.
     pub(super) user: &'static str,
     pub(super) ports: &'static [u16],
+    /// What people are told about it, in the keys of OCI.
+    pub(super) labels: Vec<(&'static str, String)>,
 }
 
 impl Run {
@@ -58,19 +60,27 @@ impl Run {
         if !ports.is_empty() {
             config["ExposedPorts"] = Value::Object(ports);
         }
+        if !self.labels.is_empty() {
+            let labels = self
+                .labels
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), json!(value)));
+            config["Labels"] = Value::Object(labels.collect());
+        }
         json!({
             "architecture": architecture(),
             "os": "linux",
             "created": EPOCH,
             "config": config,
             "rootfs": {"type": "layers", "diff_ids": [layer]},
-            "history": [{"created": EPOCH, "created_by": "etcd-operator's test bed"}],
+            "history": [{"created": EPOCH, "created_by": "etcd-operator"}],
         })
     }
 }
 
-/// Writes the archive to `path`; `layer` is a scratch file beside it.
-pub(super) fn write(run: &Run, tree: &Tree, path: &Path, layer: &Path) -> Result<()> {
+/// Writes the archive to `path`, and gives the digest by which registries know the image; `layer` is a scratch file
+/// beside it.
+pub(super) fn write(run: &Run, tree: &Tree, path: &Path, layer: &Path) -> Result<String> {
     let unwritable = |path: &Path| format!("cannot write {}", path.display());
     let mut hashed = tree.write(Hashed {
         to: BufWriter::new(File::create(layer).with_context(|| unwritable(layer))?),
@@ -120,7 +130,8 @@ pub(super) fn write(run: &Run, tree: &Tree, path: &Path, layer: &Path) -> Result
     let content = File::open(layer).with_context(|| format!("cannot open {}", layer.display()))?;
     tar.file(&layer_blob.path(), BLOB, layer_blob.size, content)?;
     tar.finish()?;
-    fs::remove_file(layer).with_context(|| format!("cannot remove {}", layer.display()))
+    fs::remove_file(layer).with_context(|| format!("cannot remove {}", layer.display()))?;
+    Ok(manifest_blob.name())
 }
 
 struct Blob {

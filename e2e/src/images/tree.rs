@@ -34,7 +34,7 @@ pub(super) struct Tree {
 #[derive(Debug)]
 enum Node {
     Directory(Access),
-    Text(&'static str),
+    Text(String),
     Executable(PathBuf),
 }
 
@@ -48,8 +48,8 @@ impl Tree {
         self
     }
 
-    pub(super) fn text(mut self, path: &str, content: &'static str) -> Self {
-        self.put(path, Node::Text(content));
+    pub(super) fn text(mut self, path: &str, content: impl Into<String>) -> Self {
+        self.put(path, Node::Text(content.into()));
         self
     }
 

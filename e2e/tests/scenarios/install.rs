@@ -35,6 +35,12 @@ pub const SCENARIOS: &[Scenario] = &[
     ),
     Scenario::gate(
         "install",
+        "an_example_under_restricted_pod_security_is_written_and_read_by_helm_and_goes_with_its_release",
+        Bed::Own(1),
+        |stage| Box::pin(example(stage)),
+    ),
+    Scenario::gate(
+        "install",
         "up_survives_a_reboot_converges_and_serves_a_context_and_down_leaves_nothing",
         Bed::Without,
         |stage| Box::pin(up_and_down(stage)),
@@ -79,7 +85,8 @@ pub const SCENARIOS: &[Scenario] = &[
     .full(),
 ];
 
-async fn installed(stage: Arc<Stage>) -> Result<()> {
+/// A bed whose nodes have the images that a first install needs.
+async fn prepared(stage: &Stage) -> Result<Kubernetes> {
     let cluster = stage.cluster();
     let archives = [
         images::operator(operator::binary().await?).await?,
@@ -90,7 +97,62 @@ async fn installed(stage: Arc<Stage>) -> Result<()> {
             node.import(archive).await?;
         }
     }
-    let kubernetes = Kubernetes::at(cluster.control_plane().kubeconfig()).await?;
+    Kubernetes::at(cluster.control_plane().kubeconfig()).await
+}
+
+async fn example(stage: Arc<Stage>) -> Result<()> {
+    let kubernetes = prepared(&stage).await?;
+    kubernetes.kubectl(&["create", "namespace", NAMESPACE]).await?;
+    let restricted = "pod-security.kubernetes.io/enforce=restricted";
+    kubernetes
+        .kubectl(&["label", "namespace", NAMESPACE, restricted])
+        .await?;
+    kubernetes.install_example(images::OPERATOR).await?;
+    let said = kubernetes.test_example().await?;
+    ensure!(said.contains("Succeeded") && said.contains("written"), "{said}");
+
+    // Pods and volumes are the same after an upgrade; the cluster goes with its release, and its volumes stay.
+    let etcd = ["--namespace", NAMESPACE];
+    let all = [
+        "get",
+        "pods,pvc",
+        "--selector=etcd_cluster=etcd-cluster",
+        "--output=jsonpath={.items[*].metadata.uid}",
+    ];
+    let before = kubernetes.kubectl(&[&etcd[..], &all].concat()).await?;
+    ensure!(before.split_whitespace().count() == 6, "{before}");
+    kubernetes.install_example(images::OPERATOR).await?;
+    kubernetes.ready().await?;
+    let after = kubernetes.kubectl(&[&etcd[..], &all].concat()).await?;
+    ensure!(before == after, "{before} became {after}");
+    kubernetes.uninstall().await?;
+    until("the example's pods are gone", SOON, || async {
+        let pods = [
+            "get",
+            "pods",
+            "--selector=etcd_cluster=etcd-cluster",
+            "--output=name",
+        ];
+        Ok(kubernetes
+            .kubectl(&[&etcd[..], &pods].concat())
+            .await?
+            .is_empty()
+            .then_some(()))
+    })
+    .await?;
+    let claims = [
+        "get",
+        "pvc",
+        "--selector=etcd_cluster=etcd-cluster",
+        "--output=name",
+    ];
+    let claims = kubernetes.kubectl(&[&etcd[..], &claims].concat()).await?;
+    ensure!(claims.lines().count() == 3, "{claims}");
+    Ok(())
+}
+
+async fn installed(stage: Arc<Stage>) -> Result<()> {
+    let kubernetes = prepared(&stage).await?;
     kubernetes.install(images::OPERATOR).await?;
     kubernetes.ready().await?;
     kubernetes.apply_samples().await?;

@@ -1,0 +1,72 @@
+{{- /* What the example is made of, as one YAML object; empty where none is wanted. */}}
+{{- define "etcd-operator.example" -}}
+{{- $settings := include "etcd-operator.settings" . | fromYaml -}}
+{{- $values := .Values.etcdCluster -}}
+{{- $scope := $settings.scope -}}
+{{- if and $settings.backup (not $settings.cluster) (not .Values.etcdBackup.spec.etcdCluster) (not .Values.etcdBackup.spec.etcdEndpoints) -}}
+{{- fail "etcdBackup.create: there is no cluster to back up; set etcdCluster.create to true, or name one in etcdBackup.spec.etcdCluster" -}}
+{{- end -}}
+{{- $known := .Capabilities.APIVersions.Has "etcd.database.coreos.com/v1beta2/EtcdCluster" -}}
+{{- if and (or $settings.cluster $settings.backup) (not $known) (not .Values.crds.install) -}}
+{{- fail "etcdCluster.create and etcdBackup.create need the CustomResourceDefinitions: set crds.install to true, or install them first" -}}
+{{- end -}}
+{{- if and $settings.backup (eq (toString .Values.etcdBackup.spec.deletionPolicy) "Delete") -}}
+{{- fail "etcdBackup.spec.deletionPolicy: Delete needs an operator that outlives the EtcdBackup, and this one goes with the release; take Retain, or write an EtcdBackup of your own" -}}
+{{- end -}}
+{{- $namespace := .Release.Namespace -}}
+{{- if and $scope.namespaces (not (has $namespace $scope.namespaces)) -}}
+{{- $namespace = first $scope.namespaces -}}
+{{- end -}}
+{{- $annotations := deepCopy $values.annotations -}}
+{{- if and $scope.clusterWide $scope.requireAnnotation -}}
+{{- $_ := set $annotations "etcd.database.coreos.com/scope" "clusterwide" -}}
+{{- end -}}
+{{- $old := default dict $values.image -}}
+{{- $spec := dict "size" $values.size "version" (toString $values.version) -}}
+{{- with default $values.repository $old.repository -}}{{- $_ := set $spec "repository" . -}}{{- end -}}
+{{- with $old.pullPolicy -}}{{- $_ := set $spec "imagePullPolicy" . -}}{{- end -}}
+{{- with $values.storage -}}{{- $_ := set $spec "storage" . -}}{{- end -}}
+{{- with $values.pod -}}{{- $_ := set $spec "pod" . -}}{{- end -}}
+{{- if $values.enableTLS -}}{{- $_ := set $spec "TLS" $values.tls -}}{{- end -}}
+{{- $spec = mergeOverwrite $spec (deepCopy $values.spec) -}}
+{{- $backup := deepCopy .Values.etcdBackup.spec -}}
+{{- if not (or $backup.etcdCluster $backup.etcdEndpoints) -}}
+{{- $_ := set $backup "etcdCluster" (dict "name" $values.name) -}}
+{{- end -}}
+{{ toYaml (dict "cluster" $settings.cluster "backup" $settings.backup "known" $known "namespace" $namespace "annotations" $annotations "spec" $spec "backupName" (default $values.name .Values.etcdBackup.name) "backupSpec" $backup) }}
+{{- end -}}
+
+{{- /*
+Annotations of an example's object. Where the definitions come with this very release, helm cannot make it with the
+rest: it is a hook after the install then, marked so that the next upgrade takes it over. Takes root, example, more.
+*/}}
+{{- define "etcd-operator.example.annotations" -}}
+{{- $marks := deepCopy .more -}}
+{{- if not .example.known -}}
+{{- $_ := set $marks "helm.sh/hook" "post-install" -}}
+{{- $_ := set $marks "helm.sh/hook-delete-policy" "hook-failed" -}}
+{{- $_ := set $marks "meta.helm.sh/release-name" .root.Release.Name -}}
+{{- $_ := set $marks "meta.helm.sh/release-namespace" .root.Release.Namespace -}}
+{{- end -}}
+{{- with $marks -}}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{- /*
+A hook is not deleted when its release goes. This is a second one, after the deletion of the release, for an object that
+asks for nothing: helm deletes what has its name before it makes it, and then it as well. Takes example, kind, name, spec.
+*/}}
+{{- define "etcd-operator.example.end" -}}
+apiVersion: etcd.database.coreos.com/v1beta2
+kind: {{ .kind }}
+metadata:
+  name: {{ .name }}
+  namespace: {{ .example.namespace }}
+  annotations:
+    helm.sh/hook: post-delete
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+spec:
+  {{- toYaml .spec | nindent 2 }}
+{{- end -}}

@@ -1,0 +1,80 @@
+//! Values that cannot be meant: each is refused before anything is made, by its name.
+
+use anyhow::Result;
+
+use crate::helm::{HELMS, template};
+
+/// What is set, and what the complaint must name.
+const REFUSED: &[(&str, &[&str])] = &[
+    ("scope.namespace=a", &["scope", "namespace"]),
+    ("replica=2", &["replica"]),
+    ("replicas=two", &["replicas"]),
+    ("replicas=-1", &["replicas"]),
+    ("image.tag=a:b", &["image", "tag"]),
+    ("image.repository=etcd-operator:1", &["image", "repository"]),
+    ("image.digest=sha256:12", &["image", "digest"]),
+    ("image.pullPolicy=Sometimes", &["image", "pullPolicy"]),
+    ("log.level=loud", &["log", "level"]),
+    ("antiAffinity=hard", &["antiAffinity"]),
+    ("concurrency=0", &["concurrency"]),
+    ("backups.maxJobs=0", &["backups", "maxJobs"]),
+    ("scope.namespaces={A_B}", &["scope", "namespaces"]),
+    (
+        "scope.namespaces={a},scope.clusterWide=true",
+        &["scope.namespaces", "scope.clusterWide"],
+    ),
+    ("env[0].name=POD_NAME,env[0].value=x", &["env", "POD_NAME"]),
+    ("env[0].nam=x", &["env", "nam"]),
+    (
+        "livenessProbe.periodSeconds=0",
+        &["livenessProbe", "periodSeconds"],
+    ),
+    (
+        "topologySpreadConstraints[0].maxSkew=1",
+        &["topologySpreadConstraints", "topologyKey"],
+    ),
+    ("podMonitor.interval=often", &["podMonitor", "interval"]),
+    ("etcdCluster.size=10", &["etcdCluster", "size"]),
+    ("etcdCluster.name=Etcd", &["etcdCluster", "name"]),
+    ("etcdCluster.version=latest", &["etcdCluster", "version"]),
+    (
+        "etcdCluster.create=true,crds.install=false",
+        &["etcdCluster.create", "crds.install"],
+    ),
+    (
+        "etcdBackup.create=true",
+        &["etcdBackup.create", "etcdCluster.create"],
+    ),
+    (
+        "etcdCluster.create=true,etcdBackup.create=true,etcdBackup.spec.deletionPolicy=Delete",
+        &["etcdBackup.spec.deletionPolicy"],
+    ),
+    (
+        "customResources.createRestoreCRD=true",
+        &["customResources", "createRestoreCRD"],
+    ),
+    (
+        "deployments.backupOperator=false",
+        &["deployments", "backupOperator"],
+    ),
+    (
+        "etcdOperator.image.repository=quay.io/coreos/etcd-operator",
+        &["etcdOperator", "image"],
+    ),
+];
+
+#[tokio::test]
+async fn a_value_that_cannot_be_meant_is_refused_by_its_name() -> Result<()> {
+    for component in HELMS {
+        for (set, named) in REFUSED {
+            let said = template(component, &["--set", set]).await?;
+            let Err(complaint) = said else {
+                panic!("{component:?} takes {set}");
+            };
+            for name in *named {
+                assert!(complaint.contains(name), "{component:?} {set}: {complaint}");
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! What the chart makes of the values in `values/`, as it stands in `rendered/`: whoever changes a template sees there
+//! what it changes for users. With `UPDATE_RENDERED=1` the files are written anew.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use etcd_operator_e2e::components::Component;
+
+use crate::helm::{HELMS, chart, helm, repository, template};
+
+/// A file of values by its name, and flags that go with it.
+const MATRIX: &[(&str, &[&str])] = &[
+    ("defaults", &[]),
+    ("namespaces", &[]),
+    ("cluster-wide", &[]),
+    ("highly-available", &[]),
+    ("everything", &[]),
+    ("example", &[]),
+    ("example-known", KNOWN),
+    ("older-chart", KNOWN),
+    ("nothing-of-the-cluster", &[]),
+];
+
+/// What a Kubernetes says that has the definitions already.
+pub const KNOWN: &[&str] = &["--api-versions", "etcd.database.coreos.com/v1beta2/EtcdCluster"];
+
+fn values(name: &str) -> String {
+    let path = repository("e2e/tests/chart/values").join(format!("{name}.yaml"));
+    path.to_string_lossy().into_owned()
+}
+
+async fn render(component: Component, name: &str, flags: &[&str]) -> Result<String> {
+    let values = values(name);
+    let said = template(component, &[&["--values", &values], flags].concat()).await?;
+    said.map_err(|complaint| anyhow::anyhow!("{component:?} {name}: {complaint}"))
+}
+
+#[tokio::test]
+async fn values_render_as_committed_with_either_helm() -> Result<()> {
+    let update = std::env::var_os("UPDATE_RENDERED").is_some();
+    for (name, flags) in MATRIX {
+        let path = repository("e2e/tests/chart/rendered").join(format!("{name}.yaml"));
+        let [now, before] = HELMS;
+        let rendered = render(now, name, flags).await?;
+        if update {
+            fs::write(&path, &rendered)?;
+        }
+        let committed = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        for (component, rendered) in [(now, rendered), (before, render(before, name, flags).await?)] {
+            let differs = committed
+                .lines()
+                .zip(rendered.lines())
+                .find(|(one, other)| one != other);
+            assert!(
+                committed == rendered,
+                "{component:?}: {name} renders differently, first {differs:?}; if it is meant, run this test with UPDATE_RENDERED=1"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_file_of_values_is_in_the_matrix() -> Result<()> {
+    let mut listed: Vec<String> = MATRIX.iter().map(|(name, _)| format!("{name}.yaml")).collect();
+    listed.sort();
+    for folder in ["values", "rendered"] {
+        let mut there: Vec<String> = fs::read_dir(repository("e2e/tests/chart").join(folder))?
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        there.sort();
+        assert_eq!(there, listed, "{folder}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn either_helm_finds_nothing_to_complain_about() -> Result<()> {
+    let chart = chart();
+    let chart = chart.to_str().unwrap_or_default();
+    for component in HELMS {
+        for (name, _) in MATRIX {
+            let values = values(name);
+            let said = helm(component, &["lint", "--strict", chart, "--values", &values]).await?;
+            assert!(said.is_ok(), "{component:?} {name}: {said:?}");
+        }
+    }
+    Ok(())
+}
+
+/// The older chart's names give the same as ours.
+#[tokio::test]
+async fn names_of_the_older_chart_mean_what_they_meant() -> Result<()> {
+    let theirs = "etcdOperator.replicaCount=2,etcdOperator.nodeSelector.a=b,etcdOperator.priorityClassName=high,\
+        etcdOperator.podAnnotations.c=d,etcdOperator.commandArgs.cluster-wide=true,\
+        etcdOperator.resources.memory=128Mi,etcdOperator.resources.cpu=100m,\
+        serviceAccount.etcdOperatorServiceAccount.name=runner,customResources.createEtcdClusterCRD=true,\
+        etcdCluster.image.repository=mirror/etcd,deployments.backupOperator=true";
+    let ours = "replicas=2,nodeSelector.a=b,priorityClassName=high,podAnnotations.c=d,scope.clusterWide=true,\
+        resources.requests.memory=128Mi,resources.limits.memory=128Mi,\
+        resources.requests.cpu=100m,resources.limits.cpu=100m,\
+        serviceAccount.name=runner,etcdCluster.create=true,etcdCluster.repository=mirror/etcd";
+    for component in HELMS {
+        let theirs = template(component, &["--set", theirs])
+            .await?
+            .map_err(anyhow::Error::msg)?;
+        let ours = template(component, &["--set", ours])
+            .await?
+            .map_err(anyhow::Error::msg)?;
+        assert_eq!(theirs, ours);
+        assert!(theirs.contains("replicas: 2") && theirs.contains("--cluster-wide"));
+    }
+    Ok(())
+}
