@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use etcd_operator_api::EtcdCluster;
-use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD, LABEL_CLUSTER};
+use etcd_operator_api::contract::{self, RestoreIntent};
+use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD, ANNOTATION_RESTORE, LABEL_CLUSTER};
 use etcd_operator_etcd::port::Port;
 use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::key::ObjectKey;
@@ -68,6 +69,7 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
         memory,
         discard: consent(cluster, ANNOTATION_DISCARD),
         adopt: consent(cluster, ANNOTATION_ADOPT),
+        restore: restore(cluster),
         set: set_now,
         members: seen,
         membership: reached.membership.clone(),
@@ -96,6 +98,13 @@ pub(crate) fn consent(cluster: &EtcdCluster, annotation: &str) -> BTreeSet<Strin
     let text = cluster.annotations().get(annotation).map(String::as_str);
     let uids = text.unwrap_or_default().split([',', ' ']);
     uids.filter(|uid| !uid.is_empty()).map(str::to_owned).collect()
+}
+
+/// The restore that is asked for.
+pub(crate) fn restore(cluster: &EtcdCluster) -> Result<Option<RestoreIntent>, String> {
+    let text = cluster.annotations().get(ANNOTATION_RESTORE);
+    text.map(|text| contract::read(text.as_bytes()).map_err(|error| error.to_string()))
+        .transpose()
 }
 
 /// The voters of before, from the status or, where that has been lost, from the StatefulSet.

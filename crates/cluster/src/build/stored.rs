@@ -5,7 +5,7 @@
 
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
-    core::v1::{PersistentVolumeClaim, PodTemplateSpec},
+    core::v1::{PersistentVolumeClaim, PodSpec, PodTemplateSpec},
 };
 
 use super::{
@@ -89,6 +89,11 @@ impl Stored {
         words.any(|word| word.starts_with(flag))
     }
 
+    /// Its pods.
+    pub(super) fn pod(&self) -> Option<&PodSpec> {
+        self.template.spec.as_ref()
+    }
+
     /// The claims it makes: they can never change.
     pub(super) fn claims(&self) -> &[PersistentVolumeClaim] {
         &self.claims
@@ -116,7 +121,7 @@ pub(super) fn choose(wanted: PodTemplateSpec, frame: &Frame) -> (PodTemplateSpec
         annotations.get(ANNOTATION_INTENT).cloned()
     };
     let is_changed = intent(&wanted).as_deref() != stored.intent();
-    let pending = match (is_changed, frame.may_move) {
+    let pending = match (is_changed, frame.may_move && !frame.is_held) {
         (true, true) => return (wanted, None),
         (true, false) => Pending::Change,
         (false, _) if stored.operator_image().as_ref() == Some(&frame.operator_image) => {

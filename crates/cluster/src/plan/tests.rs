@@ -4,6 +4,8 @@ mod any_world;
 mod bootstrap;
 mod properties;
 mod replace;
+mod restore;
+mod restore_props;
 mod scale;
 mod scene;
 mod stuck;

@@ -58,12 +58,15 @@ fn frame(plan: &Plan, observed: &Observed, image: &OperatorImage) -> Option<Fram
         // Where nothing is started, nobody can be disturbed by another template; and what kept members from starting may
         // just have been corrected.
         may_move: !shape.serves
+            && !shape.is_held
             && plan
                 .memory
                 .intent
                 .as_ref()
                 .is_none_or(|intent| intent.what == What::StartOver),
         stored,
+        fetching: shape.fetching.clone(),
+        is_held: shape.is_held,
     })
 }
 

@@ -289,6 +289,18 @@ pub(super) const REASONS: &[Said] = &[
         "",
     ),
     said(
+        "Progressing",
+        "Restoring",
+        "True: the data of a backup take the place of the cluster's; the EtcdRestore of `status.restore` says how far that is.",
+        "",
+    ),
+    said(
+        "Available",
+        "Restoring",
+        "False: a restore is under way, and clients are sent to no member until the restored data were compared with the backup.",
+        "Look at the EtcdRestore that `status.restore` names.",
+    ),
+    said(
         "ReferenceFound",
         "Found",
         "True: the EtcdClusters and EtcdBackups that the message names exist; Secrets are not looked up.",
