@@ -12,7 +12,6 @@ mod act;
 pub mod build;
 pub mod desired;
 pub mod freshness;
-mod latest;
 pub mod memory;
 mod observe;
 pub mod plan;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use etcd_operator_api::backup::Verification;
-use etcd_operator_api::cluster::{DEFAULT_REPOSITORY, EtcdClusterSpec};
+use etcd_operator_api::cluster::{DEFAULT_REPOSITORY, EtcdClusterSpec, RestoreProgress};
 use etcd_operator_api::contract::{self, JobResult};
 use etcd_operator_api::names::{ANNOTATION_BACKUP_NOW, CLIENT_PORT, LABEL_BACKUP};
 use etcd_operator_api::refusal::bounded;
@@ -87,6 +87,10 @@ fn origin(desired: &Desired, key: &ObjectKey, deps: &Deps) -> Result<Origin, Str
 
 fn of_cluster(cluster: &EtcdCluster, desired: &Desired, key: &ObjectKey) -> Result<Origin, String> {
     let (name, status) = (cluster.name_any(), cluster.status.clone().unwrap_or_default());
+    if status.restore.as_ref().is_some_and(RestoreProgress::is_active) {
+        // What is there is neither the old cluster nor the new one.
+        return Err(format!("the EtcdCluster {name} is being restored"));
+    }
     let Some(cluster_id) = status.cluster_id else {
         return Err(format!("the EtcdCluster {name} has not formed yet"));
     };

@@ -16,6 +16,7 @@ use etcd_operator_runtime::{
     controller::Function,
     events::Severity,
     key::ObjectKey,
+    latest::Latest,
     queue::Wake,
     report::Reporter,
     store::{Malformed, Store},
@@ -27,7 +28,6 @@ use tracing::info;
 
 use crate::act::{self, Made};
 use crate::desired::{Desired, desired};
-use crate::latest::Latest;
 use crate::memory::Task;
 use crate::observe::observe;
 use crate::plan::{End, Outcome, Plan, plan, told};
@@ -64,7 +64,7 @@ pub struct Deps {
 #[derive(Clone, Debug)]
 pub struct Reconciler {
     deps: Arc<Deps>,
-    latest: Latest,
+    latest: Latest<EtcdBackup>,
     turns: Turns,
 }
 

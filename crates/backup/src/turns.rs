@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use etcd_operator_api::{EtcdBackup, EtcdBackupStatus};
 use etcd_operator_runtime::key::ObjectKey;
+use etcd_operator_runtime::latest::Latest;
 use etcd_operator_runtime::store::Store;
 use jiff::Timestamp;
 
-use crate::latest::Latest;
 use crate::plan::turn::{Waiting, is_next};
 
 /// Who may start.
@@ -47,7 +47,7 @@ impl Turns {
         key: &'a ObjectKey,
         due: Timestamp,
         backups: &Store<EtcdBackup>,
-        latest: &Latest,
+        latest: &Latest<EtcdBackup>,
     ) -> Option<Turn<'a>> {
         let mut granted = self.lock();
         let own = (due, key.to_string());

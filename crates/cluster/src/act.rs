@@ -17,7 +17,7 @@ use etcd_operator_runtime::key::ObjectKey;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
 use crate::memory::Memory;
-use crate::observe::{Connection, Observed, consent, given_up};
+use crate::observe::{Connection, Observed, consent, given_up, restore};
 use crate::plan::{Plan, PodRef, Step};
 use crate::reconcile::Deps;
 use crate::world::{Ordinal, reading};
@@ -107,7 +107,9 @@ async fn superseded(
         && consent(&now, ANNOTATION_DISCARD) == world.discard
         && consent(&now, ANNOTATION_ADOPT) == world.adopt
         && given_up(&now) == world.replace
+        && restore(&now) == world.restore
         && written.intent == plan.memory.intent
+        && written.restore == plan.memory.restore
         && written.incarnation == plan.memory.incarnation;
     Ok((!is_same).then(|| "the EtcdCluster has changed since it was looked at".to_owned()))
 }

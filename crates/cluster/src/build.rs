@@ -7,6 +7,7 @@ mod address;
 mod claim;
 mod container;
 mod disruption;
+mod fetch;
 mod flags;
 mod image;
 mod intent;
@@ -26,6 +27,7 @@ pub use address::Addresses;
 pub use claim::claim;
 pub(crate) use container::VARIABLES;
 pub use container::{ETCD, INSTALL};
+pub use fetch::FETCH;
 pub use image::{ImageError, NoOperatorImage, OperatorImage};
 pub use intent::{ANNOTATION_INTENT, intent};
 pub use labels::{claim_name, member_labels, member_name, ordinal};
@@ -47,6 +49,7 @@ use k8s_openapi::{
 };
 
 use crate::desired::Desired;
+use crate::plan::Fetching;
 
 /// What the objects of a cluster carry that is decided, or was decided once, elsewhere.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +75,10 @@ pub struct Frame {
     /// Whether the gate for another pod template has passed: with it the next pod that is re-created, for whatever
     /// reason, is a changed one.
     pub may_move: bool,
+    /// What pods bring onto their volumes before they start.
+    pub fetching: Fetching,
+    /// Whether a restore stands: nothing else of the pods changes then but what brings the operator's program.
+    pub is_held: bool,
 }
 
 /// All objects of a cluster but the claims, which the StatefulSet makes.
@@ -110,7 +117,8 @@ impl Objects {
 pub fn build(desired: &Desired, frame: &Frame) -> Result<Objects, Vec<Refusal>> {
     let wanted = template::template(desired, frame)?;
     let worn = template::worn(&wanted, &frame.namespace);
-    let (template, pending) = stored::choose(wanted, frame);
+    let (mut template, pending) = stored::choose(wanted, frame);
+    fetch::apply(&mut template, frame);
     Ok(Objects {
         headless: service::headless(desired, frame),
         client: service::client(desired, frame),

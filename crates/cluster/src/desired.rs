@@ -88,6 +88,11 @@ impl Size {
     pub fn get(self) -> u8 {
         self.0
     }
+
+    /// So many members, or as many as there can be.
+    pub fn of(members: u8) -> Self {
+        Self(members.min(u8::try_from(MAX_SIZE).unwrap_or(u8::MAX)))
+    }
 }
 
 /// Which etcd runs.

@@ -49,6 +49,10 @@ pub enum What {
     Adopt(BTreeMap<Ordinal, Grant>),
     /// Delete a disk that is no member's, with the pod that holds it.
     Discard(Discard),
+    /// Restore into side directories.
+    Prepare(BTreeMap<Ordinal, Grant>),
+    /// Put restored directories in place and start.
+    Swap(BTreeMap<Ordinal, Grant>),
 }
 
 /// A disk that is no member's.
@@ -189,13 +193,18 @@ impl What {
             Self::Resume { .. } => "Resume",
             Self::Adopt(_) => "Adopt",
             Self::Discard(_) => "Discard",
+            Self::Prepare(_) => "RestorePrepare",
+            Self::Swap(_) => "RestoreSwap",
         }
     }
 
     /// To whom it gives a permit at this place.
     pub fn grant(&self, place: Ordinal) -> Option<&Grant> {
         match self {
-            Self::Bootstrap(targets) | Self::Adopt(targets) => targets.get(&place),
+            Self::Bootstrap(targets)
+            | Self::Adopt(targets)
+            | Self::Prepare(targets)
+            | Self::Swap(targets) => targets.get(&place),
             Self::Join(join) => join.grant.as_ref().filter(|_| join.place == place),
             Self::Resume { place: own, grant } => Some(grant).filter(|_| *own == place),
             Self::StartOver | Self::Remove { .. } | Self::Replace(_) | Self::Discard(_) => None,
@@ -205,7 +214,10 @@ impl What {
     /// The places it is about; none for all.
     pub fn places(&self) -> Vec<Ordinal> {
         match self {
-            Self::Bootstrap(targets) | Self::Adopt(targets) => targets.keys().copied().collect(),
+            Self::Bootstrap(targets)
+            | Self::Adopt(targets)
+            | Self::Prepare(targets)
+            | Self::Swap(targets) => targets.keys().copied().collect(),
             Self::StartOver => Vec::new(),
             Self::Join(join) => vec![join.place],
             Self::Replace(replace) => vec![replace.place],
@@ -220,9 +232,10 @@ impl Intent {
     pub fn write(&self, name: impl Fn(Ordinal) -> String) -> StepIntent {
         let granted = |(place, grant): (&Ordinal, &Grant)| grant.target(name(*place));
         let (targets, cause, attempt) = match &self.what {
-            What::Bootstrap(targets) | What::Adopt(targets) => {
-                (targets.iter().map(granted).collect(), None, None)
-            }
+            What::Bootstrap(targets)
+            | What::Adopt(targets)
+            | What::Prepare(targets)
+            | What::Swap(targets) => (targets.iter().map(granted).collect(), None, None),
             What::StartOver => (Vec::new(), None, None),
             What::Resume { place, grant } => (vec![grant.target(name(*place))], None, None),
             What::Remove { place, id } => {
@@ -290,6 +303,8 @@ impl Intent {
         let what = match step.kind.as_str() {
             "Bootstrap" => What::Bootstrap(all()?),
             "Adopt" => What::Adopt(all()?),
+            "RestorePrepare" => What::Prepare(all()?),
+            "RestoreSwap" => What::Swap(all()?),
             "StartOver" => What::StartOver,
             "Join" => {
                 let (place, target) = one()?;
@@ -403,7 +418,9 @@ mod tests {
         };
         let mut all = vec![
             What::Bootstrap(two.clone()),
-            What::Adopt(two),
+            What::Adopt(two.clone()),
+            What::Prepare(two.clone()),
+            What::Swap(two),
             What::StartOver,
             join(None, None),
             join(Some(id), Some(grant("c"))),

@@ -1,6 +1,8 @@
 //! What is known of a cluster from before: everything that must survive the operator, and lives in the status. Pure.
 //! What cannot be read from a status counts as not known.
 
+mod restore;
+
 use std::collections::BTreeMap;
 
 use etcd_operator_api::EtcdClusterStatus;
@@ -9,6 +11,8 @@ use etcd_operator_etcd::id::{ClusterId, MemberId};
 
 use crate::intent::Intent;
 use crate::world::{Claim, Ordinal};
+
+pub use restore::{Phase, Restore};
 
 /// What is known from before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +27,8 @@ pub struct Memory {
     pub intent: Option<Intent>,
     /// The kind of a step that is written down and that this version does not understand: nothing is done beside it.
     pub foreign_step: Option<String>,
+    /// The restore that is under way, or the last one.
+    pub restore: Option<Restore>,
     /// The generation of the spec that was last looked at.
     pub generation: i64,
     /// The member that was last replaced because a person asked for it.
@@ -59,12 +65,17 @@ impl Memory {
         let incarnation = status.incarnation.unwrap_or_default().max(0);
         let step = status.plan.as_ref().and_then(|plan| plan.step.as_ref());
         let intent = step.and_then(|step| Intent::read(step, &place));
+        let foreign_step = step.filter(|_| intent.is_none()).map(|step| step.kind.clone());
+        let restore = status.restore.as_ref().and_then(Restore::read);
+        let foreign_restore = status.restore.as_ref().filter(|_| restore.is_none());
+        let foreign_phase = foreign_restore.map(|progress| format!("restore: {}", progress.phase));
         Self {
             cluster: status.cluster_id.as_deref().and_then(|id| id.parse().ok()),
             incarnation,
             last_incarnation: status.last_incarnation.unwrap_or_default().max(incarnation),
-            foreign_step: step.filter(|_| intent.is_none()).map(|step| step.kind.clone()),
+            foreign_step: foreign_step.or(foreign_phase),
             intent,
+            restore,
             generation: status.observed_generation.unwrap_or_default(),
             replaced: status.replaced.as_deref().and_then(|id| id.parse().ok()),
             members: members

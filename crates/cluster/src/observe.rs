@@ -9,7 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use etcd_operator_api::EtcdCluster;
-use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD, ANNOTATION_REPLACE, LABEL_CLUSTER};
+use etcd_operator_api::contract::{self, RestoreIntent};
+use etcd_operator_api::names::{
+    ANNOTATION_ADOPT, ANNOTATION_DISCARD, ANNOTATION_REPLACE, ANNOTATION_RESTORE, LABEL_CLUSTER,
+};
 use etcd_operator_etcd::port::Port;
 use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::key::ObjectKey;
@@ -75,6 +78,7 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
         memory,
         discard: consent(cluster, ANNOTATION_DISCARD),
         adopt: consent(cluster, ANNOTATION_ADOPT),
+        restore: restore(cluster),
         set: set_now,
         members: seen,
         membership: reached.membership.clone(),
@@ -116,6 +120,13 @@ pub(crate) fn consent(cluster: &EtcdCluster, annotation: &str) -> BTreeSet<Strin
 pub(crate) fn given_up(cluster: &EtcdCluster) -> Option<String> {
     let text = cluster.annotations().get(ANNOTATION_REPLACE)?.trim();
     (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// The restore that is asked for.
+pub(crate) fn restore(cluster: &EtcdCluster) -> Result<Option<RestoreIntent>, String> {
+    let text = cluster.annotations().get(ANNOTATION_RESTORE);
+    text.map(|text| contract::read(text.as_bytes()).map_err(|error| error.to_string()))
+        .transpose()
 }
 
 /// The voters of before, from the status or, where that has been lost, from the StatefulSet.

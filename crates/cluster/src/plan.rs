@@ -16,6 +16,7 @@ mod join;
 mod remove;
 mod replace;
 mod request;
+mod restore;
 mod safety;
 mod scale;
 mod shape;
@@ -35,7 +36,8 @@ use crate::memory::Memory;
 use crate::world::{Container, Ordinal, World};
 
 pub use evidence::{Evidence, evidence};
-pub use shape::Shape;
+pub use restore::told;
+pub use shape::{Fetching, Shape};
 pub use situation::{Situation, majority};
 
 /// How soon to look again while something is under way that no watch tells about.
@@ -150,6 +152,8 @@ pub enum Reason {
     Scaling,
     /// A member is replaced.
     Recovering,
+    /// The data of a backup take the place of the cluster's.
+    Restoring,
     /// It waits for something that comes by itself.
     Waiting,
     /// The next step would not be safe.
@@ -172,6 +176,7 @@ impl Reason {
             Self::Bootstrapping => "Bootstrapping",
             Self::Scaling => "Scaling",
             Self::Recovering => "Recovering",
+            Self::Restoring => "Restoring",
             Self::Waiting => "Waiting",
             Self::Blocked => "Blocked",
             Self::MembersUnreachable => "MembersUnreachable",
@@ -248,6 +253,8 @@ impl Plan {
 
 /// What to do next.
 pub fn plan(world: &World) -> Plan {
+    let frozen = restore::frozen(world);
+    let world = frozen.as_ref().unwrap_or(world);
     let situation = Situation::of(world);
     let mut memory = situation.memory();
     let proposal = match decide(&situation, &mut memory) {
@@ -281,7 +288,8 @@ pub fn plan(world: &World) -> Plan {
         Reason::Converged | Reason::Paused | Reason::Hibernated => QUIET,
         _ if memory != world.memory => Duration::ZERO,
         Reason::Bootstrapping | Reason::Scaling | Reason::Recovering if !is_anybody_running(world) => QUIET,
-        Reason::Bootstrapping | Reason::Scaling | Reason::Recovering => SOON,
+        Reason::Restoring if !is_anybody_running(world) => PATIENT,
+        Reason::Bootstrapping | Reason::Scaling | Reason::Recovering | Reason::Restoring => SOON,
         Reason::Waiting
         | Reason::Blocked
         | Reason::MembersUnreachable
@@ -341,6 +349,9 @@ fn decide(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> {
     }
     if world.desired.paused {
         return None;
+    }
+    if let Some(proposal) = restore::pass(situation, memory) {
+        return Some(proposal);
     }
     if !memory.has_formed() {
         return Some(bootstrap::pass(situation, memory));

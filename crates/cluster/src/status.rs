@@ -11,7 +11,7 @@ mod scope;
 #[cfg(test)]
 mod tests;
 
-use etcd_operator_api::cluster::PlanStatus;
+use etcd_operator_api::cluster::{PlanStatus, RestoreProgress};
 use etcd_operator_api::names::CLIENT_PORT;
 use etcd_operator_api::refusal::{self, Refusal};
 use etcd_operator_api::{
@@ -22,7 +22,8 @@ use jiff::Timestamp;
 
 use crate::build::{NoOperatorImage, Pending};
 use crate::desired::Desired;
-use crate::plan::{Plan, Reason, Situation};
+use crate::memory::{Memory, Restore};
+use crate::plan::{self, Plan, Reason, Situation};
 use crate::world::World;
 
 pub use backups::Freshness;
@@ -116,8 +117,17 @@ pub fn status(
         }),
         replaced: memory.replaced.map(|id| id.to_string()),
         applied_template: around.applied_template.clone(),
-        restore: before.restore,
+        restore: restore(world, memory, before.restore),
     }
+}
+
+/// What is told of a restore; one that this version does not understand stays as it is.
+fn restore(world: &World, memory: &Memory, before: Option<RestoreProgress>) -> Option<RestoreProgress> {
+    if memory.foreign_step.is_some() {
+        return before;
+    }
+    let restore = memory.restore.as_ref()?;
+    Some(restore.write(Some(plan::told(world, restore))))
 }
 
 /// The status of a cluster whose spec cannot be.
@@ -195,6 +205,7 @@ fn phase(plan: &Plan) -> &'static str {
     match plan.why.reason {
         Reason::Hibernated => "Hibernated",
         Reason::QuorumLost | Reason::DataLost => "Failed",
+        _ if plan.memory.restore.as_ref().is_some_and(Restore::is_active) => "Restoring",
         _ if plan.memory.has_formed() => "Running",
         _ => "Creating",
     }

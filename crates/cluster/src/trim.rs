@@ -5,11 +5,24 @@ use k8s_openapi::api::core::v1::{Node, NodeStatus, PersistentVolumeClaim, Pod, S
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Resource;
 
+use crate::build::FETCH;
+
 /// Keeps of a pod who it is, whose, where, and how its containers are.
 pub fn pod(pod: &mut Pod) {
     bookkeeping(pod);
     if let Some(spec) = &mut pod.spec {
         let node = spec.node_name.take();
+        let brings = spec
+            .init_containers
+            .iter()
+            .flatten()
+            .filter(|init| init.name == FETCH);
+        let brings: Vec<_> = brings
+            .map(|init| k8s_openapi::api::core::v1::Container {
+                name: init.name.clone(),
+                ..Default::default()
+            })
+            .collect();
         let mut containers = std::mem::take(&mut spec.containers);
         for container in &mut containers {
             let (name, command) = (std::mem::take(&mut container.name), container.command.take());
@@ -22,6 +35,7 @@ pub fn pod(pod: &mut Pod) {
         *spec = k8s_openapi::api::core::v1::PodSpec {
             node_name: node,
             containers,
+            init_containers: (!brings.is_empty()).then_some(brings),
             ..Default::default()
         };
     }

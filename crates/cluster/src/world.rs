@@ -8,13 +8,14 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use etcd_operator_api::contract::RestoreIntent;
 use etcd_operator_etcd::id::{ClusterId, MemberId, Revision};
 use etcd_operator_etcd::membership::{Known, Member};
 use etcd_operator_etcd::status::Alarm;
 use etcd_operator_etcd::url::PeerUrl;
 use jiff::Timestamp;
 
-pub use member::{Asked, Claim, Container, Pod, Seen};
+pub use member::{Asked, Claim, Container, Fetch, FetchFailure, Pod, Seen};
 pub use ordinal::Ordinal;
 pub use words::essence;
 
@@ -44,6 +45,8 @@ pub struct World {
     pub discard: BTreeSet<String>,
     /// PVC UIDs whose data a person wants to be taken over.
     pub adopt: BTreeSet<String>,
+    /// The restore that is asked for, or why that cannot be understood.
+    pub restore: Result<Option<RestoreIntent>, String>,
     /// The StatefulSet, if there is one.
     pub set: Option<Set>,
     /// What there is of each member, by its place.

@@ -1,8 +1,8 @@
 //! The connection to one member, and one call over it. It is never spread over several members: whose answer one gets
 //! is the point. Every call is bounded; dropping the client closes the connection.
 
-mod keys;
 pub mod door;
+mod keys;
 mod login;
 mod maintenance;
 mod members;

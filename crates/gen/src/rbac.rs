@@ -45,6 +45,8 @@ pub struct Right {
 const CLUSTER: &str = "cluster controller";
 /// The part that has backups made.
 const BACKUP: &str = "backup controller";
+/// The part that asks for restores.
+const RESTORE: &str = "restore controller";
 /// What is made, kept as it should be, and taken away.
 const MAKE: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 /// What others make, and is looked after here.
@@ -140,7 +142,7 @@ pub const RIGHTS: &[Right] = &[
         place: Place::Watched,
         which: Which::Any,
         part: BACKUP,
-        why: "Backups are made, pruned and deleted by Jobs, in the namespace of the EtcdBackup and with its Secrets.",
+        why: "Backups are made, pruned, deleted and verified by Jobs, in the namespace of their EtcdBackup or EtcdRestore and with its Secrets.",
     },
     Right {
         group: etcd_operator_api::GROUP,
@@ -150,6 +152,15 @@ pub const RIGHTS: &[Right] = &[
         which: Which::Any,
         part: BACKUP,
         why: "A finalizer holds an EtcdBackup whose stored backups are deleted with it; that of the older operator is removed.",
+    },
+    Right {
+        group: etcd_operator_api::GROUP,
+        resources: &["etcdclusters"],
+        verbs: &["patch"],
+        place: Place::Watched,
+        which: Which::Any,
+        part: RESTORE,
+        why: "A verified restore is asked for by an annotation on its EtcdCluster, whose own controller carries it out.",
     },
     Right {
         group: "events.k8s.io",

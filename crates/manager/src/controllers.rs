@@ -2,7 +2,9 @@
 
 use etcd_operator_api::{
     EtcdBackup, EtcdCluster, EtcdRestore,
-    names::{APP_BACKUP_VALUE, APP_VALUE, LABEL_APP, LABEL_BACKUP, LABEL_CLUSTER},
+    names::{
+        APP_BACKUP_VALUE, APP_RESTORE_VALUE, APP_VALUE, LABEL_APP, LABEL_BACKUP, LABEL_CLUSTER, LABEL_RESTORE,
+    },
     reserved,
     scope::ScopeRule,
 };
@@ -90,7 +92,7 @@ pub struct Kinds {
     pub parts: Parts,
     /// Nodes, where this installation looks at them.
     pub nodes: Option<Informer<Node>>,
-    /// The Jobs of backups; their pods are among those of [`Parts`], as there is one watch for each kind.
+    /// The Jobs of backups and restores; their pods are among those of [`Parts`], as there is one watch for each kind.
     pub jobs: Informer<Job>,
 }
 
@@ -99,7 +101,7 @@ pub struct Kinds {
 pub struct Parts {
     /// The StatefulSets.
     pub sets: Informer<StatefulSet>,
-    /// The pods of members, and of Jobs of backups.
+    /// The pods of members, and of Jobs of backups and restores.
     pub pods: Informer<Pod>,
     /// The volume claims of members.
     pub claims: Informer<PersistentVolumeClaim>,
@@ -114,8 +116,8 @@ impl Kinds {
     pub fn watch(informers: &mut Informers, scope: &Scope, watches_nodes: bool) -> Self {
         let selection = Selection::from(scope.clone());
         let labelled = scope.clone().labelled(format!("{LABEL_APP}={APP_VALUE}"));
-        let of_jobs = format!("{LABEL_APP}={APP_BACKUP_VALUE}");
-        let of_either = format!("{LABEL_APP} in ({APP_VALUE},{APP_BACKUP_VALUE})");
+        let of_jobs = format!("{LABEL_APP} in ({APP_BACKUP_VALUE},{APP_RESTORE_VALUE})");
+        let of_either = format!("{LABEL_APP} in ({APP_VALUE},{APP_BACKUP_VALUE},{APP_RESTORE_VALUE})");
         Self {
             // A cluster of which a member does not answer is looked at again and again: nodes wake nobody.
             nodes: watches_nodes.then(|| informers.add(Selection::from(Scope::All), cluster::trim::node)),
@@ -200,8 +202,15 @@ impl Functions {
             restores: kinds.restores.store(),
             clusters: kinds.clusters.store(),
             backups: kinds.backups.store(),
+            jobs: kinds.jobs.store(),
+            pods: kinds.parts.pods.store(),
+            applier: applier("etcd-operator/restore"),
             reporter: reporter("etcd-operator/restore", &shared.own.restores),
             scope: shared.scope,
+            operator_image: match &shared.operator_image {
+                Ok(image) => Ok(image.to_string()),
+                Err(none) => Err(none.to_string()),
+            },
             clock: shared.clock.clone(),
         });
         Self {
@@ -265,6 +274,8 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
     wake_owner(&kinds.parts.budgets, LABEL_CLUSTER, &clusters);
     wake_owner(&kinds.jobs, LABEL_BACKUP, &backups);
     wake_owner(&kinds.parts.pods, LABEL_BACKUP, &backups);
+    wake_owner(&kinds.jobs, LABEL_RESTORE, &restores);
+    wake_owner(&kinds.parts.pods, LABEL_RESTORE, &restores);
 
     let (wake, own) = (backups.wakeup(), shared.own.backups.clone());
     kinds.backups.sink(move |change| push_news(&wake, &own, change));
@@ -294,9 +305,21 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
         .sink(move |change| push(&wake, backup::Reconciler::referring(&store, &change.key())));
 
     let (wake, store) = (restores.wakeup(), kinds.restores.store());
-    kinds
-        .clusters
-        .sink(move |change| push(&wake, restore::Reconciler::of_cluster(&store, &change.key())));
+    kinds.clusters.sink(move |change| {
+        let cluster = change.object();
+        push(
+            &wake,
+            restore::Reconciler::of_cluster(&store, &change.key(), cluster.map(|cluster| &**cluster)),
+        );
+    });
+
+    // One that is over lets the next one of the same cluster begin.
+    let (wake, store) = (restores.wakeup(), kinds.restores.store());
+    kinds.restores.sink(move |change| {
+        if let Some(restore) = change.object() {
+            push(&wake, restore::Reconciler::beside(&store, restore));
+        }
+    });
 
     let (wake, store) = (restores.wakeup(), kinds.restores.store());
     kinds

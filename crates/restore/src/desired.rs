@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use etcd_operator_api::{
     EtcdRestore,
     location::{Blocks, Location},
@@ -18,11 +20,13 @@ use serde_json::json;
 /// Fields whose feature does not exist yet. Building one takes its line away.
 const UNBUILT: &[Unbuilt] = &[
     Unbuilt::field("spec.clusterTemplate"),
-    Unbuilt::field("spec.revisionBump"),
-    Unbuilt::field("spec.keepPrevious"),
     Unbuilt::field("spec.safetyBackup"),
-    Unbuilt::field("spec.local"),
 ];
+
+/// By how much the revision is raised where the user does not say: more than any cluster writes between two backups.
+const REVISION_BUMP: i64 = 1_000_000_000;
+/// How long the data of before are kept where the user does not say.
+const KEEP_PREVIOUS: Duration = Duration::from_hours(24);
 
 /// What an `EtcdRestore` asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +35,10 @@ pub struct Desired {
     pub cluster: String,
     /// Where the backup is.
     pub from: From,
+    /// By how much the revision is raised above the last one the old cluster was seen at; 0 leaves it.
+    pub revision_bump: i64,
+    /// How long the data of before are kept.
+    pub keep_previous: Duration,
 }
 
 /// Where the backup is.
@@ -83,6 +91,8 @@ pub fn desired(restore: &EtcdRestore) -> Result<Desired, Vec<Refusal>> {
         Ok(from) if refused.is_empty() => Ok(Desired {
             cluster: spec.etcd_cluster.name.clone(),
             from,
+            revision_bump: spec.revision_bump.unwrap_or(REVISION_BUMP).max(0),
+            keep_previous: spec.keep_previous.as_ref().map_or(KEEP_PREVIOUS, |span| span.0),
         }),
         Ok(_) => Err(refused),
         Err(more) => {

@@ -1,11 +1,17 @@
 //! The `EtcdRestore` controller.
 //!
-//! `desired` (what the user asks for) and `status` (what is reported) are pure; `reconcile` reads the stores and
-//! writes. This version checks every `EtcdRestore` and reports what it found; it does not restore yet, and says so on
-//! each object.
+//! What is asked for ([`desired`]) and what is seen (`observe`, into a [`world`]) make a [`plan`]; it is written into the
+//! [`status`] ([`memory`]), and only then a Job is made ([`build`]) or the `EtcdCluster` asked for a restore. The cluster's
+//! own controller carries that out and is the only one that touches its pods; this one verifies before, compares after,
+//! and tells people what goes on.
 
+pub mod build;
 pub mod desired;
+pub mod memory;
+mod observe;
+pub mod plan;
 mod reconcile;
 pub mod status;
+pub mod world;
 
 pub use reconcile::{Deps, Reconciler};

@@ -1,22 +1,42 @@
-//! One pass over one `EtcdRestore`: read the stores, decide, report.
+//! One pass over one `EtcdRestore`: look, decide, write down what was decided, and only then do it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore, reference::References, scope::ScopeRule};
+use etcd_operator_api::contract::{self, RestoreIntent};
+use etcd_operator_api::names::ANNOTATION_RESTORE;
+use etcd_operator_api::reference::{References, Sight};
+use etcd_operator_api::refusal::{Refusal, bounded};
+use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore, EtcdRestoreStatus, scope::ScopeRule};
 use etcd_operator_runtime::{
-    apply::Error,
+    apply::{Applier, Error, Introduced},
     clock::SharedClock,
     controller::Function,
+    events::Severity,
     key::ObjectKey,
+    latest::Latest,
     queue::Wake,
     report::Reporter,
     store::{Malformed, Store},
 };
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use kube::core::Status;
+use tracing::info;
 
-use crate::{
-    desired::{Desired, From, desired},
-    status,
-};
+use crate::build::{self, Frame};
+use crate::desired::{Desired, From, desired};
+use crate::observe::{is_owned, observe};
+use crate::plan::{Ask, Phase, Plan, plan};
+use crate::status;
+use crate::world::World;
+
+/// How soon to look again for what the API server does not take.
+const REFUSED: Duration = Duration::from_secs(30);
+
+/// How soon to look again where what was looked at has changed since.
+const SOON: Duration = Duration::from_secs(1);
 
 /// What the controller reads and writes with.
 #[derive(Clone, Debug)]
@@ -27,10 +47,18 @@ pub struct Deps {
     pub clusters: Store<EtcdCluster>,
     /// All `EtcdBackup`s in sight, from which is restored.
     pub backups: Store<EtcdBackup>,
+    /// Jobs of restores, and others.
+    pub jobs: Store<Job>,
+    /// Pods, those of these Jobs among them.
+    pub pods: Store<Pod>,
+    /// Writes objects.
+    pub applier: Applier,
     /// Writes what was found.
     pub reporter: Reporter,
     /// Which clusters, and so which restores, are this installation's business.
     pub scope: ScopeRule,
+    /// The operator's own image, of which Jobs are made; without it the sentence that says what to do.
+    pub operator_image: Result<String, String>,
     /// Tells the time.
     pub clock: SharedClock,
 }
@@ -39,25 +67,37 @@ pub struct Deps {
 #[derive(Clone, Debug)]
 pub struct Reconciler {
     deps: Arc<Deps>,
+    latest: Latest<EtcdRestore>,
 }
 
 impl Reconciler {
     /// A controller that reads and writes with these.
     pub fn new(deps: Deps) -> Self {
-        Self { deps: Arc::new(deps) }
+        Self {
+            deps: Arc::new(deps),
+            latest: Latest::default(),
+        }
     }
 
     /// The function that the driver calls.
     pub fn function(self) -> Function<Error> {
         Box::new(move |key| {
             let this = self.clone();
-            Box::pin(async move { this.reconcile(&key).await })
+            Box::pin(async move { Box::pin(this.reconcile(&key)).await })
         })
     }
 
-    /// The restores that a change of this cluster concerns.
-    pub fn of_cluster(restores: &Store<EtcdRestore>, cluster: &ObjectKey) -> Vec<ObjectKey> {
-        concerned(restores, cluster, |r| r.spec.etcd_cluster.name == cluster.name)
+    /// The restores that a change of this cluster concerns: those that name it, and the one that it is asked for, which
+    /// may be gone by now.
+    pub fn of_cluster(
+        restores: &Store<EtcdRestore>,
+        key: &ObjectKey,
+        cluster: Option<&EtcdCluster>,
+    ) -> Vec<ObjectKey> {
+        let mut all = concerned(restores, key, |r| r.spec.etcd_cluster.name == key.name);
+        let asked = cluster.and_then(|cluster| asked(cluster)?.ok());
+        all.extend(asked.map(|intent| key.beside(&intent.name)));
+        all
     }
 
     /// The restores that a change of this backup concerns.
@@ -70,16 +110,29 @@ impl Reconciler {
         })
     }
 
+    /// The other restores of the same cluster: one that is over lets the next one begin.
+    pub fn beside(restores: &Store<EtcdRestore>, restore: &EtcdRestore) -> Vec<ObjectKey> {
+        let key = ObjectKey::of(restore);
+        concerned(restores, &key, |other| {
+            other.spec.etcd_cluster.name == restore.spec.etcd_cluster.name && other.uid() != restore.uid()
+        })
+    }
+
     async fn reconcile(&self, key: &ObjectKey) -> Result<Wake, Error> {
         let Deps {
             restores,
             clusters,
+            applier,
             reporter,
             scope,
             clock,
             ..
         } = &*self.deps;
         let Some(restore) = restores.get(key) else {
+            self.latest.forget(key);
+            if restores.sight(key) == Sight::Missing {
+                self.withdraw_stale(key, None).await?;
+            }
             let serves = |bad: &Malformed| {
                 let cluster = bad.cluster.as_deref().unwrap_or_default();
                 let annotations = clusters.annotations(&key.beside(cluster));
@@ -89,6 +142,9 @@ impl Reconciler {
             };
             return reporter.absent::<EtcdRestore>(restores, key, serves).await;
         };
+        let Some(restore) = self.latest.newest(restore, applier).await? else {
+            return Ok(Wake::OnChange);
+        };
         if restore.metadata.deletion_timestamp.is_some() {
             return Ok(Wake::OnChange);
         }
@@ -96,21 +152,175 @@ impl Reconciler {
         let annotations = clusters
             .annotations(&key.beside(&restore.spec.etcd_cluster.name))
             .or_else(|| restore.metadata.annotations.clone());
-        let after = match scope.serves(annotations.as_ref()) {
-            Ok(()) => {
-                let desired = desired(&restore);
-                let references = desired
-                    .as_ref()
-                    .map_or_else(|_| References::default(), |d| self.references(key, d));
-                status::status(&restore, &desired, &references, clock.now())
+        if let Err(not_served) = scope.serves(annotations.as_ref()) {
+            if let Some(after) = status::left_alone(&restore, &not_served, clock.now()) {
+                self.report(&restore, after).await?;
             }
-            Err(not_served) => match status::left_alone(&restore, &not_served, clock.now()) {
-                Some(status) => status,
-                None => return Ok(Wake::OnChange),
-            },
-        };
-        reporter.report(&*restore, after).await?;
+            return Ok(Wake::OnChange);
+        }
+        self.withdraw_stale(key, restore.uid().as_deref()).await?;
+        match desired(&restore) {
+            Ok(desired) => Box::pin(self.serve(key, restore, desired)).await,
+            Err(refused) => self.refuse(&restore, &refused).await,
+        }
+    }
+
+    async fn refuse(&self, restore: &Arc<EtcdRestore>, refused: &[Refusal]) -> Result<Wake, Error> {
+        let after = status::refused(restore, refused, self.deps.clock.now());
+        self.report(restore, after).await?;
         Ok(Wake::OnChange)
+    }
+
+    async fn serve(
+        &self,
+        key: &ObjectKey,
+        restore: Arc<EtcdRestore>,
+        desired: Desired,
+    ) -> Result<Wake, Error> {
+        let deps = &*self.deps;
+        let references = self.references(key, &desired);
+        let world = observe(&restore, desired, deps).await?;
+        let plan = plan(&world);
+        let before = world.memory.phase.clone();
+        let after = status::status(&restore, &plan, &references, world.now);
+        let restore = self.report(&restore, after).await?;
+        if before != plan.phase.as_str() {
+            self.tell(&restore, &plan);
+        }
+        for (name, uid) in &plan.drops {
+            deps.applier
+                .delete_uid::<Job>(&key.beside(name), uid, false)
+                .await?;
+        }
+        if !self.ask(key, &world, &plan).await? {
+            return Ok(Wake::After(SOON));
+        }
+        self.make(key, &world, &plan, &restore, &references).await
+    }
+
+    /// Makes the Job that there should be.
+    async fn make(
+        &self,
+        key: &ObjectKey,
+        world: &World,
+        plan: &Plan,
+        restore: &Arc<EtcdRestore>,
+        references: &References,
+    ) -> Result<Wake, Error> {
+        let (Some(wanted), Ok(cluster), Ok(source), Ok(image)) =
+            (&plan.job, &world.cluster, &world.source, &world.image)
+        else {
+            return Ok(Wake::After(plan.wake));
+        };
+        if world.job(&wanted.name).is_some() {
+            return Ok(Wake::After(plan.wake));
+        }
+        let frame = Frame {
+            namespace: &key.namespace,
+            name: &world.name,
+            uid: &world.uid,
+            cluster,
+            source,
+            image,
+            now: world.now,
+        };
+        match self.deps.applier.introduce(&build::job(wanted, &frame)).await {
+            Ok(Introduced::There(job)) if !is_owned(&job, &world.uid) => Ok(Wake::After(REFUSED)),
+            Ok(Introduced::Created(_) | Introduced::There(_)) => Ok(Wake::After(plan.wake)),
+            Err(error) => {
+                let Some(refusal) = refusal(&error) else {
+                    return Err(error);
+                };
+                let refused = Plan {
+                    text: format!(
+                        "The Job {} is not taken: {}",
+                        wanted.name,
+                        bounded(&refusal.message, 400)
+                    ),
+                    ..plan.clone()
+                };
+                let after = status::status(restore, &refused, references, world.now);
+                self.report(restore, after).await?;
+                Ok(Wake::After(REFUSED))
+            }
+        }
+    }
+
+    /// Writes what the cluster is asked for; false if it has changed since it was looked at.
+    async fn ask(&self, key: &ObjectKey, world: &World, plan: &Plan) -> Result<bool, Error> {
+        let text = match &plan.ask {
+            Ask::AsBefore => return Ok(true),
+            Ask::Nothing => None,
+            Ask::For(intent) => Some(serde_json::to_string(intent).expect("an intent is JSON")),
+        };
+        let cluster = key.beside(&world.desired.cluster);
+        // Past every copy: what is asked for stands on what the cluster's controller has written by now.
+        let Some(now) = self.deps.applier.read::<EtcdCluster>(&cluster).await? else {
+            return Ok(false);
+        };
+        let progress = now.status.as_ref().and_then(|status| status.restore.as_ref());
+        let is_anothers = progress.is_some_and(|progress| progress.is_active() && progress.uid != world.uid)
+            || asked(&now).is_some_and(|asked| !asked.is_ok_and(|asked| asked.uid == world.uid));
+        if is_anothers {
+            return Ok(text.is_none());
+        }
+        self.deps
+            .applier
+            .annotate(&now, &[(ANNOTATION_RESTORE, text.as_deref())])
+            .await?;
+        Ok(true)
+    }
+
+    /// A restore that does not exist any more is no longer asked for: before the commit the cluster comes back, after it
+    /// the restore goes on to its end.
+    async fn withdraw_stale(&self, key: &ObjectKey, uid: Option<&str>) -> Result<(), Error> {
+        let is_stale = |cluster: &EtcdCluster| {
+            let intent = asked(cluster).and_then(Result::ok);
+            intent.is_some_and(|intent| intent.name == key.name && Some(intent.uid.as_str()) != uid)
+        };
+        for cluster in self.deps.clusters.filter(&key.namespace, is_stale) {
+            self.deps
+                .applier
+                .annotate(&*cluster, &[(ANNOTATION_RESTORE, None)])
+                .await?;
+            info!(cluster = %ObjectKey::of(&*cluster), restore = %key, "the restore is gone and no longer asked for");
+        }
+        Ok(())
+    }
+
+    async fn report(
+        &self,
+        seen: &Arc<EtcdRestore>,
+        status: EtcdRestoreStatus,
+    ) -> Result<Arc<EtcdRestore>, Error> {
+        let written = self.deps.reporter.report(&**seen, status).await?;
+        let Some(stored) = written.changed() else {
+            return Ok(Arc::clone(seen));
+        };
+        let stored = Arc::new(stored);
+        self.latest.wrote(&stored);
+        Ok(stored)
+    }
+
+    /// Tells that it is in another phase.
+    fn tell(&self, restore: &EtcdRestore, plan: &Plan) {
+        let (severity, reason) = match plan.phase {
+            Phase::Waiting => (Severity::Normal, "RestoreWaits"),
+            Phase::Verifying => (Severity::Normal, "RestoreVerifies"),
+            Phase::Stopping => (Severity::Normal, "RestoreStarted"),
+            Phase::Preparing => (Severity::Normal, "RestorePrepares"),
+            Phase::Committed => (Severity::Normal, "RestoreCommitted"),
+            Phase::Serving => (Severity::Normal, "RestoreServes"),
+            Phase::Succeeded => (Severity::Normal, "RestoreSucceeded"),
+            Phase::RollingBack => (Severity::Warning, "RestoreRollsBack"),
+            Phase::RolledBack => (Severity::Warning, "RestoreRolledBack"),
+            Phase::Failed => (Severity::Warning, "RestoreFailed"),
+        };
+        info!(restore = %ObjectKey::of(restore), reason, "{}", plan.text);
+        let note = bounded(&plan.text, 900);
+        self.deps
+            .reporter
+            .tell(restore, severity, reason, "Restore", note);
     }
 
     /// What became of the objects that the restore refers to.
@@ -127,6 +337,23 @@ impl Reconciler {
             }
             From::Object(_) => references,
         }
+    }
+}
+
+/// The restore that a cluster is asked for.
+fn asked(cluster: &EtcdCluster) -> Option<Result<RestoreIntent, contract::DocumentError>> {
+    let text = cluster.annotations().get(ANNOTATION_RESTORE)?;
+    Some(contract::read(text.as_bytes()))
+}
+
+/// What the API server says where trying again does not help by itself.
+fn refusal(error: &Error) -> Option<&Status> {
+    let Error::Api { source, .. } = error else {
+        return None;
+    };
+    match &**source {
+        kube::Error::Api(status) if [400, 403, 422].contains(&status.code) => Some(status),
+        _ => None,
     }
 }
 

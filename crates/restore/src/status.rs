@@ -1,4 +1,4 @@
-//! What is reported about an `EtcdRestore`.
+//! What is reported about an `EtcdRestore`, which is also what is remembered of it.
 //!
 //! Pure: the status of before and the time come in, the status of after goes out, equal to the one of before where
 //! there is nothing new to say. Fields this version does not own are carried over untouched.
@@ -8,55 +8,85 @@ mod tests;
 
 use etcd_operator_api::{
     EtcdRestore, EtcdRestoreStatus,
-    condition::{self, ConditionType, Finding, Truth},
+    condition::{self, Condition, ConditionType, Finding, Truth},
     reference::References,
-    refusal::{self, Refusal},
+    refusal::{self, Refusal, bounded},
     scope::NotServed,
 };
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::desired::Desired;
+use crate::plan::Plan;
 
-/// Said on every valid object, so that nobody waits for data that will not come.
-const NOT_DONE: &str = "This version of the operator checks EtcdRestores and does not restore yet.";
+/// The longest text in the status.
+const LONGEST: usize = 2_000;
 
-/// The status of a restore that this installation looks after. `references` tells what became of what it refers to.
+/// The status of a restore that is looked after. `references` tells what became of what it refers to.
 pub fn status(
     restore: &EtcdRestore,
-    desired: &Result<Desired, Vec<Refusal>>,
+    plan: &Plan,
     references: &References,
     now: Timestamp,
 ) -> EtcdRestoreStatus {
     let before = restore.status.clone().unwrap_or_default();
-    let generation = restore.metadata.generation;
-    let refused = desired.as_ref().err().map_or(&[][..], Vec::as_slice);
-    let mut findings = vec![refusal::accepted(refused)];
-    if desired.is_ok() {
-        findings.extend(references.finding());
-        findings.push(Finding {
-            type_: ConditionType::Progressing,
-            status: Truth::False,
-            reason: "NotImplemented",
-            message: NOT_DONE.to_owned(),
-        });
-    }
-    let conditions = condition::merge(
-        before.conditions.as_deref().unwrap_or_default(),
-        &findings,
-        generation,
-        now,
-    );
-    let (phase, reason) = match refused.iter().min() {
-        None => ("Waiting", NOT_DONE.to_owned()),
-        Some(first) => ("Invalid", first.to_string()),
-    };
+    let mut findings = vec![refusal::accepted(&[])];
+    findings.extend(references.finding());
+    findings.push(Finding {
+        type_: ConditionType::Progressing,
+        status: if plan.phase.works() {
+            Truth::True
+        } else {
+            Truth::False
+        },
+        reason: plan.reason.as_str(),
+        message: bounded(&plan.text, LONGEST),
+    });
+    let memory = &plan.memory;
     EtcdRestoreStatus {
-        observed_generation: generation,
-        conditions: Some(conditions),
-        phase: Some(phase.to_owned()),
-        reason: Some(reason),
+        succeeded: memory.succeeded,
+        committed: memory.committed,
+        reason: Some(bounded(&plan.text, LONGEST)),
+        phase: Some(plan.phase.as_str().to_owned()),
+        observed_generation: restore.metadata.generation,
+        conditions: Some(merged(restore, &findings, now)),
+        object: memory.object.clone(),
+        revision: memory.revision,
+        progress: plan
+            .progress
+            .clone()
+            .or_else(|| Some(plan.phase.as_str().to_owned())),
+        members: plan.members.clone().or_else(|| before.members.clone()),
+        attempt: Some(memory.attempt).filter(|attempt| *attempt > 0),
+        plan: memory.plan.as_deref().map(|text| bounded(text, LONGEST)),
+        started_at: memory.started.map(Time),
+        completed_at: memory.completed.map(Time),
+    }
+}
+
+/// The status of a restore whose spec cannot be.
+pub fn refused(restore: &EtcdRestore, refused: &[Refusal], now: Timestamp) -> EtcdRestoreStatus {
+    let before = restore.status.clone().unwrap_or_default();
+    let findings = [refusal::accepted(refused)];
+    EtcdRestoreStatus {
+        observed_generation: restore.metadata.generation,
+        conditions: Some(merged(restore, &findings, now)),
+        phase: Some("Invalid".to_owned()),
+        reason: refused.iter().min().map(ToString::to_string),
         ..before
     }
+}
+
+fn merged(restore: &EtcdRestore, findings: &[Finding], now: Timestamp) -> Vec<Condition> {
+    let before = restore
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref());
+    condition::merge(
+        before.unwrap_or_default(),
+        findings,
+        restore.metadata.generation,
+        now,
+    )
 }
 
 /// The status of a restore that is not this installation's business: said once, where nobody has said anything yet.

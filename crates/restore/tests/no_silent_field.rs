@@ -27,6 +27,7 @@ fn bases() -> Vec<Value> {
         object(json!({"backupStorageType": "ABS", "abs": {"path": "container/key"}})),
         object(json!({"backupStorageType": "GCS", "gcs": {"path": "bucket/key"}})),
         object(json!({"backupStorageType": "OSS", "oss": {"path": "bucket/key"}})),
+        object(json!({"backupStorageType": "Local", "local": {"persistentVolumeClaim": "c"}})),
     ]
 }
 

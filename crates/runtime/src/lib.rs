@@ -68,6 +68,7 @@ pub mod health;
 pub mod informer;
 pub mod jitter;
 pub mod key;
+pub mod latest;
 pub mod leader;
 pub mod lease;
 pub mod metrics;

@@ -14,6 +14,7 @@ mod faults_store;
 mod images;
 mod install;
 mod manager;
+mod restore;
 mod volumes;
 
 #[path = "../crowd/mod.rs"]
@@ -54,6 +55,7 @@ async fn main() -> ExitCode {
     .concat();
     scenarios.extend(cluster::scenarios());
     scenarios.extend(backup::scenarios());
+    scenarios.extend(restore::scenarios());
     let reports = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("reports");
     let arguments = Arguments::parse();
     let record = arguments

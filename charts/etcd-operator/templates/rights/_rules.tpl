@@ -101,6 +101,12 @@
   verbs:
   - patch
 - apiGroups:
+  - etcd.database.coreos.com
+  resources:
+  - etcdclusters
+  verbs:
+  - patch
+- apiGroups:
   - events.k8s.io
   resources:
   - events

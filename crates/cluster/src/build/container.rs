@@ -95,7 +95,7 @@ pub(super) fn install(desired: &Desired, frame: &Frame) -> Container {
     }
 }
 
-fn variable(name: &str, path: &str) -> EnvVar {
+pub(super) fn variable(name: &str, path: &str) -> EnvVar {
     EnvVar {
         name: name.to_owned(),
         value_from: Some(EnvVarSource {

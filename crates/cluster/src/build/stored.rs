@@ -5,7 +5,7 @@
 
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
-    core::v1::{PersistentVolumeClaim, PodTemplateSpec},
+    core::v1::{PersistentVolumeClaim, PodSpec, PodTemplateSpec},
 };
 
 use super::{
@@ -107,6 +107,11 @@ impl Stored {
         self.claims.as_deref()
     }
 
+    /// Its pods.
+    pub(super) fn pod(&self) -> Option<&PodSpec> {
+        self.template.spec.as_ref()
+    }
+
     fn annotation(&self, key: &str) -> Option<&str> {
         let metadata = self.template.metadata.as_ref()?;
         metadata.annotations.as_ref()?.get(key).map(String::as_str)
@@ -132,7 +137,7 @@ pub(super) fn choose(wanted: PodTemplateSpec, frame: &Frame) -> (PodTemplateSpec
         annotations.get(ANNOTATION_INTENT).cloned()
     };
     let is_changed = intent(&wanted).as_deref() != stored.intent();
-    let pending = match (is_changed, frame.may_move) {
+    let pending = match (is_changed, frame.may_move && !frame.is_held) {
         (true, true) => return (wanted, None),
         (true, false) => Pending::Change,
         (false, _) if stored.operator_image().as_ref() == Some(&frame.operator_image) => {

@@ -7,6 +7,7 @@ use etcd_operator_etcd::version::Version;
 
 use super::{Frame, Latch, template::template};
 use crate::desired::Desired;
+use crate::plan::Fetching;
 
 /// What stands against building this, in this version of etcd: only a template can be refused. What the frame says besides
 /// has no say in it.
@@ -27,6 +28,8 @@ pub(crate) fn trial(desired: &Desired, version: &Version) -> Vec<Refusal> {
         live_voters: 0,
         stored: None,
         may_move: true,
+        fetching: Fetching::Nothing,
+        is_held: false,
     };
     template(desired, &frame).err().unwrap_or_default()
 }

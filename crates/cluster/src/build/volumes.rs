@@ -30,7 +30,7 @@ pub(super) const PEER_TLS: &str = "/etc/etcdtls/member/peer-tls";
 pub(super) const SERVER_TLS: &str = "/etc/etcdtls/member/server-tls";
 
 /// Readable by the pod's group, which is its user's.
-const SECRET_MODE: i32 = 0o440;
+pub(super) const SECRET_MODE: i32 = 0o440;
 
 /// The volumes of the pod, but for one that a claim brings.
 pub(super) fn volumes(desired: &Desired) -> Vec<Volume> {
@@ -107,7 +107,7 @@ fn secrets(desired: &Desired) -> impl Iterator<Item = (&'static str, &str, &'sta
         .chain(server.map(|secret| ("server-tls", secret, SERVER_TLS)))
 }
 
-fn mount(name: &str, path: &str, is_read_only: bool) -> VolumeMount {
+pub(super) fn mount(name: &str, path: &str, is_read_only: bool) -> VolumeMount {
     VolumeMount {
         name: name.to_owned(),
         mount_path: path.to_owned(),

@@ -203,6 +203,7 @@ fn start(
             cluster: life.cluster.parse().ok(),
             member: report.wal_member_id.as_deref()?.parse().ok(),
             first: first.clone(),
+            restore: None,
         };
         grants::permit(world, *place, pod, grant, terms)
     });

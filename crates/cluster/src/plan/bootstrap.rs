@@ -282,6 +282,7 @@ fn started(
             cluster: None,
             member: None,
             first: first.clone(),
+            restore: None,
         };
         permits.extend(grants::permit(world, *place, pod, grant, terms));
     }

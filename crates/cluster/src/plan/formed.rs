@@ -99,8 +99,8 @@ fn why_ill(situation: &Situation<'_>, place: Ordinal) -> String {
 /// What was begun goes on; none once it is finished or has become pointless.
 fn go_on(situation: &Situation<'_>, known: &Known, intent: What) -> Option<Proposal> {
     match intent {
-        What::StartOver => None,
-        What::Bootstrap(_) | What::Adopt(_) => permitted(situation, intent),
+        What::StartOver | What::Prepare(_) => None,
+        What::Bootstrap(_) | What::Adopt(_) | What::Swap(_) => permitted(situation, intent),
         What::Join(join) => join::go_on(situation, known, join),
         What::Remove { place, id } => remove::go_on(situation, known, place, id),
         What::Replace(replace) => replace::go_on(situation, known, replace),
@@ -224,6 +224,7 @@ fn resume(situation: &Situation<'_>, place: Ordinal, granted: Option<&Grant>) ->
         cluster: world.memory.cluster,
         member: Some(before.id),
         first: String::new(),
+        restore: None,
     };
     let permit = grants::permit(world, place, pod, &grant, terms);
     // The claim is looked at again each time: it could have been exchanged since.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use etcd_operator_api::contract::{self, Mode, Permit, Report};
+use etcd_operator_api::contract::{self, Mode, Permit, Report, RestoreTerms};
 use etcd_operator_etcd::id::{ClusterId, MemberId};
 
 use super::PodRef;
@@ -31,6 +31,8 @@ pub struct Terms {
     pub member: Option<MemberId>,
     /// The members to start with.
     pub first: String,
+    /// What else a restore needs.
+    pub restore: Option<RestoreTerms>,
 }
 
 /// A permit for this process, unless it lies with the pod already.
@@ -47,7 +49,7 @@ pub fn permit(
     if lies_there || pod.uid != grant.pod {
         return None;
     }
-    let starts_anew = matches!(terms.mode, Mode::Bootstrap | Mode::Join);
+    let starts_anew = matches!(terms.mode, Mode::Bootstrap | Mode::Join | Mode::Prepare);
     let permit = Permit {
         version: contract::VERSION,
         pod_uid: grant.pod.clone(),
@@ -64,7 +66,7 @@ pub fn permit(
             String::new()
         },
         initial_cluster: terms.first,
-        restore: None,
+        restore: terms.restore,
     };
     let uid = pod.uid.clone();
     Some((PodRef { place, uid }, permit))

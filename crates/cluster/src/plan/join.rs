@@ -117,6 +117,7 @@ fn start(situation: &Situation<'_>, known: &Known, member: &Member, join: Join) 
         cluster: Some(known.cluster),
         member: Some(member.id),
         first: grants::first(world, places),
+        restore: None,
     };
     let permit = grants::permit(world, place, pod, &grant, terms);
     let join = Join {
@@ -164,6 +165,7 @@ pub fn unseen(situation: &Situation<'_>, intent: Option<&What>) -> Option<Propos
         cluster: world.memory.cluster,
         member: Some(id),
         first: grants::first(world, places),
+        restore: None,
     };
     let permit = grants::permit(world, place, pod, &grant, terms);
     let join = Join {

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::{Situation, corrected};
+use etcd_operator_api::contract::RestoreIntent;
+
+use super::{Situation, corrected, restore};
 use crate::intent::What;
 use crate::memory::Memory;
 use crate::world::Ordinal;
 
 /// The shape of a cluster's objects.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
     /// How many pods are kept.
     pub replicas: u16,
@@ -22,6 +24,22 @@ pub struct Shape {
     pub places: BTreeSet<Ordinal>,
     /// Whether the pods may be made from what is asked for by now.
     pub may_move: bool,
+    /// What the pods bring onto their volumes before they start.
+    pub fetching: Fetching,
+    /// Whether a restore stands: nothing else of the pods changes then.
+    pub is_held: bool,
+}
+
+/// What pods bring onto their volumes before they start.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Fetching {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// What the template says already.
+    AsBefore,
+    /// The object of a restore.
+    With(Box<RestoreIntent>),
 }
 
 impl Shape {
@@ -34,14 +52,20 @@ impl Shape {
             // The status has been lost: what is noted here is all there is until somebody can tell again.
             places.clone_from(&set.voters);
         }
-        Self {
+        let mut shape = Self {
             replicas: replicas(situation, memory),
             incarnation: memory.incarnation,
             serves: memory.has_formed(),
             voters: places.len(),
             places,
             may_move: may_move(situation, memory),
+            fetching: Fetching::Nothing,
+            is_held: false,
+        };
+        if let Some(restore) = memory.restore.as_ref().filter(|restore| restore.is_active()) {
+            restore::shape(&mut shape, situation.world, restore);
         }
+        shape
     }
 }
 

@@ -7,6 +7,8 @@ mod corrupt;
 mod given_up;
 mod properties;
 mod replace;
+mod restore;
+mod restore_props;
 mod scale;
 mod scene;
 mod stuck;

@@ -54,8 +54,11 @@ fn frame(plan: &Plan, observed: &Observed, image: &OperatorImage) -> Option<Fram
         ),
         operator_image: image.clone(),
         live_voters: shape.voters,
-        may_move: shape.may_move,
+        // While a restore stands the template changes by what the restore needs, and by nothing else.
+        may_move: shape.may_move && !shape.is_held,
         stored,
+        fetching: shape.fetching.clone(),
+        is_held: shape.is_held,
     })
 }
 

@@ -8,6 +8,7 @@ use etcd_operator_etcd::version::Version;
 use super::{Surroundings, backups};
 use crate::build::Pending;
 use crate::desired::Desired;
+use crate::memory::Restore;
 use crate::plan::{Plan, Reason, Situation, majority};
 
 /// What the spec alone tells, and the oldest version that runs.
@@ -64,7 +65,12 @@ pub fn findings(
         refusal::bounded(&format!("{} {blocked_by}", plan.why.text), 2_000)
     };
     let is = |wanted: &[Reason]| wanted.contains(&reason);
-    let works = is(&[Reason::Bootstrapping, Reason::Scaling, Reason::Recovering]);
+    let works = is(&[
+        Reason::Bootstrapping,
+        Reason::Scaling,
+        Reason::Recovering,
+        Reason::Restoring,
+    ]);
     let running = world.members.values().filter_map(|seen| seen.status());
     let running = running.map(|status| &status.version).min();
     let mut findings = of_spec(&world.desired, running);
@@ -82,7 +88,13 @@ pub fn findings(
         None => format!("Nobody can tell who the members are; {voters} voters were seen last."),
     };
     let is_available = known.is_some() && well >= majority(voters);
+    let is_shut = plan
+        .memory
+        .restore
+        .as_ref()
+        .is_some_and(Restore::keeps_clients_out);
     match (is_available, plan.memory.has_formed()) {
+        _ if is_shut => add(ConditionType::Available, false, "Restoring", &text),
         (true, _) => add(ConditionType::Available, true, "QuorumServes", &count),
         (false, true) => add(ConditionType::Available, false, "NoQuorum", &text),
         (false, false) => add(ConditionType::Available, false, "NotFormed", &text),
@@ -126,7 +138,7 @@ pub fn findings(
         add(ConditionType::QuorumAtRisk, at_risk, why, &count);
     }
     // Who looks away or cannot see says nothing new about what was lost.
-    let is_known = !is(&[Reason::Paused, Reason::MembersUnreachable]);
+    let is_known = !is(&[Reason::Paused, Reason::MembersUnreachable, Reason::Restoring]);
     let is_silent = is_known && is_majority_silent(situation, plan);
     for (type_, wanted, is_seen) in [
         (ConditionType::QuorumLost, Reason::QuorumLost, is_silent),

@@ -99,6 +99,28 @@ pub struct Pod {
     pub node_lost: Option<Timestamp>,
     /// The permit that lies with it.
     pub permit: Option<Permit>,
+    /// What brings the object of a restore onto its volume.
+    pub fetch: Option<Fetch>,
+}
+
+/// What brings the object of a restore onto the volume of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fetch {
+    /// Whether it is done.
+    pub is_done: bool,
+    /// Whether it runs.
+    pub is_running: bool,
+    /// Why it failed the last time.
+    pub failure: Option<FetchFailure>,
+}
+
+/// Why the object of a restore was not brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchFailure {
+    /// The cause.
+    pub words: String,
+    /// Whether another try would not help.
+    pub is_lasting: bool,
 }
 
 /// What the etcd container of a pod does.

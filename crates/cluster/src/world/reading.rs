@@ -1,12 +1,12 @@
 //! From objects of Kubernetes to what counts of them for a plan.
 
-use etcd_operator_api::contract;
+use etcd_operator_api::contract::{self, JobOutcome, JobResult};
 use etcd_operator_api::names::ANNOTATION_PERMIT;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{self as core, Node, PersistentVolumeClaim};
 
-use super::{Claim, Container, Pod};
-use crate::build::ANNOTATION_INTENT;
+use super::{Claim, Container, Fetch, FetchFailure, Pod, essence};
+use crate::build::{ANNOTATION_INTENT, FETCH};
 
 /// The container that etcd runs in.
 const ETCD: &str = "etcd";
@@ -53,7 +53,49 @@ pub fn pod(pod: &core::Pod, node_lost: Option<Timestamp>) -> Option<Pod> {
         container: container(pod, &status),
         node_lost,
         permit: permit.and_then(|permit| contract::read(permit.as_bytes()).ok()),
+        fetch: fetch(spec, &status),
     })
+}
+
+/// What the container that brings the object of a restore does, if there is one.
+fn fetch(spec: &core::PodSpec, status: &core::PodStatus) -> Option<Fetch> {
+    let mut containers = spec.init_containers.iter().flatten();
+    containers.find(|container| container.name == FETCH)?;
+    let mut states = status.init_container_statuses.iter().flatten();
+    let Some(status) = states.find(|status| status.name == FETCH) else {
+        return Some(Fetch::default());
+    };
+    let state = status.state.clone().unwrap_or_default();
+    let last = status
+        .last_state
+        .as_ref()
+        .and_then(|last| last.terminated.as_ref());
+    let ended = state.terminated.as_ref();
+    let is_done = ended.is_some_and(|ended| ended.exit_code == 0);
+    let failed = ended.or(last).filter(|ended| ended.exit_code != 0);
+    Some(Fetch {
+        is_done,
+        is_running: state.running.is_some(),
+        failure: failed.filter(|_| !is_done).map(failure),
+    })
+}
+
+fn failure(ended: &core::ContainerStateTerminated) -> FetchFailure {
+    let message = ended.message.as_deref().unwrap_or_default();
+    match contract::read::<JobResult>(message.as_bytes()).map(|result| result.outcome) {
+        Ok(JobOutcome::Failed {
+            reason,
+            message,
+            retriable,
+        }) => FetchFailure {
+            words: format!("{reason}: {message}"),
+            is_lasting: !retriable,
+        },
+        _ => FetchFailure {
+            words: format!("it ended with code {}: {}", ended.exit_code, essence(message)),
+            is_lasting: false,
+        },
+    }
 }
 
 fn container(pod: &core::Pod, status: &core::PodStatus) -> Container {
@@ -175,8 +217,10 @@ pub fn lost_since(node: &Node) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
-    use serde_json::json;
+    use crate::trim;
 
     fn waiting(message: &str) -> core::Pod {
         serde_json::from_value(json!({
@@ -239,8 +283,65 @@ mod tests {
         for status in ["Unknown", "False"] {
             assert_eq!(lost_since(&node(status)), "2026-01-01T00:00:00Z".parse().ok());
             let mut trimmed = node(status);
-            crate::trim::node(&mut trimmed);
+            trim::node(&mut trimmed);
             assert_eq!(lost_since(&trimmed), lost_since(&node(status)));
         }
+    }
+
+    /// What is read of the container that brings the object of a restore, as copies keep its pod.
+    fn fetched(state: &Value, last: &Value) -> Option<Fetch> {
+        let mut pod: core::Pod = serde_json::from_value(json!({
+            "metadata": {"uid": "u", "resourceVersion": "1"},
+            "spec": {
+                "initContainers": [{"name": "install"}, {"name": "fetch", "env": [{"name": "A"}]}],
+                "containers": [{"name": "etcd", "command": ["member", "--incarnation=2"]}],
+            },
+            "status": {"initContainerStatuses": [{
+                "name": "fetch", "image": "i", "imageID": "", "ready": false, "restartCount": 1,
+                "state": state, "lastState": last,
+            }]},
+        }))
+        .expect("a pod");
+        trim::pod(&mut pod);
+        super::pod(&pod, None).expect("what counts of it").fetch
+    }
+
+    fn ended(code: i32, message: &str) -> Value {
+        json!({"terminated": {"exitCode": code, "message": message}})
+    }
+
+    #[test]
+    fn what_brings_the_object_of_a_restore_is_seen_to_work_to_fail_and_to_be_done() {
+        let running = fetched(&json!({"running": {}}), &json!({})).expect("there");
+        assert_eq!(
+            (running.is_running, running.is_done, running.failure),
+            (true, false, None)
+        );
+        let said = r#"{"version":1,"run":"r","outcome":{"kind":"failed","reason":"NotFound","message":"no object","retriable":false}}"#;
+        let waiting = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+        let failed = fetched(&waiting, &ended(3, said)).expect("there");
+        let failure = failed.failure.expect("a failure");
+        assert_eq!(
+            (failure.words.as_str(), failure.is_lasting),
+            ("NotFound: no object", true)
+        );
+        let killed = fetched(&waiting, &ended(137, "")).expect("there");
+        let failure = killed.failure.expect("a failure");
+        assert!(
+            !failure.is_lasting && failure.words.contains("137"),
+            "{failure:?}"
+        );
+        let done = fetched(&ended(0, ""), &ended(3, said)).expect("there");
+        assert_eq!((done.is_done, done.failure), (true, None));
+    }
+
+    #[test]
+    fn a_pod_without_it_fetches_nothing() {
+        let pod: core::Pod = serde_json::from_value(json!({
+            "metadata": {"uid": "u", "resourceVersion": "1"},
+            "spec": {"initContainers": [{"name": "install"}], "containers": [{"name": "etcd"}]},
+        }))
+        .expect("a pod");
+        assert_eq!(super::pod(&pod, None).expect("what counts of it").fetch, None);
     }
 }

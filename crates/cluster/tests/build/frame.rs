@@ -5,6 +5,7 @@ use etcd_operator_cluster::{
     build::{Frame, Latch, Objects, build},
     desired::{Desired, desired},
     memory::Admitted,
+    plan::Fetching,
 };
 use serde_json::{Value, json};
 
@@ -56,6 +57,8 @@ pub fn frame(desired: &Desired) -> Frame {
         live_voters: desired.size.get().into(),
         stored: None,
         may_move: false,
+        fetching: Fetching::Nothing,
+        is_held: false,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The objects of a cluster, from the words of a spec to the fields of Kubernetes.
 
 mod canonical;
+mod fetch;
 mod fields;
 mod frame;
 mod moves;

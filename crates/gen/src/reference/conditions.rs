@@ -113,7 +113,11 @@ mod tests {
                 "/// The word.",
                 "/// Whether something",
             ),
-            include_str!("../../../restore/src/status.rs"),
+            between(
+                include_str!("../../../restore/src/plan/reason.rs"),
+                "/// The word.",
+                "\n}\n",
+            ),
             include_str!("../../../cluster/src/status/findings.rs"),
             include_str!("../../../cluster/src/status/backups.rs"),
             include_str!("../../../cluster/src/build/image.rs"),
@@ -139,6 +143,16 @@ mod tests {
         given.insert("ControlledElsewhere".to_owned());
         assert!(source.contains("\"ControlledElsewhere\""));
         assert_eq!(given, explained_of("EtcdCluster"));
+    }
+
+    #[test]
+    fn every_event_of_a_restore_is_explained_and_no_other() {
+        let source = include_str!("../../../restore/src/reconcile.rs");
+        let given: BTreeSet<_> = words(source)
+            .into_iter()
+            .filter(|word| word != "Restore")
+            .collect();
+        assert_eq!(given, explained_of("EtcdRestore"));
     }
 
     #[test]

@@ -219,8 +219,6 @@ fn an_unnamed_cluster_and_a_name_that_jobs_cannot_carry_are_refused() {
 fn a_feature_that_does_not_exist_is_refused_by_its_field_alone() {
     for (field, value) in [
         ("clusterTemplate", json!({"spec": {}})),
-        ("revisionBump", json!(0)),
-        ("keepPrevious", json!("1h")),
         ("safetyBackup", json!(true)),
     ] {
         let mut rest = source(&json!({}));
@@ -228,18 +226,40 @@ fn a_feature_that_does_not_exist_is_refused_by_its_field_alone() {
         let wanted = Refusal::not_implemented(format!("spec.{field}"));
         assert_eq!(only_refusal("back", &rest), wanted);
     }
-    let local = json!({"backupStorageType": "Local", "local": {"persistentVolumeClaim": "c", "path": "x"}});
+}
+
+#[test]
+fn the_revision_is_raised_and_the_old_data_are_kept_unless_said_otherwise() {
+    let desired = accepted(&source(&json!({})));
     assert_eq!(
-        only_refusal("back", &local),
-        Refusal::not_implemented("spec.local")
+        (desired.revision_bump, desired.keep_previous),
+        (1_000_000_000, Duration::from_hours(24))
     );
+    let mut rest = source(&json!({}));
+    rest["revisionBump"] = json!(0);
+    rest["keepPrevious"] = json!("1h");
+    let desired = accepted(&rest);
+    assert_eq!(
+        (desired.revision_bump, desired.keep_previous),
+        (0, Duration::from_hours(1))
+    );
+}
+
+#[test]
+fn a_volume_is_a_place_like_any_other() {
+    let local = json!({"backupStorageType": "Local", "local": {"persistentVolumeClaim": "c", "path": "x"}});
+    let wanted = Location::Local {
+        claim: "c".to_owned(),
+        path: Some("x".to_owned()),
+    };
+    assert_eq!(accepted(&local).from, From::Object(wanted));
 }
 
 #[test]
 fn everything_that_is_wrong_is_said_at_once() {
     let mut rest = source(&json!({"revision": 0}));
     rest["etcdCluster"] = json!({"name": ""});
-    rest["keepPrevious"] = json!("1h");
+    rest["safetyBackup"] = json!(true);
     let mut fields: Vec<_> = refused(&"a".repeat(60), &rest)
         .into_iter()
         .map(|r| r.field)
@@ -248,7 +268,7 @@ fn everything_that_is_wrong_is_said_at_once() {
     let wanted = [
         "metadata.name",
         "spec.etcdCluster.name",
-        "spec.keepPrevious",
+        "spec.safetyBackup",
         "spec.source.at.revision",
     ];
     assert_eq!(fields, wanted);

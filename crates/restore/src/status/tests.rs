@@ -4,7 +4,10 @@ use etcd_operator_api::{reference::Sight, scope::ScopeRule};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::desired::desired;
+use crate::desired::{Desired, desired};
+use crate::memory::Memory;
+use crate::plan::plan;
+use crate::world::World;
 
 fn restore(spec: &Value, status: &Value) -> EtcdRestore {
     let object = json!({
@@ -22,7 +25,7 @@ fn at(minute: i64) -> Timestamp {
     Timestamp::from_second(minute * 60).expect("a time")
 }
 
-fn reported(restore: &EtcdRestore, missing: Option<&str>, minute: i64) -> EtcdRestoreStatus {
+fn told(restore: &EtcdRestore, missing: Option<&str>, minute: i64) -> EtcdRestoreStatus {
     let sight = if missing.is_some() {
         Sight::Missing
     } else {
@@ -32,7 +35,29 @@ fn reported(restore: &EtcdRestore, missing: Option<&str>, minute: i64) -> EtcdRe
     let references = named.split(" and ").fold(References::default(), |all, object| {
         all.with(object.to_owned(), sight)
     });
-    status(restore, &desired(restore), &references, at(minute))
+    match desired(restore) {
+        Ok(desired) => status(restore, &plan(&world(restore, desired)), &references, at(minute)),
+        Err(refusals) => refused(restore, &refusals, at(minute)),
+    }
+}
+
+/// A world without the cluster that is to be restored.
+fn world(restore: &EtcdRestore, desired: Desired) -> World {
+    World {
+        now: at(0),
+        name: "back".to_owned(),
+        uid: "r".to_owned(),
+        is_edited: false,
+        memory: Memory::read(restore.status.as_ref()),
+        cluster: Err("There is no EtcdCluster orders.".to_owned()),
+        source: Err("nowhere".to_owned()),
+        rival: None,
+        is_claim_shared: None,
+        jobs: Vec::new(),
+        foreign: None,
+        image: Ok("operator:1".to_owned()),
+        desired,
+    }
 }
 
 /// Type, status and reason of a condition.
@@ -60,14 +85,14 @@ fn message(status: &EtcdRestoreStatus, type_: &str) -> String {
 }
 
 #[test]
-fn a_valid_restore_waits_and_says_that_nothing_is_restored() {
-    let status = reported(&restore(&good(), &json!(null)), None, 0);
+fn a_restore_without_its_cluster_waits_and_says_for_what() {
+    let status = told(&restore(&good(), &json!(null)), None, 0);
     let valid = ("Accepted", "True", "Valid");
-    let waits = ("Progressing", "False", "NotImplemented");
+    let waits = ("Progressing", "False", "NoCluster");
     assert_conditions(&status, &[valid, ("ReferenceFound", "True", "Found"), waits]);
     assert_eq!(
         (status.phase.as_deref(), status.reason.as_deref()),
-        (Some("Waiting"), Some(NOT_DONE))
+        (Some("Waiting"), Some("There is no EtcdCluster orders."))
     );
     assert_eq!(status.observed_generation, Some(4));
     assert!(!status.succeeded && !status.committed);
@@ -76,9 +101,9 @@ fn a_valid_restore_waits_and_says_that_nothing_is_restored() {
 #[test]
 fn what_a_restore_refers_to_and_does_not_exist_is_named() {
     let missing = Some("EtcdCluster orders and EtcdBackup nightly");
-    let status = reported(&restore(&good(), &json!(null)), missing, 0);
+    let status = told(&restore(&good(), &json!(null)), missing, 0);
     let valid = ("Accepted", "True", "Valid");
-    let waits = ("Progressing", "False", "NotImplemented");
+    let waits = ("Progressing", "False", "NoCluster");
     assert_conditions(&status, &[valid, ("ReferenceFound", "False", "NotFound"), waits]);
     assert!(message(&status, "ReferenceFound").contains("EtcdCluster orders and EtcdBackup nightly"));
 }
@@ -97,12 +122,12 @@ fn an_invalid_restore_names_field_and_remedy_in_reason_and_condition() {
             "spec.etcdCluster.name: must name an EtcdCluster",
         ),
         (
-            json!({"etcdCluster": {"name": "orders"}, "source": {"backup": {"name": "b"}}, "keepPrevious": "1h"}),
+            json!({"etcdCluster": {"name": "orders"}, "source": {"backup": {"name": "b"}}, "safetyBackup": true}),
             "NotImplemented",
-            "spec.keepPrevious: is not implemented in this version of the operator: leave it out",
+            "spec.safetyBackup: is not implemented in this version of the operator: leave it out",
         ),
     ] {
-        let status = reported(&restore(&spec, &json!(null)), None, 0);
+        let status = told(&restore(&spec, &json!(null)), None, 0);
         assert_conditions(&status, &[("Accepted", "False", reason)]);
         assert_eq!(status.phase.as_deref(), Some("Invalid"), "{spec}");
         let said = status.reason.clone().expect("a reason");
@@ -114,8 +139,8 @@ fn an_invalid_restore_names_field_and_remedy_in_reason_and_condition() {
 #[test]
 fn an_invalid_field_is_told_before_one_that_is_not_implemented() {
     let spec =
-        json!({"etcdCluster": {"name": ""}, "keepPrevious": "1h", "source": {"backup": {"name": "b"}}});
-    let status = reported(&restore(&spec, &json!(null)), None, 0);
+        json!({"etcdCluster": {"name": ""}, "safetyBackup": true, "source": {"backup": {"name": "b"}}});
+    let status = told(&restore(&spec, &json!(null)), None, 0);
     assert!(
         status
             .reason
@@ -124,7 +149,7 @@ fn an_invalid_field_is_told_before_one_that_is_not_implemented() {
     );
     let all = message(&status, "Accepted");
     assert!(
-        all.contains("spec.etcdCluster.name") && all.contains("spec.keepPrevious"),
+        all.contains("spec.etcdCluster.name") && all.contains("spec.safetyBackup"),
         "{all}"
     );
 }
@@ -133,27 +158,30 @@ fn an_invalid_field_is_told_before_one_that_is_not_implemented() {
 fn a_status_that_says_nothing_new_is_equal_and_keeps_what_others_wrote() {
     let before = json!({"succeeded": true, "object": "etcd/v1", "revision": 12, "committed": true});
     let mut object = restore(&good(), &before);
-    let first = reported(&object, None, 0);
+    let first = told(&object, None, 0);
     assert_eq!(
         (first.object.as_deref(), first.revision),
         (Some("etcd/v1"), Some(12))
     );
-    assert!(first.succeeded && first.committed);
+    assert!(
+        first.succeeded && first.committed,
+        "what an older operator did is done"
+    );
     object.status = Some(first.clone());
-    assert_eq!(reported(&object, None, 90), first);
-    assert_ne!(reported(&object, Some("EtcdCluster orders"), 90), first);
+    assert_eq!(told(&object, None, 90), first);
+    assert_ne!(told(&object, Some("EtcdCluster orders"), 90), first);
 }
 
 #[test]
 fn a_restore_of_another_scope_is_told_so_once_and_only_if_nobody_looks_after_it() {
     let not_served = ScopeRule::ClusterWide.serves(None).expect_err("not served");
     let mut object = restore(&json!({"etcdCluster": {"name": ""}}), &json!(null));
-    let told = left_alone(&object, &not_served, at(0)).expect("it is told");
-    assert_conditions(&told, &[("Accepted", "Unknown", "NotServed")]);
-    assert!(message(&told, "Accepted").contains("add the annotation"));
-    assert_eq!((&told.phase, &told.reason), (&None, &None));
-    object.status = Some(told);
+    let alone = left_alone(&object, &not_served, at(0)).expect("it is told");
+    assert_conditions(&alone, &[("Accepted", "Unknown", "NotServed")]);
+    assert!(message(&alone, "Accepted").contains("add the annotation"));
+    assert_eq!((&alone.phase, &alone.reason), (&None, &None));
+    object.status = Some(alone);
     assert_eq!(left_alone(&object, &not_served, at(9)), None);
-    object.status = Some(reported(&object, None, 0));
+    object.status = Some(told(&object, None, 0));
     assert_eq!(left_alone(&object, &not_served, at(9)), None);
 }

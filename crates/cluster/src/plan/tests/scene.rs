@@ -64,6 +64,7 @@ impl Scene {
             memory: Memory::default(),
             discard: BTreeSet::new(),
             adopt: BTreeSet::new(),
+            restore: Ok(None),
             set: None,
             members: BTreeMap::new(),
             membership: Membership::Unknown(vec!["nobody answers".to_owned()]),
@@ -209,6 +210,7 @@ impl Scene {
             container: Container::Running,
             node_lost: None,
             permit: None,
+            fetch: None,
         });
         seen.report = Asked::Silent("connection refused".to_owned());
         seen.status = Asked::Silent("connection refused".to_owned());

@@ -1,0 +1,159 @@
+//! What a restore adds to the pods, and takes away again: a container that brings the object onto the volume before
+//! anything else runs. It alone has the credentials of the store.
+
+use etcd_operator_api::contract::{
+    self, FetchTask, JobOrder, ORDER_VARIABLE, RestoreIntent, Task, VERSION, mounts,
+};
+use k8s_openapi::api::core::v1::{
+    Container, EnvVar, PersistentVolumeClaimVolumeSource, PodSpec, PodTemplateSpec, SecretVolumeSource,
+    Volume, VolumeMount,
+};
+
+use super::{
+    Frame,
+    container::{INSTALL, variable},
+    labels::DATA,
+    security,
+    volumes::{SECRET_MODE, VOLUME, mount},
+};
+use crate::plan::Fetching;
+
+/// The container that brings the object of a restore.
+pub const FETCH: &str = "fetch";
+
+/// What the names of its volumes begin with.
+const PREFIX: &str = "restore-";
+
+/// Puts the container into the template, or takes it out.
+pub(super) fn apply(template: &mut PodTemplateSpec, frame: &Frame) {
+    let Some(spec) = &mut template.spec else {
+        return;
+    };
+    if frame.is_held {
+        program(spec, frame);
+    }
+    let before = frame.stored.as_ref().and_then(|stored| stored.pod());
+    take_out(spec);
+    match &frame.fetching {
+        Fetching::Nothing => {}
+        Fetching::With(intent) => put_in(spec, intent, frame),
+        Fetching::AsBefore => put_back(spec, before),
+    }
+}
+
+/// What the pods of before had of it.
+fn put_back(spec: &mut PodSpec, before: Option<&PodSpec>) {
+    let containers = before.and_then(|before| before.init_containers.as_ref());
+    let fetch = containers
+        .into_iter()
+        .flatten()
+        .filter(|container| container.name == FETCH);
+    spec.init_containers
+        .get_or_insert_default()
+        .extend(fetch.cloned());
+    let volumes = before.and_then(|before| before.volumes.as_ref());
+    let own = volumes
+        .into_iter()
+        .flatten()
+        .filter(|volume| volume.name.starts_with(PREFIX));
+    spec.volumes.get_or_insert_default().extend(own.cloned());
+}
+
+/// The pods are made anew anyway, and what guards their disks must know what a restore is.
+fn program(spec: &mut PodSpec, frame: &Frame) {
+    let containers = spec.init_containers.iter_mut().flatten();
+    for install in containers.filter(|container| container.name == INSTALL) {
+        install.image = Some(frame.operator_image.to_string());
+    }
+}
+
+fn take_out(spec: &mut PodSpec) {
+    if let Some(containers) = &mut spec.init_containers {
+        containers.retain(|container| container.name != FETCH);
+    }
+    if let Some(volumes) = &mut spec.volumes {
+        volumes.retain(|volume| !volume.name.starts_with(PREFIX));
+    }
+}
+
+fn put_in(spec: &mut PodSpec, intent: &RestoreIntent, frame: &Frame) {
+    let (volumes, mut mounts): (Vec<_>, Vec<_>) = mounted(intent).into_iter().unzip();
+    mounts.push(mount(DATA, VOLUME, false));
+    let containers = spec.init_containers.get_or_insert_default();
+    let install = containers.iter().find(|container| container.name == INSTALL);
+    let resources = install.and_then(|install| install.resources.clone());
+    containers.push(Container {
+        name: FETCH.to_owned(),
+        image: Some(frame.operator_image.to_string()),
+        command: Some(vec!["etcd-operator".to_owned(), FETCH.to_owned()]),
+        env: Some(vec![
+            order(intent, frame),
+            variable("POD_NAME", "metadata.name"),
+            variable("POD_UID", "metadata.uid"),
+        ]),
+        resources,
+        volume_mounts: Some(mounts),
+        security_context: Some(security::container()),
+        termination_message_policy: Some("File".to_owned()),
+        ..Container::default()
+    });
+    spec.volumes.get_or_insert_default().extend(volumes);
+}
+
+fn order(intent: &RestoreIntent, frame: &Frame) -> EnvVar {
+    let order = JobOrder {
+        version: VERSION,
+        run: intent.uid.clone(),
+        owner_uid: intent.uid.clone(),
+        store: intent.store.clone(),
+        task: Task::Fetch(Box::new(FetchTask {
+            restore_uid: intent.uid.clone(),
+            incarnation: frame.latch.incarnation,
+            object: intent.object.clone(),
+            keys: intent.secrets.keys.as_ref().map(|_| mounts::KEYS.to_owned()),
+            volume: VOLUME.to_owned(),
+        })),
+    };
+    let document = String::from_utf8(contract::write(&order)).expect("JSON is UTF-8");
+    EnvVar {
+        name: ORDER_VARIABLE.to_owned(),
+        // `$(NAME)` would be taken for a variable.
+        value: Some(document.replace("$(", "$$(")),
+        ..EnvVar::default()
+    }
+}
+
+fn mounted(intent: &RestoreIntent) -> Vec<(Volume, VolumeMount)> {
+    let secrets = &intent.secrets;
+    let named = [
+        ("restore-store", &secrets.store, mounts::STORE_SECRET),
+        ("restore-ca", &secrets.ca, mounts::STORE_CA),
+        ("restore-keys", &secrets.keys, mounts::KEYS),
+    ];
+    let secrets_of = named.into_iter().filter_map(|(name, secret, at)| {
+        let volume = Volume {
+            name: name.to_owned(),
+            secret: Some(SecretVolumeSource {
+                secret_name: Some(secret.clone()?),
+                default_mode: Some(SECRET_MODE),
+                // A volume that needs nothing starts without it; one that needs it says so.
+                optional: Some(true),
+                ..SecretVolumeSource::default()
+            }),
+            ..Volume::default()
+        };
+        Some((volume, mount(name, at, true)))
+    });
+    let claim = secrets.claim.as_ref().map(|claim| {
+        let volume = Volume {
+            name: "restore-backups".to_owned(),
+            persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+                claim_name: claim.clone(),
+                read_only: None,
+            }),
+            ..Volume::default()
+        };
+        (volume, mount("restore-backups", mounts::VOLUME, true))
+    });
+    secrets_of.chain(claim).collect()
+}

@@ -1,0 +1,239 @@
+//! Carrying out a restore that was verified elsewhere: the old pods stop, members restore beside their old data, one
+//! field of the status decides between commit and roll-back, and only then the restored data take the old ones' place.
+//! While it stands nothing else is begun. Before the commit the old cluster can come back whole; after it there is only
+//! forward.
+
+mod back;
+mod part;
+mod prepare;
+mod serve;
+mod stop;
+mod swap;
+
+use std::time::Duration;
+
+use etcd_operator_api::contract::{RestoreIntent, RestoreTerms};
+use etcd_operator_etcd::policy::Feature;
+
+use super::shape::{Fetching, Shape};
+use super::{PodRef, Proposal, Reason, Situation, Step, majority};
+use crate::desired::Size;
+use crate::memory::{Memory, Phase, Restore};
+use crate::world::{Container, Ordinal, Pod, World};
+
+pub use part::told;
+
+/// How long members that are not prepared are waited for once a quorum is.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// What to do about a restore; none if none is to be carried out, so that others have their say.
+pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> {
+    let world = situation.world;
+    if let Some(restore) = memory.restore.clone().filter(Restore::is_active) {
+        if let Err(why) = &world.restore {
+            let text = format!("What restore is asked for cannot be understood: {why}");
+            return Some(Proposal {
+                intent: memory.intent.clone().map(|intent| intent.what),
+                ..Proposal::idle(Reason::Blocked, text)
+            });
+        }
+        return Some(match restore.phase {
+            Phase::Stopping => stop::pass(situation, memory, restore),
+            Phase::Preparing => prepare::pass(situation, memory, restore),
+            Phase::Committed => swap::pass(situation, memory, restore),
+            Phase::RollingBack => back::pass(situation, memory, restore),
+            Phase::Serving | Phase::Finished | Phase::RolledBack => serve::pass(situation, memory, restore),
+        });
+    }
+    if world.restore == Ok(None) {
+        // Whoever asked has seen how it ended.
+        memory.restore = None;
+    }
+    begin(situation, memory).or_else(|| late(situation, memory))
+}
+
+/// The world as it is for the time of a restore: of another size later.
+pub fn frozen(world: &World) -> Option<World> {
+    let restore = world
+        .memory
+        .restore
+        .as_ref()
+        .filter(|restore| restore.is_active())?;
+    let mut frozen = world.clone();
+    frozen.desired.size = Size::of(restore.size);
+    Some(frozen)
+}
+
+/// The shape of the objects while a restore stands.
+pub fn shape(shape: &mut Shape, world: &World, restore: &Restore) {
+    let size = u16::from(restore.size);
+    let now = world.set.as_ref().map_or(0, |set| set.replicas);
+    let may_come_back = !restore.committed;
+    // Whoever may have to come back keeps its pod.
+    let kept = if may_come_back { now } else { 0 };
+    let highest = shape.places.last().map_or(0, |place| place.replicas());
+    shape.replicas = size.max(kept).max(highest);
+    shape.is_held = true;
+    shape.serves = shape.serves && !restore.keeps_clients_out();
+    shape.fetching = match asked(world, restore).filter(|_| restore.fetches()) {
+        Some(intent) => Fetching::With(Box::new(intent.clone())),
+        None if restore.fetches() => Fetching::AsBefore,
+        None => Fetching::Nothing,
+    };
+}
+
+/// Begins with the restore that is asked for, whatever else was under way.
+fn begin(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> {
+    let world = situation.world;
+    let intent = world.restore.as_ref().ok()?.as_ref()?;
+    // It was carried out, or rolled back: never twice.
+    if memory.restore.as_ref().is_some_and(|last| last.uid == intent.uid) {
+        return None;
+    }
+    let recorded = memory.members.values().filter(|member| member.votes).count();
+    let size = match world.desired.size.get() {
+        0 => u8::try_from(recorded).unwrap_or_default(),
+        size => size,
+    };
+    if size == 0 {
+        let text = format!(
+            "The EtcdRestore {} waits: spec.size is 0, and no size of before is known; set spec.size.",
+            intent.name
+        );
+        return Some(Proposal::idle(Reason::Blocked, text));
+    }
+    let previous_cluster = memory.cluster;
+    let mut restore = Restore {
+        uid: intent.uid.clone(),
+        name: intent.name.clone(),
+        phase: Phase::Stopping,
+        since: world.now,
+        // What lives with the pods is gone with them.
+        committed: world.desired.storage.is_ephemeral(),
+        incarnation: memory.last_incarnation.max(memory.incarnation) + 1,
+        cluster: None,
+        previous_incarnation: previous_cluster.map_or(0, |_| memory.incarnation),
+        previous_cluster,
+        size,
+        object_sha256: intent.object.sha256.clone(),
+        revision_bump: bump(world, intent),
+        open: false,
+        message: None,
+    };
+    restore.enter(Phase::Stopping, world.now);
+    let text = format!("The EtcdRestore {} begins: the pods are stopped.", restore.name);
+    memory.incarnation = restore.incarnation;
+    memory.last_incarnation = restore.incarnation;
+    memory.restore = Some(restore);
+    Some(Proposal::idle(Reason::Restoring, text))
+}
+
+/// By how much the revision of the object is raised, so that it is above whatever the old cluster was seen at; not at all
+/// where etcd's tool cannot.
+fn bump(world: &World, intent: &RestoreIntent) -> i64 {
+    let running = || world.members.values().filter_map(|seen| seen.status());
+    let version = running().map(|status| status.version.clone()).min();
+    let version = version.unwrap_or_else(|| world.desired.version(None));
+    if intent.revision_bump <= 0 || !Feature::RevisionBump.is_in(&version) {
+        return 0;
+    }
+    let last = running().map(|status| status.position.revision.0).max();
+    let behind = last.map_or(0, |last| last.saturating_sub(intent.revision).max(0));
+    intent.revision_bump.saturating_add(behind)
+}
+
+/// A pod that the StatefulSet still made from a template of before, after all was over.
+fn late(situation: &Situation<'_>, memory: &Memory) -> Option<Proposal> {
+    memory.restore.as_ref()?;
+    let step = delete_stranger(situation.world, memory.incarnation)?;
+    let text = "A pod of another life of the data is deleted.";
+    Some(Proposal {
+        intent: memory.intent.clone().map(|intent| intent.what),
+        ..Proposal::idle(Reason::Recovering, text).step(step)
+    })
+}
+
+/// What is asked for, if it is still this restore.
+fn asked<'a>(world: &'a World, restore: &Restore) -> Option<&'a RestoreIntent> {
+    let intent = world.restore.as_ref().ok()?.as_ref()?;
+    let is_same = intent.uid == restore.uid && intent.object.sha256 == restore.object_sha256;
+    is_same.then_some(intent)
+}
+
+/// Why it is given up, if the old cluster can still come back.
+fn withdrawn(world: &World, restore: &Restore) -> Option<String> {
+    let is_withdrawn = asked(world, restore).is_none() && !restore.committed;
+    is_withdrawn.then(|| {
+        format!(
+            "the EtcdRestore {} was deleted, or asks for something else by now",
+            restore.name
+        )
+    })
+}
+
+/// What permits of a restore say of it.
+fn terms(world: &World, restore: &Restore) -> RestoreTerms {
+    RestoreTerms {
+        uid: restore.uid.clone(),
+        object_sha256: restore.object_sha256.clone(),
+        revision_bump: restore.revision_bump,
+        keep_seconds: asked(world, restore).map_or(0, |intent| intent.keep_previous_seconds),
+    }
+}
+
+/// Whether the pods' template has this incarnation: a pod that is deleted before would come back as it was.
+fn is_template_new(world: &World, incarnation: i64) -> bool {
+    world
+        .set
+        .as_ref()
+        .is_some_and(|set| set.incarnation == incarnation)
+}
+
+/// Pods that were made for another life of the data.
+fn strangers(world: &World, incarnation: i64) -> impl Iterator<Item = (Ordinal, &Pod)> {
+    let pods = world.members.iter();
+    let pods = pods.filter_map(|(place, seen)| Some((*place, seen.pod.as_ref()?)));
+    pods.filter(move |(_, pod)| pod.incarnation != incarnation)
+}
+
+/// Deletes one of them.
+fn delete_stranger(world: &World, incarnation: i64) -> Option<Step> {
+    if !is_template_new(world, incarnation) {
+        return None;
+    }
+    let mut strangers = strangers(world, incarnation);
+    let (place, pod) = strangers.find(|(_, pod)| pod.deleting.is_none())?;
+    let uid = pod.uid.clone();
+    Some(Step::DeletePod {
+        pod: PodRef { place, uid },
+        force: false,
+    })
+}
+
+/// Those of them that may still run: a pod is gone when its object is, or when kubelet says that its container has ended.
+fn unconfirmed(world: &World, incarnation: i64) -> Vec<String> {
+    let running = strangers(world, incarnation).filter(|(_, pod)| {
+        let has_ended = matches!(pod.container, Container::Ended { .. });
+        !(has_ended && pod.deleting.is_some())
+    });
+    running
+        .map(|(place, pod)| {
+            let node = pod.node.as_deref().unwrap_or("no node");
+            format!(
+                "the pod {} of before is not confirmed gone; it is on {node}",
+                world.name(place)
+            )
+        })
+        .collect()
+}
+
+/// Whether so few of the old pods may still run that they decide nothing.
+fn are_too_few(unconfirmed: &[String], memory: &Memory, restore: &Restore) -> bool {
+    let voters = memory.members.values().filter(|member| member.votes).count();
+    let voters = if restore.committed {
+        usize::from(restore.size)
+    } else {
+        voters
+    };
+    unconfirmed.len() < majority(voters)
+}

@@ -1,0 +1,133 @@
+//! All members restore at once beside their old data; then the one field decides.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use etcd_operator_api::contract::Mode;
+use etcd_operator_etcd::id::ClusterId;
+
+use super::part::{Part, part};
+use super::{PATIENCE, are_too_few, back, delete_stranger, majority, terms, unconfirmed, withdrawn};
+use crate::intent::What;
+use crate::memory::{Memory, Phase, Restore};
+use crate::plan::grants::{self, Terms};
+use crate::plan::{Proposal, Reason, Situation, Step};
+use crate::world::Ordinal;
+
+/// What the members have done, taken together.
+#[derive(Debug, Default)]
+struct Tally {
+    prepared: usize,
+    clusters: BTreeSet<ClusterId>,
+    failures: Vec<String>,
+    waits: Vec<String>,
+}
+
+/// Permits to restore into side directories, until enough are prepared.
+pub fn pass(situation: &Situation<'_>, memory: &mut Memory, restore: Restore) -> Proposal {
+    let world = situation.world;
+    if let Some(why) = withdrawn(world, &restore) {
+        return back::begin(situation, memory, restore, why);
+    }
+    let places: Vec<_> = Ordinal::first(restore.size.into()).collect();
+    let first = grants::first(world, places.iter().copied());
+    let mut tally = Tally::default();
+    let (mut targets, mut permits) = (BTreeMap::new(), Vec::new());
+    for place in &places {
+        let name = world.name(*place);
+        match part(situation, &restore, *place) {
+            Part::Prepared { cluster, .. } => {
+                tally.prepared += 1;
+                tally.clusters.insert(cluster);
+            }
+            Part::Ready(pod, report) => {
+                let grant = grants::grant(pod, report);
+                let terms = Terms {
+                    mode: Mode::Prepare,
+                    incarnation: restore.incarnation,
+                    cluster: None,
+                    member: None,
+                    first: first.clone(),
+                    restore: Some(terms(world, &restore)),
+                };
+                permits.extend(grants::permit(world, *place, pod, &grant, terms));
+                targets.insert(*place, grant);
+                tally.waits.push(format!("{name} is to restore it"));
+            }
+            Part::Failed(why) => tally.failures.push(format!("{name}: {why}")),
+            Part::Works(_, why) | Part::Other(why) | Part::Silent(why) => {
+                tally.waits.push(format!("{name} {why}"));
+            }
+        }
+    }
+    match decision(situation, memory, &restore, &tally) {
+        Decision::Commit(cluster) => return commit(situation, memory, restore, cluster),
+        Decision::GiveUp(why) if !restore.committed => return back::begin(situation, memory, restore, why),
+        Decision::GiveUp(why) => tally.waits.push(why),
+        Decision::Wait => {}
+    }
+    let text = format!(
+        "The EtcdRestore {}: {} of {} members have the restored data beside the old ones.",
+        restore.name,
+        tally.prepared,
+        places.len()
+    );
+    tally.waits.extend(tally.failures);
+    tally.waits.extend(unconfirmed(world, memory.incarnation));
+    let proposal = if targets.is_empty() {
+        Proposal::idle(Reason::Restoring, text)
+    } else {
+        Proposal::going(What::Prepare(targets), Reason::Restoring, text)
+    };
+    let proposal = proposal.blocked_by(tally.waits);
+    match delete_stranger(world, memory.incarnation) {
+        Some(step) => proposal.step(step),
+        None if permits.is_empty() => proposal,
+        None => proposal.step(Step::Permit(permits)),
+    }
+}
+
+enum Decision {
+    Commit(ClusterId),
+    GiveUp(String),
+    Wait,
+}
+
+fn decision(situation: &Situation<'_>, memory: &Memory, restore: &Restore, tally: &Tally) -> Decision {
+    let world = situation.world;
+    let size = usize::from(restore.size);
+    if tally.clusters.len() > 1 {
+        return Decision::GiveUp("the members have restored different clusters".to_owned());
+    }
+    let has_quorum = tally.prepared >= majority(size);
+    if !tally.failures.is_empty() && !has_quorum {
+        return Decision::GiveUp(tally.failures.join("; "));
+    }
+    let waited = world.now.duration_since(restore.since);
+    let is_late = waited >= PATIENCE.try_into().unwrap_or(jiff::SignedDuration::MAX);
+    let is_enough = tally.prepared == size || (has_quorum && is_late);
+    let is_stopped = are_too_few(&unconfirmed(world, memory.incarnation), memory, restore);
+    match tally.clusters.first() {
+        Some(cluster) if is_enough && is_stopped => Decision::Commit(*cluster),
+        _ => Decision::Wait,
+    }
+}
+
+/// From here only forward. Whoever writes this first decides: a roll-back is the same field.
+fn commit(
+    situation: &Situation<'_>,
+    memory: &mut Memory,
+    mut restore: Restore,
+    cluster: ClusterId,
+) -> Proposal {
+    let text = format!(
+        "The EtcdRestore {} is committed: the restored data take the place of the old ones.",
+        restore.name
+    );
+    restore.enter(Phase::Committed, situation.world.now);
+    restore.committed = true;
+    restore.cluster = Some(cluster);
+    memory.cluster = Some(cluster);
+    memory.members = BTreeMap::new();
+    memory.restore = Some(restore);
+    Proposal::idle(Reason::Restoring, text)
+}

@@ -1,0 +1,158 @@
+//! The restored cluster works: alarms that came with the data are taken back, members that could not be restored are
+//! replaced, clients are let in once the data were compared, and the pods are rolled so that no credential stays in them.
+
+use etcd_operator_etcd::membership::Known;
+use etcd_operator_etcd::status::{Alarm, AlarmKind};
+
+use super::{asked, delete_stranger, majority, swap};
+use crate::intent::What;
+use crate::memory::{Memory, Phase, Restore};
+use crate::plan::{PodRef, Proposal, Reason, Situation, Step, formed, remove};
+use crate::world::{Ordinal, Pod};
+
+/// The size that etcd lets a database have unless it is told otherwise.
+const QUOTA: u64 = 2 << 30;
+
+/// Brings the restored cluster in order.
+pub fn pass(situation: &Situation<'_>, memory: &mut Memory, mut restore: Restore) -> Proposal {
+    let world = situation.world;
+    let keep = |proposal: Proposal| Proposal {
+        intent: memory.intent.clone().map(|intent| intent.what),
+        ..proposal
+    };
+    if let Some(step) = delete_stranger(world, memory.incarnation) {
+        let text = "A pod of another life of the data is deleted.";
+        return keep(Proposal::idle(Reason::Restoring, text).step(step));
+    }
+    if let Some(late) = late_starts(situation, memory, &restore) {
+        return late;
+    }
+    let Some(known) = situation.known() else {
+        return formed::pass(situation);
+    };
+    let has_quorum = situation.well(known).len() >= majority(known.voters().count());
+    if has_quorum && let Some(proposal) = alarms(situation, known) {
+        return keep(proposal);
+    }
+    if has_quorum && !restore.open && may_open(situation, &restore) {
+        restore.open = true;
+        let text = format!("The EtcdRestore {}: clients are let in.", restore.name);
+        memory.restore = Some(restore);
+        return keep(Proposal::idle(Reason::Restoring, text));
+    }
+    if has_quorum && let Some(step) = release(situation, &restore) {
+        let text = format!(
+            "The EtcdRestore {}: a member that could not fetch the backup joins as a new one.",
+            restore.name
+        );
+        return keep(Proposal::idle(Reason::Restoring, text).step(step));
+    }
+    let usual = formed::pass(situation);
+    if usual.step.is_some() || usual.intent.is_some() || usual.why.reason != Reason::Converged {
+        return usual;
+    }
+    if !restore.open {
+        let text = format!(
+            "The EtcdRestore {}: waiting until what the members serve is compared with the backup.",
+            restore.name
+        );
+        return Proposal::idle(Reason::Restoring, text);
+    }
+    let text = format!(
+        "The EtcdRestore {}: the pods are made anew one by one, without what only the restore needed.",
+        restore.name
+    );
+    // Who is going may still answer, and is not there any more a moment later.
+    let mut going = world.members.iter().filter(|(_, seen)| {
+        let pod = seen.pod.as_ref();
+        pod.is_some_and(|pod| pod.deleting.is_some())
+    });
+    if let Some((place, _)) = going.next() {
+        let waits = vec![format!("the pod {} is being deleted", world.name(*place))];
+        return Proposal::idle(Reason::Restoring, text).blocked_by(waits);
+    }
+    if let Some(step) = roll(situation, known) {
+        return Proposal::idle(Reason::Restoring, text).step(step);
+    }
+    restore.enter(Phase::Finished, world.now);
+    memory.restore = Some(restore);
+    usual
+}
+
+/// Members that were prepared in time and start late: they never ran, so they may.
+fn late_starts(situation: &Situation<'_>, memory: &Memory, restore: &Restore) -> Option<Proposal> {
+    let (step, targets, _) = swap::permits(situation, memory, restore);
+    let text = format!(
+        "The EtcdRestore {}: the last members start on the restored data.",
+        restore.name
+    );
+    let proposal = Proposal::going(What::Swap(targets), Reason::Restoring, text);
+    step.map(|step| proposal.step(step))
+}
+
+/// Whether clients see nothing but the data of the backup: they were compared, or nobody is left who would do it.
+fn may_open(situation: &Situation<'_>, restore: &Restore) -> bool {
+    asked(situation.world, restore).is_none_or(|intent| intent.compared)
+}
+
+/// Alarms of members that are none, which came with the data: etcd refuses writes for them as for any other.
+fn alarms(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
+    let world = situation.world;
+    let came_along = |alarm: &&Alarm| alarm.member.is_some_and(|id| !known.members.contains_key(&id));
+    let alarm = world.alarms.iter().find(came_along)?;
+    let running = world.members.values().filter_map(|seen| seen.status());
+    let largest = running.map(|status| status.db_size).max().unwrap_or_default();
+    let quota = world.desired.options.quota.unwrap_or(QUOTA);
+    if alarm.kind == AlarmKind::NoSpace && largest >= quota {
+        let text = format!(
+            "The backup was made under the alarm NOSPACE, and its {largest} bytes are no less than the {quota} that a database may have: raise spec.etcd.quotaBackendBytes."
+        );
+        return Some(Proposal::idle(Reason::Blocked, text));
+    }
+    let text = format!(
+        "The alarm {} that came with the backup is taken back.",
+        alarm.kind
+    );
+    Some(Proposal::idle(Reason::Restoring, text).step(Step::Disarm(*alarm)))
+}
+
+/// Deletes a pod that is still about to fetch: the next one starts without.
+fn release(situation: &Situation<'_>, restore: &Restore) -> Option<Step> {
+    let world = situation.world;
+    let waits = |pod: &Pod| {
+        let is_done = pod.fetch.as_ref().is_none_or(|fetch| fetch.is_done);
+        !is_done && pod.deleting.is_none()
+    };
+    Ordinal::first(restore.size.into()).find_map(|place| {
+        let pod = world.seen(place).pod.as_ref().filter(|pod| waits(pod))?;
+        let uid = pod.uid.clone();
+        Some(Step::DeletePod {
+            pod: PodRef { place, uid },
+            force: false,
+        })
+    })
+}
+
+/// Deletes the next pod that still has what brought the backup; the leader's last, and after handing leadership on.
+fn roll(situation: &Situation<'_>, known: &Known) -> Option<Step> {
+    let world = situation.world;
+    let with_fetch = |(_, pod): &(Ordinal, &Pod)| pod.fetch.is_some() && pod.deleting.is_none();
+    let pods = world.members.iter();
+    let pods = pods.filter_map(|(place, seen)| Some((*place, seen.pod.as_ref()?)));
+    let leads = |place: Ordinal| {
+        world
+            .member_at(place)
+            .is_some_and(|member| known.leader == Some(member.id))
+    };
+    let (place, pod) = pods.filter(with_fetch).min_by_key(|(place, _)| leads(*place))?;
+    if let Some(member) = world.member_at(place)
+        && let Some(step) = remove::hand_on(situation, known, place, member.id)
+    {
+        return Some(step);
+    }
+    let uid = pod.uid.clone();
+    Some(Step::DeletePod {
+        pod: PodRef { place, uid },
+        force: false,
+    })
+}

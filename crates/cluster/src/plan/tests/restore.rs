@@ -1,0 +1,489 @@
+//! Restores, from the pods of before to clients that are let in, and back.
+
+use etcd_operator_api::contract::{ObjectFacts, PrepareFailure, Preparing, RestoreIntent, Verdict};
+use etcd_operator_etcd::id::{ClusterId, Revision};
+use etcd_operator_etcd::membership::{Known, Role};
+use etcd_operator_etcd::status::{Alarm, AlarmKind};
+use etcd_operator_etcd::{id::RaftIndex, id::RaftTerm, membership};
+use jiff::ToSpan as _;
+
+use super::scene::{Scene, id, place};
+use super::{follow, plan, planned};
+use crate::memory::Phase;
+use crate::plan::Fetching;
+use crate::world::{Container, Fetch, FetchFailure, Membership};
+
+/// A restore that is asked for.
+pub fn intent(uid: &str) -> RestoreIntent {
+    RestoreIntent {
+        version: 1,
+        uid: uid.to_owned(),
+        name: "back".to_owned(),
+        store: etcd_operator_api::contract::StoreOrder::default(),
+        secrets: etcd_operator_api::contract::RestoreSecrets::default(),
+        object: ObjectFacts {
+            sha256: "bb".to_owned(),
+            ..ObjectFacts::default()
+        },
+        revision: 40,
+        etcd_version: "3.6.16".to_owned(),
+        digest: "1:2:00".to_owned(),
+        revision_bump: 1_000,
+        keep_previous_seconds: 60,
+        compared: false,
+    }
+}
+
+/// The cluster in the restored directories.
+pub fn restored() -> ClusterId {
+    ClusterId::new(0xd).expect("an ID")
+}
+
+/// What a member has prepared.
+pub fn prepared(number: u16) -> Verdict {
+    Verdict::Prepared {
+        restore_uid: "r".to_owned(),
+        object_sha256: "bb".to_owned(),
+        cluster_id: Some(restored().to_string()),
+        member_id: Some(id(number + 0x20).to_string()),
+    }
+}
+
+/// A cluster of this size that is asked for a restore.
+fn asked(size: u8) -> Scene {
+    let mut scene = Scene::formed(size);
+    scene.world.restore = Ok(Some(intent("r")));
+    scene
+}
+
+fn phase(scene: &Scene) -> Phase {
+    scene.world.memory.restore.as_ref().expect("a restore").phase
+}
+
+/// The pods of before are deleted one by one, and new ones come.
+fn stopped(size: u16) -> Scene {
+    let mut scene = asked(u8::try_from(size).expect("a size"));
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    scene.unknown();
+    for number in 0..size {
+        assert_eq!(follow(&mut scene), format!("Restoring - delete pod pod-{number}"));
+        scene.at_gone_pod(number);
+    }
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    assert_eq!(phase(&scene), Phase::Preparing);
+    scene
+}
+
+/// A new pod of the restore's template, whose object has been fetched.
+fn fetched(scene: &mut Scene, number: u16, process: &str, verdict: &Verdict) {
+    scene.at_gone_pod(number);
+    scene.pod(number, &format!("new-{number}"));
+    scene.waits(number, process, verdict);
+    scene.pod_at(number).fetch = Some(Fetch {
+        is_done: true,
+        ..Fetch::default()
+    });
+}
+
+fn old() -> Verdict {
+    Verdict::OtherIncarnation { found: 1 }
+}
+
+fn committed() -> Scene {
+    let mut scene = stopped(3);
+    for number in 0..3 {
+        fetched(&mut scene, number, &format!("p{number}"), &prepared(number));
+    }
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    assert_eq!(phase(&scene), Phase::Committed);
+    scene
+}
+
+/// The restored cluster says who its members are; these of them run.
+fn serves(scene: &mut Scene, running: &[u16]) {
+    scene.world.membership = Membership::Known(Known {
+        cluster: restored(),
+        members: std::collections::BTreeMap::new(),
+        leader: Some(id(0x20)),
+        reader: id(0x20),
+        version: "3.6.16".parse().expect("a version"),
+        raft_index: RaftIndex(100),
+        term: RaftTerm(2),
+        revision: Revision(1_050),
+    });
+    for number in 0..3 {
+        scene.member(number, id(number + 0x20), membership::Role::Voter, true);
+    }
+    for number in running {
+        let fetch = scene.pod_at(*number).fetch.clone();
+        let uid = scene.pod_at(*number).uid.clone();
+        scene.runs(*number, id(number + 0x20));
+        let status = scene.status(*number).expect("a status");
+        status.position.cluster = restored();
+        status.leader = Some(id(0x20));
+        scene.pod_at(*number).fetch = fetch;
+        scene.pod_at(*number).uid = uid;
+    }
+}
+
+#[test]
+fn a_restore_stops_the_pods_prepares_commits_and_serves_before_clients_are_let_in() {
+    let mut scene = asked(3);
+    let begun = plan(&scene.world);
+    let shape = begun.shape.clone().expect("a shape");
+    assert!(!shape.serves, "clients are sent away first");
+    assert!(matches!(shape.fetching, Fetching::With(_)));
+    assert_eq!((shape.incarnation, shape.replicas), (2, 3));
+    assert_eq!(
+        begun.memory.restore.as_ref().expect("a restore").revision_bump,
+        1_010,
+        "above the last revision that was seen"
+    );
+
+    scene = stopped(3);
+    for number in 0..3 {
+        fetched(&mut scene, number, &format!("p{number}"), &old());
+    }
+    assert_eq!(
+        follow(&mut scene),
+        "Restoring RestorePrepare(0,1,2) Prepare c-0 for p0, Prepare c-1 for p1, Prepare c-2 for p2"
+    );
+    for number in 0..3 {
+        fetched(&mut scene, number, &format!("p{number}"), &prepared(number));
+    }
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    assert_eq!(phase(&scene), Phase::Committed);
+    assert_eq!(scene.world.memory.cluster, Some(restored()));
+    assert_eq!(
+        follow(&mut scene),
+        "Restoring RestoreSwap(0,1,2) Swap c-0 for p0, Swap c-1 for p1, Swap c-2 for p2"
+    );
+    let shape = plan(&scene.world).shape.expect("a shape");
+    assert_eq!(
+        shape.fetching,
+        Fetching::Nothing,
+        "whoever starts now needs no store"
+    );
+    assert!(!shape.serves);
+
+    serves(&mut scene, &[0, 1, 2]);
+    assert_eq!(follow(&mut scene), "Restoring RestoreSwap(0,1,2) -");
+    assert_eq!(phase(&scene), Phase::Serving);
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    assert!(
+        !plan(&scene.world).shape.expect("a shape").serves,
+        "nobody compared yet"
+    );
+
+    let mut compared = intent("r");
+    compared.compared = true;
+    scene.world.restore = Ok(Some(compared));
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    assert!(plan(&scene.world).shape.expect("a shape").serves);
+    for (number, wanted) in [(1, "delete pod new-1"), (2, "delete pod new-2")] {
+        assert_eq!(follow(&mut scene), format!("Restoring - {wanted}"));
+        scene.pod_at(number).deleting = Some(scene.world.now);
+        assert_eq!(
+            follow(&mut scene),
+            "Restoring - -",
+            "one at a time, also while it still answers"
+        );
+        scene.pod_at(number).deleting = None;
+        scene.pod_at(number).fetch = None;
+    }
+    assert_eq!(
+        follow(&mut scene),
+        format!("Restoring - move leader from c-0 to {}", id(0x22)),
+        "the leader goes last, and not as a leader"
+    );
+    scene.known().leader = Some(id(0x22));
+    assert_eq!(follow(&mut scene), "Restoring - delete pod new-0");
+    scene.pod_at(0).fetch = None;
+    assert_eq!(follow(&mut scene), "Converged - -");
+    assert_eq!(phase(&scene), Phase::Finished);
+    assert_eq!(follow(&mut scene), "Converged - -", "never twice");
+    scene.world.restore = Ok(None);
+    assert_eq!(follow(&mut scene), "Converged - -");
+    assert_eq!(scene.world.memory.restore, None);
+}
+
+#[test]
+fn no_other_flow_starts_while_a_restore_stands() {
+    let mut scene = stopped(3);
+    scene.asks_for(5);
+    let next = plan(&scene.world);
+    assert_eq!(next.shape.expect("a shape").replicas, 3, "its size is frozen");
+    scene.world.desired.paused = true;
+    assert_eq!(planned(&scene), "Paused - -");
+}
+
+#[test]
+fn a_restore_that_is_withdrawn_before_the_commit_is_rolled_back_whole() {
+    for other in [None, Some(intent("another"))] {
+        let mut scene = stopped(3);
+        let before = Scene::formed(3).world.memory;
+        fetched(&mut scene, 0, "p0", &prepared(0));
+        scene.world.restore = Ok(other);
+        assert_eq!(follow(&mut scene), "Restoring - -");
+        assert_eq!(phase(&scene), Phase::RollingBack);
+        let memory = &scene.world.memory;
+        assert_eq!((memory.incarnation, memory.last_incarnation), (1, 2));
+        assert_eq!(
+            (memory.cluster, &memory.members),
+            (before.cluster, &before.members)
+        );
+        let shape = plan(&scene.world).shape.expect("a shape");
+        assert_eq!((shape.fetching, shape.serves), (Fetching::Nothing, false));
+        assert_eq!(follow(&mut scene), "Restoring - delete pod new-0");
+        scene.at_gone_pod(0);
+        assert_eq!(follow(&mut scene), "Restoring - -");
+        assert_eq!(phase(&scene), Phase::RolledBack);
+        scene.world.restore = Ok(None);
+        assert!(plan(&scene.world).shape.expect("a shape").serves);
+    }
+}
+
+#[test]
+fn after_the_commit_there_is_only_forward_whoever_withdraws() {
+    let mut scene = committed();
+    scene.world.restore = Ok(None);
+    assert_eq!(
+        follow(&mut scene),
+        "Restoring RestoreSwap(0,1,2) Swap c-0 for p0, Swap c-1 for p1, Swap c-2 for p2"
+    );
+    serves(&mut scene, &[0, 1, 2]);
+    follow(&mut scene);
+    assert_eq!(follow(&mut scene), "Restoring RestoreSwap(0,1,2) -");
+    let restore = scene.world.memory.restore.clone().expect("a restore");
+    assert!(restore.open, "nobody is left who would compare");
+}
+
+#[test]
+fn what_cannot_be_prepared_rolls_back_unless_a_quorum_is() {
+    let refusal = PrepareFailure {
+        reason: "NoRoom".to_owned(),
+        message: "no space left".to_owned(),
+        retriable: false,
+    };
+    let fail = |scene: &mut Scene, number: u16| {
+        fetched(scene, number, "p", &old());
+        scene.report(number).preparing = Some(Preparing {
+            restore_uid: "r".to_owned(),
+            failure: Some(refusal.clone()),
+        });
+    };
+    let mut scene = stopped(3);
+    fail(&mut scene, 0);
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    let restore = scene.world.memory.restore.clone().expect("a restore");
+    assert_eq!(restore.phase, Phase::RollingBack);
+    assert!(
+        restore
+            .message
+            .expect("a reason")
+            .contains("c-0: NoRoom: no space left")
+    );
+
+    let mut scene = stopped(3);
+    fail(&mut scene, 0);
+    for number in 1..3 {
+        fetched(&mut scene, number, "p", &prepared(number));
+    }
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    assert_eq!(phase(&scene), Phase::Preparing, "the third is waited for");
+    scene.world.now = scene.world.now.checked_add(10.minutes()).expect("a time");
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    assert_eq!(phase(&scene), Phase::Committed);
+}
+
+#[test]
+fn a_fetch_that_fails_for_good_rolls_back_and_another_try_is_waited_for() {
+    for (is_lasting, wanted) in [(true, Phase::RollingBack), (false, Phase::Preparing)] {
+        let mut scene = stopped(3);
+        scene.pod(0, "new-0");
+        let pod = scene.pod_at(0);
+        pod.container = Container::Waiting("PodInitializing".to_owned());
+        pod.fetch = Some(Fetch {
+            failure: Some(FetchFailure {
+                words: "NotFound: no such object".to_owned(),
+                is_lasting,
+            }),
+            ..Fetch::default()
+        });
+        follow(&mut scene);
+        assert_eq!(phase(&scene), wanted);
+    }
+}
+
+#[test]
+fn old_pods_that_may_still_run_keep_it_from_the_commit_where_they_would_decide() {
+    for (silent, wanted) in [(1, Phase::Committed), (2, Phase::Stopping)] {
+        let mut scene = asked(3);
+        follow(&mut scene);
+        scene.unknown();
+        for number in 0..3 {
+            follow(&mut scene);
+            if number < 3 - silent {
+                scene.at_gone_pod(number);
+            } else {
+                scene.silent(number);
+                let pod = scene.pod_at(number);
+                pod.deleting = Some("2026-01-01T00:00:00Z".parse().expect("a time"));
+            }
+        }
+        follow(&mut scene);
+        for number in 0..3 - silent {
+            fetched(&mut scene, number, "p", &prepared(number));
+        }
+        follow(&mut scene);
+        scene.world.now = scene.world.now.checked_add(10.minutes()).expect("a time");
+        follow(&mut scene);
+        assert_eq!(phase(&scene), wanted, "{silent}");
+    }
+}
+
+#[test]
+fn members_that_restored_different_clusters_are_never_put_together() {
+    let mut scene = stopped(3);
+    for number in 0..3 {
+        fetched(&mut scene, number, "p", &prepared(number));
+    }
+    if let Verdict::Prepared { cluster_id, .. } = &mut scene.report(2).verdict {
+        *cluster_id = Some("e".to_owned());
+    }
+    follow(&mut scene);
+    assert_eq!(phase(&scene), Phase::RollingBack);
+}
+
+#[test]
+fn a_member_that_was_swapped_and_lost_its_disk_gets_no_second_permit() {
+    let mut scene = committed();
+    follow(&mut scene);
+    for number in 1..3 {
+        scene.silent(number);
+    }
+    fetched(&mut scene, 0, "other", &Verdict::Empty);
+    assert_eq!(planned(&scene), "Restoring RestoreSwap(0,1,2) -");
+    // The same disk before the renames were done: its process died, and the next one may go on.
+    fetched(&mut scene, 0, "other", &prepared(0));
+    assert_eq!(planned(&scene), "Restoring RestoreSwap(0,1,2) Swap c-0 for other");
+}
+
+#[test]
+fn where_no_quorum_of_the_restored_can_form_all_is_done_anew_from_the_same_backup() {
+    let mut scene = committed();
+    follow(&mut scene);
+    scene.silent(2);
+    for number in 0..2 {
+        fetched(&mut scene, number, "other", &Verdict::Empty);
+    }
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    let memory = &scene.world.memory;
+    assert_eq!(phase(&scene), Phase::Stopping);
+    assert_eq!((memory.incarnation, memory.last_incarnation), (3, 3));
+    assert!(memory.restore.as_ref().expect("a restore").committed);
+    scene.world.restore = Ok(None);
+    assert_eq!(follow(&mut scene), "Restoring - delete pod new-0");
+    assert_eq!(phase(&scene), Phase::Stopping, "the old cluster cannot come back");
+}
+
+#[test]
+fn a_member_that_was_not_prepared_in_time_joins_as_a_learner() {
+    let mut scene = stopped(3);
+    for number in 0..2 {
+        fetched(&mut scene, number, "p", &prepared(number));
+    }
+    scene.pod(2, "new-2");
+    scene.pod_at(2).container = Container::Waiting("PodInitializing".to_owned());
+    scene.pod_at(2).fetch = Some(Fetch {
+        is_running: true,
+        ..Fetch::default()
+    });
+    follow(&mut scene);
+    scene.world.now = scene.world.now.checked_add(10.minutes()).expect("a time");
+    follow(&mut scene);
+    assert_eq!(phase(&scene), Phase::Committed);
+    follow(&mut scene);
+    serves(&mut scene, &[0, 1]);
+    follow(&mut scene);
+    assert_eq!(follow(&mut scene), "Restoring RestoreSwap(0,1) delete pod new-2");
+    scene.at_gone_pod(2);
+    scene.pod(2, "newer-2");
+    scene.waits(2, "p2", &old());
+    let next = follow(&mut scene);
+    assert!(next.starts_with("Recovering Replace(2) remove c-2"), "{next}");
+}
+
+#[test]
+fn alarms_of_before_are_taken_back_once_the_quota_is_known_to_suffice() {
+    let mut scene = committed();
+    follow(&mut scene);
+    serves(&mut scene, &[0, 1, 2]);
+    follow(&mut scene);
+    scene.world.alarms = [Alarm {
+        kind: AlarmKind::NoSpace,
+        member: Some(id(1)),
+    }]
+    .into();
+    scene.status(0).expect("a status").db_size = 3 << 30;
+    assert!(planned(&scene).starts_with("Blocked "), "{}", planned(&scene));
+    scene.world.desired.options.quota = Some(4 << 30);
+    assert!(planned(&scene).ends_with("disarm NOSPACE"), "{}", planned(&scene));
+}
+
+#[test]
+fn a_cluster_that_sleeps_is_restored_at_its_recorded_size_and_sleeps_again() {
+    let mut scene = asked(3);
+    scene.unknown();
+    for number in 0..3 {
+        scene.at_gone_pod(number);
+    }
+    scene.asks_for(0);
+    scene.set(0, 1);
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    assert_eq!(plan(&scene.world).shape.expect("a shape").replicas, 3);
+
+    let mut nobody = Scene::new(3);
+    nobody.asks_for(0);
+    nobody.world.restore = Ok(Some(intent("r")));
+    assert_eq!(planned(&nobody), "Blocked - -");
+}
+
+#[test]
+fn a_cluster_that_never_worked_is_restored_and_begins_anew_if_that_is_given_up() {
+    let mut scene = Scene::new(1);
+    scene.set(1, 1);
+    scene.world.restore = Ok(Some(intent("r")));
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    assert_eq!(phase(&scene), Phase::Preparing);
+    scene.world.restore = Ok(None);
+    follow(&mut scene);
+    assert_eq!(follow(&mut scene), "Bootstrapping StartOver() -");
+    assert_eq!(scene.world.memory.cluster, None);
+    assert!(scene.world.memory.incarnation > 1, "no incarnation is used twice");
+}
+
+#[test]
+fn what_cannot_be_understood_stops_a_restore_where_it_is() {
+    let mut scene = stopped(3);
+    scene.world.restore = Err("restore intent has version 9".to_owned());
+    assert_eq!(planned(&scene), "Blocked - -");
+    assert_eq!(phase(&scene), Phase::Preparing);
+}
+
+#[test]
+fn a_pod_that_comes_late_from_the_other_template_is_deleted() {
+    let mut scene = stopped(3);
+    scene.world.restore = Ok(None);
+    follow(&mut scene);
+    follow(&mut scene);
+    assert_eq!(phase(&scene), Phase::RolledBack);
+    scene.pod(1, "late");
+    scene.pod_at(1).incarnation = 2;
+    scene.world.restore = Ok(Some(intent("r")));
+    assert_eq!(planned(&scene), "Recovering - delete pod late");
+    assert_eq!(scene.world.memory.members.len(), 3, "{:?}", place(1));
+    let voters = scene.world.memory.members.values();
+    assert!(voters.into_iter().all(|member| member.votes), "{:?}", Role::Voter);
+}

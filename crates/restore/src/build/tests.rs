@@ -1,0 +1,122 @@
+//! Jobs as users' clusters see them.
+
+use etcd_operator_api::contract::{self, JobOrder, ORDER_VARIABLE, Task as Order};
+use etcd_operator_api::location::{Location, ObjectPath};
+use serde_json::{Value, json};
+
+use super::{Frame, job};
+use crate::plan::{Task, Wanted};
+use crate::world::{Cluster, Source};
+
+fn made(task: Task, location: Location) -> Value {
+    let cluster = Cluster {
+        name: "orders".to_owned(),
+        endpoints: vec!["https://orders-0.orders.shop.svc:2379".to_owned()],
+        client_tls: Some("client".to_owned()),
+        pull_secrets: vec!["registry".to_owned()],
+        service_account: Some("irsa".to_owned()),
+        ..Cluster::default()
+    };
+    let source = Source {
+        location,
+        object: "etcd/$(HOME)".to_owned(),
+        keys: Some("keys".to_owned()),
+    };
+    let frame = Frame {
+        namespace: "shop",
+        name: "back",
+        uid: "r",
+        cluster: &cluster,
+        source: &source,
+        image: "operator:1",
+        now: "2026-03-01T12:00:00Z".parse().expect("a time"),
+    };
+    let wanted = Wanted {
+        name: "back-v1".to_owned(),
+        task,
+    };
+    serde_json::to_value(job(&wanted, &frame)).expect("JSON")
+}
+
+fn s3() -> Location {
+    Location::S3 {
+        path: ObjectPath {
+            bucket: "bucket".to_owned(),
+            key: "etcd/v1".to_owned(),
+        },
+        secret: Some("aws".to_owned()),
+        endpoint: None,
+        path_style: false,
+        region: None,
+        encryption: None,
+        class: None,
+        ca_secret: Some("ca".to_owned()),
+    }
+}
+
+fn compare() -> Task {
+    Task::Compare {
+        cluster_id: "d".to_owned(),
+        revision: 1_040,
+        digest: "1:2:00".to_owned(),
+    }
+}
+
+fn secrets(job: &Value) -> Vec<&str> {
+    let volumes = job["spec"]["template"]["spec"]["volumes"]
+        .as_array()
+        .expect("volumes");
+    let names = volumes.iter().map(|volume| &volume["secret"]["secretName"]);
+    names.filter_map(Value::as_str).collect()
+}
+
+#[test]
+fn each_job_has_the_secrets_it_needs_and_no_rights() {
+    let verify = made(Task::Verify, s3());
+    assert_eq!(secrets(&verify), ["aws", "ca", "keys"]);
+    assert_eq!(secrets(&made(compare(), s3())), ["client"]);
+    let pod = &verify["spec"]["template"]["spec"];
+    assert_eq!(pod["automountServiceAccountToken"], false);
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    assert_eq!(pod["serviceAccountName"], "irsa");
+    assert_eq!(
+        pod["containers"][0]["securityContext"]["capabilities"],
+        json!({"drop": ["ALL"]})
+    );
+    assert_eq!(verify["metadata"]["ownerReferences"][0]["kind"], "EtcdRestore");
+    assert_eq!(verify["metadata"]["labels"]["app"], "etcd-restore");
+}
+
+#[test]
+fn a_volume_is_mounted_to_be_read() {
+    let local = Location::Local {
+        claim: "backups".to_owned(),
+        path: None,
+    };
+    let pod = made(Task::Verify, local)["spec"]["template"]["spec"].clone();
+    let mounts = pod["containers"][0]["volumeMounts"].as_array().expect("mounts");
+    let of_volume = mounts
+        .iter()
+        .find(|mount| mount["name"] == "backups")
+        .expect("a mount");
+    assert_eq!(of_volume["readOnly"], true);
+}
+
+#[test]
+fn an_order_names_the_object_by_its_whole_key() {
+    let order = |job: &Value| -> JobOrder {
+        let container = &job["spec"]["template"]["spec"]["containers"][0];
+        assert_eq!(container["env"][0]["name"], ORDER_VARIABLE);
+        let text = container["env"][0]["value"].as_str().expect("an order");
+        assert!(text.contains("$$(HOME)"), "a text of the spec is no variable");
+        contract::read(text.replace("$$", "$").as_bytes()).expect("an order")
+    };
+    let verify = made(Task::Verify, s3());
+    assert_eq!(order(&verify).store.path, "etcd/$(HOME)");
+    let command = &verify["spec"]["template"]["spec"]["containers"][0]["command"];
+    assert_eq!(command, &json!(["etcd-operator", "verify"]));
+    let Order::Compare(task) = order(&made(compare(), s3())).task else {
+        panic!("another task")
+    };
+    assert_eq!((task.revision, task.source.tls.is_some()), (1_040, true));
+}

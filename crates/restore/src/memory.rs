@@ -1,0 +1,53 @@
+//! What must survive the operator about an `EtcdRestore`. Pure. The rest stands on the `EtcdCluster`, whose controller
+//! carries the restore out.
+
+use etcd_operator_api::EtcdRestoreStatus;
+use jiff::Timestamp;
+
+/// What must survive the operator.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The phase in one word.
+    pub phase: String,
+    /// Whether it succeeded: it is never done again.
+    pub succeeded: bool,
+    /// Whether the old data were given up.
+    pub committed: bool,
+    /// The object that was chosen.
+    pub object: Option<String>,
+    /// The revision that the object holds.
+    pub revision: Option<i64>,
+    /// What will happen, in words.
+    pub plan: Option<String>,
+    /// Which Job is the present one; 0 before the first.
+    pub attempt: i64,
+    /// When it began.
+    pub started: Option<Timestamp>,
+    /// When it was over.
+    pub completed: Option<Timestamp>,
+}
+
+impl Memory {
+    /// Reads a status.
+    pub fn read(status: Option<&EtcdRestoreStatus>) -> Self {
+        let Some(status) = status else {
+            return Self::default();
+        };
+        Self {
+            phase: status.phase.clone().unwrap_or_default(),
+            succeeded: status.succeeded,
+            committed: status.committed,
+            object: status.object.clone(),
+            revision: status.revision,
+            plan: status.plan.clone(),
+            attempt: status.attempt.unwrap_or_default().max(0),
+            started: status.started_at.as_ref().map(|time| time.0),
+            completed: status.completed_at.as_ref().map(|time| time.0),
+        }
+    }
+}
+
+/// Statuses have times to the second; a finer one would differ from itself after a round trip.
+pub fn second(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}

@@ -1,0 +1,261 @@
+//! Looking at one `EtcdRestore`: the copies of its cluster, its backup, its Jobs and their pods. Reads only.
+
+use std::collections::BTreeMap;
+
+use etcd_operator_api::cluster::{EtcdClusterSpec, Medium};
+use etcd_operator_api::contract::{self, JobResult};
+use etcd_operator_api::names::{ANNOTATION_RESTORE, CLIENT_PORT, LABEL_RESTORE};
+use etcd_operator_api::refusal::bounded;
+use etcd_operator_api::version::EtcdVersion;
+use etcd_operator_api::{EtcdCluster, EtcdRestore, quantity};
+use etcd_operator_runtime::apply::Error;
+use etcd_operator_runtime::key::ObjectKey;
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ContainerState, PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::{Resource, ResourceExt as _};
+
+use crate::build::CONTAINER;
+use crate::desired::{Desired, From};
+use crate::memory::Memory;
+use crate::plan::{Phase, choose};
+use crate::reconcile::Deps;
+use crate::world::{Cluster, JobEnd, JobSeen, World};
+
+/// The longest text of why a pod waits.
+const LONGEST: usize = 200;
+/// The size of a volume where the user does not say.
+const VOLUME: u64 = 8 << 30;
+
+/// Looks at one restore.
+pub async fn observe(restore: &EtcdRestore, desired: Desired, deps: &Deps) -> Result<World, Error> {
+    let key = ObjectKey::of(restore);
+    let uid = restore.uid().unwrap_or_default();
+    let status = restore.status.as_ref();
+    let is_edited = status.is_some_and(|status| status.observed_generation < restore.metadata.generation);
+    let memory = Memory::read(status);
+    let is_chosen = memory.phase == Phase::Verifying.as_str() && !is_edited;
+    let backup = match &desired.from {
+        From::Backup { name, .. } => deps.backups.get(&key.beside(name)),
+        From::Object(_) => None,
+    };
+    let before = memory.object.as_deref().filter(|_| is_chosen);
+    let source = choose(&desired.from, backup.as_deref(), &desired.cluster, before);
+    let claim = source.as_ref().ok().and_then(|source| source.location.claim());
+    let is_claim_shared = match claim {
+        Some(claim) => is_shared(&key.beside(claim), deps).await?,
+        None => None,
+    };
+    let is_ours = |labels: &BTreeMap<String, String>| labels.get(LABEL_RESTORE) == Some(&key.name);
+    let jobs = deps
+        .jobs
+        .filter(&key.namespace, |job: &Job| is_ours(job.labels()));
+    let (owned, foreign): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| is_owned(&**job, &uid));
+    let pods = deps
+        .pods
+        .filter(&key.namespace, |pod: &Pod| is_ours(pod.labels()));
+    Ok(World {
+        now: deps.clock.now(),
+        cluster: cluster(&desired, &key, deps),
+        rival: rival(restore, &key, deps),
+        source,
+        is_claim_shared,
+        jobs: owned
+            .iter()
+            .map(|job| seen(job, pods.iter().map(|pod| &**pod)))
+            .collect(),
+        foreign: foreign.first().map(|job| job.name_any()),
+        image: deps.operator_image.clone(),
+        name: key.name.clone(),
+        is_edited,
+        memory,
+        uid,
+        desired,
+    })
+}
+
+/// Whether an object belongs to the `EtcdRestore` of this UID.
+pub fn is_owned(object: &impl Resource, uid: &str) -> bool {
+    let mut owners = object.meta().owner_references.iter().flatten();
+    owners.any(|owner| owner.uid == uid && owner.controller == Some(true))
+}
+
+/// Whether several nodes can mount a claim at once; none if there is no such claim.
+async fn is_shared(claim: &ObjectKey, deps: &Deps) -> Result<Option<bool>, Error> {
+    let claim = deps.applier.read::<PersistentVolumeClaim>(claim).await?;
+    let modes = claim
+        .and_then(|claim| claim.spec)
+        .and_then(|spec| spec.access_modes);
+    let shared = ["ReadWriteMany", "ReadOnlyMany"];
+    Ok(modes.map(|modes| modes.iter().any(|mode| shared.contains(&mode.as_str()))))
+}
+
+/// Another restore of the same cluster that is under way, or was there before.
+fn rival(restore: &EtcdRestore, key: &ObjectKey, deps: &Deps) -> Option<String> {
+    let wanted = &restore.spec.etcd_cluster.name;
+    let age = |one: &EtcdRestore| (one.creation_timestamp().map(|time| time.0), one.name_any());
+    let own = age(restore);
+    let is_rival = |other: &EtcdRestore| {
+        let phase = other.status.as_ref().and_then(|status| status.phase.as_deref());
+        other.spec.etcd_cluster.name == *wanted
+            && other.uid() != restore.uid()
+            && other.metadata.deletion_timestamp.is_none()
+            && !phase.is_some_and(Phase::is_over)
+            && age(other) < own
+    };
+    let others = deps.restores.filter(&key.namespace, is_rival);
+    let waiting = others.first().map(|other| other.name_any());
+    let cluster = deps.clusters.get(&key.beside(wanted));
+    let progress = cluster.and_then(|cluster| cluster.status.clone()?.restore);
+    let active =
+        progress.filter(|progress| progress.is_active() && Some(&progress.uid) != restore.uid().as_ref());
+    active.map(|progress| progress.name).or(waiting)
+}
+
+fn cluster(desired: &Desired, key: &ObjectKey, deps: &Deps) -> Result<Cluster, String> {
+    let name = &desired.cluster;
+    let cluster = deps.clusters.get(&key.beside(name)).ok_or_else(|| {
+        format!("There is no EtcdCluster {name} that can be read: create it first; it is restored once it is there.")
+    })?;
+    if cluster.metadata.deletion_timestamp.is_some() {
+        return Err(format!("The EtcdCluster {name} is being deleted."));
+    }
+    Ok(of_cluster(&cluster, key))
+}
+
+/// What counts of a cluster.
+pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
+    let (name, spec) = (cluster.name_any(), &cluster.spec);
+    let status = cluster.status.clone().unwrap_or_default();
+    let members = status.member_status.unwrap_or_default();
+    let members: Vec<_> = members.iter().filter(|member| member.role.is_some()).collect();
+    let statics = spec.tls.as_ref().and_then(|tls| tls.static_.as_ref());
+    let client_tls = statics
+        .and_then(|tls| tls.operator_secret.clone())
+        .filter(|secret| !secret.is_empty());
+    let scheme = if client_tls.is_some() { "https" } else { "http" };
+    let pod = spec.pod.as_ref();
+    let domain = pod
+        .and_then(|pod| pod.cluster_domain.as_deref())
+        .map(|domain| domain.trim_matches('.'))
+        .filter(|domain| !domain.is_empty());
+    let zone = domain.map_or_else(|| "svc".to_owned(), |domain| format!("svc.{domain}"));
+    let namespace = &key.namespace;
+    let address = |member: &str| format!("{scheme}://{member}.{name}.{namespace}.{zone}:{CLIENT_PORT}");
+    let version = |text: &str| text.parse::<EtcdVersion>().ok();
+    let wanted = spec.version.as_deref().and_then(version);
+    let tagged = spec.image.as_deref().and_then(EtcdVersion::from_image);
+    let text = cluster.annotations().get(ANNOTATION_RESTORE);
+    Cluster {
+        members: match usize::try_from(spec.size).unwrap_or_default() {
+            0 => members.len(),
+            size => size,
+        },
+        version: version(&status.current_version).or(wanted).or(tagged),
+        volume: volume(spec),
+        is_ephemeral: volume(spec).is_none(),
+        is_paused: spec.paused,
+        intent: text.map(|text| contract::read(text.as_bytes()).map_err(|error| error.to_string())),
+        progress: status.restore,
+        endpoints: members.iter().map(|member| address(&member.name)).collect(),
+        client_tls,
+        pull_secrets: spec
+            .image_pull_secrets
+            .iter()
+            .flatten()
+            .map(|secret| secret.name.clone())
+            .collect(),
+        service_account: pod
+            .and_then(|pod| pod.service_account_name.clone())
+            .filter(|name| !name.is_empty()),
+        name,
+    }
+}
+
+/// Bytes of each member's volume; none where the data live with the pods.
+fn volume(spec: &EtcdClusterSpec) -> Option<u64> {
+    let bytes = |size: Option<&Quantity>| size.and_then(|size| quantity::bytes(size).ok()).unwrap_or(VOLUME);
+    if let Some(storage) = &spec.storage {
+        let is_kept = storage.medium == Medium::PersistentVolume;
+        return is_kept.then(|| bytes(storage.size.as_ref()));
+    }
+    let claim = spec.pod.as_ref()?.persistent_volume_claim_spec.as_ref()?;
+    let requests = claim
+        .resources
+        .as_ref()
+        .and_then(|resources| resources.requests.as_ref());
+    Some(bytes(requests.and_then(|requests| requests.get("storage"))))
+}
+
+fn seen<'a>(job: &Job, pods: impl Iterator<Item = &'a Pod>) -> JobSeen {
+    let uid = job.uid().unwrap_or_default();
+    let conditions = job
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    let end = conditions
+        .filter(|condition| condition.status == "True")
+        .find(|condition| ["Complete", "Failed"].contains(&condition.type_.as_str()));
+    let own = pods.filter(|pod| pod.owner_references().iter().any(|owner| owner.uid == uid));
+    let states: Vec<_> = own
+        .map(|pod| {
+            let containers = pod
+                .status
+                .iter()
+                .flat_map(|status| status.container_statuses.iter().flatten());
+            let container = containers
+                .into_iter()
+                .find(|container| container.name == CONTAINER);
+            (pod, container.and_then(|container| container.state.as_ref()))
+        })
+        .collect();
+    let said = states.iter().filter_map(|(_, state)| said((*state)?));
+    JobSeen {
+        name: job.name_any(),
+        is_going: job.metadata.deletion_timestamp.is_some(),
+        end: end.map(|condition| JobEnd {
+            is_complete: condition.type_ == "Complete",
+            at: condition
+                .last_transition_time
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            message: bounded(condition.message.as_deref().unwrap_or_default(), LONGEST),
+        }),
+        waits: states.iter().find_map(|(pod, state)| waits(pod, *state)),
+        said: said.max_by_key(|(time, _)| *time).map(|(_, said)| said),
+        uid,
+    }
+}
+
+/// What the container said at its end: its result, or else how it died.
+fn said(state: &ContainerState) -> Option<(Timestamp, Result<JobResult, String>)> {
+    let end = state.terminated.as_ref()?;
+    let time = end
+        .finished_at
+        .as_ref()
+        .map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+    let text = end.message.as_deref().unwrap_or_default();
+    let result = contract::read::<JobResult>(text.as_bytes()).map_err(|_| {
+        let reason = end.reason.as_deref().unwrap_or("Error");
+        format!("its container ended with {reason} (exit code {})", end.exit_code)
+    });
+    Some((time, result))
+}
+
+fn waits(pod: &Pod, state: Option<&ContainerState>) -> Option<String> {
+    let told = |reason: Option<&str>, message: Option<&str>| {
+        let text: Vec<&str> = [reason, message].into_iter().flatten().collect();
+        (!text.is_empty()).then(|| bounded(&text.join(": "), LONGEST))
+    };
+    let waiting = state.and_then(|state| state.waiting.as_ref());
+    let waiting = waiting.filter(|waiting| waiting.reason.as_deref() != Some("ContainerCreating"));
+    if let Some(waiting) = waiting {
+        return told(waiting.reason.as_deref(), waiting.message.as_deref());
+    }
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let unscheduled = conditions
+        .iter()
+        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")?;
+    told(unscheduled.reason.as_deref(), unscheduled.message.as_deref())
+}

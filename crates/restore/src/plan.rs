@@ -1,0 +1,307 @@
+//! What to do next about one restore. Pure: the same world gives the same plan. Nothing here touches a cluster: a backup
+//! that was verified is asked for, and what its controller makes of that is followed.
+
+mod choose;
+mod follow;
+mod gate;
+mod reason;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use std::time::Duration;
+
+use etcd_operator_api::contract::{RestoreIntent, Verified};
+use etcd_operator_api::restore::MemberRestoreStatus;
+
+use crate::memory::Memory;
+use crate::world::World;
+
+pub use choose::choose;
+pub use reason::Reason;
+
+/// How soon to look again where no watch tells.
+const PATIENT: Duration = Duration::from_secs(30);
+
+/// How far copies of a Job and of its pod may be apart.
+const LAG: Duration = Duration::from_secs(30);
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// What is to be known from now on.
+    pub memory: Memory,
+    /// How far it is, in one word.
+    pub phase: Phase,
+    /// The same for programs, a little finer.
+    pub reason: Reason,
+    /// What it does, waits for, or failed at.
+    pub text: String,
+    /// How far it is, for the column.
+    pub progress: Option<String>,
+    /// Each member's part.
+    pub members: Option<Vec<MemberRestoreStatus>>,
+    /// The Job that there should be.
+    pub job: Option<Wanted>,
+    /// UIDs of Jobs that nobody needs, by their names.
+    pub drops: Vec<(String, String)>,
+    /// What the cluster is asked for.
+    pub ask: Ask,
+    /// When to look again, if nothing happens before.
+    pub wake: Duration,
+}
+
+/// What the cluster is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ask {
+    /// What it is asked for already.
+    AsBefore,
+    /// This.
+    For(Box<RestoreIntent>),
+    /// Nothing any more.
+    Nothing,
+}
+
+/// A Job that there should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub task: Task,
+}
+
+/// What a Job does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Task {
+    /// Reads the backup from end to end.
+    Verify,
+    /// Compares what is served with the backup.
+    Compare {
+        /// etcd's ID of the restored cluster.
+        cluster_id: String,
+        /// The revision at which is read.
+        revision: i64,
+        /// The digest of the backup.
+        digest: String,
+    },
+}
+
+impl Task {
+    /// The word in names and labels.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Verify => "verify",
+            Self::Compare { .. } => "compare",
+        }
+    }
+}
+
+/// How far a restore is, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It waits for something outside.
+    Waiting,
+    /// The backup is read from end to end; nothing is touched.
+    Verifying,
+    /// The pods of before are stopped.
+    Stopping,
+    /// Members restore beside their old data.
+    Preparing,
+    /// The restored data take the old ones' place.
+    Committed,
+    /// The cluster of before comes back.
+    RollingBack,
+    /// The restored cluster is brought in order.
+    Serving,
+    /// The cluster serves what the backup holds.
+    Succeeded,
+    /// It failed, and may be tried again.
+    Failed,
+    /// The cluster of before is back.
+    RolledBack,
+}
+
+impl Phase {
+    /// The word in the status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "Waiting",
+            Self::Verifying => "Verifying",
+            Self::Stopping => "Stopping",
+            Self::Preparing => "Preparing",
+            Self::Committed => "Committed",
+            Self::RollingBack => "RollingBack",
+            Self::Serving => "Serving",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::RolledBack => "RolledBack",
+        }
+    }
+
+    /// Whether the operator is at work.
+    pub fn works(self) -> bool {
+        !matches!(
+            self,
+            Self::Waiting | Self::Succeeded | Self::Failed | Self::RolledBack
+        )
+    }
+
+    /// Whether the restore needs its cluster for itself, or waits for that.
+    pub fn is_over(word: &str) -> bool {
+        ["Succeeded", "Failed", "RolledBack", "Invalid"].contains(&word)
+    }
+}
+
+impl Plan {
+    /// A plan that only says something.
+    fn new(memory: Memory, phase: Phase, reason: Reason, text: impl Into<String>) -> Self {
+        Self {
+            memory: Memory {
+                phase: phase.as_str().to_owned(),
+                ..memory
+            },
+            phase,
+            reason,
+            text: text.into(),
+            progress: None,
+            members: None,
+            job: None,
+            drops: Vec::new(),
+            ask: Ask::AsBefore,
+            wake: PATIENT,
+        }
+    }
+}
+
+/// What to do next.
+pub fn plan(world: &World) -> Plan {
+    let mut plan = decide(world);
+    let needed = plan.job.as_ref().map(|job| job.name.as_str());
+    let unneeded = world
+        .jobs
+        .iter()
+        .filter(|job| !job.is_going && Some(job.name.as_str()) != needed);
+    // What the last one found is of use until there is another one.
+    if plan.phase != Phase::Failed {
+        plan.drops
+            .extend(unneeded.map(|job| (job.name.clone(), job.uid.clone())));
+    }
+    plan
+}
+
+fn decide(world: &World) -> Plan {
+    let memory = &world.memory;
+    if memory.succeeded {
+        let text = "The cluster serves what the backup holds.";
+        let mut plan = Plan::new(memory.clone(), Phase::Succeeded, Reason::Restored, text);
+        plan.ask = withdrawal(world);
+        return plan;
+    }
+    let cluster = world.cluster.as_ref().ok();
+    let progress = cluster.and_then(|cluster| cluster.progress.as_ref());
+    if let Some(progress) = progress.filter(|progress| progress.uid == world.uid) {
+        return follow::follow(world, progress);
+    }
+    if own_intent(world).is_some() {
+        let text = "The cluster is asked to carry out the restore, and has not begun yet.";
+        return Plan::new(memory.clone(), Phase::Waiting, Reason::NotBegun, text);
+    }
+    if memory.committed && !Phase::is_over(&memory.phase) {
+        let text = "The EtcdCluster was deleted, or has lost its status, after the commit: create another EtcdRestore if its data are not as they should be.";
+        return Plan::new(memory.clone(), Phase::Failed, Reason::ClusterGone, text);
+    }
+    verify::verify(world)
+}
+
+/// What the cluster is asked for by this restore.
+fn own_intent(world: &World) -> Option<&RestoreIntent> {
+    let intent = world.cluster.as_ref().ok()?.intent.as_ref()?.as_ref().ok()?;
+    (intent.uid == world.uid).then_some(intent)
+}
+
+/// Nothing is asked for any more; what others ask for stays.
+fn withdrawal(world: &World) -> Ask {
+    match own_intent(world) {
+        Some(_) => Ask::Nothing,
+        None => Ask::AsBefore,
+    }
+}
+
+/// What became of a Job.
+enum Outcome<'a> {
+    /// There is none yet, or its result was lost.
+    None,
+    /// It runs.
+    Runs(Option<&'a str>),
+    /// It did what it was told.
+    Verified(&'a Verified),
+    /// It did what it was told.
+    Compared,
+    /// It did not.
+    Failed {
+        reason: String,
+        message: String,
+        at: jiff::Timestamp,
+    },
+}
+
+/// What became of the Job of this name.
+fn outcome<'a>(world: &'a World, name: &str) -> Outcome<'a> {
+    use etcd_operator_api::contract::JobOutcome as Said;
+    let Some(job) = world.job(name).filter(|job| !job.is_going) else {
+        return Outcome::None;
+    };
+    let Some(end) = &job.end else {
+        return Outcome::Runs(job.waits.as_deref());
+    };
+    match &job.said {
+        Some(Ok(result)) => match &result.outcome {
+            Said::Verified(verified) => Outcome::Verified(verified),
+            Said::Compared { .. } => Outcome::Compared,
+            Said::Failed { reason, message, .. } => Outcome::Failed {
+                reason: reason.clone(),
+                message: message.clone(),
+                at: end.at,
+            },
+            _ => Outcome::Failed {
+                reason: "UnexpectedResult".to_owned(),
+                message: format!("the Job {name} said something else than it was asked for"),
+                at: end.at,
+            },
+        },
+        Some(Err(died)) if !end.is_complete => Outcome::Failed {
+            reason: "JobFailed".to_owned(),
+            message: died.clone(),
+            at: end.at,
+        },
+        // A Job is seen to end before its pod is seen to have said why.
+        None if world.now < end.at.checked_add(LAG).unwrap_or(end.at) => Outcome::Runs(None),
+        None if !end.is_complete => Outcome::Failed {
+            reason: "JobFailed".to_owned(),
+            message: end.message.clone(),
+            at: end.at,
+        },
+        // Its pod is gone, and with it what it said.
+        _ => Outcome::Failed {
+            reason: "ResultLost".to_owned(),
+            message: format!("the pod of the Job {name} went before its result was read"),
+            at: end.at,
+        },
+    }
+}
+
+/// The name of a Job: the same whoever makes it, so that there is one at most.
+fn job_name(world: &World, task: &Task, attempt: i64) -> String {
+    let word = match task {
+        Task::Verify => 'v',
+        Task::Compare { .. } => 'c',
+    };
+    format!("{}-{word}{attempt}", world.name)
+}
+
+/// How long after a failure the next try is made.
+fn pause(attempt: i64) -> Duration {
+    let doublings = u32::try_from(attempt.clamp(1, 6) - 1).unwrap_or(0);
+    Duration::from_mins(1) * 2_u32.pow(doublings)
+}

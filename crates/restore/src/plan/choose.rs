@@ -1,0 +1,88 @@
+//! Which backup is meant, among those that an `EtcdBackup` says it has made.
+
+use etcd_operator_api::EtcdBackup;
+use etcd_operator_api::backup::BackupRecord;
+use etcd_operator_api::location::Blocks;
+use etcd_operator_api::span::Span;
+use jiff::Timestamp;
+
+use crate::desired::{At, From};
+use crate::world::Source;
+
+/// Where the backup is that is meant, or why there is none. One that was chosen before stays the one.
+pub fn choose(
+    from: &From,
+    backup: Option<&EtcdBackup>,
+    cluster: &str,
+    before: Option<&str>,
+) -> Result<Source, String> {
+    match from {
+        From::Object(location) => Ok(Source {
+            location: location.clone(),
+            object: location.key().unwrap_or(cluster).to_owned(),
+            keys: None,
+        }),
+        From::Backup { name, at } => {
+            let backup = backup.ok_or_else(|| format!("there is no EtcdBackup {name} that can be read"))?;
+            among(backup, name, *at, before)
+        }
+    }
+}
+
+fn among(backup: &EtcdBackup, name: &str, at: At, before: Option<&str>) -> Result<Source, String> {
+    let spec = &backup.spec;
+    let blocks = Blocks {
+        s3: spec.s3.as_ref(),
+        abs: spec.abs.as_ref(),
+        gcs: spec.gcs.as_ref(),
+        oss: spec.oss.as_ref(),
+        local: spec.local.as_ref(),
+    };
+    let location = blocks
+        .locate(spec.storage_type, "spec.storageType")
+        .map_err(|refused| {
+            let words: Vec<_> = refused.iter().map(ToString::to_string).collect();
+            format!("the EtcdBackup {name} cannot be read: {}", words.join("; "))
+        })?;
+    let history = backup
+        .status
+        .iter()
+        .flat_map(|status| status.history.iter().flatten());
+    let fits = |record: &&BackupRecord| match at {
+        At::Latest => true,
+        At::Revision(revision) => record.revision.is_some_and(|found| found <= revision),
+        At::Time(time) => finished(record).is_some_and(|found| found <= time),
+    };
+    let newest = history.clone().filter(fits).max_by_key(|record| finished(record));
+    let object = before
+        .map(str::to_owned)
+        .or_else(|| newest.map(|record| record.object.clone()));
+    let Some(object) = object else {
+        let wanted = match at {
+            At::Latest => String::new(),
+            At::Revision(revision) => format!(" whose revision is not above {revision}"),
+            At::Time(time) => format!(" that was finished not after {time}"),
+        };
+        return Err(format!(
+            "the EtcdBackup {name} tells of {} backups, and of none{wanted}: an older one is named by its full key, with backupStorageType and the block of its store",
+            history.count()
+        ));
+    };
+    Ok(Source {
+        location,
+        object,
+        keys: spec
+            .encryption
+            .as_ref()
+            .map(|sealed| sealed.secret_ref.name.clone()),
+    })
+}
+
+/// When a backup was finished.
+fn finished(record: &BackupRecord) -> Option<Timestamp> {
+    let took: Option<Span> = record.duration.as_deref().and_then(|text| text.parse().ok());
+    let started = record.started_at.as_ref()?.0;
+    started
+        .checked_add(took.map_or(std::time::Duration::ZERO, |span| span.0))
+        .ok()
+}

@@ -1,0 +1,159 @@
+//! What the cluster's controller makes of the restore, told on; and the comparison that lets clients in.
+
+use etcd_operator_api::cluster::RestoreProgress;
+use etcd_operator_api::contract::RestoreIntent;
+
+use super::{
+    Ask, Outcome, Phase, Plan, Reason, Task, Wanted, job_name, outcome, own_intent, pause, withdrawal,
+};
+use crate::memory::{Memory, second};
+use crate::world::World;
+
+/// Tells it on.
+pub fn follow(world: &World, progress: &RestoreProgress) -> Plan {
+    let memory = Memory {
+        committed: progress.committed || world.memory.committed,
+        ..world.memory.clone()
+    };
+    let mut plan = match progress.phase.as_str() {
+        "Finished" => {
+            let memory = Memory {
+                succeeded: true,
+                completed: Some(second(world.now)),
+                ..memory
+            };
+            let text = "The cluster serves what the backup holds.";
+            let mut plan = Plan::new(memory, Phase::Succeeded, Reason::Restored, text);
+            plan.ask = withdrawal(world);
+            plan
+        }
+        "RolledBack" => {
+            let memory = Memory {
+                completed: Some(second(world.now)),
+                ..memory
+            };
+            let why = progress.message.clone().unwrap_or_default();
+            let text = format!(
+                "The restore was rolled back, and the cluster of before is back: {why}. Any change of this spec lets the operator try again."
+            );
+            let mut plan = Plan::new(memory, Phase::RolledBack, Reason::RolledBack, text);
+            plan.ask = withdrawal(world);
+            plan
+        }
+        "Serving" if !progress.open => serving(world, &memory, progress),
+        "Serving" => {
+            let text = "Clients are let in; the pods are made anew one by one, without what only the restore needed.";
+            Plan::new(memory, Phase::Serving, Reason::Opened, text)
+        }
+        "RollingBack" => {
+            let why = progress.message.clone().unwrap_or_default();
+            let text = format!("The cluster of before comes back: {why}.");
+            Plan::new(memory, Phase::RollingBack, Reason::RollingBack, text)
+        }
+        "Committed" => {
+            let text = "The restored data take the place of the old ones; from here there is only forward.";
+            Plan::new(memory, Phase::Committed, Reason::Committed, text)
+        }
+        "Preparing" => {
+            let text = "The members fetch the backup and restore it beside their old data; the old cluster can still come back.";
+            Plan::new(memory, Phase::Preparing, Reason::Preparing, text)
+        }
+        "Stopping" => {
+            let text = "The pods of before are stopped; the old cluster can still come back.";
+            Plan::new(memory, Phase::Stopping, Reason::Stopping, text)
+        }
+        other => {
+            let text = format!(
+                "The cluster is in a phase '{other}' that this version of the operator does not know."
+            );
+            Plan::new(memory, Phase::Waiting, Reason::UnknownPhase, text)
+        }
+    };
+    plan.members.clone_from(&progress.members);
+    plan.progress = Some(counted(plan.phase, progress));
+    plan
+}
+
+/// How many members are how far.
+fn counted(phase: Phase, progress: &RestoreProgress) -> String {
+    let members = progress.members.as_deref().unwrap_or_default();
+    let done = match phase {
+        Phase::Stopping | Phase::Preparing => &["Prepared"][..],
+        Phase::Succeeded => &["Done", "Running"],
+        _ => &["Running"],
+    };
+    let is_done = |phase: &Option<String>| phase.as_deref().is_some_and(|word| done.contains(&word));
+    let count = members.iter().filter(|member| is_done(&member.phase)).count();
+    format!("{count}/{} {}", members.len(), done[0].to_lowercase())
+}
+
+/// Clients are let in once what is served was compared.
+fn serving(world: &World, memory: &Memory, progress: &RestoreProgress) -> Plan {
+    let text = "What the restored members serve is compared with the backup before clients are let in.";
+    let plan = Plan::new(memory.clone(), Phase::Serving, Reason::Comparing, text);
+    let (Some(intent), Some(cluster_id)) = (own_intent(world), &progress.cluster_id) else {
+        return plan;
+    };
+    if intent.compared {
+        return plan;
+    }
+    let task = Task::Compare {
+        cluster_id: cluster_id.clone(),
+        revision: intent
+            .revision
+            .saturating_add(progress.revision_bump.unwrap_or(0)),
+        digest: intent.digest.clone(),
+    };
+    let number = memory.attempt.max(1);
+    let name = job_name(world, &task, number);
+    let wanted = |number: i64| Plan {
+        job: Some(Wanted {
+            name: job_name(world, &task, number),
+            task: task.clone(),
+        }),
+        memory: Memory {
+            attempt: number,
+            ..plan.memory.clone()
+        },
+        ..plan.clone()
+    };
+    match outcome(world, &name) {
+        Outcome::None | Outcome::Runs(None) => wanted(number),
+        Outcome::Runs(Some(why)) => Plan {
+            text: format!("The pod of the Job {name} does not start: {why}"),
+            ..wanted(number)
+        },
+        Outcome::Compared => Plan {
+            ask: Ask::For(Box::new(RestoreIntent {
+                compared: true,
+                ..intent.clone()
+            })),
+            ..wanted(number)
+        },
+        Outcome::Verified(_) => wanted(number + 1),
+        Outcome::Failed { reason, message, at } => {
+            let due = at.checked_add(pause(number)).unwrap_or(at);
+            if world.now >= due {
+                return wanted(number + 1);
+            }
+            let (word, text) = if reason == "DataDiffer" {
+                let text = format!(
+                    "What the restored members serve is not what the backup holds, so no client is let in: {message}. Create another EtcdRestore once this one is deleted, or delete this one to let clients in all the same."
+                );
+                (Reason::DataDiffer, text)
+            } else {
+                let text = format!(
+                    "What the restored members serve could not be compared, and is tried again: {reason}: {message}"
+                );
+                (Reason::CompareFailed, text)
+            };
+            let rest = due.duration_since(world.now);
+            Plan {
+                reason: word,
+                text,
+                wake: rest.try_into().unwrap_or(plan.wake),
+                ..wanted(number)
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Whether a verified backup may be put in a cluster's place: everything that can be told before anything is touched.
+
+use std::time::Duration;
+
+use etcd_operator_api::contract::{RestoreIntent, RestoreSecrets, VERSION, Verified};
+use etcd_operator_api::span::Span;
+use etcd_operator_api::version::EtcdVersion;
+
+use super::Reason;
+use crate::world::{Cluster, Source, World};
+
+/// What etcd's tool writes beside the database.
+const LOG: u64 = 128 << 20;
+
+/// What the cluster is asked for and what that means in words, or why it must not be.
+pub fn pass(
+    world: &World,
+    cluster: &Cluster,
+    source: &Source,
+    verified: &Verified,
+) -> Result<(RestoreIntent, String), (Reason, String)> {
+    if verified.auth_enabled {
+        let text = format!(
+            "{} was taken from an etcd that asks clients who they are ({} users, {} roles), and the operator cannot answer that yet",
+            source.object, verified.users, verified.roles
+        );
+        return Err((Reason::AuthEnabled, text));
+    }
+    let wrote = verified
+        .etcd_version
+        .as_deref()
+        .or(verified.cluster_version.as_deref());
+    let from = wrote.and_then(|text| text.parse::<EtcdVersion>().ok());
+    if let (Some(from), Some(to)) = (&from, &cluster.version)
+        && (from.major, from.minor) > (to.major, to.minor)
+    {
+        let text = format!(
+            "{} was written by etcd {from}, and the cluster runs {to}, which cannot read it: set spec.version of the EtcdCluster {} to {}.{} or newer",
+            source.object, cluster.name, from.major, from.minor
+        );
+        return Err((Reason::NewerVersion, text));
+    }
+    let needed = verified
+        .object
+        .snapshot_size
+        .saturating_mul(2)
+        .saturating_add(LOG);
+    if let Some(volume) = cluster.volume.filter(|volume| *volume < needed) {
+        let text = format!(
+            "the volume of a member has {volume} bytes, and the download, the new database and its log need {needed} beside the old data: raise spec.storage.size of the EtcdCluster {}",
+            cluster.name
+        );
+        return Err((Reason::NoRoom, text));
+    }
+    if world.is_claim_shared == Some(false) && cluster.members > 1 {
+        let text = format!(
+            "the PersistentVolumeClaim {} can be mounted on one node only, and {} members on several nodes would need it: use a claim with the access mode ReadWriteMany or ReadOnlyMany, or an object store",
+            source.location.claim().unwrap_or_default(),
+            cluster.members
+        );
+        return Err((Reason::ClaimNotShared, text));
+    }
+    let intent = intent(world, source, verified, wrote.unwrap_or_default());
+    Ok((intent, words(world, cluster, source, verified)))
+}
+
+fn intent(world: &World, source: &Source, verified: &Verified, wrote: &str) -> RestoreIntent {
+    let named = |secret: Option<&str>| secret.map(str::to_owned);
+    RestoreIntent {
+        version: VERSION,
+        uid: world.uid.clone(),
+        name: world.name.clone(),
+        store: source.location.order(&source.object),
+        secrets: RestoreSecrets {
+            store: named(source.location.secret()),
+            ca: named(source.location.ca_secret()),
+            keys: source.keys.clone(),
+            claim: named(source.location.claim()),
+        },
+        object: verified.object.clone(),
+        revision: verified.revision,
+        etcd_version: wrote.to_owned(),
+        digest: verified.digest.clone(),
+        revision_bump: world.desired.revision_bump,
+        keep_previous_seconds: world.desired.keep_previous.as_secs(),
+        compared: false,
+    }
+}
+
+/// What will happen.
+fn words(world: &World, cluster: &Cluster, source: &Source, verified: &Verified) -> String {
+    let age = verified.completed_at.map_or_else(String::new, |at| {
+        let age = Duration::try_from(world.now.duration_since(at)).unwrap_or_default();
+        let age = Duration::from_secs(age.as_secs());
+        format!(", {} old", Span(age))
+    });
+    let alarms = if verified.alarms.is_empty() {
+        String::new()
+    } else {
+        format!(
+            " It was taken under the alarm {}, which is taken back once the quota is known to suffice.",
+            verified.alarms.join(", ")
+        )
+    };
+    let kept = Span(world.desired.keep_previous);
+    let old = if cluster.is_ephemeral {
+        "The old data live with the pods and are gone as soon as these stop.".to_owned()
+    } else {
+        format!(
+            "The old data can come back until the restore is committed, and are kept on the volumes for {kept} then."
+        )
+    };
+    format!(
+        "{} (revision {}, {} keys, {} bytes{age}) replaces all data of the {} members of EtcdCluster {}; it stops serving meanwhile. {old}{alarms}",
+        source.object,
+        verified.revision,
+        verified.keys,
+        verified.object.snapshot_size,
+        cluster.members,
+        cluster.name
+    )
+}

@@ -1,0 +1,411 @@
+//! Restores as users see them: what is looked at before, what is followed, what is told.
+
+use etcd_operator_api::cluster::RestoreProgress;
+use etcd_operator_api::contract::{JobOutcome, JobResult, ObjectFacts, RestoreIntent, Verified};
+use etcd_operator_api::location::{Location, ObjectPath};
+use etcd_operator_api::{EtcdBackup, EtcdRestore};
+use serde_json::{Value, json};
+
+use super::{Ask, Phase, Plan, Task, choose, plan};
+use crate::desired::{At, Desired, From, desired};
+use crate::memory::Memory;
+use crate::world::{Cluster, JobEnd, JobSeen, Source, World};
+
+fn asks() -> Desired {
+    let object: EtcdRestore = serde_json::from_value(json!({
+        "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdRestore", "metadata": {"name": "back"},
+        "spec": {"etcdCluster": {"name": "orders"}, "backupStorageType": "S3", "s3": {"path": "bucket/etcd/v1", "awsSecret": "aws"}},
+    }))
+    .expect("a restore");
+    desired(&object).expect("a valid spec")
+}
+
+fn world() -> World {
+    let desired = asks();
+    let source = choose(&desired.from, None, "orders", None);
+    World {
+        now: "2026-03-01T12:00:00Z".parse().expect("a time"),
+        name: "back".to_owned(),
+        uid: "r".to_owned(),
+        is_edited: false,
+        memory: Memory::default(),
+        cluster: Ok(Cluster {
+            name: "orders".to_owned(),
+            members: 3,
+            version: "3.6.16".parse().ok(),
+            volume: Some(8 << 30),
+            endpoints: vec!["http://orders-0.orders.shop.svc:2379".to_owned()],
+            ..Cluster::default()
+        }),
+        source,
+        rival: None,
+        is_claim_shared: None,
+        jobs: Vec::new(),
+        foreign: None,
+        image: Ok("operator:1".to_owned()),
+        desired,
+    }
+}
+
+fn verified() -> Verified {
+    Verified {
+        name: "etcd/v1".to_owned(),
+        object: ObjectFacts {
+            size: 900,
+            sha256: "bb".to_owned(),
+            snapshot_size: 20_512,
+            snapshot_sha256: "aa".to_owned(),
+        },
+        revision: 40,
+        digest: "1:2:00".to_owned(),
+        keys: 2,
+        etcd_version: Some("3.6.16".to_owned()),
+        completed_at: "2026-03-01T10:00:00Z".parse().ok(),
+        ..Verified::default()
+    }
+}
+
+fn ended(name: &str, outcome: JobOutcome) -> JobSeen {
+    JobSeen {
+        name: name.to_owned(),
+        uid: format!("{name}-uid"),
+        is_going: false,
+        end: Some(JobEnd {
+            is_complete: !matches!(outcome, JobOutcome::Failed { .. }),
+            at: "2026-03-01T12:00:00Z".parse().expect("a time"),
+            message: String::new(),
+        }),
+        waits: None,
+        said: Some(Ok(JobResult {
+            version: 1,
+            run: name.to_owned(),
+            outcome,
+        })),
+    }
+}
+
+fn cluster(world: &mut World) -> &mut Cluster {
+    world.cluster.as_mut().expect("a cluster")
+}
+
+fn progress(phase: &str) -> RestoreProgress {
+    RestoreProgress {
+        uid: "r".to_owned(),
+        phase: phase.to_owned(),
+        cluster_id: Some("d".to_owned()),
+        revision_bump: Some(1_000),
+        ..RestoreProgress::default()
+    }
+}
+
+/// What the plan says is stored.
+fn follow(world: &mut World) -> Plan {
+    let next = plan(world);
+    world.memory = next.memory.clone();
+    next
+}
+
+fn intent_of(plan: &Plan) -> RestoreIntent {
+    match &plan.ask {
+        Ask::For(intent) => (**intent).clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_backup_is_verified_before_anything_is_asked_for_and_what_will_happen_is_told() {
+    let mut world = world();
+    let first = follow(&mut world);
+    assert_eq!((first.phase, &first.ask), (Phase::Verifying, &Ask::AsBefore));
+    let job = first.job.expect("a Job");
+    assert_eq!((job.name.as_str(), job.task), ("back-v1", Task::Verify));
+    assert_eq!(world.memory.object.as_deref(), Some("etcd/v1"));
+
+    world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
+    let next = follow(&mut world);
+    let intent = intent_of(&next);
+    assert_eq!((intent.uid.as_str(), intent.revision), ("r", 40));
+    assert_eq!(intent.secrets.store.as_deref(), Some("aws"));
+    assert_eq!(intent.store.path, "etcd/v1");
+    assert!(!intent.compared);
+    let told = world.memory.plan.clone().expect("a plan");
+    for word in ["etcd/v1", "revision 40", "2 keys", "2h old", "orders", "24h"] {
+        assert!(told.contains(word), "{word} is not in: {told}");
+    }
+}
+
+#[test]
+fn what_must_not_be_restored_is_refused_before_anything_is_touched() {
+    let auth = Verified {
+        auth_enabled: true,
+        ..verified()
+    };
+    let newer = Verified {
+        etcd_version: Some("3.7.1".to_owned()),
+        ..verified()
+    };
+    let older_by_bucket = Verified {
+        etcd_version: None,
+        cluster_version: Some("3.7.0".to_owned()),
+        ..verified()
+    };
+    let mut large = verified();
+    large.object.snapshot_size = 5 << 30;
+    for (verified, reason, words) in [
+        (auth, "AuthEnabled", "asks clients who they are"),
+        (newer, "NewerVersion", "set spec.version"),
+        (older_by_bucket, "NewerVersion", "3.7.0"),
+        (large, "NoRoom", "raise spec.storage.size"),
+    ] {
+        let mut world = world();
+        follow(&mut world);
+        world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified)))];
+        let next = follow(&mut world);
+        assert_eq!((next.phase, next.reason.as_str()), (Phase::Failed, reason));
+        assert!(next.text.contains(words), "{}", next.text);
+        assert!(next.text.ends_with("Nothing was touched."), "{}", next.text);
+        assert_eq!(next.ask, Ask::AsBefore);
+    }
+}
+
+#[test]
+fn a_volume_that_only_one_node_can_mount_is_no_place_for_several_members() {
+    let mut world = world();
+    world.is_claim_shared = Some(false);
+    world.source = Ok(Source {
+        location: Location::Local {
+            claim: "backups".to_owned(),
+            path: None,
+        },
+        object: "orders".to_owned(),
+        keys: None,
+    });
+    follow(&mut world);
+    world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
+    assert_eq!(plan(&world).reason.as_str(), "ClaimNotShared");
+    cluster(&mut world).members = 1;
+    assert!(matches!(plan(&world).ask, Ask::For(_)));
+}
+
+#[test]
+fn a_verification_that_failed_is_tried_again_later_and_at_once_when_the_spec_changes() {
+    let mut world = world();
+    follow(&mut world);
+    world.jobs = vec![ended(
+        "back-v1",
+        JobOutcome::Failed {
+            reason: "Key".to_owned(),
+            message: "no key 2026".to_owned(),
+            retriable: false,
+        },
+    )];
+    let failed = follow(&mut world);
+    assert_eq!(
+        (failed.phase, failed.reason.as_str()),
+        (Phase::Failed, "VerificationFailed")
+    );
+    assert!(failed.text.contains("Key: no key 2026"), "{}", failed.text);
+    assert!(failed.drops.is_empty(), "people may look at it");
+    let mut edited = world.clone();
+    edited.is_edited = true;
+    assert_eq!(plan(&edited).job.expect("a Job").name, "back-v2");
+    world.now = "2026-03-01T12:01:00Z".parse().expect("a time");
+    let again = follow(&mut world);
+    assert_eq!(again.job.expect("a Job").name, "back-v2");
+    assert_eq!(again.drops, [("back-v1".to_owned(), "back-v1-uid".to_owned())]);
+}
+
+#[test]
+fn a_result_that_is_not_seen_yet_is_waited_for_and_one_that_was_lost_is_asked_for_again() {
+    let mut world = world();
+    follow(&mut world);
+    let mut job = ended("back-v1", JobOutcome::Verified(Box::new(verified())));
+    job.said = None;
+    world.jobs = vec![job];
+    let waits = follow(&mut world);
+    assert_eq!(
+        (waits.phase, waits.reason.as_str()),
+        (Phase::Verifying, "Verifying")
+    );
+    world.now = "2026-03-01T12:00:40Z".parse().expect("a time");
+    let lost = plan(&world);
+    assert!(lost.text.contains("ResultLost"), "{}", lost.text);
+    world.now = "2026-03-01T12:01:00Z".parse().expect("a time");
+    assert_eq!(plan(&world).job.expect("a Job").name, "back-v2");
+}
+
+#[test]
+fn nothing_is_done_to_a_cluster_that_is_not_ready_for_it() {
+    let change: [(&str, fn(&mut World)); 6] = [
+        ("NoCluster", |world| world.cluster = Err("gone".to_owned())),
+        ("AnotherRestore", |world| world.rival = Some("first".to_owned())),
+        ("ClusterPaused", |world| cluster(world).is_paused = true),
+        ("NotImplemented", |world| cluster(world).is_ephemeral = true),
+        ("NoOperatorImage", |world| world.image = Err("which".to_owned())),
+        ("NoBackup", |world| world.source = Err("none".to_owned())),
+    ];
+    for (reason, change) in change {
+        let mut world = world();
+        change(&mut world);
+        let next = plan(&world);
+        assert_eq!((next.phase, next.reason.as_str()), (Phase::Waiting, reason));
+        assert_eq!((next.job, next.ask), (None, Ask::AsBefore), "{reason}");
+    }
+}
+
+#[test]
+fn what_the_cluster_makes_of_it_is_told_on_to_the_end() {
+    let mut world = world();
+    follow(&mut world);
+    world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
+    let intent = intent_of(&follow(&mut world));
+    cluster(&mut world).intent = Some(Ok(intent));
+    assert_eq!(follow(&mut world).reason.as_str(), "NotBegun");
+    for (phase, wanted) in [
+        ("Stopping", Phase::Stopping),
+        ("Preparing", Phase::Preparing),
+        ("Committed", Phase::Committed),
+    ] {
+        let mut now = progress(phase);
+        now.committed = phase == "Committed";
+        cluster(&mut world).progress = Some(now);
+        let next = follow(&mut world);
+        assert_eq!((next.phase, next.ask), (wanted, Ask::AsBefore));
+    }
+    assert!(world.memory.committed);
+
+    cluster(&mut world).progress = Some(progress("Serving"));
+    let comparing = follow(&mut world);
+    let job = comparing.job.expect("a Job");
+    assert_eq!(job.name, "back-c1");
+    let Task::Compare { revision, .. } = job.task else {
+        panic!("another task")
+    };
+    assert_eq!(
+        revision, 1_040,
+        "above the revision of the backup as it was raised"
+    );
+    let compared = JobOutcome::Compared {
+        revision,
+        keys: 2,
+        digest: "1:2:00".to_owned(),
+    };
+    world.jobs = vec![ended("back-c1", compared)];
+    let intent = intent_of(&follow(&mut world));
+    assert!(intent.compared);
+    cluster(&mut world).intent = Some(Ok(intent));
+    assert!(!world.memory.succeeded);
+
+    cluster(&mut world).progress = Some(progress("Finished"));
+    let done = follow(&mut world);
+    assert_eq!((done.phase, done.ask), (Phase::Succeeded, Ask::Nothing));
+    assert!(world.memory.succeeded && world.memory.completed.is_some());
+    cluster(&mut world).progress = None;
+    cluster(&mut world).intent = None;
+    let after = follow(&mut world);
+    assert_eq!((after.phase, after.job), (Phase::Succeeded, None));
+}
+
+#[test]
+fn clients_are_not_let_in_where_what_is_served_differs() {
+    let mut world = world();
+    world.memory.attempt = 1;
+    let mut next = progress("Serving");
+    next.committed = true;
+    cluster(&mut world).progress = Some(next);
+    let mut first = self::world();
+    follow(&mut first);
+    first.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
+    cluster(&mut world).intent = Some(Ok(intent_of(&follow(&mut first))));
+    world.jobs = vec![ended(
+        "back-c1",
+        JobOutcome::Failed {
+            reason: "DataDiffer".to_owned(),
+            message: "1:3:11 is served".to_owned(),
+            retriable: false,
+        },
+    )];
+    let next = follow(&mut world);
+    assert_eq!((next.reason.as_str(), next.ask), ("DataDiffer", Ask::AsBefore));
+    assert!(!world.memory.succeeded);
+}
+
+#[test]
+fn a_restore_that_was_rolled_back_is_tried_again_only_when_its_spec_changes() {
+    let mut world = world();
+    world.memory.attempt = 1;
+    let mut back = progress("RolledBack");
+    back.message = Some("c-0: NoRoom".to_owned());
+    cluster(&mut world).progress = Some(back);
+    let next = follow(&mut world);
+    assert_eq!(next.phase, Phase::RolledBack);
+    assert!(next.text.contains("c-0: NoRoom"), "{}", next.text);
+    cluster(&mut world).progress = None;
+    world.now = "2026-03-02T12:00:00Z".parse().expect("a time");
+    assert_eq!(follow(&mut world).phase, Phase::RolledBack);
+    world.is_edited = true;
+    assert_eq!(follow(&mut world).job.expect("a Job").name, "back-v2");
+}
+
+fn nightly(history: &Value) -> EtcdBackup {
+    serde_json::from_value(json!({
+        "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdBackup", "metadata": {"name": "nightly"},
+        "spec": {
+            "etcdCluster": {"name": "orders"}, "storageType": "S3", "s3": {"path": "bucket/etcd/orders"},
+            "encryption": {"secretRef": {"name": "keys"}},
+        },
+        "status": {"succeeded": true, "history": history},
+    }))
+    .expect("a backup")
+}
+
+#[test]
+fn the_backup_that_is_meant_is_the_newest_not_after_the_point() {
+    let backup = nightly(&json!([
+        {"object": "o3", "revision": 300, "startedAt": "2026-03-03T03:00:00Z", "duration": "1m"},
+        {"object": "o2", "revision": 200, "startedAt": "2026-03-02T03:00:00Z", "duration": "1m"},
+        {"object": "o1", "revision": 100, "startedAt": "2026-03-01T03:00:00Z", "duration": "1m"},
+    ]));
+    let time = |text: &str| At::Time(text.parse().expect("a time"));
+    for (at, wanted) in [
+        (At::Latest, Ok("o3")),
+        (At::Revision(250), Ok("o2")),
+        (At::Revision(200), Ok("o2")),
+        (time("2026-03-03T03:00:30Z"), Ok("o2")),
+        (time("2026-03-03T03:01:00Z"), Ok("o3")),
+        (At::Revision(99), Err("not above 99")),
+        (time("2026-02-01T00:00:00Z"), Err("of 3 backups")),
+    ] {
+        let name = "nightly".to_owned();
+        let found = choose(&From::Backup { name, at }, Some(&backup), "orders", None);
+        match (found, wanted) {
+            (Ok(source), Ok(object)) => {
+                assert_eq!(source.object, object, "{at:?}");
+                assert_eq!(source.keys.as_deref(), Some("keys"));
+            }
+            (Err(why), Err(words)) => assert!(why.contains(words), "{why}"),
+            (found, _) => panic!("{at:?}: {found:?}"),
+        }
+    }
+    let name = "nightly".to_owned();
+    let latest = From::Backup { name, at: At::Latest };
+    let chosen = choose(&latest, Some(&backup), "orders", Some("o1")).expect("a source");
+    assert_eq!(
+        chosen.object, "o1",
+        "what was verified is not exchanged meanwhile"
+    );
+    assert!(choose(&latest, None, "orders", None).is_err());
+}
+
+#[test]
+fn an_object_is_named_by_its_whole_key() {
+    let path = ObjectPath {
+        bucket: "bucket".to_owned(),
+        key: "etcd/v1".to_owned(),
+    };
+    let found = choose(&asks().from, None, "orders", None).expect("a source");
+    let Location::S3 { path: of, .. } = found.location else {
+        panic!("another store")
+    };
+    assert_eq!((of, found.object.as_str()), (path, "etcd/v1"));
+}

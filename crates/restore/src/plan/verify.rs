@@ -1,0 +1,138 @@
+//! Before anything is touched: the cluster is looked at, a backup chosen and read from end to end.
+
+use super::{Ask, Outcome, Phase, Plan, Reason, Task, Wanted, gate, job_name, outcome, pause};
+use crate::memory::{Memory, second};
+use crate::world::{Cluster, Source, World};
+
+/// Goes on with it, or says what stands in the way.
+pub fn verify(world: &World) -> Plan {
+    let memory = &world.memory;
+    if memory.phase == Phase::RolledBack.as_str() && !world.is_edited {
+        let text = "The restore was rolled back, and the cluster of before is back. Any change of this spec lets the operator try again.";
+        let plan = Plan::new(memory.clone(), Phase::RolledBack, Reason::RolledBack, text);
+        return plan;
+    }
+    let waits = |reason, text: String| Plan::new(memory.clone(), Phase::Waiting, reason, text);
+    let cluster = match &world.cluster {
+        Ok(cluster) => cluster,
+        Err(why) => return waits(Reason::NoCluster, why.clone()),
+    };
+    if let Some(rival) = &world.rival {
+        let text = format!("The EtcdRestore {rival} restores the same EtcdCluster and comes first.");
+        return waits(Reason::AnotherRestore, text);
+    }
+    if cluster.is_paused {
+        let text = format!(
+            "spec.paused of the EtcdCluster {} is true: it is left alone until that is false.",
+            cluster.name
+        );
+        return waits(Reason::ClusterPaused, text);
+    }
+    if cluster.is_ephemeral {
+        let text = format!(
+            "The data of the EtcdCluster {} live with its pods, and this version of the operator restores onto PersistentVolumes only: create the cluster with storage: {{size: 8Gi}}.",
+            cluster.name
+        );
+        return waits(Reason::NotImplemented, text);
+    }
+    if let Err(why) = &world.image {
+        return waits(Reason::NoOperatorImage, why.clone());
+    }
+    let source = match &world.source {
+        Ok(source) => source,
+        Err(why) => return waits(Reason::NoBackup, why.clone()),
+    };
+    attempt(world, cluster, source)
+}
+
+fn attempt(world: &World, cluster: &Cluster, source: &Source) -> Plan {
+    let memory = &world.memory;
+    let number = match memory.attempt {
+        0 => 1,
+        number if world.is_edited => number + 1,
+        number => number,
+    };
+    let name = job_name(world, &Task::Verify, number);
+    if let Some(foreign) = &world.foreign {
+        let text = format!(
+            "The Job {foreign} exists and is not this EtcdRestore's: it is waited for until it is deleted."
+        );
+        return Plan::new(memory.clone(), Phase::Waiting, Reason::NameTaken, text);
+    }
+    match outcome(world, &name) {
+        Outcome::None => begin(world, source, number),
+        Outcome::Runs(waits) => {
+            let mut plan = begin(world, source, number);
+            if let Some(why) = waits {
+                plan.text = format!("The pod of the Job {name} does not start: {why}");
+            }
+            plan
+        }
+        Outcome::Verified(verified) => match gate::pass(world, cluster, source, verified) {
+            Ok((intent, words)) => {
+                let memory = Memory {
+                    revision: Some(verified.revision),
+                    plan: Some(words.clone()),
+                    attempt: number,
+                    ..memory.clone()
+                };
+                let mut plan = Plan::new(memory, Phase::Verifying, Reason::Verified, words);
+                plan.ask = Ask::For(Box::new(intent));
+                // Its result is needed until the cluster has taken what is asked for.
+                plan.job = Some(Wanted {
+                    name,
+                    task: Task::Verify,
+                });
+                plan
+            }
+            Err((reason, text)) => {
+                let memory = Memory {
+                    revision: Some(verified.revision),
+                    attempt: number,
+                    ..memory.clone()
+                };
+                let text = format!("{text}. Nothing was touched.");
+                Plan::new(memory, Phase::Failed, reason, text)
+            }
+        },
+        Outcome::Compared => begin(world, source, number + 1),
+        Outcome::Failed { reason, message, at } => {
+            let due = at.checked_add(pause(number)).unwrap_or(at);
+            if world.now >= due {
+                return begin(world, source, number + 1);
+            }
+            let memory = Memory {
+                attempt: number,
+                ..memory.clone()
+            };
+            let text = format!(
+                "{} could not be verified: {reason}: {message}. Nothing was touched; it is tried again, and at once when this spec is changed.",
+                source.object
+            );
+            let mut plan = Plan::new(memory, Phase::Failed, Reason::VerificationFailed, text);
+            let rest = due.duration_since(world.now);
+            plan.wake = rest.try_into().unwrap_or(plan.wake);
+            plan
+        }
+    }
+}
+
+fn begin(world: &World, source: &Source, number: i64) -> Plan {
+    let memory = Memory {
+        object: Some(source.object.clone()),
+        attempt: number,
+        started: Some(world.memory.started.unwrap_or_else(|| second(world.now))),
+        completed: None,
+        ..world.memory.clone()
+    };
+    let text = format!(
+        "{} is read from end to end; nothing is touched before it is known to be whole.",
+        source.object
+    );
+    let mut plan = Plan::new(memory, Phase::Verifying, Reason::Verifying, text);
+    plan.job = Some(Wanted {
+        name: job_name(world, &Task::Verify, number),
+        task: Task::Verify,
+    });
+    plan
+}

@@ -1,0 +1,116 @@
+//! What was seen of an `EtcdRestore`, its Jobs, its cluster and its backup. Plain data: whoever looks fills it in.
+
+use etcd_operator_api::cluster::RestoreProgress;
+use etcd_operator_api::contract::{JobResult, RestoreIntent};
+use etcd_operator_api::location::Location;
+use etcd_operator_api::version::EtcdVersion;
+use jiff::Timestamp;
+
+use crate::desired::Desired;
+use crate::memory::Memory;
+
+/// Everything a plan is made from.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// What the user asks for.
+    pub desired: Desired,
+    /// The time.
+    pub now: Timestamp,
+    /// The name of the object.
+    pub name: String,
+    /// The UID of the object.
+    pub uid: String,
+    /// Whether the spec was edited since the last look.
+    pub is_edited: bool,
+    /// What was written down.
+    pub memory: Memory,
+    /// The cluster, or why there is none to be restored.
+    pub cluster: Result<Cluster, String>,
+    /// Where the backup is, or why none is found.
+    pub source: Result<Source, String>,
+    /// Another restore of the cluster that comes first.
+    pub rival: Option<String>,
+    /// Whether the claim of a volume can be mounted by several nodes; none where that has no say.
+    pub is_claim_shared: Option<bool>,
+    /// Its Jobs.
+    pub jobs: Vec<JobSeen>,
+    /// A Job of a needed name that is somebody else's.
+    pub foreign: Option<String>,
+    /// Whether Jobs can be made: the operator's own image, or what to do so that it is known.
+    pub image: Result<String, String>,
+}
+
+/// The cluster that is restored.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cluster {
+    /// Its name.
+    pub name: String,
+    /// How many members it has, or had where it sleeps.
+    pub members: usize,
+    /// The version it runs or is to run, where that is known.
+    pub version: Option<EtcdVersion>,
+    /// Bytes of each member's volume; none where the data live with the pods.
+    pub volume: Option<u64>,
+    /// Whether the data live with the pods.
+    pub is_ephemeral: bool,
+    /// Whether the operator is told to leave it alone.
+    pub is_paused: bool,
+    /// The restore that it is asked for, or why that cannot be understood.
+    pub intent: Option<Result<RestoreIntent, String>>,
+    /// How far the restore is that it carries out, or carried out last.
+    pub progress: Option<RestoreProgress>,
+    /// Addresses of its members for clients.
+    pub endpoints: Vec<String>,
+    /// The Secret with which they are reached over TLS.
+    pub client_tls: Option<String>,
+    /// The Secrets with which its pods pull images.
+    pub pull_secrets: Vec<String>,
+    /// The service account of its pods.
+    pub service_account: Option<String>,
+}
+
+/// Where the backup is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The store.
+    pub location: Location,
+    /// The full key of the object.
+    pub object: String,
+    /// The Secret with the keys that open it.
+    pub keys: Option<String>,
+}
+
+/// A Job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobSeen {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Whether it is being deleted.
+    pub is_going: bool,
+    /// How it ended, and when.
+    pub end: Option<JobEnd>,
+    /// Why its pod does not start.
+    pub waits: Option<String>,
+    /// What its last pod said at its end.
+    pub said: Option<Result<JobResult, String>>,
+}
+
+/// How a Job ended, as Kubernetes sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobEnd {
+    /// Whether its pod ended well.
+    pub is_complete: bool,
+    /// When.
+    pub at: Timestamp,
+    /// Why it failed, in a sentence.
+    pub message: String,
+}
+
+impl World {
+    /// The Job of this name.
+    pub fn job(&self, name: &str) -> Option<&JobSeen> {
+        self.jobs.iter().find(|job| job.name == name)
+    }
+}
