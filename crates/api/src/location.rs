@@ -1,6 +1,7 @@
 //! Where a backup lies, parsed: exactly one store, its bucket and key apart, empty texts gone.
 
 use crate::{
+    contract::{StoreOrder, mounts},
     refusal::Refusal,
     store::{AbsStore, GcsStore, LocalStore, OssStore, S3Store, ServerSideEncryption, StorageType},
 };
@@ -81,6 +82,99 @@ pub enum Location {
         /// The path below the volume's root, where it is given.
         path: Option<String>,
     },
+}
+
+impl Location {
+    /// The Secret with the credentials of the store.
+    pub fn secret(&self) -> Option<&str> {
+        match self {
+            Self::S3 { secret, .. }
+            | Self::Abs { secret, .. }
+            | Self::Gcs { secret, .. }
+            | Self::Oss { secret, .. } => secret.as_deref(),
+            Self::Local { .. } => None,
+        }
+    }
+
+    /// The Secret with the authority of the store.
+    pub fn ca_secret(&self) -> Option<&str> {
+        match self {
+            Self::S3 { ca_secret, .. }
+            | Self::Abs { ca_secret, .. }
+            | Self::Gcs { ca_secret, .. }
+            | Self::Oss { ca_secret, .. } => ca_secret.as_deref(),
+            Self::Local { .. } => None,
+        }
+    }
+
+    /// The claim of the volume.
+    pub fn claim(&self) -> Option<&str> {
+        match self {
+            Self::Local { claim, .. } => Some(claim),
+            _ => None,
+        }
+    }
+
+    /// The key, or what keys begin with; of a volume, where it is given.
+    pub fn key(&self) -> Option<&str> {
+        match self {
+            Self::S3 { path, .. }
+            | Self::Abs { path, .. }
+            | Self::Gcs { path, .. }
+            | Self::Oss { path, .. } => Some(&path.key),
+            Self::Local { path, .. } => path.as_deref(),
+        }
+    }
+
+    /// The same for a process that finds at this path of the store what it is about, with Secrets and volume mounted.
+    pub fn order(&self, path: &str) -> StoreOrder {
+        let mounted = |secret: Option<&str>, at: &str| secret.map(|_| at.to_owned());
+        let order = |kind, bucket: &str| StoreOrder {
+            kind,
+            bucket: bucket.to_owned(),
+            path: path.to_owned(),
+            secret: mounted(self.secret(), mounts::STORE_SECRET),
+            ca: mounted(self.ca_secret(), mounts::STORE_CA),
+            ..StoreOrder::default()
+        };
+        match self {
+            Self::S3 {
+                path,
+                endpoint,
+                path_style,
+                region,
+                encryption,
+                class,
+                ..
+            } => StoreOrder {
+                endpoint: endpoint.clone(),
+                path_style: *path_style,
+                region: region.clone(),
+                encryption: *encryption,
+                storage_class: class.clone(),
+                ..order(StorageType::S3, &path.bucket)
+            },
+            Self::Abs { path, endpoint, .. } => StoreOrder {
+                endpoint: endpoint.clone(),
+                ..order(StorageType::ABS, &path.bucket)
+            },
+            Self::Gcs { path, endpoint, .. } => StoreOrder {
+                endpoint: endpoint.clone(),
+                ..order(StorageType::GCS, &path.bucket)
+            },
+            Self::Oss {
+                path,
+                endpoint,
+                region,
+                ..
+            } => StoreOrder {
+                endpoint: Some(endpoint.clone()),
+                region: region.clone(),
+                ..order(StorageType::OSS, &path.bucket)
+            },
+            Self::Local { .. } => order(StorageType::Local, mounts::VOLUME),
+        }
+    }
 }
 
 /// The store blocks of a spec, as the user filled them in.

@@ -32,6 +32,8 @@ pub const ANNOTATION_TAKEN_OVER: &str = "etcd.database.coreos.com/taken-over-by"
 pub const ANNOTATION_DISCARD: &str = "etcd.database.coreos.com/discard";
 /// Annotation on an `EtcdCluster` with the UIDs of kept claims whose data a person wants to be taken over.
 pub const ANNOTATION_ADOPT: &str = "etcd.database.coreos.com/adopt";
+/// Annotation on an `EtcdCluster` with the restore that its controller is asked to carry out.
+pub const ANNOTATION_RESTORE: &str = "etcd.database.coreos.com/restore";
 /// Annotation with the hash of the intent that was last applied to an object.
 pub const ANNOTATION_APPLIED: &str = "etcd.database.coreos.com/applied";
 
@@ -41,6 +43,10 @@ pub const ANNOTATION_BACKUP_NOW: &str = "etcd.database.coreos.com/backup-now";
 pub const APP_BACKUP_VALUE: &str = "etcd-backup";
 /// Label on Jobs and their pods with the name of the `EtcdBackup`.
 pub const LABEL_BACKUP: &str = "etcd.database.coreos.com/backup";
+/// The value of [`LABEL_APP`] on Jobs of restores and their pods: none of a cluster's Services or budgets selects them.
+pub const APP_RESTORE_VALUE: &str = "etcd-restore";
+/// Label on Jobs and their pods with the name of the `EtcdRestore`.
+pub const LABEL_RESTORE: &str = "etcd.database.coreos.com/restore";
 /// Label on Jobs and their pods with what they do.
 pub const LABEL_TASK: &str = "etcd.database.coreos.com/task";
 

@@ -4,9 +4,11 @@ use std::{fmt::Debug, path::PathBuf};
 
 use etcd_operator_api::backup::{Compression, Verification};
 use etcd_operator_api::contract::{
-    self, BackupTask, Claim, Document, DocumentError, Fingerprint, Frame, Identity, JobOrder, JobOutcome,
-    JobResult, Limits, Listed, ListedMember, Manifest, Mode, Naming, Permit, Prepared, Report, RestoreIntent,
-    RestoreStorage, Sealing, Skipped, Source, StoreOrder, Task, Verdict, mounts,
+    self, BackupTask, Claim, CompareTask, Document, DocumentError, FetchProgress, FetchTask, Fetched,
+    Fingerprint, Frame, Identity, JobOrder, JobOutcome, JobResult, Kept, KeptDirectory, Limits, Listed,
+    ListedMember, Manifest, Mode, Naming, ObjectFacts, Permit, PrepareFailure, Prepared, Preparing, Report,
+    RestoreIntent, RestoreSecrets, RestoreTerms, Sealing, Skipped, Source, StoreOrder, Task, Verdict,
+    Verified, VerifyTask, mounts,
 };
 use etcd_operator_api::retention::Keep;
 use etcd_operator_api::store::{ServerSideEncryption, StorageType};
@@ -57,8 +59,29 @@ fn permit() {
             member_id: Some("8e9e05c52164694d".into()),
             initial_cluster: "orders-0=http://orders-0.orders.shop.svc:2380".into(),
             token: "shop/orders/7f6f1bb5/2".into(),
-            restore_uid: None,
-            object_sha256: None,
+            restore: None,
+        },
+    );
+    check(
+        "permit-swap.json",
+        &Permit {
+            version: 1,
+            pod_uid: "pod-uid".into(),
+            process: "a1b2".into(),
+            nonce: "0007".into(),
+            mode: Mode::Swap,
+            incarnation: 3,
+            cluster_uid: "7f6f1bb5-cluster".into(),
+            cluster_id: Some("cdf818194e3a8c32".into()),
+            member_id: Some("8e9e05c52164694d".into()),
+            initial_cluster: String::new(),
+            token: String::new(),
+            restore: Some(RestoreTerms {
+                uid: "r-uid".into(),
+                object_sha256: "bb".into(),
+                revision_bump: 1_000_000_000,
+                keep_seconds: 86_400,
+            }),
         },
     );
 }
@@ -82,6 +105,8 @@ fn report() {
         wal_member_id: None,
         members: Vec::new(),
         fingerprint: Fingerprint::default(),
+        fetched: None,
+        preparing: None,
     };
     check("report.json", &report(Verdict::Moved));
     check(
@@ -89,11 +114,28 @@ fn report() {
         &report(Verdict::Prepared {
             restore_uid: "r-uid".into(),
             object_sha256: "00ff".into(),
+            cluster_id: Some("cdf818194e3a8c32".into()),
+            member_id: Some("8e9e05c52164694d".into()),
         }),
     );
     check(
         "report-other-incarnation.json",
         &report(Verdict::OtherIncarnation { found: 1 }),
+    );
+    check(
+        "report-preparing.json",
+        &Report {
+            fetched: Some("r-uid".into()),
+            preparing: Some(Preparing {
+                restore_uid: "r-uid".into(),
+                failure: Some(PrepareFailure {
+                    reason: "NoRoom".into(),
+                    message: "no space left on device".into(),
+                    retriable: false,
+                }),
+            }),
+            ..report(Verdict::OtherIncarnation { found: 1 })
+        },
     );
     check(
         "report-foreign.json",
@@ -127,6 +169,42 @@ fn prepared() {
             object_sha256: "00ff".into(),
             incarnation: 3,
             directory: "restored-r-uid".into(),
+            cluster_id: Some("cdf818194e3a8c32".into()),
+            member_id: Some("8e9e05c52164694d".into()),
+        },
+    );
+}
+
+#[test]
+fn what_a_restore_leaves_on_a_volume() {
+    check(
+        "fetched.json",
+        &Fetched {
+            version: 1,
+            restore_uid: "r-uid".into(),
+            object_sha256: "bb".into(),
+            snapshot_size: 20_512,
+        },
+    );
+    check(
+        "fetch-progress.json",
+        &FetchProgress {
+            version: 1,
+            restore_uid: "r-uid".into(),
+            pod_uid: "pod-uid".into(),
+            bytes: 4_096,
+            total: 20_512,
+        },
+    );
+    check(
+        "kept.json",
+        &Kept {
+            version: 1,
+            directories: vec![KeptDirectory {
+                directory: "kept-2-1".into(),
+                restore_uid: "r-uid".into(),
+                until: "2026-03-02T03:00:00Z".parse().expect("a time"),
+            }],
         },
     );
 }
@@ -165,6 +243,15 @@ fn manifest() {
             verification: "Checksum".into(),
         },
     );
+}
+
+fn object() -> ObjectFacts {
+    ObjectFacts {
+        size: 9_000,
+        sha256: "bb".into(),
+        snapshot_size: 20_512,
+        snapshot_sha256: "aa".into(),
+    }
 }
 
 fn order(run: &str, task: Task) -> JobOrder {
@@ -225,6 +312,33 @@ fn job_order() {
     check("job-order-erase.json", &order("e", Task::Erase));
     let after = Some("etcd/orders_v1_2026-02-01-03:00:00".into());
     check("job-order-list.json", &order("l", Task::List { after }));
+    let verify = VerifyTask {
+        keys: Some(mounts::KEYS.into()),
+        deadline: "2026-03-01T03:10:00Z".parse().expect("a time"),
+    };
+    check("job-order-verify.json", &order("v", Task::Verify(verify)));
+    let fetch = FetchTask {
+        restore_uid: "r-uid".into(),
+        incarnation: 3,
+        object: object(),
+        keys: Some(mounts::KEYS.into()),
+        volume: "/var/etcd".into(),
+    };
+    check("job-order-fetch.json", &order("f", Task::Fetch(Box::new(fetch))));
+    let compare = CompareTask {
+        source: Source {
+            endpoints: vec!["http://orders-0.orders.shop.svc:2379".into()],
+            ..Source::default()
+        },
+        cluster_id: "cdf818194e3a8c32".into(),
+        revision: 1_000_048_213,
+        digest: "1:2:00ff".into(),
+        deadline: "2026-03-01T03:10:00Z".parse().expect("a time"),
+    };
+    check(
+        "job-order-compare.json",
+        &order("c", Task::Compare(Box::new(compare))),
+    );
 }
 
 #[test]
@@ -313,6 +427,37 @@ fn job_result() {
         more_skipped: 1,
     };
     check("job-result-pruned.json", &result("p", pruned));
+    let verified = Verified {
+        name: "etcd/orders_v48211_2026-03-01-03:00:00".into(),
+        object: object(),
+        revision: 48_213,
+        digest: "1:2:00ff".into(),
+        keys: 2,
+        etcd_version: Some("3.6.16".into()),
+        cluster_version: Some("3.6.0".into()),
+        storage_version: Some("3.6.0".into()),
+        auth_enabled: true,
+        users: 1,
+        roles: 2,
+        learners: 1,
+        alarms: vec!["NOSPACE".into()],
+        has_manifest: true,
+        cluster_id: Some("cdf818194e3a8c32".into()),
+        incarnation: Some(2),
+        completed_at: Some("2026-03-01T03:00:04Z".parse().expect("a time")),
+    };
+    let verified = JobOutcome::Verified(Box::new(verified));
+    check("job-result-verified.json", &result("v", verified));
+    check(
+        "job-result-fetched.json",
+        &result("f", JobOutcome::Fetched { bytes: 20_512 }),
+    );
+    let compared = JobOutcome::Compared {
+        revision: 1_000_048_213,
+        keys: 2,
+        digest: "1:2:00ff".into(),
+    };
+    check("job-result-compared.json", &result("c", compared));
 }
 
 #[test]
@@ -323,18 +468,25 @@ fn restore_intent() {
             version: 1,
             uid: "r-uid".into(),
             name: "orders".into(),
-            storage: RestoreStorage {
-                type_: "OSS".into(),
-                object: "bucket/etcd/orders".into(),
-                secret: Some("aliyun".into()),
-                endpoint: None,
+            store: StoreOrder {
+                kind: StorageType::OSS,
+                bucket: "bucket".into(),
+                path: "etcd/orders".into(),
+                secret: Some(mounts::STORE_SECRET.into()),
+                ..StoreOrder::default()
             },
-            object_size: 9_000,
-            object_sha256: "bb".into(),
+            secrets: RestoreSecrets {
+                store: Some("aliyun".into()),
+                keys: Some("keys".into()),
+                ..RestoreSecrets::default()
+            },
+            object: object(),
             revision: 48_213,
             etcd_version: "3.6.16".into(),
+            digest: "1:2:00ff".into(),
             revision_bump: 1_000_000_000,
             keep_previous_seconds: 86_400,
+            compared: true,
         },
     );
 }

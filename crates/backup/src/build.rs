@@ -9,7 +9,6 @@ mod pod;
 #[cfg(test)]
 mod tests;
 
-use etcd_operator_api::location::Location;
 use etcd_operator_api::names::{
     APP_BACKUP_VALUE, LABEL_APP, LABEL_BACKUP, LABEL_MANAGED_BY, LABEL_TASK, MANAGED_BY,
 };
@@ -84,36 +83,6 @@ impl Frame<'_> {
                 block_owner_deletion: None,
             }]),
             ..ObjectMeta::default()
-        }
-    }
-
-    /// The Secret of the store.
-    fn store_secret(&self) -> Option<&str> {
-        match &self.desired.location {
-            Location::S3 { secret, .. }
-            | Location::Abs { secret, .. }
-            | Location::Gcs { secret, .. }
-            | Location::Oss { secret, .. } => secret.as_deref(),
-            Location::Local { .. } => None,
-        }
-    }
-
-    /// The Secret with the authority of the store.
-    fn store_ca(&self) -> Option<&str> {
-        match &self.desired.location {
-            Location::S3 { ca_secret, .. }
-            | Location::Abs { ca_secret, .. }
-            | Location::Gcs { ca_secret, .. }
-            | Location::Oss { ca_secret, .. } => ca_secret.as_deref(),
-            Location::Local { .. } => None,
-        }
-    }
-
-    /// The claim of the volume.
-    fn claim(&self) -> Option<&str> {
-        match &self.desired.location {
-            Location::Local { claim, .. } => Some(claim),
-            _ => None,
         }
     }
 

@@ -42,7 +42,12 @@ pub fn exit(outcome: &JobOutcome) -> Exit {
         JobOutcome::Failed { retriable: true, .. } => Exit::Again,
         JobOutcome::Failed { reason, .. } if reason == "BadOrder" => Exit::BadOrder,
         JobOutcome::Failed { .. } => Exit::Never,
-        JobOutcome::Stored { .. } | JobOutcome::Listed { .. } | JobOutcome::Pruned { .. } => Exit::Done,
+        JobOutcome::Stored { .. }
+        | JobOutcome::Listed { .. }
+        | JobOutcome::Pruned { .. }
+        | JobOutcome::Verified(_)
+        | JobOutcome::Fetched { .. }
+        | JobOutcome::Compared { .. } => Exit::Done,
     }
 }
 

@@ -209,6 +209,12 @@ async fn work(order: &JobOrder, scratch: PathBuf, stop: CancellationToken) -> Re
             Task::List { after } => listing::list(&store, order, after.as_deref()).await,
             Task::Prune { keep } => pruning::prune(&store, order, keep).await,
             Task::Erase => pruning::erase(&store, order).await,
+            Task::Verify(_) | Task::Fetch(_) | Task::Compare(_) => {
+                let command = order.task.command();
+                Err(Failure::order(format!(
+                    "this version cannot do `{command}` by an order"
+                )))
+            }
         }
     };
     // A backup takes its time to clean up; of a list or a deletion the next one goes on wherever this one ends.

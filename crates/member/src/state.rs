@@ -116,6 +116,8 @@ impl State {
             wal_member_id: head.map(|head| head.member.to_string()),
             members: store.map(|store| store.members.clone()).unwrap_or_default(),
             fingerprint: self.disk.fingerprint.clone(),
+            fetched: None,
+            preparing: None,
         }
     }
 }
@@ -153,8 +155,7 @@ mod tests {
             member_id: None,
             initial_cluster: "orders-0=http://orders-0.orders.shop.svc:2380".into(),
             token: "t".into(),
-            restore_uid: None,
-            object_sha256: None,
+            restore: None,
         }
     }
 

@@ -67,6 +67,8 @@ fn restored(disk: &DiskView, expected: &Expected) -> Option<Finding> {
     let verdict = Verdict::Prepared {
         restore_uid: prepared.restore_uid.clone(),
         object_sha256: prepared.object_sha256.clone(),
+        cluster_id: prepared.cluster_id.clone(),
+        member_id: prepared.member_id.clone(),
     };
     let words = format!("{} is complete and waits to be put in place", prepared.directory);
     Some(Finding::new(verdict, words))

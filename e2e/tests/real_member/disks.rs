@@ -347,6 +347,8 @@ async fn a_restored_directory_counts_when_it_is_complete_and_marked_and_half_a_o
                 version: 1,
                 restore_uid: "uid".into(),
                 object_sha256: "00".into(),
+                cluster_id: None,
+                member_id: None,
                 incarnation,
                 directory: "restored-uid".into(),
             })

@@ -501,8 +501,7 @@ pub fn permit(report: &Report, mode: Mode, members: &[String]) -> Permit {
         member_id: None,
         initial_cluster: members.join(","),
         token: "token".to_owned(),
-        restore_uid: None,
-        object_sha256: None,
+        restore: None,
     }
 }
 

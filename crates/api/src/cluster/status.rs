@@ -2,11 +2,13 @@
 //!
 //! Figures that change with every client write (revision, raft index, sizes) do not belong here: they live in metrics.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     condition::{Condition, Conditioned},
+    restore::MemberRestoreStatus,
     schema,
 };
 
@@ -83,7 +85,7 @@ pub struct EtcdClusterStatus {
     /// What the operator does or waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanStatus>,
-    /// The restore that is under way.
+    /// The restore that is under way, or the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<RestoreProgress>,
 }
@@ -205,17 +207,65 @@ pub struct StepTarget {
     pub claim_uid: Option<String>,
 }
 
-/// The restore that is under way: the one field that decides between commit and roll-back.
+impl RestoreProgress {
+    /// Whether it is under way; a phase that is not known counts as one.
+    pub fn is_active(&self) -> bool {
+        !["Finished", "RolledBack"].contains(&self.phase.as_str())
+    }
+}
+
+/// The restore that is under way, or the last one: the one field that decides between commit and roll-back.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreProgress {
     /// The UID of the EtcdRestore.
     pub uid: String,
+    /// The name of the EtcdRestore.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253))]
+    pub name: String,
     /// The incarnation the restored data will have.
     pub incarnation: i64,
     /// etcd's ID of the restored cluster, in hexadecimal.
     #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
-    /// Stopping, Preparing, Committed, RollingBack or Serving.
+    /// Stopping, Preparing, Committed, RollingBack or Serving; at the end Finished or RolledBack.
     pub phase: String,
+    /// Since when it is in this phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// Whether the old cluster can no longer come back: there is only forward.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub committed: bool,
+    /// The incarnation of the data of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_incarnation: Option<i64>,
+    /// etcd's ID of the cluster of before, in hexadecimal.
+    #[serde(
+        default,
+        rename = "previousClusterID",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub previous_cluster_id: Option<String>,
+    /// How many members the restored cluster begins with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<i32>,
+    /// The SHA-256 of the object, in hexadecimal.
+    #[serde(default, rename = "objectSHA256", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub object_sha256: Option<String>,
+    /// By how much the revision of the object is raised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision_bump: Option<i64>,
+    /// Whether clients are let in again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub open: bool,
+    /// Why it is rolled back, or what it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub message: Option<String>,
+    /// Each member's part, one entry per member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 9), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub members: Option<Vec<MemberRestoreStatus>>,
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Document, version};
+use super::{Document, StoreOrder, version};
 
 /// A verified restore that the cluster controller is asked to carry out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,37 +15,61 @@ pub struct RestoreIntent {
     pub uid: String,
     /// The name of the `EtcdRestore`.
     pub name: String,
-    /// Where the object lies.
-    pub storage: RestoreStorage,
-    /// Bytes of the stored object.
-    pub object_size: u64,
-    /// The SHA-256 of the stored object, in hexadecimal.
-    pub object_sha256: String,
+    /// Where the object lies; its path is the full key.
+    pub store: StoreOrder,
+    /// What is mounted so that it can be read: names only, never a credential.
+    #[serde(default)]
+    pub secrets: RestoreSecrets,
+    /// What the object was found to be.
+    pub object: ObjectFacts,
     /// The exact etcd revision it holds.
     pub revision: i64,
-    /// The etcd version that wrote it.
+    /// The etcd version that wrote it, as far as it is known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub etcd_version: String,
-    /// By how much the revision is raised; 0 leaves it.
+    /// The digest of the keys it holds.
+    pub digest: String,
+    /// By how much the revision is raised above the last one the old cluster was seen at; 0 leaves it.
+    #[serde(default)]
     pub revision_bump: i64,
     /// Seconds the data of before are kept.
+    #[serde(default)]
     pub keep_previous_seconds: u64,
+    /// Whether what the restored members serve was compared with the object: clients may be let in.
+    #[serde(default)]
+    pub compared: bool,
 }
 
-/// Where the object of a restore lies: names only, never a credential.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Names of what is mounted, in the namespace of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RestoreStorage {
-    /// The kind of store: S3, ABS, GCS, OSS or Local.
-    #[serde(rename = "type")]
-    pub type_: String,
-    /// The full key of the object, bucket or claim first.
-    pub object: String,
-    /// The Secret with the credentials, in the cluster's namespace.
+pub struct RestoreSecrets {
+    /// The Secret of the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub secret: Option<String>,
-    /// The endpoint, where it is not the store's own.
+    pub store: Option<String>,
+    /// The Secret with the authority of the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub endpoint: Option<String>,
+    pub ca: Option<String>,
+    /// The Secret with the keys that open the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<String>,
+    /// The claim of the volume it lies on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<String>,
+}
+
+/// By what an object and the snapshot in it are known again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectFacts {
+    /// Bytes of the stored object.
+    pub size: u64,
+    /// The SHA-256 of the stored object, in hexadecimal.
+    pub sha256: String,
+    /// Bytes of the snapshot as etcd gave it, its own hash included.
+    pub snapshot_size: u64,
+    /// The SHA-256 of the snapshot's database as etcd appended it, in hexadecimal.
+    pub snapshot_sha256: String,
 }
 
 impl Document for RestoreIntent {

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Document, version};
+use super::{Document, ObjectFacts, version};
 
 /// What a Job says when it ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +74,22 @@ pub enum JobOutcome {
         #[serde(default, skip_serializing_if = "is_zero")]
         more_skipped: u64,
     },
+    /// The backup was read from end to end and is whole.
+    Verified(Box<Verified>),
+    /// The backup is on the volume.
+    Fetched {
+        /// Bytes of the snapshot.
+        bytes: u64,
+    },
+    /// What is served is what the backup holds.
+    Compared {
+        /// The revision at which was read.
+        revision: i64,
+        /// How many keys there are.
+        keys: u64,
+        /// The digest of both.
+        digest: String,
+    },
     /// It was not done; of a backup nothing was left that counts.
     #[serde(rename_all = "camelCase")]
     Failed {
@@ -84,6 +100,58 @@ pub enum JobOutcome {
         /// Whether another try may help.
         retriable: bool,
     },
+}
+
+/// What a backup was found to hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Verified {
+    /// The key of the object.
+    pub name: String,
+    /// By what it is known again.
+    pub object: ObjectFacts,
+    /// The exact etcd revision it holds.
+    pub revision: i64,
+    /// The digest of its keys at that revision.
+    pub digest: String,
+    /// How many keys there are.
+    pub keys: u64,
+    /// The etcd version that wrote it, where its manifest says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd_version: Option<String>,
+    /// The version of the cluster as the database has it: the lowest minor of its members.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_version: Option<String>,
+    /// The version of the database's own form, where it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_version: Option<String>,
+    /// Whether it asks clients who they are.
+    #[serde(default)]
+    pub auth_enabled: bool,
+    /// How many users there are.
+    #[serde(default)]
+    pub users: u64,
+    /// How many roles there are.
+    #[serde(default)]
+    pub roles: u64,
+    /// How many learners there were.
+    #[serde(default)]
+    pub learners: u64,
+    /// Alarms that were on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alarms: Vec<String>,
+    /// Whether there is a manifest.
+    #[serde(default)]
+    pub has_manifest: bool,
+    /// The cluster it was taken from, where its manifest says so.
+    #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<String>,
+    /// Which life of the cluster's data it holds, where its manifest says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<i64>,
+    /// When the object was complete, where its manifest says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_at: Option<Timestamp>,
 }
 
 /// A stored backup, as short as it can be told.

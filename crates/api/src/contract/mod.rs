@@ -4,6 +4,7 @@
 //! works with members injected by N−2; a document from the future is an error, never a guess.
 
 mod claim;
+mod fetched;
 mod identity;
 mod intent;
 mod job;
@@ -14,14 +15,18 @@ mod prepared;
 mod report;
 
 pub use claim::{CLAIM_SUFFIX, Claim, MANIFEST_SUFFIX};
+pub use fetched::{FetchProgress, Fetched, Kept, KeptDirectory};
 pub use identity::{Fingerprint, Identity, kind};
-pub use intent::{RestoreIntent, RestoreStorage};
-pub use job::{JobOutcome, JobResult, Listed, Skipped};
+pub use intent::{ObjectFacts, RestoreIntent, RestoreSecrets};
+pub use job::{JobOutcome, JobResult, Listed, Skipped, Verified};
 pub use manifest::{Frame, Manifest, Sealing};
-pub use order::{BackupTask, JobOrder, Limits, Naming, ORDER_VARIABLE, Source, StoreOrder, Task, mounts};
-pub use permit::{Mode, Permit};
+pub use order::{
+    BackupTask, CompareTask, FetchTask, JobOrder, Limits, Naming, ORDER_VARIABLE, Source, StoreOrder, Task,
+    VerifyTask, mounts,
+};
+pub use permit::{Mode, Permit, RestoreTerms};
 pub use prepared::Prepared;
-pub use report::{ListedMember, Report, Verdict};
+pub use report::{ListedMember, PrepareFailure, Preparing, Report, Verdict};
 
 use serde::{Serialize, de::DeserializeOwned};
 

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Document, version};
+use super::{Document, ObjectFacts, version};
 use crate::backup::{Compression, Verification};
 use crate::retention::Keep;
 use crate::store::{ServerSideEncryption, StorageType};
@@ -101,6 +101,12 @@ pub enum Task {
     },
     /// Deletes every backup that the `EtcdBackup` made.
     Erase,
+    /// Reads a backup from end to end and tells what it holds. The path of the store is the full key.
+    Verify(VerifyTask),
+    /// Brings a backup onto the volume of a member. The path of the store is the full key.
+    Fetch(Box<FetchTask>),
+    /// Compares what a restored cluster serves with what the backup holds.
+    Compare(Box<CompareTask>),
 }
 
 impl Task {
@@ -110,6 +116,9 @@ impl Task {
             Self::Backup(_) => "backup",
             Self::List { .. } => "list",
             Self::Prune { .. } | Self::Erase => "prune",
+            Self::Verify(_) => "verify",
+            Self::Fetch(_) => "fetch",
+            Self::Compare(_) => "compare",
         }
     }
 }
@@ -145,6 +154,52 @@ pub struct BackupTask {
     /// Whether backups of other clusters may lie at the same path, and what lies there be replaced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_others: bool,
+}
+
+/// Telling what a backup holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VerifyTask {
+    /// The directory of the keys, for a backup that is sealed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<String>,
+    /// When the run is over, whatever it has reached.
+    pub deadline: Timestamp,
+}
+
+/// Bringing a backup onto the volume of a member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FetchTask {
+    /// The restore it is for.
+    #[serde(rename = "restoreUID")]
+    pub restore_uid: String,
+    /// The incarnation that the restored data will have: a volume that has it needs nothing.
+    pub incarnation: i64,
+    /// What the object was found to be; another one is refused.
+    pub object: ObjectFacts,
+    /// The directory of the keys, for a backup that is sealed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<String>,
+    /// Where the member's volume is mounted.
+    pub volume: String,
+}
+
+/// Comparing what is served with what a backup holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CompareTask {
+    /// The etcd that serves.
+    pub source: Source,
+    /// Its ID in hexadecimal: no other cluster is read.
+    #[serde(rename = "clusterID")]
+    pub cluster_id: String,
+    /// The revision at which it is read.
+    pub revision: i64,
+    /// The digest of the keys in the backup.
+    pub digest: String,
+    /// When the run is over, whatever it has reached.
+    pub deadline: Timestamp,
 }
 
 /// An etcd and the way to it.

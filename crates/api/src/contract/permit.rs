@@ -35,12 +35,25 @@ pub struct Permit {
     /// The token of the initial cluster.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub token: String,
-    /// The restore it belongs to, for the modes of a restore.
-    #[serde(default, rename = "restoreUID", skip_serializing_if = "Option::is_none")]
-    pub restore_uid: Option<String>,
-    /// The SHA-256 of the restored object, in hexadecimal, for the modes of a restore.
+    /// What else the modes of a restore need.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub object_sha256: Option<String>,
+    pub restore: Option<RestoreTerms>,
+}
+
+/// What a permit says of a restore.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RestoreTerms {
+    /// The restore it belongs to.
+    pub uid: String,
+    /// The SHA-256 of the restored object, in hexadecimal.
+    pub object_sha256: String,
+    /// By how much the revision of the object is raised; 0 leaves it.
+    #[serde(default)]
+    pub revision_bump: i64,
+    /// Seconds for which the data of before are kept.
+    #[serde(default)]
+    pub keep_seconds: u64,
 }
 
 /// What a permitted process may do.

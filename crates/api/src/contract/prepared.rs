@@ -20,6 +20,12 @@ pub struct Prepared {
     pub incarnation: i64,
     /// The directory's name, beside the data.
     pub directory: String,
+    /// etcd's ID of the cluster in it, in hexadecimal.
+    #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<String>,
+    /// etcd's ID of the member in it, in hexadecimal.
+    #[serde(default, rename = "memberID", skip_serializing_if = "Option::is_none")]
+    pub member_id: Option<String>,
 }
 
 impl Document for Prepared {

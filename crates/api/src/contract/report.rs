@@ -51,6 +51,36 @@ pub struct Report {
     /// By what the volume is known as it is now.
     #[serde(default, skip_serializing_if = "Fingerprint::is_empty")]
     pub fingerprint: Fingerprint,
+    /// The restore whose object lies on the volume, complete and right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetched: Option<String>,
+    /// What became of the last permit to restore into a side directory, until it is done or another one is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preparing: Option<Preparing>,
+}
+
+/// Restoring into a side directory: under way, or failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Preparing {
+    /// The restore it belongs to.
+    #[serde(rename = "restoreUID")]
+    pub restore_uid: String,
+    /// Why it failed; while it is under way there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<PrepareFailure>,
+}
+
+/// Why a side directory was not made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PrepareFailure {
+    /// The cause in one word.
+    pub reason: String,
+    /// The cause in a sentence.
+    pub message: String,
+    /// Whether another try may help.
+    pub retriable: bool,
 }
 
 /// A member as a database lists it.
@@ -87,6 +117,12 @@ pub enum Verdict {
         restore_uid: String,
         /// The SHA-256 of the object it was made from, in hexadecimal.
         object_sha256: String,
+        /// etcd's ID of the cluster in it, in hexadecimal.
+        #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
+        cluster_id: Option<String>,
+        /// etcd's ID of the member in it, in hexadecimal.
+        #[serde(default, rename = "memberID", skip_serializing_if = "Option::is_none")]
+        member_id: Option<String>,
     },
     /// Somebody else's.
     Foreign,

@@ -3,8 +3,6 @@
 use etcd_operator_api::contract::{
     BackupTask, JobOrder, Limits, Naming, Source, StoreOrder, Task as Order, VERSION, mounts,
 };
-use etcd_operator_api::location::Location;
-use etcd_operator_api::store::StorageType;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Frame;
@@ -67,59 +65,10 @@ fn dir(secret: Option<&str>, mounted: &str) -> Option<String> {
 }
 
 fn store(frame: &Frame<'_>) -> StoreOrder {
-    let (secret, ca) = (
-        dir(frame.store_secret(), mounts::STORE_SECRET),
-        dir(frame.store_ca(), mounts::STORE_CA),
-    );
-    let order = |kind, bucket: &str, path: &str| StoreOrder {
-        kind,
-        bucket: bucket.to_owned(),
-        path: path.to_owned(),
-        secret,
-        ca,
-        ..StoreOrder::default()
+    let own = match &frame.desired.source {
+        desired::Source::Cluster(name) => name.as_str(),
+        desired::Source::Endpoints(_) => frame.name,
     };
-    match &frame.desired.location {
-        Location::S3 {
-            path,
-            endpoint,
-            path_style,
-            region,
-            encryption,
-            class,
-            ..
-        } => StoreOrder {
-            endpoint: endpoint.clone(),
-            path_style: *path_style,
-            region: region.clone(),
-            encryption: *encryption,
-            storage_class: class.clone(),
-            ..order(StorageType::S3, &path.bucket, &path.key)
-        },
-        Location::Abs { path, endpoint, .. } => StoreOrder {
-            endpoint: endpoint.clone(),
-            ..order(StorageType::ABS, &path.bucket, &path.key)
-        },
-        Location::Gcs { path, endpoint, .. } => StoreOrder {
-            endpoint: endpoint.clone(),
-            ..order(StorageType::GCS, &path.bucket, &path.key)
-        },
-        Location::Oss {
-            path,
-            endpoint,
-            region,
-            ..
-        } => StoreOrder {
-            endpoint: Some(endpoint.clone()),
-            region: region.clone(),
-            ..order(StorageType::OSS, &path.bucket, &path.key)
-        },
-        Location::Local { path, .. } => {
-            let own = match &frame.desired.source {
-                desired::Source::Cluster(name) => name.as_str(),
-                desired::Source::Endpoints(_) => frame.name,
-            };
-            order(StorageType::Local, mounts::VOLUME, path.as_deref().unwrap_or(own))
-        }
-    }
+    let location = &frame.desired.location;
+    location.order(location.key().unwrap_or(own))
 }

@@ -119,8 +119,9 @@ fn mounted(run: &Run, frame: &Frame<'_>) -> Vec<(Volume, VolumeMount)> {
     let mut add = |name: &str, secret: Option<&str>, at: &str| {
         all.extend(secret.map(|secret| mounted_secret(name, secret, at)));
     };
-    add("store", frame.store_secret(), mounts::STORE_SECRET);
-    add("store-ca", frame.store_ca(), mounts::STORE_CA);
+    let location = &frame.desired.location;
+    add("store", location.secret(), mounts::STORE_SECRET);
+    add("store-ca", location.ca_secret(), mounts::STORE_CA);
     if run.task == Task::Backup {
         add(
             "client-tls",
@@ -129,7 +130,7 @@ fn mounted(run: &Run, frame: &Frame<'_>) -> Vec<(Volume, VolumeMount)> {
         );
         add("keys", frame.desired.keys.as_deref(), mounts::KEYS);
     }
-    all.extend(frame.claim().map(|claim| {
+    all.extend(location.claim().map(|claim| {
         let volume = Volume {
             name: "backups".to_owned(),
             persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {

@@ -64,8 +64,7 @@ pub fn permit(
             String::new()
         },
         initial_cluster: terms.first,
-        restore_uid: None,
-        object_sha256: None,
+        restore: None,
     };
     let uid = pod.uid.clone();
     Some((PodRef { place, uid }, permit))

@@ -146,8 +146,7 @@ fn grant(volume: &Volume, mode: Mode) -> Grant {
         member_id: Some(MEMBER.into()),
         initial_cluster: "orders-0=http://orders-0.orders.shop.svc:2380,orders-1=http://b:1".into(),
         token: "t".into(),
-        restore_uid: None,
-        object_sha256: None,
+        restore: None,
     };
     state
         .ask(&permit, source())

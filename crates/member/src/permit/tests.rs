@@ -26,8 +26,7 @@ fn permit(mode: Mode) -> Permit {
                           orders-1=http://orders-1.orders.shop.svc:2380"
             .into(),
         token: "shop/orders/cluster/2".into(),
-        restore_uid: None,
-        object_sha256: None,
+        restore: None,
     }
 }
 

@@ -16,6 +16,8 @@ fn prepared(incarnation: i64) -> Prepared {
         object_sha256: "00ff".into(),
         incarnation,
         directory: "restored-restore".into(),
+        cluster_id: Some(OWN.into()),
+        member_id: Some(MEMBER.into()),
     }
 }
 
@@ -23,6 +25,8 @@ fn waits_for_swap() -> Verdict {
     Verdict::Prepared {
         restore_uid: "restore".into(),
         object_sha256: "00ff".into(),
+        cluster_id: Some(OWN.into()),
+        member_id: Some(MEMBER.into()),
     }
 }
 

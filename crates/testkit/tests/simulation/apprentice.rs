@@ -276,8 +276,7 @@ impl Apprentice {
                 member_id: moved(&report.wal_member_id).or(own.map(|member| member.id.to_string())),
                 initial_cluster: entries.join(","),
                 token: format!("{}-1", text(&cluster["metadata"]["uid"])),
-                restore_uid: None,
-                object_sha256: None,
+                restore: None,
             };
             let permit = String::from_utf8(write(&permit)).unwrap();
             let patch = json!({"metadata": {
