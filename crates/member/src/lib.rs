@@ -11,9 +11,10 @@
 //! | [`volume`], [`disk`], [`fingerprint`] | where things lie, reading them, and by what the volume is known again |
 //! | [`keeper`] | every change to a disk, step by step |
 //! | [`peers`], [`certificates`], [`serve`] | what is asked of the network before a first start, and what is answered until then |
+//! | [`side`] | what a restore makes beside the data |
 //! | [`restart`], [`wait`], [`run`] | the start that needs nobody, the one that waits, and which of them it is |
 //! | [`ready`], [`install`] | the commands beside: is the member ready; put this program where etcd is |
-//! | [`clock`], [`chance`] | the time since the boot, and names nobody can guess |
+//! | [`clock`], [`chance`] | the time since the boot and the date, and names nobody can guess |
 //!
 //! Those up to `command` decide, and a simulator uses them as they are: no IO, no clock, no chance in them.
 
@@ -36,6 +37,7 @@ pub mod run;
 #[cfg(test)]
 mod samples;
 pub mod serve;
+pub mod side;
 pub mod state;
 pub mod verdict;
 pub mod view;
