@@ -14,7 +14,7 @@ use etcd_operator_api::{
     backup::{BackupJob, BackupPolicy, Compression, DeletionPolicy, EtcdBackupSpec, Verification},
     location::{Blocks, Location},
     names::MAX_NAME,
-    refusal::{Reason, Refusal, Unbuilt, unbuilt},
+    refusal::{Refusal, Unbuilt, unbuilt},
     retention::Keep,
 };
 use jiff::Timestamp;
@@ -51,6 +51,8 @@ pub struct Desired {
     pub keys: Option<String>,
     /// How a backup is checked before it counts.
     pub verification: Verification,
+    /// The image of etcd with which it is, where the cluster's is not meant.
+    pub etcd_image: Option<String>,
     /// Whether stored backups go with the object.
     pub erases: bool,
     /// How pods are shaped.
@@ -111,13 +113,12 @@ pub fn desired(backup: &EtcdBackup, now: Timestamp) -> Result<Desired, Vec<Refus
             refused.push(negative("startingDeadlineSeconds", "for example: 600"));
             None
         });
-    if spec.verification == Verification::Restore {
-        refused.push(Refusal {
-            reason: Reason::NotImplemented,
-            field: "spec.verification".to_owned(),
-            problem: "Restore is not implemented in this version of the operator: use Checksum or Full"
-                .to_owned(),
-        });
+    if spec.verification == Verification::Restore
+        && matches!(source, Some(Source::Endpoints(_)))
+        && etcd_image(spec).is_none()
+    {
+        let problem = "Restore of spec.etcdEndpoints needs spec.job.etcdImage, the image of the etcd that runs there; for example: quay.io/coreos/etcd:v3.6.16";
+        refused.push(Refusal::invalid("spec.verification", problem));
     }
     let timeout = match u64::try_from(policy.timeout_in_second.unwrap_or(0)) {
         Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
@@ -136,11 +137,17 @@ pub fn desired(backup: &EtcdBackup, now: Timestamp) -> Result<Desired, Vec<Refus
             compression: spec.compression,
             keys: spec.encryption.as_ref().map(|e| e.secret_ref.name.clone()),
             verification: spec.verification,
+            etcd_image: etcd_image(spec).map(str::to_owned),
             erases: spec.deletion_policy == DeletionPolicy::Delete,
             job: spec.job.clone().unwrap_or_default(),
         }),
         _ => Err(refused),
     }
+}
+
+fn etcd_image(spec: &EtcdBackupSpec) -> Option<&str> {
+    let image = spec.job.as_ref()?.etcd_image.as_deref();
+    image.filter(|image| !image.is_empty())
 }
 
 fn name(text: &str) -> Option<Refusal> {

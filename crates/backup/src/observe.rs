@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use etcd_operator_api::backup::Verification;
+use etcd_operator_api::cluster::{DEFAULT_REPOSITORY, EtcdClusterSpec};
 use etcd_operator_api::contract::{self, JobResult};
 use etcd_operator_api::names::{ANNOTATION_BACKUP_NOW, CLIENT_PORT, LABEL_BACKUP};
 use etcd_operator_api::refusal::bounded;
@@ -113,14 +115,32 @@ fn of_cluster(cluster: &EtcdCluster, desired: &Desired, key: &ObjectKey) -> Resu
     if endpoints.is_empty() || cluster.spec.size == 0 {
         return Err(format!("the EtcdCluster {name} has no member that serves"));
     }
+    let etcd_image = etcd_image(&cluster.spec, &status.current_version);
+    let needs_image = desired.verification == Verification::Restore && desired.etcd_image.is_none();
+    if needs_image && etcd_image.is_none() {
+        return Err(format!(
+            "the EtcdCluster {name} does not tell yet which version of etcd runs"
+        ));
+    }
     let pull_secrets = cluster.spec.image_pull_secrets.iter().flatten();
     Ok(Origin {
         endpoints,
         client_tls,
         pull_secrets: pull_secrets.map(|secret| secret.name.clone()).collect(),
+        etcd_image,
         cluster_id: Some(cluster_id),
         incarnation: status.incarnation,
     })
+}
+
+/// The image of etcd in a member's pod, as the cluster's controller names it.
+fn etcd_image(spec: &EtcdClusterSpec, version: &str) -> Option<String> {
+    let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let of_version = || {
+        let repository = filled(&spec.repository).unwrap_or_else(|| DEFAULT_REPOSITORY.to_owned());
+        (!version.is_empty()).then(|| format!("{repository}:v{version}"))
+    };
+    filled(&spec.image).or_else(of_version)
 }
 
 fn seen(job: &Job) -> JobSeen {
@@ -193,10 +213,29 @@ fn waits(pod: &Pod, state: Option<&ContainerState>) -> Option<String> {
         let text: Vec<&str> = [reason, message].into_iter().flatten().collect();
         (!text.is_empty()).then(|| bounded(&text.join(": "), LONGEST))
     };
-    let waiting = state.and_then(|state| state.waiting.as_ref());
-    let waiting = waiting.filter(|waiting| waiting.reason.as_deref() != Some("ContainerCreating"));
+    let inits = pod
+        .status
+        .iter()
+        .flat_map(|status| &status.init_container_statuses);
+    let inits = inits.flatten().filter_map(|init| init.state.as_ref());
+    let waiting = inits
+        .clone()
+        .chain(state)
+        .filter_map(|state| state.waiting.as_ref())
+        .find(|waiting| {
+            !matches!(
+                waiting.reason.as_deref(),
+                Some("ContainerCreating" | "PodInitializing")
+            )
+        });
     if let Some(waiting) = waiting {
         return told(waiting.reason.as_deref(), waiting.message.as_deref());
+    }
+    let failed = inits
+        .filter_map(|state| state.terminated.as_ref())
+        .find(|end| end.exit_code != 0);
+    if let Some(end) = failed {
+        return told(end.reason.as_deref(), end.message.as_deref());
     }
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let unscheduled = conditions

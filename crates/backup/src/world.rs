@@ -52,6 +52,8 @@ pub struct Origin {
     pub client_tls: Option<String>,
     /// The Secrets with which its pods pull images, the operator's among them.
     pub pull_secrets: Vec<String>,
+    /// The image of the etcd that runs, where it is known.
+    pub etcd_image: Option<String>,
     /// etcd's ID of the cluster, where it is known.
     pub cluster_id: Option<String>,
     /// Which life of its data it lives.

@@ -1,6 +1,7 @@
 //! The connection to one member, and one call over it. It is never spread over several members: whose answer one gets
 //! is the point. Every call is bounded; dropping the client closes the connection.
 
+mod keys;
 mod login;
 mod maintenance;
 mod members;
@@ -17,6 +18,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity as TonicI
 use tonic::{Request, Status as Answer};
 use tonic_prost::ProstCodec;
 
+pub use keys::{Key, Page};
 pub use login::User;
 pub use members::Added;
 pub use stream::{Piece, Snapshot};
@@ -31,6 +33,8 @@ const PING_EVERY: Duration = Duration::from_secs(10);
 const PONG_WITHIN: Duration = Duration::from_secs(3);
 /// What may be on its way unread: little enough to hold, and enough that a snapshot does not wait for every round trip.
 const WINDOW: u32 = 2 << 20;
+/// The largest answer, but for calls that say otherwise.
+const LARGEST: usize = 4 << 20;
 
 /// The connection to one member.
 #[derive(Clone, Debug)]
@@ -82,7 +86,22 @@ impl Client {
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        let mut grpc = Grpc::new(self.channel.clone());
+        self.call_for(call, question, limit, LARGEST).await
+    }
+
+    /// The same for an answer of at most so many bytes.
+    async fn call_for<Q, A>(
+        &self,
+        call: Call,
+        question: Q,
+        limit: Duration,
+        largest: usize,
+    ) -> Result<A, Error>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let mut grpc = Grpc::new(self.channel.clone()).max_decoding_message_size(largest);
         let asked = async {
             grpc.ready()
                 .await

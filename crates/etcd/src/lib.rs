@@ -8,9 +8,10 @@
 //! | [`membership`], [`status`] | who the members are and how each is, as far as that is known |
 //! | [`rejection`], [`error`] | what etcd refuses, and what else goes wrong |
 //! | [`endpoint`], [`client`] | one bounded connection to one member, and the calls over it |
+//! | [`tool`] | etcd's own programs: the one that restores, and a server for a while |
 //! | [`port`] | the same as traits, so that a model of etcd can stand in its place |
 //!
-//! Nothing here knows Kubernetes. All but [`client`] and [`port`] are pure.
+//! Nothing here knows Kubernetes. All but [`client`], [`port`] and the running of [`tool`] are pure.
 
 pub mod client;
 pub mod endpoint;
@@ -22,6 +23,7 @@ pub mod policy;
 pub mod port;
 pub mod rejection;
 pub mod status;
+pub mod tool;
 pub mod url;
 pub mod version;
 mod wire;

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use etcd_operator_api::backup::Verification;
 use etcd_operator_api::contract::{BackupTask, JobOrder, Manifest};
 use etcd_operator_etcd::error::Class;
+use etcd_operator_etcd::tool::Tools;
 use etcd_operator_store::Store;
 use tokio_util::sync::CancellationToken;
 
@@ -21,8 +22,8 @@ use crate::clock;
 use crate::failure::Failure;
 use crate::leftovers::{self, Actor};
 use crate::members::{Members, Survey};
-use crate::settings;
 use crate::shape::Wanted;
+use crate::{rehearsal, settings};
 
 /// What a run works with.
 #[derive(Debug)]
@@ -35,8 +36,10 @@ pub struct Run<'a> {
     pub store: Store,
     /// What is backed up.
     pub members: &'a dyn Members,
-    /// Where a backup may be laid out to be checked page by page.
+    /// Where a backup may be laid out to be checked.
     pub scratch: PathBuf,
+    /// The programs of etcd with which one is restored to be checked.
+    pub tools: Tools,
     /// The memory it may take.
     pub budget: Budget,
     /// When the process is asked to end.
@@ -47,10 +50,6 @@ impl Run<'_> {
     /// Stores a backup, or finds that an earlier try has.
     pub async fn backup(&self) -> Result<Manifest, Failure> {
         let started = clock::now();
-        if self.task.verification == Verification::Restore {
-            let message = "spec.verification Restore is not built yet: use Checksum or Full";
-            return Err(Failure::lasting("NotImplemented", message));
-        }
         let wanted = self.wanted()?;
         let path = self.order.store.path.as_str();
         let actor = Actor {
@@ -68,6 +67,10 @@ impl Run<'_> {
         }
         if started >= self.task.deadline {
             return Err(self.over());
+        }
+        if self.task.verification == Verification::Restore {
+            // Better known before a gibibyte is stored than after.
+            rehearsal::version(&self.tools).await?;
         }
         let swept = leftovers::sweep(&self.store, &mut place.catalog, actor).await?;
         let candidates = self.candidates().await?;
@@ -154,6 +157,6 @@ impl Run<'_> {
 fn is_the_members(failure: &Failure) -> bool {
     matches!(
         failure.reason.as_ref(),
-        "StreamBroken" | "SnapshotDamaged" | "Unauthorised" | "Unsupported"
+        "StreamBroken" | "SnapshotDamaged" | rehearsal::FAILED | "Unauthorised" | "Unsupported"
     )
 }

@@ -94,8 +94,23 @@ impl Drop for Scratch {
     }
 }
 
+/// A snapshot that was read back and walked, as long as it is needed.
+#[derive(Debug)]
+pub struct Copied {
+    file: Scratch,
+    /// What the walk told.
+    pub audit: Audit,
+}
+
+impl Copied {
+    /// The snapshot, with etcd's hash behind it.
+    pub fn path(&self) -> &Path {
+        &self.file.0
+    }
+}
+
 /// Reads back every byte, compares all hashes, and walks every page. Needs room for the snapshot in `scratch`.
-pub async fn full(object: &Object, manifest: &Manifest, scratch: &Path) -> Result<(), Failure> {
+pub async fn full(object: &Object, manifest: &Manifest, scratch: &Path) -> Result<Copied, Failure> {
     let file = Scratch(scratch.join(format!("verify-{}.db", manifest.snapshot_sha256)));
     let checked = copy(object, &file.0).await?;
     let Kind::Snapshot { database } = &checked.kind else {
@@ -105,12 +120,12 @@ pub async fn full(object: &Object, manifest: &Manifest, scratch: &Path) -> Resul
         return Err(wrong("what the store sends is not the snapshot that etcd sent"));
     }
     let path = file.0.clone();
-    let findings = tokio::task::spawn_blocking(move || walk(&path).map(|(_, audit)| audit.findings))
+    let audit = tokio::task::spawn_blocking(move || walk(&path).map(|(_, audit)| audit))
         .await
         .map_err(|stopped| Failure::passing("Stopped", stopped.to_string()))??;
-    drop(file);
+    let findings = &audit.findings;
     match findings.list.first() {
-        None => Ok(()),
+        None => Ok(Copied { file, audit }),
         Some(first) => {
             let more = findings.list.len() as u64 - 1 + findings.more;
             let message = format!("the database that etcd sent is damaged: {first} (and {more} more)");
@@ -142,12 +157,12 @@ async fn copy(object: &Object, path: &Path) -> Result<Checked, Failure> {
     check.finish().map_err(|error| wrong(error.to_string()))
 }
 
-fn scratch_failed(path: &Path, error: &std::io::Error) -> Failure {
+pub(crate) fn scratch_failed(path: &Path, error: &std::io::Error) -> Failure {
     let folder = path.parent().unwrap_or(path).display();
     Failure::lasting(
         "Scratch",
         format!(
-            "{folder}, where a backup is checked page by page and which must have room for it, cannot be used: {error}"
+            "{folder}, where a backup is checked and which must have room for it, cannot be used: {error}"
         ),
     )
 }

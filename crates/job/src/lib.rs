@@ -21,6 +21,7 @@ pub mod outcome;
 pub mod progress;
 pub mod prune;
 pub mod pump;
+pub mod rehearsal;
 pub mod settings;
 pub mod shape;
 pub mod teller;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use etcd_operator_api::contract::{JobOrder, JobOutcome, Manifest, Task};
+use etcd_operator_etcd::tool::Tools;
 use etcd_operator_job::backup::Run;
 use etcd_operator_job::budget::{BUFFERS, Budget};
 use etcd_operator_job::members::Network;
@@ -32,8 +33,11 @@ const TERMINATION_MESSAGE: &str = "/dev/termination-log";
 /// `etcd-operator backup`
 pub fn backup(args: BackupArgs) -> Result<Exit> {
     let said = args.order.clone();
-    let scratch = args.scratch.clone().unwrap_or_else(std::env::temp_dir);
-    order("backup", &said, |now| args.into_order(now), scratch)
+    let places = Places {
+        scratch: args.scratch.clone().unwrap_or_else(std::env::temp_dir),
+        tools: Tools::at(&args.etcd_programs),
+    };
+    order("backup", &said, |now| args.into_order(now), places)
 }
 
 /// `etcd-operator prune`
@@ -43,7 +47,7 @@ pub fn prune(args: &PruneArgs) -> Result<Exit> {
         said.read()?
             .context("--order or the variable ETCD_OPERATOR_ORDER must say what goes")
     };
-    order("prune", said, read, std::env::temp_dir())
+    order("prune", said, read, Places::default())
 }
 
 /// `etcd-operator list`
@@ -51,7 +55,7 @@ pub fn list(args: &ListArgs) -> Result<Exit> {
     let Some(url) = &args.url else {
         let said = &args.order;
         let read = |_| said.read()?.context("--order must say what is listed");
-        return order("list", said, read, std::env::temp_dir());
+        return order("list", said, read, Places::default());
     };
     by_hand(&args.order.log_level, async {
         let order = args.store.order(url)?;
@@ -141,12 +145,29 @@ async fn open(args: &StoreArgs, url: &str) -> Result<Stored> {
     Ok(Stored { object, manifest })
 }
 
+/// What a run finds where it is started, and no order says.
+struct Places {
+    /// Where a backup may be laid out to be checked.
+    scratch: PathBuf,
+    /// etcd's own programs.
+    tools: Tools,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            scratch: std::env::temp_dir(),
+            tools: Tools::of_image(),
+        }
+    }
+}
+
 /// Does what an order says, and tells pod and people what came of it.
 fn order(
     command: &str,
     said: &OrderArgs,
     read: impl FnOnce(jiff::Timestamp) -> Result<JobOrder>,
-    scratch: PathBuf,
+    places: Places,
 ) -> Result<Exit> {
     logs::start(said.log_format, &said.log_level)?;
     let read = read(clock::now()).and_then(|order| match order.task.command() {
@@ -161,19 +182,19 @@ fn order(
         }
     };
     let runtime = tokio::runtime::Runtime::new().context("the async runtime cannot start")?;
-    let done = runtime.block_on(run(&order, scratch));
+    let done = runtime.block_on(run(&order, places));
     // What is still being aborted in the background gets a little time for it.
     runtime.shutdown_timeout(std::time::Duration::from_secs(5));
     let outcome = done.unwrap_or_else(|failure| outcome::failed(&failure));
     told(said, &order.run, outcome)
 }
 
-async fn run(order: &JobOrder, scratch: PathBuf) -> Result<JobOutcome, Failure> {
+async fn run(order: &JobOrder, places: Places) -> Result<JobOutcome, Failure> {
     let stop = CancellationToken::new();
     let failed = |error: std::io::Error| Failure::passing("Stopped", error.to_string());
     let mut ends = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupts = signal(SignalKind::interrupt()).map_err(failed)?;
-    let work = work(order, scratch, stop.clone());
+    let work = work(order, places, stop.clone());
     let told = async {
         tokio::select! {
             _ = ends.recv() => {}
@@ -188,7 +209,7 @@ async fn run(order: &JobOrder, scratch: PathBuf) -> Result<JobOutcome, Failure> 
     }
 }
 
-async fn work(order: &JobOrder, scratch: PathBuf, stop: CancellationToken) -> Result<JobOutcome, Failure> {
+async fn work(order: &JobOrder, places: Places, stop: CancellationToken) -> Result<JobOutcome, Failure> {
     let store: Store = settings::store(&order.store, Policy::default()).await?;
     let told = stop.clone();
     let done = async {
@@ -200,7 +221,8 @@ async fn work(order: &JobOrder, scratch: PathBuf, stop: CancellationToken) -> Re
                     task,
                     store,
                     members: &members,
-                    scratch,
+                    scratch: places.scratch,
+                    tools: places.tools,
                     budget: Budget::of(BUFFERS),
                     stop,
                 };

@@ -172,6 +172,28 @@ impl Fleet {
     }
 }
 
+impl Fleet {
+    /// A directory with the programs of this version, as an image has them.
+    pub async fn programs(&self) -> Result<PathBuf> {
+        let directory = self.bed.path().join("programs");
+        std::fs::create_dir_all(&directory)?;
+        let mut all = vec![
+            ("etcd", Component::Etcd(self.version)),
+            ("etcdctl", Component::Etcdctl(self.version)),
+        ];
+        if self.version.has_etcdutl() {
+            all.push(("etcdutl", Component::Etcdutl(self.version)));
+        }
+        for (name, component) in all {
+            let link = directory.join(name);
+            if !link.exists() {
+                std::os::unix::fs::symlink(components::find(component).await?, link)?;
+            }
+        }
+        Ok(directory)
+    }
+}
+
 /// A client of whoever is there, once it answers linearizable reads.
 pub async fn serving(endpoint: &Endpoint, process: &mut Process) -> Result<Box<dyn Port>> {
     until(&format!("{} serves", endpoint.url), LIMIT, || {

@@ -8,10 +8,12 @@ use etcd_operator_api::contract::{BackupTask, JobOrder, Limits, Manifest, Naming
 use etcd_operator_api::store::StorageType;
 use etcd_operator_e2e::bed_dir::BedDir;
 use etcd_operator_e2e::components::EtcdVersion;
+use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::pki::Authority;
 use etcd_operator_etcd::endpoint::{Endpoint, Identity, Limits as Waits, Tls};
 use etcd_operator_etcd::flags::{ClientTls, FirstState};
 use etcd_operator_etcd::membership::Role;
+use etcd_operator_etcd::tool::Tools;
 use etcd_operator_job::backup::Run;
 use etcd_operator_job::budget::{BUFFERS, Budget};
 use etcd_operator_job::members::Network;
@@ -20,7 +22,7 @@ use etcd_operator_store::Policy;
 use jiff::SignedDuration;
 use tokio_util::sync::CancellationToken;
 
-use crate::etcds::{Fleet, serving};
+use crate::etcds::{Fleet, LIMIT, serving};
 
 /// One of each minor.
 const MINORS: [EtcdVersion; 6] = [
@@ -32,7 +34,7 @@ const MINORS: [EtcdVersion; 6] = [
     EtcdVersion::V3_7_3,
 ];
 
-fn order(folder: &Path, source: Source) -> Result<JobOrder> {
+fn order(folder: &Path, source: Source, verification: Verification) -> Result<JobOrder> {
     let task = BackupTask {
         source,
         cluster_id: None,
@@ -40,7 +42,7 @@ fn order(folder: &Path, source: Source) -> Result<JobOrder> {
         naming: Naming::Periodic,
         compression: Compression::Zstd,
         keys: None,
-        verification: Verification::Full,
+        verification,
         deadline: clock::now().checked_add(SignedDuration::from_mins(5))?,
         limits: Limits::default(),
         allow_others: false,
@@ -61,8 +63,22 @@ fn order(folder: &Path, source: Source) -> Result<JobOrder> {
 
 /// Stores a backup; fails as a Job would.
 async fn backup(source: Source) -> Result<Result<Manifest, Failure>> {
+    stored(source, Verification::Full, Tools::of_image()).await
+}
+
+/// Stores a backup that is restored and started by the programs of a fleet's version.
+async fn rehearsed(fleet: &Fleet, source: Source) -> Result<Result<Manifest, Failure>> {
+    let programs = fleet.programs().await?;
+    stored(source, Verification::Restore, Tools::at(programs)).await
+}
+
+async fn stored(
+    source: Source,
+    verification: Verification,
+    tools: Tools,
+) -> Result<Result<Manifest, Failure>> {
     let bed = BedDir::create()?;
-    let order = order(bed.path(), source)?;
+    let order = order(bed.path(), source, verification)?;
     let Task::Backup(task) = &order.task else {
         bail!("another task");
     };
@@ -70,16 +86,22 @@ async fn backup(source: Source) -> Result<Result<Manifest, Failure>> {
         Ok(way) => Network::new(way),
         Err(failure) => return Ok(Err(failure)),
     };
+    let scratch = bed.path().join("scratch");
+    std::fs::create_dir(&scratch)?;
     let run = Run {
         order: &order,
         task,
         store: settings::store(&order.store, Policy::default()).await?,
         members: &members,
-        scratch: bed.path().to_owned(),
+        scratch: scratch.clone(),
+        tools,
         budget: Budget::of(BUFFERS),
         stop: CancellationToken::new(),
     };
-    Ok(run.backup().await)
+    let made = run.backup().await;
+    let left: Vec<_> = std::fs::read_dir(&scratch)?.flatten().collect();
+    anyhow::ensure!(left.is_empty(), "left in scratch: {left:?}");
+    Ok(made)
 }
 
 fn endpoints(fleet: &Fleet, ordinals: &[u8]) -> Source {
@@ -120,6 +142,95 @@ async fn every_minor_is_backed_up_from_a_follower_and_to_its_last_page() -> Resu
         assert_ne!(manifest.member, leader, "{version:?}: the leader is spared");
         assert_eq!(manifest.etcd_version, fleet.number().to_string());
         assert_eq!(manifest.verification, "Full");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_every_minor_restores_serves_what_was_streamed() -> Result<()> {
+    for version in MINORS {
+        let fleet = Fleet::new(version).await?;
+        let _processes = fleet.bootstrap(1).await?;
+        for number in 0..5 {
+            put(&fleet, &format!("key-{number}")).await?;
+            put(&fleet, "again").await?;
+        }
+        for arguments in [
+            &["del", "key-3"][..],
+            &["compact", "5"],
+            &["lease", "grant", "60"],
+        ] {
+            let output = fleet.etcdctl(0, arguments).await?;
+            anyhow::ensure!(output.status.success(), "{arguments:?}: {output:?}");
+        }
+        let made = rehearsed(&fleet, endpoints(&fleet, &[0])).await?;
+        let manifest = made.with_context(|| format!("{version:?}"))?;
+        assert_eq!(manifest.verification, "Restore", "{version:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_snapshot_with_users_or_an_alarm_is_restored_too() -> Result<()> {
+    for version in [EtcdVersion::V3_4_23, EtcdVersion::V3_6_16] {
+        let fleet = Fleet::new(version).await?;
+        let mut config = fleet.config(0, FirstState::New, &[0]);
+        // So little that a few values are too much.
+        config.tuning.quota = Some(300_000);
+        let mut process = fleet.start(config)?;
+        fleet.serving(0, &mut process).await?;
+        let large = "x".repeat(100_000);
+        let mut is_full = false;
+        for number in 0..30 {
+            let output = fleet
+                .etcdctl(0, &["put", &format!("key-{number}"), &large])
+                .await?;
+            is_full |= !output.status.success();
+        }
+        assert!(is_full, "{version:?}: no alarm was raised");
+        let made = rehearsed(&fleet, endpoints(&fleet, &[0])).await?;
+        assert_eq!(made?.verification, "Restore", "{version:?} with an alarm");
+    }
+    let fleet = Fleet::new(EtcdVersion::V3_6_16).await?;
+    let _processes = fleet.bootstrap(1).await?;
+    put(&fleet, "key").await?;
+    for arguments in [
+        &["user", "add", "root:correct horse"][..],
+        &["user", "grant-role", "root", "root"],
+        &["auth", "enable"],
+    ] {
+        let output = fleet.etcdctl(0, arguments).await?;
+        anyhow::ensure!(output.status.success(), "{arguments:?}: {output:?}");
+    }
+    let folder = BedDir::create()?;
+    std::fs::write(folder.path().join("username"), "root")?;
+    std::fs::write(folder.path().join("password"), "correct horse")?;
+    let source = Source {
+        user: Some(folder.path().display().to_string()),
+        ..endpoints(&fleet, &[0])
+    };
+    let made = rehearsed(&fleet, source).await?;
+    assert_eq!(made?.verification, "Restore", "with users");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_older_image_is_refused_before_it_fails_in_the_dark() -> Result<()> {
+    let (old, new) = (
+        Fleet::new(EtcdVersion::V3_5_35).await?,
+        Fleet::new(EtcdVersion::V3_6_16).await?,
+    );
+    let _processes = new.bootstrap(1).await?;
+    put(&new, "key").await?;
+    // The cluster agrees upon its version a little after its start.
+    let failure = until("an older image is refused", LIMIT, || async {
+        let failure = rehearsed(&old, endpoints(&new, &[0])).await?.err();
+        Ok(failure.filter(|failure| failure.reason == "EtcdImage"))
+    })
+    .await?;
+    assert!(!failure.is_retriable, "{failure}");
+    for part in ["3.5.35", "3.6"] {
+        assert!(failure.message.contains(part), "{failure}");
     }
     Ok(())
 }

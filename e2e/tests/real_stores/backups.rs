@@ -15,6 +15,7 @@ use etcd_operator_e2e::components::{self, Component, EtcdVersion};
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_etcd::client::Client;
 use etcd_operator_etcd::endpoint::Endpoint;
+use etcd_operator_etcd::tool::Tools;
 use etcd_operator_job::backup::Run;
 use etcd_operator_job::budget::{BUFFERS, Budget};
 use etcd_operator_job::members::Network;
@@ -155,6 +156,7 @@ async fn a_backup_goes_into_s3_and_comes_back_and_is_deleted() -> Result<()> {
             store: settings::store(&order.store, Policy::default()).await?,
             members: &members,
             scratch: bed.path().to_owned(),
+            tools: Tools::of_image(),
             budget: Budget::of(BUFFERS),
             stop: CancellationToken::new(),
         };

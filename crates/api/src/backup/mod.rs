@@ -45,6 +45,7 @@ use crate::store::{AbsStore, ClusterRef, GcsStore, LocalStore, OssStore, S3Store
     validation = Rule::new("[has(self.s3), has(self.abs), has(self.gcs), has(self.oss), has(self.local)].filter(x, x).size() <= 1").message("only one of s3, abs, gcs, oss and local may be set: the one that storageType names; for example: storageType: S3 with s3: {path: my-bucket/etcd/orders}").field_path(".storageType"),
     validation = Rule::new("self.storageType == 'S3' ? has(self.s3) : self.storageType == 'ABS' ? has(self.abs) : self.storageType == 'GCS' ? has(self.gcs) : self.storageType == 'OSS' ? has(self.oss) : has(self.local)").message("the block of the store that storageType names is missing: storageType S3 needs s3, ABS needs abs, GCS needs gcs, OSS needs oss, Local needs local; for example: oss: {path: my-bucket/etcd/orders, ossSecret: aliyun}").field_path(".storageType"),
     validation = Rule::new("!(has(self.schedule) && self.schedule != '' && has(self.backupPolicy) && has(self.backupPolicy.backupIntervalInSecond) && self.backupPolicy.backupIntervalInSecond > 0)").message("schedule and backupPolicy.backupIntervalInSecond both say when to back up: keep one of them; for example: schedule: \"0 3 * * *\"").field_path(".schedule"),
+    validation = Rule::new("!(self.verification == 'Restore' && has(self.etcdEndpoints) && self.etcdEndpoints.size() > 0) || (has(self.job) && has(self.job.etcdImage) && self.job.etcdImage != '')").message("verification Restore of etcdEndpoints needs job.etcdImage, the image of the etcd that runs there; for example: job: {etcdImage: \"quay.io/coreos/etcd:v3.6.16\"}").field_path(".verification"),
     validation = Rule::new("!(has(self.timeZone) && self.timeZone != '') || (has(self.schedule) && self.schedule != '')").message("timeZone needs a schedule; for example: schedule: \"0 3 * * *\", timeZone: Europe/Berlin").field_path(".timeZone"),
 )]
 pub struct EtcdBackupSpec {
@@ -79,7 +80,7 @@ pub struct EtcdBackupSpec {
     /// Encryption of the snapshot before it leaves the Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption: Option<EncryptionSpec>,
-    /// How a stored backup is checked before it counts: Checksum, Full (every byte read back) or Restore (started in scratch; not implemented yet, and refused).
+    /// How a stored backup is checked before it counts: Checksum, Full (every byte read back and every page walked) or Restore (besides, restored and started in scratch, and what it serves compared).
     #[serde(default)]
     pub verification: Verification,
     /// What happens to the stored backups when the EtcdBackup is deleted: Retain or Delete.

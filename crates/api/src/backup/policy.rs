@@ -101,6 +101,11 @@ pub struct BackupJob {
     /// CPU and memory of the Job's container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
+    /// The image of etcd by whose own programs a backup is restored for verification Restore; no other level uses it. Default: that of the EtcdCluster in the version that runs. Needed with etcdEndpoints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    #[x_kube(validation = Rule::new("self.matches('^[^ ]*$')").message("job.etcdImage must be an image reference without spaces; for example: etcdImage: quay.io/coreos/etcd:v3.6.16"))]
+    pub etcd_image: Option<String>,
     /// Labels a node must have to run the Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 64))]

@@ -1,4 +1,5 @@
-//! The pod of a Job: the operator's own image under a user without rights, with what it needs mounted and no token.
+//! The pod of a Job: the operator's own image under a user without rights, with what it needs mounted and no token. Where a
+//! backup is restored to be checked it is the image of etcd, whose own programs do that, with the operator's put into it.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,13 @@ use crate::memory::{Run, Task};
 
 /// The container of the pod.
 pub const CONTAINER: &str = "backup";
+
+/// The container that brings the operator's program into an image of etcd.
+const INSTALL: &str = "install";
+/// Where it is put.
+const TOOLS: &str = "/opt/etcd-operator";
+/// The program there.
+const PROGRAM: &str = "/opt/etcd-operator/etcd-operator";
 
 /// A user without name or rights, the same as for members.
 const NOBODY: i64 = 65532;
@@ -59,6 +67,7 @@ pub(super) fn template(run: &Run, frame: &Frame<'_>) -> PodTemplateSpec {
                 ..PodSecurityContext::default()
             }),
             termination_grace_period_seconds: Some(STOP),
+            init_containers: restores(run, frame).then(|| vec![install(frame)]),
             containers: vec![container(run, frame, mounts)],
             volumes: listed(volumes),
             node_selector: job.node_selector.clone().filter(|all| !all.is_empty()),
@@ -73,34 +82,79 @@ pub(super) fn template(run: &Run, frame: &Frame<'_>) -> PodTemplateSpec {
 
 fn container(run: &Run, frame: &Frame<'_>, mounts: Vec<VolumeMount>) -> Container {
     let order = order::order(run, frame);
+    let (image, program, amounts) = match image(run, frame) {
+        Some(etcd) => (etcd, PROGRAM, resources("256Mi", "1Gi")),
+        None => (frame.image, "etcd-operator", resources("64Mi", "256Mi")),
+    };
     let document = String::from_utf8(contract::write(&order)).expect("JSON is UTF-8");
     Container {
         name: CONTAINER.to_owned(),
-        image: Some(frame.image.to_owned()),
-        command: Some(vec!["etcd-operator".to_owned(), order.task.command().to_owned()]),
+        image: Some(image.to_owned()),
+        command: Some(vec![program.to_owned(), order.task.command().to_owned()]),
         env: Some(vec![EnvVar {
             name: ORDER_VARIABLE.to_owned(),
             // `$(NAME)` would be taken for a variable.
             value: Some(document.replace("$(", "$$(")),
             ..EnvVar::default()
         }]),
-        resources: Some(frame.desired.job.resources.clone().unwrap_or_else(resources)),
+        resources: Some(frame.desired.job.resources.clone().unwrap_or(amounts)),
         volume_mounts: listed(mounts),
-        security_context: Some(SecurityContext {
-            allow_privilege_escalation: Some(false),
-            read_only_root_filesystem: Some(true),
-            capabilities: Some(Capabilities {
-                drop: Some(vec!["ALL".to_owned()]),
-                ..Capabilities::default()
-            }),
-            ..SecurityContext::default()
-        }),
+        security_context: Some(confined()),
         termination_message_policy: Some("File".to_owned()),
         ..Container::default()
     }
 }
 
-fn resources() -> ResourceRequirements {
+/// Whether a run restores what it has stored.
+fn restores(run: &Run, frame: &Frame<'_>) -> bool {
+    image(run, frame).is_some()
+}
+
+/// The image of etcd that a run needs: that of the cluster, unless the spec names one.
+fn image<'a>(run: &Run, frame: &Frame<'a>) -> Option<&'a str> {
+    let is_wanted = run.task == Task::Backup && frame.desired.verification == Verification::Restore;
+    let image = frame
+        .desired
+        .etcd_image
+        .as_deref()
+        .or(frame.origin.etcd_image.as_deref());
+    image.filter(|_| is_wanted)
+}
+
+/// Brings the operator's program into the pod, and takes no more than the container that runs it.
+fn install(frame: &Frame<'_>) -> Container {
+    Container {
+        name: INSTALL.to_owned(),
+        image: Some(frame.image.to_owned()),
+        command: Some(["etcd-operator", "install", TOOLS].map(str::to_owned).to_vec()),
+        resources: Some(
+            frame
+                .desired
+                .job
+                .resources
+                .clone()
+                .unwrap_or_else(|| resources("64Mi", "256Mi")),
+        ),
+        volume_mounts: Some(vec![mount("tools", TOOLS, false)]),
+        security_context: Some(confined()),
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        ..Container::default()
+    }
+}
+
+fn confined() -> SecurityContext {
+    SecurityContext {
+        allow_privilege_escalation: Some(false),
+        read_only_root_filesystem: Some(true),
+        capabilities: Some(Capabilities {
+            drop: Some(vec!["ALL".to_owned()]),
+            ..Capabilities::default()
+        }),
+        ..SecurityContext::default()
+    }
+}
+
+fn resources(memory: &str, most: &str) -> ResourceRequirements {
     let amounts = |pairs: &[(&str, &str)]| {
         let pairs = pairs.iter();
         pairs
@@ -108,8 +162,8 @@ fn resources() -> ResourceRequirements {
             .collect::<BTreeMap<_, _>>()
     };
     ResourceRequirements {
-        requests: Some(amounts(&[("cpu", "50m"), ("memory", "64Mi")])),
-        limits: Some(amounts(&[("memory", "256Mi")])),
+        requests: Some(amounts(&[("cpu", "50m"), ("memory", memory)])),
+        limits: Some(amounts(&[("memory", most)])),
         ..ResourceRequirements::default()
     }
 }
@@ -141,20 +195,22 @@ fn mounted(run: &Run, frame: &Frame<'_>) -> Vec<(Volume, VolumeMount)> {
         };
         (volume, mount("backups", mounts::VOLUME, false))
     }));
-    if run.task == Task::Backup && frame.desired.verification == Verification::Full {
-        all.push(scratch());
+    if run.task == Task::Backup && frame.desired.verification != Verification::Checksum {
+        all.push((empty("scratch"), mount("scratch", mounts::SCRATCH, false)));
+    }
+    if restores(run, frame) {
+        all.push((empty("tools"), mount("tools", TOOLS, true)));
     }
     all
 }
 
-/// Everything else of the pod is read-only.
-fn scratch() -> (Volume, VolumeMount) {
-    let volume = Volume {
-        name: "scratch".to_owned(),
+/// What can be written to; everything else of the pod is read-only.
+fn empty(name: &str) -> Volume {
+    Volume {
+        name: name.to_owned(),
         empty_dir: Some(EmptyDirVolumeSource::default()),
         ..Volume::default()
-    };
-    (volume, mount("scratch", mounts::SCRATCH, false))
+    }
 }
 
 /// A pod whose Secret is missing would wait without a word: the process starts and says what it lacks.

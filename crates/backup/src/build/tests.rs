@@ -22,6 +22,7 @@ fn made(task: Task, spec: &Value) -> Job {
         endpoints: vec!["https://orders-0.orders.shop.svc:2379".to_owned()],
         client_tls: Some("etcd-client-tls".to_owned()),
         pull_secrets: vec!["registry".to_owned()],
+        etcd_image: Some("quay.io/coreos/etcd:v3.6.16".to_owned()),
         cluster_id: Some("cdf8".to_owned()),
         incarnation: Some(2),
     };
@@ -154,8 +155,56 @@ fn a_backup_that_is_checked_page_by_page_has_room_for_it_and_no_other_has() {
         volume.map(|volume| volume["emptyDir"].clone())
     };
     assert_eq!(room(Task::Backup, "Full"), Some(json!({})));
+    assert_eq!(room(Task::Backup, "Restore"), Some(json!({})));
     assert_eq!(room(Task::Backup, "Checksum"), None);
     assert_eq!(room(Task::Prune, "Full"), None);
+}
+
+#[test]
+fn a_backup_that_is_restored_to_be_checked_runs_in_the_image_of_the_etcd_that_it_is_of() {
+    let pod = |task, image: Option<&str>| {
+        let mut spec = s3();
+        spec["verification"] = json!("Restore");
+        spec["job"]["etcdImage"] = json!(image);
+        json_of(&made(task, &spec))["spec"]["template"]["spec"].clone()
+    };
+    let restoring = pod(Task::Backup, None);
+    let (install, container) = (&restoring["initContainers"][0], &restoring["containers"][0]);
+    assert_eq!(container["image"], "quay.io/coreos/etcd:v3.6.16");
+    assert_eq!(
+        container["command"],
+        json!(["/opt/etcd-operator/etcd-operator", "backup"])
+    );
+    assert_eq!(install["image"], "etcd-operator:1");
+    assert_eq!(
+        install["command"],
+        json!(["etcd-operator", "install", "/opt/etcd-operator"])
+    );
+    assert_eq!(install["securityContext"], container["securityContext"]);
+    // What the one writes the other runs and cannot change.
+    let mount = |container: &Value| {
+        let mounts = container["volumeMounts"].as_array().unwrap().clone();
+        mounts.into_iter().find(|mount| mount["name"] == "tools").unwrap()
+    };
+    assert_eq!(mount(install)["mountPath"], "/opt/etcd-operator");
+    assert_eq!(
+        (
+            mount(container)["readOnly"].clone(),
+            mount(install)["readOnly"].clone()
+        ),
+        (json!(true), Value::Null)
+    );
+    assert_eq!(container["resources"]["limits"]["memory"], "1Gi");
+    let own = pod(Task::Backup, Some("registry/etcd:own"));
+    assert_eq!(own["containers"][0]["image"], "registry/etcd:own");
+    let prune = pod(Task::Prune, None);
+    assert_eq!(
+        (
+            prune["containers"][0]["image"].clone(),
+            prune["initContainers"].clone()
+        ),
+        (json!("etcd-operator:1"), Value::Null)
+    );
 }
 
 #[test]

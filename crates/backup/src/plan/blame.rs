@@ -39,6 +39,10 @@ fn field(desired: &Desired, reason: &str) -> Option<String> {
             Source::Cluster(_) => "spec.etcdCluster".to_owned(),
             Source::Endpoints(_) => "spec.etcdEndpoints".to_owned(),
         }),
+        "EtcdImage" => Some(match (&desired.etcd_image, &desired.source) {
+            (None, Source::Cluster(name)) => format!("the image of the EtcdCluster {name}"),
+            _ => "spec.job.etcdImage".to_owned(),
+        }),
         "OOMKilled" => Some("spec.job.resources".to_owned()),
         _ => None,
     }

@@ -39,6 +39,7 @@ impl Client {
             key: vec![0],
             serializable,
             count_only: true,
+            ..RangeRequest::default()
         };
         let answer: RangeResponse = self.call(Call::RANGE, question).await?;
         Position::read(answer.header()).map_err(|what| self.malformed(Call::RANGE, what))

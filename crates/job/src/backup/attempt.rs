@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::object::Object;
 use crate::pump::{Flow, Pumped, pump};
 use crate::shape::Wanted;
-use crate::{catalog, check, clock, leftovers, names, settings, teller};
+use crate::{catalog, check, clock, leftovers, names, rehearsal, settings, teller};
 
 /// The size of parts: no store wants less than five, and three of them lie in memory.
 const PART: u64 = 6 << 20;
@@ -225,8 +225,9 @@ impl Attempt<'_> {
     ) -> Result<Manifest, Failure> {
         let (run, candidate, shaped) = (self.run, self.candidate, &pumped.shaped);
         let verification = match run.task.verification {
+            Verification::Checksum => "Checksum",
             Verification::Full => "Full",
-            Verification::Checksum | Verification::Restore => "Checksum",
+            Verification::Restore => "Restore",
         };
         let mut manifest = Manifest {
             version: contract::VERSION,
@@ -263,8 +264,14 @@ impl Attempt<'_> {
             return Err(Failure::passing("VerificationFailed", message));
         }
         manifest.revision = look.revision;
-        if run.task.verification == Verification::Full {
-            check::full(&stored, &manifest, &run.scratch).await?;
+        if run.task.verification != Verification::Checksum {
+            if run.task.verification == Verification::Restore {
+                rehearsal::room(&run.scratch, manifest.snapshot_size)?;
+            }
+            let copied = check::full(&stored, &manifest, &run.scratch).await?;
+            if run.task.verification == Verification::Restore {
+                rehearsal::rehearse(copied, &manifest, &run.tools, &run.scratch).await?;
+            }
         }
         Ok(manifest)
     }

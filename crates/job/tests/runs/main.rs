@@ -3,5 +3,6 @@
 mod deleting;
 mod fetching;
 mod places;
+mod restoring;
 mod storing;
 mod support;

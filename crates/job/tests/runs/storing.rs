@@ -262,13 +262,13 @@ async fn the_deadline_and_a_request_to_end_leave_nothing_behind() {
 }
 
 #[tokio::test]
-async fn what_is_not_built_is_refused_before_anything_is_asked() {
+async fn what_cannot_be_is_refused_before_anything_is_stored() {
     let (bench, members) = (Bench::new(), Fake::good());
     let restore = order("u", "r", |task| task.verification = Verification::Restore);
-    let failure = bench.run(&members, &restore).await.expect_err("refused");
+    let failure = bench.run(&members, &restore).await.expect_err("no etcd is here");
     assert_eq!(
         (failure.reason.as_ref(), failure.is_retriable),
-        ("NotImplemented", false)
+        ("EtcdImage", false)
     );
     let other = order("u", "r", |task| task.cluster_id = Some("8".to_owned()));
     let failure = bench.run(&members, &other).await.expect_err("refused");

@@ -11,6 +11,7 @@ use etcd_operator_api::contract::{BackupTask, JobOrder, Limits, Manifest, Naming
 use etcd_operator_api::store::StorageType;
 use etcd_operator_etcd::error::{Cause, Error};
 use etcd_operator_etcd::id::{ClusterId, MemberId, Revision};
+use etcd_operator_etcd::tool::Tools;
 use etcd_operator_job::backup::Run;
 use etcd_operator_job::budget::{BUFFERS, Budget};
 use etcd_operator_job::choice::{Candidate, Role};
@@ -32,7 +33,16 @@ pub const REVISION: i64 = 11;
 
 /// A real snapshot of 3.6.
 pub fn snapshot() -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../snapshot/corpus/3.6-full.db.zst");
+    corpus("3.6-full")
+}
+
+/// Another one, with other keys.
+pub fn other_snapshot() -> Vec<u8> {
+    corpus("3.6-tombstone")
+}
+
+fn corpus(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../snapshot/corpus/{name}.db.zst"));
     let packed = std::fs::read(path).expect("the corpus is there");
     zstd::decode_all(packed.as_slice()).expect("it unpacks")
 }
@@ -193,6 +203,7 @@ pub struct Bench {
     pub port: Arc<Faulty<Local>>,
     pub store: Store,
     pub scratch: Folder,
+    pub tools: Tools,
 }
 
 /// Quick enough for tests, and patient as the real one.
@@ -222,6 +233,7 @@ impl Bench {
             folder,
             port,
             scratch: Folder::new(),
+            tools: Tools::at("/no-such-directory"),
         }
     }
 
@@ -274,6 +286,7 @@ impl Bench {
             store: self.store.clone(),
             members,
             scratch: self.scratch.0.clone(),
+            tools: self.tools.clone(),
             budget,
             stop,
         };

@@ -9,6 +9,7 @@ use etcd_operator_api::contract::{
     self, BackupTask, JobOrder, Limits, Naming, ORDER_VARIABLE, Source, StoreOrder, Task, VERSION,
 };
 use etcd_operator_api::span::Span;
+use etcd_operator_etcd::tool::IN_IMAGES;
 use etcd_operator_job::address::Address;
 use jiff::Timestamp;
 
@@ -117,6 +118,8 @@ pub enum Check {
     Checksum,
     /// Every byte is read back and every page is walked.
     Full,
+    /// Besides, it is restored by etcd's own program, started, and what it serves is compared.
+    Restore,
 }
 
 /// Flags of `etcd-operator backup`.
@@ -178,9 +181,13 @@ pub struct BackupArgs {
     #[arg(long)]
     pub replace: bool,
 
-    /// Where a backup is laid out to be checked page by page. Default: the directory for temporary files.
+    /// Where a backup is laid out to be checked. Default: the directory for temporary files.
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
+
+    /// The directory with etcd's own programs, for --verification restore: etcd, and etcdutl or before 3.5 etcdctl.
+    #[arg(long, value_name = "DIR", default_value = IN_IMAGES)]
+    pub etcd_programs: PathBuf,
 }
 
 impl BackupArgs {
@@ -220,6 +227,7 @@ impl BackupArgs {
             verification: match self.verification {
                 Check::Checksum => Verification::Checksum,
                 Check::Full => Verification::Full,
+                Check::Restore => Verification::Restore,
             },
             deadline,
             limits: Limits::default(),

@@ -32,6 +32,9 @@ pub struct Live {
     pub keys: u64,
     /// Bytes of keys and values.
     pub bytes: u64,
+    /// Bytes of the largest key with its value: whoever reads pages of keys wants to know.
+    #[serde(skip)]
+    pub largest: u64,
     /// Their digest.
     pub digest: Digest,
     /// What lies below each prefix: the first two parts of keys divided by slashes.
@@ -183,6 +186,7 @@ impl<S: ReadAt> Visit<S> for Pass<'_> {
             size.bytes += bytes;
             self.sum.keys += 1;
             self.sum.bytes += bytes;
+            self.sum.largest = self.sum.largest.max(bytes);
             self.sum.digest.add_record(source, &record)?;
         } else {
             size.records += 1;

@@ -4,6 +4,7 @@ mod hurt;
 mod large;
 mod once;
 mod repeated;
+mod restored;
 mod stores;
 pub mod vault;
 mod wrong;
@@ -33,7 +34,7 @@ const GATE: [Scenario; 3] = [
 ];
 
 /// The rest, for their time.
-const FULL: [Scenario; 18] = [
+const FULL: [Scenario; 19] = [
     alone!("the_operator_is_killed_while_one_is_made", wrong::operator_killed),
     shared!("into_s3_over_tls", stores::into_s3),
     shared!("into_oss_over_tls", stores::into_oss),
@@ -51,6 +52,7 @@ const FULL: [Scenario; 18] = [
     shared!("bytes_that_change_are_found", hurt::corrupted),
     alone!("a_slow_store_is_given_up_and_harms_no_cluster", hurt::slow_store),
     shared!("members_die_while_they_are_read", hurt::member_killed),
+    shared!("one_is_restored_and_started_before_it_counts", restored::started),
     shared!("by_addresses_of_which_one_answers", hurt::by_addresses),
     shared!("sealed_ones_are_opened_by_their_key_alone", hurt::sealed),
     alone!("a_gibibyte_into_s3", large::one_into_s3).long(),

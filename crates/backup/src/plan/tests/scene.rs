@@ -42,6 +42,7 @@ pub(super) fn desired(when: When) -> Desired {
         keys: None,
         verification: etcd_operator_api::backup::Verification::Checksum,
         erases: false,
+        etcd_image: None,
         job: BackupJob::default(),
     }
 }

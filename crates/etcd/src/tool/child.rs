@@ -1,0 +1,90 @@
+//! A server of etcd that is run for a while and then killed: one whose data nobody needs afterwards.
+
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::Child;
+use tokio::task::JoinHandle;
+
+use super::run::{Tail, ToolError, command};
+use super::{Invocation, Program, Tools};
+use crate::flags::{Config, render};
+use crate::version::Version;
+
+/// A server, running until it is stopped or dropped.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    said: Arc<Mutex<Tail>>,
+    listeners: Vec<JoinHandle<()>>,
+}
+
+/// A server that was to run ended by itself.
+#[derive(Debug, thiserror::Error)]
+#[error("etcd ended with {status}: {said}")]
+pub struct ServerEnded {
+    /// How.
+    pub status: ExitStatus,
+    /// Its last words.
+    pub said: Tail,
+}
+
+impl Server {
+    /// Starts the server of this version with this configuration, which must be one that the version can take.
+    pub fn start(tools: &Tools, version: &Version, config: &Config) -> Result<Self, ToolError> {
+        let program = tools.path(Program::Etcd);
+        let arguments = render(config, version).map_err(|error| ToolError::NotRun {
+            program: program.clone(),
+            source: std::io::Error::other(error),
+        })?;
+        let told = Invocation::new(program, arguments);
+        let mut child = command(&told).spawn().map_err(|source| ToolError::NotRun {
+            program: told.program.clone(),
+            source,
+        })?;
+        let said = Arc::new(Mutex::new(Tail::default()));
+        let mut listeners = Vec::new();
+        if let Some(from) = child.stdout.take() {
+            listeners.push(tokio::spawn(listen(from, Arc::clone(&said))));
+        }
+        if let Some(from) = child.stderr.take() {
+            listeners.push(tokio::spawn(listen(from, Arc::clone(&said))));
+        }
+        Ok(Self {
+            child,
+            said,
+            listeners,
+        })
+    }
+
+    /// Fails once it has ended, with its last words. Never returns while it runs.
+    pub async fn ended(&mut self) -> std::io::Result<ServerEnded> {
+        let status = self.child.wait().await?;
+        for listener in self.listeners.drain(..) {
+            // Only the runtime's own end cuts a listener off.
+            let _ = listener.await;
+        }
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(ServerEnded { status, said })
+    }
+
+    /// What it has said last.
+    pub fn said(&self) -> Tail {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Kills it and waits until it is gone.
+    pub async fn stop(mut self) -> std::io::Result<()> {
+        self.child.kill().await
+    }
+}
+
+async fn listen(mut from: impl AsyncRead + Unpin, said: Arc<Mutex<Tail>>) {
+    let mut buffer = vec![0; 4096];
+    while let Ok(read @ 1..) = from.read(&mut buffer).await {
+        said.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(&buffer[..read]);
+    }
+}

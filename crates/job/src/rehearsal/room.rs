@@ -1,0 +1,45 @@
+//! Whether there is room for a restored member, told in numbers before anything is written.
+
+use std::path::Path;
+
+use crate::failure::Failure;
+
+/// What etcd writes beside its database: two files of its log, which it makes as large as they will ever be, and some
+/// more as it runs.
+const LOG: u64 = 256 << 20;
+
+/// Whether a snapshot of this size and a member made of it fit into a folder.
+pub fn room(folder: &Path, snapshot: u64) -> Result<(), Failure> {
+    let found = rustix::fs::statvfs(folder)
+        .map_err(|error| crate::check::scratch_failed(folder, &std::io::Error::from(error)))?;
+    judge(folder, found.f_frsize.saturating_mul(found.f_bavail), snapshot)
+}
+
+fn judge(folder: &Path, free: u64, snapshot: u64) -> Result<(), Failure> {
+    let needed = snapshot.saturating_mul(2).saturating_add(LOG);
+    if free >= needed {
+        return Ok(());
+    }
+    let message = format!(
+        "a backup is restored for a check in {}, where {free} bytes are free and {needed} are needed: twice the snapshot's {snapshot}, and {LOG} for etcd's log",
+        folder.display()
+    );
+    // Another node may have the room.
+    Err(Failure::passing("Scratch", message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_is_too_small_is_told_in_numbers() {
+        let folder = Path::new("/tmp/restore");
+        assert_eq!(judge(folder, LOG + 10, 5), Ok(()));
+        let failure = judge(folder, LOG + 9, 5).expect_err("one byte is missing");
+        for number in ["268435465 bytes are free", "268435466 are needed", "snapshot's 5"] {
+            assert!(failure.message.contains(number), "{failure}");
+        }
+        assert!(judge(folder, u64::MAX - 1, u64::MAX).is_err());
+    }
+}
