@@ -45,7 +45,11 @@ fn fill(
     // A volume that is not there must not look like an empty one.
     let names = names(volume.root())?.ok_or_else(|| format!("{} does not exist", volume.root().display()))?;
     let of = |prefix: &str| {
-        let mut found: Vec<String> = names.iter().filter(|name| name.starts_with(prefix)).cloned().collect();
+        let mut found: Vec<String> = names
+            .iter()
+            .filter(|name| name.starts_with(prefix))
+            .cloned()
+            .collect();
         found.sort();
         found
     };

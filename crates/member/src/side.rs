@@ -9,19 +9,19 @@ use etcd_operator_etcd::tool::{Restore, ToolError, Tools, run};
 use crate::disk::{self, Depth};
 use crate::keeper::{Keeper, NotKept};
 use crate::permit::Preparation;
+use crate::room::{self, LOG};
 use crate::view::{Data, LogHead};
 use crate::volume::Volume;
-
-/// What etcd's program writes beside the database: the log, which is as large from the start as it will ever be.
-const LOG: u64 = 128 << 20;
 
 /// Makes it.
 pub async fn make(volume: &Volume, preparation: Preparation, program: &Path) -> Result<(), PrepareFailure> {
     blocking(volume, |volume| {
-        Keeper::new(volume, &mut |_| Ok(())).clear_restored().map_err(kept)
+        Keeper::new(volume, &mut |_| Ok(()))
+            .clear_restored()
+            .map_err(kept)
     })
     .await?;
-    room(volume, preparation.snapshot_size)?;
+    has_room(volume, preparation.snapshot_size)?;
     let directory = volume.restored(&preparation.directory);
     let restore = Restore {
         snapshot: volume.snapshot(),
@@ -43,7 +43,9 @@ pub async fn make(volume: &Volume, preparation: Preparation, program: &Path) -> 
     if made.is_err() {
         // Half a directory only takes room; what cannot be removed now is before the next one is made.
         let _ = blocking(volume, |volume| {
-            Keeper::new(volume, &mut |_| Ok(())).clear_restored().map_err(kept)
+            Keeper::new(volume, &mut |_| Ok(()))
+                .clear_restored()
+                .map_err(kept)
         })
         .await;
     }
@@ -54,11 +56,18 @@ pub async fn make(volume: &Volume, preparation: Preparation, program: &Path) -> 
 fn complete(volume: &Volume, preparation: &Preparation) -> Result<(), PrepareFailure> {
     let directory = volume.restored(&preparation.directory);
     let LogHead { cluster, member } = match disk::data(&directory, Depth::Start) {
-        Ok(Data::Logged(store)) => store
-            .whole()
-            .map_err(|why| failure("ToolFailed", format!("what was restored is not whole: {why}"), false))?,
+        Ok(Data::Logged(store)) => store.whole().map_err(|why| {
+            failure(
+                "ToolFailed",
+                format!("what was restored is not whole: {why}"),
+                false,
+            )
+        })?,
         Ok(Data::None | Data::Unlogged) => {
-            let message = format!("etcd's program ended well and left no member at {}", directory.display());
+            let message = format!(
+                "etcd's program ended well and left no member at {}",
+                directory.display()
+            );
             return Err(failure("ToolFailed", message, false));
         }
         Err(trouble) => return Err(failure("Io", trouble, true)),
@@ -78,25 +87,11 @@ fn complete(volume: &Volume, preparation: &Preparation) -> Result<(), PrepareFai
 }
 
 /// Whether there is room for another database and its log.
-fn room(volume: &Volume, database: u64) -> Result<(), PrepareFailure> {
-    let root = volume.root();
-    let found = rustix::fs::statvfs(root).map_err(|error| {
-        let message = format!("cannot tell how much is free on {}: {error}", root.display());
-        failure("Io", message, true)
-    })?;
-    enough(root, found.f_frsize.saturating_mul(found.f_bavail), database)
-}
-
-fn enough(root: &Path, free: u64, database: u64) -> Result<(), PrepareFailure> {
-    let needed = database.saturating_add(LOG);
-    if free >= needed {
-        return Ok(());
-    }
-    let message = format!(
-        "{free} bytes are free on {}, and {needed} are needed beside the data of before: {database} for the database and {LOG} for etcd's log; enlarge the volume, or free some of it",
-        root.display()
-    );
-    Err(failure("NoRoom", message, true))
+fn has_room(volume: &Volume, database: u64) -> Result<(), PrepareFailure> {
+    let free = room::free(volume.root()).map_err(|why| failure("Io", why, true))?;
+    let parts = format!("{database} for the database and {LOG} for etcd's log");
+    room::judge(volume.root(), free, database.saturating_add(LOG), &parts)
+        .map_err(|why| failure("NoRoom", why, true))
 }
 
 fn tool(error: &ToolError) -> PrepareFailure {
@@ -109,7 +104,11 @@ fn tool(error: &ToolError) -> PrepareFailure {
 }
 
 fn kept(error: NotKept) -> PrepareFailure {
-    let reason = if error.is_for_lack_of_room() { "NoRoom" } else { "Io" };
+    let reason = if error.is_for_lack_of_room() {
+        "NoRoom"
+    } else {
+        "Io"
+    };
     failure(reason, error.to_string(), true)
 }
 
@@ -129,20 +128,4 @@ async fn blocking(
     let volume = volume.clone();
     let done = tokio::task::spawn_blocking(move || work(&volume)).await;
     done.unwrap_or_else(|stopped| Err(failure("Io", stopped.to_string(), true)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_volume_that_is_too_small_is_told_in_numbers() {
-        let root = Path::new("/var/etcd");
-        assert_eq!(enough(root, LOG + 7, 7), Ok(()));
-        let failure = enough(root, LOG + 6, 7).expect_err("one byte is missing");
-        assert_eq!((failure.reason.as_str(), failure.retriable), ("NoRoom", true));
-        for number in ["134217734 bytes are free", "134217735 are needed"] {
-            assert!(failure.message.contains(number), "{failure:?}");
-        }
-    }
 }

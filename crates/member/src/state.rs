@@ -87,7 +87,11 @@ impl State {
 
     /// What a permit lets this process make beside the data, and that it is made from now on. One that was used is not
     /// used again: then there is nothing to make.
-    pub fn ask_to_prepare(&mut self, permit: &Permit, source: Source) -> Result<Option<Preparation>, Refusal> {
+    pub fn ask_to_prepare(
+        &mut self,
+        permit: &Permit,
+        source: Source,
+    ) -> Result<Option<Preparation>, Refusal> {
         if self.used.as_ref() == Some(&permit.nonce) && permit.process == self.process {
             return Ok(None);
         }

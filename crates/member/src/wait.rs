@@ -180,7 +180,8 @@ async fn consider(waiting: &Waiting, state: &Shared) -> Result<Start, NotYet> {
     prepare(waiting, state, &grant).await.map_err(NotYet::Waits)?;
     // The network took its time: the permit may be too old by now.
     let grant = ask()?;
-    let committed = Keeper::new(&waiting.volume, &mut |_| Ok(())).commit(&grant, &waiting.surroundings, clock::date());
+    let committed =
+        Keeper::new(&waiting.volume, &mut |_| Ok(())).commit(&grant, &waiting.surroundings, clock::date());
     // So did the disk, and this is the last moment. What came too late leaves a disk that never ran, or that is whole.
     let late = match committed {
         Err(error) => Some(NotYet::Waits(error.to_string())),
@@ -206,9 +207,15 @@ async fn make(waiting: &Waiting, state: &Shared, permit: &Permit) -> Result<Star
     };
     with(state, |state| state.remark(None));
     let restore_uid = preparation.restore_uid.clone();
-    let failure = side::make(&waiting.volume, preparation, &waiting.program).await.err();
+    let failure = side::make(&waiting.volume, preparation, &waiting.program)
+        .await
+        .err();
     if let Some(failure) = &failure {
-        tracing::warn!(reason = failure.reason, "it was not restored: {}", failure.message);
+        tracing::warn!(
+            reason = failure.reason,
+            "it was not restored: {}",
+            failure.message
+        );
     }
     let failed = failure.map(|failure| Preparing {
         restore_uid,

@@ -96,7 +96,9 @@ impl Keeper<'_> {
             directories: Vec::new(),
         };
         match fs::read(&path) {
-            Ok(bytes) => contract::read(&bytes).map_err(|error| format!("{}: {error}", path.display()).into()),
+            Ok(bytes) => {
+                contract::read(&bytes).map_err(|error| format!("{}: {error}", path.display()).into())
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(none),
             Err(error) => Err(trouble("read", &path, &error).into()),
         }

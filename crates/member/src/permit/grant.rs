@@ -54,7 +54,12 @@ impl Grant {
     }
 
     /// A restored directory starts in the data's place. What is done of that already is not done again.
-    pub(super) fn restored(applicant: &Applicant<'_>, put: Option<String>, head: LogHead, keeps: SetAside) -> Self {
+    pub(super) fn restored(
+        applicant: &Applicant<'_>,
+        put: Option<String>,
+        head: LogHead,
+        keeps: SetAside,
+    ) -> Self {
         let disk = applicant.disk;
         let is_in_the_way = put.is_some() && disk.data != Data::None;
         Self {

@@ -102,7 +102,10 @@ fn terms(permit: &Permit) -> Result<&RestoreTerms, Refusal> {
     let terms = permit.restore.as_ref().ok_or(Refusal::Missing("restore"))?;
     let is_name = !terms.uid.is_empty()
         && terms.uid.len() <= 64
-        && terms.uid.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        && terms
+            .uid
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     if !is_name {
         return Err(Refusal::Malformed("uid of a restore", terms.uid.clone()));
     }

@@ -159,7 +159,9 @@ fn each_mode_is_for_its_own_verdicts_alone() {
     ] {
         for (name, disk) in &disks {
             let asked = match mode {
-                Mode::Prepare => restored::ask(&restored::permit(mode), &restored::downloaded(disk)).map(|_| ()),
+                Mode::Prepare => {
+                    restored::ask(&restored::permit(mode), &restored::downloaded(disk)).map(|_| ())
+                }
                 Mode::Swap => ask(&restored::permit(mode), disk).map(|_| ()),
                 _ => ask(&permit(mode), disk).map(|_| ()),
             };

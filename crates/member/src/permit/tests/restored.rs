@@ -96,8 +96,14 @@ fn a_directory_is_made_of_the_very_object_that_was_downloaded_for_the_very_resto
             (|permit, _| permit.token.clear()) as fn(&mut Permit, &mut RestoreTerms),
             Refusal::Missing("token"),
         ),
-        (|permit, _| permit.initial_cluster.clear(), Refusal::Missing("initialCluster")),
-        (|_, terms| terms.object_sha256.clear(), Refusal::Missing("objectSHA256")),
+        (
+            |permit, _| permit.initial_cluster.clear(),
+            Refusal::Missing("initialCluster"),
+        ),
+        (
+            |_, terms| terms.object_sha256.clear(),
+            Refusal::Missing("objectSHA256"),
+        ),
         (
             |_, terms| terms.uid = "../data".into(),
             Refusal::Malformed("uid of a restore", "../data".into()),
@@ -111,7 +117,11 @@ fn a_directory_is_made_of_the_very_object_that_was_downloaded_for_the_very_resto
         assert_eq!(ask(&with(Mode::Prepare, change), &disk), Err(refusal));
     }
     let start = super::ask(&permit(Mode::Prepare), &disk);
-    assert_eq!(start, Err(Refusal::NoStart(Mode::Prepare)), "it never starts etcd");
+    assert_eq!(
+        start,
+        Err(Refusal::NoStart(Mode::Prepare)),
+        "it never starts etcd"
+    );
 }
 
 #[test]
