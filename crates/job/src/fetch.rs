@@ -24,10 +24,37 @@ struct Begun {
     size: u64,
 }
 
+/// Which snapshot an object is to hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected<'a> {
+    /// Its bytes, its own hash included.
+    pub size: u64,
+    /// The hash that etcd appended, in hexadecimal.
+    pub sha256: &'a str,
+}
+
+impl<'a> From<&'a Manifest> for Expected<'a> {
+    fn from(manifest: &'a Manifest) -> Self {
+        Self {
+            size: manifest.snapshot_size,
+            sha256: &manifest.snapshot_sha256,
+        }
+    }
+}
+
 /// Fetches an object into a file. Tells what it was, and how much of it was there already.
 pub async fn fetch(
     object: &Object,
     manifest: Option<&Manifest>,
+    file: &Path,
+) -> Result<(Checked, u64), Failure> {
+    fetch_expected(object, manifest.map(Expected::from), file).await
+}
+
+/// The same for a snapshot that is known by other means.
+pub async fn fetch_expected(
+    object: &Object,
+    expected: Option<Expected<'_>>,
     file: &Path,
 ) -> Result<(Checked, u64), Failure> {
     let (part, note) = (beside(file, ".part"), beside(file, ".part.json"));
@@ -78,7 +105,7 @@ pub async fn fetch(
         copied = copy => copied?,
         never = teller::tell("fetching", &done, total) => match never {},
     }
-    let judged = judge(check, manifest);
+    let judged = judge(check, expected);
     // What is wrong is not gone on with.
     let _ = tokio::fs::remove_file(&note).await;
     let checked = match judged {
@@ -114,17 +141,15 @@ async fn rehash(file: &mut tokio::fs::File, length: u64, check: &mut Check) -> s
     Ok(())
 }
 
-/// Whether it is a snapshot, and the one the manifest speaks of.
-fn judge(check: Check, manifest: Option<&Manifest>) -> Result<Checked, Failure> {
+/// Whether it is a snapshot, and the one that is expected.
+fn judge(check: Check, expected: Option<Expected<'_>>) -> Result<Checked, Failure> {
     let wrong = |message: String| Failure::lasting("VerificationFailed", message);
     let checked = check.finish().map_err(|error| wrong(error.to_string()))?;
-    let Some(manifest) = manifest else {
+    let Some(expected) = expected else {
         return Ok(checked);
     };
     match &checked.kind {
-        Kind::Snapshot { database }
-            if *database == manifest.snapshot_sha256 && checked.length == manifest.snapshot_size =>
-        {
+        Kind::Snapshot { database } if *database == expected.sha256 && checked.length == expected.size => {
             Ok(checked)
         }
         _ => Err(wrong(

@@ -62,16 +62,8 @@ impl Network {
         Self { way }
     }
 
-    async fn connect(&self, endpoint: &Endpoint) -> Result<Client, Error> {
-        let client = Client::connect(endpoint).await?;
-        let Some(user) = &self.way.user else {
-            return Ok(client);
-        };
-        login(client, user).await
-    }
-
     async fn ask(&self, endpoint: &Endpoint) -> Result<(Candidate, Client), Error> {
-        let client = self.connect(endpoint).await?;
+        let client = connect(&self.way, endpoint).await?;
         let status = client.status().await?;
         Ok((candidate(endpoint, &status), client))
     }
@@ -132,6 +124,15 @@ impl Network {
     }
 }
 
+/// Reaches a member as the way to it says.
+pub async fn connect(way: &Way, endpoint: &Endpoint) -> Result<Client, Error> {
+    let client = Client::connect(endpoint).await?;
+    let Some(user) = &way.user else {
+        return Ok(client);
+    };
+    login(client, user).await
+}
+
 async fn login(client: Client, user: &User) -> Result<Client, Error> {
     match client.clone().login(user).await {
         Err(Error {
@@ -180,7 +181,7 @@ impl Members for Network {
 
     fn snapshot<'a>(&'a self, of: &'a Candidate) -> Answer<'a, Result<Pieces, Error>> {
         Box::pin(async move {
-            let client = self.connect(&self.endpoint(of)).await?;
+            let client = connect(&self.way, &self.endpoint(of)).await?;
             let snapshot = client.snapshot(IDLE).await?;
             let pieces = stream::try_unfold(snapshot, |mut snapshot| async {
                 let piece = snapshot.next().await?;

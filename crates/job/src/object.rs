@@ -8,9 +8,11 @@ use etcd_operator_store::port::{Etag, Span};
 use etcd_operator_store::{Key, Store};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
+use sha2::{Digest as _, Sha256};
 
 use crate::catalog;
 use crate::failure::{Failure, KEY};
+use crate::text::hex;
 
 /// Enough for the head of any object.
 const HEAD: u64 = 512;
@@ -115,6 +117,22 @@ impl Object {
     /// Bytes of the object as it is stored.
     pub fn stored_size(&self) -> u64 {
         self.size
+    }
+
+    /// Whether it is a snapshot as etcd gave it.
+    pub fn is_plain(&self) -> bool {
+        matches!(self.form, Form::Plain)
+    }
+
+    /// The SHA-256 of every byte as it is stored, in hexadecimal.
+    pub async fn stored_sha256(&self) -> Result<String, Failure> {
+        let span = Span { from: 0, to: None };
+        let mut opened = self.store.open(&self.key, span, Some(&self.etag)).await?;
+        let mut hash = Sha256::new();
+        while let Some(piece) = opened.body.next().await {
+            hash.update(&piece?);
+        }
+        Ok(hex(&hash.finalize()))
     }
 
     /// Bytes of the snapshot, where that is known without reading it.

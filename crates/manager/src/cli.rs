@@ -7,7 +7,7 @@ use etcd_operator_api::scope::ScopeRule;
 use etcd_operator_cluster::build::OperatorImage;
 use etcd_operator_runtime::informer::Scope;
 
-use crate::jobs::args::{BackupArgs, FetchArgs, InspectArgs, ListArgs, PruneArgs};
+use crate::jobs::args::{BackupArgs, FetchArgs, InspectArgs, ListArgs, OrderedArgs, PruneArgs};
 use crate::pod::{InstallArgs, MemberArgs, ReadyArgs};
 use crate::values;
 
@@ -37,7 +37,11 @@ pub enum Command {
     List(Box<ListArgs>),
     /// Delete what an order does not keep of the backups that one EtcdBackup made.
     Prune(PruneArgs),
-    /// Fetch a stored backup as a plain snapshot, whatever its form.
+    /// Read a stored backup from end to end and tell what it holds, as an order says.
+    Verify(OrderedArgs),
+    /// Compare what a cluster serves with what a backup holds, as an order says.
+    Compare(OrderedArgs),
+    /// Fetch a stored backup as a plain snapshot, whatever its form; or, as an order says, onto a member's volume.
     Fetch(Box<FetchArgs>),
     /// Tell what is in a snapshot, a copy of a database, or a stored backup.
     Inspect(Box<InspectArgs>),

@@ -2,6 +2,7 @@
 //! they are ended, and to whom they tell what came of it.
 
 pub mod args;
+mod restoring;
 
 use std::io::{Write as _, stderr};
 use std::path::{Path, PathBuf};
@@ -17,14 +18,16 @@ use etcd_operator_job::outcome::{self, Exit};
 use etcd_operator_job::{
     Failure, catalog, check, clock, fetch as fetching, inspect as inspecting, list as listing,
 };
-use etcd_operator_job::{prune as pruning, settings};
+use etcd_operator_job::{compare as comparing, prune as pruning, settings, verify as verifying};
 use etcd_operator_snapshot::frames::KeyRing;
 use etcd_operator_snapshot::summary::Summary;
-use etcd_operator_store::{Policy, Store};
+use etcd_operator_store::Policy;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use self::args::{BackupArgs, FetchArgs, InspectArgs, ListArgs, OrderArgs, PruneArgs, StoreArgs};
+use self::args::{
+    BackupArgs, FetchArgs, InspectArgs, ListArgs, OrderArgs, OrderedArgs, PruneArgs, StoreArgs,
+};
 use crate::logs;
 
 /// Where a pod says what came of it.
@@ -50,6 +53,16 @@ pub fn prune(args: &PruneArgs) -> Result<Exit> {
     order("prune", said, read, Places::default())
 }
 
+/// `etcd-operator verify` and `etcd-operator compare`
+pub fn ordered(command: &str, args: &OrderedArgs) -> Result<Exit> {
+    let said = &args.order;
+    let read = |_| {
+        said.read()?
+            .context("--order or the variable ETCD_OPERATOR_ORDER must say what is done")
+    };
+    order(command, said, read, Places::default())
+}
+
 /// `etcd-operator list`
 pub fn list(args: &ListArgs) -> Result<Exit> {
     let Some(url) = &args.url else {
@@ -72,10 +85,17 @@ pub fn list(args: &ListArgs) -> Result<Exit> {
 
 /// `etcd-operator fetch`
 pub fn fetch(args: &FetchArgs) -> Result<Exit> {
-    by_hand("warn", async {
-        let stored = open(&args.store, &args.url).await?;
-        let (checked, resumed) =
-            fetching::fetch(&stored.object, stored.manifest.as_ref(), &args.file).await?;
+    let (Some(url), Some(file)) = (&args.url, &args.file) else {
+        let said = &args.order;
+        let read = |_| {
+            said.read()?
+                .context("URL and FILE, or --order, must say what is fetched")
+        };
+        return order("fetch", said, read, Places::default());
+    };
+    by_hand(&args.order.log_level, async {
+        let stored = open(&args.store, url).await?;
+        let (checked, resumed) = fetching::fetch(&stored.object, stored.manifest.as_ref(), file).await?;
         let note = match (resumed, &stored.manifest) {
             (0, Some(_)) => String::new(),
             (0, None) => ", which has no manifest".to_owned(),
@@ -83,7 +103,7 @@ pub fn fetch(args: &FetchArgs) -> Result<Exit> {
         };
         print(&format!(
             "{}: {} bytes of a snapshot{note}; its hash is right\n",
-            args.file.display(),
+            file.display(),
             checked.length
         ))
     })
@@ -210,45 +230,62 @@ async fn run(order: &JobOrder, places: Places) -> Result<JobOutcome, Failure> {
 }
 
 async fn work(order: &JobOrder, places: Places, stop: CancellationToken) -> Result<JobOutcome, Failure> {
-    let store: Store = settings::store(&order.store, Policy::default()).await?;
     let told = stop.clone();
-    let done = async {
-        match &order.task {
-            Task::Backup(task) => {
-                let members = Network::new(settings::way(&task.source)?);
-                let run = Run {
-                    order,
-                    task,
-                    store,
-                    members: &members,
-                    scratch: places.scratch,
-                    tools: places.tools,
-                    budget: Budget::of(BUFFERS),
-                    stop,
-                };
-                return run.backup().await.map(outcome::stored);
-            }
-            Task::List { after } => listing::list(&store, order, after.as_deref()).await,
-            Task::Prune { keep } => pruning::prune(&store, order, keep).await,
-            Task::Erase => pruning::erase(&store, order).await,
-            Task::Verify(_) | Task::Fetch(_) | Task::Compare(_) => {
-                let command = order.task.command();
-                Err(Failure::order(format!(
-                    "this version cannot do `{command}` by an order"
-                )))
-            }
-        }
-    };
-    // A backup takes its time to clean up; of a list or a deletion the next one goes on wherever this one ends.
+    // A backup takes its time to clean up; of everything else the next try goes on wherever this one ends.
     let cut_off = async {
-        if matches!(order.task, Task::Backup(_)) {
-            std::future::pending::<()>().await;
+        let until = match &order.task {
+            Task::Backup(_) => return std::future::pending().await,
+            Task::Verify(task) => Some(task.deadline),
+            Task::Compare(task) => Some(task.deadline),
+            Task::List { .. } | Task::Prune { .. } | Task::Erase | Task::Fetch(_) => None,
+        };
+        let over = async {
+            match until {
+                Some(until) => {
+                    tokio::time::sleep(until.duration_since(clock::now()).unsigned_abs()).await;
+                    Failure::lasting("Deadline", format!("the run was to be over at {until}"))
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = told.cancelled() => Failure::passing("Stopped", "the process was asked to end"),
+            over = over => over,
         }
-        told.cancelled().await;
     };
     tokio::select! {
-        done = done => done,
-        () = cut_off => Err(Failure::passing("Stopped", "the process was asked to end")),
+        done = carry_out(order, places, stop) => done,
+        why = cut_off => Err(why),
+    }
+}
+
+async fn carry_out(order: &JobOrder, places: Places, stop: CancellationToken) -> Result<JobOutcome, Failure> {
+    let store = || settings::store(&order.store, Policy::default());
+    match &order.task {
+        Task::Backup(task) => {
+            let store = store().await?;
+            let members = Network::new(settings::way(&task.source)?);
+            let run = Run {
+                order,
+                task,
+                store,
+                members: &members,
+                scratch: places.scratch,
+                tools: places.tools,
+                budget: Budget::of(BUFFERS),
+                stop,
+            };
+            run.backup().await.map(outcome::stored)
+        }
+        Task::List { after } => listing::list(&store().await?, order, after.as_deref()).await,
+        Task::Prune { keep } => pruning::prune(&store().await?, order, keep).await,
+        Task::Erase => pruning::erase(&store().await?, order).await,
+        Task::Verify(task) => {
+            verifying::verify(&store().await?, &order.store.path, task, &places.scratch).await
+        }
+        // Without need neither touches a Secret of the store.
+        Task::Fetch(task) => restoring::fetch(order, task).await,
+        Task::Compare(task) => comparing::compare(task).await,
     }
 }
 

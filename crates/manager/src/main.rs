@@ -41,6 +41,8 @@ fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Backup(args) => return jobs::backup(*args).map(Into::into),
         Command::List(args) => return jobs::list(&args).map(Into::into),
         Command::Prune(args) => return jobs::prune(&args).map(Into::into),
+        Command::Verify(args) => return jobs::ordered("verify", &args).map(Into::into),
+        Command::Compare(args) => return jobs::ordered("compare", &args).map(Into::into),
         Command::Fetch(args) => return jobs::fetch(&args).map(Into::into),
         Command::Inspect(args) => return jobs::inspect(&args).map(Into::into),
         Command::Manager(args) => {

@@ -155,3 +155,64 @@ fn a_snapshot_is_inspected_and_fetched_without_kubernetes() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(!folder.0.join("never.db").exists());
 }
+
+/// A database of two empty pages as far as fetching looks, with the hash that etcd would put behind it.
+const PAGES: usize = 1024;
+const PAGES_SHA256: &str = "5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef";
+const OBJECT_SHA256: &str = "4872bea7d9d801277dbc214e088704c1fb3e8251f016899664b0e7702250319a";
+
+fn fetching(volume: &str, size: usize) -> serde_json::Value {
+    json!({
+        "kind": "fetch", "restoreUID": "restore-1", "incarnation": 2, "volume": volume,
+        "object": {
+            "size": size, "sha256": OBJECT_SHA256, "snapshotSize": PAGES + 32, "snapshotSha256": PAGES_SHA256,
+        },
+    })
+}
+
+#[test]
+fn a_backup_is_brought_onto_a_volume_once_and_then_needs_no_store() {
+    let (store, volume) = (Folder::new(), Folder::new());
+    std::fs::create_dir(store.path("etcd")).expect("a directory");
+    let digits = PAGES_SHA256.as_bytes().chunks(2);
+    let hash = digits.map(|two| u8::from_str_radix(&String::from_utf8_lossy(two), 16).expect("a digit"));
+    let object: Vec<u8> = std::iter::repeat_n(0, PAGES).chain(hash).collect();
+    std::fs::write(store.path("etcd/orders"), &object).expect("written");
+    let root = volume.0.display().to_string();
+    let bucket = store.0.display().to_string();
+    // The store has another object than was verified.
+    let (code, result) = told("fetch", &order(&bucket, &fetching(&root, 7)));
+    let JobOutcome::Failed { reason, message, .. } = result.outcome else {
+        panic!("{:?}", result.outcome);
+    };
+    assert_eq!(
+        (code, reason.as_str()),
+        (Some(3), "VerificationFailed"),
+        "{message}"
+    );
+    assert!(message.contains("1056") && message.contains('7'), "{message}");
+    assert!(!volume.0.join("operator/fetched.json").exists());
+
+    let whole = order(&bucket, &fetching(&root, object.len()));
+    let fetched = JobOutcome::Fetched { bytes: 1056 };
+    let (code, result) = told("fetch", &whole);
+    assert_eq!((code, &result.outcome), (Some(0), &fetched));
+    let there = std::fs::read(volume.path("restore/snapshot.db")).expect("the snapshot");
+    assert_eq!(there, object);
+    drop(store);
+    let (code, result) = told("fetch", &whole);
+    assert_eq!((code, &result.outcome), (Some(0), &fetched), "it is there");
+}
+
+#[test]
+fn commands_of_a_restore_are_done_by_an_order_alone() {
+    for (command, words) in [("verify", "--order"), ("compare", "--order"), ("fetch", "URL")] {
+        let output = operator(&[command], None);
+        assert_eq!(output.status.code(), Some(2), "{command}: {output:?}");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains(words), "{command}: {said}");
+    }
+    let (code, result) = told("verify", &order("/nowhere", &json!({"kind": "erase"})));
+    assert_eq!(code, Some(2), "{:?}", result.outcome);
+}

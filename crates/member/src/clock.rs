@@ -1,7 +1,9 @@
-//! The time since the machine booted, sleep included: the only clock there is here. It knows no date and nobody sets it.
+//! The time since the machine booted, sleep included: it knows no date and nobody sets it. The date is asked for only by
+//! what is kept for days.
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
 /// The time since the machine booted.
@@ -10,4 +12,9 @@ pub fn since_boot() -> Duration {
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     let nanoseconds = u32::try_from(now.tv_nsec).unwrap_or(0);
     Duration::new(seconds, nanoseconds)
+}
+
+/// The date, as the machine has it.
+pub fn date() -> Timestamp {
+    Timestamp::now()
 }

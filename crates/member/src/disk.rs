@@ -7,13 +7,13 @@ use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use etcd_operator_api::contract::{self, Document, Identity, Prepared};
+use etcd_operator_api::contract::{self, Document, Fetched, Identity, Prepared};
 
 use crate::database;
 use crate::fingerprint::{self, Surroundings};
 use crate::log::{self, SegmentName};
 use crate::view::{Data, DiskView, IdentityFile, Store};
-use crate::volume::{KEPT, Volume};
+use crate::volume::{KEPT, RESTORED, Volume};
 
 /// No document of ours is longer.
 const LONGEST: u64 = 1 << 20;
@@ -44,8 +44,16 @@ fn fill(
 ) -> Result<(), String> {
     // A volume that is not there must not look like an empty one.
     let names = names(volume.root())?.ok_or_else(|| format!("{} does not exist", volume.root().display()))?;
-    disk.kept = names.into_iter().filter(|name| name.starts_with(KEPT)).collect();
-    disk.kept.sort();
+    let of = |prefix: &str| {
+        let mut found: Vec<String> = names
+            .iter()
+            .filter(|name| name.starts_with(prefix))
+            .cloned()
+            .collect();
+        found.sort();
+        found
+    };
+    (disk.kept, disk.restored) = (of(KEPT), of(RESTORED));
     disk.fingerprint = fingerprint::of(volume, surroundings);
     disk.identity = match document::<Identity>(&volume.identity())? {
         None => IdentityFile::Absent,
@@ -53,15 +61,29 @@ fn fill(
         Some(Err(why)) => IdentityFile::Unusable(why),
     };
     disk.prepared = document::<Prepared>(&volume.prepared())?.transpose();
-    disk.data = data(volume, depth)?;
+    disk.fetched = fetched(volume)?;
+    disk.data = data(&volume.data(), depth)?;
     Ok(())
 }
 
-fn data(volume: &Volume, depth: Depth) -> Result<Data, String> {
-    if names(&volume.data())?.is_none_or(|names| names.is_empty()) {
+/// The mark of a download, if what it speaks of is there. One that cannot be understood is as good as none: the download
+/// begins anew.
+fn fetched(volume: &Volume) -> Result<Option<Fetched>, String> {
+    let Some(Ok(fetched)) = document::<Fetched>(&volume.fetched())? else {
+        return Ok(None);
+    };
+    let snapshot = fs::metadata(volume.snapshot());
+    let is_there = snapshot.is_ok_and(|found| found.is_file() && found.len() == fetched.snapshot_size);
+    Ok(is_there.then_some(fetched))
+}
+
+/// What lies in a directory of etcd's.
+pub(crate) fn data(directory: &Path, depth: Depth) -> Result<Data, String> {
+    let (wal, database) = (directory.join("member/wal"), directory.join("member/snap/db"));
+    if names(directory)?.is_none_or(|names| names.is_empty()) {
         return Ok(Data::None);
     }
-    let names = names(&volume.log())?.unwrap_or_default();
+    let names = names(&wal)?.unwrap_or_default();
     let mut segments: Vec<SegmentName> = names.iter().filter_map(|name| SegmentName::read(name)).collect();
     segments.sort();
     let Some(newest) = segments.last() else {
@@ -69,8 +91,7 @@ fn data(volume: &Volume, depth: Depth) -> Result<Data, String> {
     };
     let failure = RefCell::new(None);
     let open = |path: PathBuf| Careful::open(path, &failure);
-    let segment = |name: &SegmentName| open(volume.log().join(name.to_string()));
-    let database = volume.database();
+    let segment = |name: &SegmentName| open(wal.join(name.to_string()));
     let is_there = database
         .try_exists()
         .map_err(|error| trouble("look for", &database, &error))?;

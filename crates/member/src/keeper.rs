@@ -1,9 +1,12 @@
-//! Every change this crate makes to a disk: directories set aside, and the identity written. Nothing is ever deleted.
+//! Every change this crate makes to a disk: directories set aside, restored ones put in place, and the identity written.
+//! Data are never deleted, but for those that a restore made and nobody uses, and those that it set aside for a time that
+//! is over.
 //!
 //! Each change is a row of steps, and a process may be killed between any two of them. What is on the disk then is
 //! judged as before the change or as after it, never as something that starts by mistake: old data is out of the way,
 //! and that is on the disk, before the identity says that the disk may run.
 
+mod restore;
 #[cfg(test)]
 mod tests;
 
@@ -11,7 +14,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
-use etcd_operator_api::contract::{self, Identity};
+use etcd_operator_api::contract::{self, Document, Identity};
+use jiff::Timestamp;
 
 use crate::disk::trouble;
 use crate::fingerprint::{self, Surroundings};
@@ -29,6 +33,8 @@ pub enum Step {
     Write(PathBuf),
     /// A file or directory is brought to the disk.
     Sync(PathBuf),
+    /// A file or directory is deleted, with all that is in it.
+    Remove(PathBuf),
 }
 
 /// Why a change was not made, or not wholly.
@@ -37,6 +43,13 @@ pub enum Step {
 pub struct NotKept {
     words: String,
     kind: ErrorKind,
+}
+
+impl From<String> for NotKept {
+    fn from(words: String) -> Self {
+        let kind = ErrorKind::Other;
+        Self { words, kind }
+    }
 }
 
 impl NotKept {
@@ -67,27 +80,64 @@ impl<'a> Keeper<'a> {
     }
 
     /// Makes of the disk what a permit leads to.
-    pub fn commit(&mut self, grant: &Grant, surroundings: &Surroundings) -> Result<(), NotKept> {
+    pub fn commit(
+        &mut self,
+        grant: &Grant,
+        surroundings: &Surroundings,
+        now: Timestamp,
+    ) -> Result<(), NotKept> {
         self.settle()?;
+        let root = Step::Sync(self.volume.root().to_owned());
         if let Some(name) = &grant.set_aside {
             self.step(&Step::Rename(self.volume.data(), self.volume.kept(name)))?;
-            self.step(&Step::Sync(self.volume.root().to_owned()))?;
+            self.step(&root)?;
+            if let Some(keeps) = &grant.keeps {
+                self.note_kept(name, keeps, now)?;
+            }
+        }
+        if let Some(name) = &grant.put {
+            self.step(&Step::Rename(self.volume.restored(name), self.volume.data()))?;
+            self.step(&root)?;
         }
         // Only now there is the directory by which the volume is known, too.
-        let now = fingerprint::of(self.volume, surroundings);
+        let seen = fingerprint::of(self.volume, surroundings);
         let mut identity = grant.identity.clone();
-        identity.fingerprint = identity.fingerprint.with_new_of(&now);
-        self.write(&identity)
+        identity.fingerprint = identity.fingerprint.with_new_of(&seen);
+        self.write(&identity)?;
+        if grant.keeps.is_some() {
+            // The mark has done its part; were it left, the next whole start would remove it.
+            self.remove(&[self.volume.prepared()], &self.volume.own())?;
+        }
+        Ok(())
     }
 
     /// Writes the identity: wholly, or not at all.
     pub fn write(&mut self, identity: &Identity) -> Result<(), NotKept> {
-        let (new, last) = (self.volume.new_identity(), self.volume.identity());
-        let bytes = contract::write(identity);
+        self.document(self.volume.new_identity(), self.volume.identity(), identity)
+    }
+
+    /// Writes a document: wholly, or not at all.
+    fn document(&mut self, new: PathBuf, last: PathBuf, document: &impl Document) -> Result<(), NotKept> {
+        let bytes = contract::write(document);
         self.step_with(&Step::Write(new.clone()), &bytes)?;
         self.step(&Step::Sync(new.clone()))?;
         self.step(&Step::Rename(new, last))?;
         self.step(&Step::Sync(self.volume.own()))
+    }
+
+    /// Deletes what is there of these, which lie in one directory, and brings that to the disk.
+    fn remove(&mut self, paths: &[PathBuf], within: &Path) -> Result<(), NotKept> {
+        let mut is_changed = false;
+        for path in paths {
+            if fs::symlink_metadata(path).is_ok() {
+                self.step(&Step::Remove(path.clone()))?;
+                is_changed = true;
+            }
+        }
+        if is_changed {
+            self.step(&Step::Sync(within.to_owned()))?;
+        }
+        Ok(())
     }
 
     /// Makes the directory of what is ours, if there is none yet.
@@ -112,6 +162,7 @@ impl<'a> Keeper<'a> {
                 Step::Rename(from, _) => trouble("rename", from, &error),
                 Step::Write(path) => trouble("write", path, &error),
                 Step::Sync(path) => trouble("sync", path, &error),
+                Step::Remove(path) => trouble("remove", path, &error),
             },
             kind: error.kind(),
         })
@@ -124,12 +175,16 @@ fn take(step: &Step, bytes: &[u8]) -> io::Result<()> {
         Step::Rename(from, to) => rename(from, to),
         Step::Write(path) => File::create(path)?.write_all(bytes),
         Step::Sync(path) => File::open(path)?.sync_all(),
+        Step::Remove(path) => match fs::symlink_metadata(path)?.is_dir() {
+            true => fs::remove_dir_all(path),
+            false => fs::remove_file(path),
+        },
     }
 }
 
-/// Over nothing but a file: a directory of that name is somebody's.
+/// Over nothing but a file or an empty directory: what lies in a directory of that name is somebody's.
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    if to.is_dir() {
+    if to.is_dir() && fs::read_dir(to)?.next().is_some() {
         return Err(ErrorKind::AlreadyExists.into());
     }
     fs::rename(from, to)

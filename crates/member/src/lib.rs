@@ -11,9 +11,10 @@
 //! | [`volume`], [`disk`], [`fingerprint`] | where things lie, reading them, and by what the volume is known again |
 //! | [`keeper`] | every change to a disk, step by step |
 //! | [`peers`], [`certificates`], [`serve`] | what is asked of the network before a first start, and what is answered until then |
+//! | [`download`], [`side`], [`room`] | what a restore brings, what it makes beside the data, and what that takes |
 //! | [`restart`], [`wait`], [`run`] | the start that needs nobody, the one that waits, and which of them it is |
 //! | [`ready`], [`install`] | the commands beside: is the member ready; put this program where etcd is |
-//! | [`clock`], [`chance`] | the time since the boot, and names nobody can guess |
+//! | [`clock`], [`chance`] | the time since the boot and the date, and names nobody can guess |
 //!
 //! Those up to `command` decide, and a simulator uses them as they are: no IO, no clock, no chance in them.
 
@@ -23,6 +24,7 @@ pub mod clock;
 pub mod command;
 pub mod database;
 pub mod disk;
+pub mod download;
 pub mod fingerprint;
 pub mod install;
 pub mod keeper;
@@ -32,10 +34,12 @@ pub mod peers;
 pub mod permit;
 pub mod ready;
 pub mod restart;
+pub mod room;
 pub mod run;
 #[cfg(test)]
 mod samples;
 pub mod serve;
+pub mod side;
 pub mod state;
 pub mod verdict;
 pub mod view;

@@ -25,6 +25,11 @@ impl Nonce {
         }
         &self.text
     }
+
+    /// The present one was used, and is no longer good.
+    pub fn renew(&mut self, now: Duration, text: String) {
+        *self = Self::new(now, text);
+    }
 }
 
 #[cfg(test)]

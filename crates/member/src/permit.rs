@@ -3,6 +3,7 @@
 
 mod grant;
 mod refusal;
+mod restore;
 #[cfg(test)]
 mod tests;
 
@@ -10,8 +11,9 @@ use etcd_operator_api::contract::{Mode, Permit, Verdict};
 use etcd_operator_etcd::flags::{First, FirstState};
 use etcd_operator_etcd::id::{ClusterId, MemberId};
 
-pub use grant::{Grant, address_of, restart};
+pub use grant::{Grant, SetAside, address_of, restart};
 pub use refusal::Refusal;
+pub use restore::Preparation;
 
 use crate::verdict::Expected;
 use crate::view::{DiskView, LogHead};
@@ -41,8 +43,16 @@ pub fn check(permit: &Permit, applicant: &Applicant<'_>) -> Result<Grant, Refusa
         Mode::Join => join(permit, applicant),
         Mode::Resume => resume(permit, applicant),
         Mode::Adopt => adopt(permit, applicant),
-        Mode::Prepare | Mode::Swap | Mode::Recover => Err(Refusal::NotBuilt(permit.mode)),
+        Mode::Swap => restore::swap(permit, applicant),
+        Mode::Prepare => Err(Refusal::NoStart(permit.mode)),
+        Mode::Recover => Err(Refusal::NotBuilt(permit.mode)),
     }
+}
+
+/// What a permit that starts nothing lets a process make, or why it is refused.
+pub fn check_to_prepare(permit: &Permit, applicant: &Applicant<'_>) -> Result<Preparation, Refusal> {
+    addressed(permit, applicant)?;
+    restore::prepare(permit, applicant)
 }
 
 /// Whether the permit is for this process, as it is now. The nonce comes last: it alone changes by itself.

@@ -1,8 +1,9 @@
 //! The start that needs nobody: a whole disk counts it and goes on. Everything else waits.
 
+use crate::clock;
 use crate::disk::{self, Depth};
 use crate::fingerprint::Surroundings;
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, Step};
 use crate::permit;
 use crate::verdict::{Expected, judge};
 use crate::view::DiskView;
@@ -28,8 +29,16 @@ pub fn attempt(volume: &Volume, surroundings: &Surroundings, expected: &Expected
         return Attempt::Waits(Box::new(disk));
     };
     let next = permit::restart(identity, head, &disk.fingerprint);
-    match Keeper::new(volume, &mut |_| Ok(())).write(&next) {
-        Ok(()) => Attempt::Starts,
+    let mut before = |_: &Step| Ok(());
+    let mut keeper = Keeper::new(volume, &mut before);
+    match keeper.write(&next) {
+        Ok(()) => {
+            // What is left of restores is of no use to anybody, and in nobody's way.
+            if let Err(error) = keeper.tidy(clock::date()) {
+                tracing::warn!("what a restore has left stays until the next start: {error}");
+            }
+            Attempt::Starts
+        }
         // The counter helps to find a volume that went back in time; it is not worth a member that stays down.
         Err(error) if error.is_for_lack_of_room() => {
             tracing::warn!("this start is not counted: {error}");

@@ -91,6 +91,7 @@ pub fn run(options: Options) -> Result<(), Error> {
         source,
         volume,
         surroundings,
+        program: command.program().to_owned(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

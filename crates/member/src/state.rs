@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use etcd_operator_api::contract::{Permit, Report, VERSION};
+use etcd_operator_api::contract::{Permit, Preparing, Report, VERSION};
 
 use crate::nonce::Nonce;
-use crate::permit::{self, Applicant, Grant, Refusal};
+use crate::permit::{self, Applicant, Grant, Preparation, Refusal};
 use crate::verdict::{Expected, Finding, judge};
 use crate::view::DiskView;
 
@@ -20,6 +20,10 @@ pub struct State {
     finding: Finding,
     /// Why the last permit was not used yet, if there was one.
     remark: Option<String>,
+    /// What becomes of a restored directory that it makes.
+    preparing: Option<Preparing>,
+    /// The nonce that the last permit to make one answered.
+    used: Option<String>,
 }
 
 /// Where time and chance come from.
@@ -43,6 +47,8 @@ impl State {
             disk,
             finding,
             remark: None,
+            preparing: None,
+            used: None,
         }
     }
 
@@ -76,16 +82,44 @@ impl State {
 
     /// What a permit leads to at this moment.
     pub fn ask(&mut self, permit: &Permit, source: Source) -> Result<Grant, Refusal> {
+        permit::check(permit, &self.applicant(source))
+    }
+
+    /// What a permit lets this process make beside the data, and that it is made from now on. One that was used is not
+    /// used again: then there is nothing to make.
+    pub fn ask_to_prepare(
+        &mut self,
+        permit: &Permit,
+        source: Source,
+    ) -> Result<Option<Preparation>, Refusal> {
+        if self.used.as_ref() == Some(&permit.nonce) && permit.process == self.process {
+            return Ok(None);
+        }
+        let preparation = permit::check_to_prepare(permit, &self.applicant(source))?;
+        self.used = Some(permit.nonce.clone());
+        self.nonce.renew((source.now)(), (source.draw)());
+        self.preparing = Some(Preparing {
+            restore_uid: preparation.restore_uid.clone(),
+            failure: None,
+        });
+        Ok(Some(preparation))
+    }
+
+    /// What became of what was made: nothing to tell once it is done.
+    pub fn prepared(&mut self, failed: Option<Preparing>) {
+        self.preparing = failed;
+    }
+
+    fn applicant(&mut self, source: Source) -> Applicant<'_> {
         let nonce = self.nonce.at((source.now)(), source.draw);
-        let applicant = Applicant {
+        Applicant {
             pod_uid: &self.pod_uid,
             process: &self.process,
             nonce,
             expected: &self.expected,
             disk: &self.disk,
             verdict: &self.finding.verdict,
-        };
-        permit::check(permit, &applicant)
+        }
     }
 
     /// What is told to whoever asks at this moment.
@@ -116,8 +150,12 @@ impl State {
             wal_member_id: head.map(|head| head.member.to_string()),
             members: store.map(|store| store.members.clone()).unwrap_or_default(),
             fingerprint: self.disk.fingerprint.clone(),
-            fetched: None,
-            preparing: None,
+            fetched: self
+                .disk
+                .fetched
+                .as_ref()
+                .map(|fetched| fetched.restore_uid.clone()),
+            preparing: self.preparing.clone(),
         }
     }
 }

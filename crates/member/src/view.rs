@@ -1,6 +1,6 @@
 //! A disk as it was read: plain data, from which [`crate::verdict`] and [`crate::permit`] decide. Nothing is read here.
 
-use etcd_operator_api::contract::{Fingerprint, Identity, ListedMember, Prepared};
+use etcd_operator_api::contract::{Fetched, Fingerprint, Identity, ListedMember, Prepared};
 use etcd_operator_etcd::id::{ClusterId, MemberId, RaftIndex, RaftTerm};
 
 /// Everything of a disk that decisions need.
@@ -14,6 +14,10 @@ pub struct DiskView {
     pub data: Data,
     /// The mark of a restored directory that is complete, or why it cannot be understood.
     pub prepared: Result<Option<Prepared>, String>,
+    /// Directories that were restored, by name and in order: complete is only the one that `prepared` names.
+    pub restored: Vec<String>,
+    /// The mark of a download that is complete and still there.
+    pub fetched: Option<Fetched>,
     /// Directories that were set aside, by name and in order.
     pub kept: Vec<String>,
     /// By what the volume is known as it is now.
@@ -28,6 +32,8 @@ impl Default for DiskView {
             identity: IdentityFile::Absent,
             data: Data::None,
             prepared: Ok(None),
+            restored: Vec::new(),
+            fetched: None,
             kept: Vec::new(),
             fingerprint: Fingerprint::default(),
         }

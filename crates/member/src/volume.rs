@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 /// What the names of directories that were set aside begin with.
 pub const KEPT: &str = "kept-";
 
+/// What the names of directories begin with that were restored and wait to take the data's place.
+pub const RESTORED: &str = "restored-";
+
 /// A member's volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
@@ -27,16 +30,6 @@ impl Volume {
         self.root.join("data")
     }
 
-    /// Where etcd's write-ahead log is.
-    pub fn log(&self) -> PathBuf {
-        self.data().join("member/wal")
-    }
-
-    /// Where etcd's database is.
-    pub fn database(&self) -> PathBuf {
-        self.data().join("member/snap/db")
-    }
-
     /// The directory of what is ours.
     pub fn own(&self) -> PathBuf {
         self.root.join("operator")
@@ -55,6 +48,36 @@ impl Volume {
     /// The mark of a restored directory that is complete.
     pub fn prepared(&self) -> PathBuf {
         self.own().join("prepared.json")
+    }
+
+    /// Any document of ours while it is written.
+    pub fn new_document(&self) -> PathBuf {
+        self.own().join("document.json.new")
+    }
+
+    /// The mark of a download that is complete.
+    pub fn fetched(&self) -> PathBuf {
+        self.own().join("fetched.json")
+    }
+
+    /// What is known of directories that are set aside for a while.
+    pub fn kept_list(&self) -> PathBuf {
+        self.own().join("kept.json")
+    }
+
+    /// Where a download goes.
+    pub fn download(&self) -> PathBuf {
+        self.root.join("restore")
+    }
+
+    /// The snapshot that was downloaded, as etcd gave it.
+    pub fn snapshot(&self) -> PathBuf {
+        self.download().join("snapshot.db")
+    }
+
+    /// A directory that was restored.
+    pub fn restored(&self, name: &str) -> PathBuf {
+        self.root.join(name)
     }
 
     /// A directory that is set aside.

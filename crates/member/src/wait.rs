@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use etcd_operator_api::contract::{self, Permit, Verdict};
+use etcd_operator_api::contract::{self, Mode, Permit, Preparing, Verdict};
 use etcd_operator_etcd::flags::First;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -20,6 +20,7 @@ use crate::restart::{self, Attempt};
 use crate::serve::{self, Shared, with};
 use crate::state::{Source, State};
 use crate::volume::Volume;
+use crate::{clock, side};
 
 /// How often the permit's file is looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -51,6 +52,8 @@ pub struct Waiting {
     pub door: Door,
     /// Time and chance.
     pub source: Source,
+    /// etcd, beside which the program is that restores.
+    pub program: PathBuf,
 }
 
 /// How waiting ended.
@@ -166,6 +169,9 @@ async fn consider(waiting: &Waiting, state: &Shared) -> Result<Start, NotYet> {
     let Some(permit) = permit(&waiting.permit).map_err(NotYet::Refused)? else {
         return Ok(None);
     };
+    if permit.mode == Mode::Prepare {
+        return make(waiting, state, &permit).await;
+    }
     let ask = || {
         let asked = with(state, |state| state.ask(&permit, waiting.source));
         asked.map_err(|refusal| NotYet::Refused(refusal.to_string()))
@@ -174,7 +180,8 @@ async fn consider(waiting: &Waiting, state: &Shared) -> Result<Start, NotYet> {
     prepare(waiting, state, &grant).await.map_err(NotYet::Waits)?;
     // The network took its time: the permit may be too old by now.
     let grant = ask()?;
-    let committed = Keeper::new(&waiting.volume, &mut |_| Ok(())).commit(&grant, &waiting.surroundings);
+    let committed =
+        Keeper::new(&waiting.volume, &mut |_| Ok(())).commit(&grant, &waiting.surroundings, clock::date());
     // So did the disk, and this is the last moment. What came too late leaves a disk that never ran, or that is whole.
     let late = match committed {
         Err(error) => Some(NotYet::Waits(error.to_string())),
@@ -190,6 +197,32 @@ async fn consider(waiting: &Waiting, state: &Shared) -> Result<Start, NotYet> {
             None => Err(why),
         },
     }
+}
+
+/// Makes a restored directory beside the data. The process goes on waiting, whatever comes of it.
+async fn make(waiting: &Waiting, state: &Shared, permit: &Permit) -> Result<Start, NotYet> {
+    let asked = with(state, |state| state.ask_to_prepare(permit, waiting.source));
+    let Some(preparation) = asked.map_err(|refusal| NotYet::Refused(refusal.to_string()))? else {
+        return Ok(None);
+    };
+    with(state, |state| state.remark(None));
+    let restore_uid = preparation.restore_uid.clone();
+    let failure = side::make(&waiting.volume, preparation, &waiting.program)
+        .await
+        .err();
+    if let Some(failure) = &failure {
+        tracing::warn!(
+            reason = failure.reason,
+            "it was not restored: {}",
+            failure.message
+        );
+    }
+    let failed = failure.map(|failure| Preparing {
+        restore_uid,
+        failure: Some(failure),
+    });
+    with(state, |state| state.prepared(failed));
+    Ok(look_again(waiting, state))
 }
 
 /// Whether the permit still answers the present nonce. The disk is another by now, so nothing else is asked.

@@ -5,5 +5,6 @@ mod disks;
 mod joins;
 mod names;
 mod pods;
+mod restores;
 mod starts;
 mod volumes;

@@ -266,7 +266,7 @@ impl Attempt<'_> {
         manifest.revision = look.revision;
         if run.task.verification != Verification::Checksum {
             if run.task.verification == Verification::Restore {
-                rehearsal::room(&run.scratch, manifest.snapshot_size)?;
+                rehearsal::room(&run.scratch, manifest.snapshot_size, 1)?;
             }
             let copied = check::full(&stored, &manifest, &run.scratch).await?;
             if run.task.verification == Verification::Restore {

@@ -6,3 +6,4 @@ mod places;
 mod restoring;
 mod storing;
 mod support;
+mod verifying;

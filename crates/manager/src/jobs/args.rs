@@ -250,6 +250,13 @@ pub struct PruneArgs {
     pub(crate) order: OrderArgs,
 }
 
+/// Flags of `etcd-operator verify` and `etcd-operator compare`, which are done by an order alone.
+#[derive(Clone, Debug, Args)]
+pub struct OrderedArgs {
+    #[command(flatten)]
+    pub(crate) order: OrderArgs,
+}
+
 /// Flags of `etcd-operator list`.
 #[derive(Clone, Debug, Args)]
 pub struct ListArgs {
@@ -275,13 +282,21 @@ pub struct ListArgs {
 /// Flags of `etcd-operator fetch`.
 #[derive(Clone, Debug, Args)]
 pub struct FetchArgs {
+    #[command(flatten)]
+    pub(crate) order: OrderArgs,
+
     /// The backup: s3://BUCKET/KEY, oss://, gs:// or abs:// likewise, or a path.
-    #[arg(value_name = "URL")]
-    pub url: String,
+    #[arg(
+        value_name = "URL",
+        conflicts_with = "order",
+        required_unless_present = "order",
+        requires = "file"
+    )]
+    pub url: Option<String>,
 
     /// The file that becomes a plain snapshot. If it was cut off, what is there is not fetched again.
     #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+    pub file: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) store: StoreArgs,

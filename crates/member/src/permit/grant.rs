@@ -15,10 +15,23 @@ pub struct Grant {
     pub identity: Identity,
     /// The name under which what lies in the data's place is kept, if something does.
     pub set_aside: Option<String>,
+    /// Until when that is kept; for good unless somebody said so.
+    pub keeps: Option<SetAside>,
+    /// The restored directory that takes the data's place, if one does.
+    pub put: Option<String>,
     /// What etcd is told for its first start.
     pub first: Option<First>,
     /// The cluster and the member of it that must not have started yet, as the other members know it.
     pub unstarted: Option<(ClusterId, MemberId)>,
+}
+
+/// For how long data are kept that a restore set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetAside {
+    /// The restore.
+    pub restore_uid: String,
+    /// How many seconds.
+    pub seconds: u64,
 }
 
 impl Grant {
@@ -33,7 +46,28 @@ impl Grant {
         Self {
             identity: identity(applicant, cluster, member),
             set_aside: (disk.data != Data::None).then(|| kept_name(disk)),
+            keeps: None,
+            put: None,
             first: Some(first),
+            unstarted: None,
+        }
+    }
+
+    /// A restored directory starts in the data's place. What is done of that already is not done again.
+    pub(super) fn restored(
+        applicant: &Applicant<'_>,
+        put: Option<String>,
+        head: LogHead,
+        keeps: SetAside,
+    ) -> Self {
+        let disk = applicant.disk;
+        let is_in_the_way = put.is_some() && disk.data != Data::None;
+        Self {
+            identity: identity(applicant, Some(head.cluster), Some(head.member)),
+            set_aside: is_in_the_way.then(|| kept_name(disk)),
+            keeps: Some(keeps),
+            put,
+            first: None,
             unstarted: None,
         }
     }
@@ -43,6 +77,8 @@ impl Grant {
         Self {
             identity: identity(applicant, Some(head.cluster), Some(head.member)),
             set_aside: None,
+            keeps: None,
+            put: None,
             first: None,
             unstarted: None,
         }

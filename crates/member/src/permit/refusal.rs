@@ -85,6 +85,23 @@ pub enum Refusal {
     /// The data does not know its own member.
     #[error("the database does not list member {0}, whose log it is")]
     NotListed(MemberId),
+    /// What is to be restored is not there.
+    #[error("nothing that was downloaded for restore {0} with this object is on the disk")]
+    NoDownload(String),
+    /// What was restored is of another restore.
+    #[error("it is for restore {permitted}, and what is on the disk is of {found}")]
+    OtherRestore {
+        /// What the permit says.
+        permitted: String,
+        /// What the mark on the disk says.
+        found: String,
+    },
+    /// What was restored is not there.
+    #[error("{0}, which was restored, is neither beside the data nor in its place")]
+    NotRestored(String),
+    /// It permits no start.
+    #[error("it permits no start, but to {0:?}")]
+    NoStart(Mode),
     /// The data knows members elsewhere.
     #[error("the database lists {0}, which is not this cluster's, or not that member's")]
     StrangePeer(String),

@@ -1,5 +1,7 @@
 //! Which permits are good for which process and disk, and what a good one leads to.
 
+mod restored;
+
 use etcd_operator_api::contract::{Fingerprint, Identity, Mode, Permit, Verdict, kind};
 use etcd_operator_etcd::flags::FirstState;
 
@@ -115,15 +117,9 @@ fn a_permit_for_anybody_or_any_moment_else_is_refused() {
 
 #[test]
 fn what_is_not_built_is_refused_by_its_name() {
-    for (mode, name) in [
-        (Mode::Prepare, "Prepare"),
-        (Mode::Swap, "Swap"),
-        (Mode::Recover, "Recover"),
-    ] {
-        let refused = refusal(&permit(mode), &DiskView::default());
-        assert_eq!(refused, Refusal::NotBuilt(mode));
-        assert!(refused.to_string().contains(name), "{refused}");
-    }
+    let refused = refusal(&permit(Mode::Recover), &DiskView::default());
+    assert_eq!(refused, Refusal::NotBuilt(Mode::Recover));
+    assert!(refused.to_string().contains("Recover"), "{refused}");
 }
 
 /// Every mode against every verdict: exactly these pairs are permitted.
@@ -150,6 +146,7 @@ fn each_mode_is_for_its_own_verdicts_alone() {
         ("older", of_before(unwritten())),
         ("newer", newer),
         ("moved", moved()),
+        ("prepared", restored::prepared()),
         ("unreadable", unreadable),
     ];
     for (mode, fitting) in [
@@ -157,9 +154,17 @@ fn each_mode_is_for_its_own_verdicts_alone() {
         (Mode::Join, &["empty", "unborn", "older"]),
         (Mode::Resume, &["moved"]),
         (Mode::Adopt, &["foreign"]),
+        (Mode::Swap, &["prepared"]),
+        (Mode::Prepare, &["empty", "unborn", "older"]),
     ] {
         for (name, disk) in &disks {
-            let asked = ask(&permit(mode), disk);
+            let asked = match mode {
+                Mode::Prepare => {
+                    restored::ask(&restored::permit(mode), &restored::downloaded(disk)).map(|_| ())
+                }
+                Mode::Swap => ask(&restored::permit(mode), disk).map(|_| ()),
+                _ => ask(&permit(mode), disk).map(|_| ()),
+            };
             assert_eq!(
                 asked.is_ok(),
                 fitting.contains(name),

@@ -94,6 +94,8 @@ pub(crate) fn view(etcds: &Etcds, disk: DiskId, is_weak: bool) -> DiskView {
             .map_or(IdentityFile::Absent, IdentityFile::Found),
         data: data(content.data.as_ref()),
         prepared: Ok(None),
+        restored: Vec::new(),
+        fetched: None,
         kept: content.kept.keys().cloned().collect(),
         fingerprint: fingerprint(disk, is_weak),
     }

@@ -1,0 +1,131 @@
+//! Making a member's data beside the old ones, of a snapshot that was downloaded: by etcd's own program, checked, brought
+//! to the disk, and marked as complete last of all. Nothing that was there before is touched.
+
+use std::path::Path;
+
+use etcd_operator_api::contract::{PrepareFailure, Prepared, VERSION};
+use etcd_operator_etcd::tool::{Restore, ToolError, Tools, run};
+
+use crate::disk::{self, Depth};
+use crate::keeper::{Keeper, NotKept};
+use crate::permit::Preparation;
+use crate::room::{self, LOG};
+use crate::view::{Data, LogHead};
+use crate::volume::Volume;
+
+/// Makes it.
+pub async fn make(volume: &Volume, preparation: Preparation, program: &Path) -> Result<(), PrepareFailure> {
+    blocking(volume, |volume| {
+        Keeper::new(volume, &mut |_| Ok(()))
+            .clear_restored()
+            .map_err(kept)
+    })
+    .await?;
+    has_room(volume, preparation.snapshot_size)?;
+    let directory = volume.restored(&preparation.directory);
+    let restore = Restore {
+        snapshot: volume.snapshot(),
+        data_dir: directory.clone(),
+        name: preparation.member.clone(),
+        members: preparation.first.members.clone(),
+        token: preparation.first.token.clone(),
+        bump: preparation.bump,
+    };
+    let tools = Tools::at(program.parent().unwrap_or(Path::new("/")));
+    let told = restore
+        .invocation(&tools, tools.that_restores())
+        .map_err(|error| failure("ToolFailed", error.to_string(), false))?;
+    tracing::info!(restore = preparation.restore_uid, program = %told.program.display(), "restoring beside the data");
+    let made = match run(&told).await {
+        Ok(_) => blocking(volume, move |volume| complete(volume, &preparation)).await,
+        Err(error) => Err(tool(&error)),
+    };
+    if made.is_err() {
+        // Half a directory only takes room; what cannot be removed now is before the next one is made.
+        let _ = blocking(volume, |volume| {
+            Keeper::new(volume, &mut |_| Ok(()))
+                .clear_restored()
+                .map_err(kept)
+        })
+        .await;
+    }
+    made
+}
+
+/// What is on the disk by now is checked as any start would, and only then marked.
+fn complete(volume: &Volume, preparation: &Preparation) -> Result<(), PrepareFailure> {
+    let directory = volume.restored(&preparation.directory);
+    let LogHead { cluster, member } = match disk::data(&directory, Depth::Start) {
+        Ok(Data::Logged(store)) => store.whole().map_err(|why| {
+            failure(
+                "ToolFailed",
+                format!("what was restored is not whole: {why}"),
+                false,
+            )
+        })?,
+        Ok(Data::None | Data::Unlogged) => {
+            let message = format!(
+                "etcd's program ended well and left no member at {}",
+                directory.display()
+            );
+            return Err(failure("ToolFailed", message, false));
+        }
+        Err(trouble) => return Err(failure("Io", trouble, true)),
+    };
+    let prepared = Prepared {
+        version: VERSION,
+        restore_uid: preparation.restore_uid.clone(),
+        object_sha256: preparation.object_sha256.clone(),
+        incarnation: preparation.incarnation,
+        directory: preparation.directory.clone(),
+        cluster_id: Some(cluster.to_string()),
+        member_id: Some(member.to_string()),
+    };
+    Keeper::new(volume, &mut |_| Ok(()))
+        .mark_prepared(&prepared)
+        .map_err(kept)
+}
+
+/// Whether there is room for another database and its log.
+fn has_room(volume: &Volume, database: u64) -> Result<(), PrepareFailure> {
+    let free = room::free(volume.root()).map_err(|why| failure("Io", why, true))?;
+    let parts = format!("{database} for the database and {LOG} for etcd's log");
+    room::judge(volume.root(), free, database.saturating_add(LOG), &parts)
+        .map_err(|why| failure("NoRoom", why, true))
+}
+
+fn tool(error: &ToolError) -> PrepareFailure {
+    let message = error.to_string();
+    match error {
+        ToolError::NotRun { .. } | ToolError::NoVersion { .. } => failure("NoTool", message, false),
+        ToolError::Failed { .. } if message.contains("no space left") => failure("NoRoom", message, true),
+        ToolError::Failed { .. } => failure("ToolFailed", message, false),
+    }
+}
+
+fn kept(error: NotKept) -> PrepareFailure {
+    let reason = if error.is_for_lack_of_room() {
+        "NoRoom"
+    } else {
+        "Io"
+    };
+    failure(reason, error.to_string(), true)
+}
+
+fn failure(reason: &str, message: String, retriable: bool) -> PrepareFailure {
+    PrepareFailure {
+        reason: reason.to_owned(),
+        message,
+        retriable,
+    }
+}
+
+/// Gibibytes take their time to be synced or removed, and the report is asked for meanwhile.
+async fn blocking(
+    volume: &Volume,
+    work: impl FnOnce(&Volume) -> Result<(), PrepareFailure> + Send + 'static,
+) -> Result<(), PrepareFailure> {
+    let volume = volume.clone();
+    let done = tokio::task::spawn_blocking(move || work(&volume)).await;
+    done.unwrap_or_else(|stopped| Err(failure("Io", stopped.to_string(), true)))
+}
