@@ -8,6 +8,7 @@ use etcd_operator_api::{EtcdCluster, crd};
 use etcd_operator_cluster::{
     build::{Frame, Latch, Objects, Stored, build, claim},
     desired::{Desired, desired},
+    plan::Fetching,
 };
 use etcd_operator_e2e::control_plane::{self, ControlPlane};
 use etcd_operator_runtime::drift;
@@ -67,6 +68,8 @@ fn frame(desired: &Desired, namespace: &str) -> Result<Frame> {
         live_voters: desired.size.get().into(),
         stored: None,
         may_move: false,
+        fetching: Fetching::Nothing,
+        is_held: false,
     })
 }
 

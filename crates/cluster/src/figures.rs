@@ -7,7 +7,7 @@ use std::fmt;
 
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::cluster::MemberStatus;
-use etcd_operator_api::condition::Conditioned as _;
+use etcd_operator_api::condition::Conditioned;
 use etcd_operator_runtime::clock::SharedClock;
 use etcd_operator_runtime::key::ObjectKey;
 use etcd_operator_runtime::metrics::{Figure, Metrics, PerObject};
@@ -192,7 +192,7 @@ fn members(cluster: &EtcdCluster, _: &Reading) -> Vec<Figure> {
 }
 
 fn conditions(cluster: &EtcdCluster, _: &Reading) -> Vec<Figure> {
-    let conditions = cluster.status.iter().flat_map(|status| status.conditions());
+    let conditions = cluster.status.iter().flat_map(Conditioned::conditions);
     conditions
         .map(|condition| {
             of(cluster, 1)

@@ -175,10 +175,13 @@ fn take(step: &Step, bytes: &[u8]) -> io::Result<()> {
         Step::Rename(from, to) => rename(from, to),
         Step::Write(path) => File::create(path)?.write_all(bytes),
         Step::Sync(path) => File::open(path)?.sync_all(),
-        Step::Remove(path) => match fs::symlink_metadata(path)?.is_dir() {
-            true => fs::remove_dir_all(path),
-            false => fs::remove_file(path),
-        },
+        Step::Remove(path) => {
+            if fs::symlink_metadata(path)?.is_dir() {
+                fs::remove_dir_all(path)
+            } else {
+                fs::remove_file(path)
+            }
+        }
     }
 }
 

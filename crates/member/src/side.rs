@@ -18,7 +18,7 @@ pub async fn make(volume: &Volume, preparation: Preparation, program: &Path) -> 
     blocking(volume, |volume| {
         Keeper::new(volume, &mut |_| Ok(()))
             .clear_restored()
-            .map_err(kept)
+            .map_err(|error| kept(&error))
     })
     .await?;
     has_room(volume, preparation.snapshot_size)?;
@@ -45,7 +45,7 @@ pub async fn make(volume: &Volume, preparation: Preparation, program: &Path) -> 
         let _ = blocking(volume, |volume| {
             Keeper::new(volume, &mut |_| Ok(()))
                 .clear_restored()
-                .map_err(kept)
+                .map_err(|error| kept(&error))
         })
         .await;
     }
@@ -83,7 +83,7 @@ fn complete(volume: &Volume, preparation: &Preparation) -> Result<(), PrepareFai
     };
     Keeper::new(volume, &mut |_| Ok(()))
         .mark_prepared(&prepared)
-        .map_err(kept)
+        .map_err(|error| kept(&error))
 }
 
 /// Whether there is room for another database and its log.
@@ -103,7 +103,7 @@ fn tool(error: &ToolError) -> PrepareFailure {
     }
 }
 
-fn kept(error: NotKept) -> PrepareFailure {
+fn kept(error: &NotKept) -> PrepareFailure {
     let reason = if error.is_for_lack_of_room() {
         "NoRoom"
     } else {

@@ -20,7 +20,7 @@ pub async fn fetch(order: &JobOrder, task: &FetchTask) -> Result<JobOutcome, Fai
         snapshot_size: facts.snapshot_size,
     };
     let bytes = facts.snapshot_size;
-    if let Some(why) = download::is_needless(&volume, &wanted).map_err(failure)? {
+    if let Some(why) = download::is_needless(&volume, &wanted).map_err(|error| failure(&error))? {
         tracing::info!("nothing is fetched: {why}");
         return Ok(JobOutcome::Fetched { bytes });
     }
@@ -57,10 +57,10 @@ async fn blocking(
     let (volume, wanted) = (volume.clone(), wanted.clone());
     let done = tokio::task::spawn_blocking(move || work(&volume, &wanted)).await;
     done.map_err(|stopped| Failure::passing("Stopped", stopped.to_string()))?
-        .map_err(failure)
+        .map_err(|error| failure(&error))
 }
 
-fn failure(error: NotPossible) -> Failure {
+fn failure(error: &NotPossible) -> Failure {
     let message = error.to_string();
     match error {
         NotPossible::NoRoom(_) => Failure::lasting("NoRoom", message),

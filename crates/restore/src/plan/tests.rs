@@ -236,7 +236,8 @@ fn a_result_that_is_not_seen_yet_is_waited_for_and_one_that_was_lost_is_asked_fo
 
 #[test]
 fn nothing_is_done_to_a_cluster_that_is_not_ready_for_it() {
-    let change: [(&str, fn(&mut World)); 6] = [
+    type Change = fn(&mut World);
+    let change: [(&str, Change); 6] = [
         ("NoCluster", |world| world.cluster = Err("gone".to_owned())),
         ("AnotherRestore", |world| world.rival = Some("first".to_owned())),
         ("ClusterPaused", |world| cluster(world).is_paused = true),

@@ -127,6 +127,10 @@ fn a_directory_is_marked_when_all_of_it_is_on_the_disk_and_never_before() {
     }
 }
 
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method by its name is of one lifetime only"
+)]
 #[test]
 fn what_is_half_removed_was_no_longer_marked() {
     for step in 0.. {
