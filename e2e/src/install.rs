@@ -104,6 +104,8 @@ impl Kubernetes {
 
     /// The same with the chart's own example of a cluster.
     pub async fn install_example(&self, image: &str) -> Result<()> {
+        // The kinds come with the first, and objects of theirs with the second.
+        self.install(image).await?;
         self.install_with(image, &["--set", "etcdCluster.create=true"])
             .await
     }

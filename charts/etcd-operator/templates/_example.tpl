@@ -6,7 +6,9 @@
 {{- if and $settings.backup (not $settings.cluster) (not .Values.etcdBackup.spec.etcdCluster) (not .Values.etcdBackup.spec.etcdEndpoints) -}}
 {{- fail "etcdBackup.create: there is no cluster to back up; set etcdCluster.create to true, or name one in etcdBackup.spec.etcdCluster" -}}
 {{- end -}}
-{{- $known := .Capabilities.APIVersions.Has "etcd.database.coreos.com/v1beta2/EtcdCluster" -}}
+{{- /* Where the definitions come with this very release, helm cannot make objects of theirs yet: the next upgrade can. */ -}}
+{{- $group := "etcd.database.coreos.com/v1beta2" -}}
+{{- $known := and (.Capabilities.APIVersions.Has (printf "%s/EtcdCluster" $group)) (.Capabilities.APIVersions.Has (printf "%s/EtcdBackup" $group)) -}}
 {{- if and (or $settings.cluster $settings.backup) (not $known) (not .Values.crds.install) -}}
 {{- fail "etcdCluster.create and etcdBackup.create need the CustomResourceDefinitions: set crds.install to true, or install them first" -}}
 {{- end -}}
@@ -33,40 +35,5 @@
 {{- if not (or $backup.etcdCluster $backup.etcdEndpoints) -}}
 {{- $_ := set $backup "etcdCluster" (dict "name" $values.name) -}}
 {{- end -}}
-{{ toYaml (dict "cluster" $settings.cluster "backup" $settings.backup "known" $known "namespace" $namespace "annotations" $annotations "spec" $spec "backupName" (default $values.name .Values.etcdBackup.name) "backupSpec" $backup) }}
-{{- end -}}
-
-{{- /*
-Annotations of an example's object. Where the definitions come with this very release, helm cannot make it with the
-rest: it is a hook after the install then, marked so that the next upgrade takes it over. Takes root, example, more.
-*/}}
-{{- define "etcd-operator.example.annotations" -}}
-{{- $marks := deepCopy .more -}}
-{{- if not .example.known -}}
-{{- $_ := set $marks "helm.sh/hook" "post-install" -}}
-{{- $_ := set $marks "helm.sh/hook-delete-policy" "hook-failed" -}}
-{{- $_ := set $marks "meta.helm.sh/release-name" .root.Release.Name -}}
-{{- $_ := set $marks "meta.helm.sh/release-namespace" .root.Release.Namespace -}}
-{{- end -}}
-{{- with $marks -}}
-annotations:
-  {{- toYaml . | nindent 2 }}
-{{- end -}}
-{{- end -}}
-
-{{- /*
-A hook is not deleted when its release goes. This is a second one, after the deletion of the release, for an object that
-asks for nothing: helm deletes what has its name before it makes it, and then it as well. Takes example, kind, name, spec.
-*/}}
-{{- define "etcd-operator.example.end" -}}
-apiVersion: etcd.database.coreos.com/v1beta2
-kind: {{ .kind }}
-metadata:
-  name: {{ .name }}
-  namespace: {{ .example.namespace }}
-  annotations:
-    helm.sh/hook: post-delete
-    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
-spec:
-  {{- toYaml .spec | nindent 2 }}
+{{ toYaml (dict "cluster" (and $settings.cluster $known) "backup" (and $settings.backup $known) "waits" (and (or $settings.cluster $settings.backup) (not $known)) "namespace" $namespace "annotations" $annotations "spec" $spec "backupName" (default $values.name .Values.etcdBackup.name) "backupSpec" $backup) }}
 {{- end -}}

@@ -68,7 +68,7 @@ subjects:
 {{- define "etcd-operator.watchesNodes" -}}
 {{- if kindIs "bool" .Values.nodes.watch -}}
 {{ ternary "true" "" .Values.nodes.watch }}
-{{- else if .Values.scope.clusterWide -}}
+{{- else if (include "etcd-operator.settings" . | fromYaml).scope.clusterWide -}}
 true
 {{- end -}}
 {{- end -}}

@@ -119,12 +119,16 @@ fn by(release: &str, version: &str) -> Vec<(String, String)> {
 async fn an_example_comes_and_goes_with_its_release_and_definitions_stay() -> Result<()> {
     for helm in HELMS {
         let place = Place::new(helm).await?;
+        // Nothing of kinds that come with this very release, and a word about it.
+        let said = place.install(RELEASE, NAMESPACE, &chart(), EXAMPLE).await?;
+        assert!(said.contains("Run the same command once more"), "{said}");
+        assert_eq!(place.example().await?, [""; 0], "{helm:?}");
         let said = place.install(RELEASE, NAMESPACE, &chart(), EXAMPLE).await?;
         assert!(said.contains(&format!("helm test {RELEASE}")), "{said}");
         let first = place.example().await?;
         assert_eq!(first.len(), 2, "{helm:?}");
 
-        // An upgrade takes over what came after the install, and makes nothing anew.
+        // An upgrade makes nothing anew.
         place.install(RELEASE, NAMESPACE, &chart(), EXAMPLE).await?;
         assert_eq!(place.example().await?, first, "{helm:?}");
         place.uninstall(RELEASE, NAMESPACE).await?;
@@ -141,18 +145,6 @@ async fn an_example_comes_and_goes_with_its_release_and_definitions_stay() -> Re
             .await?;
         assert_eq!(place.example().await?, [""; 0], "{helm:?}");
         place.uninstall(RELEASE, NAMESPACE).await?;
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn an_example_of_a_first_install_goes_with_a_release_that_was_never_upgraded() -> Result<()> {
-    for helm in HELMS {
-        let place = Place::new(helm).await?;
-        place.install(RELEASE, NAMESPACE, &chart(), EXAMPLE).await?;
-        assert_eq!(place.example().await?.len(), 2, "{helm:?}");
-        place.uninstall(RELEASE, NAMESPACE).await?;
-        assert_eq!(place.example().await?, [""; 0], "{helm:?}");
     }
     Ok(())
 }

@@ -29,7 +29,7 @@ Each step that changes something is told once, when it was done: `kubectl descri
 {}",
         head("Conditions and Events"),
         table(&["type", "meaning when True"], &types),
-        told("type", "status and meaning", REASONS),
+        told("type", "status and meaning", &REASONS),
         told("of", "meaning", EVENTS),
     )
 }
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn reasons_stand_on_types_that_exist_and_end_as_sentences() {
-        for said in REASONS {
+        for said in REASONS.iter() {
             assert!(
                 condition::ALL.iter().any(|known| known.as_str() == said.of),
                 "{}",
@@ -131,7 +131,7 @@ mod tests {
             between(plan, "The word in conditions", "What a pass has to say"),
         ];
         let given: BTreeSet<_> = statuses.iter().flat_map(|source| words(source)).collect();
-        assert_eq!(given, explained(REASONS));
+        assert_eq!(given, explained(&REASONS));
     }
 
     #[test]
