@@ -107,8 +107,9 @@ async fn ruin(sim: &Simulation, chance: &mut Chance) {
     } else {
         "no quorum can come back by itself"
     };
+    // A container that ended often is started again after five minutes at the latest.
     let is_said = sim
-        .until(5 * MINUTE, |sim| coverage::says(&status(sim), words))
+        .until(6 * MINUTE, |sim| coverage::says(&status(sim), words))
         .await;
     if !is_said {
         let plan = status(sim)["plan"].to_string();

@@ -241,7 +241,10 @@ impl Ledger {
             let Some((cluster, id)) = truth.owner(disk) else {
                 return;
             };
-            if truth.members(cluster).contains_key(&id) {
+            // What nobody ever agreed on with a majority is over once all was begun anew and that agrees.
+            let mut clusters = truth.clusters().into_iter();
+            let is_past = !truth.has_decided(cluster) && clusters.any(|other| truth.has_decided(other));
+            if truth.members(cluster).contains_key(&id) && !is_past {
                 let what = format!(
                     "{} is deleted, and {id}, whose data it holds, is a member",
                     request.name
