@@ -66,7 +66,9 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
         .map(|((set, stored), latch)| remembered(&desired, set, stored, &latch));
     let voters = voters(&memory, set_now.as_ref());
     let reached = members::ask(&desired, &key, &mut seen, (&memory, &voters), tls, deps).await;
-    claims::look_again(&desired, &key, &mut seen, &memory, deps).await?;
+    if set.as_deref().is_some_and(makes_claims) {
+        claims::look_again(&desired, &key, &mut seen, &memory, deps).await?;
+    }
     let created = cluster.metadata.creation_timestamp.as_ref();
     let world = World {
         now: deps.clock.now(),
@@ -99,6 +101,12 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
 /// The template that was applied before, where the status keeps it.
 fn applied_before(cluster: &EtcdCluster) -> Option<Stored> {
     Stored::recalled(cluster.status.as_ref()?.applied_template.as_deref()?)
+}
+
+/// Whether each of its pods has a volume claim, whatever the spec asks for by now.
+fn makes_claims(set: &StatefulSet) -> bool {
+    let templates = set.spec.volume_claim_templates.as_ref();
+    templates.is_some_and(|templates| !templates.is_empty())
 }
 
 /// Whether an object belongs to the `EtcdCluster` of this UID.

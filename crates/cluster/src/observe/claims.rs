@@ -20,9 +20,6 @@ pub async fn look_again(
     memory: &Memory,
     deps: &Deps,
 ) -> Result<(), Error> {
-    if desired.storage.is_ephemeral() {
-        return Ok(());
-    }
     for (place, seen) in seen {
         if is_needed(seen, memory.members.get(place)) {
             let claim = key.beside(&place.claim(&desired.name));
