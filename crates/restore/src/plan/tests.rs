@@ -98,6 +98,9 @@ fn progress(phase: &str) -> RestoreProgress {
     }
 }
 
+/// What is otherwise in a world.
+type Change = fn(&mut World);
+
 /// What the plan says is stored.
 fn follow(world: &mut World) -> Plan {
     let next = plan(world);
@@ -236,7 +239,6 @@ fn a_result_that_is_not_seen_yet_is_waited_for_and_one_that_was_lost_is_asked_fo
 
 #[test]
 fn nothing_is_done_to_a_cluster_that_is_not_ready_for_it() {
-    type Change = fn(&mut World);
     let change: [(&str, Change); 6] = [
         ("NoCluster", |world| world.cluster = Err("gone".to_owned())),
         ("AnotherRestore", |world| world.rival = Some("first".to_owned())),

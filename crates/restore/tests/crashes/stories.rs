@@ -53,7 +53,7 @@ fn a_restore_is_carried_out_once_and_clients_are_let_in_after_the_comparison_whe
                 bed.fake.list_objects("batch/v1", "Job", "shop").is_empty()
             })
             .await;
-            sleep(Duration::from_mins(10)).await;
+            sleep(Duration::from_mins(1)).await;
             bed
         },
         |bed, when| {
