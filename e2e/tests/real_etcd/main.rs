@@ -2,6 +2,7 @@
 //! and changed, and what etcd refuses comes back as what it is.
 
 mod care;
+mod compared;
 mod etcds;
 mod flags;
 mod members;
