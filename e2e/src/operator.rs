@@ -148,9 +148,9 @@ impl Operator {
         Ok(())
     }
 
-    /// Memory that belongs to it alone or not, in bytes: the resident set.
-    pub fn resident(&self) -> Result<u64> {
-        self.id.resident()
+    /// Memory of its own, in bytes, without the pages of its program.
+    pub fn anonymous(&self) -> Result<u64> {
+        self.id.anonymous()
     }
 
     /// The most that it ever was.

@@ -81,9 +81,9 @@ impl ProcessId {
         stat(self.pid).is_some_and(|stat| stat.started == self.started && !stat.ended)
     }
 
-    /// Memory that belongs to it alone or not, in bytes: the resident set.
-    pub fn resident(self) -> Result<u64> {
-        self.memory("VmRSS:")
+    /// Memory of its own, in bytes. Pages of its program are not: an unoptimised one has many times those of what is shipped.
+    pub fn anonymous(self) -> Result<u64> {
+        self.memory("RssAnon:")
     }
 
     /// The most that it ever was.

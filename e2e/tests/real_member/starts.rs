@@ -156,13 +156,10 @@ async fn nothing_but_the_right_permit_for_this_very_process_is_used() -> Result<
             "Adopt is not for a disk that is empty",
         ),
         (with(|p| p.mode = Mode::Join), "nobody to join"),
-        (
-            with(|p| p.mode = Mode::Prepare),
-            "this version cannot do what it permits: Prepare",
-        ),
+        (with(|p| p.mode = Mode::Prepare), "it has no restore"),
         (
             with(|p| p.mode = Mode::Swap),
-            "this version cannot do what it permits: Swap",
+            "Swap is not for a disk that is empty",
         ),
         (
             with(|p| p.mode = Mode::Recover),
@@ -385,6 +382,7 @@ async fn a_waiting_member_is_small() -> Result<()> {
         Ok(line.trim().trim_end_matches(" kB").parse()?)
     };
     assert_eq!(number("Threads:")?, 1);
-    assert!(number("RssAnon:")? < 4 << 10, "{status}");
+    // What it has besides the program and its tables, which are as long as an unoptimised program is.
+    assert!(number("VmData:")? + number("VmStk:")? < 1 << 10, "{status}");
     Ok(())
 }
