@@ -15,7 +15,7 @@ const MATRIX: &[(&str, &[&str])] = &[
     ("cluster-wide", &[]),
     ("highly-available", &[]),
     ("everything", KNOWN),
-    ("example", &[]),
+    ("example", KNOWN),
     ("example-known", KNOWN),
     ("older-chart", KNOWN),
     ("nothing-of-the-cluster", &[]),
