@@ -6,7 +6,6 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use tokio::process::Command;
 
 use crate::command;
 
@@ -27,7 +26,7 @@ pub struct Told {
 /// Asks Cargo about a package of the workspace at `root`, as it is built for `target`.
 pub async fn ask(root: &Path, package: &str, target: &str) -> Result<Told> {
     let cargo = |arguments: Vec<&str>| {
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let mut cargo = command::cargo();
         cargo.args(arguments).arg("--locked").current_dir(root);
         command::succeed(cargo, "")
     };

@@ -12,6 +12,20 @@ use tokio::process::Command;
 /// How long a command of the bed itself may take: seconds on an idle machine, and machines are busy.
 const LIMIT: Duration = Duration::from_mins(3);
 
+/// Cargo as if it were called by hand. What it tells a test about its own package is taken away again: build scripts of
+/// dependencies watch some of it, and would have all that stands on them built anew, now and at the next call by hand.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let word = name.to_string_lossy();
+        if word.starts_with("CARGO_PKG_") || word.starts_with("CARGO_MANIFEST_") || word == "CARGO_CRATE_NAME"
+        {
+            cargo.env_remove(&name);
+        }
+    }
+    cargo
+}
+
 /// Runs it with this on its standard input; its exit status is for the caller to judge.
 pub async fn output(mut command: Command, input: &str) -> Result<Output> {
     let program = describe(&command);

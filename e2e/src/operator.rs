@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 
 use crate::bed_dir::BedDir;
+use crate::command;
 use crate::control_plane::{Access, ControlPlane, free_port};
 use crate::deadline::until;
 use crate::process::{ProcessId, Sent};
@@ -28,8 +29,7 @@ const BUILD_LIMIT: Duration = Duration::from_mins(20);
 pub async fn binary() -> Result<&'static Path> {
     static BINARY: OnceCell<PathBuf> = OnceCell::const_new();
     let found = BINARY.get_or_try_init(|| async {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = tokio::process::Command::new(cargo);
+        let mut build = command::cargo();
         build
             // Of the whole workspace: asked for one package, Cargo would choose other features and build most of what it
             // needs again.
@@ -63,8 +63,7 @@ pub async fn binary() -> Result<&'static Path> {
 
 /// The binary as it is shipped.
 pub async fn released() -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = tokio::process::Command::new(cargo);
+    let mut build = command::cargo();
     build
         .args(["build", "--locked", "--quiet", "--release"])
         .args(["--package", "etcd-operator-manager", "--bin", "etcd-operator"])

@@ -133,7 +133,10 @@ fn remember(memory: &mut Memory, end: &End, world: &World) {
             memory.success = memory.success.max(Some(stored.completed));
             memory.recorded.push(end.run.id(&world.uid));
             let prunes = is_periodic && world.desired.keep.is_bounded();
-            if prunes && world.deleted.is_none() && memory.of(Task::Prune).is_none() {
+            // One that is under way may have listed the store before this backup was there.
+            let mut prunings = memory.runs.iter().filter(|run| run.task == Task::Prune);
+            let is_coming = prunings.any(|run| run.started.is_none());
+            if prunes && world.deleted.is_none() && !is_coming {
                 memory.runs.push(Run::due(Task::Prune, end.run.due));
             }
         }
@@ -153,8 +156,16 @@ fn remember(memory: &mut Memory, end: &End, world: &World) {
 fn give_turn(world: &World, plan: &mut Plan) {
     let held =
         world.desired.suspended && world.deleted.is_none() && !start::is_requested(world, &plan.memory);
-    let is_ready =
-        |run: &Run| run.started.is_none() && run.due <= world.now && !(held && run.task == Task::Backup);
+    let mut runs = plan.memory.runs.iter();
+    let prunes = runs.any(|run| run.task == Task::Prune && run.started.is_some());
+    let is_ready = |run: &Run| {
+        let must_wait = match run.task {
+            Task::Backup => held,
+            Task::Prune => prunes,
+            Task::Erase => false,
+        };
+        run.started.is_none() && run.due <= world.now && !must_wait
+    };
     let waiting = plan.memory.runs.iter_mut().filter(|run| is_ready(run));
     let Some(first) = waiting.min_by_key(|run| (run.task, run.due)) else {
         return;

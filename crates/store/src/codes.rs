@@ -38,12 +38,16 @@ impl Refusal {
 }
 
 fn class(code: &str, status: u16) -> Class {
-    by_code(code).unwrap_or_else(|| by_status(status))
+    by_code(code).unwrap_or_else(|| match by_status(status) {
+        // Something else is missing than the object, such as the user: who took it for the object would go on without it.
+        Class::NotFound if !code.is_empty() => Class::Unsupported,
+        other => other,
+    })
 }
 
 fn by_code(code: &str) -> Option<Class> {
     Some(match code {
-        "NoSuchKey" | "NotFound" | "BlobNotFound" => Class::NotFound,
+        "NoSuchKey" | "NoSuchVersion" | "NotFound" | "BlobNotFound" => Class::NotFound,
         "NoSuchBucket"
         | "ContainerNotFound"
         | "ContainerBeingDeleted"
@@ -73,6 +77,7 @@ fn by_code(code: &str) -> Option<Class> {
         | "AuthenticationRequired"
         | "InvalidSecurity"
         | "UnauthorizedAccess"
+        | "XAdminUserNotFound"
         | "CredentialsNotLoaded" => Class::Credentials,
         "RequestTimeTooSkewed" | "RequestExpired" => Class::Clock,
         "PermanentRedirect"
@@ -171,6 +176,16 @@ mod tests {
         assert_eq!(of(400, "InvalidBucketName"), Class::NoBucket);
         assert_eq!(of(301, ""), Class::WrongRegion);
         assert_eq!(of(418, ""), Class::Unsupported);
+    }
+
+    #[test]
+    fn an_object_is_missing_only_where_the_store_speaks_of_the_object() {
+        let of = |status, code| refusal(status, code).fault(&Censor::default()).class;
+        assert_eq!(of(404, "NoSuchKey"), Class::NotFound);
+        assert_eq!(of(404, ""), Class::NotFound);
+        assert_eq!(of(404, "NoSuchBucket"), Class::NoBucket);
+        assert_eq!(of(404, "XAdminUserNotFound"), Class::Credentials);
+        assert_eq!(of(404, "NoSuchThingOfNextYear"), Class::Unsupported);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! S3 and everything that speaks its protocol, by Amazon's own client. Its retries are off: [`crate::Store`] has them.
 
 mod connect;
+mod port;
 mod profile;
 
 use aws_sdk_s3::Client;
@@ -18,9 +19,7 @@ use crate::digest::content_md5;
 use crate::error::{Class, Fault};
 use crate::key::Key;
 use crate::net;
-use crate::port::{
-    Answer, Begun, Entry, Etag, Mark, Meta, Page, Part, Place, Port, Reading, Span, Target, UploadId,
-};
+use crate::port::{Begun, Entry, Etag, Mark, Meta, Page, Part, Place, Reading, Span, Target, UploadId};
 use crate::secret::Censor;
 
 /// The name of the mark in an object's metadata.
@@ -164,7 +163,20 @@ impl S3 {
             .map_err(|error| self.fault(&error))
     }
 
+    /// An answer to HEAD has no body, so 404 may be about the bucket or the user as well: what is missing is asked for.
     async fn head_object(&self, key: &Key) -> Result<Meta, Fault> {
+        match self.described(key).await {
+            Err(missing) if missing.class == Class::NotFound => {
+                let first = Span { from: 0, to: Some(1) };
+                self.read_object(key, first, None).await?;
+                // It came into being in between.
+                self.described(key).await
+            }
+            known => known,
+        }
+    }
+
+    async fn described(&self, key: &Key) -> Result<Meta, Fault> {
         let head = self
             .client
             .head_object()
@@ -340,50 +352,4 @@ fn etag(etag: Option<&str>) -> Result<Etag, Fault> {
 
 fn time(time: &DateTime) -> Option<Timestamp> {
     Timestamp::new(time.secs(), i32::try_from(time.subsec_nanos()).ok()?).ok()
-}
-
-impl Port for S3 {
-    fn place(&self) -> &Place {
-        &self.place
-    }
-
-    fn begin<'a>(&'a self, key: &'a Key, mark: &'a Mark) -> Answer<'a, UploadId> {
-        Box::pin(self.begin_upload(key, mark))
-    }
-
-    fn part<'a>(&'a self, target: &'a Target, number: u32, body: Bytes) -> Answer<'a, Part> {
-        Box::pin(self.upload_part(target, number, body))
-    }
-
-    fn complete<'a>(&'a self, target: &'a Target, parts: &'a [Part]) -> Answer<'a, ()> {
-        Box::pin(self.complete_upload(target, parts))
-    }
-
-    fn abort<'a>(&'a self, target: &'a Target) -> Answer<'a, ()> {
-        Box::pin(self.abort_upload(target))
-    }
-
-    fn head<'a>(&'a self, key: &'a Key) -> Answer<'a, Meta> {
-        Box::pin(self.head_object(key))
-    }
-
-    fn read<'a>(&'a self, key: &'a Key, span: Span, etag: Option<&'a Etag>) -> Answer<'a, Reading> {
-        Box::pin(self.read_object(key, span, etag))
-    }
-
-    fn list<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Entry>> {
-        Box::pin(self.list_objects(prefix, page))
-    }
-
-    fn delete<'a>(&'a self, key: &'a Key) -> Answer<'a, ()> {
-        Box::pin(self.delete_object(key))
-    }
-
-    fn create<'a>(&'a self, key: &'a Key, body: Bytes) -> Answer<'a, ()> {
-        Box::pin(self.create_object(key, body))
-    }
-
-    fn begun<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Begun>> {
-        Box::pin(self.list_begun(prefix, page))
-    }
 }

@@ -11,7 +11,17 @@ use crate::{packages, places};
 pub(crate) fn cargo<I: AsRef<OsStr>>(arguments: impl IntoIterator<Item = I>) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     at_home(&mut command, arguments);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_this_package(name)) {
+        command.env_remove(name);
+    }
     command
+}
+
+/// What Cargo tells a program that it runs about its package. Build scripts of dependencies watch some of it: handed on, it
+/// would have them run again, and all behind them built again, whenever Cargo is called by hand in between.
+fn is_of_this_package(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") || name == "CARGO_CRATE_NAME"
 }
 
 /// Any other program, in the root of the repository.
@@ -108,6 +118,21 @@ mod tests {
         );
         assert_eq!(without_colours("plain"), "plain");
         assert_eq!(without_colours("torn \u{1b}[3"), "torn ");
+    }
+
+    #[test]
+    fn cargo_is_run_as_if_by_hand() {
+        // Cargo has told this test its own package.
+        assert!(std::env::vars_os().any(|(name, _)| is_of_this_package(&name)));
+        let command = cargo(["build"]);
+        let mut handed_on = std::env::vars_os()
+            .filter(|(name, _)| is_of_this_package(name))
+            .filter(|(own, _)| {
+                !command
+                    .get_envs()
+                    .any(|(name, value)| name == own && value.is_none())
+            });
+        assert_eq!(handed_on.next(), None);
     }
 
     #[test]

@@ -33,6 +33,10 @@ pub async fn server(speech: Speech) -> Result<Server> {
 }
 
 async fn store(server: &Server, bucket: &str, password: &str, region: &str) -> Result<Store> {
+    store_of("AKIATEST", server, bucket, password, region).await
+}
+
+async fn store_of(user: &str, server: &Server, bucket: &str, password: &str, region: &str) -> Result<Store> {
     let config = StoreConfig::S3(S3Config {
         bucket: bucket.to_owned(),
         endpoint: Some(server.endpoint.clone()),
@@ -40,8 +44,7 @@ async fn store(server: &Server, bucket: &str, password: &str, region: &str) -> R
         ca: server.ca.clone(),
         ..S3Config::default()
     });
-    let credentials =
-        format!("[default]\naws_access_key_id = AKIATEST\naws_secret_access_key = {password}\n");
+    let credentials = format!("[default]\naws_access_key_id = {user}\naws_secret_access_key = {password}\n");
     let settings = format!("[default]\nregion = {region}\n");
     let secret = secret(&[("credentials", &credentials), ("config", &settings)]);
     Ok(connect(&config, Some(&secret), &Platform::default(), policy()).await?)
@@ -83,6 +86,26 @@ async fn what_a_real_store_refuses_is_said_in_our_classes() -> Result<()> {
         let error = store.begin(&key, PART).await.expect_err("refused");
         assert_eq!(error.class, class, "{error}");
         assert!(!format!("{error} {error:?}").contains(password), "{error}");
+    }
+    Ok(())
+}
+
+/// It answers 404 to a user that it does not know.
+#[tokio::test]
+async fn an_object_is_missing_only_if_the_bucket_and_the_user_are_there() -> Result<()> {
+    let server = server(Speech::Plain).await?;
+    let (key, password, region) = (Key::new("etcd/x")?, "hunter2hunter2", "eu-test-1");
+    let right = store(&server, BUCKET, password, region).await?;
+    assert_eq!(right.look(&key).await?, None);
+    for (user, bucket, class) in [
+        ("NOBODY", BUCKET, Class::Credentials),
+        ("AKIATEST", "no-such-bucket", Class::NoBucket),
+    ] {
+        let wrong = store_of(user, &server, bucket, password, region).await?;
+        let looked = wrong.look(&key).await.expect_err("nobody can tell");
+        assert_eq!(looked.class, class, "{looked}");
+        let read = wrong.read_small(&key, 10).await.expect_err("nobody can tell");
+        assert_eq!(read.class, class, "{read}");
     }
     Ok(())
 }

@@ -322,6 +322,29 @@ fn a_backup_that_is_due_does_not_wait_for_a_prune() {
 }
 
 #[test]
+fn a_backup_that_ends_while_old_ones_are_pruned_is_followed_by_another_prune() {
+    let mut scene = Scene::every(60);
+    scene.world.desired.keep.newest = Some(1);
+    scene.pass(0);
+    scene.end(&stored(at(1)));
+    scene.pass(2);
+    scene.pass(60);
+    scene.end(&stored(at(61)));
+    // What is being pruned was listed before the second was there; and nothing else starts.
+    scene.world.desired.suspended = true;
+    let plan = scene.pass(62);
+    assert!(plan.jobs.is_empty(), "two prune at once: {:?}", plan.jobs);
+    scene.end(&pruned());
+    let plan = scene.pass(63);
+    assert_eq!(
+        plan.jobs.iter().map(|run| run.task).collect::<Vec<_>>(),
+        [Task::Prune]
+    );
+    scene.end(&pruned());
+    assert!(scene.pass(64).memory.runs.is_empty());
+}
+
+#[test]
 fn stored_backups_go_with_the_object_once_nothing_writes_any_more() {
     let mut scene = Scene::every(3_600);
     scene.world.desired.erases = true;
