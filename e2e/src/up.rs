@@ -159,8 +159,8 @@ async fn finish(kubernetes: &Kubernetes, say: &impl Fn(&str)) -> Result<()> {
         made.join(", ")
     );
     println!(
-        "The sample cluster serves, and a first backup of it lies on the volume of the claim etcd-backups. Restores come \
-         with later versions."
+        "The sample cluster serves, and a first backup of it lies on the volume of the claim etcd-backups. How to go back \
+         to it is told in docs/restores.md."
     );
     Ok(())
 }
