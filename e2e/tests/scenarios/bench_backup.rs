@@ -20,6 +20,7 @@ use etcd_operator_e2e::large::{self, Solo};
 use etcd_operator_e2e::operator;
 use etcd_operator_e2e::process::ProcessId;
 use etcd_operator_e2e::scenario::{Bed, Scenario};
+use serde_json::Value;
 use tokio::process::Command;
 
 pub const SCENARIOS: &[Scenario] = &[
@@ -41,11 +42,32 @@ const RUNS: usize = 5;
 const SHARE: f64 = 0.9;
 /// What may be resident.
 const MOST: u64 = 64 << 20;
+/// What checking a backup may add to storing it.
+const CHECKS: f64 = 0.05;
 
 /// What one run took.
 struct Taken {
     time: Duration,
     resident: u64,
+    said: String,
+}
+
+impl Taken {
+    /// How much longer it took for what was looked at once all was stored.
+    fn checks(&self) -> Result<f64> {
+        let lines = self.said.lines().map(serde_json::from_str::<Value>);
+        let mut seconds = lines.filter_map(|line| {
+            let line = line.ok()?;
+            Some((
+                line["checking_seconds"].as_f64()?,
+                line["storing_seconds"].as_f64()?,
+            ))
+        });
+        let (checking, storing) = seconds
+            .next_back()
+            .with_context(|| format!("it does not tell: {}", self.said))?;
+        Ok(checking / storing)
+    }
 }
 
 /// Runs a program to its end, and looks at its memory meanwhile.
@@ -68,9 +90,9 @@ async fn run(mut command: Command) -> Result<Taken> {
         resident = resident.max(process.most_resident().unwrap_or(0));
     };
     let time = from.elapsed();
-    let said = child.wait_with_output().await?.stderr;
-    ensure!(ended.success(), "{ended}: {}", String::from_utf8_lossy(&said));
-    Ok(Taken { time, resident })
+    let said = String::from_utf8_lossy(&child.wait_with_output().await?.stderr).into_owned();
+    ensure!(ended.success(), "{ended}: {said}");
+    Ok(Taken { time, resident, said })
 }
 
 fn removed(file: &Path) -> Result<()> {
@@ -92,7 +114,8 @@ async fn measured(gibibytes: u64) -> Result<()> {
     std::fs::create_dir_all(&folder)?;
     let target = folder.join("orders");
 
-    let (mut theirs, mut ours, mut resident) = (Vec::new(), Vec::new(), 0);
+    let (mut theirs, mut ours, mut checks) = (Vec::new(), Vec::new(), Vec::new());
+    let mut resident = 0;
     // The first of each fills the page cache and is not counted.
     for round in 0..=RUNS {
         removed(&saved)?;
@@ -107,17 +130,23 @@ async fn measured(gibibytes: u64) -> Result<()> {
 
         let mut backup = Command::new(&operator);
         backup
-            .args(["backup", "--endpoint", &etcd.endpoint, "--replace", "--to"])
+            .args(["--log-format=json", "backup", "--endpoint", &etcd.endpoint])
+            .args(["--replace", "--to"])
             .arg(&target);
         let taken = run(backup).await?;
         if round > 0 {
             ours.push(taken.time);
+            checks.push(taken.checks()?);
         }
         resident = resident.max(taken.resident);
         std::fs::remove_dir_all(&folder)?;
         std::fs::create_dir_all(&folder)?;
     }
     judged("a directory", size, &theirs, &ours, resident)?;
+    checks.sort_unstable_by(f64::total_cmp);
+    let added = checks[checks.len() / 2];
+    println!("checks add {:.1} % to what storing takes", added * 100.0);
+    ensure!(added <= CHECKS, "checks add {added:.3} of the time");
 
     let (store, arguments) = store(&bed).await?;
     let (mut ours, mut resident) = (Vec::new(), 0);

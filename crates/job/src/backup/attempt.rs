@@ -133,12 +133,14 @@ impl Attempt<'_> {
             (error.into(), left)
         })?;
         let upload = Arc::new(upload);
+        let begun = clock::Moment::now();
         let pumped = match self.pump(&upload).await {
             Ok(pumped) => pumped,
             Err(failure) => return Err((failure, abort(upload).await)),
         };
         let stored = self.complete(object, upload, &pumped).await?;
         let completed = clock::now();
+        let storing = begun.age();
         let manifest = tokio::select! {
             checked = self.check(object, &pumped, completed) => checked,
             why = run.halted() => Err(why),
@@ -153,6 +155,8 @@ impl Attempt<'_> {
             revision = manifest.revision,
             bytes = manifest.object_size,
             verification = manifest.verification,
+            storing_seconds = storing.as_secs_f64(),
+            checking_seconds = begun.age().saturating_sub(storing).as_secs_f64(),
             "the backup is stored"
         );
         Ok(manifest)
