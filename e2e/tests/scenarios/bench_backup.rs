@@ -20,7 +20,6 @@ use etcd_operator_e2e::large::{self, Solo};
 use etcd_operator_e2e::operator;
 use etcd_operator_e2e::process::ProcessId;
 use etcd_operator_e2e::scenario::{Bed, Scenario};
-use serde_json::Value;
 use tokio::process::Command;
 
 pub const SCENARIOS: &[Scenario] = &[
@@ -55,17 +54,13 @@ struct Taken {
 impl Taken {
     /// How much longer it took for what was looked at once all was stored.
     fn checks(&self) -> Result<f64> {
-        let lines = self.said.lines().map(serde_json::from_str::<Value>);
-        let mut seconds = lines.filter_map(|line| {
-            let line = line.ok()?;
-            Some((
-                line["checking_seconds"].as_f64()?,
-                line["storing_seconds"].as_f64()?,
-            ))
-        });
-        let (checking, storing) = seconds
-            .next_back()
-            .with_context(|| format!("it does not tell: {}", self.said))?;
+        let seconds = |field: &str| -> Result<f64> {
+            let last = self.said.rsplit_once(field).map(|(_, rest)| rest);
+            let number = last.and_then(|rest| rest.split_whitespace().next());
+            let number = number.with_context(|| format!("it does not tell {field}: {}", self.said))?;
+            Ok(number.parse()?)
+        };
+        let (storing, checking) = (seconds("storing_seconds=")?, seconds("checking_seconds=")?);
         Ok(checking / storing)
     }
 }
@@ -130,8 +125,7 @@ async fn measured(gibibytes: u64) -> Result<()> {
 
         let mut backup = Command::new(&operator);
         backup
-            .args(["--log-format=json", "backup", "--endpoint", &etcd.endpoint])
-            .args(["--replace", "--to"])
+            .args(["backup", "--endpoint", &etcd.endpoint, "--replace", "--to"])
             .arg(&target);
         let taken = run(backup).await?;
         if round > 0 {
