@@ -4,6 +4,13 @@ use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    // A program that is its own loader moves a hundred thousand addresses at its start. Packed they take a few dozen
+    // kilobytes, and else a megabyte and a half of an image that is to be small. Of glibc it needs 2.36, and what it is
+    // linked with is in it.
+    let is_gnu = |name| std::env::var_os(name).is_some_and(|value| value == "gnu");
+    if is_gnu("CARGO_CFG_TARGET_ENV") {
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
     let head = output("git", &["rev-parse", "--git-path", "logs/HEAD"]);
     if let Some(path) = head.filter(|path| std::path::Path::new(path).exists()) {
         println!("cargo::rerun-if-changed={path}");
