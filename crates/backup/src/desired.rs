@@ -180,6 +180,19 @@ fn source(spec: &EtcdBackupSpec) -> Result<Source, Vec<Refusal>> {
                     format!("holds '{bad}', which has no scheme; for example: http://orders-client:2379");
                 return Err(vec![Refusal::invalid("spec.etcdEndpoints", problem)]);
             }
+            let address = |e: &String| {
+                e.split_once("://")
+                    .map(|(_, rest)| rest.split('/').next().unwrap_or(rest).contains('@'))
+            };
+            if endpoints.iter().any(|e| address(e) == Some(true)) {
+                let problem = "holds a user or a password, which everybody would see who reads this object: leave it out; for example: http://orders-client:2379";
+                return Err(vec![Refusal::invalid("spec.etcdEndpoints", problem)]);
+            }
+            let has_secret = spec.client_tls_secret.as_ref().is_some_and(|s| !s.is_empty());
+            if !has_secret && endpoints.iter().any(|e| e.starts_with("https://")) {
+                let problem = "must name a Secret with the authority of the etcd, and the certificate to show it, as an endpoint of spec.etcdEndpoints says https; for example: orders-client-tls";
+                return Err(vec![Refusal::invalid("spec.clientTLSSecret", problem)]);
+            }
             Ok(Source::Endpoints(endpoints))
         }
     }

@@ -147,7 +147,8 @@ fn etcd_image(spec: &EtcdClusterSpec, version: &str) -> Option<String> {
     filled(&spec.image).or_else(of_version)
 }
 
-fn seen(job: &Job) -> JobSeen {
+/// What counts of a Job.
+pub fn seen(job: &Job) -> JobSeen {
     let conditions = job
         .status
         .iter()

@@ -140,10 +140,10 @@ fn remember(memory: &mut Memory, end: &End, world: &World) {
                 memory.runs.push(Run::due(Task::Prune, end.run.due));
             }
         }
-        (Outcome::Failed { .. }, Task::Backup) => memory.failures += 1,
+        (Outcome::Failed { .. }, Task::Backup) => memory.failures = memory.failures.saturating_add(1),
         (Outcome::Failed { reason, message }, Task::Erase) => {
             // It is tried until it succeeds, or until the user no longer asks for it.
-            memory.failures += 1;
+            memory.failures = memory.failures.saturating_add(1);
             let mut again = Run::due(Task::Erase, start::later(world.now, memory.failures));
             again.note = Some(bounded(&blame::told(&world.desired, reason, message), 1_000));
             memory.runs.push(again);

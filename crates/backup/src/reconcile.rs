@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use etcd_operator_api::backup::DeletionPolicy;
 use etcd_operator_api::refusal::Refusal;
 use etcd_operator_api::{
     EtcdBackup, EtcdBackupStatus, EtcdCluster,
@@ -158,7 +159,10 @@ impl Reconciler {
             .status
             .as_ref()
             .is_none_or(|status| status.last_schedule_time.is_none());
-        let is_held = !nothing_stored && backup.finalizers().iter().any(|name| name == FINALIZER);
+        // Who gives up what is stored is not kept waiting for the rest of the spec to be right.
+        let is_asked_for = backup.spec.deletion_policy == DeletionPolicy::Delete;
+        let is_held =
+            is_asked_for && !nothing_stored && backup.finalizers().iter().any(|name| name == FINALIZER);
         let backup = self.hold(backup, is_held).await?;
         if backup.metadata.deletion_timestamp.is_some() && !is_held {
             return Ok(Wake::OnChange);
@@ -185,7 +189,7 @@ impl Reconciler {
         let mut world = observe(&backup, desired, deps.clock.now(), deps);
         let mut plan = plan(&world);
         let turn = match plan.waits_since.filter(|_| deps.operator_image.is_ok()) {
-            Some(due) => self.turns.take(key, due, &deps.backups, &self.latest),
+            Some(due) => self.turns.take(key, due, &deps.backups, &deps.jobs, &self.latest),
             None => None,
         };
         if turn.is_some() {
@@ -262,7 +266,8 @@ impl Reconciler {
     fn started(&self, backup: &EtcdBackup, task: Task, job: &str, attempt: i64) {
         let (reason, action, what) = match task {
             Task::Backup => ("BackupStarted", "Backup", "makes a backup"),
-            Task::Prune => ("PruneStarted", "Prune", "deletes old backups"),
+            // Each event of an object costs another one its place: what it did is told once it has done something.
+            Task::Prune => return,
             Task::Erase => ("EraseStarted", "Erase", "deletes the stored backups"),
         };
         let again = if attempt > 1 {
@@ -285,7 +290,7 @@ impl Reconciler {
             let note = status::missed(*due, why);
             self.say(backup, Severity::Warning, "BackupMissed", "Backup", note);
         }
-        for end in &plan.ends {
+        for end in plan.ends.iter().filter(|end| !end.changed_nothing()) {
             let (severity, reason, action, note) = event(end, world);
             self.say(backup, severity, reason, action, note);
         }
@@ -351,7 +356,7 @@ fn event(end: &End, world: &World) -> (Severity, &'static str, &'static str, Str
                     held, skipped.object, skipped.why
                 )
             });
-            let note = format!("{deleted} backups were deleted, {kept} are left{first}.");
+            let note = format!("backups deleted: {deleted}, left: {kept}{first}.");
             match task {
                 Task::Erase => (Severity::Normal, "BackupsErased", "Erase", note),
                 Task::Backup | Task::Prune => (Severity::Normal, "BackupsPruned", "Prune", note),

@@ -6,7 +6,9 @@
 mod findings;
 
 use etcd_operator_api::backup::BackupRecord;
+use etcd_operator_api::contract::Skipped;
 use etcd_operator_api::refusal::{self, Refusal, bounded};
+use etcd_operator_api::retention;
 use etcd_operator_api::span::Span;
 use etcd_operator_api::{
     EtcdBackup, EtcdBackupStatus, condition,
@@ -83,6 +85,8 @@ fn record(status: &mut EtcdBackupStatus, end: &End, world: &World) {
             status.last_success_date = Some(Time(second(stored.completed)));
             status.last_success = Some(record.clone());
             let history = status.history.get_or_insert_default();
+            // What it took the place of cannot be restored any more.
+            history.retain(|older| older.object != record.object);
             history.insert(0, record);
             history.truncate(HISTORY);
         }
@@ -90,11 +94,43 @@ fn record(status: &mut EtcdBackupStatus, end: &End, world: &World) {
             status.succeeded = false;
             status.reason = Some(bounded(&plan::told(&world.desired, reason, message), LONGEST));
         }
-        (Outcome::Pruned { kept, .. }, Task::Prune) => {
+        (Outcome::Pruned { kept, skipped, .. }, Task::Prune) => {
             status.stored = Some(i64::try_from(*kept).unwrap_or(i64::MAX));
+            forget(status.history.get_or_insert_default(), skipped, world);
         }
         _ => {}
     }
+}
+
+/// Takes out of the history what was pruned: it names what can be restored. It is decided by the same rules, which look at
+/// nothing older than what they decide on, and so come to the same of the newest.
+fn forget(history: &mut Vec<BackupRecord>, skipped: &[Skipped], world: &World) {
+    let place = world.desired.location.key().unwrap_or_default();
+    let Some(policy) = world.desired.keep.policy() else {
+        return;
+    };
+    let stored = |(age, record): (usize, &BackupRecord)| {
+        Some(retention::Stored {
+            object: record.object.clone(),
+            owner: world.uid.clone(),
+            incarnation: -i64::try_from(age).unwrap_or(i64::MAX),
+            revision: record.revision.unwrap_or_default(),
+            completed: completed(record)?,
+        })
+    };
+    // What lies elsewhere, by an earlier spec, nobody prunes.
+    let here = history.iter().enumerate();
+    let here = here.filter(|(_, record)| record.object.starts_with(place));
+    let all: Vec<_> = here.filter_map(stored).collect();
+    let gone = retention::prune(&all, &world.uid, &policy, world.now);
+    let is_held = |object: &str| skipped.iter().any(|held| held.object == object);
+    history.retain(|record| !gone.contains(&record.object.as_str()) || is_held(&record.object));
+}
+
+/// When a backup was complete.
+fn completed(record: &BackupRecord) -> Option<Timestamp> {
+    let took: Span = record.duration.as_deref()?.parse().ok()?;
+    record.started_at.as_ref()?.0.checked_add(took.0).ok()
 }
 
 fn record_of(end: &End, stored: &Stored, world: &World) -> BackupRecord {

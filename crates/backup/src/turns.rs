@@ -4,12 +4,16 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use etcd_operator_api::backup::ActiveRun;
 use etcd_operator_api::{EtcdBackup, EtcdBackupStatus};
 use etcd_operator_runtime::key::ObjectKey;
 use etcd_operator_runtime::latest::Latest;
 use etcd_operator_runtime::store::Store;
 use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
 
+use crate::observe;
+use crate::plan::Phase;
 use crate::plan::turn::{Waiting, is_next};
 
 /// Who may start.
@@ -47,6 +51,7 @@ impl Turns {
         key: &'a ObjectKey,
         due: Timestamp,
         backups: &Store<EtcdBackup>,
+        jobs: &Store<Job>,
         latest: &Latest<EtcdBackup>,
     ) -> Option<Turn<'a>> {
         let mut granted = self.lock();
@@ -55,7 +60,11 @@ impl Turns {
         for copy in backups.list() {
             let other = ObjectKey::of(&*copy);
             let seen = latest.written(&other).unwrap_or(copy);
-            let (runs, since) = counts(seen.status.as_ref());
+            let runs = running_of(seen.status.as_ref(), |job| {
+                let job = jobs.get(&other.beside(job));
+                job.is_some_and(|job| observe::seen(&job).end.is_none())
+            });
+            let since = waiting_since(seen.status.as_ref());
             running += runs + usize::from(granted.contains(&other));
             // Whoever has been given a turn is counted, and waits no more.
             if !granted.contains(&other) && other != *key {
@@ -74,16 +83,23 @@ impl Turns {
     }
 }
 
-/// How many Jobs run for an object, and since when its next one has been due that waits.
-fn counts(status: Option<&EtcdBackupStatus>) -> (usize, Option<Timestamp>) {
-    let runs = || {
-        status
-            .into_iter()
-            .flat_map(|status| status.active.iter().flatten())
-    };
-    let running = runs().filter(|run| run.started_at.is_some()).count();
-    let waiting = runs().filter(|run| run.started_at.is_none());
-    (running, waiting.filter_map(|run| Some(run.due.as_ref()?.0)).min())
+fn runs(status: Option<&EtcdBackupStatus>) -> impl Iterator<Item = &ActiveRun> {
+    let runs = status.and_then(|status| status.active.as_ref());
+    runs.into_iter().flatten()
+}
+
+/// How many Jobs run for an object. Of one whose spec cannot be read nothing is recorded, so its Jobs tell themselves
+/// whether they still take a turn: it must not hold one for ever.
+fn running_of(status: Option<&EtcdBackupStatus>, lives: impl Fn(&str) -> bool) -> usize {
+    let is_read = status.is_none_or(|status| status.phase.as_deref() != Some(Phase::INVALID.0));
+    let started = runs(status).filter(|run| run.started_at.is_some());
+    started.filter(|run| is_read || lives(&run.job)).count()
+}
+
+/// Since when its next run has been due that waits.
+fn waiting_since(status: Option<&EtcdBackupStatus>) -> Option<Timestamp> {
+    let waiting = runs(status).filter(|run| run.started_at.is_none());
+    waiting.filter_map(|run| Some(run.due.as_ref()?.0)).min()
 }
 
 /// The objects whose runs have waited longest: those to wake when a turn is free.
@@ -93,10 +109,36 @@ pub fn waiting(backups: &Store<EtcdBackup>, most: usize) -> Vec<ObjectKey> {
         .iter()
         .filter_map(|backup| {
             let key = ObjectKey::of(&**backup);
-            let since = counts(backup.status.as_ref()).1?;
+            let since = waiting_since(backup.status.as_ref())?;
             Some(((since, key.to_string()), key))
         })
         .collect();
     line.sort();
     line.into_iter().take(most).map(|(_, key)| key).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+
+    #[test]
+    fn an_object_that_cannot_be_read_has_a_turn_only_while_its_job_runs() {
+        let run = ActiveRun {
+            job: "orders-1".to_owned(),
+            started_at: Some(Time(Timestamp::UNIX_EPOCH)),
+            ..ActiveRun::default()
+        };
+        let status = |phase: &str| EtcdBackupStatus {
+            phase: Some(phase.to_owned()),
+            active: Some(vec![run.clone()]),
+            ..EtcdBackupStatus::default()
+        };
+        // Whoever is read is recorded, too, as soon as its Job has ended.
+        assert_eq!(running_of(Some(&status("Running")), |_| false), 1);
+        assert_eq!(running_of(Some(&status("Invalid")), |job| job == "orders-1"), 1);
+        assert_eq!(running_of(Some(&status("Invalid")), |_| false), 0);
+        assert_eq!(running_of(None, |_| true), 0);
+    }
 }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use etcd_operator_api::cluster::{EtcdClusterSpec, Medium};
+use etcd_operator_api::condition::ConditionType;
 use etcd_operator_api::contract::{self, JobResult};
 use etcd_operator_api::names::{ANNOTATION_RESTORE, CLIENT_PORT, LABEL_RESTORE};
 use etcd_operator_api::refusal::bounded;
 use etcd_operator_api::version::EtcdVersion;
-use etcd_operator_api::{EtcdCluster, EtcdRestore, quantity};
+use etcd_operator_api::{EtcdCluster, EtcdRestore, EtcdRestoreStatus, quantity};
 use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::key::ObjectKey;
 use jiff::Timestamp;
@@ -19,7 +20,7 @@ use kube::{Resource, ResourceExt as _};
 use crate::build::CONTAINER;
 use crate::desired::{Desired, From};
 use crate::memory::Memory;
-use crate::plan::{Phase, choose};
+use crate::plan::{Phase, Reason, choose};
 use crate::reconcile::Deps;
 use crate::world::{Cluster, JobEnd, JobSeen, World};
 
@@ -97,11 +98,13 @@ fn rival(restore: &EtcdRestore, key: &ObjectKey, deps: &Deps) -> Option<String> 
     let age = |one: &EtcdRestore| (one.creation_timestamp().map(|time| time.0), one.name_any());
     let own = age(restore);
     let is_rival = |other: &EtcdRestore| {
-        let phase = other.status.as_ref().and_then(|status| status.phase.as_deref());
+        let status = other.status.as_ref();
+        let phase = status.and_then(|status| status.phase.as_deref());
         other.spec.etcd_cluster.name == *wanted
             && other.uid() != restore.uid()
             && other.metadata.deletion_timestamp.is_none()
             && !phase.is_some_and(Phase::is_over)
+            && !status.is_some_and(cannot_begin)
             && age(other) < own
     };
     let others = deps.restores.filter(&key.namespace, is_rival);
@@ -111,6 +114,18 @@ fn rival(restore: &EtcdRestore, key: &ObjectKey, deps: &Deps) -> Option<String> 
     let active =
         progress.filter(|progress| progress.is_active() && Some(&progress.uid) != restore.uid().as_ref());
     active.map(|progress| progress.name).or(waiting)
+}
+
+/// Whether a restore waits for something that only its user can bring: another one need not wait for that, too.
+fn cannot_begin(status: &EtcdRestoreStatus) -> bool {
+    let progressing = ConditionType::Progressing.as_str();
+    let mut conditions = status.conditions.iter().flatten();
+    let reason = conditions
+        .find(|condition| condition.type_ == progressing)
+        .and_then(|condition| condition.reason.as_deref());
+    let in_line = [Reason::AnotherRestore, Reason::NotBegun].map(Reason::as_str);
+    status.phase.as_deref() == Some(Phase::Waiting.as_str())
+        && reason.is_some_and(|reason| !in_line.contains(&reason))
 }
 
 fn cluster(desired: &Desired, key: &ObjectKey, deps: &Deps) -> Result<Cluster, String> {

@@ -243,6 +243,8 @@ enum Outcome<'a> {
         reason: String,
         message: String,
         at: jiff::Timestamp,
+        /// Whether the same may succeed a little later.
+        may_pass: bool,
     },
 }
 
@@ -259,21 +261,28 @@ fn outcome<'a>(world: &'a World, name: &str) -> Outcome<'a> {
         Some(Ok(result)) => match &result.outcome {
             Said::Verified(verified) => Outcome::Verified(verified),
             Said::Compared { .. } => Outcome::Compared,
-            Said::Failed { reason, message, .. } => Outcome::Failed {
+            Said::Failed {
+                reason,
+                message,
+                retriable,
+            } => Outcome::Failed {
                 reason: reason.clone(),
                 message: message.clone(),
                 at: end.at,
+                may_pass: *retriable,
             },
             _ => Outcome::Failed {
                 reason: "UnexpectedResult".to_owned(),
                 message: format!("the Job {name} said something else than it was asked for"),
                 at: end.at,
+                may_pass: false,
             },
         },
         Some(Err(died)) if !end.is_complete => Outcome::Failed {
             reason: "JobFailed".to_owned(),
             message: died.clone(),
             at: end.at,
+            may_pass: true,
         },
         // A Job is seen to end before its pod is seen to have said why.
         None if world.now < end.at.checked_add(LAG).unwrap_or(end.at) => Outcome::Runs(None),
@@ -281,12 +290,14 @@ fn outcome<'a>(world: &'a World, name: &str) -> Outcome<'a> {
             reason: "JobFailed".to_owned(),
             message: end.message.clone(),
             at: end.at,
+            may_pass: true,
         },
         // Its pod is gone, and with it what it said.
         _ => Outcome::Failed {
             reason: "ResultLost".to_owned(),
             message: format!("the pod of the Job {name} went before its result was read"),
             at: end.at,
+            may_pass: true,
         },
     }
 }

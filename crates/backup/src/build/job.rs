@@ -14,6 +14,8 @@ use crate::memory::Run;
 pub(super) const LONG: Duration = Duration::from_mins(10);
 /// How much longer than its run a Job may take: the process ends by itself before, with a word.
 pub const GRACE: Duration = Duration::from_mins(1);
+/// Kubernetes counts in nanoseconds, and a Job that may take longer than these can tell is ended at once.
+const LONGEST: Duration = Duration::from_hours(24 * 365 * 10);
 /// How often its pod is made again; the pauses double from ten seconds on.
 const RETRIES: i32 = 6;
 /// How the process ends where trying again does not help.
@@ -26,7 +28,7 @@ pub(super) fn job(run: &Run, frame: &Frame<'_>) -> Job {
     Job {
         metadata: frame.metadata(run),
         spec: Some(JobSpec {
-            active_deadline_seconds: Some(i64::try_from(rest.as_secs()).unwrap_or(i64::MAX)),
+            active_deadline_seconds: Some(i64::try_from(rest.min(LONGEST).as_secs()).unwrap_or(i64::MAX)),
             backoff_limit: Some(RETRIES),
             completions: Some(1),
             parallelism: Some(1),

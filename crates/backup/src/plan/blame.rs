@@ -1,12 +1,39 @@
 //! Which field of the spec a failure speaks of, so that whoever reads it knows what to change.
 
+use etcd_operator_api::backup::Verification;
 use etcd_operator_api::location::Location;
 
+use super::ended::NOT_STARTED;
 use crate::desired::{Desired, Source};
+
+/// Why the pod of a Job does not start, as people read it.
+pub fn hindered(desired: &Desired, note: &str) -> String {
+    let note = note.trim_end_matches('.');
+    match hindering(desired, note) {
+        Some(field) => format!("{field}: {note}"),
+        None => note.to_owned(),
+    }
+}
+
+/// The field that keeps a pod from being started, by the words of Kubernetes.
+fn hindering(desired: &Desired, note: &str) -> Option<String> {
+    if note.contains("persistentvolumeclaim") && matches!(desired.location, Location::Local { .. }) {
+        return Some("spec.local.persistentVolumeClaim".to_owned());
+    }
+    if note.contains("Image") && desired.verification == Verification::Restore {
+        return field(desired, "EtcdImage");
+    }
+    note.contains("Unschedulable").then(|| "spec.job".to_owned())
+}
 
 /// A failure as people read it: the field, then the word and the sentence of the Job.
 pub fn told(desired: &Desired, reason: &str, message: &str) -> String {
-    match field(desired, reason) {
+    let field = if reason == NOT_STARTED {
+        hindering(desired, message)
+    } else {
+        field(desired, reason)
+    };
+    match field {
         Some(field) => format!("{field}: {reason}: {message}"),
         None => format!("{reason}: {message}"),
     }

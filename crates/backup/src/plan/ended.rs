@@ -8,6 +8,11 @@ use super::MOST_ATTEMPTS;
 use crate::memory::{Run, Task};
 use crate::world::{JobEnd, JobSeen, PodSeen, World};
 
+/// The word of a Job that was over before it was done.
+const DEADLINE: &str = "Deadline";
+/// The word for a Job of which no pod could start.
+pub const NOT_STARTED: &str = "NotStarted";
+
 /// A run that ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct End {
@@ -15,6 +20,21 @@ pub struct End {
     pub run: Run,
     /// How.
     pub outcome: Outcome,
+}
+
+impl End {
+    /// Whether a run found nothing to do.
+    pub fn changed_nothing(&self) -> bool {
+        match &self.outcome {
+            Outcome::Pruned {
+                deleted,
+                skipped,
+                more,
+                ..
+            } => self.run.task == Task::Prune && *deleted == 0 && skipped.is_empty() && *more == 0,
+            _ => false,
+        }
+    }
 }
 
 /// How a run ended.
@@ -88,13 +108,14 @@ pub fn is_lost(world: &World, run: &Run, job: &JobSeen) -> bool {
             .is_some_and(|end| said(world, run, job).is_none() && !is_final(run, end))
 }
 
-/// Whether a Job fails, and would go on failing, by an order from before the spec was edited. A first try that still goes
-/// on is let be.
+/// Whether a Job fails or cannot even start, and would go on so, by an order from before the spec was edited. A first try
+/// that still goes on is let be.
 pub fn is_outdated(world: &World, run: &Run, job: &JobSeen) -> bool {
+    let hangs = run.note.is_some() && !world.pods_of(job).any(|pod| pod.has_started);
     run.started.is_some()
         && job.end.is_none()
         && job.generation < world.generation
-        && failed_tries(world, run).is_some()
+        && (hangs || failed_tries(world, run).is_some())
 }
 
 /// How many tries of a run have failed that goes on nevertheless, and how the last one did.
@@ -171,20 +192,19 @@ fn vanished(world: &World, run: &mut Run, name: &str) -> Option<Outcome> {
     None
 }
 
-/// What the last pod said that said anything of this run.
+/// What the last pod said that said anything of this run: that it came too late is the least of it, as what held those
+/// before it back is the cause.
 fn said(world: &World, run: &Run, job: &JobSeen) -> Option<Outcome> {
-    let mut last: Option<(Timestamp, &JobResult)> = None;
-    for (time, result) in world.pods_of(job).filter_map(|pod| pod.said.as_ref()) {
-        let Ok(result) = result else { continue };
-        let is_good = !matches!(result.outcome, JobOutcome::Failed { .. });
-        if result.run == run.id(&world.uid) && (is_good || last.is_none_or(|(other, _)| other <= *time)) {
-            last = Some((*time, result));
-            if is_good {
-                break;
-            }
-        }
-    }
-    last.map(|(_, result)| outcome(run.task, &result.outcome))
+    let id = run.id(&world.uid);
+    let all = world.pods_of(job).filter_map(|pod| pod.said.as_ref());
+    let own = all.filter_map(|(time, result)| Some((time, result.as_ref().ok().filter(|r| r.run == id)?)));
+    let weight = |result: &JobResult| match &result.outcome {
+        JobOutcome::Failed { reason, .. } if reason == DEADLINE => 0,
+        JobOutcome::Failed { .. } => 1,
+        _ => 2,
+    };
+    let (_, last) = own.max_by_key(|(time, result)| (weight(result), **time))?;
+    Some(outcome(run.task, &last.outcome))
 }
 
 /// A result counts only for what the Job was made for.
@@ -253,6 +273,7 @@ fn without_a_word(world: &World, run: &Run, job: &JobSeen, end: &JobEnd) -> Outc
     let reason = match (&cause, end.is_complete) {
         (Some(cause), _) if cause.contains("OOMKilled") => "OOMKilled",
         (_, true) => "ResultLost",
+        (_, false) if run.note.is_some() => NOT_STARTED,
         (_, false) if end.reason == "DeadlineExceeded" => "DeadlineExceeded",
         (_, false) => "JobFailed",
     };

@@ -1,5 +1,6 @@
 //! Plans as stories: what was seen, and what comes of it.
 
 mod any_world;
+mod hindered;
 mod scene;
 mod stories;

@@ -113,7 +113,10 @@ fn sentence(world: &World, plan: &Plan, blocked: Option<Blocked>) -> (Reason, St
             Some(note) if run.job_uid.is_none() => {
                 format!("{what} by the Job {job}, which the API server does not take: {note}.")
             }
-            Some(note) => format!("{what} by the Job {job}, whose pod has not started: {note}."),
+            Some(note) => format!(
+                "{what} by the Job {job}, whose pod has not started: {}.",
+                super::blame::hindered(&world.desired, note)
+            ),
             None => match ended::failed_tries(world, run) {
                 Some((count, Outcome::Failed { reason, message })) => format!(
                     "{what} by the Job {job}. Tries that failed so far: {count}; it is tried again. The last one: {}",

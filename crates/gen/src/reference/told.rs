@@ -100,12 +100,6 @@ pub(super) const EVENTS: &[Said] = &[
     ),
     said(
         "EtcdBackup",
-        "PruneStarted",
-        "The Job was made that deletes backups which are no longer kept.",
-        "",
-    ),
-    said(
-        "EtcdBackup",
         "BackupsPruned",
         "Backups that are no longer kept were deleted; the message says how many, and which could not be.",
         "",

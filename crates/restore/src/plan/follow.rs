@@ -131,7 +131,9 @@ fn serving(world: &World, memory: &Memory, progress: &RestoreProgress) -> Plan {
             ..wanted(number)
         },
         Outcome::Verified(_) => wanted(number + 1),
-        Outcome::Failed { reason, message, at } => {
+        Outcome::Failed {
+            reason, message, at, ..
+        } => {
             let due = at.checked_add(pause(number)).unwrap_or(at);
             if world.now >= due {
                 return wanted(number + 1);

@@ -7,6 +7,7 @@ use etcd_operator_api::span::Span;
 use etcd_operator_api::version::EtcdVersion;
 
 use super::Reason;
+use crate::desired::{At, From};
 use crate::world::{Cluster, Source, World};
 
 /// What etcd's tool writes beside the database.
@@ -19,6 +20,9 @@ pub fn pass(
     source: &Source,
     verified: &Verified,
 ) -> Result<(RestoreIntent, String), (Reason, String)> {
+    if let Some(text) = strays(world, source, verified) {
+        return Err((Reason::NoBackup, text));
+    }
     if verified.auth_enabled {
         let text = format!(
             "{} was taken from an etcd that asks clients who they are ({} users, {} roles), and the operator cannot answer that yet",
@@ -62,6 +66,23 @@ pub fn pass(
     }
     let intent = intent(world, source, verified, wrote.unwrap_or_default());
     Ok((intent, words(world, cluster, source, verified)))
+}
+
+/// Why a backup is not the one that was asked for, though an object of its name was found: it was replaced since.
+fn strays(world: &World, source: &Source, verified: &Verified) -> Option<String> {
+    let From::Backup { at, .. } = &world.desired.from else {
+        return None;
+    };
+    let (object, found) = (&source.object, verified.revision);
+    match *at {
+        At::Revision(wanted) if found > wanted => Some(format!(
+            "{object} holds revision {found} by now, and one not above {wanted} is asked for"
+        )),
+        At::Time(wanted) if verified.completed_at.is_none_or(|at| at > wanted) => Some(format!(
+            "{object} was made again since, and one that was finished not after {wanted} is asked for"
+        )),
+        _ => None,
+    }
 }
 
 fn intent(world: &World, source: &Source, verified: &Verified, wrote: &str) -> RestoreIntent {

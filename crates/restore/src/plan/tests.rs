@@ -1,5 +1,7 @@
 //! Restores as users see them: what is looked at before, what is followed, what is told.
 
+mod refusals;
+
 use etcd_operator_api::cluster::RestoreProgress;
 use etcd_operator_api::contract::{JobOutcome, JobResult, ObjectFacts, RestoreIntent, Verified};
 use etcd_operator_api::location::{Location, ObjectPath};
@@ -197,9 +199,9 @@ fn a_verification_that_failed_is_tried_again_later_and_at_once_when_the_spec_cha
     world.jobs = vec![ended(
         "back-v1",
         JobOutcome::Failed {
-            reason: "Key".to_owned(),
-            message: "no key 2026".to_owned(),
-            retriable: false,
+            reason: "Unreachable".to_owned(),
+            message: "nobody answers".to_owned(),
+            retriable: true,
         },
     )];
     let failed = follow(&mut world);
@@ -207,7 +209,11 @@ fn a_verification_that_failed_is_tried_again_later_and_at_once_when_the_spec_cha
         (failed.phase, failed.reason.as_str()),
         (Phase::Failed, "VerificationFailed")
     );
-    assert!(failed.text.contains("Key: no key 2026"), "{}", failed.text);
+    assert!(
+        failed.text.contains("Unreachable: nobody answers"),
+        "{}",
+        failed.text
+    );
     assert!(failed.drops.is_empty(), "people may look at it");
     let mut edited = world.clone();
     edited.is_edited = true;

@@ -4,6 +4,10 @@ use super::{Ask, Outcome, Phase, Plan, Reason, Task, Wanted, gate, job_name, out
 use crate::memory::{Memory, second};
 use crate::world::{Cluster, Source, World};
 
+/// How often a backup is read that could not be: half an hour in all. Data are not rolled back days later, when nobody
+/// thinks of it any more, because a store came back.
+const MOST_TRIES: i64 = 6;
+
 /// Goes on with it, or says what stands in the way.
 pub fn verify(world: &World) -> Plan {
     let memory = &world.memory;
@@ -96,22 +100,35 @@ fn attempt(world: &World, cluster: &Cluster, source: &Source) -> Plan {
             }
         },
         Outcome::Compared => begin(world, source, number + 1),
-        Outcome::Failed { reason, message, at } => {
+        Outcome::Failed {
+            reason,
+            message,
+            at,
+            may_pass,
+        } => {
             let due = at.checked_add(pause(number)).unwrap_or(at);
-            if world.now >= due {
+            let goes_on = may_pass && number < MOST_TRIES;
+            if goes_on && world.now >= due {
                 return begin(world, source, number + 1);
             }
             let memory = Memory {
                 attempt: number,
                 ..memory.clone()
             };
+            let again = if goes_on {
+                format!("it is tried again at {due}, and at once when this spec is changed")
+            } else {
+                "it is tried again when this spec is changed".to_owned()
+            };
             let text = format!(
-                "{} could not be verified: {reason}: {message}. Nothing was touched; it is tried again, and at once when this spec is changed.",
+                "{} could not be verified: {reason}: {message}. Nothing was touched; {again}.",
                 source.object
             );
             let mut plan = Plan::new(memory, Phase::Failed, Reason::VerificationFailed, text);
-            let rest = due.duration_since(world.now);
-            plan.wake = rest.try_into().unwrap_or(plan.wake);
+            if goes_on {
+                let rest = due.duration_since(world.now);
+                plan.wake = rest.try_into().unwrap_or(plan.wake);
+            }
             plan
         }
     }

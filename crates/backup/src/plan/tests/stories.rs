@@ -107,7 +107,7 @@ fn a_pod_that_never_started_is_named_when_its_time_is_over() {
     let Outcome::Failed { reason, message } = &plan.ends[0].outcome else {
         panic!("another end")
     };
-    assert_eq!(reason, "DeadlineExceeded");
+    assert_eq!(reason, "NotStarted");
     assert!(message.contains("ErrImagePull"), "{message}");
 }
 

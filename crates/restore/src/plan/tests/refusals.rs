@@ -1,0 +1,51 @@
+//! What is not restored, although it was asked for once.
+
+use super::*;
+
+#[test]
+fn what_time_does_not_mend_is_not_tried_again_by_itself_when_nobody_thinks_of_it_any_more() {
+    let failed = |attempt: i64, retriable: bool| {
+        let mut world = world();
+        follow(&mut world);
+        world.memory.attempt = attempt;
+        let outcome = JobOutcome::Failed {
+            reason: "Key".to_owned(),
+            message: "no key 2026".to_owned(),
+            retriable,
+        };
+        world.jobs = vec![ended(&format!("back-v{attempt}"), outcome)];
+        world.now = "2026-03-08T12:00:00Z".parse().expect("a time");
+        world
+    };
+    for (attempt, retriable) in [(1, false), (6, true)] {
+        let mut world = failed(attempt, retriable);
+        let rests = follow(&mut world);
+        assert_eq!((rests.phase, rests.job), (Phase::Failed, None));
+        assert!(rests.text.contains("when this spec is changed"), "{}", rests.text);
+        world.is_edited = true;
+        let next = format!("back-v{}", attempt + 1);
+        assert_eq!(plan(&world).job.expect("a Job").name, next);
+    }
+    let again = follow(&mut failed(5, true));
+    assert_eq!(again.job.expect("a Job").name, "back-v6");
+}
+
+#[test]
+fn an_object_that_was_made_again_since_it_was_chosen_is_not_restored() {
+    let mut world = world();
+    follow(&mut world);
+    world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
+    let asked = |at| From::Backup {
+        name: "nightly".to_owned(),
+        at,
+    };
+    let early = "2026-03-01T09:59:59Z".parse().expect("a time");
+    for at in [At::Revision(39), At::Time(early)] {
+        world.desired.from = asked(at);
+        let refused = plan(&world);
+        assert_eq!((refused.phase, &refused.ask), (Phase::Failed, &Ask::AsBefore));
+        assert!(refused.text.contains("Nothing was touched"), "{}", refused.text);
+    }
+    world.desired.from = asked(At::Revision(40));
+    assert!(matches!(plan(&world).ask, Ask::For(_)));
+}
