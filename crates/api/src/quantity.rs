@@ -2,6 +2,8 @@
 //!
 //! Exact: values are kept as integers of a thousandth, the finest Kubernetes stores for sizes and CPUs.
 
+use std::fmt;
+
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 /// Why a text is not a quantity.
@@ -29,6 +31,30 @@ pub fn bytes(quantity: &Quantity) -> Result<u64, QuantityError> {
     let whole = millis(quantity)?;
     let whole = u128::try_from(whole).map_err(|_| QuantityError::Malformed(quantity.0.clone()))?;
     u64::try_from(whole.div_ceil(1000)).map_err(|_| QuantityError::TooLarge(quantity.0.clone()))
+}
+
+/// A number of bytes, as people are told it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+        if self.0 < 1024 {
+            return write!(f, "{} B", self.0);
+        }
+        let mut tenths = self.0.saturating_mul(10) / 1024;
+        let mut units = UNITS.iter();
+        let mut unit = units.next().unwrap_or(&"KiB");
+        for next in units {
+            if tenths < 10_240 {
+                break;
+            }
+            tenths /= 1024;
+            unit = next;
+        }
+        write!(f, "{}.{} {unit}", tenths / 10, tenths % 10)
+    }
 }
 
 /// Whether two texts name the same amount, to the thousandth; texts that are no quantities, or too large to be
@@ -120,6 +146,21 @@ mod tests {
 
     fn of(text: &str) -> Option<i128> {
         millis(&Quantity(text.to_owned())).ok()
+    }
+
+    #[test]
+    fn sizes_are_told_in_the_unit_that_fits() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (20 << 20, "20.0 MiB"),
+            (5 << 40, "5.0 TiB"),
+        ] {
+            assert_eq!(Bytes(bytes).to_string(), text);
+        }
+        assert!(Bytes(u64::MAX).to_string().ends_with("TiB"));
     }
 
     #[test]

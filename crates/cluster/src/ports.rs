@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use etcd_operator_api::contract::Report;
+use etcd_operator_api::contract::{FetchProgress, Report};
 use etcd_operator_etcd::port::{Answer, Dial};
 
 use crate::world::Asked;
@@ -13,6 +13,9 @@ use crate::world::Asked;
 pub trait Reports: fmt::Debug + Send + Sync {
     /// What waits at this address says, if anything waits there.
     fn ask(&self, at: IpAddr) -> Answer<'_, Asked<Report>>;
+
+    /// How far the download at this address is, if one goes on there.
+    fn progress(&self, at: IpAddr) -> Answer<'_, Asked<FetchProgress>>;
 }
 
 /// How members are reached.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use etcd_operator_api::contract::{self, Report};
+use etcd_operator_api::contract::{self, Document, FetchProgress, Report};
 use etcd_operator_api::names::METRICS_PORT;
 use etcd_operator_etcd::port::Answer;
 use http_body_util::{BodyExt as _, Empty, Limited};
@@ -20,7 +20,9 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// The largest report that is read.
 const LARGEST: usize = 64 * 1024;
 /// Where a waiting process shows it.
-const PATH: &str = "/etcd-operator/report";
+const REPORT: &str = "/etcd-operator/report";
+/// Where a download tells how far it is.
+const FETCH: &str = "/etcd-operator/fetch";
 
 /// Reads reports over the network of the pods.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,21 +30,28 @@ pub struct Network;
 
 impl Reports for Network {
     fn ask(&self, at: IpAddr) -> Answer<'_, Asked<Report>> {
-        Box::pin(async move {
-            let place = std::net::SocketAddr::from((at, METRICS_PORT));
-            match tokio::time::timeout(LIMIT, fetch(place)).await {
-                Ok(Ok(answer)) => answer,
-                Ok(Err(why)) => Asked::Silent(format!("http://{place}{PATH}: {why}")),
-                Err(_) => Asked::Silent(format!("http://{place}{PATH}: no answer within {LIMIT:?}")),
-            }
-        })
+        Box::pin(document(at, REPORT))
+    }
+
+    fn progress(&self, at: IpAddr) -> Answer<'_, Asked<FetchProgress>> {
+        Box::pin(document(at, FETCH))
     }
 }
 
-async fn fetch(place: std::net::SocketAddr) -> Result<Asked<Report>, Trouble> {
+/// The document at this path, if whoever is there has one.
+async fn document<D: Document>(at: IpAddr, path: &str) -> Asked<D> {
+    let place = std::net::SocketAddr::from((at, METRICS_PORT));
+    match tokio::time::timeout(LIMIT, fetch(place, path)).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(why)) => Asked::Silent(format!("http://{place}{path}: {why}")),
+        Err(_) => Asked::Silent(format!("http://{place}{path}: no answer within {LIMIT:?}")),
+    }
+}
+
+async fn fetch<D: Document>(place: std::net::SocketAddr, path: &str) -> Result<Asked<D>, Trouble> {
     let stream = TcpStream::connect(place).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let request = Request::get(PATH)
+    let request = Request::get(path)
         .header(hyper::header::HOST, place.to_string())
         .header(hyper::header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())?;

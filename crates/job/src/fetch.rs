@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 
 use crate::failure::Failure;
-use crate::object::Object;
+use crate::object::{Hashed, Object};
 use crate::teller;
 
 /// How much is read at once of what is there already.
@@ -31,6 +31,20 @@ pub struct Expected<'a> {
     pub size: u64,
     /// The hash that etcd appended, in hexadecimal.
     pub sha256: &'a str,
+    /// The SHA-256 of the object as it is stored, in hexadecimal.
+    pub object_sha256: &'a str,
+}
+
+/// What was fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// What it is.
+    pub checked: Checked,
+    /// How much of it was there already.
+    pub resumed: u64,
+    /// The SHA-256 of the object as it is stored. None of an object of frames of which a part was there already: the
+    /// frames of that part are gone, and the hash of the snapshot, which is that of all of it, decides alone.
+    pub object_sha256: Option<String>,
 }
 
 impl<'a> From<&'a Manifest> for Expected<'a> {
@@ -38,25 +52,24 @@ impl<'a> From<&'a Manifest> for Expected<'a> {
         Self {
             size: manifest.snapshot_size,
             sha256: &manifest.snapshot_sha256,
+            object_sha256: &manifest.object_sha256,
         }
     }
 }
 
 /// Fetches an object into a file. Tells what it was, and how much of it was there already.
-pub async fn fetch(
-    object: &Object,
-    manifest: Option<&Manifest>,
-    file: &Path,
-) -> Result<(Checked, u64), Failure> {
-    fetch_expected(object, manifest.map(Expected::from), file).await
+pub async fn fetch(object: &Object, manifest: Option<&Manifest>, file: &Path) -> Result<Arrived, Failure> {
+    let done = AtomicU64::new(0);
+    fetch_expected(object, manifest.map(Expected::from), file, &done).await
 }
 
-/// The same for a snapshot that is known by other means.
+/// The same for a snapshot that is known by other means. `done` is how much of it is there, while it comes.
 pub async fn fetch_expected(
     object: &Object,
     expected: Option<Expected<'_>>,
     file: &Path,
-) -> Result<(Checked, u64), Failure> {
+    done: &AtomicU64,
+) -> Result<Arrived, Failure> {
     let (part, note) = (beside(file, ".part"), beside(file, ".part.json"));
     let begun = Begun {
         etag: object.etag().0.clone(),
@@ -89,9 +102,13 @@ pub async fn fetch_expected(
     out.seek(std::io::SeekFrom::Start(from))
         .await
         .map_err(failed(&part))?;
-    let done = AtomicU64::new(from);
+    done.store(from, Ordering::Relaxed);
+    let hashed = Hashed::default();
     let copy = async {
-        let mut pieces = object.read(from).await?;
+        let mut pieces = match from {
+            0 => object.read_hashed(&hashed).await?,
+            from => object.read(from).await?,
+        };
         while let Some(piece) = pieces.next().await {
             let piece = piece?;
             check.push(&piece);
@@ -103,20 +120,32 @@ pub async fn fetch_expected(
     let total = object.length().unwrap_or(0);
     tokio::select! {
         copied = copy => copied?,
-        never = teller::tell("fetching", &done, total) => match never {},
+        never = teller::tell("fetching", done, total) => match never {},
     }
-    let judged = judge(check, expected);
+    let judged = judge(check, expected).and_then(|checked| {
+        let object_sha256 = match (object.is_plain(), from) {
+            (true, _) => Some(checked.sha256.clone()),
+            (false, 0) => Some(hashed.finish()),
+            (false, _) => None,
+        };
+        same_object(object_sha256.as_deref(), expected)?;
+        Ok(Arrived {
+            checked,
+            resumed: from,
+            object_sha256,
+        })
+    });
     // What is wrong is not gone on with.
     let _ = tokio::fs::remove_file(&note).await;
-    let checked = match judged {
-        Ok(checked) => checked,
+    let arrived = match judged {
+        Ok(arrived) => arrived,
         Err(failure) => {
             let _ = tokio::fs::remove_file(&part).await;
             return Err(failure);
         }
     };
     tokio::fs::rename(&part, file).await.map_err(failed(file))?;
-    Ok((checked, from))
+    Ok(arrived)
 }
 
 fn beside(file: &Path, ending: &str) -> PathBuf {
@@ -139,6 +168,20 @@ async fn rehash(file: &mut tokio::fs::File, length: u64, check: &mut Check) -> s
         left -= read as u64;
     }
     Ok(())
+}
+
+/// Whether the stored bytes are those that are expected.
+fn same_object(found: Option<&str>, expected: Option<Expected<'_>>) -> Result<(), Failure> {
+    match (found, expected) {
+        (Some(found), Some(expected)) if found != expected.object_sha256 => Err(Failure::lasting(
+            "VerificationFailed",
+            format!(
+                "the object is another one than it is to be: its SHA-256 is {found}, and {} is expected",
+                expected.object_sha256
+            ),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Whether it is a snapshot, and the one that is expected.

@@ -1,6 +1,8 @@
 //! A stored backup as the snapshot it holds, whatever its form: any range of it, or all of it from a place on. A plain
 //! object is read as it is, one of frames by the index in its manifest, or from the start without one.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use bytes::Bytes;
 use etcd_operator_api::contract::{Frame, Manifest};
 use etcd_operator_snapshot::frames::{DecodeError, Decoder, Header, Index, KeyRing, Opener};
@@ -16,6 +18,25 @@ use crate::text::hex;
 
 /// Enough for the head of any object.
 const HEAD: u64 = 512;
+
+/// The SHA-256 of bytes as they were stored, told when all of them have come.
+#[derive(Clone, Debug, Default)]
+pub struct Hashed(Arc<Mutex<Sha256>>);
+
+impl Hashed {
+    fn push(&self, piece: &[u8]) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .update(piece);
+    }
+
+    /// In hexadecimal.
+    pub fn finish(&self) -> String {
+        let hash = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        hex(&hash.finalize())
+    }
+}
 
 /// The bytes of a snapshot.
 pub type Plain = BoxStream<'static, Result<Bytes, Failure>>;
@@ -124,17 +145,6 @@ impl Object {
         matches!(self.form, Form::Plain)
     }
 
-    /// The SHA-256 of every byte as it is stored, in hexadecimal.
-    pub async fn stored_sha256(&self) -> Result<String, Failure> {
-        let span = Span { from: 0, to: None };
-        let mut opened = self.store.open(&self.key, span, Some(&self.etag)).await?;
-        let mut hash = Sha256::new();
-        while let Some(piece) = opened.body.next().await {
-            hash.update(&piece?);
-        }
-        Ok(hex(&hash.finalize()))
-    }
-
     /// Bytes of the snapshot, where that is known without reading it.
     pub fn length(&self) -> Option<u64> {
         match &self.form {
@@ -185,6 +195,22 @@ impl Object {
             range.extend_from_slice(plain.get(from..to).unwrap_or_default());
         }
         Ok(range)
+    }
+
+    /// All of the snapshot; the bytes as they are stored are hashed on their way.
+    pub async fn read_hashed(&self, hashed: &Hashed) -> Result<Plain, Failure> {
+        let all = Span { from: 0, to: None };
+        let opened = self.store.open(&self.key, all, Some(&self.etag)).await?;
+        let hashed = hashed.clone();
+        let body = opened.body.inspect(move |piece| {
+            if let Ok(piece) = piece {
+                hashed.push(piece);
+            }
+        });
+        Ok(match self.form {
+            Form::Plain => body.map(|piece| piece.map_err(Failure::from)).boxed(),
+            Form::Frames { .. } => decoded(body.boxed(), Decoder::new(self.keys.clone())),
+        })
     }
 
     /// The snapshot from a place on, at which it must be [resumable](Self::resumable), to its end.

@@ -83,6 +83,16 @@ pub async fn store(order: &StoreOrder, policy: Policy) -> Result<Store, Failure>
     };
     let secret = mounted(&order.secret, expected)?;
     let ca = mounted(&order.ca, "ca.crt").map_err(|failure| failure.about(AUTHORITY))?;
+    store_with(order, secret.as_ref(), ca, policy).await
+}
+
+/// The same with Secrets that are at hand.
+pub async fn store_with(
+    order: &StoreOrder,
+    secret: Option<&Secret>,
+    ca: Option<Secret>,
+    policy: Policy,
+) -> Result<Store, Failure> {
     let bucket = order.bucket.clone();
     let endpoint = order.endpoint.clone();
     let config = match order.kind {
@@ -113,16 +123,25 @@ pub async fn store(order: &StoreOrder, policy: Policy) -> Result<Store, Failure>
         }),
         StorageType::Local => StoreConfig::Local(bucket),
     };
-    Ok(connect(&config, secret.as_ref(), &platform(), policy).await?)
+    Ok(connect(&config, secret, &platform(), policy).await?)
 }
 
 /// The keys in a directory: each file is one, under its id.
 pub fn keys(directory: Option<&str>) -> Result<KeyRing, Failure> {
+    Ok(ring(named_keys(directory)?))
+}
+
+/// The keys in a Secret that is at hand.
+pub fn keys_of(entries: &BTreeMap<String, Vec<u8>>) -> Result<KeyRing, Failure> {
+    Ok(ring(named(entries)?))
+}
+
+fn ring(keys: Vec<(KeyId, MasterKey)>) -> KeyRing {
     let mut ring = KeyRing::default();
-    for (id, key) in named_keys(directory)? {
+    for (id, key) in keys {
         ring.add(id, key);
     }
-    Ok(ring)
+    ring
 }
 
 /// The ids of the keys in a directory.
@@ -146,9 +165,13 @@ fn named_keys(directory: Option<&str>) -> Result<Vec<(KeyId, MasterKey)>, Failur
     let Some(directory) = directory else {
         return Ok(Vec::new());
     };
-    let mut keys = Vec::new();
     let read = entries(directory, "keys of 32 bytes, each under its id");
-    for (id, bytes) in read.map_err(|failure| failure.about(KEY))? {
+    named(&read.map_err(|failure| failure.about(KEY))?)
+}
+
+fn named(entries: &BTreeMap<String, Vec<u8>>) -> Result<Vec<(KeyId, MasterKey)>, Failure> {
+    let mut keys = Vec::new();
+    for (id, bytes) in entries {
         let wrong = |error| {
             Failure::lasting(
                 KEY,
@@ -156,8 +179,8 @@ fn named_keys(directory: Option<&str>) -> Result<Vec<(KeyId, MasterKey)>, Failur
             )
         };
         keys.push((
-            KeyId::new(&id).map_err(wrong)?,
-            MasterKey::new(&bytes).map_err(wrong)?,
+            KeyId::new(id).map_err(wrong)?,
+            MasterKey::new(bytes).map_err(wrong)?,
         ));
     }
     keys.sort_by(|(a, _), (b, _)| a.cmp(b));

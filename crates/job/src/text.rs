@@ -3,29 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// A number of bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bytes(pub u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-        if self.0 < 1024 {
-            return write!(f, "{} B", self.0);
-        }
-        let mut tenths = self.0.saturating_mul(10) / 1024;
-        let mut units = UNITS.iter();
-        let mut unit = units.next().unwrap_or(&"KiB");
-        for next in units {
-            if tenths < 10_240 {
-                break;
-            }
-            tenths /= 1024;
-            unit = next;
-        }
-        write!(f, "{}.{} {unit}", tenths / 10, tenths % 10)
-    }
-}
+pub use etcd_operator_api::quantity::Bytes;
 
 /// A time to wait, in its two largest units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,18 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_times_are_short() {
-        for (bytes, text) in [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1.0 KiB"),
-            (1536, "1.5 KiB"),
-            (20 << 20, "20.0 MiB"),
-            (5 << 40, "5.0 TiB"),
-        ] {
-            assert_eq!(Bytes(bytes).to_string(), text);
-        }
-        assert!(Bytes(u64::MAX).to_string().ends_with("TiB"));
+    fn times_are_short() {
         for (seconds, text) in [(0, "0s"), (59, "59s"), (61, "1m01s"), (3_661, "1h01m")] {
             assert_eq!(Time(Duration::from_secs(seconds)).to_string(), text);
         }

@@ -6,12 +6,16 @@ use std::path::Path;
 use etcd_operator_api::contract::{JobOutcome, Manifest, ObjectFacts, Verified, VerifyTask};
 use etcd_operator_snapshot::content::audit::Audit;
 use etcd_operator_snapshot::content::live::{Live, live};
-use etcd_operator_snapshot::stream::{Checked, Kind};
+use etcd_operator_snapshot::content::look::Look;
+use etcd_operator_snapshot::database::HASH;
+use etcd_operator_snapshot::frames::KeyRing;
+use etcd_operator_snapshot::stream::Kind;
 use etcd_operator_store::Store;
 
 use crate::failure::Failure;
-use crate::fetch::{Expected, fetch_expected};
+use crate::fetch::fetch;
 use crate::object::Object;
+use crate::text::hex;
 use crate::{catalog, check, rehearsal, settings};
 
 /// Where the backup is laid out, in the folder it is given.
@@ -24,21 +28,31 @@ pub async fn verify(
     task: &VerifyTask,
     scratch: &Path,
 ) -> Result<JobOutcome, Failure> {
-    let manifest = catalog::manifest(store, name).await?;
     let keys = settings::keys(task.keys.as_deref())?;
+    let verified = whole(store, name, keys, scratch).await?;
+    Ok(JobOutcome::Verified(Box::new(verified)))
+}
+
+/// Reads every byte and every page.
+pub async fn whole(store: &Store, name: &str, keys: KeyRing, scratch: &Path) -> Result<Verified, Failure> {
+    let manifest = catalog::manifest(store, name).await?;
     let object = Object::open(store, name, manifest.as_ref(), keys).await?;
     if let Some(length) = object.length() {
         rehearsal::room(scratch, length, 0)?;
     }
     let file = scratch.join(FILE);
-    let (checked, _) = fetch_expected(&object, manifest.as_ref().map(Expected::from), &file).await?;
+    let arrived = fetch(&object, manifest.as_ref(), &file).await?;
+    let checked = &arrived.checked;
     let Kind::Snapshot { database } = &checked.kind else {
         let message = format!("{name} is a database without the hash that etcd puts behind a snapshot");
         return Err(Failure::lasting("NoHash", message));
     };
     let facts = ObjectFacts {
         size: object.stored_size(),
-        sha256: sha256(&object, manifest.as_ref(), &checked).await?,
+        sha256: arrived
+            .object_sha256
+            .or_else(|| manifest.as_ref().map(|manifest| manifest.object_sha256.clone()))
+            .unwrap_or_default(),
         snapshot_size: checked.length,
         snapshot_sha256: database.clone(),
     };
@@ -51,24 +65,31 @@ pub async fn verify(
     let (audit, live) = read
         .await
         .map_err(|stopped| Failure::passing("Stopped", stopped.to_string()))??;
-    let verified = told(name, facts, &audit, &live, manifest.as_ref());
-    Ok(JobOutcome::Verified(Box::new(verified)))
+    Ok(told(name, facts, &audit.look, Some(&live), manifest.as_ref()))
 }
 
-/// That of the object as it is stored: a plain one is its snapshot, and of frames the manifest tells, or every byte.
-async fn sha256(object: &Object, manifest: Option<&Manifest>, checked: &Checked) -> Result<String, Failure> {
-    let found = match (object.is_plain(), manifest) {
-        (true, _) => checked.sha256.clone(),
-        (false, Some(manifest)) => return Ok(manifest.object_sha256.clone()),
-        (false, None) => object.stored_sha256().await?,
+/// Reads only the ways to what tells what it holds, and counts no key: nothing that may be restored without more.
+pub async fn glance(store: &Store, name: &str, keys: KeyRing) -> Result<Verified, Failure> {
+    let manifest = catalog::manifest(store, name).await?;
+    let mut object = Object::open(store, name, manifest.as_ref(), keys).await?;
+    let length = object.length().unwrap_or_default();
+    let look = match &manifest {
+        Some(manifest) => check::ends(&mut object, manifest.snapshot_size, &manifest.snapshot_sha256).await?,
+        None => check::look(&mut object).await?,
     };
-    match manifest {
-        Some(manifest) if manifest.object_sha256 != found => Err(Failure::lasting(
-            "VerificationFailed",
-            "the object is not the one that its manifest speaks of: its SHA-256 is another",
-        )),
-        _ => Ok(found),
-    }
+    let hash = object
+        .range(length.saturating_sub(HASH), HASH.min(length))
+        .await?;
+    let facts = ObjectFacts {
+        size: object.stored_size(),
+        sha256: manifest
+            .as_ref()
+            .map(|manifest| manifest.object_sha256.clone())
+            .unwrap_or_default(),
+        snapshot_size: length,
+        snapshot_sha256: hex(&hash),
+    };
+    Ok(told(name, facts, &look, None, manifest.as_ref()))
 }
 
 fn walk(file: &Path) -> Result<(Audit, Live), Failure> {
@@ -85,11 +106,11 @@ fn walk(file: &Path) -> Result<(Audit, Live), Failure> {
 fn told(
     name: &str,
     object: ObjectFacts,
-    audit: &Audit,
-    live: &Live,
+    look: &Look,
+    live: Option<&Live>,
     manifest: Option<&Manifest>,
 ) -> Verified {
-    let facts = &audit.look.facts;
+    let facts = &look.facts;
     let members = facts.roster.members.iter();
     let mut alarms: Vec<String> = facts.alarms.iter().map(|alarm| alarm.alarm.clone()).collect();
     alarms.sort();
@@ -97,9 +118,9 @@ fn told(
     Verified {
         name: name.to_owned(),
         object,
-        revision: audit.look.revision,
-        digest: live.digest.to_string(),
-        keys: live.keys,
+        revision: look.revision,
+        digest: live.map(|live| live.digest.to_string()).unwrap_or_default(),
+        keys: live.map_or(0, |live| live.keys),
         etcd_version: manifest.map(|manifest| manifest.etcd_version.clone()),
         cluster_version: facts.versions.cluster.clone(),
         storage_version: facts.versions.storage.clone(),

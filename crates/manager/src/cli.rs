@@ -7,6 +7,7 @@ use etcd_operator_api::scope::ScopeRule;
 use etcd_operator_cluster::build::OperatorImage;
 use etcd_operator_runtime::informer::Scope;
 
+use crate::dry_run::RestoreArgs;
 use crate::jobs::args::{BackupArgs, FetchArgs, InspectArgs, ListArgs, OrderedArgs, PruneArgs};
 use crate::pod::{InstallArgs, MemberArgs, ReadyArgs};
 use crate::values;
@@ -45,6 +46,8 @@ pub enum Command {
     Fetch(Box<FetchArgs>),
     /// Tell what is in a snapshot, a copy of a database, or a stored backup.
     Inspect(Box<InspectArgs>),
+    /// With --dry-run: tell what a restore would do, which backup it takes, what it replaces, and whether it may.
+    Restore(Box<RestoreArgs>),
     /// Print the CustomResourceDefinitions as YAML, ready for `kubectl apply --server-side -f -`.
     Crds,
     /// Print version, commit, Rust and API versions.

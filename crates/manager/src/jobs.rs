@@ -39,6 +39,7 @@ pub fn backup(args: BackupArgs) -> Result<Exit> {
     let places = Places {
         scratch: args.scratch.clone().unwrap_or_else(std::env::temp_dir),
         tools: Tools::at(&args.etcd_programs),
+        ..Places::default()
     };
     order("backup", &said, |now| args.into_order(now), places)
 }
@@ -91,12 +92,16 @@ pub fn fetch(args: &FetchArgs) -> Result<Exit> {
             said.read()?
                 .context("URL and FILE, or --order, must say what is fetched")
         };
-        return order("fetch", said, read, Places::default());
+        let places = Places {
+            pod_uid: args.pod_uid.clone().unwrap_or_default(),
+            ..Places::default()
+        };
+        return order("fetch", said, read, places);
     };
     by_hand(&args.order.log_level, async {
         let stored = open(&args.store, url).await?;
-        let (checked, resumed) = fetching::fetch(&stored.object, stored.manifest.as_ref(), file).await?;
-        let note = match (resumed, &stored.manifest) {
+        let arrived = fetching::fetch(&stored.object, stored.manifest.as_ref(), file).await?;
+        let note = match (arrived.resumed, &stored.manifest) {
             (0, Some(_)) => String::new(),
             (0, None) => ", which has no manifest".to_owned(),
             (resumed, _) => format!(", of which {resumed} were there already"),
@@ -104,7 +109,7 @@ pub fn fetch(args: &FetchArgs) -> Result<Exit> {
         print(&format!(
             "{}: {} bytes of a snapshot{note}; its hash is right\n",
             file.display(),
-            checked.length
+            arrived.checked.length
         ))
     })
 }
@@ -171,6 +176,8 @@ struct Places {
     scratch: PathBuf,
     /// etcd's own programs.
     tools: Tools,
+    /// The UID of the pod, where it runs in one.
+    pod_uid: String,
 }
 
 impl Default for Places {
@@ -178,6 +185,7 @@ impl Default for Places {
         Self {
             scratch: std::env::temp_dir(),
             tools: Tools::of_image(),
+            pod_uid: String::new(),
         }
     }
 }
@@ -284,7 +292,7 @@ async fn carry_out(order: &JobOrder, places: Places, stop: CancellationToken) ->
             verifying::verify(&store().await?, &order.store.path, task, &places.scratch).await
         }
         // Without need neither touches a Secret of the store.
-        Task::Fetch(task) => restoring::fetch(order, task).await,
+        Task::Fetch(task) => restoring::fetch(order, task, &places.pod_uid).await,
         Task::Compare(task) => comparing::compare(task).await,
     }
 }

@@ -8,6 +8,7 @@
 //! | [`controllers`] | the three controllers on the shared informers |
 //! | [`run`] | one manager process: start, readiness, leadership, shutdown |
 //! | [`jobs`] | the commands about backups, in a Job and by hand |
+//! | [`dry_run`] | what a restore would do |
 //! | [`pod`] | the commands that run in a pod of etcd |
 //! | [`connection`] | how the API server is found, and why it is not |
 //! | [`version`] | what this binary is |
@@ -15,6 +16,7 @@
 pub mod cli;
 pub mod connection;
 pub mod controllers;
+pub mod dry_run;
 pub mod jobs;
 pub mod logs;
 pub mod pod;

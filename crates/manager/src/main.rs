@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, anyhow};
 use etcd_operator_api::{crd, names::EXIT_BEFORE_ETCD};
 use etcd_operator_manager::{
     cli::{Cli, Command, LogFormat},
-    jobs, logs, pod, run, version,
+    dry_run, jobs, logs, pod, run, version,
 };
 
 fn main() -> ExitCode {
@@ -44,6 +44,7 @@ fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Verify(args) => return jobs::ordered("verify", &args).map(Into::into),
         Command::Compare(args) => return jobs::ordered("compare", &args).map(Into::into),
         Command::Fetch(args) => return jobs::fetch(&args).map(Into::into),
+        Command::Restore(args) => return dry_run::restore(&args).map(Into::into),
         Command::Inspect(args) => return jobs::inspect(&args).map(Into::into),
         Command::Manager(args) => {
             logs::start(args.log_format, &args.log_level)?;

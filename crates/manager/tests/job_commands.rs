@@ -193,6 +193,17 @@ fn a_backup_is_brought_onto_a_volume_once_and_then_needs_no_store() {
     assert!(message.contains("1056") && message.contains('7'), "{message}");
     assert!(!volume.0.join("operator/fetched.json").exists());
 
+    // Or one of the same size and snapshot that is stored otherwise.
+    let mut other = fetching(&root, object.len());
+    other["object"]["sha256"] = json!("0".repeat(64));
+    let (code, result) = told("fetch", &order(&bucket, &other));
+    let JobOutcome::Failed { reason, message, .. } = result.outcome else {
+        panic!("{:?}", result.outcome);
+    };
+    assert_eq!((code, reason.as_str()), (Some(3), "VerificationFailed"));
+    assert!(message.contains(OBJECT_SHA256), "{message}");
+    assert!(!volume.0.join("restore/snapshot.db").exists());
+
     let whole = order(&bucket, &fetching(&root, object.len()));
     let fetched = JobOutcome::Fetched { bytes: 1056 };
     let (code, result) = told("fetch", &whole);

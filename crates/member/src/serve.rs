@@ -15,6 +15,8 @@ use crate::state::{Source, State};
 
 /// Where the report is.
 pub const REPORT: &str = "/etcd-operator/report";
+/// Where a download tells how far it is.
+pub const FETCH: &str = "/etcd-operator/fetch";
 
 /// For one request and its answer.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -52,8 +54,19 @@ pub async fn turn_away(listener: TcpListener) {
     }
 }
 
-/// Answers requests.
+/// Answers requests for the report.
 pub async fn answer(listener: TcpListener, state: Shared, source: Source) {
+    let report = move || with(&state, |state| contract::write(&state.report(source)));
+    answer_with(listener, REPORT, report).await;
+}
+
+/// Answers requests for the document at this path.
+pub async fn answer_with(
+    listener: TcpListener,
+    path: &'static str,
+    document: impl Fn() -> Vec<u8> + Send + Sync + 'static,
+) {
+    let document = Arc::new(document);
     let places = Arc::new(Semaphore::new(AT_ONCE));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
@@ -63,16 +76,16 @@ pub async fn answer(listener: TcpListener, state: Shared, source: Source) {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let state = Arc::clone(&state);
+        let document = Arc::clone(&document);
         tokio::spawn(async move {
             // Whoever asks slowly or goes away gets no answer; that is all that can go wrong.
-            let _ = tokio::time::timeout(LIMIT, answer_one(stream, &state, source)).await;
+            let _ = tokio::time::timeout(LIMIT, answer_one(stream, path, &*document)).await;
             drop(place);
         });
     }
 }
 
-async fn answer_one(mut stream: TcpStream, state: &Shared, source: Source) -> io::Result<()> {
+async fn answer_one(mut stream: TcpStream, path: &str, document: &impl Fn() -> Vec<u8>) -> io::Result<()> {
     let mut request = Vec::with_capacity(512);
     while !is_whole(&request) {
         if request.len() >= LONGEST {
@@ -82,9 +95,7 @@ async fn answer_one(mut stream: TcpStream, state: &Shared, source: Source) -> io
             return Ok(());
         }
     }
-    let answer = respond(&request, || {
-        with(state, |state| contract::write(&state.report(source)))
-    });
+    let answer = respond(&request, path, document);
     stream.write_all(&answer).await?;
     stream.shutdown().await
 }
@@ -93,14 +104,14 @@ fn is_whole(request: &[u8]) -> bool {
     request.windows(4).any(|four| four == b"\r\n\r\n") || request.windows(2).any(|two| two == b"\n\n")
 }
 
-fn respond(request: &[u8], report: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
+fn respond(request: &[u8], wanted: &str, document: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
     let line = request.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let mut words = line.split_ascii_whitespace();
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let path = target.split('?').next().unwrap_or_default();
     match (method, path) {
-        ("GET", REPORT) => page(200, "application/json", &report()),
+        ("GET", path) if path == wanted => page(200, "application/json", &document()),
         ("GET", "/livez") => page(200, "text/plain", b"ok\n"),
         ("GET", "/readyz" | "/health") => page(503, "text/plain", b"waiting for a permit to start\n"),
         ("GET", _) => page(404, "text/plain", b"not found\n"),
@@ -128,7 +139,7 @@ mod tests {
     use super::*;
 
     fn said(request: &str) -> String {
-        String::from_utf8(respond(request.as_bytes(), || b"{\"report\":1}".to_vec())).expect("text")
+        String::from_utf8(respond(request.as_bytes(), REPORT, || b"{\"report\":1}".to_vec())).expect("text")
     }
 
     #[test]
@@ -163,6 +174,29 @@ mod tests {
                 "{said}"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn a_download_tells_how_far_it_is_and_nothing_of_a_report() {
+        let listener = listen(0).await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        tokio::spawn(answer_with(listener, FETCH, || b"{\"bytes\":7}".to_vec()));
+        let ask = async |path: &str| {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+                .await
+                .expect("connected");
+            let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.expect("asked");
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.expect("an answer");
+            answer
+        };
+        let told = ask(FETCH).await;
+        assert!(
+            told.starts_with("HTTP/1.1 200 OK") && told.ends_with("{\"bytes\":7}"),
+            "{told}"
+        );
+        assert!(ask(REPORT).await.starts_with("HTTP/1.1 404 "));
     }
 
     #[test]

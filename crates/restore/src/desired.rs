@@ -39,6 +39,8 @@ pub struct Desired {
     pub revision_bump: i64,
     /// How long the data of before are kept.
     pub keep_previous: Duration,
+    /// The Secret with the keys that open and seal backups; none leaves it to the `EtcdBackup`.
+    pub keys: Option<String>,
 }
 
 /// Where the backup is.
@@ -93,6 +95,10 @@ pub fn desired(restore: &EtcdRestore) -> Result<Desired, Vec<Refusal>> {
             from,
             revision_bump: spec.revision_bump.unwrap_or(REVISION_BUMP).max(0),
             keep_previous: spec.keep_previous.as_ref().map_or(KEEP_PREVIOUS, |span| span.0),
+            keys: spec
+                .encryption
+                .as_ref()
+                .map(|sealed| sealed.secret_ref.name.clone()),
         }),
         Ok(_) => Err(refused),
         Err(more) => {

@@ -10,6 +10,7 @@ pub mod desired;
 pub mod memory;
 mod observe;
 pub mod plan;
+pub mod preview;
 mod reconcile;
 pub mod status;
 pub mod world;

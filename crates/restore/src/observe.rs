@@ -20,7 +20,7 @@ use kube::{Resource, ResourceExt as _};
 use crate::build::CONTAINER;
 use crate::desired::{Desired, From};
 use crate::memory::Memory;
-use crate::plan::{Phase, Reason, choose};
+use crate::plan::{Phase, Reason, chosen};
 use crate::reconcile::Deps;
 use crate::world::{Cluster, JobEnd, JobSeen, World};
 
@@ -42,7 +42,7 @@ pub async fn observe(restore: &EtcdRestore, desired: Desired, deps: &Deps) -> Re
         From::Object(_) => None,
     };
     let before = memory.object.as_deref().filter(|_| is_chosen);
-    let source = choose(&desired.from, backup.as_deref(), &desired.cluster, before);
+    let source = chosen(&desired, backup.as_deref(), before);
     let claim = source.as_ref().ok().and_then(|source| source.location.claim());
     let is_claim_shared = match claim {
         Some(claim) => is_shared(&key.beside(claim), deps).await?,
@@ -85,32 +85,44 @@ pub fn is_owned(object: &impl Resource, uid: &str) -> bool {
 /// Whether several nodes can mount a claim at once; none if there is no such claim.
 async fn is_shared(claim: &ObjectKey, deps: &Deps) -> Result<Option<bool>, Error> {
     let claim = deps.applier.read::<PersistentVolumeClaim>(claim).await?;
-    let modes = claim
-        .and_then(|claim| claim.spec)
-        .and_then(|spec| spec.access_modes);
+    Ok(claim.and_then(takes_several))
+}
+
+/// Whether several nodes can mount it at once, if it says so.
+pub fn takes_several(claim: PersistentVolumeClaim) -> Option<bool> {
+    let modes = claim.spec?.access_modes?;
     let shared = ["ReadWriteMany", "ReadOnlyMany"];
-    Ok(modes.map(|modes| modes.iter().any(|mode| shared.contains(&mode.as_str()))))
+    Some(modes.iter().any(|mode| shared.contains(&mode.as_str())))
 }
 
 /// Another restore of the same cluster that is under way, or was there before.
 fn rival(restore: &EtcdRestore, key: &ObjectKey, deps: &Deps) -> Option<String> {
-    let wanted = &restore.spec.etcd_cluster.name;
+    let others = deps.restores.filter(&key.namespace, |_| true);
+    let cluster = deps.clusters.get(&key.beside(&restore.spec.etcd_cluster.name));
+    rival_among(restore, others.iter().map(|other| &**other), cluster.as_deref())
+}
+
+/// The same of these, which are in its namespace.
+pub fn rival_among<'a>(
+    restore: &EtcdRestore,
+    mut others: impl Iterator<Item = &'a EtcdRestore>,
+    cluster: Option<&EtcdCluster>,
+) -> Option<String> {
     let age = |one: &EtcdRestore| (one.creation_timestamp().map(|time| time.0), one.name_any());
-    let own = age(restore);
-    let is_rival = |other: &EtcdRestore| {
+    // One that is not there yet comes after all that are.
+    let is_younger = |other: &EtcdRestore| restore.uid().is_none() || age(other) < age(restore);
+    let is_rival = |other: &&EtcdRestore| {
         let status = other.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_deref());
-        other.spec.etcd_cluster.name == *wanted
+        other.spec.etcd_cluster.name == restore.spec.etcd_cluster.name
             && other.uid() != restore.uid()
             && other.metadata.deletion_timestamp.is_none()
             && !phase.is_some_and(Phase::is_over)
             && !status.is_some_and(cannot_begin)
-            && age(other) < own
+            && is_younger(other)
     };
-    let others = deps.restores.filter(&key.namespace, is_rival);
-    let waiting = others.first().map(|other| other.name_any());
-    let cluster = deps.clusters.get(&key.beside(wanted));
-    let progress = cluster.and_then(|cluster| cluster.status.clone()?.restore);
+    let waiting = others.find(is_rival).map(kube::ResourceExt::name_any);
+    let progress = cluster.and_then(|cluster| cluster.status.as_ref()?.restore.clone());
     let active =
         progress.filter(|progress| progress.is_active() && Some(&progress.uid) != restore.uid().as_ref());
     active.map(|progress| progress.name).or(waiting)
@@ -129,14 +141,19 @@ fn cannot_begin(status: &EtcdRestoreStatus) -> bool {
 }
 
 fn cluster(desired: &Desired, key: &ObjectKey, deps: &Deps) -> Result<Cluster, String> {
-    let name = &desired.cluster;
-    let cluster = deps.clusters.get(&key.beside(name)).ok_or_else(|| {
+    let found = deps.clusters.get(&key.beside(&desired.cluster));
+    found_cluster(&desired.cluster, found.as_deref(), key)
+}
+
+/// What counts of the cluster that was found, or why it cannot be restored.
+pub fn found_cluster(name: &str, found: Option<&EtcdCluster>, key: &ObjectKey) -> Result<Cluster, String> {
+    let cluster = found.ok_or_else(|| {
         format!("There is no EtcdCluster {name} that can be read: create it first; it is restored once it is there.")
     })?;
     if cluster.metadata.deletion_timestamp.is_some() {
         return Err(format!("The EtcdCluster {name} is being deleted."));
     }
-    Ok(of_cluster(&cluster, key))
+    Ok(of_cluster(cluster, key))
 }
 
 /// What counts of a cluster.

@@ -17,8 +17,10 @@ use etcd_operator_api::restore::MemberRestoreStatus;
 use crate::memory::Memory;
 use crate::world::World;
 
-pub use choose::choose;
+pub use choose::{choose, chosen};
+pub use gate::{pass, room};
 pub use reason::Reason;
+pub use verify::ready;
 
 /// How soon to look again where no watch tells.
 const PATIENT: Duration = Duration::from_secs(30);

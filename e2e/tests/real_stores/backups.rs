@@ -169,7 +169,7 @@ async fn a_backup_goes_into_s3_and_comes_back_and_is_deleted() -> Result<()> {
     let keys = settings::keys(None)?;
     let object = Object::open(&store, &made[1].object, manifest.as_ref(), keys).await?;
     let file = bed.path().join("fetched.db");
-    let (checked, _) = fetch::fetch(&object, manifest.as_ref(), &file).await?;
+    let checked = fetch::fetch(&object, manifest.as_ref(), &file).await?.checked;
     ensure!(checked.length == made[1].snapshot_size, "{checked:?}");
     let etcdutl = components::find(Component::Etcdutl(EtcdVersion::V3_6_16)).await?;
     let status = Command::new(etcdutl)

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    backup::EncryptionSpec,
     cluster::EtcdClusterSpec,
     span::Span,
     store::{AbsStore, ClusterRef, GcsStore, LocalStore, OssStore, S3Store, StorageType},
@@ -66,9 +67,12 @@ pub struct EtcdRestoreSpec {
     /// How long the data of before are kept on the volumes. Default: 24h.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_previous: Option<Span>,
-    /// Whether the cluster is backed up first, into the store of the backup.
+    /// Whether the cluster is backed up first, into the store of the backup, as before-<name of this object>_v<revision>_<UTC time> beside it. Nothing is touched before that backup is verified; it is kept until somebody deletes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safety_backup: Option<bool>,
+    /// The keys that open a sealed backup, and seal the safety backup. Default: those of the EtcdBackup in source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<EncryptionSpec>,
     /// The bucket of backupStorageType S3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub s3: Option<S3Store>,

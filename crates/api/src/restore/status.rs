@@ -5,6 +5,7 @@ use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    backup::BackupRecord,
     condition::{Condition, Conditioned},
     schema,
 };
@@ -52,6 +53,9 @@ pub struct EtcdRestoreStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub plan: Option<String>,
+    /// The backup of the data of before, where spec.safetyBackup asks for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub safety_backup: Option<BackupRecord>,
     /// When the restore started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,

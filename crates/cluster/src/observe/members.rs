@@ -61,6 +61,7 @@ pub async fn ask(
     deps: &Deps,
 ) -> Reached {
     let speech = &speech;
+    downloads(seen, deps).await;
     let asked = seen.iter().filter_map(|(place, seen)| {
         let pod = seen
             .pod
@@ -99,6 +100,27 @@ pub async fn ask(
         digests,
         connections,
         reader,
+    }
+}
+
+/// Asks downloads how far they are.
+async fn downloads(seen: &mut BTreeMap<Ordinal, Seen>, deps: &Deps) {
+    let asked = seen.iter().filter_map(|(place, seen)| {
+        let pod = seen.pod.as_ref()?;
+        let fetch = pod.fetch.as_ref().filter(|fetch| fetch.is_running)?;
+        let at = pod.ip.filter(|_| !fetch.is_done)?;
+        let uid = pod.uid.clone();
+        Some(async move { (*place, uid, deps.reach.reports.progress(at).await) })
+    });
+    for (place, uid, answer) in join_all(asked).await {
+        // An address may be another pod's by now.
+        let told = answer.answer().filter(|told| told.pod_uid == uid);
+        let fetch = seen
+            .get_mut(&place)
+            .and_then(|seen| seen.pod.as_mut()?.fetch.as_mut());
+        if let (Some(told), Some(fetch)) = (told, fetch) {
+            fetch.arrived = Some((told.bytes, told.total));
+        }
     }
 }
 

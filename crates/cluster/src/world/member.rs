@@ -110,6 +110,8 @@ pub struct Fetch {
     pub is_done: bool,
     /// Whether it runs.
     pub is_running: bool,
+    /// Bytes that have arrived, of how many, while it runs and tells.
+    pub arrived: Option<(u64, u64)>,
     /// Why it failed the last time.
     pub failure: Option<FetchFailure>,
 }

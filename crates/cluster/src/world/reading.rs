@@ -76,6 +76,7 @@ fn fetch(spec: &core::PodSpec, status: &core::PodStatus) -> Option<Fetch> {
     Some(Fetch {
         is_done,
         is_running: state.running.is_some(),
+        arrived: None,
         failure: failed.filter(|_| !is_done).map(failure),
     })
 }

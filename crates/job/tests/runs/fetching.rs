@@ -84,9 +84,10 @@ async fn what_was_fetched_before_is_not_fetched_again_if_the_object_is_the_same(
         let cut = (9 << 20) + 5;
         std::fs::write(&note, text).expect("written");
         std::fs::write(&part, &whole[..cut]).expect("written");
-        let (_, resumed) = fetch::fetch(&object, Some(&manifest), &file)
+        let arrived = fetch::fetch(&object, Some(&manifest), &file)
             .await
             .expect("fetched");
+        let resumed = arrived.resumed;
         let is_framed = !manifest.frames.is_empty();
         let wanted = if is_framed { 8 << 20 } else { cut as u64 };
         assert_eq!(resumed, wanted);
@@ -94,10 +95,11 @@ async fn what_was_fetched_before_is_not_fetched_again_if_the_object_is_the_same(
 
         std::fs::write(&note, "{\"etag\":\"another\",\"size\":1}").expect("written");
         std::fs::write(&part, b"of another object").expect("written");
-        let (_, resumed) = fetch::fetch(&object, Some(&manifest), &file)
+        let arrived = fetch::fetch(&object, Some(&manifest), &file)
             .await
             .expect("fetched");
-        assert_eq!(resumed, 0);
+        assert_eq!(arrived.resumed, 0);
+        assert_eq!(arrived.object_sha256.as_ref(), Some(&manifest.object_sha256));
     }
 }
 
@@ -123,6 +125,28 @@ async fn a_bit_that_changed_in_the_store_is_found_and_no_file_is_left() {
             check::full(&object, &manifest, &out.0).await.is_err(),
             "and by a full check"
         );
+    }
+}
+
+#[tokio::test]
+async fn another_object_of_the_same_snapshot_is_refused_by_the_hash_of_what_is_stored() {
+    let keys = keys(7);
+    for form in &FORMS {
+        let (bench, out) = (Bench::new(), Folder::new());
+        let mut manifest = store(&bench, form, &keys, snapshot()).await;
+        manifest.object_sha256 = "0".repeat(64);
+        let object = open(&bench, Some(&manifest), &keys).await.expect("open");
+        let file = out.0.join("fetched.db");
+        let failure = fetch::fetch(&object, Some(&manifest), &file)
+            .await
+            .expect_err("refused");
+        assert_eq!(
+            (failure.reason.as_ref(), failure.is_retriable),
+            ("VerificationFailed", false)
+        );
+        assert!(failure.message.contains("its SHA-256 is"), "{failure}");
+        let left = std::fs::read_dir(&out.0).expect("a directory").count();
+        assert_eq!(left, 0, "nothing of it is left");
     }
 }
 

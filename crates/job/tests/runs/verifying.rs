@@ -4,8 +4,9 @@ use std::sync::atomic::Ordering;
 
 use etcd_operator_api::backup::Compression;
 use etcd_operator_api::contract::{JobOutcome, Verified, VerifyTask};
-use etcd_operator_job::verify::verify;
+use etcd_operator_job::verify::{glance, verify};
 use etcd_operator_job::{Failure, clock};
+use etcd_operator_snapshot::frames::KeyRing;
 use jiff::SignedDuration;
 
 use crate::support::{Bench, Fake, REVISION, order, snapshot};
@@ -59,6 +60,23 @@ async fn every_form_tells_the_same_with_and_without_its_manifest() {
         assert_eq!(left, 0);
     }
     assert_eq!(told[0], told[1]);
+}
+
+#[tokio::test]
+async fn a_glance_tells_what_a_whole_reading_does_but_for_keys() {
+    for compression in [Compression::None, Compression::Zstd] {
+        let bench = stored(compression).await;
+        let whole = verified(&bench).await.expect("whole");
+        let seen = glance(&bench.store, OBJECT, KeyRing::default())
+            .await
+            .expect("a glance");
+        let wanted = Verified {
+            digest: String::new(),
+            keys: 0,
+            ..whole
+        };
+        assert_eq!(seen, wanted);
+    }
 }
 
 #[tokio::test]

@@ -298,6 +298,10 @@ pub struct FetchArgs {
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
 
+    /// The UID of the pod, by which whoever asks how far it is knows that it asked the right one.
+    #[arg(long, env = "POD_UID", value_name = "UID", hide = true)]
+    pub pod_uid: Option<String>,
+
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 }

@@ -6,10 +6,23 @@ use etcd_operator_api::location::Blocks;
 use etcd_operator_api::span::Span;
 use jiff::Timestamp;
 
-use crate::desired::{At, From};
+use crate::desired::{At, Desired, From};
 use crate::world::Source;
 
-/// Where the backup is that is meant, or why there is none. One that was chosen before stays the one.
+/// Where the backup is that is meant, with what opens it, or why there is none. One that was chosen before stays the one.
+pub fn chosen(
+    desired: &Desired,
+    backup: Option<&EtcdBackup>,
+    before: Option<&str>,
+) -> Result<Source, String> {
+    let source = choose(&desired.from, backup, &desired.cluster, before)?;
+    Ok(Source {
+        keys: desired.keys.clone().or(source.keys),
+        ..source
+    })
+}
+
+/// The same by what the place alone says.
 pub fn choose(
     from: &From,
     backup: Option<&EtcdBackup>,

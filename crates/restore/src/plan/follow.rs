@@ -2,6 +2,7 @@
 
 use etcd_operator_api::cluster::RestoreProgress;
 use etcd_operator_api::contract::RestoreIntent;
+use etcd_operator_api::quantity::Bytes;
 
 use super::{
     Ask, Outcome, Phase, Plan, Reason, Task, Wanted, job_name, outcome, own_intent, pause, withdrawal,
@@ -84,7 +85,13 @@ fn counted(phase: Phase, progress: &RestoreProgress) -> String {
     };
     let is_done = |phase: &Option<String>| phase.as_deref().is_some_and(|word| done.contains(&word));
     let count = members.iter().filter(|member| is_done(&member.phase)).count();
-    format!("{count}/{} {}", members.len(), done[0].to_lowercase())
+    let mut texts = vec![format!("{count}/{} {}", members.len(), done[0].to_lowercase())];
+    texts.extend(members.iter().filter_map(|member| {
+        let told = |bytes: i64| Bytes(bytes.unsigned_abs());
+        let (bytes, total) = (told(member.bytes?), told(member.total?));
+        Some(format!("{} {bytes} of {total}", member.name))
+    }));
+    texts.join(", ")
 }
 
 /// Clients are let in once what is served was compared.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use etcd_operator_api::contract::{RestoreIntent, RestoreSecrets, VERSION, Verified};
+use etcd_operator_api::quantity::Bytes;
 use etcd_operator_api::span::Span;
 use etcd_operator_api::version::EtcdVersion;
 
@@ -44,11 +45,7 @@ pub fn pass(
         );
         return Err((Reason::NewerVersion, text));
     }
-    let needed = verified
-        .object
-        .snapshot_size
-        .saturating_mul(2)
-        .saturating_add(LOG);
+    let needed = room(verified);
     if let Some(volume) = cluster.volume.filter(|volume| *volume < needed) {
         let text = format!(
             "the volume of a member has {volume} bytes, and the download, the new database and its log need {needed} beside the old data: raise spec.storage.size of the EtcdCluster {}",
@@ -83,6 +80,12 @@ fn strays(world: &World, source: &Source, verified: &Verified) -> Option<String>
         )),
         _ => None,
     }
+}
+
+/// Bytes that a volume must hold beside the data of before.
+pub fn room(verified: &Verified) -> u64 {
+    let snapshot = verified.object.snapshot_size;
+    snapshot.saturating_mul(2).saturating_add(LOG)
 }
 
 fn intent(world: &World, source: &Source, verified: &Verified, wrote: &str) -> RestoreIntent {
@@ -123,6 +126,16 @@ fn words(world: &World, cluster: &Cluster, source: &Source, verified: &Verified)
             verified.alarms.join(", ")
         )
     };
+    let people = match (verified.users, verified.roles) {
+        (0, 0) => String::new(),
+        (users, roles) => format!(
+            " It holds {users} users and {roles} roles of etcd, which come with it; nobody is asked who they are."
+        ),
+    };
+    let wrote = verified
+        .etcd_version
+        .as_deref()
+        .map_or_else(String::new, |version| format!(", of etcd {version}"));
     let kept = Span(world.desired.keep_previous);
     let old = if cluster.is_ephemeral {
         "The old data live with the pods and are gone as soon as these stop.".to_owned()
@@ -132,12 +145,13 @@ fn words(world: &World, cluster: &Cluster, source: &Source, verified: &Verified)
         )
     };
     format!(
-        "{} (revision {}, {} keys, {} bytes{age}) replaces all data of the {} members of EtcdCluster {}; it stops serving meanwhile. {old}{alarms}",
+        "{} (revision {}, {} keys, {}{wrote}{age}) replaces all data of the {} members of EtcdCluster {}; it stops serving meanwhile. Each volume needs {} beside its data. {old}{alarms}{people}",
         source.object,
         verified.revision,
         verified.keys,
-        verified.object.snapshot_size,
+        Bytes(verified.object.snapshot_size),
         cluster.members,
-        cluster.name
+        cluster.name,
+        Bytes(room(verified)),
     )
 }

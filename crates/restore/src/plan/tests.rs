@@ -316,6 +316,20 @@ fn what_the_cluster_makes_of_it_is_told_on_to_the_end() {
 }
 
 #[test]
+fn the_column_tells_how_far_downloads_are() {
+    let mut world = world();
+    let mut now = progress("Preparing");
+    let members = json!([
+        {"name": "orders-0", "phase": "Prepared"},
+        {"name": "orders-1", "phase": "Fetching", "bytes": 1_288_490_188_i64, "total": 4_294_967_296_i64},
+    ]);
+    now.members = serde_json::from_value(members).expect("members");
+    cluster(&mut world).progress = Some(now);
+    let told = follow(&mut world).progress.expect("a text");
+    assert_eq!(told, "1/2 prepared, orders-1 1.1 GiB of 4.0 GiB");
+}
+
+#[test]
 fn clients_are_not_let_in_where_what_is_served_differs() {
     let mut world = world();
     world.memory.attempt = 1;

@@ -16,37 +16,44 @@ pub fn verify(world: &World) -> Plan {
         let plan = Plan::new(memory.clone(), Phase::RolledBack, Reason::RolledBack, text);
         return plan;
     }
-    let waits = |reason, text: String| Plan::new(memory.clone(), Phase::Waiting, reason, text);
-    let cluster = match &world.cluster {
-        Ok(cluster) => cluster,
-        Err(why) => return waits(Reason::NoCluster, why.clone()),
-    };
+    match ready(world) {
+        Ok((cluster, source)) => attempt(world, cluster, source),
+        Err((reason, text)) => Plan::new(memory.clone(), Phase::Waiting, reason, text),
+    }
+}
+
+/// The cluster and the backup, or what stands in the way before the backup is even looked at.
+pub fn ready(world: &World) -> Result<(&Cluster, &Source), (Reason, String)> {
+    let cluster = world
+        .cluster
+        .as_ref()
+        .map_err(|why| (Reason::NoCluster, why.clone()))?;
     if let Some(rival) = &world.rival {
         let text = format!("The EtcdRestore {rival} restores the same EtcdCluster and comes first.");
-        return waits(Reason::AnotherRestore, text);
+        return Err((Reason::AnotherRestore, text));
     }
     if cluster.is_paused {
         let text = format!(
             "spec.paused of the EtcdCluster {} is true: it is left alone until that is false.",
             cluster.name
         );
-        return waits(Reason::ClusterPaused, text);
+        return Err((Reason::ClusterPaused, text));
     }
     if cluster.is_ephemeral {
         let text = format!(
             "The data of the EtcdCluster {} live with its pods, and this version of the operator restores onto PersistentVolumes only: create the cluster with storage: {{size: 8Gi}}.",
             cluster.name
         );
-        return waits(Reason::NotImplemented, text);
+        return Err((Reason::NotImplemented, text));
     }
     if let Err(why) = &world.image {
-        return waits(Reason::NoOperatorImage, why.clone());
+        return Err((Reason::NoOperatorImage, why.clone()));
     }
-    let source = match &world.source {
-        Ok(source) => source,
-        Err(why) => return waits(Reason::NoBackup, why.clone()),
-    };
-    attempt(world, cluster, source)
+    let source = world
+        .source
+        .as_ref()
+        .map_err(|why| (Reason::NoBackup, why.clone()))?;
+    Ok((cluster, source))
 }
 
 fn attempt(world: &World, cluster: &Cluster, source: &Source) -> Plan {

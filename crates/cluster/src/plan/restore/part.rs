@@ -1,12 +1,16 @@
 //! What one member has done of a restore, from what its pod shows.
 
 use etcd_operator_api::contract::{Report, Verdict};
+use etcd_operator_api::quantity::Bytes;
 use etcd_operator_api::restore::MemberRestoreStatus;
 use etcd_operator_etcd::id::{ClusterId, MemberId};
 
 use crate::memory::{Phase, Restore};
 use crate::plan::{Situation, bootstrap};
-use crate::world::{Ordinal, Pod, World};
+use crate::world::{Fetch, Ordinal, Pod, World};
+
+/// In how many steps a download is told.
+const STEPS: u64 = 50;
 
 /// What one member has done of a restore.
 #[derive(Clone, Debug)]
@@ -49,11 +53,26 @@ pub fn part<'a>(situation: &Situation<'a>, restore: &Restore, place: Ordinal) ->
         return match &fetch.failure {
             Some(failure) if failure.is_lasting => Part::Failed(failure.words.clone()),
             Some(failure) => Part::Works("Fetching", format!("fetches again after: {}", failure.words)),
-            None if fetch.is_running => Part::Works("Fetching", "fetches the backup".to_owned()),
+            None if fetch.is_running => Part::Works("Fetching", fetching(fetch)),
             None => Part::Silent(bootstrap::why_silent(situation, place)),
         };
     }
     Part::Silent(bootstrap::why_silent(situation, place))
+}
+
+/// How far a download is, in steps that are worth telling.
+fn fetching(fetch: &Fetch) -> String {
+    match arrived(fetch) {
+        Some((bytes, total)) => format!("fetches the backup, {} of {}", Bytes(bytes), Bytes(total)),
+        None => "fetches the backup".to_owned(),
+    }
+}
+
+/// Bytes that have arrived, of how many. A status is not written for every one of them.
+fn arrived(fetch: &Fetch) -> Option<(u64, u64)> {
+    let (bytes, total) = fetch.arrived?;
+    let step = (total / STEPS).max(1);
+    Some((bytes.min(total) / step * step, total))
 }
 
 fn reported<'a>(restore: &Restore, pod: &'a Pod, report: &'a Report) -> Part<'a> {
@@ -116,11 +135,15 @@ pub fn told(world: &World, restore: &Restore) -> Vec<MemberRestoreStatus> {
             Part::Failed(why) | Part::Other(why) => ("Failed", Some(why)),
             Part::Silent(why) => ("Waiting", Some(why)),
         };
+        let fetch = world.seen(place).pod.as_ref().and_then(|pod| pod.fetch.as_ref());
+        let arrived = fetch.filter(|_| phase == "Fetching").and_then(arrived);
+        let number = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         MemberRestoreStatus {
             name: world.name(place),
             phase: Some(phase.to_owned()),
             message: message.map(|text| etcd_operator_api::refusal::bounded(&text, 500)),
-            ..MemberRestoreStatus::default()
+            bytes: arrived.map(|(bytes, _)| number(bytes)),
+            total: arrived.map(|(_, total)| number(total)),
         }
     };
     Ordinal::first(restore.size.into()).map(told).collect()

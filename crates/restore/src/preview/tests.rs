@@ -1,0 +1,197 @@
+//! Previews as people and programs read them.
+
+use etcd_operator_api::contract::ObjectFacts;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn restore(spec: &Value) -> EtcdRestore {
+    serde_json::from_value(json!({
+        "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdRestore",
+        "metadata": {"name": "back", "namespace": "shop"}, "spec": spec,
+    }))
+    .expect("a restore")
+}
+
+fn nightly() -> EtcdRestore {
+    restore(&json!({"etcdCluster": {"name": "orders"}, "source": {"backup": {"name": "nightly"}}}))
+}
+
+fn backup() -> EtcdBackup {
+    serde_json::from_value(json!({
+        "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdBackup", "metadata": {"name": "nightly"},
+        "spec": {"etcdCluster": {"name": "orders"}, "storageType": "S3", "s3": {"path": "bucket/etcd/orders"}},
+        "status": {"succeeded": true, "history": [{"object": "etcd/orders_v40", "revision": 40}]},
+    }))
+    .expect("a backup")
+}
+
+fn cluster() -> EtcdCluster {
+    serde_json::from_value(json!({
+        "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster",
+        "metadata": {"name": "orders", "namespace": "shop"},
+        "spec": {"size": 1, "version": "3.6.16", "storage": {"size": "8Gi"}},
+        "status": {"phase": "Running", "currentVersion": "3.6.16", "memberStatus": [{"name": "orders-0", "role": "voter"}]},
+    }))
+    .expect("a cluster")
+}
+
+fn verified() -> Box<Verified> {
+    Box::new(Verified {
+        name: "etcd/orders_v40".to_owned(),
+        object: ObjectFacts {
+            size: 900,
+            snapshot_size: 20_512,
+            ..ObjectFacts::default()
+        },
+        revision: 40,
+        keys: 2,
+        etcd_version: Some("3.6.15".to_owned()),
+        completed_at: "2026-03-01T10:00:00Z".parse().ok(),
+        users: 3,
+        roles: 2,
+        ..Verified::default()
+    })
+}
+
+fn at_48() -> Vec<MemberNow> {
+    vec![MemberNow {
+        name: "orders-0".to_owned(),
+        revision: Some(48),
+        database: Some(1 << 20),
+        unknown: None,
+    }]
+}
+
+fn told(
+    restore: &EtcdRestore,
+    cluster: Option<&EtcdCluster>,
+    others: &[EtcdRestore],
+    known: &Known,
+) -> Preview {
+    let backup = backup();
+    let objects = Objects {
+        restore,
+        cluster,
+        backup: Some(&backup),
+        others,
+        claim: None,
+        now: "2026-03-01T12:00:00Z".parse().expect("a time"),
+    };
+    let world = world(&objects).expect("a valid spec");
+    preview(restore, &world, known, at_48())
+}
+
+#[test]
+fn what_would_happen_is_told_with_everything_that_matters() {
+    let told = told(&nightly(), Some(&cluster()), &[], &Known::Whole(verified()));
+    assert!(told.passes, "{told:?}");
+    let text = told.to_string();
+    for words in [
+        "shop/back",
+        "etcd/orders_v40",
+        "40, 2 keys",
+        "2h, finished 2026-03-01T10:00:00Z",
+        "900 B as stored, 20.0 KiB as a snapshot",
+        "every byte and every page",
+        "off, 3 users, 2 roles",
+        "EtcdCluster orders, etcd 3.6.16, 1 member, volumes of 8.0 GiB",
+        "orders-0, revision 48, database of 1.0 MiB",
+        "8 revisions, written after the backup",
+        "128.0 MiB on each volume",
+        "would be carried out",
+        "3 users and 2 roles",
+    ] {
+        assert!(text.contains(words), "{words} is not in:\n{text}");
+    }
+    let json = serde_json::to_value(&told).expect("JSON");
+    assert_eq!(json["passes"], true);
+    assert_eq!(json["backup"]["revision"], 40);
+    assert_eq!(json["backup"]["ageSeconds"], 7200);
+    assert_eq!(json["replaces"]["lostRevisions"], 8);
+    assert_eq!(json["replaces"]["members"][0]["revision"], 48);
+}
+
+#[test]
+fn what_stands_in_the_way_is_told_in_the_words_of_the_controller() {
+    let auth = Verified {
+        auth_enabled: true,
+        ..*verified()
+    };
+    let mut paused = cluster();
+    paused.spec.paused = true;
+    let mut first = nightly();
+    first.metadata.name = Some("first".to_owned());
+    first.metadata.uid = Some("f".to_owned());
+    let mut done = nightly();
+    done.status.get_or_insert_default().succeeded = true;
+    let whole = Known::Whole(verified());
+    let there = cluster();
+    let (here, others) = (Some(&there), &[first][..]);
+    let unread = Known::No("NoSuchBucket".to_owned());
+    let asks = nightly();
+    for (restore, cluster, others, known, reason, words) in [
+        (&asks, None, &[][..], &whole, "NoCluster", "create it first"),
+        (
+            &asks,
+            Some(&paused),
+            &[][..],
+            &whole,
+            "ClusterPaused",
+            "spec.paused",
+        ),
+        (&asks, here, others, &whole, "AnotherRestore", "first"),
+        (
+            &asks,
+            here,
+            &[][..],
+            &unread,
+            "VerificationFailed",
+            "NoSuchBucket",
+        ),
+        (
+            &asks,
+            here,
+            &[][..],
+            &Known::Ends(Box::new(auth)),
+            "AuthEnabled",
+            "3 users",
+        ),
+        (&done, here, &[][..], &whole, "Restored", "create another one"),
+    ] {
+        let told = told(restore, cluster, others, known);
+        assert_eq!((told.passes, told.reason.as_str()), (false, reason), "{told:?}");
+        assert!(told.message.contains(words), "{}", told.message);
+        assert!(told.to_string().contains(&format!("refused, {reason}")), "{told}");
+    }
+}
+
+#[test]
+fn what_was_only_looked_at_is_not_said_to_be_whole() {
+    let told = told(&nightly(), Some(&cluster()), &[], &Known::Ends(verified()));
+    let backup = told.backup.as_ref().expect("a backup");
+    assert_eq!((backup.verified, backup.keys), ("ends", None));
+    assert!(
+        told.to_string().contains("a restore reads every byte first"),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_keys_of_the_restore_open_a_backup_by_its_path() {
+    let sealed = restore(&json!({
+        "etcdCluster": {"name": "orders"}, "backupStorageType": "S3", "s3": {"path": "bucket/etcd/v1"},
+        "encryption": {"secretRef": {"name": "mine"}},
+    }));
+    let cluster = cluster();
+    let objects = Objects {
+        restore: &sealed,
+        cluster: Some(&cluster),
+        backup: None,
+        others: &[],
+        claim: None,
+        now: Timestamp::UNIX_EPOCH,
+    };
+    let source = world(&objects).expect("a valid spec").source.expect("a source");
+    assert_eq!(source.keys.as_deref(), Some("mine"));
+}
