@@ -15,7 +15,7 @@ use etcd_operator_store::Store;
 use tokio_util::sync::CancellationToken;
 
 use self::attempt::Attempt;
-use self::place::Place;
+use self::place::{Place, Replaced};
 use crate::budget::Budget;
 use crate::choice::{self, Candidate};
 use crate::clock;
@@ -82,6 +82,12 @@ impl Run<'_> {
         let replaced = place
             .replaced(&self.store, self.task, actor, path, &swept)
             .await?;
+        if replaced == Replaced::Beside {
+            tracing::info!(
+                kept = path,
+                "what this EtcdBackup stored before stays: the new backup has revision and time in its name"
+            );
+        }
         let mut last = None;
         for candidate in &candidates {
             let attempt = Attempt {

@@ -1,5 +1,6 @@
 //! One member's snapshot into the store. It ends with a backup that counts, or with what was there before; if the store no
-//! longer answers, with a claim by which the next run finds what is left.
+//! longer answers, with a claim by which the next run finds what is left. Only where it was said that something is to be
+//! replaced is that gone before the new object is checked.
 
 use std::sync::Arc;
 
@@ -74,16 +75,24 @@ impl Attempt<'_> {
         result
     }
 
+    /// How the object is named: what is there and good keeps the name of a single backup.
+    fn naming(&self) -> Naming {
+        match self.replaced {
+            Replaced::Beside => Naming::Periodic,
+            _ => self.run.task.naming,
+        }
+    }
+
     /// Writes down whose the object is, before there is one.
     async fn claim(&self, place: &Place) -> Result<Claim, Failure> {
         let (store, order, task) = (&self.run.store, self.run.order, self.run.task);
-        let now = clock::now();
+        let (now, naming) = (clock::now(), self.naming());
         for later in 0..NAMES {
             let at = now
                 .saturating_add(SignedDuration::from_secs(later))
                 .unwrap_or(now);
-            let object = names::object(&order.store.path, task.naming, self.candidate.revision.0, at);
-            if task.naming == Naming::Periodic && place.catalog.contains_key(&object) {
+            let object = names::object(&order.store.path, naming, self.candidate.revision.0, at);
+            if naming == Naming::Periodic && place.catalog.contains_key(&object) {
                 continue;
             }
             let claim = Claim {
@@ -92,10 +101,10 @@ impl Attempt<'_> {
                 owner_uid: order.owner_uid.clone(),
                 run: order.run.clone(),
                 until: task.deadline,
-                replaces: *self.replaced != Replaced::Nothing,
+                replaces: self.replaced.goes(),
             };
             let created = catalog::create(store, &names::claim(&claim.object), &claim).await?;
-            match (created, task.naming) {
+            match (created, naming) {
                 (Creation::Created, _) => return Ok(claim),
                 (Creation::Existed, Naming::Periodic) => {}
                 (Creation::Existed, Naming::OneShot) => match catalog::claim(store, &claim.object).await? {
@@ -138,6 +147,10 @@ impl Attempt<'_> {
             Ok(pumped) => pumped,
             Err(failure) => return Err((failure, abort(upload).await)),
         };
+        // Before anything is replaced.
+        if let Err(failure) = self.room(&pumped) {
+            return Err((failure, abort(upload).await));
+        }
         let stored = self.complete(object, upload, &pumped).await?;
         let completed = clock::now();
         let storing = begun.age();
@@ -147,7 +160,7 @@ impl Attempt<'_> {
         };
         let manifest = match manifest {
             Ok(manifest) => manifest,
-            Err(failure) => return Err((failure, self.remove(object).await)),
+            Err(failure) => return Err(self.undo(object, failure).await),
         };
         self.commit(&manifest, &stored).await?;
         tracing::info!(
@@ -176,7 +189,17 @@ impl Attempt<'_> {
         pump(pieces, upload, Arc::clone(self.wanted), &run.budget, &flow, halt).await
     }
 
-    /// Makes the object of its parts. From here on the backup that was there before is no more.
+    /// Whether there is room for what is laid out to be checked.
+    fn room(&self, pumped: &Pumped) -> Result<(), Failure> {
+        let (scratch, snapshot) = (&self.run.scratch, pumped.shaped.checked.length);
+        match self.run.task.verification {
+            Verification::Checksum => Ok(()),
+            Verification::Full => rehearsal::room(scratch, snapshot, 0),
+            Verification::Restore => rehearsal::room(scratch, snapshot, 1),
+        }
+    }
+
+    /// Makes the object of its parts. From here on what is replaced is no more.
     async fn complete(&self, object: &str, upload: Arc<Upload>, pumped: &Pumped) -> Made<Stored> {
         let Some(upload) = Arc::into_inner(upload) else {
             let failure = Failure::passing("Stopped", "a part is still on its way");
@@ -197,12 +220,12 @@ impl Attempt<'_> {
             Ok(stored) => {
                 let message = format!("the object has {} of {} bytes", stored.size, pumped.shaped.size);
                 let failure = Failure::passing("VerificationFailed", message);
-                return Err((failure, self.remove(object).await));
+                return Err(self.undo(object, failure).await);
             }
             Err(error) => error,
         };
         let left = match error.remains {
-            Some(Remains::Complete) => self.remove(object).await,
+            Some(Remains::Complete) => return Err(self.undo(object, error.into()).await),
             Some(Remains::Aborted) | None => self.put_back(object).await,
             Some(Remains::Unknown) => Left::Something,
         };
@@ -269,9 +292,6 @@ impl Attempt<'_> {
         }
         manifest.revision = look.revision;
         if run.task.verification != Verification::Checksum {
-            if run.task.verification == Verification::Restore {
-                rehearsal::room(&run.scratch, manifest.snapshot_size, 1)?;
-            }
             let copied = check::full(&stored, &manifest, &run.scratch).await?;
             if run.task.verification == Verification::Restore {
                 rehearsal::rehearse(copied, &manifest, &run.tools, &run.scratch).await?;
@@ -304,6 +324,24 @@ impl Attempt<'_> {
             manifest.object
         );
         Err(clean(Failure::passing("Changed", message)))
+    }
+
+    /// Takes back an object that does not count, unless another one is gone for it: then it is better than none.
+    async fn undo(&self, object: &str, failure: Failure) -> (Failure, Left) {
+        if !self.replaced.goes() {
+            return (failure, self.remove(object).await);
+        }
+        let message = format!(
+            "{object} was replaced, but the new object is unverified: it stays there without a manifest and does not \
+             count as a backup, because {failure}"
+        );
+        // Nobody but who asked for it may replace an object that has neither manifest nor claim.
+        let left = if self.run.task.allow_others {
+            Left::Nothing
+        } else {
+            Left::Something
+        };
+        (Failure::lasting("Unverified", message), left)
     }
 
     /// Deletes an object that does not count.

@@ -9,6 +9,7 @@ use etcd_operator_store::Store;
 use crate::catalog::{self, Catalog, Reach};
 use crate::failure::Failure;
 use crate::leftovers::{Actor, Swept};
+use crate::names;
 
 /// How many manifests are read, those written last: a run of now is among them, and so is whoever writes here, too.
 const RECENT: usize = 16;
@@ -27,10 +28,19 @@ pub struct Place {
 pub enum Replaced {
     /// Nothing.
     Nothing,
+    /// Nothing, as what is there is a good backup of the same `EtcdBackup`: the new one lies beside it.
+    Beside,
     /// An object that has no manifest.
     Bare,
     /// A backup, with its manifest as it was written.
     Backup(Bytes),
+}
+
+impl Replaced {
+    /// Whether something goes that no store brings back.
+    pub fn goes(&self) -> bool {
+        matches!(self, Self::Bare | Self::Backup(_))
+    }
 }
 
 impl Place {
@@ -74,7 +84,8 @@ impl Place {
         }
     }
 
-    /// What a single backup replaces; another's only if that was said to be meant.
+    /// What a single backup replaces: a good backup only if that was said to be meant, as no store has it back when the
+    /// new one turns out to be none.
     pub async fn replaced(
         &self,
         store: &Store,
@@ -92,8 +103,14 @@ impl Place {
             (None, _) => None,
         };
         match manifest {
-            Some(manifest) if task.allow_others || manifest.owner_uid == actor.owner => {
-                Ok(Replaced::Backup(contract::write(&manifest).into()))
+            Some(manifest) if task.allow_others => Ok(Replaced::Backup(contract::write(&manifest).into())),
+            Some(manifest) if manifest.owner_uid == actor.owner && entry.size.is_some() => {
+                Ok(Replaced::Beside)
+            }
+            Some(manifest) if manifest.owner_uid == actor.owner => {
+                // Somebody deleted its object: it is no backup, and must not count for the next one.
+                catalog::delete(store, &names::manifest(path)).await?;
+                Ok(Replaced::Nothing)
             }
             None if entry.manifest.is_none() && entry.size.is_none() => Ok(Replaced::Nothing),
             None if entry.manifest.is_none() && (task.allow_others || swept.bare.contains(path)) => {

@@ -3,13 +3,14 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use etcd_operator_api::contract::{self, Claim, Naming};
+use etcd_operator_api::backup::Verification;
+use etcd_operator_api::contract::{self, Claim, Naming, Task};
 use etcd_operator_job::{catalog, clock, names};
 use etcd_operator_store::Key;
 use etcd_operator_store::testing::{Harm, Phase, Times};
 use jiff::SignedDuration;
 
-use crate::support::{Bench, Fake, Manner, order, snapshot};
+use crate::support::{Bench, Fake, Manner, order, other_snapshot, snapshot};
 
 const BOTH: [&str; 2] = ["etcd/orders", "etcd/orders.manifest.json"];
 
@@ -92,8 +93,89 @@ async fn an_object_that_somebody_else_wrote_is_never_replaced_unasked() {
     bench.run(&members, &meant).await.expect("replaced");
     assert_eq!(bench.names(), BOTH);
     let next = order("u", "r2", |_| {});
-    let manifest = bench.run(&members, &next).await.expect("its own it replaces");
-    assert_eq!(manifest.run, "r2");
+    let manifest = bench.run(&members, &next).await.expect("beside its own");
+    assert!(names::belongs(&manifest.object, "etcd/orders") && manifest.object != "etcd/orders");
+}
+
+/// What lies at the path, every byte of it.
+fn content(bench: &Bench) -> Vec<(String, Vec<u8>)> {
+    let read = |name: String| {
+        let bytes = std::fs::read(bench.folder.0.join(&name)).expect("there");
+        (name, bytes)
+    };
+    bench.names().into_iter().map(read).collect()
+}
+
+/// One that is at a higher revision than what it sends: only a check of what is stored finds it.
+fn behind() -> Fake {
+    Fake::of(&[Manner::Good], other_snapshot())
+}
+
+#[tokio::test]
+async fn a_backup_whose_successor_fails_its_check_is_still_there_and_counts() {
+    let (bench, members) = (Bench::new(), Fake::good());
+    bench
+        .run(&members, &order("u", "1", |_| {}))
+        .await
+        .expect("stored");
+    let before = content(&bench);
+    let failed = bench.run(&behind(), &order("u", "2", |_| {})).await;
+    assert_eq!(failed.expect_err("behind").reason, "VerificationFailed");
+    assert_eq!(content(&bench), before, "Checksum");
+    std::fs::remove_dir_all(&bench.scratch.0).expect("removed");
+    let full = order("u", "3", |task| task.verification = Verification::Full);
+    let failed = bench.run(&members, &full).await;
+    assert_eq!(failed.expect_err("nowhere to check it").reason, "Scratch");
+    assert_eq!(content(&bench), before, "Full");
+}
+
+#[tokio::test]
+async fn a_second_single_backup_lies_beside_the_first() {
+    let (bench, members) = (Bench::new(), Fake::good());
+    let first = bench.run(&members, &order("u", "1", |_| {})).await;
+    let first = first.expect("stored");
+    let second = bench.run(&members, &order("u", "2", |_| {})).await;
+    let second = second.expect("stored");
+    assert_eq!(first.object, "etcd/orders");
+    assert!(
+        second.object.starts_with("etcd/orders_v10_20"),
+        "{}",
+        second.object
+    );
+    let again = bench.run(&members, &order("u", "2", |_| {})).await;
+    assert_eq!(again.expect("found"), second, "the next try finds it");
+    for manifest in [first, second] {
+        let read = catalog::manifest(&bench.store, &manifest.object).await;
+        assert_eq!(read.expect("read"), Some(manifest));
+    }
+}
+
+#[tokio::test]
+async fn what_was_to_be_replaced_and_turned_out_bad_is_there_and_said_to_be() {
+    let (bench, members) = (Bench::new(), Fake::good());
+    let meant = |run: &str| order("u", run, |task| task.allow_others = true);
+    bench.run(&members, &meant("1")).await.expect("stored");
+    let before = content(&bench);
+    let mut full = meant("2");
+    let Task::Backup(task) = &mut full.task else {
+        panic!("{full:?}");
+    };
+    task.verification = Verification::Full;
+    std::fs::remove_dir_all(&bench.scratch.0).expect("removed");
+    let failure = bench.run(&members, &full).await.expect_err("no room to check it");
+    assert_eq!(failure.reason, "Scratch", "{failure}");
+    assert_eq!(content(&bench), before, "found out before anything is replaced");
+    let failure = bench.run(&behind(), &meant("3")).await.expect_err("behind");
+    assert_eq!(
+        (failure.reason.as_ref(), failure.is_retriable),
+        ("Unverified", false)
+    );
+    for words in ["etcd/orders", "unverified", "without a manifest"] {
+        assert!(failure.message.contains(words), "{failure}");
+    }
+    assert_eq!(bench.names(), ["etcd/orders"]);
+    bench.run(&members, &meant("4")).await.expect("stored");
+    assert_eq!(bench.names(), BOTH);
 }
 
 #[tokio::test]
