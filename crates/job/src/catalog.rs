@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use etcd_operator_api::contract::{self, Claim, Document, Manifest};
 use etcd_operator_store::error::Class;
-use etcd_operator_store::{Creation, Key, Store};
+use etcd_operator_store::{Creation, Key, Store, port};
 use jiff::Timestamp;
 
 use crate::failure::Failure;
@@ -87,8 +87,19 @@ async fn document<D: Document>(store: &Store, name: &str) -> Result<Option<D>, F
             }
         },
         Err(error) if error.class == Class::NotFound => Ok(None),
+        Err(error) if is_of_this_one(store, error.class) => {
+            tracing::warn!(name, %error, "this document cannot be read and is left alone");
+            Ok(None)
+        }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether only this name cannot be read, so that nothing else has to wait for it: what is too large, and on a volume what
+/// is no plain file or another user's.
+fn is_of_this_one(store: &Store, class: Class) -> bool {
+    let is_file = store.place().kind == port::Kind::Local;
+    class == Class::Corrupt || (is_file && matches!(class, Class::Forbidden | Class::Unsupported))
 }
 
 /// The manifest of an object, if it has one that is of this object and can be read.
