@@ -1,6 +1,7 @@
 //! Deleting, in an order in which nothing is ever lost or lied about: a claim first, then the manifest, then the object,
 //! then the claim. Wherever it is cut off, an object without a manifest has a claim, which says whose it is, and a
-//! manifest has its object: no ghost is ever counted as a backup.
+//! manifest has its object: no ghost is ever counted as a backup. Only where there is no room for a claim it is done
+//! without one, as nothing else makes room: cut off then, it leaves an object that does not count.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +9,14 @@ use bytes::Bytes;
 use etcd_operator_api::contract::{self, Claim, Manifest};
 use etcd_operator_store::error::{Class, Error};
 use etcd_operator_store::{Creation, Store};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::catalog::{self, Catalog};
 use crate::failure::Failure;
 use crate::names;
+
+/// How long after its end a run counts as one that nobody finishes any more, whatever the clocks say.
+const FORGOTTEN: SignedDuration = SignedDuration::from_mins(10);
 
 /// Who deletes.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +66,12 @@ pub async fn delete(store: &Store, object: &str, actor: Actor<'_>) -> Result<Del
         replaces: false,
     };
     let name = names::claim(object);
-    if catalog::create(store, &name, &claim).await? == Creation::Existed {
+    let body = Bytes::from(contract::write(&claim));
+    let created = match store.create(&catalog::key(&name)?, body).await {
+        Err(error) if error.class == Class::Full => Creation::Created,
+        other => other?,
+    };
+    if created == Creation::Existed {
         match catalog::claim(store, object).await? {
             // An earlier try was cut off.
             Some(found) if found.owner_uid == actor.owner && found.until <= actor.now => {}
@@ -94,7 +103,8 @@ pub struct Swept {
 }
 
 /// Finishes what runs of the actor's `EtcdBackup` were killed at: claims that are over, and those of this very run, of
-/// which this is the only try.
+/// which this is the only try. What another one's run was killed at is finished, too, once it was over for some time: its
+/// `EtcdBackup` may be no more.
 pub async fn sweep(store: &Store, catalog: &mut Catalog, actor: Actor<'_>) -> Result<Swept, Failure> {
     let mut swept = Swept::default();
     let claimed: Vec<String> = catalog
@@ -106,8 +116,11 @@ pub async fn sweep(store: &Store, catalog: &mut Catalog, actor: Actor<'_>) -> Re
         let Some(claim) = catalog::claim(store, &object).await? else {
             continue;
         };
-        let is_over = claim.until <= actor.now || claim.run == actor.run;
-        if claim.owner_uid != actor.owner || !is_over {
+        let is_own = claim.owner_uid == actor.owner;
+        let is_mine = is_own && (claim.until <= actor.now || claim.run == actor.run);
+        let counts = catalog.get(&object).is_some_and(|entry| entry.manifest.is_some());
+        let is_nobodys = !counts && actor.now.duration_since(claim.until) >= FORGOTTEN;
+        if !is_mine && !is_nobodys {
             continue;
         }
         if !finish(store, &claim).await? {
@@ -118,7 +131,7 @@ pub async fn sweep(store: &Store, catalog: &mut Catalog, actor: Actor<'_>) -> Re
             entry.has_claim = false;
             if entry.manifest.is_none() && !claim.replaces {
                 entry.size = None;
-            } else if entry.manifest.is_none() {
+            } else if entry.manifest.is_none() && is_own {
                 swept.bare.insert(object);
             }
         }

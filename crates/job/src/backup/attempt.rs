@@ -13,7 +13,7 @@ use etcd_operator_store::{Creation, Stored, Upload};
 use jiff::{SignedDuration, Timestamp};
 
 use super::Run;
-use super::place::{Place, Replaced};
+use super::place::{Place, Replaced, busy};
 use super::watch::watch;
 use crate::choice::Candidate;
 use crate::failure::Failure;
@@ -112,12 +112,11 @@ impl Attempt<'_> {
                     Some(found) if found.run == order.run && found.owner_uid == order.owner_uid => {
                         leftovers::finish(store, &found).await?;
                     }
-                    _ => break,
+                    found => return Err(busy(&claim.object, found.as_ref())),
                 },
             }
         }
-        let message = format!("another run is writing to {}", order.store.path);
-        Err(Failure::passing("Busy", message))
+        Err(busy(&order.store.path, None))
     }
 
     async fn store(&self, object: &str) -> Made<Manifest> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use etcd_operator_api::contract::{self, BackupTask, Manifest, Naming};
+use etcd_operator_api::contract::{self, BackupTask, Claim, Manifest, Naming};
 use etcd_operator_store::Store;
 
 use crate::catalog::{self, Catalog, Reach};
@@ -125,4 +125,22 @@ impl Place {
             )),
         }
     }
+}
+
+/// Somebody else is at it, and who.
+pub fn busy(object: &str, claim: Option<&Claim>) -> Failure {
+    let name = names::claim(object);
+    let who = claim.map_or_else(
+        || format!("see {name}"),
+        |claim| {
+            format!(
+                "{name} is of the run {} and holds until {}",
+                claim.run, claim.until
+            )
+        },
+    );
+    let message = format!(
+        "another run is writing to {object}: {who}. Delete that file if no such run is there any more"
+    );
+    Failure::passing("Busy", message)
 }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use bytes::Bytes;
 use etcd_operator_api::contract::{JobOrder, JobOutcome, Naming, Task};
 use etcd_operator_api::retention::Keep;
-use etcd_operator_job::{catalog, list, prune};
+use etcd_operator_job::{catalog, list, names, prune};
 use etcd_operator_store::error::{Class, Fault};
 use etcd_operator_store::local::Local;
 use etcd_operator_store::port::{
@@ -23,6 +23,8 @@ enum Harm {
     Locked(String),
     /// After so many changes the store is gone.
     Gone(usize),
+    /// There is no room for anything new.
+    Full,
 }
 
 /// A store that does not delete everything.
@@ -42,7 +44,8 @@ impl Stubborn {
                 *left -= 1;
                 return then;
             }
-            Harm::Locked(_) => return then,
+            Harm::Full if !deletes => Class::Full,
+            Harm::Locked(_) | Harm::Full => return then,
         };
         Box::pin(std::future::ready(Err(Fault::new(class, "by plan"))))
     }
@@ -277,6 +280,49 @@ async fn a_list_tells_own_backups_counts_others_and_shows_no_ghosts() {
     };
     assert_eq!(listed(None).await, (own.clone(), 1));
     assert_eq!(listed(Some(&own[0])).await.0, own[1..]);
+}
+
+#[tokio::test]
+async fn a_document_that_nobody_can_read_stops_nothing_at_its_path() {
+    let bench = Bench::new();
+    let own = made(&bench, "u", &["1", "2"]).await;
+    let strange = |second: u8, end: &str| {
+        let name = format!("etcd/orders_v1_2026-01-01-00:00:0{second}{end}");
+        bench.folder.0.join(name)
+    };
+    for end in [".manifest.json", ".claim.json"] {
+        let large = std::fs::File::create(strange(1, end)).expect("created");
+        large.set_len(33 << 20).expect("it has holes");
+        std::fs::create_dir(strange(2, end)).expect("created");
+        std::os::unix::fs::symlink("/dev/zero", strange(3, end)).expect("created");
+    }
+    let more = made(&bench, "u", &["3"]).await;
+    let order = told(&periodic("u", "list"), Task::List { after: None });
+    let listed = list::list(&bench.store, &order, None).await.expect("a list");
+    assert!(
+        matches!(&listed, JobOutcome::Listed { backups, .. } if backups.len() == 3),
+        "{listed:?}"
+    );
+    assert_eq!(pruned(&bench.store, "u").await, (2, Vec::new()));
+    let left = bench.names();
+    assert!(left.contains(&more[0]) && !left.contains(&own[0]), "{left:?}");
+    for second in [1, 2, 3] {
+        let manifest = strange(second, ".manifest.json");
+        assert!(manifest.symlink_metadata().is_ok(), "left alone");
+    }
+}
+
+#[tokio::test]
+async fn a_full_volume_can_be_freed() {
+    let bench = Bench::new();
+    let own = made(&bench, "u", &["1", "2"]).await;
+    let store = stubborn(&bench, Harm::Full);
+    assert_eq!(pruned(&store, "u").await, (1, Vec::new()));
+    assert_eq!(bench.names(), [own[1].clone(), names::manifest(&own[1])]);
+    let order = told(&periodic("u", "erase"), Task::Erase);
+    let outcome = prune::erase(&store, &order).await.expect("done");
+    assert_eq!(told_of(outcome), (1, Vec::new()));
+    assert_eq!(bench.names(), [""; 0]);
 }
 
 #[tokio::test]

@@ -201,7 +201,7 @@ async fn a_backup_that_is_to_be_replaced_counts_until_the_new_one_does() {
 }
 
 #[tokio::test]
-async fn what_a_killed_run_left_is_swept_when_it_is_over_and_nobody_elses_is() {
+async fn what_a_killed_run_left_is_swept_when_it_is_over_and_anothers_some_time_later() {
     let (bench, members) = (Bench::new(), Fake::good());
     let now = clock::now();
     let hour = SignedDuration::from_hours(1);
@@ -224,11 +224,12 @@ async fn what_a_killed_run_left_is_swept_when_it_is_over_and_nobody_elses_is() {
     let over = leave(1, "u", "old", now - hour).await;
     let own_try = leave(2, "u", "r", now + hour).await;
     let going_on = leave(3, "u", "other", now + hour).await;
-    let others = leave(4, "v", "old", now - hour).await;
+    let others = leave(4, "v", "old", now - SignedDuration::from_mins(5)).await;
+    let forgotten = leave(5, "v", "older", now - hour).await;
     let order = order("u", "r", |task| task.naming = Naming::Periodic);
     bench.run(&members, &order).await.expect("stored");
     let left = bench.names();
-    for gone in [&over, &own_try] {
+    for gone in [&over, &own_try, &forgotten] {
         assert!(!left.iter().any(|name| name.contains(gone.as_str())), "{left:?}");
     }
     for kept in [&going_on, &others] {
@@ -237,4 +238,37 @@ async fn what_a_killed_run_left_is_swept_when_it_is_over_and_nobody_elses_is() {
             "{left:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn the_claim_of_a_killed_run_is_named_and_does_not_hold_its_path_for_good() {
+    let (bench, members) = (Bench::new(), Fake::good());
+    let claim = |until| Claim {
+        version: 1,
+        object: "etcd/orders".to_owned(),
+        owner_uid: "deleted".to_owned(),
+        run: "killed".to_owned(),
+        until,
+        replaces: false,
+    };
+    let name = names::claim("etcd/orders");
+    let soon = clock::now() + SignedDuration::from_mins(1);
+    put(&bench, &name, &contract::write(&claim(soon))).await;
+    let failure = bench
+        .run(&members, &order("u", "1", |_| {}))
+        .await
+        .expect_err("held");
+    assert_eq!((failure.reason.as_ref(), failure.is_retriable), ("Busy", true));
+    for word in [name.as_str(), "killed", &soon.to_string()] {
+        assert!(failure.message.contains(word), "{failure}");
+    }
+    std::fs::remove_file(bench.folder.0.join(&name)).expect("deleted");
+    let long_ago = clock::now() - SignedDuration::from_mins(11);
+    put(&bench, &name, &contract::write(&claim(long_ago))).await;
+    put(&bench, "etcd/orders", b"half").await;
+    bench
+        .run(&members, &order("u", "2", |_| {}))
+        .await
+        .expect("nobody holds it");
+    assert_eq!(bench.names(), BOTH);
 }
