@@ -235,9 +235,17 @@ impl World {
     }
 
     pub(crate) fn publish(&mut self, process: ProcessId) {
-        let Some(Process { start, .. }) = self.processes.get(&process) else {
+        let Some(Process {
+            start, is_stopped, ..
+        }) = self.processes.get(&process)
+        else {
             return;
         };
+        // Once it goes on, it still has to.
+        if *is_stopped {
+            self.after(GREETING_AGAIN, Event::Publish(process));
+            return;
+        }
         let (name, clients, version) = (
             start.name.clone(),
             vec![start.client_url.clone()],
