@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use etcd_operator_testkit::gate::Side;
-use etcd_operator_testkit::simulation::{STEPS, Simulation};
+use etcd_operator_testkit::simulation::{FLOWS, STEPS, Simulation};
 use serde_json::Value;
 
 /// How often a long search must have been everywhere.
@@ -65,37 +65,6 @@ const REFUSALS: [(&str, &str); 33] = [
     ("paused", "The cluster is paused"),
 ];
 
-/// What is done in which flow.
-const FLOWS: [(&str, &[&str]); 8] = [
-    ("Bootstrap", &["WriteStatus", "TakeOver", "Permit Bootstrap"]),
-    ("StartOver", &["WriteStatus", "DeletePod"]),
-    (
-        "Join",
-        &[
-            "WriteStatus",
-            "TakeOver",
-            "MemberAdd",
-            "Permit Join",
-            "MemberPromote",
-        ],
-    ),
-    ("Remove", &["WriteStatus", "MoveLeader", "MemberRemove"]),
-    (
-        "Replace",
-        &[
-            "WriteStatus",
-            "MoveLeader",
-            "MemberRemove",
-            "DeleteClaim",
-            "DeletePod",
-            "ForceDeletePod",
-        ],
-    ),
-    ("Resume", &["WriteStatus", "Permit Resume"]),
-    ("Adopt", &["WriteStatus", "Permit Adopt"]),
-    ("Discard", &["WriteStatus", "DeleteClaim", "DeletePod"]),
-];
-
 /// Counts what the operator writes into statuses.
 pub fn watch(sim: &Simulation) {
     let tally = sim.tally().clone();
@@ -115,7 +84,7 @@ pub fn watch(sim: &Simulation) {
 }
 
 /// What a plan can be about, as conditions have it.
-const REASONS: [&str; 10] = [
+const REASONS: [&str; 11] = [
     "Converged",
     "Paused",
     "Hibernated",
@@ -126,6 +95,7 @@ const REASONS: [&str; 10] = [
     "Blocked",
     "QuorumLost",
     "DataLost",
+    "MembersUnreachable",
 ];
 
 /// Everything that must be counted.
@@ -146,12 +116,6 @@ pub fn missing(counts: &BTreeMap<String, u64>, often: u64) -> Vec<String> {
     let count = |what: &String| counts.get(what).copied().unwrap_or(0);
     let missing = wanted().into_iter().filter(|what| count(what) < often);
     missing.map(|what| format!("{what}: {}", count(&what))).collect()
-}
-
-/// Calls at which to die in a flow.
-pub fn calls_of(flow: &str) -> &'static [&'static str] {
-    let found = FLOWS.iter().find(|(known, _)| *known == flow);
-    found.map_or(&[], |(_, calls)| calls)
 }
 
 /// Whether the status tells of something.

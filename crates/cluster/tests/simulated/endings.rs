@@ -5,7 +5,7 @@ use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD};
 use etcd_operator_testkit::chance::Chance;
 use etcd_operator_testkit::gate::Side;
 use etcd_operator_testkit::ledger::Promise;
-use etcd_operator_testkit::simulation::{NAMESPACE, Simulation};
+use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, calls_of};
 use serde_json::{Value, json};
 
 use crate::weather::{Ending, Fate, NAME, PATIENCE, converges, is_latched, status};
@@ -61,10 +61,7 @@ pub fn ambush(sim: &Simulation, flow: &str, chance: &mut Chance) {
     if chance.one_in(5) {
         return;
     }
-    let call = chance
-        .pick(coverage::calls_of(flow))
-        .copied()
-        .unwrap_or("WriteStatus");
+    let call = chance.pick(calls_of(flow)).copied().unwrap_or("WriteStatus");
     let side = if chance.one_in(2) {
         Side::Before
     } else {
@@ -141,8 +138,16 @@ async fn again(sim: &Simulation, ending: Ending, size: u8, mut object: Value, ch
     } else {
         (ANNOTATION_DISCARD, "Discard")
     };
+    let is_late = chance.one_in(3);
     ambush(sim, flow, chance);
     sim.annotate(NAME, annotation, &uids.join(","));
+    // One of them is late now and then.
+    if let Some(late) = chance.pick(&sim.members(NAME)).filter(|_| is_late) {
+        sim.machine().set_too_large(NAMESPACE, late, true);
+        sim.fake().delete_object("v1", "Pod", NAMESPACE, late);
+        tokio::time::sleep(chance.between(5 * SECOND, MINUTE)).await;
+        sim.machine().set_too_large(NAMESPACE, late, false);
+    }
     converges(sim, size, "after a person's consent").await;
     ending == Ending::Adopt
 }

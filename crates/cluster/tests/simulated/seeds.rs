@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -51,6 +52,8 @@ struct Sum {
     writes: u64,
     faults: u64,
     counts: BTreeMap<String, u64>,
+    /// What tells these lives from others: the same as long as nothing that happens in any of them is another.
+    mark: u64,
     broken: Vec<Life>,
 }
 
@@ -61,6 +64,9 @@ impl Sum {
         self.events += life.events;
         self.writes += life.writes;
         self.faults += u64::try_from(life.injected.len()).unwrap_or(0);
+        let mut mark = DefaultHasher::new();
+        (life.seed, &life.record).hash(&mut mark);
+        self.mark = self.mark.wrapping_add(mark.finish());
         for (what, count) in &life.counts {
             *self.counts.entry(what.clone()).or_default() += count;
         }
@@ -75,14 +81,15 @@ impl Sum {
         let steps: u64 = steps.map(|(_, count)| count).sum();
         println!(
             "{} seeds in {seconds:.1} s ({:.1} CPU s), {} counted; {} events, {} faults, {steps} steps, {} acknowledged \
-             writes; {} broken",
+             writes; {} broken; mark {:016x}",
             self.seeds,
             cpu_seconds(),
             self.counted,
             self.events,
             self.faults,
             self.writes,
-            self.broken.len()
+            self.broken.len(),
+            self.mark,
         );
         for (what, count) in &self.counts {
             println!("{count:>9} {what}");

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use etcd_operator_api::names::ANNOTATION_REPLACE;
 use etcd_operator_etcd::policy::newest;
 use etcd_operator_etcd::version::Minor;
 use etcd_operator_testkit::chance::Chance;
@@ -260,6 +261,8 @@ async fn settle(sim: &Simulation) -> u8 {
         }
         spec["paused"] = json!(false);
     });
+    // What they asked for and was not done by now they no longer want.
+    sim.annotate(NAME, ANNOTATION_REPLACE, "");
     let size = sim
         .cluster(NAME)
         .and_then(|cluster| u8::try_from(cluster["spec"]["size"].as_u64()?).ok())

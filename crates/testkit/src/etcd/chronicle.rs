@@ -53,6 +53,12 @@ impl Chronicle {
         self.entries.last().is_some_and(|(term, _)| *term > 1)
     }
 
+    /// Whether a member has acknowledged all that was agreed on.
+    pub(crate) fn has_all(&self, member: MemberId) -> bool {
+        let held = self.holds.get(&member).copied().unwrap_or(0);
+        usize::try_from(held).is_ok_and(|held| held >= self.entries.len())
+    }
+
     fn entry(&self, index: u64) -> Option<(u64, EntryId)> {
         let place = usize::try_from(index.checked_sub(1)?).ok()?;
         self.entries.get(place).copied()

@@ -123,6 +123,12 @@ impl Truth<'_> {
         Some(self.0.now.saturating_sub(*since))
     }
 
+    /// Whether a member is known to have all that was agreed on.
+    pub fn has_all(&self, cluster: ClusterId, member: MemberId) -> bool {
+        let chronicle = self.0.chronicles.get(&cluster);
+        chronicle.is_some_and(|chronicle| chronicle.has_all(member))
+    }
+
     /// Whose data lies on a disk.
     pub fn owner(&self, disk: DiskId) -> Option<(ClusterId, MemberId)> {
         let data: &DataDir = self.0.disks.get(&disk)?.content.data.as_ref()?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::tally::STEPS;
+use super::tally::{STEPS, calls_of};
 use crate::chance::Chance;
 use crate::gate::Side;
 
@@ -67,6 +67,10 @@ pub enum Fault {
     Duplicate,
     /// The answer to a change of members is lost.
     LoseChange,
+    /// Something befalls the next learner once it has caught up.
+    Befall(Mishap, Duration),
+    /// The operator does not reach these members for a while, though they run and reach one another.
+    Isolate(Vec<String>, Duration),
     /// Calls to members are slow for a while.
     Slow(Duration),
     /// A child of the cluster is deleted by somebody.
@@ -75,6 +79,8 @@ pub enum Fault {
     LoseStatus,
     /// Names do not resolve at first starts for a while.
     Nameless(Duration),
+    /// A user wants another member in the place of one.
+    GiveUp(String),
     /// A user wants another size.
     Resize(u8),
     /// A user wants no member for a while.
@@ -82,6 +88,33 @@ pub enum Fault {
     /// A user wants nothing done for a while.
     Pause(Duration),
 }
+
+/// What befalls a learner that has caught up, right before it would get its vote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mishap {
+    /// It is lost for a while, and the operator with it for a shorter one, as on one node.
+    LostWithOperator,
+    /// It hears nothing of the others for a while.
+    Deaf,
+    /// It is stopped for a while just as it votes.
+    StoppedAsItVotes,
+    /// Its disk is emptied, and so are those that come after it.
+    EmptiedAgain,
+    /// Its pod goes, and finds no node for a while.
+    Homeless,
+}
+
+/// All of them, those first that are seldom met.
+const MISHAPS: [Mishap; 8] = [
+    Mishap::LostWithOperator,
+    Mishap::LostWithOperator,
+    Mishap::LostWithOperator,
+    Mishap::Deaf,
+    Mishap::StoppedAsItVotes,
+    Mishap::EmptiedAgain,
+    Mishap::EmptiedAgain,
+    Mishap::Homeless,
+];
 
 /// How faults are drawn.
 #[derive(Clone, Debug)]
@@ -126,16 +159,19 @@ impl Schedule {
         self.only.as_ref().is_none_or(|only| only.contains(&number))
     }
 
-    /// The next fault, for a cluster with members of these names.
-    pub fn draw(&self, chance: &mut Chance, members: &[String]) -> Option<Fault> {
+    /// The next fault, for a cluster with members of these names, while its operator is about this. Whoever lies in wait
+    /// for the operator mostly does so where it comes by soon.
+    pub fn draw(&self, chance: &mut Chance, members: &[String], flow: &str) -> Option<Fault> {
         let member = chance.pick(members)?.clone();
         let other = chance.pick(members)?.clone();
         let short = chance.between(Duration::from_millis(500), Duration::from_secs(20));
         let long = chance.between(Duration::from_secs(10), Duration::from_secs(90));
-        let step = (*chance.pick(&STEPS)?).to_owned();
+        let any = *chance.pick(&STEPS)?;
+        let near = chance.pick(calls_of(flow)).copied();
+        let step = near.filter(|_| !chance.one_in(4)).unwrap_or(any).to_owned();
         let side = *chance.pick(&[Side::Before, Side::After])?;
         let children = ["Service", "PodDisruptionBudget", "StatefulSet"];
-        Some(match chance.below(48) {
+        Some(match chance.below(54) {
             0 | 1 => Fault::Kill(member),
             2 => Fault::Stop(member, short),
             3 => Fault::Part(member, short),
@@ -169,12 +205,24 @@ impl Schedule {
             42 => Fault::Nameless(short),
             43 => Fault::Pause(long),
             44 => Fault::Hibernate(long),
+            45..=47 => Fault::Befall(*chance.pick(&MISHAPS)?, short),
+            50 => Fault::Isolate(some(members, chance), long),
+            48 | 49 => Fault::GiveUp(member),
             _ => match chance.pick(&self.sizes) {
                 Some(size) => Fault::Resize(*size),
                 None => Fault::Kill(member),
             },
         })
     }
+}
+
+/// All of these, or some.
+fn some(members: &[String], chance: &mut Chance) -> Vec<String> {
+    let mut some = members.to_vec();
+    if chance.one_in(2) {
+        some.retain(|_| !chance.one_in(3));
+    }
+    some
 }
 
 impl Fault {

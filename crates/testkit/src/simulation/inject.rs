@@ -3,20 +3,18 @@
 
 use std::time::Duration;
 
+use etcd_operator_api::names::ANNOTATION_REPLACE;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, EvictParams};
 use serde_json::{Value, json};
 
 use super::faults::{Fault, Schedule};
-use super::noted::{is_noted, knows_cluster, knows_voters};
-use super::{NAMESPACE, OPERATOR, Simulation};
+use super::noted::{is_given_up, is_noted, knows_cluster, knows_voters};
+use super::tally::flow;
+use super::{NAMESPACE, Simulation};
 use crate::chance::{Chance, mixed};
-use crate::etcd::{CallFault, Calls};
 use crate::fake::{self, Matching};
-use crate::gate::{Ambush, Side};
 
-/// How long a fault that lies in wait does so.
-const PATIENCE: Duration = Duration::from_mins(1);
 /// A finalizer of somebody else.
 const HELD: &str = "snapshots.example/held";
 
@@ -31,7 +29,7 @@ impl Simulation {
             let (least, most) = schedule.between;
             tokio::time::sleep(chance.between(least, most)).await;
             let members = self.members(&schedule.cluster);
-            let Some(fault) = schedule.draw(&mut chance, &members) else {
+            let Some(fault) = schedule.draw(&mut chance, &members, &flow(self.fake())) else {
                 continue;
             };
             if schedule.has(number) && self.is_bearable(schedule, &fault) {
@@ -62,9 +60,11 @@ impl Simulation {
         let (well, voters) = self.voters(cluster);
         // Before anybody could write there is nothing to lose.
         let is_before = self.ledger().asked().0 == 0 && voters == 0;
+        let is_sound = voters > 2 && well == voters;
         if fault.takes_data(schedule.is_fleeting) {
             let is_wipe = matches!(fault, Fault::Wipe(_));
-            return (is_before && is_wipe) || (voters > 2 && well == voters);
+            let is_promised = self.look(cluster, is_given_up) == Some(true);
+            return (is_before && is_wipe) || (is_sound && !is_promised);
         }
         let status = self.look(cluster, |cluster| cluster["status"].clone());
         let is_latched = status
@@ -80,6 +80,8 @@ impl Simulation {
             }),
             // Who has been seen to run by nobody has no volume of his own yet.
             Fault::Reattach(member) => !is_latched || status.is_some_and(|status| is_noted(&status, member)),
+            // Whoever is given up goes soon, and is missed like one without data.
+            Fault::GiveUp(_) => is_latched && !schedule.is_fleeting && (is_sound || voters == 1),
             Fault::DeleteChild("StatefulSet") | Fault::Hibernate(_) => is_latched && !schedule.is_fleeting,
             Fault::Evict(_) | Fault::LoseNode(..) | Fault::CutKubelet(..) => !schedule.is_fleeting,
             _ => true,
@@ -103,7 +105,7 @@ impl Simulation {
         }
     }
 
-    fn later(&self, after: Duration, undo: impl FnOnce(&Self) + Send + 'static) {
+    pub(super) fn later(&self, after: Duration, undo: impl FnOnce(&Self) + Send + 'static) {
         let this = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
@@ -117,12 +119,7 @@ impl Simulation {
         self.tally().count(format!("fault {}", fault.kind()));
         match fault.clone() {
             Fault::Kill(member) => self.kill(&member),
-            Fault::Stop(member, time) => {
-                let process = self.pod(&member).and_then(|pod| pod.process);
-                let Some(process) = process else { return };
-                self.etcds().stop(process);
-                self.later(time, move |this| this.etcds().go_on(process));
-            }
+            Fault::Stop(member, time) => self.stop_for(&member, time),
             Fault::Part(member, time) => {
                 self.part(&member, true);
                 self.later(time, |this| this.etcds().mend_all());
@@ -145,6 +142,8 @@ impl Simulation {
                 let disk = self.pod(&member).and_then(|pod| pod.disk);
                 let Some(disk) = disk else { return };
                 self.etcds().block(disk, true);
+                // Whoever cannot read its files ends.
+                self.kill(&member);
                 self.later(time, move |this| this.etcds().block(disk, false));
             }
             Fault::Exchange(member, age) => {
@@ -234,81 +233,9 @@ impl Simulation {
                     this.edit(&cluster, |spec| spec["paused"] = json!(false));
                 });
             }
-            fault => self.disturb(&fault),
+            Fault::GiveUp(member) => self.give_up(cluster, &member),
+            fault => self.disturb(cluster, &fault),
         }
-    }
-
-    /// What goes wrong with the operator and its calls.
-    fn disturb(&self, fault: &Fault) {
-        match fault {
-            Fault::Crash(nth) => self.crash_operator_at(*nth, Duration::from_secs(3)),
-            Fault::CrashAround(call, side) => {
-                self.crash_operator_around(call, *side, Duration::from_secs(3));
-            }
-            Fault::Overtake(time) => {
-                if let Some(gate) = self.gate() {
-                    gate.stop();
-                    self.overtake(gate, *time);
-                }
-            }
-            Fault::OvertakeAt(call, time) => {
-                let Some(gate) = self.gate() else { return };
-                gate.lie_in_wait(Ambush {
-                    call: call.clone(),
-                    side: Side::Before,
-                    is_stop: true,
-                });
-                let (this, time) = (self.clone(), *time);
-                tokio::spawn(async move {
-                    if tokio::time::timeout(PATIENCE, gate.held()).await.is_err() {
-                        gate.call_off();
-                    } else if gate.is_stopped() {
-                        this.overtake(gate, time);
-                    }
-                });
-            }
-            Fault::Blind(time) => {
-                self.fake().hold_watches();
-                self.later(*time, |this| this.fake().release_watches());
-            }
-            Fault::CutWatches => {
-                self.fake().compact();
-                self.fake().cut_watches();
-            }
-            Fault::Refuse(times) => {
-                self.0
-                    .faults
-                    .add(Matching::any(), fake::Fault::Status(503), *times);
-            }
-            Fault::LoseWrite => self.0.faults.add(Matching::writes(), fake::Fault::LoseAnswer, 1),
-            Fault::Duplicate => self.0.faults.add(Matching::writes(), fake::Fault::Duplicate, 1),
-            Fault::LoseChange => {
-                for call in ["MemberAdd", "MemberPromote", "MemberRemove"] {
-                    let calls = Calls {
-                        caller: Some(OPERATOR.to_owned()),
-                        ..Calls::of(call)
-                    };
-                    self.etcds().fault(calls, CallFault::LoseAnswer, 1);
-                }
-            }
-            Fault::Slow(time) => {
-                self.etcds().slow(OPERATOR, Duration::from_millis(1500));
-                self.later(*time, |this| this.etcds().slow(OPERATOR, Duration::ZERO));
-            }
-            _ => {}
-        }
-    }
-
-    /// Another operator takes the place of one that is stopped, which goes on later and then finds out.
-    fn overtake(&self, stopped: crate::gate::Gate, time: Duration) {
-        self.timeline()
-            .note(OPERATOR, "is stopped, and another one leads");
-        self.start_operator();
-        self.later(time, move |this| {
-            this.timeline().note(OPERATOR, "that was stopped goes on");
-            stopped.go_on();
-            this.later(Duration::from_secs(5), move |_| stopped.kill());
-        });
     }
 
     /// A person makes a claim from a snapshot in the place of a member's own.
@@ -349,6 +276,18 @@ impl Simulation {
             // A budget may forbid it.
             let _ = pods.evict(&member, &EvictParams::default()).await;
         });
+    }
+
+    /// A user names the member that is to be replaced by its ID, as its status shows it.
+    fn give_up(&self, cluster: &str, member: &str) {
+        let id = self.look(cluster, |cluster| {
+            let members = cluster["status"]["memberStatus"].as_array().into_iter().flatten();
+            let mut own = members.filter(|known| known["name"] == *member);
+            own.find_map(|own| own["id"].as_str().map(str::to_owned))
+        });
+        if let Some(id) = id.flatten() {
+            self.annotate(cluster, ANNOTATION_REPLACE, &id);
+        }
     }
 
     /// Somebody removes the status, as a restored manifest does.

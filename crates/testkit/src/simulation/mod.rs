@@ -1,6 +1,7 @@
 //! A whole world for an operator under test: API server, machines, members, clients, and what goes wrong with them, from
 //! one seed. Stories are told through it; what it finds is shown with the seed and the record of what happened.
 
+mod disturb;
 mod faults;
 mod inject;
 mod noted;
@@ -16,9 +17,9 @@ use etcd_operator_api::crd;
 use futures::future::BoxFuture;
 use tokio::task::AbortHandle;
 
-pub use self::faults::{Fault, Schedule};
+pub use self::faults::{Fault, Mishap, Schedule};
 pub use self::seat::{OPERATOR, Seat};
-pub use self::tally::{STEPS, Tally};
+pub use self::tally::{FLOWS, STEPS, Tally, calls_of};
 
 use self::seat::{ApiFaults, Readers};
 use crate::Fake;

@@ -1,6 +1,7 @@
 //! What a StatefulSet and a status have noted of a cluster: of what must not be forgotten, one copy has to stay, or nobody
 //! could make up for it. Reads only what is written there.
 
+use etcd_operator_api::names::ANNOTATION_REPLACE;
 use serde_json::Value;
 
 /// Whether a StatefulSet has the ID of its cluster noted on it.
@@ -31,4 +32,11 @@ pub(super) fn is_noted(status: &Value, member: &str) -> bool {
     let members = status["memberStatus"].as_array();
     let own = members.and_then(|members| members.iter().find(|known| known["name"] == *member));
     own.is_some_and(|own| own["volumeName"].is_string())
+}
+
+/// Whether somebody asked for another member in the place of one that is still there.
+pub(super) fn is_given_up(cluster: &Value) -> bool {
+    let asked = cluster["metadata"]["annotations"][ANNOTATION_REPLACE].as_str();
+    let members = cluster["status"]["memberStatus"].as_array();
+    asked.is_some_and(|id| members.is_some_and(|members| members.iter().any(|known| known["id"] == *id)))
 }

@@ -29,6 +29,43 @@ pub const STEPS: [&str; 13] = [
     "WriteStatus",
 ];
 
+/// What is done in which flow.
+pub const FLOWS: [(&str, &[&str]); 8] = [
+    ("Bootstrap", &["WriteStatus", "TakeOver", "Permit Bootstrap"]),
+    ("StartOver", &["WriteStatus", "DeletePod"]),
+    (
+        "Join",
+        &[
+            "WriteStatus",
+            "TakeOver",
+            "MemberAdd",
+            "Permit Join",
+            "MemberPromote",
+        ],
+    ),
+    ("Remove", &["WriteStatus", "MoveLeader", "MemberRemove"]),
+    (
+        "Replace",
+        &[
+            "WriteStatus",
+            "MoveLeader",
+            "MemberRemove",
+            "DeleteClaim",
+            "DeletePod",
+            "ForceDeletePod",
+        ],
+    ),
+    ("Resume", &["WriteStatus", "Permit Resume"]),
+    ("Adopt", &["WriteStatus", "Permit Adopt"]),
+    ("Discard", &["WriteStatus", "DeleteClaim", "DeletePod"]),
+];
+
+/// Calls at which to die in a flow.
+pub fn calls_of(flow: &str) -> &'static [&'static str] {
+    let found = FLOWS.iter().find(|(known, _)| *known == flow);
+    found.map_or(&[], |(_, calls)| calls)
+}
+
 /// What is under way when nothing is.
 const NOTHING: &str = "-";
 
@@ -64,7 +101,7 @@ impl Tally {
 }
 
 /// What is written down as under way.
-fn flow(fake: &Fake) -> String {
+pub(super) fn flow(fake: &Fake) -> String {
     let clusters = fake.stored("etcd.database.coreos.com/v1beta2", "EtcdCluster");
     let steps = clusters.iter().find_map(|cluster| {
         cluster["status"]["plan"]["step"]["kind"]
