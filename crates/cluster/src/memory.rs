@@ -91,6 +91,22 @@ impl Memory {
         }
     }
 
+    /// Where the status has been lost, a restore goes on from where it was, and one that is over is not done again. What
+    /// permits were given for it is not known: each counts as given, and nobody gets a second one but whoever shows that
+    /// it was not used.
+    pub fn recall_restore(&mut self, noted: Option<Restore>, incarnation: i64, cluster: Option<ClusterId>) {
+        let is_lost = self.incarnation == 0 && self.intent.is_none() && self.foreign_step.is_none();
+        let Some(noted) = noted.filter(|_| is_lost && self.restore.is_none()) else {
+            return;
+        };
+        self.last_incarnation = self.last_incarnation.max(incarnation).max(noted.incarnation);
+        if noted.is_active() {
+            self.incarnation = incarnation;
+            self.cluster = cluster;
+        }
+        self.restore = Some(noted);
+    }
+
     /// Whether the cluster has ever been seen to work.
     pub fn has_formed(&self) -> bool {
         self.cluster.is_some()

@@ -52,6 +52,9 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
         let noted = latch.members.iter();
         memory.recall(noted.filter_map(|(name, member)| Some((place(name)?, member.clone()))));
     }
+    if let Some(latch) = &latch {
+        memory.recall_restore(latch.restore.clone(), latch.incarnation, latch.cluster_id);
+    }
     let mut seen = objects(&desired, &key, set.as_deref(), deps);
     let stored = match set.as_deref() {
         Some(set) => Some(Stored::of(set)),

@@ -6,11 +6,13 @@ use etcd_operator_etcd::id::ClusterId;
 use k8s_openapi::api::apps::v1::StatefulSet;
 
 use super::labels::Map;
-use crate::memory::Admitted;
+use crate::memory::{Admitted, Restore};
 
 const INCARNATION: &str = "etcd.database.coreos.com/incarnation";
 const CLUSTER_ID: &str = "etcd.database.coreos.com/cluster-id";
 const VOTERS: &str = "etcd.database.coreos.com/voters";
+/// A copy of how far a restore is: written before anything is done about it, so it is never behind what was done.
+const RESTORE: &str = "etcd.database.coreos.com/restore-progress";
 const MEMBERS: &str = "etcd.database.coreos.com/members";
 
 /// What the StatefulSet remembers.
@@ -24,6 +26,8 @@ pub struct Latch {
     pub voters: BTreeSet<String>,
     /// The voters by their names, with the volumes that are their own: who has lost his volume's attachment is known by it.
     pub members: BTreeMap<String, Admitted>,
+    /// The restore that is under way, or the last one: without it a restore would be begun anew in the middle.
+    pub restore: Option<Restore>,
 }
 
 impl Latch {
@@ -40,6 +44,10 @@ impl Latch {
                 .map(str::to_owned)
                 .collect(),
             members: list(MEMBERS).split(',').filter_map(read).collect(),
+            restore: annotations
+                .get(RESTORE)
+                .and_then(|text| serde_json::from_str(text).ok())
+                .and_then(|progress| Restore::read(&progress)),
         })
     }
 
@@ -49,6 +57,7 @@ impl Latch {
             cluster_id,
             voters,
             members,
+            restore,
         } = self;
         let voters: Vec<&str> = voters.iter().map(String::as_str).collect();
         let mut all = Map::from([(INCARNATION.to_owned(), incarnation.to_string())]);
@@ -60,6 +69,9 @@ impl Latch {
             let members: Vec<String> = members.iter().map(write).collect();
             all.insert(MEMBERS.to_owned(), members.join(","));
         }
+        let progress = restore.as_ref().map(|restore| restore.write(None));
+        let text = progress.map(|progress| serde_json::to_string(&progress).expect("progress is JSON"));
+        all.extend(text.map(|text| (RESTORE.to_owned(), text)));
         all
     }
 }

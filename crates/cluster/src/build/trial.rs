@@ -20,6 +20,7 @@ pub(crate) fn trial(desired: &Desired, version: &Version) -> Vec<Refusal> {
             cluster_id: None,
             voters: BTreeSet::new(),
             members: BTreeMap::new(),
+            restore: None,
         },
         replicas: desired.size.get(),
         formed: true,

@@ -37,6 +37,7 @@ fn objects(name: &str) -> Value {
         cluster_id: None,
         voters: <_>::default(),
         members: <_>::default(),
+        restore: None,
     };
     let built = build(&desired, &frame).expect(name);
     let mut all = json!([built.headless, built.client, built.members, built.disruption]);

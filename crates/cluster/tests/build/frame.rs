@@ -49,6 +49,7 @@ pub fn frame(desired: &Desired) -> Frame {
                 ("orders-2".to_owned(), voter("bb", Some("claim-2"), None)),
             ]
             .into(),
+            restore: None,
         },
         replicas: desired.size.get(),
         formed: true,

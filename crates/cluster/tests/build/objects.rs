@@ -1,6 +1,7 @@
 //! Services, StatefulSet, budget and claims.
 
 use etcd_operator_cluster::build::{Latch, build, claim, claim_name, member_labels, member_name};
+use etcd_operator_cluster::memory::{Phase, Restore};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -147,6 +148,23 @@ fn the_statefulset_starts_pods_together_restarts_none_and_keeps_claims() {
 fn what_the_statefulset_remembers_is_read_back() {
     let desired = asks(&json!({}));
     let frame = frame(&desired);
+    let mut frame = frame;
+    frame.latch.restore = Some(Restore {
+        uid: "r".to_owned(),
+        name: "back".to_owned(),
+        phase: Phase::Committed,
+        since: "2026-03-01T12:00:00Z".parse().expect("a time"),
+        committed: true,
+        incarnation: 7,
+        cluster: "d".parse().ok(),
+        previous_incarnation: 6,
+        previous_cluster: "c".parse().ok(),
+        size: 3,
+        object_sha256: "bb".to_owned(),
+        revision_bump: 1_000,
+        open: false,
+        message: None,
+    });
     let built = build(&desired, &frame).expect("objects");
     let noted = &built.members.metadata.annotations.as_ref().expect("annotations")["etcd.database.coreos.com/members"];
     assert_eq!(noted, "orders-0/aa/claim-0/pvc-1.of-0,orders-2/bb/claim-2/");

@@ -9,7 +9,7 @@ use jiff::ToSpan as _;
 
 use super::scene::{Scene, id, place};
 use super::{follow, plan, planned};
-use crate::memory::Phase;
+use crate::memory::{Memory, Phase};
 use crate::plan::Fetching;
 use crate::world::{Container, Fetch, FetchFailure, Membership};
 
@@ -294,6 +294,99 @@ fn what_cannot_be_prepared_rolls_back_unless_a_quorum_is() {
     scene.world.now = scene.world.now.checked_add(10.minutes()).expect("a time");
     assert_eq!(follow(&mut scene), "Restoring - -");
     assert_eq!(phase(&scene), Phase::Committed);
+}
+
+/// The status is lost; what the StatefulSet notes is left.
+fn lose_status(scene: &mut Scene) {
+    let before = scene.world.memory.clone();
+    let mut memory = Memory::default();
+    let voters = before.members.iter().filter(|(_, member)| member.votes);
+    memory.recall(voters.map(|(place, member)| (*place, member.clone())));
+    memory.recall_restore(before.restore, before.incarnation, before.cluster);
+    scene.world.memory = memory;
+}
+
+#[test]
+fn a_status_that_is_lost_in_the_middle_is_gone_on_with_and_nothing_is_begun_anew() {
+    let mut stopping = asked(3);
+    follow(&mut stopping);
+    let mut preparing = stopped(3);
+    let mut swapping = committed();
+    for (scene, wanted) in [
+        (&mut stopping, Phase::Stopping),
+        (&mut preparing, Phase::Preparing),
+        (&mut swapping, Phase::Committed),
+    ] {
+        let before = scene.world.memory.clone();
+        assert_eq!(phase(scene), wanted);
+        lose_status(scene);
+        follow(scene);
+        let after = &scene.world.memory;
+        let ids = |memory: &Memory| (memory.incarnation, memory.last_incarnation, memory.cluster);
+        assert_eq!((phase(scene), ids(after)), (wanted, ids(&before)));
+    }
+    // It can still come back, too, as it was.
+    lose_status(&mut preparing);
+    preparing.world.restore = Ok(None);
+    follow(&mut preparing);
+    assert_eq!(phase(&preparing), Phase::RollingBack);
+    assert_eq!(preparing.world.memory.incarnation, 1);
+}
+
+#[test]
+fn a_restore_that_is_over_is_not_done_again_where_the_status_is_lost() {
+    let mut scene = asked(3);
+    follow(&mut scene);
+    let mut over = scene.world.memory.restore.clone().expect("a restore");
+    over.enter(Phase::Finished, scene.world.now);
+    let mut memory = Memory::default();
+    memory.recall_restore(Some(over), 2, None);
+    scene.world.memory = memory;
+    follow(&mut scene);
+    let restore = scene.world.memory.restore.clone().expect("it is remembered");
+    assert_eq!((restore.phase, restore.incarnation), (Phase::Finished, 2));
+}
+
+#[test]
+fn how_far_each_download_is_is_told_in_steps() {
+    let mut scene = stopped(3);
+    let (whole, gib) = (4_u64 << 30, 1_u64 << 30);
+    for (number, arrived) in [
+        (0, Some((gib + gib / 5, whole))),
+        (1, Some((whole, whole))),
+        (2, None),
+    ] {
+        scene.pod(number, &format!("new-{number}"));
+        let pod = scene.pod_at(number);
+        pod.container = Container::Waiting("PodInitializing".to_owned());
+        pod.fetch = Some(Fetch {
+            is_running: true,
+            arrived,
+            ..Fetch::default()
+        });
+    }
+    follow(&mut scene);
+    let restore = scene.world.memory.restore.clone().expect("a restore");
+    let told = crate::plan::told(&scene.world, &restore);
+    let messages: Vec<_> = told.iter().map(|member| member.message.as_deref()).collect();
+    assert_eq!(
+        messages,
+        [
+            Some("fetches the backup, 1.1 GiB of 4.0 GiB"),
+            Some("fetches the backup, 4.0 GiB of 4.0 GiB"),
+            Some("fetches the backup"),
+        ]
+    );
+    let total = i64::try_from(whole).expect("a size");
+    assert_eq!((told[1].bytes, told[1].total), (Some(total), Some(total)));
+    assert_eq!((told[2].bytes, told[2].total), (None, None));
+    // A little more is no news.
+    scene.pod_at(0).fetch = Some(Fetch {
+        is_running: true,
+        arrived: Some((gib + gib / 5 + 4096, whole)),
+        ..Fetch::default()
+    });
+    assert_eq!(crate::plan::told(&scene.world, &restore)[0], told[0]);
 }
 
 #[test]
