@@ -206,6 +206,13 @@ pub fn way(source: &Source) -> Result<Way, Failure> {
     let user = source.user.as_deref().map(user).transpose()?;
     let mut endpoints = Vec::new();
     for text in &source.endpoints {
+        if text.contains('@') {
+            // What stands before it may be a password, and this is read by others.
+            return Err(Failure::order(
+                "etcdEndpoints holds an address with a user in it: the user of etcd belongs into a Secret with username and \
+                 password (by hand --user), and the address is without; for example: http://orders-client:2379",
+            ));
+        }
         let url = with_port(text).parse().map_err(|_| {
             Failure::order(format!(
                 "etcdEndpoints holds {text:?}, which is no address; for example: http://orders-client:2379"
@@ -295,6 +302,21 @@ mod tests {
         };
         let failure = way(&source).expect_err("refused");
         assert!(failure.message.contains("clientTLSSecret"), "{failure}");
+    }
+
+    #[test]
+    fn a_password_in_an_address_is_refused_and_not_repeated() {
+        for text in ["http://root:hunter2@a:2379", "root:hunter2@a"] {
+            let source = Source {
+                endpoints: vec![text.to_owned()],
+                ..Source::default()
+            };
+            let message = way(&source).expect_err("refused").to_string();
+            assert!(
+                !message.contains("hunter2") && message.contains("--user"),
+                "{message}"
+            );
+        }
     }
 
     #[test]
