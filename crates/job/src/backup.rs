@@ -25,6 +25,9 @@ use crate::members::{Members, Survey};
 use crate::shape::Wanted;
 use crate::{rehearsal, settings};
 
+/// The time of the run is over.
+const DEADLINE: &str = "Deadline";
+
 /// What a run works with.
 #[derive(Debug)]
 pub struct Run<'a> {
@@ -103,6 +106,7 @@ impl Run<'_> {
                     tracing::warn!(member = candidate.title(), %failure, "this member's snapshot was not had");
                     last = Some(failure.while_doing(&format!("member {}", candidate.title())));
                 }
+                Err(failure) if failure.reason == DEADLINE => return Err(given_up(failure, last)),
                 Err(failure) => return Err(failure),
             }
         }
@@ -111,7 +115,7 @@ impl Run<'_> {
 
     fn over(&self) -> Failure {
         Failure::lasting(
-            "Deadline",
+            DEADLINE,
             format!("the run was to be over at {}", self.task.deadline),
         )
     }
@@ -156,6 +160,18 @@ impl Run<'_> {
             () = self.stop.cancelled() => Failure::passing("Stopped", "the process was asked to end"),
             () = tokio::time::sleep(left) => self.over(),
         }
+    }
+}
+
+/// The end of a run's time, told with what used it up, if that is known.
+fn given_up(over: Failure, last: Option<Failure>) -> Failure {
+    match last {
+        Some(last) => Failure {
+            message: format!("{last} (given up, as {over})"),
+            is_retriable: over.is_retriable,
+            ..last
+        },
+        None => over,
     }
 }
 

@@ -262,6 +262,26 @@ async fn the_deadline_and_a_request_to_end_leave_nothing_behind() {
 }
 
 #[tokio::test]
+async fn a_run_whose_time_is_over_says_what_used_it_up() {
+    let (bench, members) = (
+        Bench::new(),
+        Fake::of(&[Manner::Breaks, Manner::Stalls], snapshot()),
+    );
+    let soon = order("u", "r", |task| {
+        task.deadline = clock::now() + SignedDuration::from_millis(1500);
+    });
+    let failure = bench.run(&members, &soon).await.expect_err("over");
+    assert_eq!(
+        (failure.reason.as_ref(), failure.is_retriable),
+        ("StreamBroken", false)
+    );
+    for words in ["c-1", "given up", "was to be over at"] {
+        assert!(failure.message.contains(words), "{failure}");
+    }
+    assert_eq!(bench.names(), [""; 0]);
+}
+
+#[tokio::test]
 async fn what_cannot_be_is_refused_before_anything_is_stored() {
     let (bench, members) = (Bench::new(), Fake::good());
     let restore = order("u", "r", |task| task.verification = Verification::Restore);
