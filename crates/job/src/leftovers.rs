@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::catalog::{self, Catalog};
 use crate::failure::Failure;
-use crate::names;
+use crate::names::{self, BY_HAND};
 
 /// How long after its end a run counts as one that nobody finishes any more, whatever the clocks say.
 const FORGOTTEN: SignedDuration = SignedDuration::from_mins(10);
@@ -27,6 +27,18 @@ pub struct Actor<'a> {
     pub run: &'a str,
     /// The time it is.
     pub now: Timestamp,
+}
+
+impl Actor<'_> {
+    /// Whether somebody runs it by hand.
+    pub fn is_by_hand(self) -> bool {
+        self.owner == BY_HAND
+    }
+
+    /// Whether a backup is of the same `EtcdBackup`.
+    pub fn made(self, manifest: &Manifest) -> bool {
+        manifest.owner_uid == self.owner && !self.is_by_hand()
+    }
 }
 
 /// What became of a backup that was to go.

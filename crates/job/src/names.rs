@@ -7,6 +7,8 @@ use etcd_operator_api::contract::{CLAIM_SUFFIX, MANIFEST_SUFFIX, Naming};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+/// Who makes backups that no `EtcdBackup` asked for: anybody, so that none of them is the maker's of another.
+pub const BY_HAND: &str = "by-hand";
 /// The form of the time in a name.
 const TIME: &str = "%Y-%m-%d-%H:%M:%S";
 

@@ -70,15 +70,21 @@ impl Place {
         let other = self
             .recent
             .values()
-            .find(|manifest| manifest.owner_uid != actor.owner && manifest.cluster_id != cluster);
+            .find(|manifest| !actor.made(manifest) && manifest.cluster_id != cluster);
         match other {
             None => Ok(()),
             Some(other) => Err(Failure::lasting(
                 "OtherCluster",
                 format!(
                     "{path} already holds backups of another cluster: {} is of cluster {}, and this one is {cluster}. \
-                     Give this backup another path, or say that the path is shared on purpose",
-                    other.object, other.cluster_id
+                     Give this backup another path{}",
+                    other.object,
+                    other.cluster_id,
+                    if actor.is_by_hand() {
+                        ", or say --replace if both may lie there"
+                    } else {
+                        ""
+                    }
                 ),
             )),
         }
@@ -104,10 +110,8 @@ impl Place {
         };
         match manifest {
             Some(manifest) if task.allow_others => Ok(Replaced::Backup(contract::write(&manifest).into())),
-            Some(manifest) if manifest.owner_uid == actor.owner && entry.size.is_some() => {
-                Ok(Replaced::Beside)
-            }
-            Some(manifest) if manifest.owner_uid == actor.owner => {
+            Some(manifest) if actor.made(&manifest) && entry.size.is_some() => Ok(Replaced::Beside),
+            Some(manifest) if actor.made(&manifest) => {
                 // Somebody deleted its object: it is no backup, and must not count for the next one.
                 catalog::delete(store, &names::manifest(path)).await?;
                 Ok(Replaced::Nothing)
@@ -118,10 +122,17 @@ impl Place {
             }
             _ => Err(Failure::lasting(
                 "Exists",
-                format!(
-                    "{path} exists already, and this EtcdBackup did not make it: give the backup another path, delete what is \
-                     there, or say that it is to be replaced"
-                ),
+                if actor.is_by_hand() {
+                    format!(
+                        "{path} exists already: give the backup another path, add revision and time to its name by --periodic, \
+                         delete what is there, or say --replace"
+                    )
+                } else {
+                    format!(
+                        "{path} exists already, and this EtcdBackup did not make it: give the backup another path, or delete \
+                         what is there"
+                    )
+                },
             )),
         }
     }

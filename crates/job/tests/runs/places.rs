@@ -272,3 +272,46 @@ async fn the_claim_of_a_killed_run_is_named_and_does_not_hold_its_path_for_good(
         .expect("nobody holds it");
     assert_eq!(bench.names(), BOTH);
 }
+
+#[tokio::test]
+async fn by_hand_nothing_is_anybodys_own_and_messages_name_flags() {
+    let (bench, mut members) = (Bench::new(), Fake::good());
+    let by_hand = |run: &str, naming: Naming, replace: bool| {
+        order(names::BY_HAND, run, |task| {
+            task.naming = naming;
+            task.allow_others = replace;
+        })
+    };
+    bench
+        .run(&members, &by_hand("1", Naming::OneShot, false))
+        .await
+        .expect("stored");
+    let before = content(&bench);
+    let failure = bench
+        .run(&members, &by_hand("2", Naming::OneShot, false))
+        .await
+        .expect_err("refused");
+    assert_eq!(failure.reason, "Exists");
+    assert!(failure.message.contains("--replace"), "{failure}");
+    members.cluster = 8;
+    let failure = bench
+        .run(&members, &by_hand("3", Naming::Periodic, false))
+        .await
+        .expect_err("refused");
+    assert_eq!(failure.reason, "OtherCluster");
+    assert!(failure.message.contains("--replace"), "{failure}");
+    assert_eq!(content(&bench), before);
+    let failure = bench
+        .run(&members, &order("u", "4", |_| {}))
+        .await
+        .expect_err("refused");
+    assert!(
+        !failure.message.contains("--replace"),
+        "no field is that: {failure}"
+    );
+    bench
+        .run(&members, &by_hand("5", Naming::OneShot, true))
+        .await
+        .expect("it is meant");
+    assert_eq!(bench.names(), BOTH);
+}

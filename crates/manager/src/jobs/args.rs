@@ -11,13 +11,12 @@ use etcd_operator_api::contract::{
 use etcd_operator_api::span::Span;
 use etcd_operator_etcd::tool::IN_IMAGES;
 use etcd_operator_job::address::Address;
+use etcd_operator_job::names::BY_HAND;
 use jiff::Timestamp;
 
 use crate::cli::LogFormat;
 use crate::values;
 
-/// Who makes backups that no EtcdBackup asked for.
-const BY_HAND: &str = "by-hand";
 /// How long a backup by hand may take.
 const TIMEOUT: &str = "1h";
 
