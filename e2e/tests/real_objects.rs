@@ -60,6 +60,7 @@ fn frame(desired: &Desired, namespace: &str) -> Result<Frame> {
             cluster_id: "cdf818194e3a8c32".parse().ok(),
             voters: ["a-0".to_owned()].into(),
             members: std::collections::BTreeMap::new(),
+            restore: None,
         },
         replicas: desired.size.get(),
         formed: true,
