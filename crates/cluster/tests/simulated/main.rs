@@ -12,9 +12,5 @@ mod weather;
 
 use std::time::Duration;
 
-/// A life is made of small objects that come and go: what gives memory decides how many lives there are in a minute.
-#[global_allocator]
-static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const MINUTE: Duration = Duration::from_mins(1);
 const SECOND: Duration = Duration::from_secs(1);
