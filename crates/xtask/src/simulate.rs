@@ -1,6 +1,6 @@
 //! The search of the simulator: ten thousand seeds that break no promise and together have been everywhere, and deliberate
-//! bugs, kept as patches, each of which a short search must find. Every run of `test` takes some seeds; these two take
-//! longer than a run may, and are commands of their own.
+//! bugs, kept as patches, each of which a short search must find. Every run of `test` takes a few seeds among the tests of
+//! the crates; these two take longer than a run may, and are commands of their own.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,39 +11,25 @@ use crate::{Failure, places, run};
 
 /// How many seeds a long search takes.
 const SEEDS: u64 = 10_000;
-/// How many seeds every run takes: about a minute of two processors, without a profile that would have to be built.
-const LOOK: &str = "100";
 /// Within how many seeds a deliberate bug is found.
 const SOON: &str = "2000";
 /// Where the deliberate bugs are.
 const MUTANTS: &str = "crates/cluster/tests/mutants";
 
-/// The test that searches, in a profile.
-fn test(profile: &'static str) -> Command {
-    run::cargo([
+/// The test that searches, in the profile made for it.
+fn search(root: &Path) -> Command {
+    let mut command = run::cargo([
         "test",
         "--workspace",
         "--profile",
-        profile,
+        "simulation",
         "--test",
         "simulated",
         "--",
         "--nocapture",
         "--exact",
         "seeds::no_seed_breaks_a_promise",
-    ])
-}
-
-/// A step of every run: some seeds, as the tests are built already.
-pub(crate) fn look() -> Result<(), String> {
-    let mut command = test("test");
-    command.env("SIMULATION_SEEDS", LOOK);
-    run::plainly(command)
-}
-
-/// The test that searches, in the profile made for it.
-fn search(root: &Path) -> Command {
-    let mut command = test("simulation");
+    ]);
     command.current_dir(root);
     command.env("CARGO_TARGET_DIR", places::root().join("target"));
     command

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::counts::{Kind, Tally};
 use crate::floor::Floor;
 use crate::packages::Tier;
-use crate::{Failure, deny, generated, machine, only_flag, run, simulate, suites};
+use crate::{Failure, deny, generated, machine, only_flag, run, suites};
 
 struct Step {
     title: &'static str,
@@ -56,11 +56,6 @@ const STEPS: &[Step] = &[
         title: "tests of the crates",
         needs: Needs::Build,
         work: suites::crates,
-    },
-    Step {
-        title: "simulated lives",
-        needs: Needs::Build,
-        work: |_| simulate::look(),
     },
     Step {
         title: "generated files",
