@@ -1,5 +1,7 @@
 //! Telling which backups there are. Only what has a manifest is one.
 
+use std::collections::BTreeSet;
+
 use etcd_operator_api::contract::{JobOrder, JobOutcome, Listed, Manifest};
 use etcd_operator_api::retention::Stored;
 use etcd_operator_store::Store;
@@ -71,6 +73,7 @@ pub async fn own(store: &Store, catalog: &Catalog, owner: &str) -> Result<Vec<St
             own.push(Stored {
                 object: manifest.object,
                 owner: manifest.owner_uid,
+                cluster_id: manifest.cluster_id,
                 incarnation: manifest.incarnation.unwrap_or_default(),
                 revision: manifest.revision,
                 completed: manifest.completed_at,
@@ -102,6 +105,9 @@ pub struct Row {
     pub manifest: Manifest,
     /// Whether the object is there and of the right size.
     pub is_there: bool,
+    /// Bytes of the object, if it is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stored_size: Option<u64>,
     /// Whether the key that opens it is among those given; nothing if it is not sealed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub has_key: Option<bool>,
@@ -115,6 +121,8 @@ pub struct Listing {
     pub backups: Vec<Row>,
     /// Objects without a manifest: those of other tools, and what does not count.
     pub without_manifest: Vec<String>,
+    /// Objects whose manifest cannot be read or is not theirs, so that they do not count.
+    pub unreadable: Vec<String>,
 }
 
 /// Tells people what is there. `has_key` knows whether a key is at hand.
@@ -134,19 +142,46 @@ pub async fn listing(
     while let Some(manifest) = manifests.next().await {
         let Some(mut manifest) = manifest? else { continue };
         manifest.frames.clear();
-        let entry = catalog.get(&manifest.object);
+        let stored_size = catalog.get(&manifest.object).and_then(|entry| entry.size);
         listing.backups.push(Row {
-            is_there: entry.and_then(|entry| entry.size) == Some(manifest.object_size),
+            is_there: stored_size == Some(manifest.object_size),
+            stored_size,
             has_key: manifest.sealing.as_ref().map(|sealing| has_key(&sealing.key_id)),
             manifest,
         });
     }
+    let read: BTreeSet<&str> = listing
+        .backups
+        .iter()
+        .map(|row| row.manifest.object.as_str())
+        .collect();
+    let with_manifest = catalog.iter().filter(|(_, entry)| entry.manifest.is_some());
+    listing.unreadable = with_manifest
+        .map(|(object, _)| object)
+        .filter(|object| !read.contains(object.as_str()))
+        .cloned()
+        .collect();
     listing.backups.sort_by_key(|row| row.manifest.completed_at);
     Ok(listing)
 }
 
+/// As a terminal may have it: a name must not move the cursor or write over what others say.
+fn plain(text: &str) -> String {
+    let escaped = |sign: char| {
+        if sign.is_control() {
+            sign.escape_default().to_string()
+        } else {
+            sign.to_string()
+        }
+    };
+    text.chars().map(escaped).collect()
+}
+
 impl std::fmt::Display for Listing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.backups.is_empty() && self.without_manifest.is_empty() && self.unreadable.is_empty() {
+            return writeln!(f, "nothing found: no name there begins so");
+        }
         let head = [
             "COMPLETED",
             "REVISION",
@@ -161,6 +196,7 @@ impl std::fmt::Display for Listing {
         for row in &self.backups {
             let manifest = &row.manifest;
             let note = match (row.is_there, row.has_key) {
+                (false, _) if row.stored_size.is_some() => "another size",
                 (false, _) => "object missing",
                 (true, Some(false)) => "key missing",
                 (true, Some(true)) => "sealed",
@@ -169,12 +205,12 @@ impl std::fmt::Display for Listing {
             rows.push([
                 manifest.completed_at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
                 manifest.revision.to_string(),
-                manifest.etcd_version.clone(),
+                plain(&manifest.etcd_version),
                 Bytes(manifest.object_size).to_string(),
-                manifest.verification.clone(),
-                manifest.cluster_id.clone(),
+                plain(&manifest.verification),
+                plain(&manifest.cluster_id),
                 note.to_owned(),
-                manifest.object.clone(),
+                plain(&manifest.object),
             ]);
         }
         let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
@@ -187,7 +223,12 @@ impl std::fmt::Display for Listing {
             writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
         }
         for object in &self.without_manifest {
+            let object = plain(object);
             writeln!(f, "without a manifest, and so of nobody known here: {object}")?;
+        }
+        for object in &self.unreadable {
+            let object = plain(object);
+            writeln!(f, "with a manifest that cannot be read or is another's: {object}")?;
         }
         Ok(())
     }
