@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use etcd_operator_api::contract::Manifest;
 use etcd_operator_snapshot::stream::{Check, Checked, Kind};
 use futures::StreamExt as _;
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 
@@ -57,10 +58,21 @@ impl<'a> From<&'a Manifest> for Expected<'a> {
     }
 }
 
-/// Fetches an object into a file. Tells what it was, and how much of it was there already.
+/// Fetches an object that is known to be whole by its manifest or by the hash that etcd put behind it. Tells what it was,
+/// and how much of it was there already.
 pub async fn fetch(object: &Object, manifest: Option<&Manifest>, file: &Path) -> Result<Arrived, Failure> {
     let done = AtomicU64::new(0);
-    fetch_expected(object, manifest.map(Expected::from), file, &done).await
+    bring(object, manifest.map(Expected::from), file, &done, true).await
+}
+
+/// The same also where nobody can tell whether it is whole.
+pub async fn fetch_unhashed(
+    object: &Object,
+    manifest: Option<&Manifest>,
+    file: &Path,
+) -> Result<Arrived, Failure> {
+    let done = AtomicU64::new(0);
+    bring(object, manifest.map(Expected::from), file, &done, false).await
 }
 
 /// The same for a snapshot that is known by other means. `done` is how much of it is there, while it comes.
@@ -69,6 +81,16 @@ pub async fn fetch_expected(
     expected: Option<Expected<'_>>,
     file: &Path,
     done: &AtomicU64,
+) -> Result<Arrived, Failure> {
+    bring(object, expected, file, done, false).await
+}
+
+async fn bring(
+    object: &Object,
+    expected: Option<Expected<'_>>,
+    file: &Path,
+    done: &AtomicU64,
+    needs_hash: bool,
 ) -> Result<Arrived, Failure> {
     let (part, note) = (beside(file, ".part"), beside(file, ".part.json"));
     let begun = Begun {
@@ -85,6 +107,8 @@ pub async fn fetch_expected(
         .truncate(false)
         .read(true)
         .write(true)
+        // Whoever may write here must not choose another file to be written.
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
         .open(&part)
         .await
         .map_err(failed(&part))?;
@@ -97,6 +121,7 @@ pub async fn fetch_expected(
     let from = if is_same { object.resumable(length) } else { 0 };
     out.set_len(from).await.map_err(failed(&part))?;
     let text = serde_json::to_vec(&begun).unwrap_or_default();
+    let _ = tokio::fs::remove_file(&note).await;
     tokio::fs::write(&note, text).await.map_err(failed(&note))?;
     rehash(&mut out, from, &mut check).await.map_err(failed(&part))?;
     out.seek(std::io::SeekFrom::Start(from))
@@ -123,6 +148,13 @@ pub async fn fetch_expected(
         never = teller::tell("fetching", done, total) => match never {},
     }
     let judged = judge(check, expected).and_then(|checked| {
+        if needs_hash && checked.kind == Kind::Copy {
+            return Err(Failure::lasting(
+                "NoHash",
+                "what is stored has no manifest, and no hash of etcd behind it, so nobody can tell whether it is whole; \
+                 --without-hash fetches it all the same",
+            ));
+        }
         let object_sha256 = match (object.is_plain(), from) {
             (true, _) => Some(checked.sha256.clone()),
             (false, 0) => Some(hashed.finish()),

@@ -69,7 +69,15 @@ pub fn whole(path: &Path) -> Result<Summary, Failure> {
 }
 
 fn open(path: &Path) -> Result<File, Failure> {
-    std::fs::File::open(path)
-        .and_then(File::new)
-        .map_err(|error| Failure::lasting("File", format!("{} cannot be read: {error}", path.display())))
+    let failed = |error: std::io::Error| {
+        Failure::lasting("File", format!("{} cannot be read: {error}", path.display()))
+    };
+    // A pipe would be waited for, and cannot be read twice.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(Failure::lasting(
+            "File",
+            format!("{} is no plain file", path.display()),
+        ));
+    }
+    std::fs::File::open(path).and_then(File::new).map_err(failed)
 }

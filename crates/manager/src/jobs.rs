@@ -20,6 +20,7 @@ use etcd_operator_job::{
 };
 use etcd_operator_job::{compare as comparing, prune as pruning, settings, verify as verifying};
 use etcd_operator_snapshot::frames::KeyRing;
+use etcd_operator_snapshot::stream::Kind;
 use etcd_operator_snapshot::summary::Summary;
 use etcd_operator_store::Policy;
 use tokio::signal::unix::{SignalKind, signal};
@@ -72,7 +73,7 @@ pub fn list(args: &ListArgs) -> Result<Exit> {
         return order("list", said, read, Places::default());
     };
     by_hand(&args.order.log_level, async {
-        let order = args.store.order(url)?;
+        let order = args.store.prefix(url)?;
         let keys = settings::key_ids(args.store.keys.as_deref())?;
         let store = settings::store(&order, Policy::default()).await?;
         let found = listing::listing(&store, &order.path, |id| keys.iter().any(|key| key == id)).await?;
@@ -99,15 +100,30 @@ pub fn fetch(args: &FetchArgs) -> Result<Exit> {
         return order("fetch", said, read, places);
     };
     by_hand(&args.order.log_level, async {
+        if !args.force && file.symlink_metadata().is_ok() {
+            bail!(
+                "{} exists already: give another name, or say --force",
+                file.display()
+            );
+        }
         let stored = open(&args.store, url).await?;
-        let arrived = fetching::fetch(&stored.object, stored.manifest.as_ref(), file).await?;
+        let (object, manifest) = (&stored.object, stored.manifest.as_ref());
+        let arrived = if args.without_hash {
+            fetching::fetch_unhashed(object, manifest, file).await?
+        } else {
+            fetching::fetch(object, manifest, file).await?
+        };
         let note = match (arrived.resumed, &stored.manifest) {
             (0, Some(_)) => String::new(),
             (0, None) => ", which has no manifest".to_owned(),
             (resumed, _) => format!(", of which {resumed} were there already"),
         };
+        let judged = match arrived.checked.kind {
+            Kind::Snapshot { .. } => "its hash is right",
+            Kind::Copy => "it has no hash, and nobody can tell whether it is whole",
+        };
         print(&format!(
-            "{}: {} bytes of a snapshot{note}; its hash is right\n",
+            "{}: {} bytes of a snapshot{note}; {judged}\n",
             file.display(),
             arrived.checked.length
         ))
@@ -143,7 +159,7 @@ async fn stored_summary(args: &InspectArgs, is_full: bool) -> Result<Summary> {
     }
     let scratch = args.scratch.clone().unwrap_or_else(std::env::temp_dir);
     let file = Scratch(scratch.join(format!("inspect-{}.db", std::process::id())));
-    fetching::fetch(&stored.object, stored.manifest.as_ref(), &file.0).await?;
+    fetching::fetch_unhashed(&stored.object, stored.manifest.as_ref(), &file.0).await?;
     Ok(inspecting::whole(&file.0)?)
 }
 

@@ -115,6 +115,16 @@ fn what_is_given_by_flags_is_checked_before_anything_is_done() {
     for (arguments, word) in [
         (&["backup"][..], "--to"),
         (&["backup", "--to", "s3://b/k"], "--endpoint"),
+        (
+            &[
+                "backup",
+                "--endpoint",
+                "http://127.0.0.1:1",
+                "--to",
+                "/no/such/place/x",
+            ],
+            "mkdir -p /no/such/place",
+        ),
         (&["list"], "URL"),
         (&["fetch", "s3://b/k"], "FILE"),
         (&["prune"], "ETCD_OPERATOR_ORDER"),
@@ -148,6 +158,27 @@ fn a_snapshot_is_inspected_and_fetched_without_kubernetes() {
     let output = operator(&["fetch", &file, &copy], None);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(std::fs::read(&copy).expect("a file"), snapshot);
+    let output = operator(&["fetch", &file, &copy], None);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("--force"), "{said}");
+    let output = operator(&["fetch", "--force", &file, &copy], None);
+    assert!(output.status.success(), "{output:?}");
+    let bare = folder.path("bare.db");
+    std::fs::write(&bare, &snapshot[..snapshot.len() - 32]).expect("written");
+    let out = folder.path("bare-copy.db");
+    let output = operator(&["fetch", &bare, &out], None);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("--without-hash"),
+        "{said}"
+    );
+    let output = operator(&["fetch", "--without-hash", &bare, &out], None);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("no hash"), "{output:?}");
+    let directory = folder.0.display().to_string();
+    let output = operator(&["list", &directory], None);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("etcd.db"), "{said}");
     let mut broken = snapshot;
     broken[5000] ^= 1;
     std::fs::write(&file, &broken).expect("written");

@@ -353,6 +353,28 @@ async fn people_see_what_is_there_and_what_cannot_be_opened() {
         text.contains("without a manifest") && text.contains("etcd/orders-old"),
         "{text}"
     );
+    let broken = made(&bench, "u", &["3", "4"]).await;
+    let write = |name: &str, bytes: &[u8]| std::fs::write(bench.folder.0.join(name), bytes).expect("written");
+    write(&names::manifest(&broken[0]), b"{");
+    write(&broken[1], b"half");
+    write("etcd/\u{1b}[2Jred", b"x");
+    let shown = list::listing(&bench.store, "etcd/", |_| true)
+        .await
+        .expect("a list")
+        .to_string();
+    assert!(
+        shown.contains(&format!("cannot be read or is another's: {}", broken[0])),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("another size") && shown.contains("\\u{1b}[2Jred"),
+        "{shown}"
+    );
+    assert!(!shown.contains('\u{1b}'), "{shown}");
+    let nothing = list::listing(&bench.store, "other/", |_| true)
+        .await
+        .expect("a list");
+    assert!(nothing.to_string().contains("nothing found"), "{nothing}");
     let opened = list::listing(&bench.store, "etcd/", |id| id == "2026").await;
     assert!(opened.expect("a list").to_string().contains("sealed"));
 }

@@ -190,3 +190,58 @@ async fn a_look_at_a_stored_backup_tells_what_a_look_at_the_file_does() {
     assert!(whole.walk.expect("walked").damage.is_empty());
     assert!(whole.sha256.is_some() && whole.keys.is_some());
 }
+
+#[tokio::test]
+async fn what_nobody_can_tell_to_be_whole_is_fetched_only_on_request() {
+    let (bench, out) = (Bench::new(), Folder::new());
+    let manifest = store(&bench, &FORMS[0], &keys(7), snapshot()).await;
+    let mut copy = snapshot();
+    copy.truncate(copy.len() - 32);
+    std::fs::write(bench.folder.0.join("etcd/orders"), &copy).expect("written");
+    let (object, file) = (open(&bench, None, &keys(7)).await.expect("open"), out.0.join("f"));
+    let failure = fetch::fetch(&object, None, &file).await.expect_err("no hash");
+    assert_eq!((failure.reason.as_ref(), failure.is_retriable), ("NoHash", false));
+    assert!(
+        !file.exists() && failure.message.contains("--without-hash"),
+        "{failure}"
+    );
+    fetch::fetch_unhashed(&object, None, &file)
+        .await
+        .expect("as it is");
+    assert_eq!(std::fs::read(&file).expect("a file"), copy);
+    let wrong = fetch::fetch_unhashed(&object, Some(&manifest), &out.0.join("g")).await;
+    assert!(wrong.is_err());
+}
+
+#[tokio::test]
+async fn a_link_at_the_name_of_a_part_is_not_followed() {
+    let (bench, out) = (Bench::new(), Folder::new());
+    let manifest = store(&bench, &FORMS[0], &keys(7), snapshot()).await;
+    let object = open(&bench, Some(&manifest), &keys(7)).await.expect("open");
+    let (victim, note) = (out.0.join("victim"), out.0.join("note"));
+    for file in [&victim, &note] {
+        std::fs::write(file, b"precious").expect("written");
+    }
+    std::os::unix::fs::symlink(&note, out.0.join("f.part.json")).expect("linked");
+    fetch::fetch(&object, Some(&manifest), &out.0.join("f"))
+        .await
+        .expect("fetched");
+    std::os::unix::fs::symlink(&victim, out.0.join("f.part")).expect("linked");
+    let failure = fetch::fetch(&object, Some(&manifest), &out.0.join("f")).await;
+    assert_eq!(failure.expect_err("refused").reason, "File");
+    for file in [&victim, &note] {
+        assert_eq!(std::fs::read(file).expect("there"), b"precious");
+    }
+}
+
+#[test]
+fn what_is_no_plain_file_is_not_waited_for() {
+    let folder = Folder::new();
+    let pipe = folder.0.join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo runs").success());
+    for path in [&pipe, &folder.0] {
+        let failure = inspect::has_frames(path).expect_err("refused");
+        assert!(failure.message.contains("no plain file"), "{failure}");
+    }
+}

@@ -1,6 +1,6 @@
 //! Flags of the commands about backups, and the order they stand for. A controller hands over a whole order instead.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
@@ -9,6 +9,7 @@ use etcd_operator_api::contract::{
     self, BackupTask, JobOrder, Limits, Naming, ORDER_VARIABLE, Source, StoreOrder, Task, VERSION,
 };
 use etcd_operator_api::span::Span;
+use etcd_operator_api::store::StorageType;
 use etcd_operator_etcd::tool::IN_IMAGES;
 use etcd_operator_job::address::Address;
 use etcd_operator_job::names::BY_HAND;
@@ -50,6 +51,18 @@ pub struct StoreArgs {
 }
 
 impl StoreArgs {
+    /// The same for everything that begins so: a directory here means what lies in it.
+    pub fn prefix(&self, url: &str) -> Result<StoreOrder> {
+        let order = self.order(url)?;
+        let is_directory = order.kind == StorageType::Local
+            && !order.path.is_empty()
+            && Path::new(&order.bucket).join(&order.path).is_dir();
+        if is_directory {
+            return self.order(&format!("{url}/"));
+        }
+        Ok(order)
+    }
+
     /// The place that an address means, reached this way.
     pub fn order(&self, url: &str) -> Result<StoreOrder> {
         let directory = std::env::current_dir().context("cannot tell where this is")?;
@@ -203,6 +216,12 @@ impl BackupArgs {
         if store.path.is_empty() {
             bail!("--to names a bucket and no object; for example: s3://my-bucket/etcd/orders");
         }
+        if store.kind == StorageType::Local && !Path::new(&store.bucket).is_dir() {
+            bail!(
+                "--to: there is no directory {0}; make it first: mkdir -p {0}",
+                store.bucket
+            );
+        }
         let task = BackupTask {
             source: Source {
                 endpoints: self.endpoints,
@@ -296,6 +315,14 @@ pub struct FetchArgs {
     /// The file that becomes a plain snapshot. If it was cut off, what is there is not fetched again.
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
+
+    /// Overwrite FILE.
+    #[arg(long, conflicts_with = "order")]
+    pub force: bool,
+
+    /// Fetch what has neither manifest nor a hash of etcd behind it, so that nobody can tell whether it is whole.
+    #[arg(long, conflicts_with = "order")]
+    pub without_hash: bool,
 
     /// The UID of the pod, by which whoever asks how far it is knows that it asked the right one.
     #[arg(long, env = "POD_UID", value_name = "UID", hide = true)]
