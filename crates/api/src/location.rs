@@ -1,7 +1,7 @@
 //! Where a backup lies, parsed: exactly one store, its bucket and key apart, empty texts gone.
 
 use crate::{
-    contract::{StoreOrder, mounts},
+    contract::{CLAIM_SUFFIX, MANIFEST_SUFFIX, StoreOrder, mounts},
     refusal::Refusal,
     store::{AbsStore, GcsStore, LocalStore, OssStore, S3Store, ServerSideEncryption, StorageType},
 };
@@ -267,10 +267,14 @@ impl Blocks<'_> {
                         "must name a PersistentVolumeClaim of this namespace; for example: etcd-backups",
                     )]
                 })?;
-                Ok(Location::Local {
-                    claim,
-                    path: filled(block.path.as_ref()),
-                })
+                let path = filled(block.path.as_ref());
+                match path.as_deref().and_then(problem) {
+                    Some(problem) => {
+                        let problem = format!("{problem}; for example: etcd/orders");
+                        Err(vec![Refusal::invalid("spec.local.path", problem)])
+                    }
+                    None => Ok(Location::Local { claim, path }),
+                }
             }
         }
     }
@@ -294,7 +298,24 @@ fn filled(text: Option<&String>) -> Option<String> {
     text.filter(|t| !t.is_empty()).cloned()
 }
 
+/// What is wrong with the path of a backup, wherever it lies: the names of manifests and claims are those of others.
+pub fn problem(path: &str) -> Option<String> {
+    if path.contains("://") {
+        return Some("must be without a scheme, as spec.storageType names the store".to_owned());
+    }
+    let taken = [MANIFEST_SUFFIX, CLAIM_SUFFIX]
+        .into_iter()
+        .find(|end| path.ends_with(end))?;
+    Some(format!(
+        "must not end in {taken}, as the file beside another backup does"
+    ))
+}
+
 fn path(text: Option<&String>, block: &str) -> Result<ObjectPath, Vec<Refusal>> {
+    if let Some(problem) = text.and_then(|text| problem(text)) {
+        let problem = format!("{problem}: it is BUCKET/KEY; for example: my-bucket/etcd/orders");
+        return Err(vec![Refusal::invalid(format!("spec.{block}.path"), problem)]);
+    }
     let (bucket, key) = text.and_then(|t| t.split_once('/')).unwrap_or_default();
     if bucket.is_empty() || key.is_empty() {
         let problem = "must be BUCKET/KEY; for example: my-bucket/etcd/orders";
@@ -307,72 +328,4 @@ fn path(text: Option<&String>, block: &str) -> Result<ObjectPath, Vec<Refusal>> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn oss(path: &str) -> OssStore {
-        OssStore {
-            path: Some(path.to_owned()),
-            endpoint: Some(String::new()),
-            ..OssStore::default()
-        }
-    }
-
-    #[test]
-    fn the_block_that_the_kind_names_is_read_and_empty_texts_are_gone() {
-        let block = oss("bucket/a/b");
-        let found = Blocks {
-            oss: Some(&block),
-            ..Blocks::default()
-        }
-        .locate(StorageType::OSS, "spec.storageType");
-        let path = ObjectPath {
-            bucket: "bucket".into(),
-            key: "a/b".into(),
-        };
-        let endpoint = DEFAULT_OSS_ENDPOINT.to_owned();
-        assert_eq!(
-            found,
-            Ok(Location::Oss {
-                path,
-                secret: None,
-                endpoint,
-                region: None,
-                ca_secret: None
-            })
-        );
-    }
-
-    #[test]
-    fn no_block_two_blocks_and_half_a_path_are_refused_by_name() {
-        let (good, bad) = (oss("bucket/key"), oss("bucket"));
-        let gcs = GcsStore::default();
-        let field = |blocks: Blocks<'_>| {
-            let refused = blocks
-                .locate(StorageType::OSS, "spec.storageType")
-                .expect_err("refused");
-            refused
-                .first()
-                .map(|r| (r.field.clone(), r.problem.clone()))
-                .expect("one")
-        };
-        assert!(field(Blocks::default()).1.contains("spec.oss must be set"));
-        assert!(
-            field(Blocks {
-                oss: Some(&good),
-                gcs: Some(&gcs),
-                ..Blocks::default()
-            })
-            .1
-            .contains("gcs is set too")
-        );
-        assert_eq!(
-            field(Blocks {
-                oss: Some(&bad),
-                ..Blocks::default()
-            })
-            .0,
-            "spec.oss.path"
-        );
-    }
-}
+mod tests;

@@ -53,6 +53,7 @@ impl StorageType {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
+    validation = Rule::new("!has(self.path) || (!self.path.contains('://') && !self.path.endsWith('.manifest.json') && !self.path.endsWith('.claim.json'))").message("s3.path must be BUCKET/KEY without a scheme, and must not end in .manifest.json or .claim.json, as files beside backups do; for example: path: my-bucket/etcd/orders").field_path(".path"),
     validation = Rule::new("has(self.path) && self.path.matches('^[^/]+/.+$')").message("s3.path must be BUCKET/KEY, and s3.awsSecret must name the Secret with the credentials where the platform gives no identity; for example: s3: {path: my-bucket/etcd/orders, awsSecret: aws}").field_path(".path"),
     validation = Rule::new("!has(self.awsSecret) || self.awsSecret != ''").message("s3.awsSecret is empty: name the Secret with the credentials, or leave the field out where the platform gives identity; for example: awsSecret: aws").field_path(".awsSecret"),
 )]
@@ -104,6 +105,7 @@ pub enum ServerSideEncryption {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
+    validation = Rule::new("!has(self.path) || (!self.path.contains('://') && !self.path.endsWith('.manifest.json') && !self.path.endsWith('.claim.json'))").message("abs.path must be CONTAINER/KEY without a scheme, and must not end in .manifest.json or .claim.json, as files beside backups do; for example: path: backups/etcd/orders").field_path(".path"),
     validation = Rule::new("has(self.path) && self.path.matches('^[^/]+/.+$')").message("abs.path must be CONTAINER/KEY, and abs.absSecret must name the Secret with the credentials where the platform gives no identity; for example: abs: {path: backups/etcd/orders, absSecret: azure}").field_path(".path"),
     validation = Rule::new("!has(self.absSecret) || self.absSecret != ''").message("abs.absSecret is empty: name the Secret with the credentials, or leave the field out where the platform gives identity; for example: absSecret: azure").field_path(".absSecret"),
 )]
@@ -131,6 +133,7 @@ pub struct AbsStore {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
+    validation = Rule::new("!has(self.path) || (!self.path.contains('://') && !self.path.endsWith('.manifest.json') && !self.path.endsWith('.claim.json'))").message("gcs.path must be BUCKET/KEY without a scheme, and must not end in .manifest.json or .claim.json, as files beside backups do; for example: path: my-bucket/etcd/orders").field_path(".path"),
     validation = Rule::new("has(self.path) && self.path.matches('^[^/]+/.+$')").message("gcs.path must be BUCKET/KEY, and gcs.gcpSecret must name the Secret with the credentials where the platform gives no identity; for example: gcs: {path: my-bucket/etcd/orders, gcpSecret: gcp}").field_path(".path"),
 )]
 pub struct GcsStore {
@@ -157,6 +160,7 @@ pub struct GcsStore {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
+    validation = Rule::new("!has(self.path) || (!self.path.contains('://') && !self.path.endsWith('.manifest.json') && !self.path.endsWith('.claim.json'))").message("oss.path must be BUCKET/KEY without a scheme, and must not end in .manifest.json or .claim.json, as files beside backups do; for example: path: my-bucket/etcd/orders").field_path(".path"),
     validation = Rule::new("has(self.path) && self.path.matches('^[^/]+/.+$')").message("oss.path must be BUCKET/KEY, and oss.ossSecret must name the Secret with the credentials where the platform gives no identity; for example: oss: {path: my-bucket/etcd/orders, ossSecret: aliyun}").field_path(".path"),
     validation = Rule::new("!has(self.ossSecret) || self.ossSecret != ''").message("oss.ossSecret is empty: name the Secret with the credentials, or leave the field out where the platform gives identity; for example: ossSecret: aliyun").field_path(".ossSecret"),
 )]
@@ -189,6 +193,7 @@ pub struct OssStore {
 #[x_kube(
     validation = Rule::new("has(self.persistentVolumeClaim) && self.persistentVolumeClaim != ''").message("local.persistentVolumeClaim must name a PersistentVolumeClaim of this namespace; for example: persistentVolumeClaim: etcd-backups").field_path(".persistentVolumeClaim"),
     validation = Rule::new("!has(self.path) || (!self.path.startsWith('/') && !self.path.contains('..'))").message("local.path must be relative to the volume and must not contain '..'; for example: path: etcd/orders").field_path(".path"),
+    validation = Rule::new("!has(self.path) || (!self.path.contains('://') && !self.path.endsWith('.manifest.json') && !self.path.endsWith('.claim.json'))").message("local.path must be without a scheme, and must not end in .manifest.json or .claim.json, as files beside backups do; for example: path: etcd/orders").field_path(".path"),
 )]
 pub struct LocalStore {
     /// The claim of the volume.

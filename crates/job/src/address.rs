@@ -1,6 +1,6 @@
 //! Addresses of stored backups as people write them: `s3://bucket/key`, `oss://`, `gs://`, `abs://`, or a path. Pure.
 
-use etcd_operator_api::contract::StoreOrder;
+use etcd_operator_api::contract::{CLAIM_SUFFIX, MANIFEST_SUFFIX, StoreOrder};
 use etcd_operator_api::store::StorageType;
 
 /// What an address means.
@@ -36,10 +36,16 @@ const SCHEMES: [(&str, StorageType); 6] = [
 impl Address {
     /// Reads an address. A path must be absolute: `directory` is where it begins otherwise.
     pub fn parse(text: &str, directory: &str) -> Result<Self, BadAddress> {
+        let names_anothers = [MANIFEST_SUFFIX, CLAIM_SUFFIX]
+            .iter()
+            .any(|end| text.ends_with(end));
         let bad = |problem| BadAddress {
             text: text.to_owned(),
             problem,
         };
+        if names_anothers {
+            return Err(bad("it is that of a file beside a backup"));
+        }
         let (kind, rest) = match text.split_once("://") {
             None => (StorageType::Local, text),
             Some((scheme, rest)) => {
@@ -113,7 +119,13 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused_with_an_example() {
-        for text in ["http://b/a", "s3:///a", "s3://"] {
+        for text in [
+            "http://b/a",
+            "s3:///a",
+            "s3://",
+            "s3://b/a.manifest.json",
+            "/a/b.claim.json",
+        ] {
             let message = Address::parse(text, "/").expect_err("refused").to_string();
             assert!(message.contains("for example: s3://"), "{message}");
         }
