@@ -114,6 +114,7 @@ fn forget(history: &mut Vec<BackupRecord>, skipped: &[Skipped], world: &World) {
             object: record.object.clone(),
             owner: world.uid.clone(),
             incarnation: -i64::try_from(age).unwrap_or(i64::MAX),
+            cluster_id: record.cluster_id.clone().unwrap_or_default(),
             revision: record.revision.unwrap_or_default(),
             completed: completed(record)?,
         })
