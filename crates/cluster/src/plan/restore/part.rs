@@ -72,7 +72,8 @@ fn fetching(fetch: &Fetch) -> String {
 fn arrived(fetch: &Fetch) -> Option<(u64, u64)> {
     let (bytes, total) = fetch.arrived?;
     let step = (total / STEPS).max(1);
-    Some((bytes.min(total) / step * step, total))
+    let told = if bytes < total { bytes / step * step } else { total };
+    Some((told, total))
 }
 
 fn reported<'a>(restore: &Restore, pod: &'a Pod, report: &'a Report) -> Part<'a> {
