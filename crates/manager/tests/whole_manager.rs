@@ -118,6 +118,9 @@ async fn an_hour_in_which_nothing_changes_writes_nothing_and_logs_next_to_nothin
         .with_ansi(false)
         .with_writer(move || writer.clone())
         .finish();
+    // As long as there is one subscriber in a process, the thread that comes first by a line decides for all whether it is
+    // ever heard, and those of other tests listen to none.
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     let _logging = tracing::subscriber::set_default(subscriber);
     let stop = CancellationToken::new();
     let running = tokio::spawn(manager(&fake).await.run(stop.clone()));
