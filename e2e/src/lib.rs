@@ -6,6 +6,7 @@
 
 pub mod bed_dir;
 pub mod bill;
+pub mod book;
 pub mod cgroup;
 pub mod chronicle;
 pub mod cluster;

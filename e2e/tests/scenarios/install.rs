@@ -86,7 +86,7 @@ pub const SCENARIOS: &[Scenario] = &[
 ];
 
 /// A bed whose nodes have the images that a first install needs.
-async fn prepared(stage: &Stage) -> Result<Kubernetes> {
+pub async fn prepared(stage: &Stage) -> Result<Kubernetes> {
     let cluster = stage.cluster();
     let archives = [
         images::operator(operator::binary().await?).await?,

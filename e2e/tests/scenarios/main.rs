@@ -6,6 +6,7 @@ mod bed;
 mod bench;
 mod bench_backup;
 mod cluster;
+mod docs;
 mod etcd_pod;
 mod faults_long;
 mod faults_network;
@@ -15,6 +16,7 @@ mod images;
 mod install;
 mod manager;
 mod restore;
+mod upgrade;
 mod volumes;
 
 #[path = "../crowd/mod.rs"]
@@ -47,6 +49,8 @@ async fn main() -> ExitCode {
         faults_network::SCENARIOS,
         faults_long::SCENARIOS,
         install::SCENARIOS,
+        docs::SCENARIOS,
+        upgrade::SCENARIOS,
         manager::SCENARIOS,
         images::SCENARIOS,
         bench::SCENARIOS,

@@ -1,0 +1,217 @@
+//! What the pages for users tell them to type, so that it is typed before they do. A block of shell is every fenced one
+//! whose first word is `sh`; after it may stand `fails=N`, for a block of which so many commands are refused on purpose,
+//! or `unplayed`, for one that scenarios do not play.
+
+mod desk;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+
+pub use desk::Desk;
+
+/// How a block of shell begins.
+const FENCE: &str = "```";
+
+/// A page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Its path in the repository.
+    pub path: String,
+    /// Its fenced blocks of any language, in their order.
+    pub blocks: Vec<Block>,
+}
+
+/// A fenced block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// `PATH:LINE` of its first line.
+    pub place: String,
+    /// The heading under which it stands.
+    pub heading: String,
+    /// What it is.
+    pub kind: Kind,
+    /// What stands in it.
+    pub text: String,
+}
+
+/// What a block is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// To be typed into a shell.
+    Shell {
+        /// How many of its commands are refused on purpose.
+        fails: usize,
+    },
+    /// To be typed into a shell, by people only.
+    Unplayed,
+    /// Something to read, in this language, or in none.
+    Text(String),
+}
+
+impl Page {
+    /// Reads one.
+    pub fn read(path: &str) -> Result<Self> {
+        let text =
+            std::fs::read_to_string(repository().join(path)).with_context(|| format!("no page {path}"))?;
+        Self::parse(path, &text)
+    }
+
+    fn parse(path: &str, text: &str) -> Result<Self> {
+        let mut blocks = Vec::new();
+        let mut heading = String::new();
+        let mut open: Option<(Block, usize)> = None;
+        for (number, line) in text.lines().enumerate() {
+            let bare = line.trim_start();
+            if let Some((mut block, indent)) = open.take() {
+                if bare == FENCE {
+                    blocks.push(block);
+                    continue;
+                }
+                let rest = line
+                    .get(indent.min(line.len() - bare.len())..)
+                    .unwrap_or_default();
+                block.text.push_str(rest);
+                block.text.push('\n');
+                open = Some((block, indent));
+            } else if let Some(told) = bare.strip_prefix(FENCE) {
+                let place = format!("{path}:{}", number + 2);
+                let kind = Kind::parse(told).with_context(|| place.clone())?;
+                let heading = heading.clone();
+                let text = String::new();
+                let block = Block {
+                    place,
+                    heading,
+                    kind,
+                    text,
+                };
+                open = Some((block, line.len() - bare.len()));
+            } else if let Some(told) = line.strip_prefix('#') {
+                told.trim_start_matches('#').trim().clone_into(&mut heading);
+            }
+        }
+        ensure!(open.is_none(), "a block of {path} does not end");
+        Ok(Self {
+            path: path.to_owned(),
+            blocks,
+        })
+    }
+
+    /// What is to be typed under a heading; there must be something.
+    pub fn under(&self, heading: &str) -> Result<Vec<&Block>> {
+        let found: Vec<&Block> = self.shell().filter(|block| block.heading == heading).collect();
+        ensure!(!found.is_empty(), "{} has no shell under {heading:?}", self.path);
+        Ok(found)
+    }
+
+    /// All that is to be typed.
+    pub fn shell(&self) -> impl Iterator<Item = &Block> {
+        self.blocks
+            .iter()
+            .filter(|block| matches!(block.kind, Kind::Shell { .. }))
+    }
+
+    /// The first block of this language.
+    pub fn first(&self, language: &str) -> Result<&str> {
+        let wanted = Kind::Text(language.to_owned());
+        let found = self.blocks.iter().find(|block| block.kind == wanted);
+        let found = found.with_context(|| format!("{} shows no {language}", self.path))?;
+        Ok(&found.text)
+    }
+}
+
+impl Kind {
+    fn parse(told: &str) -> Result<Self> {
+        let mut words = told.split_whitespace();
+        let language = words.next().unwrap_or_default();
+        if language != "sh" {
+            return Ok(Self::Text(language.to_owned()));
+        }
+        let kind = match words.next() {
+            None => Self::Shell { fails: 0 },
+            Some("unplayed") => Self::Unplayed,
+            Some(word) => match word.strip_prefix("fails=").map(str::parse) {
+                Some(Ok(fails)) => Self::Shell { fails },
+                _ => bail!("{word:?} is neither fails=N nor unplayed"),
+            },
+        };
+        ensure!(words.next().is_none(), "too many words after sh");
+        Ok(kind)
+    }
+}
+
+/// Where the repository lies.
+pub fn repository() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_has_its_place_its_heading_and_what_is_said_of_it() {
+        let text = "# One\n\nWords.\n\n```sh\nls\n```\n\n## Two\n\n   ```sh fails=1\n   cat <<'END'\n     deep\n   END\n   ```\n\n\
+                    ```yaml\na: 1\n```\n```sh unplayed\nreboot\n```\n";
+        let page = Page::parse("page.md", text).unwrap();
+        let told: Vec<(&str, &str, &Kind, &str)> = page
+            .blocks
+            .iter()
+            .map(|block| (&*block.place, &*block.heading, &block.kind, &*block.text))
+            .collect();
+        let wanted = [
+            ("page.md:6", "One", &Kind::Shell { fails: 0 }, "ls\n"),
+            (
+                "page.md:12",
+                "Two",
+                &Kind::Shell { fails: 1 },
+                "cat <<'END'\n  deep\nEND\n",
+            ),
+            ("page.md:18", "Two", &Kind::Text("yaml".to_owned()), "a: 1\n"),
+            ("page.md:21", "Two", &Kind::Unplayed, "reboot\n"),
+        ];
+        assert_eq!(told, wanted);
+        assert_eq!(page.under("Two").unwrap().len(), 1);
+        assert!(page.under("Three").is_err());
+        assert_eq!(page.first("yaml").unwrap(), "a: 1\n");
+    }
+
+    #[test]
+    fn a_word_that_nobody_knows_and_a_block_without_end_are_told() {
+        let error = Page::parse("page.md", "```sh quickly\nls\n```\n").unwrap_err();
+        assert!(format!("{error:#}").contains("page.md:2"), "{error:#}");
+        assert!(Page::parse("page.md", "```sh\nls\n").is_err());
+    }
+
+    /// A page that nobody plays would tell people what nobody has tried.
+    #[test]
+    fn every_page_with_something_to_type_is_played_but_for_these() {
+        let docs = std::fs::read_dir(repository().join("docs")).unwrap();
+        let pages = docs
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|ending| ending == "md"))
+            .map(|path| format!("docs/{}", path.file_name().unwrap().display()));
+        let mut played = Vec::new();
+        let mut unplayed = Vec::new();
+        for path in std::iter::once("README.md".to_owned()).chain(pages) {
+            let page = Page::read(&path).unwrap();
+            if page.shell().next().is_some() {
+                played.push(path);
+            }
+            let left = page
+                .blocks
+                .into_iter()
+                .filter(|block| block.kind == Kind::Unplayed);
+            unplayed.extend(left.map(|block| block.text.lines().next().unwrap_or_default().to_owned()));
+        }
+        played.sort_unstable();
+        assert_eq!(played, Desk::PAGES);
+        let first_words: Vec<String> = unplayed
+            .iter()
+            .map(|line| line.split_whitespace().take(3).collect::<Vec<_>>().join(" "))
+            .collect();
+        // What plays all this, and what needs an older operator's cluster.
+        assert_eq!(first_words, ["cargo xtask up", "etcdctl make-mirror --endpoints"]);
+    }
+}

@@ -1,0 +1,219 @@
+//! The pages as somebody follows them who has nothing else: each command that they show is typed, in their order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use etcd_operator_e2e::book::{Block, Desk, Page, repository};
+use etcd_operator_e2e::command::{self, printed};
+use etcd_operator_e2e::emulator::{BUCKET, Emulator, Speech};
+use etcd_operator_e2e::faults::{CREDENTIALS, REGION, profile};
+use etcd_operator_e2e::images;
+use etcd_operator_e2e::install::{Kubernetes, NAMESPACE};
+use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
+use serde_json::json;
+
+use crate::install::prepared;
+
+/// The image in pages, and the same in kustomizations.
+const NAMES: [&str; 2] = [
+    "registry.example.com/etcd-operator:0.1.0",
+    "docker.io/library/etcd-operator:0.1.0",
+];
+/// Thirty-two bytes.
+const KEY: &str = "0123456789abcdef0123456789abcdef";
+
+/// Of the whole operator, optimised as a whole, on a machine that plays scenarios.
+const BUILD_LIMIT: Duration = Duration::from_mins(35);
+
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario::gate(
+        "docs",
+        "whoever_follows_the_pages_backs_up_looks_on_and_restores",
+        Bed::Own(1),
+        |stage| Box::pin(used(stage)),
+    ),
+    // What the chart does is played by others, too.
+    Scenario::gate(
+        "docs",
+        "whoever_follows_the_page_about_installing_installs_upgrades_and_takes_all_away",
+        Bed::Own(1),
+        |stage| Box::pin(installed(stage)),
+    )
+    .full(),
+    // The binary as it is shipped takes a quarter of an hour to build.
+    Scenario::gate(
+        "docs",
+        "the_image_that_the_page_makes_is_small_and_does_all_that_the_first_steps_need",
+        Bed::Own(1),
+        |stage| Box::pin(shipped(stage)),
+    )
+    .full()
+    .long(),
+];
+
+async fn installed(stage: Arc<Stage>) -> Result<()> {
+    let kubernetes = prepared(&stage).await?;
+    let desk = Desk::new(stage.cluster(), "desk", NAMESPACE).await?;
+    for name in NAMES {
+        desk.image(name).await?;
+    }
+    let page = Page::read("docs/install.md")?;
+    let [first, last] = page.under("Uninstall")?[..] else {
+        bail!("uninstalling is another story by now");
+    };
+    let helm = page.under("With Helm")?;
+    // By kubectl first, whose definitions Helm is then given; once more by Helm after its release is gone, without the
+    // cluster, which would rightly ask what becomes of its volumes.
+    let story: Vec<&Block> = [
+        &page.under("With kubectl")?[..],
+        &page.under("Definitions")?[..],
+        &helm[..],
+        &page.under("Upgrade")?[..],
+        &[first, helm[0], last],
+    ]
+    .concat();
+    // That takes its time, and has a story of its own below.
+    let elsewhere = page.under("The image")?;
+    for block in page.shell() {
+        ensure!(
+            story.contains(&block) || elsewhere.contains(&block),
+            "{} is never typed",
+            block.place
+        );
+    }
+    let said = desk.types(&story).await?;
+    ensure!(said.contains("Succeeded") && said.contains("written"), "{said}");
+    let left = [
+        "get",
+        "crd,pvc,clusterrole,clusterrolebinding",
+        "--all-namespaces",
+        "--output=name",
+    ];
+    let left = kubernetes.kubectl(&left).await?;
+    // The one of the namespace that kubectl installed into stays, which the page does not speak of.
+    ensure!(
+        !left.contains("etcd.database.coreos.com") && !left.contains("persistentvolumeclaim"),
+        "{left}"
+    );
+    Ok(())
+}
+
+async fn shipped(stage: Arc<Stage>) -> Result<()> {
+    let page = Page::read("docs/install.md")?;
+    let [block] = page.under("The image")?[..] else {
+        bail!("the image is made by more than one block by now");
+    };
+    let mut words = block.text.split_whitespace();
+    ensure!(
+        words.next() == Some("cargo"),
+        "{} is no word to Cargo",
+        block.place
+    );
+    let mut make = command::cargo();
+    make.args(words).current_dir(repository()).kill_on_drop(true);
+    let made = tokio::time::timeout(BUILD_LIMIT, make.output())
+        .await
+        .context("the image was not made in time")??;
+    let said = printed(made, &block.text)?;
+    stage.note(&said);
+    let digest = said.lines().last().unwrap_or_default();
+    ensure!(digest.contains("sha256:"), "{said}");
+
+    let kubernetes = prepared(&stage).await?;
+    let archive = repository().join("target/image/etcd-operator.tar");
+    for node in stage.cluster().nodes() {
+        node.import(&archive).await?;
+    }
+    kubernetes.install(NAMES[0]).await?;
+    kubernetes.ready().await?;
+    kubernetes.apply_samples().await?;
+    kubernetes.sample_serves().await?;
+    kubernetes.sample_is_backed_up().await?;
+    let image = [
+        "--namespace",
+        NAMESPACE,
+        "get",
+        "pods",
+        "--output=jsonpath={.items[*].spec['containers','initContainers'][*].image}",
+    ];
+    let images = kubernetes.kubectl(&image).await?;
+    ensure!(!images.contains(images::OPERATOR), "another image runs: {images}");
+    Ok(())
+}
+
+async fn used(stage: Arc<Stage>) -> Result<()> {
+    let kubernetes = prepared(&stage).await?;
+    kubernetes.install(images::OPERATOR).await?;
+    kubernetes.ready().await?;
+    let cluster = stage.cluster();
+    let store = Emulator::start(cluster, Speech::S3).await?;
+    let desk = Desk::new(cluster, "desk", NAMESPACE)
+        .await?
+        .with("https://minio.example.com:9000", &store.endpoint);
+    desk.image(NAMES[0]).await?;
+    let (key, secret) = CREDENTIALS;
+    for (name, text) in profile(key, secret, REGION) {
+        for folder in [".aws", "s3-secret"] {
+            desk.lay(&format!("{folder}/{name}"), &text)?;
+        }
+    }
+    desk.lay("s3-secret/ca.crt", &store.authority)?;
+    desk.lay("keys/2026-11", KEY)?;
+
+    let backups = Page::read("docs/backups.md")?;
+    let said = desk.types(&backups.shell().collect::<Vec<_>>()).await?;
+    for told in ["orders-nightly", "its hash is right", "sealed  etcd/orders_v"] {
+        ensure!(said.contains(told), "nothing of {told:?} in\n{said}");
+    }
+    let operations = Page::read("docs/operations.md")?;
+    desk.types(&operations.shell().collect::<Vec<_>>()).await?;
+    restored(&kubernetes, &desk, &store).await?;
+
+    // Last, for it leaves a mistake behind.
+    let readme = Page::read("README.md")?;
+    let said = desk.types(&readme.shell().collect::<Vec<_>>()).await?;
+    ensure!(said.contains("patched"), "{said}");
+    Ok(())
+}
+
+/// The page about restores speaks of an EtcdBackup that is there, into a store that is reached from outside.
+async fn restored(kubernetes: &Kubernetes, desk: &Desk<'_>, store: &Emulator) -> Result<()> {
+    let before = [
+        "delete",
+        "etcdbackup",
+        "orders-nightly",
+        "--namespace",
+        NAMESPACE,
+        "--wait",
+    ];
+    kubernetes.kubectl(&before).await?;
+    let secret = ["create", "secret", "generic", "minio", "--namespace", NAMESPACE];
+    let folder = desk.path("s3-secret");
+    let files = format!("--from-file={}", folder.display());
+    kubernetes.kubectl(&[&secret[..], &[&files]].concat()).await?;
+    let backup = json!({
+        "apiVersion": "etcd.database.coreos.com/v1beta2",
+        "kind": "EtcdBackup",
+        "metadata": { "name": "orders-nightly", "namespace": NAMESPACE },
+        "spec": {
+            "etcdCluster": { "name": "orders" },
+            "storageType": "S3",
+            "s3": {
+                "path": format!("{BUCKET}/nightly/orders"), "endpoint": store.endpoint, "forcePathStyle": true,
+                "awsSecret": "minio", "caSecret": "minio",
+            },
+        },
+    });
+    desk.lay("backup.json", &backup.to_string())?;
+    let file = desk.path("backup.json");
+    kubernetes
+        .kubectl(&["apply", "--filename", &file.display().to_string()])
+        .await?;
+    kubernetes.sample_is_backed_up().await?;
+    let page = Page::read("docs/restores.md")?;
+    desk.lay("orders-back.yaml", &desk.told(page.first("yaml")?))?;
+    let said = desk.types(&page.shell().collect::<Vec<_>>()).await?;
+    ensure!(said.contains("Succeeded"), "{said}");
+    Ok(())
+}

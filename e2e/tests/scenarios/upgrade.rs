@@ -1,0 +1,235 @@
+//! Operators come and go, and members with their data stay: an older release is upgraded, rolled back and taken away,
+//! and an older manager meets definitions of a newer one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use etcd_operator_api::EtcdCluster;
+use etcd_operator_e2e::book::Desk;
+use etcd_operator_e2e::deadline::until;
+use etcd_operator_e2e::install::{Kubernetes, NAMESPACE};
+use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
+use etcd_operator_e2e::{images, operator};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt as _;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::install::prepared;
+
+const SOON: Duration = Duration::from_mins(2);
+/// The chart of before: a lower version.
+const PREVIOUS: &str = "cp -rL charts/etcd-operator previous\n\
+                        sed -i 's/^version: .*/version: 0.0.1/; s/^appVersion: .*/appVersion: 0.0.1/' previous/Chart.yaml\n";
+/// Another image, and other labels on all that the release makes.
+const OLD: &str = "--namespace etcd --create-namespace --set image.repository=etcd-operator --set image.tag=previous \
+                   --set labels.generation=previous";
+const NEW: &str =
+    "--namespace etcd --set image.repository=etcd-operator --set image.tag=dev --set labels.generation=this";
+/// A way to the members from the desk, until its script ends.
+const WAY: &str = "kubectl port-forward service/orders-client 2379 > /dev/null &\n\
+                   until etcdctl endpoint health; do sleep 1; done\n";
+
+pub const SCENARIOS: &[Scenario] = &[
+    // A minute and a half of a bed of its own.
+    Scenario::gate(
+        "install",
+        "members_and_data_outlive_an_upgrade_a_rollback_and_the_end_of_the_operator",
+        Bed::Own(1),
+        |stage| Box::pin(upgraded(stage)),
+    )
+    .full(),
+    Scenario::gate(
+        "install",
+        "an_older_manager_loses_nothing_that_a_newer_one_wrote",
+        Bed::Own(1),
+        |stage| Box::pin(skewed(stage)),
+    )
+    .full(),
+];
+
+/// A desk on a bed that has the image of before, too: the same program, and yet another digest.
+async fn with_previous(stage: &Stage) -> Result<(Kubernetes, Desk<'_>)> {
+    let desk = Desk::new(stage.cluster(), "desk", NAMESPACE).await?;
+    let binary = desk.path("etcd-operator");
+    let mut program = std::fs::read(operator::binary().await?)?;
+    program.extend(b"previous");
+    std::fs::write(&binary, program)?;
+    let archive = images::operator(&binary).await?;
+    for node in stage.cluster().nodes() {
+        node.import(&archive).await?;
+    }
+    desk.image("docker.io/library/etcd-operator:previous").await?;
+    Ok((prepared(stage).await?, desk))
+}
+
+/// Which pods and volumes there are, and how often something started in them.
+async fn members(kubernetes: &Kubernetes) -> Result<String> {
+    let list = [
+        "--namespace",
+        NAMESPACE,
+        "get",
+        "pods,pvc",
+        "--selector=etcd_cluster=orders",
+        "--output=jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} \
+         {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}",
+    ];
+    kubernetes.kubectl(&list).await
+}
+
+/// A backup on request, which only a manager at work makes.
+async fn works(kubernetes: &Kubernetes, word: &str) -> Result<()> {
+    let ask = format!("etcd.database.coreos.com/backup-now={word}");
+    let annotate = [
+        "--namespace",
+        NAMESPACE,
+        "annotate",
+        "--overwrite",
+        "etcdbackup",
+        "orders-nightly",
+        &ask,
+    ];
+    kubernetes.kubectl(&annotate).await?;
+    let made = format!("--for=jsonpath={{.status.lastBackupNow}}={word}");
+    let wait = [
+        "--namespace",
+        NAMESPACE,
+        "wait",
+        &made,
+        "--timeout=170s",
+        "etcdbackup/orders-nightly",
+    ];
+    kubernetes.kubectl(&wait).await?;
+    Ok(())
+}
+
+async fn upgraded(stage: Arc<Stage>) -> Result<()> {
+    let (kubernetes, desk) = with_previous(&stage).await?;
+    desk.runs(&format!("{PREVIOUS}helm install etcd-operator previous {OLD}\n"))
+        .await?;
+    kubernetes.ready().await?;
+    kubernetes.apply_samples().await?;
+    kubernetes.sample_serves().await?;
+    kubernetes.sample_is_backed_up().await?;
+    desk.runs(&format!("{WAY}etcdctl put kept yes\n")).await?;
+    let before = members(&kubernetes).await?;
+    ensure!(before.lines().count() == 6, "{before}");
+
+    for (what, step) in [
+        (
+            "upgrade",
+            format!("helm upgrade etcd-operator charts/etcd-operator {NEW}\n"),
+        ),
+        (
+            "rollback",
+            "helm rollback etcd-operator 1 --namespace etcd\n".to_owned(),
+        ),
+        (
+            "forward",
+            format!("helm upgrade etcd-operator charts/etcd-operator {NEW}\n"),
+        ),
+    ] {
+        desk.runs(&step).await?;
+        kubernetes.ready().await?;
+        works(&kubernetes, what).await?;
+        let after = members(&kubernetes).await?;
+        ensure!(before == after, "{what}: {before} became {after}");
+    }
+    kubernetes.uninstall().await?;
+    until("the operator is gone", SOON, || async {
+        let pods = [
+            "--namespace",
+            NAMESPACE,
+            "get",
+            "pods",
+            "--selector=app.kubernetes.io/name=etcd-operator",
+            "--output=name",
+        ];
+        Ok(kubernetes.kubectl(&pods).await?.is_empty().then_some(()))
+    })
+    .await?;
+    let after = members(&kubernetes).await?;
+    ensure!(before == after, "uninstall: {before} became {after}");
+    let said = desk.runs(&format!("{WAY}etcdctl get kept\n")).await?;
+    ensure!(said.contains("kept\nyes"), "{said}");
+    Ok(())
+}
+
+async fn skewed(stage: Arc<Stage>) -> Result<()> {
+    let (kubernetes, desk) = with_previous(&stage).await?;
+    desk.runs(&format!("{PREVIOUS}helm install etcd-operator previous {OLD}\n"))
+        .await?;
+    kubernetes.ready().await?;
+    kubernetes.apply_samples().await?;
+    kubernetes.sample_serves().await?;
+
+    // What a newer operator would have: a field in each part, of which this one has never heard.
+    let client = stage.cluster().client().await?;
+    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+    let later = json!({ "type": "string" });
+    let name = EtcdCluster::crd_name();
+    let mut definition = serde_json::to_value(definitions.get(name).await?)?;
+    let root = "/spec/versions/0/schema/openAPIV3Schema/properties";
+    for part in ["spec", "status"] {
+        let fields = definition.pointer_mut(&format!("{root}/{part}/properties"));
+        let fields = fields
+            .and_then(Value::as_object_mut)
+            .context("a definition without fields")?;
+        fields.insert("later".to_owned(), later.clone());
+    }
+    let newer = json!({ "spec": { "versions": definition["spec"]["versions"] } });
+    definitions
+        .patch(name, &PatchParams::default(), &Patch::Merge(&newer))
+        .await?;
+    let clusters =
+        Api::<DynamicObject>::namespaced_with(client, NAMESPACE, &ApiResource::erase::<EtcdCluster>(&()));
+    let word = json!({ "spec": { "later": "kept" }, "status": { "later": "kept" } });
+    until("the newer fields are known", SOON, || async {
+        clusters
+            .patch("orders", &PatchParams::default(), &Patch::Merge(&word))
+            .await?;
+        let written = clusters
+            .patch_status("orders", &PatchParams::default(), &Patch::Merge(&word))
+            .await?;
+        Ok((written.data.pointer("/status/later").is_some()).then_some(()))
+    })
+    .await?;
+    let before = members(&kubernetes).await?;
+    // It goes on with what it knows, and writes its part of the status.
+    let grow = r#"{"spec":{"size":5}}"#;
+    kubernetes
+        .kubectl(&[
+            "--namespace",
+            NAMESPACE,
+            "patch",
+            "etcd",
+            "orders",
+            "--type=merge",
+            "--patch",
+            grow,
+        ])
+        .await?;
+    let wait = [
+        "--namespace",
+        NAMESPACE,
+        "wait",
+        "--for=jsonpath={.status.readyMembers}=5/5",
+        "--timeout=170s",
+        "etcdcluster/orders",
+    ];
+    kubernetes.kubectl(&wait).await?;
+    let after = members(&kubernetes).await?;
+    for line in before.lines() {
+        ensure!(after.contains(line), "{line} is not in {after}");
+    }
+    let orders = clusters.get("orders").await?;
+    for part in ["/spec/later", "/status/later"] {
+        ensure!(
+            orders.data.pointer(part) == Some(&json!("kept")),
+            "{part} is lost: {}",
+            orders.data
+        );
+    }
+    Ok(())
+}
