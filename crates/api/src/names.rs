@@ -36,6 +36,8 @@ pub const ANNOTATION_ADOPT: &str = "etcd.database.coreos.com/adopt";
 pub const ANNOTATION_RESTORE: &str = "etcd.database.coreos.com/restore";
 /// Annotation on an `EtcdCluster` with etcd's ID of a member that a person gives up: another one takes its place.
 pub const ANNOTATION_REPLACE: &str = "etcd.database.coreos.com/replace";
+/// Annotation on an `EtcdCluster` with the UID of the `EtcdRestore` that made it from its template.
+pub const ANNOTATION_MADE_BY: &str = "etcd.database.coreos.com/made-by-restore";
 /// Annotation with the hash of the intent that was last applied to an object.
 pub const ANNOTATION_APPLIED: &str = "etcd.database.coreos.com/applied";
 

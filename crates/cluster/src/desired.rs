@@ -41,7 +41,6 @@ const UNBUILT: &[Unbuilt] = &[
     Unbuilt::field("spec.maintenance"),
     Unbuilt::unless("spec.recovery.onQuorumLoss", "Manual"),
     Unbuilt::unless("spec.recovery.onDataLoss", "Manual"),
-    Unbuilt::field("spec.bootstrap"),
     Unbuilt::field("spec.monitoring"),
 ];
 
@@ -75,6 +74,8 @@ pub struct Desired {
     pub tls: Tls,
     /// How long a node may be gone before its member is replaced.
     pub replace_after: Duration,
+    /// Whether the first data are those of a backup: nothing starts before a restore brings them.
+    pub awaits_restore: bool,
     /// Fields that are accepted and have no effect, for the user to know.
     pub without_effect: Vec<&'static str>,
 }
@@ -212,6 +213,7 @@ pub fn desired(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
                 options,
                 tls,
                 replace_after: replace_after(spec),
+                awaits_restore: spec.bootstrap.as_ref().is_some_and(|boot| boot.await_restore),
                 without_effect: notes,
             };
             let version = desired.version(chosen(cluster).as_ref());

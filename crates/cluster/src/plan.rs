@@ -6,6 +6,7 @@
 
 mod adopt;
 mod alarms;
+mod awaits;
 mod bootstrap;
 mod corrected;
 mod corrupt;
@@ -154,6 +155,8 @@ pub enum Reason {
     Recovering,
     /// The data of a backup take the place of the cluster's.
     Restoring,
+    /// Nothing of it starts before a restore brings its data.
+    AwaitingRestore,
     /// It waits for something that comes by itself.
     Waiting,
     /// The next step would not be safe.
@@ -177,6 +180,7 @@ impl Reason {
             Self::Scaling => "Scaling",
             Self::Recovering => "Recovering",
             Self::Restoring => "Restoring",
+            Self::AwaitingRestore => "AwaitingRestore",
             Self::Waiting => "Waiting",
             Self::Blocked => "Blocked",
             Self::MembersUnreachable => "MembersUnreachable",
@@ -290,6 +294,7 @@ pub fn plan(world: &World) -> Plan {
         Reason::Bootstrapping | Reason::Scaling | Reason::Recovering if !is_anybody_running(world) => QUIET,
         Reason::Restoring if !is_anybody_running(world) => PATIENT,
         Reason::Bootstrapping | Reason::Scaling | Reason::Recovering | Reason::Restoring => SOON,
+        Reason::AwaitingRestore => QUIET,
         Reason::Waiting
         | Reason::Blocked
         | Reason::MembersUnreachable

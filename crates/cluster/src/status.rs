@@ -99,7 +99,11 @@ pub fn status(
             unready: told.unready,
         },
         current_version: told.version.unwrap_or(before.current_version),
-        target_version: String::new(),
+        target_version: match plan.why.reason {
+            // Whoever brings its data must know what they have to suit.
+            Reason::AwaitingRestore => desired.version(None).to_string(),
+            _ => String::new(),
+        },
         observed_generation: generation,
         cluster_id: memory.cluster.map(|id| id.to_string()),
         incarnation: Some(memory.incarnation).filter(|number| *number > 0),
@@ -207,6 +211,7 @@ fn phase(plan: &Plan) -> &'static str {
         Reason::QuorumLost | Reason::DataLost => "Failed",
         _ if plan.memory.restore.as_ref().is_some_and(Restore::is_active) => "Restoring",
         _ if plan.memory.has_formed() => "Running",
+        Reason::AwaitingRestore => "Waiting",
         _ => "Creating",
     }
 }

@@ -156,11 +156,11 @@ pub const RIGHTS: &[Right] = &[
     Right {
         group: etcd_operator_api::GROUP,
         resources: &["etcdclusters"],
-        verbs: &["patch"],
+        verbs: &["create", "patch"],
         place: Place::Watched,
         which: Which::Any,
         part: RESTORE,
-        why: "A verified restore is asked for by an annotation on its EtcdCluster, whose own controller carries it out.",
+        why: "A verified restore is asked for by an annotation on its EtcdCluster, whose own controller carries it out; where there is none, `spec.clusterTemplate` makes one.",
     },
     Right {
         group: "events.k8s.io",

@@ -1,5 +1,6 @@
 //! The Jobs of a restore, with the orders they carry. Pure: no secret is read or copied, Secrets are mounted by name.
 
+mod cluster;
 mod pod;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use crate::plan::{Task, Wanted};
 use crate::world::{Cluster, Source};
 
+pub use cluster::cluster;
 pub use pod::CONTAINER;
 
 /// How long a Job may take: hours for the largest backup over the slowest line.

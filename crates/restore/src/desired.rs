@@ -10,18 +10,16 @@ use std::time::Duration;
 use etcd_operator_api::{
     EtcdRestore,
     location::{Blocks, Location},
-    names::MAX_NAME,
+    names::{ANNOTATION_SCOPE, ClusterName, MAX_NAME},
     refusal::{Refusal, Unbuilt, unbuilt},
-    restore::{EtcdRestoreSpec, RestorePoint, RestoreSource},
+    reserved,
+    restore::{ClusterTemplate, EtcdRestoreSpec, RestorePoint, RestoreSource},
 };
 use jiff::Timestamp;
 use serde_json::json;
 
 /// Fields whose feature does not exist yet. Building one takes its line away.
-const UNBUILT: &[Unbuilt] = &[
-    Unbuilt::field("spec.clusterTemplate"),
-    Unbuilt::field("spec.safetyBackup"),
-];
+const UNBUILT: &[Unbuilt] = &[Unbuilt::field("spec.safetyBackup")];
 
 /// By how much the revision is raised where the user does not say: more than any cluster writes between two backups.
 const REVISION_BUMP: i64 = 1_000_000_000;
@@ -29,10 +27,12 @@ const REVISION_BUMP: i64 = 1_000_000_000;
 const KEEP_PREVIOUS: Duration = Duration::from_hours(24);
 
 /// What an `EtcdRestore` asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
     /// The `EtcdCluster` of the same namespace that is restored.
     pub cluster: String,
+    /// What it is made from where it does not exist.
+    pub template: Option<Box<ClusterTemplate>>,
     /// Where the backup is.
     pub from: From,
     /// By how much the revision is raised above the last one the old cluster was seen at; 0 leaves it.
@@ -89,9 +89,16 @@ pub fn desired(restore: &EtcdRestore) -> Result<Desired, Vec<Refusal>> {
         let problem = "must name an EtcdCluster of this namespace; for example: orders";
         refused.push(Refusal::invalid("spec.etcdCluster.name", problem));
     }
+    let template = spec.cluster_template.as_ref();
+    refused.extend(
+        template
+            .into_iter()
+            .flat_map(|template| cannot_be(template, spec)),
+    );
     match from(spec) {
         Ok(from) if refused.is_empty() => Ok(Desired {
             cluster: spec.etcd_cluster.name.clone(),
+            template: template.cloned().map(Box::new),
             from,
             revision_bump: spec.revision_bump.unwrap_or(REVISION_BUMP).max(0),
             keep_previous: spec.keep_previous.as_ref().map_or(KEEP_PREVIOUS, |span| span.0),
@@ -106,6 +113,31 @@ pub fn desired(restore: &EtcdRestore) -> Result<Desired, Vec<Refusal>> {
             Err(refused)
         }
     }
+}
+
+/// Why no cluster can be made from a template.
+fn cannot_be(template: &ClusterTemplate, spec: &EtcdRestoreSpec) -> Vec<Refusal> {
+    let mut refused = Vec::new();
+    let name = &spec.etcd_cluster.name;
+    if let Err(why) = name.parse::<ClusterName>()
+        && !name.is_empty()
+    {
+        let problem = format!(
+            "'{name}' {why}: spec.clusterTemplate creates an EtcdCluster of this name; for example: orders-etcd"
+        );
+        refused.push(Refusal::invalid("spec.etcdCluster.name", problem));
+    }
+    if template.spec.size == 0 {
+        let problem = "is 0, must be 1 to 9: a cluster that sleeps takes no data in; for example: 3";
+        refused.push(Refusal::invalid("spec.clusterTemplate.spec.size", problem));
+    }
+    let annotations = template.annotations.iter().flatten();
+    for (key, _) in annotations.filter(|(key, _)| *key != ANNOTATION_SCOPE && reserved::annotation(key)) {
+        let problem =
+            format!("'{key}' belongs to the operator, which sets it where it is needed: leave it out");
+        refused.push(Refusal::invalid("spec.clusterTemplate.annotations", problem));
+    }
+    refused
 }
 
 fn from(spec: &EtcdRestoreSpec) -> Result<From, Vec<Refusal>> {

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 
 use etcd_operator_api::cluster::{EtcdClusterSpec, Medium};
-use etcd_operator_api::condition::ConditionType;
+use etcd_operator_api::condition::{self, ConditionType, Truth};
 use etcd_operator_api::contract::{self, JobResult};
-use etcd_operator_api::names::{ANNOTATION_RESTORE, CLIENT_PORT, LABEL_RESTORE};
+use etcd_operator_api::names::{
+    ANNOTATION_MADE_BY, ANNOTATION_RESTORE, ANNOTATION_SCOPE, CLIENT_PORT, LABEL_RESTORE,
+};
+use etcd_operator_api::reference::Sight;
 use etcd_operator_api::refusal::bounded;
 use etcd_operator_api::version::EtcdVersion;
 use etcd_operator_api::{EtcdCluster, EtcdRestore, EtcdRestoreStatus, quantity};
@@ -59,6 +62,8 @@ pub async fn observe(restore: &EtcdRestore, desired: Desired, deps: &Deps) -> Re
     Ok(World {
         now: deps.clock.now(),
         cluster: cluster(&desired, &key, deps),
+        is_cluster_missing: deps.clusters.sight(&key.beside(&desired.cluster)) == Sight::Missing,
+        scope: restore.annotations().get(ANNOTATION_SCOPE).cloned(),
         rival: rival(restore, &key, deps),
         source,
         is_claim_shared,
@@ -135,7 +140,7 @@ fn cannot_begin(status: &EtcdRestoreStatus) -> bool {
     let reason = conditions
         .find(|condition| condition.type_ == progressing)
         .and_then(|condition| condition.reason.as_deref());
-    let in_line = [Reason::AnotherRestore, Reason::NotBegun].map(Reason::as_str);
+    let in_line = [Reason::AnotherRestore, Reason::NotBegun, Reason::CreatingCluster].map(Reason::as_str);
     status.phase.as_deref() == Some(Phase::Waiting.as_str())
         && reason.is_some_and(|reason| !in_line.contains(&reason))
 }
@@ -179,14 +184,24 @@ pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
     let wanted = spec.version.as_deref().and_then(version);
     let tagged = spec.image.as_deref().and_then(EtcdVersion::from_image);
     let text = cluster.annotations().get(ANNOTATION_RESTORE);
+    let conditions = status.conditions.as_deref().unwrap_or_default();
+    let accepted = condition::find(conditions, ConditionType::Accepted)
+        .filter(|accepted| accepted.status == Truth::False.as_str());
+    let awaits = spec.bootstrap.as_ref().is_some_and(|boot| boot.await_restore);
     Cluster {
+        is_waiting: awaits && status.cluster_id.is_none(),
+        made_by: cluster.annotations().get(ANNOTATION_MADE_BY).cloned(),
+        refused: accepted.and_then(|accepted| accepted.message.clone()),
         members: match usize::try_from(spec.size).unwrap_or_default() {
             0 => members.len(),
             size => size,
         },
-        version: version(&status.current_version).or(wanted).or(tagged),
+        version: version(&status.current_version)
+            .or(wanted)
+            .or(tagged)
+            .or(version(&status.target_version)),
         volume: volume(spec),
-        is_ephemeral: volume(spec).is_none(),
+        is_ephemeral: is_ephemeral(spec),
         is_paused: spec.paused,
         intent: text.map(|text| contract::read(text.as_bytes()).map_err(|error| error.to_string())),
         progress: status.restore,
@@ -205,12 +220,29 @@ pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
     }
 }
 
-/// Bytes of each member's volume; none where the data live with the pods.
+/// Whether the data live with the pods.
+fn is_ephemeral(spec: &EtcdClusterSpec) -> bool {
+    let claim = spec
+        .pod
+        .as_ref()
+        .and_then(|pod| pod.persistent_volume_claim_spec.as_ref());
+    match &spec.storage {
+        Some(storage) => storage.medium != Medium::PersistentVolume,
+        None => claim.is_none(),
+    }
+}
+
+/// Bytes that each member may have; none where the data live with the pods and nothing but the node bounds them.
 fn volume(spec: &EtcdClusterSpec) -> Option<u64> {
-    let bytes = |size: Option<&Quantity>| size.and_then(|size| quantity::bytes(size).ok()).unwrap_or(VOLUME);
+    let said = |size: Option<&Quantity>| size.and_then(|size| quantity::bytes(size).ok());
+    let bytes = |size: Option<&Quantity>| said(size).unwrap_or(VOLUME);
     if let Some(storage) = &spec.storage {
-        let is_kept = storage.medium == Medium::PersistentVolume;
-        return is_kept.then(|| bytes(storage.size.as_ref()));
+        let size = storage.size.as_ref();
+        return if is_ephemeral(spec) {
+            said(size)
+        } else {
+            Some(bytes(size))
+        };
     }
     let claim = spec.pod.as_ref()?.persistent_volume_claim_spec.as_ref()?;
     let requests = claim

@@ -47,6 +47,8 @@ pub struct Plan {
     pub job: Option<Wanted>,
     /// UIDs of Jobs that nobody needs, by their names.
     pub drops: Vec<(String, String)>,
+    /// Whether the cluster is to be made from its template.
+    pub creates: bool,
     /// What the cluster is asked for.
     pub ask: Ask,
     /// When to look again, if nothing happens before.
@@ -170,6 +172,7 @@ impl Plan {
             members: None,
             job: None,
             drops: Vec::new(),
+            creates: false,
             ask: Ask::AsBefore,
             wake: PATIENT,
         }

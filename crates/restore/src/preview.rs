@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde::Serialize;
 
+use crate::build;
 use crate::desired::desired;
 use crate::memory::Memory;
 use crate::observe::{found_cluster, rival_among, takes_several};
@@ -42,13 +43,19 @@ pub fn world(objects: &Objects<'_>) -> Result<World, Vec<Refusal>> {
     let restore = objects.restore;
     let key = ObjectKey::of(restore);
     let desired = desired(restore)?;
+    let uid = restore.metadata.uid.clone().unwrap_or_default();
+    let of_cluster = key.beside(&desired.cluster);
+    let template = desired.template.as_ref().filter(|_| objects.cluster.is_none());
+    let made = template.map(|template| build::cluster(template, &of_cluster, &uid, None));
     Ok(World {
         now: objects.now,
         name: key.name.clone(),
-        uid: restore.metadata.uid.clone().unwrap_or_default(),
+        uid,
         is_edited: false,
         memory: Memory::read(restore.status.as_ref()),
-        cluster: found_cluster(&desired.cluster, objects.cluster, &key),
+        cluster: found_cluster(&desired.cluster, objects.cluster.or(made.as_ref()), &key),
+        is_cluster_missing: false,
+        scope: None,
         source: chosen(&desired, objects.backup, None),
         rival: rival_among(restore, objects.others.iter(), objects.cluster),
         is_claim_shared: objects.claim.cloned().and_then(takes_several),
@@ -252,7 +259,11 @@ fn backup(world: &World, known: &Known) -> Option<Backup> {
 }
 
 fn replaced(world: &World, verified: Option<&Verified>, members: Vec<MemberNow>) -> Option<Replaced> {
-    let cluster = world.cluster.as_ref().ok()?;
+    let cluster = world
+        .cluster
+        .as_ref()
+        .ok()
+        .filter(|cluster| !cluster.is_waiting)?;
     let revision = members.iter().filter_map(|member| member.revision).max();
     let behind =
         |(now, verified): (i64, &Verified)| (now >= verified.revision).then(|| now - verified.revision);

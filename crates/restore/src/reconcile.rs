@@ -1,5 +1,7 @@
 //! One pass over one `EtcdRestore`: look, decide, write down what was decided, and only then do it.
 
+mod create;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -192,6 +194,9 @@ impl Reconciler {
                 .delete_uid::<Job>(&key.beside(name), uid, false)
                 .await?;
         }
+        if plan.creates {
+            return self.create(key, &world, &plan, &restore, &references).await;
+        }
         if !self.ask(key, &world, &plan).await? {
             return Ok(Wake::After(SOON));
         }
@@ -329,8 +334,13 @@ impl Reconciler {
             clusters, backups, ..
         } = &*self.deps;
         let cluster = key.beside(&desired.cluster);
-        let references =
-            References::default().with(format!("EtcdCluster {}", cluster.name), clusters.sight(&cluster));
+        let sight = clusters.sight(&cluster);
+        let references = if sight == Sight::Missing && desired.template.is_some() {
+            // It is made, so nobody has to.
+            References::default()
+        } else {
+            References::default().with(format!("EtcdCluster {}", cluster.name), sight)
+        };
         match &desired.from {
             From::Backup { name, .. } => {
                 references.with(format!("EtcdBackup {name}"), backups.sight(&key.beside(name)))

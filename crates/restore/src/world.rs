@@ -26,6 +26,10 @@ pub struct World {
     pub memory: Memory,
     /// The cluster, or why there is none to be restored.
     pub cluster: Result<Cluster, String>,
+    /// Whether there is surely no cluster of its name, so that one may be made.
+    pub is_cluster_missing: bool,
+    /// The scope that the restore is annotated with.
+    pub scope: Option<String>,
     /// Where the backup is, or why none is found.
     pub source: Result<Source, String>,
     /// Another restore of the cluster that comes first.
@@ -49,10 +53,16 @@ pub struct Cluster {
     pub members: usize,
     /// The version it runs or is to run, where that is known.
     pub version: Option<EtcdVersion>,
-    /// Bytes of each member's volume; none where the data live with the pods.
+    /// Bytes that each member may have; none where nothing but its node bounds that.
     pub volume: Option<u64>,
     /// Whether the data live with the pods.
     pub is_ephemeral: bool,
+    /// Whether it has no data yet, and waits for a restore to bring them.
+    pub is_waiting: bool,
+    /// The UID of the restore that made it from its template.
+    pub made_by: Option<String>,
+    /// Why its own spec is not acted upon.
+    pub refused: Option<String>,
     /// Whether the operator is told to leave it alone.
     pub is_paused: bool,
     /// The restore that it is asked for, or why that cannot be understood.

@@ -23,6 +23,7 @@ fn bases() -> Vec<Value> {
     vec![
         at(json!({})),
         at(json!({"revision": 7})),
+        object(json!({"source": {"backup": {"name": "b"}}, "clusterTemplate": {"spec": {"size": 3}}})),
         object(json!({"backupStorageType": "S3", "s3": {"path": "bucket/key"}})),
         object(json!({"backupStorageType": "ABS", "abs": {"path": "container/key"}})),
         object(json!({"backupStorageType": "GCS", "gcs": {"path": "bucket/key"}})),

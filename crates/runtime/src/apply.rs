@@ -13,7 +13,7 @@ mod what;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use kube::api::{DeleteParams, GetParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Resource};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -179,6 +179,25 @@ impl Applier {
                 .patch(&what.key.name, &params, &Patch::Apply(&wanted)),
         )?;
         self.send(&what, request).await.map(Introduced::Created)
+    }
+
+    /// Creates an object that this controller does not keep afterwards; none where there is one of its name already,
+    /// which is left as it is.
+    pub async fn create<K: Writable>(&self, desired: &K) -> Result<Option<K>, Error> {
+        let what = What::of(desired, "create");
+        let body = serde_json::to_vec(desired).map_err(|error| what.unwritable(error.to_string()))?;
+        let params = PostParams {
+            field_manager: Some(self.manager.to_owned()),
+            ..PostParams::default()
+        };
+        let request = what.build(what.request().create(&params, body))?;
+        match self.send(&what, request).await {
+            Ok(created) => Ok(Some(created)),
+            Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(s) if s.code == 409) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Deletes the object with this UID, in whatever version it is by now; another one of the same name is a conflict.

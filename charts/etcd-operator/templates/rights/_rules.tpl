@@ -105,6 +105,7 @@
   resources:
   - etcdclusters
   verbs:
+  - create
   - patch
 - apiGroups:
   - events.k8s.io

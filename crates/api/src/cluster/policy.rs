@@ -174,7 +174,7 @@ pub enum OnDataLoss {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BootstrapSpec {
-    /// True makes the cluster wait for an EtcdRestore that names it, instead of starting empty.
+    /// True makes the cluster wait for an EtcdRestore that names it, instead of starting empty. Without effect once it has started.
     #[serde(default)]
     pub await_restore: bool,
 }

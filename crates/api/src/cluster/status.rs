@@ -16,7 +16,7 @@ use crate::{
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdClusterStatus {
-    /// What the cluster is doing, in one word: Creating, Running, Hibernated, Restoring, Failed.
+    /// What the cluster is doing, in one word: Creating, Waiting, Running, Hibernated, Restoring, Failed.
     #[serde(default)]
     pub phase: String,
     /// Why the cluster is in this phase.

@@ -46,6 +46,8 @@ use crate::{
     validation = Rule::new("(has(self.backupStorageType)) != (has(self.source))").message("say once where the backup is: either source, or backupStorageType with the block of that store; for example: source: {backup: {name: orders-nightly}}").field_path(".source"),
     validation = Rule::new("[has(self.s3), has(self.abs), has(self.gcs), has(self.oss), has(self.local)].filter(x, x).size() <= (has(self.backupStorageType) ? 1 : 0)").message("only the one of s3, abs, gcs, oss and local that backupStorageType names may be set; for example: backupStorageType: S3 with s3: {path: my-bucket/etcd/orders}").field_path(".backupStorageType"),
     validation = Rule::new("!has(self.backupStorageType) || (self.backupStorageType == 'S3' ? has(self.s3) : self.backupStorageType == 'ABS' ? has(self.abs) : self.backupStorageType == 'GCS' ? has(self.gcs) : self.backupStorageType == 'OSS' ? has(self.oss) : has(self.local))").message("the block of the store that backupStorageType names is missing: S3 needs s3, ABS needs abs, GCS needs gcs, OSS needs oss, Local needs local; for example: oss: {path: my-bucket/etcd/orders, ossSecret: aliyun}").field_path(".backupStorageType"),
+    validation = Rule::new("!has(self.clusterTemplate) || (self.etcdCluster.name.size() <= 52 && self.etcdCluster.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$') && !self.etcdCluster.name.endsWith('-client'))").message("clusterTemplate creates an EtcdCluster of the name in etcdCluster.name: at most 52 lower case letters, digits and dashes, that begin with a letter and do not end in -client; for example: orders-etcd").field_path(".etcdCluster"),
+    validation = Rule::new("!has(self.clusterTemplate) || !has(self.clusterTemplate.spec.size) || self.clusterTemplate.spec.size != 0").message("clusterTemplate.spec.size must be 1 to 9: a cluster that sleeps takes no data in; for example: size: 3").field_path(".clusterTemplate"),
     validation = Rule::new("self.etcdCluster.name == oldSelf.etcdCluster.name").message("etcdCluster.name cannot change: create another EtcdRestore for another cluster").field_path(".etcdCluster"),
 )]
 pub struct EtcdRestoreSpec {
@@ -57,7 +59,7 @@ pub struct EtcdRestoreSpec {
     /// The backup by the EtcdBackup that made it, instead of a store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<RestoreSource>,
-    /// The EtcdCluster to create where etcdCluster does not exist yet.
+    /// The EtcdCluster to create where etcdCluster does not exist yet. It outlives this object, and waits for its data instead of starting empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_template: Option<ClusterTemplate>,
     /// By how much the revision is raised above the last one the old cluster was seen at, so that watchers notice. 0 switches it off. Default: on where etcd's tool can.
@@ -137,7 +139,7 @@ pub struct ClusterTemplate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 64))]
     pub labels: Option<BTreeMap<String, String>>,
-    /// Annotations of the EtcdCluster.
+    /// Annotations of the EtcdCluster. Of the operator's own only the scope may be set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 64))]
     pub annotations: Option<BTreeMap<String, String>>,

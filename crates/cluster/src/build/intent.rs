@@ -29,6 +29,7 @@ pub fn intent(desired: &Desired, version: &Version) -> String {
         options,
         tls,
         replace_after: _,
+        awaits_restore: _,
         without_effect: _,
     } = desired;
     drift::hash(&asked(json!({

@@ -11,7 +11,7 @@ use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD};
 use etcd_operator_etcd::membership::Known;
 
 use super::grants::{self, Terms};
-use super::{PodRef, Proposal, Reason, Situation, Step, Why, adopt, corrected, majority, remove};
+use super::{PodRef, Proposal, Reason, Situation, Step, Why, adopt, awaits, corrected, majority, remove};
 use crate::desired::Storage;
 use crate::intent::{Grant, What};
 use crate::memory::Memory;
@@ -33,7 +33,9 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
         _ if world.desired.size.get() == 0 => {
             Proposal::idle(Reason::Hibernated, "The size is 0 and nothing was ever started.")
         }
-        _ => adopt::pass(situation, memory).unwrap_or_else(|| begin(situation, memory)),
+        _ => adopt::pass(situation, memory)
+            .or_else(|| awaits::pass(situation, memory))
+            .unwrap_or_else(|| begin(situation, memory)),
     }
 }
 

@@ -16,7 +16,7 @@ use etcd_operator_api::contract::{RestoreIntent, RestoreTerms};
 use etcd_operator_etcd::policy::Feature;
 
 use super::shape::{Fetching, Shape};
-use super::{PodRef, Proposal, Reason, Situation, Step, majority};
+use super::{PodRef, Proposal, Reason, Situation, Step, awaits, majority};
 use crate::desired::Size;
 use crate::memory::{Memory, Phase, Restore};
 use crate::world::{Container, Ordinal, Pod, World};
@@ -72,7 +72,11 @@ pub fn shape(shape: &mut Shape, world: &World, restore: &Restore) {
     // Whoever may have to come back keeps its pod.
     let kept = if may_come_back { now } else { 0 };
     let highest = shape.places.last().map_or(0, |place| place.replicas());
-    shape.replicas = size.max(kept).max(highest);
+    shape.replicas = if restore.phase == Phase::RollingBack && awaits::waits_again(world, restore) {
+        0
+    } else {
+        size.max(kept).max(highest)
+    };
     shape.is_held = true;
     shape.serves = shape.serves && !restore.keeps_clients_out();
     shape.fetching = match asked(world, restore).filter(|_| restore.fetches()) {
@@ -108,8 +112,7 @@ fn begin(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> {
         name: intent.name.clone(),
         phase: Phase::Stopping,
         since: world.now,
-        // What lives with the pods is gone with them.
-        committed: world.desired.storage.is_ephemeral(),
+        committed: false,
         incarnation: memory.last_incarnation.max(memory.incarnation) + 1,
         cluster: None,
         previous_incarnation: previous_cluster.map_or(0, |_| memory.incarnation),
@@ -121,7 +124,7 @@ fn begin(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> {
         message: None,
     };
     restore.enter(Phase::Stopping, world.now);
-    let text = format!("The EtcdRestore {} begins: the pods are stopped.", restore.name);
+    let text = format!("The EtcdRestore {} begins.", restore.name);
     memory.incarnation = restore.incarnation;
     memory.last_incarnation = restore.incarnation;
     memory.restore = Some(restore);
@@ -142,11 +145,19 @@ fn bump(world: &World, intent: &RestoreIntent) -> i64 {
     intent.revision_bump.saturating_add(behind)
 }
 
-/// A pod that the StatefulSet still made from a template of before, after all was over.
+/// A pod that the StatefulSet still made from a template of before, after all was over; or one that was kept for its data
+/// and has lost them: it would fetch again what nobody keeps for it.
 fn late(situation: &Situation<'_>, memory: &Memory) -> Option<Proposal> {
-    memory.restore.as_ref()?;
-    let step = delete_stranger(situation.world, memory.incarnation)?;
-    let text = "A pod of another life of the data is deleted.";
+    let world = situation.world;
+    let stranger = memory.restore.as_ref();
+    let stranger = stranger.and_then(|_| delete_stranger(world, memory.incarnation));
+    let (step, text) = match stranger {
+        Some(step) => (step, "A pod of another life of the data is deleted."),
+        None => (
+            serve::give_up_fetching(situation)?,
+            "A pod that lost its data cannot fetch the backup of a restore that is over: it is made anew without.",
+        ),
+    };
     Some(Proposal {
         intent: memory.intent.clone().map(|intent| intent.what),
         ..Proposal::idle(Reason::Recovering, text).step(step)

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use etcd_operator_api::contract::RestoreIntent;
 
-use super::{Situation, corrected, restore};
+use super::{Situation, awaits, corrected, restore};
 use crate::intent::What;
 use crate::memory::Memory;
 use crate::world::Ordinal;
@@ -99,6 +99,9 @@ pub fn replicas(situation: &Situation<'_>, memory: &Memory) -> u16 {
     };
     if let Some(frozen) = frozen.filter(|_| !memory.has_formed()) {
         return frozen;
+    }
+    if awaits::waits(world, memory) {
+        return 0;
     }
     if wanted == 0 || !memory.has_formed() {
         return wanted;

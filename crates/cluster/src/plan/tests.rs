@@ -1,9 +1,11 @@
 //! Plans for worlds of every kind, written as the story each tells.
 
 mod any_world;
+mod awaits;
 mod bootstrap;
 mod corrected;
 mod corrupt;
+mod fleeting;
 mod given_up;
 mod properties;
 mod replace;

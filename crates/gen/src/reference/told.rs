@@ -136,6 +136,12 @@ pub(super) const EVENTS: &[Said] = &[
     ),
     said(
         "EtcdRestore",
+        "ClusterCreated",
+        "The EtcdCluster was created from `spec.clusterTemplate`, and waits for its data.",
+        "",
+    ),
+    said(
+        "EtcdRestore",
         "RestoreVerifies",
         "A Job reads the backup from end to end; nothing is touched.",
         "",

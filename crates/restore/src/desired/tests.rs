@@ -217,15 +217,10 @@ fn an_unnamed_cluster_and_a_name_that_jobs_cannot_carry_are_refused() {
 
 #[test]
 fn a_feature_that_does_not_exist_is_refused_by_its_field_alone() {
-    for (field, value) in [
-        ("clusterTemplate", json!({"spec": {}})),
-        ("safetyBackup", json!(true)),
-    ] {
-        let mut rest = source(&json!({}));
-        rest[field] = value;
-        let wanted = Refusal::not_implemented(format!("spec.{field}"));
-        assert_eq!(only_refusal("back", &rest), wanted);
-    }
+    let mut rest = source(&json!({}));
+    rest["safetyBackup"] = json!(true);
+    let wanted = Refusal::not_implemented("spec.safetyBackup");
+    assert_eq!(only_refusal("back", &rest), wanted);
 }
 
 #[test]
@@ -272,4 +267,53 @@ fn everything_that_is_wrong_is_said_at_once() {
         "spec.source.at.revision",
     ];
     assert_eq!(fields, wanted);
+}
+
+#[test]
+fn a_template_is_kept_as_it_is_and_refused_where_no_cluster_could_be_made_of_it() {
+    let template = json!({
+        "labels": {"team": "shop"}, "annotations": {"etcd.database.coreos.com/scope": "clusterwide", "note": "x"},
+        "spec": {"size": 5, "storage": {"size": "2Gi"}},
+    });
+    let mut rest = source(&json!({}));
+    rest["clusterTemplate"] = template.clone();
+    let kept = accepted(&rest).template.expect("a template");
+    assert_eq!(
+        serde_json::from_value::<ClusterTemplate>(template).expect("a template"),
+        *kept
+    );
+
+    for (name, template, field, words) in [
+        (
+            "orders",
+            json!({"spec": {"size": 0}}),
+            "spec.clusterTemplate.spec.size",
+            "must be 1 to 9",
+        ),
+        (
+            "orders-client",
+            json!({"spec": {}}),
+            "spec.etcdCluster.name",
+            "must not end in '-client'",
+        ),
+        (
+            "Orders",
+            json!({"spec": {}}),
+            "spec.etcdCluster.name",
+            "lower-case",
+        ),
+        (
+            "orders",
+            json!({"annotations": {"etcd.database.coreos.com/restore": "{}"}, "spec": {}}),
+            "spec.clusterTemplate.annotations",
+            "'etcd.database.coreos.com/restore' belongs to the operator",
+        ),
+    ] {
+        let mut rest = source(&json!({}));
+        rest["etcdCluster"] = json!({"name": name});
+        rest["clusterTemplate"] = template;
+        let refusal = only_refusal("back", &rest);
+        assert_eq!(refusal.field, field);
+        assert!(refusal.problem.contains(words), "{refusal}");
+    }
 }

@@ -10,12 +10,34 @@ use super::{
 use crate::memory::{Memory, second};
 use crate::world::World;
 
+/// What becomes of the data of before if the restore fails now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// There were none.
+    Nothing,
+    /// They come back.
+    CanReturn,
+    /// They cannot come back.
+    Gone,
+}
+
+impl Before {
+    fn of(progress: &RestoreProgress) -> Self {
+        match progress.previous_incarnation {
+            _ if progress.committed => Self::Gone,
+            Some(0) => Self::Nothing,
+            _ => Self::CanReturn,
+        }
+    }
+}
+
 /// Tells it on.
 pub fn follow(world: &World, progress: &RestoreProgress) -> Plan {
     let memory = Memory {
         committed: progress.committed || world.memory.committed,
         ..world.memory.clone()
     };
+    let before = Before::of(progress);
     let mut plan = match progress.phase.as_str() {
         "Finished" => {
             let memory = Memory {
@@ -34,8 +56,13 @@ pub fn follow(world: &World, progress: &RestoreProgress) -> Plan {
                 ..memory
             };
             let why = progress.message.clone().unwrap_or_default();
+            let back = if before == Before::Nothing {
+                "nothing of the cluster was started"
+            } else {
+                "the cluster of before is back"
+            };
             let text = format!(
-                "The restore was rolled back, and the cluster of before is back: {why}. Any change of this spec lets the operator try again."
+                "The restore was rolled back, and {back}: {why}. Any change of this spec lets the operator try again."
             );
             let mut plan = Plan::new(memory, Phase::RolledBack, Reason::RolledBack, text);
             plan.ask = withdrawal(world);
@@ -48,7 +75,10 @@ pub fn follow(world: &World, progress: &RestoreProgress) -> Plan {
         }
         "RollingBack" => {
             let why = progress.message.clone().unwrap_or_default();
-            let text = format!("The cluster of before comes back: {why}.");
+            let text = match before {
+                Before::Nothing => format!("The pods are taken away again: {why}."),
+                _ => format!("The cluster of before comes back: {why}."),
+            };
             Plan::new(memory, Phase::RollingBack, Reason::RollingBack, text)
         }
         "Committed" => {
@@ -56,11 +86,27 @@ pub fn follow(world: &World, progress: &RestoreProgress) -> Plan {
             Plan::new(memory, Phase::Committed, Reason::Committed, text)
         }
         "Preparing" => {
-            let text = "The members fetch the backup and restore it beside their old data; the old cluster can still come back.";
+            let text = match before {
+                Before::Nothing => {
+                    "The members fetch the backup and restore it; none of them has started yet."
+                }
+                Before::Gone => {
+                    "The members fetch the backup and restore it; the old data are gone, and there is only forward."
+                }
+                Before::CanReturn => {
+                    "The members fetch the backup and restore it beside their old data; the old cluster can still come back."
+                }
+            };
             Plan::new(memory, Phase::Preparing, Reason::Preparing, text)
         }
         "Stopping" => {
-            let text = "The pods of before are stopped; the old cluster can still come back.";
+            let text = match before {
+                Before::Nothing => "The pods of the members are made; nothing ran before.",
+                Before::Gone => {
+                    "The pods of before are stopped, and their data go with them: there is only forward."
+                }
+                Before::CanReturn => "The pods of before are stopped; the old cluster can still come back.",
+            };
             Plan::new(memory, Phase::Stopping, Reason::Stopping, text)
         }
         other => {

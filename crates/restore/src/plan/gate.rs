@@ -136,9 +136,25 @@ fn words(world: &World, cluster: &Cluster, source: &Source, verified: &Verified)
         .etcd_version
         .as_deref()
         .map_or_else(String::new, |version| format!(", of etcd {version}"));
+    if cluster.is_waiting {
+        let fleeting = if cluster.is_ephemeral {
+            " They live with the pods, and are gone with them."
+        } else {
+            ""
+        };
+        return format!(
+            "{} (revision {}, {} keys, {}{wrote}{age}) becomes the data of the {} members of EtcdCluster {}, which waits for it.{fleeting}{alarms}{people}",
+            source.object,
+            verified.revision,
+            verified.keys,
+            Bytes(verified.object.snapshot_size),
+            cluster.members,
+            cluster.name
+        );
+    }
     let kept = Span(world.desired.keep_previous);
     let old = if cluster.is_ephemeral {
-        "The old data live with the pods and are gone as soon as these stop.".to_owned()
+        "The old data live with the pods: they are gone as soon as these stop, and cannot come back if the restore fails.".to_owned()
     } else {
         format!(
             "The old data can come back until the restore is committed, and are kept on the volumes for {kept} then."

@@ -5,12 +5,16 @@
 pub enum Reason {
     /// The cluster is not there, cannot be read, or goes.
     NoCluster,
+    /// The cluster is made from its template.
+    CreatingCluster,
+    /// There is a cluster of the template's name that was not made from it.
+    ClusterExists,
+    /// What the cluster's own spec asks for cannot be.
+    ClusterRefused,
     /// Another restore of the same cluster comes first.
     AnotherRestore,
     /// The cluster is to be left alone.
     ClusterPaused,
-    /// This version cannot do it.
-    NotImplemented,
     /// The operator does not know its own image.
     NoOperatorImage,
     /// There is no such backup.
@@ -64,9 +68,11 @@ impl Reason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NoCluster => "NoCluster",
+            Self::CreatingCluster => "CreatingCluster",
+            Self::ClusterExists => "ClusterExists",
+            Self::ClusterRefused => "ClusterRefused",
             Self::AnotherRestore => "AnotherRestore",
             Self::ClusterPaused => "ClusterPaused",
-            Self::NotImplemented => "NotImplemented",
             Self::NoOperatorImage => "NoOperatorImage",
             Self::NoBackup => "NoBackup",
             Self::NameTaken => "NameTaken",

@@ -1,6 +1,7 @@
 //! Restores as users see them: what is looked at before, what is followed, what is told.
 
 mod refusals;
+mod targets;
 
 use etcd_operator_api::cluster::RestoreProgress;
 use etcd_operator_api::contract::{JobOutcome, JobResult, ObjectFacts, RestoreIntent, Verified};
@@ -39,6 +40,8 @@ fn world() -> World {
             endpoints: vec!["http://orders-0.orders.shop.svc:2379".to_owned()],
             ..Cluster::default()
         }),
+        is_cluster_missing: false,
+        scope: None,
         source,
         rival: None,
         is_claim_shared: None,
@@ -249,7 +252,9 @@ fn nothing_is_done_to_a_cluster_that_is_not_ready_for_it() {
         ("NoCluster", |world| world.cluster = Err("gone".to_owned())),
         ("AnotherRestore", |world| world.rival = Some("first".to_owned())),
         ("ClusterPaused", |world| cluster(world).is_paused = true),
-        ("NotImplemented", |world| cluster(world).is_ephemeral = true),
+        ("ClusterRefused", |world| {
+            cluster(world).refused = Some("spec.auth: is not implemented".to_owned());
+        }),
         ("NoOperatorImage", |world| world.image = Err("which".to_owned())),
         ("NoBackup", |world| world.source = Err("none".to_owned())),
     ];

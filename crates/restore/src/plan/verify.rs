@@ -12,39 +12,33 @@ const MOST_TRIES: i64 = 6;
 pub fn verify(world: &World) -> Plan {
     let memory = &world.memory;
     if memory.phase == Phase::RolledBack.as_str() && !world.is_edited {
-        let text = "The restore was rolled back, and the cluster of before is back. Any change of this spec lets the operator try again.";
+        let text = "The restore was rolled back, and the cluster is as it was before. Any change of this spec lets the operator try again.";
         let plan = Plan::new(memory.clone(), Phase::RolledBack, Reason::RolledBack, text);
         return plan;
     }
     match ready(world) {
         Ok((cluster, source)) => attempt(world, cluster, source),
-        Err((reason, text)) => Plan::new(memory.clone(), Phase::Waiting, reason, text),
+        Err((reason, text)) => Plan {
+            creates: reason == Reason::CreatingCluster,
+            ..Plan::new(memory.clone(), Phase::Waiting, reason, text)
+        },
     }
 }
 
 /// The cluster and the backup, or what stands in the way before the backup is even looked at.
 pub fn ready(world: &World) -> Result<(&Cluster, &Source), (Reason, String)> {
-    let cluster = world
-        .cluster
-        .as_ref()
-        .map_err(|why| (Reason::NoCluster, why.clone()))?;
+    let can_be_made = world.is_cluster_missing && world.desired.template.is_some();
+    let cluster = match &world.cluster {
+        Ok(cluster) => Some(cluster),
+        Err(_) if can_be_made => None,
+        Err(why) => return Err((Reason::NoCluster, why.clone())),
+    };
     if let Some(rival) = &world.rival {
         let text = format!("The EtcdRestore {rival} restores the same EtcdCluster and comes first.");
         return Err((Reason::AnotherRestore, text));
     }
-    if cluster.is_paused {
-        let text = format!(
-            "spec.paused of the EtcdCluster {} is true: it is left alone until that is false.",
-            cluster.name
-        );
-        return Err((Reason::ClusterPaused, text));
-    }
-    if cluster.is_ephemeral {
-        let text = format!(
-            "The data of the EtcdCluster {} live with its pods, and this version of the operator restores onto PersistentVolumes only: create the cluster with storage: {{size: 8Gi}}.",
-            cluster.name
-        );
-        return Err((Reason::NotImplemented, text));
+    if let Some(why) = cluster.and_then(|cluster| unfit(world, cluster)) {
+        return Err(why);
     }
     if let Err(why) = &world.image {
         return Err((Reason::NoOperatorImage, why.clone()));
@@ -53,7 +47,34 @@ pub fn ready(world: &World) -> Result<(&Cluster, &Source), (Reason, String)> {
         .source
         .as_ref()
         .map_err(|why| (Reason::NoBackup, why.clone()))?;
-    Ok((cluster, source))
+    let to_be_made = || {
+        let text = format!(
+            "The EtcdCluster {} does not exist and is created from spec.clusterTemplate.",
+            world.desired.cluster
+        );
+        (Reason::CreatingCluster, text)
+    };
+    cluster.map(|cluster| (cluster, source)).ok_or_else(to_be_made)
+}
+
+/// Why nothing is to be put into this cluster as it is.
+fn unfit(world: &World, cluster: &Cluster) -> Option<(Reason, String)> {
+    let name = &cluster.name;
+    let is_made_here = cluster.made_by.as_ref() == Some(&world.uid);
+    if world.desired.template.is_some() && !is_made_here && !cluster.is_waiting {
+        let text = format!(
+            "The EtcdCluster {name} exists, was not made by this EtcdRestore, and does not wait for one: nothing is done to it. To replace its data, remove spec.clusterTemplate; to have another cluster made, create another EtcdRestore with its name in spec.etcdCluster.name."
+        );
+        return Some((Reason::ClusterExists, text));
+    }
+    if cluster.is_paused {
+        let text =
+            format!("spec.paused of the EtcdCluster {name} is true: it is left alone until that is false.");
+        return Some((Reason::ClusterPaused, text));
+    }
+    let refused = cluster.refused.as_ref()?;
+    let text = format!("The spec of the EtcdCluster {name} cannot be acted upon: {refused}");
+    Some((Reason::ClusterRefused, text))
 }
 
 fn attempt(world: &World, cluster: &Cluster, source: &Source) -> Plan {

@@ -50,6 +50,8 @@ fn world(restore: &EtcdRestore, desired: Desired) -> World {
         is_edited: false,
         memory: Memory::read(restore.status.as_ref()),
         cluster: Err("There is no EtcdCluster orders.".to_owned()),
+        is_cluster_missing: true,
+        scope: None,
         source: Err("nowhere".to_owned()),
         rival: None,
         is_claim_shared: None,

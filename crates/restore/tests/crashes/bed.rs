@@ -35,15 +35,10 @@ pub(crate) fn run<Fut: Future<Output = ()>>(story: impl FnOnce() -> Fut) {
 }
 
 impl Bed {
+    /// With a cluster that serves.
     pub(crate) fn new() -> Self {
-        let start = Instant::now();
-        let fake = Fake::new();
-        fake.add_namespace("shop");
-        for definition in crd::all() {
-            fake.register(&definition);
-        }
-        fake.collect_garbage_always(true);
-        fake.put_object(json!({
+        let bed = Self::without_cluster();
+        bed.fake.put_object(json!({
             "apiVersion": GROUP, "kind": "EtcdCluster", "metadata": {"name": "orders", "namespace": "shop"},
             "spec": {"size": 3, "version": "3.6.16", "storage": {"size": "8Gi"}},
             "status": {
@@ -51,6 +46,18 @@ impl Bed {
                 "memberStatus": [{"name": "orders-0", "role": "voter"}],
             },
         }));
+        bed
+    }
+
+    /// With none.
+    pub(crate) fn without_cluster() -> Self {
+        let start = Instant::now();
+        let fake = Fake::new();
+        fake.add_namespace("shop");
+        for definition in crd::all() {
+            fake.register(&definition);
+        }
+        fake.collect_garbage_always(true);
         let others = Others::default();
         tokio::spawn(others.clone().work(fake.clone(), move || at(start)));
         Self { fake, others, start }
@@ -70,13 +77,24 @@ impl Bed {
     }
 
     pub(crate) fn put(&self, name: &str) {
+        self.put_with(name, &Value::Null);
+    }
+
+    /// One that makes its cluster, if there is a template.
+    pub(crate) fn put_with(&self, name: &str, template: &Value) {
         self.fake.put_object(json!({
             "apiVersion": GROUP, "kind": "EtcdRestore", "metadata": {"name": name, "namespace": "shop"},
             "spec": {
                 "etcdCluster": {"name": "orders"}, "backupStorageType": "S3",
-                "s3": {"path": "bucket/etcd/v1", "awsSecret": "aws"},
+                "s3": {"path": "bucket/etcd/v1", "awsSecret": "aws"}, "clusterTemplate": template,
             },
         }));
+    }
+
+    /// The cluster.
+    pub(crate) fn cluster(&self) -> Value {
+        let found = self.fake.get_object(GROUP, "EtcdCluster", "shop", "orders");
+        found.unwrap_or_default()
     }
 
     pub(crate) fn status(&self, name: &str) -> Value {

@@ -76,7 +76,9 @@ impl Others {
 
     /// The cluster's controller; tells whether it did something.
     fn carry_on(&self, fake: &Fake) -> bool {
-        let cluster = fake.get_object(GROUP, "EtcdCluster", "shop", "orders").unwrap();
+        let Some(cluster) = fake.get_object(GROUP, "EtcdCluster", "shop", "orders") else {
+            return false;
+        };
         let text = &cluster["metadata"]["annotations"]["etcd.database.coreos.com/restore"];
         let asked: Option<Value> = text.as_str().map(|text| serde_json::from_str(text).unwrap());
         let restore = &cluster["status"]["restore"];

@@ -2,19 +2,25 @@
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::bed::{Bed, GROUP, run};
 
+fn template() -> Value {
+    json!({"labels": {"team": "shop"}, "spec": {"size": 5, "version": "3.6.16", "storage": {"size": "8Gi"}}})
+}
+
 /// Tells a story once without a death, and then once for every place at which the operator can die, with a new one after
 /// it.
 fn wherever_it_dies<Fut: Future<Output = Bed>>(
+    new: fn() -> Bed,
     story: impl Fn(Bed) -> Fut + Copy,
     check: impl Fn(&Bed, &str) + Copy,
 ) {
     let (sender, places) = std::sync::mpsc::channel();
     run(|| async {
-        let bed = Bed::new();
+        let bed = new();
         let gate = bed.operate();
         let bed = story(bed).await;
         check(&bed, "nobody died");
@@ -25,7 +31,7 @@ fn wherever_it_dies<Fut: Future<Output = Bed>>(
     assert!(places > 8, "only {places} places to die at");
     for place in 1..=places {
         run(|| async {
-            let bed = Bed::new();
+            let bed = new();
             let gate = bed.operate();
             gate.kill_at(place);
             let heir = bed.heir();
@@ -43,6 +49,7 @@ fn wherever_it_dies<Fut: Future<Output = Bed>>(
 #[test]
 fn a_restore_is_carried_out_once_and_clients_are_let_in_after_the_comparison_wherever_the_operator_dies() {
     wherever_it_dies(
+        Bed::new,
         |bed| async move {
             bed.put("back");
             bed.until("restored", |bed| bed.status("back")["succeeded"] == true)
@@ -79,6 +86,7 @@ fn a_restore_is_carried_out_once_and_clients_are_let_in_after_the_comparison_whe
 #[test]
 fn a_restore_that_is_deleted_midway_is_asked_for_no_more_wherever_the_operator_dies() {
     wherever_it_dies(
+        Bed::new,
         |bed| async move {
             bed.others.stick();
             bed.put("back");
@@ -120,6 +128,84 @@ fn of_two_restores_of_a_cluster_the_second_waits_for_the_first() {
         .await;
         let seen = bed.others.seen();
         assert_eq!((seen.finished, seen.begun.len()), (2, 2), "{seen:?}");
+        gate.kill();
+    });
+}
+
+#[test]
+fn a_cluster_is_made_from_its_template_and_stays_when_its_restore_is_deleted_wherever_the_operator_dies() {
+    wherever_it_dies(
+        Bed::without_cluster,
+        |bed| async move {
+            bed.others.stick();
+            bed.put_with("back", &template());
+            bed.until("it is under way", |bed| {
+                bed.status("back")["phase"] == "Preparing"
+            })
+            .await;
+            bed.fake.delete_object(GROUP, "EtcdRestore", "shop", "back");
+            bed.until("nothing is asked for any more", |bed| bed.asked().is_none())
+                .await;
+            bed.until("it was given up", |bed| bed.others.seen().rolled_back == 1)
+                .await;
+            sleep(Duration::from_mins(1)).await;
+            bed
+        },
+        |bed, when| {
+            let cluster = bed.cluster();
+            assert_eq!(cluster["spec"]["bootstrap"]["awaitRestore"], true, "{when}");
+            assert_eq!(cluster["spec"]["size"], 5, "{when}");
+            assert_eq!(cluster["metadata"]["labels"]["team"], "shop", "{when}");
+            assert_eq!(cluster["metadata"]["ownerReferences"], Value::Null, "{when}");
+            let seen = bed.others.seen();
+            assert_eq!((seen.finished, seen.rolled_back), (0, 1), "{when}: {seen:?}");
+        },
+    );
+}
+
+#[test]
+fn a_cluster_that_was_made_is_restored_once_and_not_made_again() {
+    run(|| async {
+        let bed = Bed::without_cluster();
+        let gate = bed.operate();
+        bed.put_with("back", &template());
+        bed.until("restored", |bed| bed.status("back")["succeeded"] == true)
+            .await;
+        bed.until("nothing is asked for any more", |bed| bed.asked().is_none())
+            .await;
+        let seen = bed.others.seen();
+        assert_eq!((seen.finished, seen.rolled_back), (1, 0), "{seen:?}");
+        bed.fake.delete_object(GROUP, "EtcdCluster", "shop", "orders");
+        sleep(Duration::from_mins(2)).await;
+        assert_eq!(bed.cluster(), Value::Null, "whoever deletes it means it");
+        gate.kill();
+    });
+}
+
+#[test]
+fn a_cluster_of_somebody_else_is_never_taken_for_the_one_of_the_template() {
+    run(|| async {
+        let bed = Bed::new();
+        let gate = bed.operate();
+        let before = bed.cluster();
+        bed.put_with("back", &template());
+        bed.until("it says why", |bed| {
+            let reason = bed.status("back")["reason"].clone();
+            reason
+                .as_str()
+                .is_some_and(|reason| reason.contains("was not made by this EtcdRestore"))
+        })
+        .await;
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(bed.cluster(), before);
+        assert!(bed.fake.list_objects("batch/v1", "Job", "shop").is_empty());
+        // As it says: without the template its data are replaced.
+        bed.fake
+            .update_object(GROUP, "EtcdRestore", "shop", "back", |restore| {
+                restore["spec"].as_object_mut().unwrap().remove("clusterTemplate");
+            });
+        bed.until("restored", |bed| bed.status("back")["succeeded"] == true)
+            .await;
         gate.kill();
     });
 }

@@ -185,6 +185,29 @@ async fn a_stale_leader_sends_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_created_once_is_left_as_it_is_where_it_is_there_already() {
+    let mut made = wanted(&[("k", "v")]);
+    made.metadata.uid = Some("u1".into());
+    let made = serde_json::to_value(&made).unwrap();
+    let server = Server::scripted([
+        Reply::ok(made),
+        Reply::no(409, "already exists"),
+        Reply::no(403, "no right"),
+    ]);
+    let applier = applier(&server);
+    let wanted = wanted(&[("k", "v")]);
+    let created = applier.create(&wanted).await.unwrap().unwrap();
+    assert_eq!(created.metadata.uid.as_deref(), Some("u1"));
+    assert_eq!(applier.create(&wanted).await.unwrap(), None);
+    assert!(applier.create(&wanted).await.is_err());
+    let call = &server.calls()[0];
+    assert_eq!(
+        (call.method.as_str(), &call.body["data"]["k"]),
+        ("POST", &json!("v"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_delete_is_for_the_very_object_that_was_seen() {
     let replies = [
         Reply::ok(json!({"kind": "Status"})),

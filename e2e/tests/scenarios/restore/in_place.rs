@@ -35,7 +35,8 @@ async fn serving(stage: &Arc<Stage>, version: EtcdVersion, size: u8) -> Result<T
     Ok(tenant)
 }
 
-async fn write(tenant: &Tenant, prefix: &str) -> Result<()> {
+/// Writes keys of one moment.
+pub async fn write(tenant: &Tenant, prefix: &str) -> Result<()> {
     for number in 0..KEYS {
         tenant.put(&format!("{prefix}-{number}")).await?;
     }
@@ -43,7 +44,7 @@ async fn write(tenant: &Tenant, prefix: &str) -> Result<()> {
 }
 
 /// What clients see is exactly what was there when the backup was made.
-async fn shows_the_backup(tenant: &Tenant) -> Result<()> {
+pub async fn shows_the_backup(tenant: &Tenant) -> Result<()> {
     let said = tenant.etcdctl(&["get", "", "--prefix", "--keys-only"]).await?;
     let found: Vec<_> = said.split_whitespace().collect();
     let mut wanted: Vec<_> = (0..KEYS).map(|number| format!("before-{number}")).collect();
@@ -56,13 +57,14 @@ async fn shows_the_backup(tenant: &Tenant) -> Result<()> {
 }
 
 /// A backup of what there is now.
-async fn backed_up(stage: &Arc<Stage>, spec: &Value) -> Result<BackupRecord> {
+pub async fn backed_up(stage: &Arc<Stage>, spec: &Value) -> Result<BackupRecord> {
     let backup = Backup::named(stage, "orders");
     backup.apply(spec).await?;
     Ok(backup.made(0).await?.1)
 }
 
-fn into_s3() -> Value {
+/// Into the store of the stage.
+pub fn into_s3() -> Value {
     json!({"etcdCluster": {"name": "c"}, "storageType": "S3", "s3": Bucket::s3("etcd/orders"), "compression": "Zstd"})
 }
 

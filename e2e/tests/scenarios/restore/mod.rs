@@ -1,6 +1,7 @@
 //! EtcdRestores on a real Kubernetes: verified, carried out, rolled back.
 
 mod in_place;
+mod new_target;
 mod seen;
 
 use etcd_operator_e2e::scenario::{Bed, Scenario};
@@ -12,17 +13,40 @@ macro_rules! shared {
 }
 
 /// Those of the gate.
-const GATE: [Scenario; 1] = [shared!(
-    "a_cluster_is_rolled_back_to_what_its_backup_holds",
-    in_place::of_3_6
-)];
+const GATE: [Scenario; 2] = [
+    shared!(
+        "a_cluster_is_rolled_back_to_what_its_backup_holds",
+        in_place::of_3_6
+    ),
+    shared!(
+        "a_cluster_awaits_its_restore_and_begins_with_it",
+        new_target::awaited
+    ),
+];
 
 /// The rest, for their time.
-const FULL: [Scenario; 4] = [
+const FULL: [Scenario; 9] = [
     shared!("so_is_one_of_the_minor_before", in_place::of_3_5),
     shared!("a_single_member_from_a_volume", in_place::from_a_volume),
     shared!("what_cannot_be_restored_touches_nothing", in_place::refused),
     shared!("one_that_is_deleted_midway_is_rolled_back", in_place::withdrawn),
+    shared!(
+        "a_cluster_that_is_applied_beside_its_restore_never_starts_empty",
+        new_target::applied_together
+    ),
+    shared!(
+        "a_single_ephemeral_member_is_made_of_three",
+        new_target::three_to_one
+    ),
+    shared!("five_members_are_made_of_one", new_target::one_to_five),
+    shared!(
+        "a_cluster_waits_again_when_its_restore_is_given_up",
+        new_target::given_up
+    ),
+    shared!(
+        "data_in_memory_are_replaced_in_place",
+        new_target::in_place_without_volumes
+    ),
 ];
 
 /// All of them.

@@ -4,12 +4,17 @@
 use super::{delete_stranger, is_template_new, strangers};
 use crate::intent::What;
 use crate::memory::{Memory, Phase, Restore};
-use crate::plan::{Proposal, Reason, Situation};
+use crate::plan::{Proposal, Reason, Situation, awaits};
 
 /// Gives the restore up.
 pub fn begin(situation: &Situation<'_>, memory: &mut Memory, mut restore: Restore, why: String) -> Proposal {
+    let what_follows = if awaits::waits_again(situation.world, &restore) {
+        "the cluster waits for a restore again"
+    } else {
+        "the cluster comes back as it was"
+    };
     let text = format!(
-        "The EtcdRestore {} is rolled back, and the cluster comes back as it was: {why}",
+        "The EtcdRestore {} is rolled back, and {what_follows}: {why}",
         restore.name
     );
     restore.enter(Phase::RollingBack, situation.world.now);
@@ -45,7 +50,8 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, mut restore: Restore
     if !going.is_empty() {
         return Proposal::idle(Reason::Restoring, text).blocked_by(going);
     }
-    let is_new = restore.previous_incarnation == 0;
+    // Nothing was ever started of what waits again, so there is nothing to start over.
+    let is_new = restore.previous_incarnation == 0 && !awaits::waits_again(world, &restore);
     restore.enter(Phase::RolledBack, world.now);
     memory.restore = Some(restore);
     if is_new {

@@ -104,6 +104,9 @@ fn reported<'a>(restore: &Restore, pod: &'a Pod, report: &'a Report) -> Part<'a>
             under_way(restore, pod, report)
         }
         Verdict::Unreadable => Part::Silent(words("cannot read its volume")),
+        Verdict::Foreign => Part::Other(words(
+            "has a volume with data of somebody else (if nobody needs them, delete its PersistentVolumeClaim and its pod)",
+        )),
         _ => Part::Other(words("has a volume that no restore may touch")),
     }
 }

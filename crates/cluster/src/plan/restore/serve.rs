@@ -71,7 +71,9 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, mut restore: Restore
         let waits = vec![format!("the pod {} is being deleted", world.name(*place))];
         return Proposal::idle(Reason::Restoring, text).blocked_by(waits);
     }
-    if let Some(step) = roll(situation, known) {
+    // What lives with the pods would be gone with them; the next pod is made without, whenever it comes.
+    let may_roll = !world.desired.storage.is_ephemeral();
+    if may_roll && let Some(step) = roll(situation, known) {
         return Proposal::idle(Reason::Restoring, text).step(step);
     }
     restore.enter(Phase::Finished, world.now);
@@ -128,6 +130,24 @@ fn release(situation: &Situation<'_>, restore: &Restore) -> Option<Step> {
         let uid = pod.uid.clone();
         Some(Step::DeletePod {
             pod: PodRef { place, uid },
+            force: false,
+        })
+    })
+}
+
+/// Deletes a pod that cannot fetch, where the others decide without it: whoever has data does not fetch.
+pub fn give_up_fetching(situation: &Situation<'_>) -> Option<Step> {
+    let known = situation.known()?;
+    let has_quorum = situation.well(known).len() >= majority(known.voters().count());
+    let fails = |pod: &&Pod| {
+        let fetch = pod.fetch.as_ref();
+        fetch.is_some_and(|fetch| !fetch.is_done && fetch.failure.is_some()) && pod.deleting.is_none()
+    };
+    let mut pods = situation.world.members.iter().filter(|_| has_quorum);
+    pods.find_map(|(place, seen)| {
+        let uid = seen.pod.as_ref().filter(fails)?.uid.clone();
+        Some(Step::DeletePod {
+            pod: PodRef { place: *place, uid },
             force: false,
         })
     })

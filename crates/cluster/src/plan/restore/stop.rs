@@ -1,6 +1,6 @@
 //! Stopping what ran before: the template first, then the pods.
 
-use super::{are_too_few, back, delete_stranger, is_template_new, unconfirmed, withdrawn};
+use super::{are_too_few, back, delete_stranger, is_template_new, strangers, unconfirmed, withdrawn};
 use crate::memory::{Memory, Phase, Restore};
 use crate::plan::{Proposal, Reason, Situation};
 
@@ -16,6 +16,16 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, mut restore: Restore
             "The EtcdRestore {}: the pods' template gets the new incarnation.",
             restore.name
         ));
+    }
+    let takes_data_along = world.desired.storage.is_ephemeral() && restore.previous_incarnation > 0;
+    if takes_data_along && !restore.committed && strangers(world, memory.incarnation).next().is_some() {
+        let text = format!(
+            "The EtcdRestore {}: the old data go with the pods, and from here there is only forward.",
+            restore.name
+        );
+        restore.committed = true;
+        memory.restore = Some(restore);
+        return idle(text);
     }
     if let Some(step) = delete_stranger(world, memory.incarnation) {
         return idle(format!("The EtcdRestore {}: the pods are stopped.", restore.name)).step(step);

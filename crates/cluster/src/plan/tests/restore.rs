@@ -50,13 +50,14 @@ pub fn prepared(number: u16) -> Verdict {
 }
 
 /// A cluster of this size that is asked for a restore.
-fn asked(size: u8) -> Scene {
+pub fn asked(size: u8) -> Scene {
     let mut scene = Scene::formed(size);
     scene.world.restore = Ok(Some(intent("r")));
     scene
 }
 
-fn phase(scene: &Scene) -> Phase {
+/// How far the restore is.
+pub fn phase(scene: &Scene) -> Phase {
     scene.world.memory.restore.as_ref().expect("a restore").phase
 }
 
@@ -75,7 +76,7 @@ fn stopped(size: u16) -> Scene {
 }
 
 /// A new pod of the restore's template, whose object has been fetched.
-fn fetched(scene: &mut Scene, number: u16, process: &str, verdict: &Verdict) {
+pub fn fetched(scene: &mut Scene, number: u16, process: &str, verdict: &Verdict) {
     scene.at_gone_pod(number);
     scene.pod(number, &format!("new-{number}"));
     scene.waits(number, process, verdict);
@@ -85,7 +86,8 @@ fn fetched(scene: &mut Scene, number: u16, process: &str, verdict: &Verdict) {
     });
 }
 
-fn old() -> Verdict {
+/// A disk of before.
+pub fn old() -> Verdict {
     Verdict::OtherIncarnation { found: 1 }
 }
 
@@ -100,7 +102,7 @@ fn committed() -> Scene {
 }
 
 /// The restored cluster says who its members are; these of them run.
-fn serves(scene: &mut Scene, running: &[u16]) {
+pub fn serves(scene: &mut Scene, running: &[u16]) {
     scene.world.membership = Membership::Known(Known {
         cluster: restored(),
         members: std::collections::BTreeMap::new(),

@@ -108,7 +108,8 @@ fn restoring(
     scene
 }
 
-fn scenes() -> impl Strategy<Value = Scene> {
+/// Worlds in the middle of a restore.
+pub fn scenes() -> impl Strategy<Value = Scene> {
     let phases = prop::sample::select(PHASES.to_vec());
     let more = (any::<bool>(), any::<u16>(), 0..2_000_i64);
     (worlds(), phases, wishes(), more)

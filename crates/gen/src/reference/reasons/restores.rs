@@ -5,15 +5,33 @@ use super::{Said, said};
 pub(super) const RESTORES: &[Said] = &[
     said(
         "Progressing",
-        "NotImplemented",
-        "False: this version of the operator cannot do it; the message says what.",
-        "Do what the message says.",
-    ),
-    said(
-        "Progressing",
         "NoCluster",
         "False: the EtcdCluster that is to be restored does not exist, cannot be read, or is being deleted.",
         "Create it, or correct `spec.etcdCluster`.",
+    ),
+    said(
+        "Progressing",
+        "CreatingCluster",
+        "False: the EtcdCluster does not exist and is created from `spec.clusterTemplate`.",
+        "If that lasts, the message says what the API server does not take.",
+    ),
+    said(
+        "Progressing",
+        "ClusterExists",
+        "False: `spec.clusterTemplate` is set, and an EtcdCluster of that name exists which this EtcdRestore did not make and which does not wait for its data; nothing is done to it.",
+        "To replace its data, remove `spec.clusterTemplate`. To have another cluster made, create another EtcdRestore with another name in `spec.etcdCluster`.",
+    ),
+    said(
+        "Progressing",
+        "ClusterRefused",
+        "False: the spec of the EtcdCluster cannot be acted upon; its own condition Accepted says why.",
+        "Correct the EtcdCluster.",
+    ),
+    said(
+        "Progressing",
+        "AwaitingRestore",
+        "False: `spec.bootstrap.awaitRestore` of the EtcdCluster is true, and no EtcdRestore that names it has been verified yet; nothing of it is started.",
+        "Create an EtcdRestore that names it, or look at the one there is. To start empty, set the field to false.",
     ),
     said(
         "Progressing",
@@ -96,7 +114,7 @@ pub(super) const RESTORES: &[Said] = &[
     said(
         "Progressing",
         "RolledBack",
-        "False: the restore was given up before its commit, and the cluster of before is back whole.",
+        "False: the restore was given up before its commit, and the cluster of before is back whole, or waits for a restore again.",
         "The message says why. Any change of the spec lets the operator try again.",
     ),
     said(

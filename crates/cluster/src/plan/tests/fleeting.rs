@@ -1,0 +1,127 @@
+//! Restores of clusters whose data live with their pods: what goes with them, and when that is decided.
+
+use proptest::prelude::*;
+
+use super::restore::{asked, fetched, intent, phase, prepared, serves};
+use super::restore_props;
+use super::scene::Scene;
+use super::{follow, plan, planned};
+use crate::memory::Phase;
+use crate::plan::{Fetching, Step};
+use crate::world::{Container, Fetch, FetchFailure};
+
+/// A cluster that is asked for a restore, whose new template is there.
+fn begun() -> Scene {
+    let mut scene = asked(3);
+    scene.is_fleeting();
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    scene
+}
+
+fn is_committed(scene: &Scene) -> bool {
+    scene.world.memory.restore.as_ref().expect("a restore").committed
+}
+
+#[test]
+fn that_the_data_are_given_up_is_written_down_before_the_first_pod_is_deleted() {
+    let mut scene = begun();
+    assert!(!is_committed(&scene));
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    assert!(is_committed(&scene));
+    scene.unknown();
+    assert_eq!(follow(&mut scene), "Restoring - delete pod pod-0");
+}
+
+#[test]
+fn until_then_it_can_be_withdrawn_and_nothing_was_touched() {
+    let mut scene = begun();
+    scene.world.restore = Ok(None);
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    assert_eq!(phase(&scene), Phase::RollingBack);
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    assert_eq!(phase(&scene), Phase::RolledBack);
+    assert_eq!(follow(&mut scene), "Converged - -");
+}
+
+#[test]
+fn after_that_there_is_only_forward_from_the_same_backup() {
+    let mut scene = begun();
+    follow(&mut scene);
+    scene.world.restore = Ok(None);
+    scene.unknown();
+    assert_eq!(follow(&mut scene), "Restoring - delete pod pod-0");
+    let shape = plan(&scene.world).shape.expect("a shape");
+    assert_eq!(shape.fetching, Fetching::AsBefore);
+    for number in 0..3 {
+        fetched(&mut scene, number, &format!("p{number}"), &prepared(number));
+    }
+    follow(&mut scene);
+    follow(&mut scene);
+    assert_eq!(phase(&scene), Phase::Committed);
+}
+
+#[test]
+fn a_pod_that_lost_its_data_later_and_cannot_fetch_is_made_anew_where_the_others_decide() {
+    let mut scene = begun();
+    follow(&mut scene);
+    scene.unknown();
+    for number in 0..3 {
+        fetched(&mut scene, number, &format!("p{number}"), &prepared(number));
+    }
+    follow(&mut scene);
+    follow(&mut scene);
+    follow(&mut scene);
+    serves(&mut scene, &[0, 1, 2]);
+    let mut compared = intent("r");
+    compared.compared = true;
+    scene.world.restore = Ok(Some(compared));
+    for _ in 0..3 {
+        follow(&mut scene);
+    }
+    assert_eq!(phase(&scene), Phase::Finished);
+    scene.world.restore = Ok(None);
+    assert_eq!(follow(&mut scene), "Converged - -");
+
+    // Its node was restarted, and its memory is empty.
+    let lose = |scene: &mut Scene, number: u16, failure: Option<FetchFailure>| {
+        scene.silent(number);
+        scene.pod_at(number).container = Container::Waiting("PodInitializing".to_owned());
+        scene.pod_at(number).fetch = Some(Fetch {
+            failure,
+            ..Fetch::default()
+        });
+    };
+    let refused = FetchFailure {
+        words: "AccessDenied".to_owned(),
+        is_lasting: true,
+    };
+    lose(&mut scene, 1, None);
+    assert!(
+        planned(&scene).ends_with(" - -"),
+        "it may still find its data: {}",
+        planned(&scene)
+    );
+    lose(&mut scene, 1, Some(refused.clone()));
+    assert_eq!(planned(&scene), "Recovering - delete pod new-1");
+    lose(&mut scene, 2, Some(refused));
+    assert!(
+        planned(&scene).ends_with(" - -"),
+        "nobody decides: {}",
+        planned(&scene)
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn no_pod_is_stopped_before_it_is_written_down_that_its_data_go(scene in restore_props::scenes()) {
+        let mut scene = scene;
+        scene.is_fleeting();
+        let before = scene.world.memory.restore.clone().expect("a restore");
+        let next = plan(&scene.world);
+        if before.phase == Phase::Stopping && !before.committed {
+            prop_assert!(!matches!(next.step, Some(Step::DeletePod { .. })), "{:?}", next.step);
+        }
+    }
+}
