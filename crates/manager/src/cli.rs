@@ -9,7 +9,7 @@ use etcd_operator_runtime::informer::Scope;
 
 use crate::dry_run::RestoreArgs;
 use crate::jobs::args::{BackupArgs, FetchArgs, InspectArgs, ListArgs, OrderedArgs, PruneArgs};
-use crate::pod::{InstallArgs, MemberArgs, ReadyArgs};
+use crate::pod::{InstallArgs, MemberArgs, ReadyArgs, TidyArgs};
 use crate::values;
 
 /// Runs etcd clusters on Kubernetes, backs them up and restores them.
@@ -28,6 +28,9 @@ pub enum Command {
     Manager(Box<ManagerArgs>),
     /// In a pod of etcd: judge the disk, wait for a permit if it must, and become etcd.
     Member(Box<MemberArgs>),
+    /// In a pod of etcd: remove what a restore set aside when its time is over. The member starts it by itself.
+    #[command(hide = true)]
+    Tidy(TidyArgs),
     /// In a pod of etcd: exit 0 if the member votes and answers a linearizable read.
     Ready(ReadyArgs),
     /// In a pod of etcd: copy this program to where the container of etcd finds it.

@@ -55,6 +55,10 @@ fn execute(cli: Cli) -> Result<ExitCode> {
             logs::start(LogFormat::Human, "info")?;
             pod::member(*args)
         }
+        Command::Tidy(args) => {
+            logs::start(LogFormat::Human, "info")?;
+            pod::tidy(&args)
+        }
         Command::Ready(args) => pod::ready(args),
         Command::Install(args) => pod::install(&args),
         Command::Crds => {

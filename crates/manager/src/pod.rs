@@ -11,7 +11,8 @@ use etcd_operator_etcd::url::ClientUrl;
 use etcd_operator_member::certificates::Certificates;
 use etcd_operator_member::run::{self, Options};
 use etcd_operator_member::verdict::Expected;
-use etcd_operator_member::{install, ready};
+use etcd_operator_member::volume::Volume;
+use etcd_operator_member::{install, ready, tidy};
 
 /// A probe that takes longer than both is a failed one.
 const READY: Limits = Limits {
@@ -72,6 +73,14 @@ pub struct MemberArgs {
     /// The command of etcd, without what a first start needs: a permit says that.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// Flags of `etcd-operator tidy`.
+#[derive(Clone, Debug, Args)]
+pub struct TidyArgs {
+    /// Where the member's volume is mounted.
+    #[arg(value_name = "DIR")]
+    pub volume: PathBuf,
 }
 
 /// Flags of `etcd-operator ready`.
@@ -147,6 +156,12 @@ pub fn member(args: MemberArgs) -> Result<()> {
         certificates: args.certificates.files(),
         command: args.command,
     })?;
+    Ok(())
+}
+
+/// `etcd-operator tidy`
+pub fn tidy(args: &TidyArgs) -> Result<()> {
+    tidy::run(&Volume::at(&args.volume))?;
     Ok(())
 }
 

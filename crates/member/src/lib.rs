@@ -13,6 +13,7 @@
 //! | [`peers`], [`certificates`], [`serve`] | what is asked of the network before a first start, and what is answered until then |
 //! | [`download`], [`side`], [`room`] | what a restore brings, what it makes beside the data, and what that takes |
 //! | [`restart`], [`wait`], [`run`] | the start that needs nobody, the one that waits, and which of them it is |
+//! | [`tidy`] | what goes when its time is over, while the member runs |
 //! | [`ready`], [`install`] | the commands beside: is the member ready; put this program where etcd is |
 //! | [`clock`], [`chance`] | the time since the boot and the date, and names nobody can guess |
 //!
@@ -41,6 +42,7 @@ mod samples;
 pub mod serve;
 pub mod side;
 pub mod state;
+pub mod tidy;
 pub mod verdict;
 pub mod view;
 pub mod volume;

@@ -19,7 +19,7 @@ use crate::state::{Source, State};
 use crate::verdict::Expected;
 use crate::volume::Volume;
 use crate::wait::{self, Outcome, Waiting};
-use crate::{chance, clock};
+use crate::{chance, clock, tidy};
 
 /// The port at which members answer clients unless the command says another.
 const CLIENT_PORT: u16 = 2379;
@@ -74,7 +74,7 @@ pub fn run(options: Options) -> Result<(), Error> {
     check_program(command.program())?;
     let surroundings = Surroundings::default();
     let disk = match restart::attempt(&volume, &surroundings, &options.expected) {
-        Attempt::Starts => return Err(become_etcd(&command, None)),
+        Attempt::Starts => return Err(become_etcd(&command, None, &volume)),
         Attempt::Waits(disk) => *disk,
     };
     let source = Source {
@@ -102,7 +102,7 @@ pub fn run(options: Options) -> Result<(), Error> {
         .map_err(Error::Waiting)?;
     match outcome {
         // Its sockets end with this process's image, so nothing is between the last look and etcd.
-        Outcome::Starts(first) => Err(become_etcd(&command, first.as_ref())),
+        Outcome::Starts(first) => Err(become_etcd(&command, first.as_ref(), &waiting.volume)),
         Outcome::Told => {
             // A name that is still being looked up must not hold the pod up.
             runtime.shutdown_background();
@@ -138,7 +138,8 @@ fn door(command: &EtcdCommand, certificates: Certificates) -> Door {
 }
 
 /// Becomes the command; an error is all that can come back.
-fn become_etcd(command: &EtcdCommand, first: Option<&First>) -> Error {
+fn become_etcd(command: &EtcdCommand, first: Option<&First>, volume: &Volume) -> Error {
+    tidy::start(volume);
     let mut etcd = Command::new(command.program());
     etcd.args(command.arguments(first));
     // etcd reads every flag from a variable, too. Those that decide where and as what it starts are refused when they

@@ -5,6 +5,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use etcd_operator_api::contract::{Mode, Permit, Report, RestoreTerms, Verdict};
 use etcd_operator_e2e::components::EtcdVersion;
+use etcd_operator_e2e::deadline::until;
 use etcd_operator_member::download::{self, Wanted};
 use etcd_operator_member::volume::Volume;
 
@@ -79,6 +80,35 @@ async fn prepared(pod: &mut Pod) -> Result<Report> {
     let permit = restoring(&report, Mode::Prepare, pod);
     pod.permit(&permit)?;
     pod.reported("it is restored beside the data", is_prepared).await
+}
+
+#[tokio::test]
+async fn what_was_there_goes_when_its_time_is_over_while_the_member_serves() -> Result<()> {
+    let mut pod = stopped(MINORS[0]).await?;
+    let report = prepared(&mut pod).await.with_context(|| pod.logged())?;
+    let Verdict::Prepared {
+        cluster_id,
+        member_id,
+        ..
+    } = report.verdict.clone()
+    else {
+        unreachable!("it was waited for");
+    };
+    let mut swap = restoring(&report, Mode::Swap, &pod);
+    (swap.cluster_id, swap.member_id) = (cluster_id, member_id);
+    swap.restore = swap.restore.map(|terms| RestoreTerms {
+        keep_seconds: 5,
+        ..terms
+    });
+    pod.permit(&swap)?;
+    pod.serving().await?;
+    until("what was set aside is gone", LIMIT, || {
+        let names = pod.names();
+        async move { Ok((names? == ["data", "operator"]).then_some(())) }
+    })
+    .await?;
+    ensure!(pod.get("before").await? == "there");
+    Ok(())
 }
 
 #[tokio::test]

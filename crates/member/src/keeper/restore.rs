@@ -62,14 +62,20 @@ impl Keeper<'_> {
     pub fn tidy(&mut self, now: Timestamp) -> Result<(), NotKept> {
         self.clear_restored()?;
         self.clear_download()?;
+        self.tidy_kept(now).map(|_| ())
+    }
+
+    /// Removes data that were set aside and whose time is over. Tells until when the next of them are kept, if any are.
+    pub fn tidy_kept(&mut self, now: Timestamp) -> Result<Option<Timestamp>, NotKept> {
         let kept = self.kept()?;
         let is_there = |kept: &KeptDirectory| self.volume.kept(&kept.directory).is_dir();
         let (stay, go): (Vec<_>, Vec<_>) = kept
             .directories
             .into_iter()
             .partition(|kept| kept.until > now && is_there(kept));
+        let next = stay.iter().map(|kept| kept.until).min();
         if go.is_empty() {
-            return Ok(());
+            return Ok(next);
         }
         let over: Vec<PathBuf> = go
             .iter()
@@ -81,7 +87,8 @@ impl Keeper<'_> {
             version: VERSION,
             directories: stay,
         })?;
-        self.remove(&over, self.volume.root())
+        self.remove(&over, self.volume.root())?;
+        Ok(next)
     }
 
     fn write_kept(&mut self, kept: &Kept) -> Result<(), NotKept> {
