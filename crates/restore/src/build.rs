@@ -8,8 +8,10 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use etcd_operator_api::backup::{Compression, Verification};
 use etcd_operator_api::contract::{
-    CompareTask, JobOrder, Source as Etcd, Task as Order, VERSION, VerifyTask, mounts,
+    BackupTask, CompareTask, JobOrder, Limits, Naming, Source as Etcd, Task as Order, VERSION, VerifyTask,
+    mounts,
 };
 use etcd_operator_api::names::{
     APP_RESTORE_VALUE, LABEL_APP, LABEL_MANAGED_BY, LABEL_RESTORE, LABEL_TASK, MANAGED_BY,
@@ -70,32 +72,57 @@ impl Frame<'_> {
         texts.into_iter().collect()
     }
 
+    /// The members, as clients reach them.
+    fn members(&self) -> Etcd {
+        let tls = self.cluster.client_tls.as_ref();
+        Etcd {
+            endpoints: self.cluster.endpoints.clone(),
+            tls: tls.map(|_| mounts::CLIENT_TLS.to_owned()),
+            ..Etcd::default()
+        }
+    }
+
+    /// What the name of the backup of before begins with: beside the one that is restored.
+    fn beside(&self) -> String {
+        let folder = self.source.object.rsplit_once('/').map(|(folder, _)| folder);
+        let name = format!("before-{}", self.name);
+        folder.map_or_else(|| name.clone(), |folder| format!("{folder}/{name}"))
+    }
+
     fn order(&self, wanted: &Wanted) -> JobOrder {
         let deadline = self.now.checked_add(LONGEST).unwrap_or(Timestamp::MAX);
         JobOrder {
             version: VERSION,
-            run: wanted.name.clone(),
+            run: format!("{}/{}", wanted.name, self.uid),
             owner_uid: self.uid.to_owned(),
-            store: self.source.location.order(&self.source.object),
+            store: match wanted.task {
+                Task::BackUp => self.source.location.order(&self.beside()),
+                Task::Verify | Task::Compare { .. } => self.source.location.order(&self.source.object),
+            },
             task: match &wanted.task {
                 Task::Verify => Order::Verify(VerifyTask {
                     keys: self.source.keys.as_ref().map(|_| mounts::KEYS.to_owned()),
                     deadline,
                 }),
+                Task::BackUp => Order::Backup(Box::new(BackupTask {
+                    source: self.members(),
+                    cluster_id: self.cluster.cluster_id.clone(),
+                    incarnation: self.cluster.incarnation,
+                    naming: Naming::Periodic,
+                    compression: Compression::Zstd,
+                    keys: self.source.keys.as_ref().map(|_| mounts::KEYS.to_owned()),
+                    verification: Verification::Full,
+                    deadline,
+                    limits: Limits::default(),
+                    // Other restores of this name, of other namespaces, may have left theirs there.
+                    allow_others: true,
+                })),
                 Task::Compare {
                     cluster_id,
                     revision,
                     digest,
                 } => Order::Compare(Box::new(CompareTask {
-                    source: Etcd {
-                        endpoints: self.cluster.endpoints.clone(),
-                        tls: self
-                            .cluster
-                            .client_tls
-                            .as_ref()
-                            .map(|_| mounts::CLIENT_TLS.to_owned()),
-                        ..Etcd::default()
-                    },
+                    source: self.members(),
                     cluster_id: cluster_id.clone(),
                     revision: *revision,
                     digest: digest.clone(),

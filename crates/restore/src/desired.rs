@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 /// Fields whose feature does not exist yet. Building one takes its line away.
-const UNBUILT: &[Unbuilt] = &[Unbuilt::field("spec.safetyBackup")];
+const UNBUILT: &[Unbuilt] = &[];
 
 /// By how much the revision is raised where the user does not say: more than any cluster writes between two backups.
 const REVISION_BUMP: i64 = 1_000_000_000;
@@ -39,6 +39,8 @@ pub struct Desired {
     pub revision_bump: i64,
     /// How long the data of before are kept.
     pub keep_previous: Duration,
+    /// Whether the cluster is backed up before anything is touched.
+    pub backs_up_first: bool,
     /// The Secret with the keys that open and seal backups; none leaves it to the `EtcdBackup`.
     pub keys: Option<String>,
 }
@@ -102,6 +104,7 @@ pub fn desired(restore: &EtcdRestore) -> Result<Desired, Vec<Refusal>> {
             from,
             revision_bump: spec.revision_bump.unwrap_or(REVISION_BUMP).max(0),
             keep_previous: spec.keep_previous.as_ref().map_or(KEEP_PREVIOUS, |span| span.0),
+            backs_up_first: spec.safety_backup.unwrap_or(false),
             keys: spec
                 .encryption
                 .as_ref()

@@ -2,10 +2,11 @@
 //! carries the restore out.
 
 use etcd_operator_api::EtcdRestoreStatus;
+use etcd_operator_api::backup::BackupRecord;
 use jiff::Timestamp;
 
 /// What must survive the operator.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
     /// The phase in one word.
     pub phase: String,
@@ -19,6 +20,8 @@ pub struct Memory {
     pub revision: Option<i64>,
     /// What will happen, in words.
     pub plan: Option<String>,
+    /// The backup of what was there, made before anything was touched.
+    pub safety: Option<BackupRecord>,
     /// Which Job is the present one; 0 before the first.
     pub attempt: i64,
     /// When it began.
@@ -40,6 +43,7 @@ impl Memory {
             object: status.object.clone(),
             revision: status.revision,
             plan: status.plan.clone(),
+            safety: status.safety_backup.clone(),
             attempt: status.attempt.unwrap_or_default().max(0),
             started: status.started_at.as_ref().map(|time| time.0),
             completed: status.completed_at.as_ref().map(|time| time.0),

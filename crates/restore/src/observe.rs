@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use etcd_operator_api::cluster::{EtcdClusterSpec, Medium};
+use etcd_operator_api::cluster::{EtcdClusterSpec, EtcdClusterStatus, Medium};
 use etcd_operator_api::condition::{self, ConditionType, Truth};
 use etcd_operator_api::contract::{self, JobResult};
 use etcd_operator_api::names::{
@@ -39,7 +39,9 @@ pub async fn observe(restore: &EtcdRestore, desired: Desired, deps: &Deps) -> Re
     let status = restore.status.as_ref();
     let is_edited = status.is_some_and(|status| status.observed_generation < restore.metadata.generation);
     let memory = Memory::read(status);
-    let is_chosen = memory.phase == Phase::Verifying.as_str() && !is_edited;
+    // One that was chosen stays the one until somebody says otherwise: another one is not restored days later by itself.
+    let chosen_in = [Phase::Verifying, Phase::BackingUp, Phase::Failed].map(Phase::as_str);
+    let is_chosen = chosen_in.contains(&memory.phase.as_str()) && !is_edited;
     let backup = match &desired.from {
         From::Backup { name, .. } => deps.backups.get(&key.beside(name)),
         From::Object(_) => None,
@@ -165,6 +167,7 @@ pub fn found_cluster(name: &str, found: Option<&EtcdCluster>, key: &ObjectKey) -
 pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
     let (name, spec) = (cluster.name_any(), &cluster.spec);
     let status = cluster.status.clone().unwrap_or_default();
+    let silence = silence(&status, spec.size);
     let members = status.member_status.unwrap_or_default();
     let members: Vec<_> = members.iter().filter(|member| member.role.is_some()).collect();
     let statics = spec.tls.as_ref().and_then(|tls| tls.static_.as_ref());
@@ -202,8 +205,11 @@ pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
             .or(version(&status.target_version)),
         volume: volume(spec),
         is_ephemeral: is_ephemeral(spec),
+        silence,
         is_paused: spec.paused,
         intent: text.map(|text| contract::read(text.as_bytes()).map_err(|error| error.to_string())),
+        cluster_id: status.cluster_id,
+        incarnation: status.incarnation,
         progress: status.restore,
         endpoints: members.iter().map(|member| address(&member.name)).collect(),
         client_tls,
@@ -230,6 +236,20 @@ fn is_ephemeral(spec: &EtcdClusterSpec) -> bool {
         Some(storage) => storage.medium != Medium::PersistentVolume,
         None => claim.is_none(),
     }
+}
+
+/// Why none of its members can be asked for a backup of what all of them agreed on.
+fn silence(status: &EtcdClusterStatus, size: i32) -> Option<String> {
+    if size == 0 {
+        return Some("it sleeps, as its spec.size is 0".to_owned());
+    }
+    let conditions = status.conditions.as_deref().unwrap_or_default();
+    let is_so = |type_| condition::find(conditions, type_).is_some_and(|known| known.status == "True");
+    let is_lost = is_so(ConditionType::QuorumLost) || is_so(ConditionType::DataLost);
+    is_lost.then(|| {
+        let why = status.reason.as_deref().unwrap_or_default();
+        format!("it has no quorum ({})", bounded(why, LONGEST))
+    })
 }
 
 /// Bytes that each member may have; none where the data live with the pods and nothing but the node bounds them.

@@ -5,13 +5,14 @@ mod choose;
 mod follow;
 mod gate;
 mod reason;
+mod safety;
 #[cfg(test)]
 mod tests;
 mod verify;
 
 use std::time::Duration;
 
-use etcd_operator_api::contract::{RestoreIntent, Verified};
+use etcd_operator_api::contract::{JobOutcome, RestoreIntent, Verified};
 use etcd_operator_api::restore::MemberRestoreStatus;
 
 use crate::memory::Memory;
@@ -45,6 +46,8 @@ pub struct Plan {
     pub members: Option<Vec<MemberRestoreStatus>>,
     /// The Job that there should be.
     pub job: Option<Wanted>,
+    /// Jobs whose results are still needed, by their names.
+    pub keeps: Vec<String>,
     /// UIDs of Jobs that nobody needs, by their names.
     pub drops: Vec<(String, String)>,
     /// Whether the cluster is to be made from its template.
@@ -80,6 +83,8 @@ pub struct Wanted {
 pub enum Task {
     /// Reads the backup from end to end.
     Verify,
+    /// Backs the cluster up before anything is touched.
+    BackUp,
     /// Compares what is served with the backup.
     Compare {
         /// etcd's ID of the restored cluster.
@@ -96,6 +101,7 @@ impl Task {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Verify => "verify",
+            Self::BackUp => "backup",
             Self::Compare { .. } => "compare",
         }
     }
@@ -108,6 +114,8 @@ pub enum Phase {
     Waiting,
     /// The backup is read from end to end; nothing is touched.
     Verifying,
+    /// The cluster is backed up; nothing is touched.
+    BackingUp,
     /// The pods of before are stopped.
     Stopping,
     /// Members restore beside their old data.
@@ -132,6 +140,7 @@ impl Phase {
         match self {
             Self::Waiting => "Waiting",
             Self::Verifying => "Verifying",
+            Self::BackingUp => "BackingUp",
             Self::Stopping => "Stopping",
             Self::Preparing => "Preparing",
             Self::Committed => "Committed",
@@ -171,6 +180,7 @@ impl Plan {
             progress: None,
             members: None,
             job: None,
+            keeps: Vec::new(),
             drops: Vec::new(),
             creates: false,
             ask: Ask::AsBefore,
@@ -186,11 +196,11 @@ pub fn plan(world: &World) -> Plan {
     let unneeded = world
         .jobs
         .iter()
-        .filter(|job| !job.is_going && Some(job.name.as_str()) != needed);
+        .filter(|job| !job.is_going && Some(job.name.as_str()) != needed && !plan.keeps.contains(&job.name));
     // What the last one found is of use until there is another one.
     if plan.phase != Phase::Failed {
-        plan.drops
-            .extend(unneeded.map(|job| (job.name.clone(), job.uid.clone())));
+        let unneeded: Vec<_> = unneeded.map(|job| (job.name.clone(), job.uid.clone())).collect();
+        plan.drops.extend(unneeded);
     }
     plan
 }
@@ -243,6 +253,8 @@ enum Outcome<'a> {
     Verified(&'a Verified),
     /// It did what it was told.
     Compared,
+    /// It did what it was told, and says what it stored.
+    Stored(&'a JobOutcome),
     /// It did not.
     Failed {
         reason: String,
@@ -255,7 +267,7 @@ enum Outcome<'a> {
 
 /// What became of the Job of this name.
 fn outcome<'a>(world: &'a World, name: &str) -> Outcome<'a> {
-    use etcd_operator_api::contract::JobOutcome as Said;
+    use JobOutcome as Said;
     let Some(job) = world.job(name).filter(|job| !job.is_going) else {
         return Outcome::None;
     };
@@ -266,6 +278,7 @@ fn outcome<'a>(world: &'a World, name: &str) -> Outcome<'a> {
         Some(Ok(result)) => match &result.outcome {
             Said::Verified(verified) => Outcome::Verified(verified),
             Said::Compared { .. } => Outcome::Compared,
+            stored @ Said::Stored { .. } => Outcome::Stored(stored),
             Said::Failed {
                 reason,
                 message,
@@ -311,6 +324,7 @@ fn outcome<'a>(world: &'a World, name: &str) -> Outcome<'a> {
 fn job_name(world: &World, task: &Task, attempt: i64) -> String {
     let word = match task {
         Task::Verify => 'v',
+        Task::BackUp => 's',
         Task::Compare { .. } => 'c',
     };
     format!("{}-{word}{attempt}", world.name)

@@ -312,6 +312,7 @@ impl Reconciler {
         let (severity, reason) = match plan.phase {
             Phase::Waiting => (Severity::Normal, "RestoreWaits"),
             Phase::Verifying => (Severity::Normal, "RestoreVerifies"),
+            Phase::BackingUp => (Severity::Normal, "RestoreBacksUp"),
             Phase::Stopping => (Severity::Normal, "RestoreStarted"),
             Phase::Preparing => (Severity::Normal, "RestorePrepares"),
             Phase::Committed => (Severity::Normal, "RestoreCommitted"),

@@ -57,7 +57,7 @@ pub fn status(
             .or_else(|| Some(plan.phase.as_str().to_owned())),
         members: plan.members.clone().or_else(|| before.members.clone()),
         attempt: Some(memory.attempt).filter(|attempt| *attempt > 0),
-        safety_backup: before.safety_backup.clone(),
+        safety_backup: memory.safety.clone(),
         plan: memory.plan.as_deref().map(|text| bounded(text, LONGEST)),
         started_at: memory.started.map(Time),
         completed_at: memory.completed.map(Time),

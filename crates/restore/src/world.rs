@@ -63,6 +63,12 @@ pub struct Cluster {
     pub made_by: Option<String>,
     /// Why its own spec is not acted upon.
     pub refused: Option<String>,
+    /// etcd's ID of it; none before it has formed.
+    pub cluster_id: Option<String>,
+    /// Which life of its data runs.
+    pub incarnation: Option<i64>,
+    /// Why it cannot be backed up as it is, if that is known.
+    pub silence: Option<String>,
     /// Whether the operator is told to leave it alone.
     pub is_paused: bool,
     /// The restore that it is asked for, or why that cannot be understood.

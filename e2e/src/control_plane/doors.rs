@@ -48,6 +48,13 @@ impl ControlPlane {
         )
     }
 
+    /// A kubeconfig with all rights for programs that run in the network of a node.
+    pub fn inner_kubeconfig(&self) -> Result<PathBuf> {
+        let admin = self.authority.client("bed-admin", "system:masters")?;
+        let access = self.inner_entrance(admin).kubeconfig(&Access::admin());
+        self.bed.write("inner.kubeconfig", access.to_string())
+    }
+
     /// A proxy in front of the API server, to be broken. It belongs to the caller and to the caller's runtime: tests
     /// that share a control plane do not disturb each other.
     pub async fn cut(&self) -> Result<Cut> {

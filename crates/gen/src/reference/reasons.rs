@@ -204,7 +204,7 @@ const OF_ALL: &[Said] = &[
     said(
         "Progressing",
         "BackingUp",
-        "True: a Job makes a backup; the message names it, and why its pod has not started where that is so.",
+        "True: a Job makes a backup, on its own or before a restore; the message names it, and why its pod has not started where that is so.",
         "If the pod does not start, look at it: its image, its node, `spec.job`.",
     ),
     said(

@@ -148,8 +148,14 @@ pub(super) const EVENTS: &[Said] = &[
     ),
     said(
         "EtcdRestore",
+        "RestoreBacksUp",
+        "A Job backs the cluster up; nothing is touched.",
+        "",
+    ),
+    said(
+        "EtcdRestore",
         "RestoreStarted",
-        "The pods of before are stopped; the old cluster can still come back.",
+        "The pods of before are stopped; whether the old cluster can still come back is in the message.",
         "",
     ),
     said(

@@ -105,12 +105,14 @@ fn mounted(wanted: &Wanted, frame: &Frame<'_>) -> Vec<(Volume, VolumeMount)> {
     let mut add = |name: &str, secret: Option<&str>, at: &str| {
         all.extend(secret.map(|secret| mounted_secret(name, secret, at)));
     };
-    if matches!(wanted.task, Task::Compare { .. }) {
+    if wanted.task != Task::Verify {
         add(
             "client-tls",
             frame.cluster.client_tls.as_deref(),
             mounts::CLIENT_TLS,
         );
+    }
+    if matches!(wanted.task, Task::Compare { .. }) {
         return all;
     }
     let location = &frame.source.location;
@@ -126,7 +128,8 @@ fn mounted(wanted: &Wanted, frame: &Frame<'_>) -> Vec<(Volume, VolumeMount)> {
             }),
             ..Volume::default()
         };
-        (volume, mount("backups", mounts::VOLUME, true))
+        let is_only_read = wanted.task == Task::Verify;
+        (volume, mount("backups", mounts::VOLUME, is_only_read))
     }));
     all
 }

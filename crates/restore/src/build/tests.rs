@@ -11,6 +11,7 @@ use crate::world::{Cluster, Source};
 fn made(task: Task, location: Location) -> Value {
     let cluster = Cluster {
         name: "orders".to_owned(),
+        cluster_id: Some("cdf8".to_owned()),
         endpoints: vec!["https://orders-0.orders.shop.svc:2379".to_owned()],
         client_tls: Some("client".to_owned()),
         pull_secrets: vec!["registry".to_owned()],
@@ -75,6 +76,10 @@ fn each_job_has_the_secrets_it_needs_and_no_rights() {
     let verify = made(Task::Verify, s3());
     assert_eq!(secrets(&verify), ["aws", "ca", "keys"]);
     assert_eq!(secrets(&made(compare(), s3())), ["client"]);
+    assert_eq!(
+        secrets(&made(Task::BackUp, s3())),
+        ["client", "aws", "ca", "keys"]
+    );
     let pod = &verify["spec"]["template"]["spec"];
     assert_eq!(pod["automountServiceAccountToken"], false);
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
@@ -100,6 +105,22 @@ fn a_volume_is_mounted_to_be_read() {
         .find(|mount| mount["name"] == "backups")
         .expect("a mount");
     assert_eq!(of_volume["readOnly"], true);
+}
+
+#[test]
+fn the_cluster_is_backed_up_beside_the_backup_that_is_restored() {
+    let job = made(Task::BackUp, s3());
+    let container = &job["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["command"], json!(["etcd-operator", "backup"]));
+    let text = container["env"][0]["value"].as_str().expect("an order");
+    let order: JobOrder = contract::read(text.replace("$$", "$").as_bytes()).expect("an order");
+    assert_eq!(order.store.path, "etcd/before-back");
+    let Order::Backup(task) = order.task else {
+        panic!("another task")
+    };
+    assert_eq!(task.verification, etcd_operator_api::backup::Verification::Full);
+    assert_eq!((task.keys.is_some(), task.source.tls.is_some()), (true, true));
+    assert_eq!(task.cluster_id.as_deref(), Some("cdf8"));
 }
 
 #[test]

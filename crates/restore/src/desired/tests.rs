@@ -216,14 +216,6 @@ fn an_unnamed_cluster_and_a_name_that_jobs_cannot_carry_are_refused() {
 }
 
 #[test]
-fn a_feature_that_does_not_exist_is_refused_by_its_field_alone() {
-    let mut rest = source(&json!({}));
-    rest["safetyBackup"] = json!(true);
-    let wanted = Refusal::not_implemented("spec.safetyBackup");
-    assert_eq!(only_refusal("back", &rest), wanted);
-}
-
-#[test]
 fn the_revision_is_raised_and_the_old_data_are_kept_unless_said_otherwise() {
     let desired = accepted(&source(&json!({})));
     assert_eq!(
@@ -241,6 +233,20 @@ fn the_revision_is_raised_and_the_old_data_are_kept_unless_said_otherwise() {
 }
 
 #[test]
+fn the_cluster_is_backed_up_first_where_somebody_says_so_and_keys_are_those_of_the_restore() {
+    let plain = accepted(&source(&json!({})));
+    assert_eq!((plain.backs_up_first, plain.keys), (false, None));
+    let mut rest = source(&json!({}));
+    rest["safetyBackup"] = json!(true);
+    rest["encryption"] = json!({"secretRef": {"name": "keys"}});
+    let desired = accepted(&rest);
+    assert_eq!(
+        (desired.backs_up_first, desired.keys.as_deref()),
+        (true, Some("keys"))
+    );
+}
+
+#[test]
 fn a_volume_is_a_place_like_any_other() {
     let local = json!({"backupStorageType": "Local", "local": {"persistentVolumeClaim": "c", "path": "x"}});
     let wanted = Location::Local {
@@ -254,7 +260,7 @@ fn a_volume_is_a_place_like_any_other() {
 fn everything_that_is_wrong_is_said_at_once() {
     let mut rest = source(&json!({"revision": 0}));
     rest["etcdCluster"] = json!({"name": ""});
-    rest["safetyBackup"] = json!(true);
+    rest["clusterTemplate"] = json!({"spec": {"size": 0}});
     let mut fields: Vec<_> = refused(&"a".repeat(60), &rest)
         .into_iter()
         .map(|r| r.field)
@@ -262,8 +268,8 @@ fn everything_that_is_wrong_is_said_at_once() {
     fields.sort();
     let wanted = [
         "metadata.name",
+        "spec.clusterTemplate.spec.size",
         "spec.etcdCluster.name",
-        "spec.safetyBackup",
         "spec.source.at.revision",
     ];
     assert_eq!(fields, wanted);

@@ -183,7 +183,7 @@ fn serving(world: &World, memory: &Memory, progress: &RestoreProgress) -> Plan {
             })),
             ..wanted(number)
         },
-        Outcome::Verified(_) => wanted(number + 1),
+        Outcome::Verified(_) | Outcome::Stored(_) => wanted(number + 1),
         Outcome::Failed {
             reason, message, at, ..
         } => {

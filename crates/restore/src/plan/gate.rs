@@ -132,6 +132,11 @@ fn words(world: &World, cluster: &Cluster, source: &Source, verified: &Verified)
             " It holds {users} users and {roles} roles of etcd, which come with it; nobody is asked who they are."
         ),
     };
+    let first = if world.desired.backs_up_first && cluster.cluster_id.is_some() {
+        " The cluster is backed up before that."
+    } else {
+        ""
+    };
     let wrote = verified
         .etcd_version
         .as_deref()
@@ -161,7 +166,7 @@ fn words(world: &World, cluster: &Cluster, source: &Source, verified: &Verified)
         )
     };
     format!(
-        "{} (revision {}, {} keys, {}{wrote}{age}) replaces all data of the {} members of EtcdCluster {}; it stops serving meanwhile. Each volume needs {} beside its data. {old}{alarms}{people}",
+        "{} (revision {}, {} keys, {}{wrote}{age}) replaces all data of the {} members of EtcdCluster {}; it stops serving meanwhile. Each volume needs {} beside its data. {old}{alarms}{people}{first}",
         source.object,
         verified.revision,
         verified.keys,

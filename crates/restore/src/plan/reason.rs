@@ -27,6 +27,10 @@ pub enum Reason {
     Verified,
     /// The backup could not be read, or is not whole.
     VerificationFailed,
+    /// The cluster is backed up before anything is touched.
+    BackingUp,
+    /// It could not be backed up.
+    SafetyBackupFailed,
     /// The backup asks clients who they are.
     AuthEnabled,
     /// The cluster's etcd is older than the one that wrote the backup.
@@ -79,6 +83,8 @@ impl Reason {
             Self::Verifying => "Verifying",
             Self::Verified => "Verified",
             Self::VerificationFailed => "VerificationFailed",
+            Self::BackingUp => "BackingUp",
+            Self::SafetyBackupFailed => "SafetyBackupFailed",
             Self::AuthEnabled => "AuthEnabled",
             Self::NewerVersion => "NewerVersion",
             Self::NoRoom => "NoRoom",

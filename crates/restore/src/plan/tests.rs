@@ -185,7 +185,7 @@ fn a_volume_that_only_one_node_can_mount_is_no_place_for_several_members() {
             claim: "backups".to_owned(),
             path: None,
         },
-        object: "orders".to_owned(),
+        object: "etcd/v1".to_owned(),
         keys: None,
     });
     follow(&mut world);
@@ -373,6 +373,111 @@ fn a_restore_that_was_rolled_back_is_tried_again_only_when_its_spec_changes() {
     assert_eq!(follow(&mut world).phase, Phase::RolledBack);
     world.is_edited = true;
     assert_eq!(follow(&mut world).job.expect("a Job").name, "back-v2");
+}
+
+fn stored() -> JobOutcome {
+    let at = "2026-03-01T12:00:00Z".parse().expect("a time");
+    JobOutcome::Stored {
+        object: "etcd/before-back_v90".to_owned(),
+        revision: 90,
+        size: 700,
+        sha256: "cc".to_owned(),
+        etcd_version: "3.6.16".to_owned(),
+        cluster_id: "cdf8".to_owned(),
+        member: "orders-1".to_owned(),
+        verification: "Full".to_owned(),
+        incarnation: Some(1),
+        started_at: at,
+        completed_at: at,
+    }
+}
+
+/// A backup that is verified, and a user who wants the cluster backed up first.
+fn careful() -> World {
+    let mut world = world();
+    world.desired.backs_up_first = true;
+    cluster(&mut world).cluster_id = Some("cdf8".to_owned());
+    follow(&mut world);
+    world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
+    world
+}
+
+#[test]
+fn the_cluster_is_backed_up_before_anything_is_asked_for_where_somebody_wants_that() {
+    let mut world = careful();
+    let first = follow(&mut world);
+    assert_eq!((first.phase, &first.ask), (Phase::BackingUp, &Ask::AsBefore));
+    let job = first.job.expect("a Job");
+    assert_eq!((job.name.as_str(), job.task), ("back-s1", Task::BackUp));
+    assert!(first.drops.is_empty(), "what was verified is still needed");
+    world.jobs.push(ended("back-s1", stored()));
+    let next = follow(&mut world);
+    assert_eq!(intent_of(&next).revision, 40);
+    let made = world.memory.safety.clone().expect("a backup");
+    assert_eq!(
+        (made.object.as_str(), made.revision),
+        ("etcd/before-back_v90", Some(90))
+    );
+    assert_eq!(made.verified.as_deref(), Some("Full"));
+    world.jobs.pop();
+    let again = follow(&mut world);
+    assert!(matches!(again.ask, Ask::For(_)), "it is made once");
+    world.is_edited = true;
+    assert_eq!(plan(&world).job.expect("a Job").name, "back-v2");
+}
+
+#[test]
+fn a_cluster_that_cannot_be_backed_up_is_left_alone_and_told_how_to_go_on_without() {
+    let failed = JobOutcome::Failed {
+        reason: "NoMember".to_owned(),
+        message: "no member answers".to_owned(),
+        retriable: true,
+    };
+    let mut broken = careful();
+    broken.jobs.push(ended("back-s1", failed));
+    let mut silent = careful();
+    cluster(&mut silent).silence = Some("it has no quorum (1 of 3 answers)".to_owned());
+    for (world, words) in [(&mut broken, "no member answers"), (&mut silent, "no quorum")] {
+        let next = follow(world);
+        assert_eq!(
+            (next.phase, next.reason.as_str()),
+            (Phase::Failed, "SafetyBackupFailed")
+        );
+        assert_eq!(next.ask, Ask::AsBefore);
+        for words in [words, "Nothing was touched", "set spec.safetyBackup to false"] {
+            assert!(next.text.contains(words), "{}", next.text);
+        }
+    }
+    broken.now = "2026-03-01T12:01:00Z".parse().expect("a time");
+    assert_eq!(plan(&broken).job.expect("a Job").name, "back-v2");
+    // A quorum that comes back days later is no reason to roll data back that nobody thinks of any more.
+    cluster(&mut silent).silence = None;
+    let rests = follow(&mut silent);
+    assert_eq!(
+        (rests.phase, rests.job, rests.ask),
+        (Phase::Failed, None, Ask::AsBefore)
+    );
+    silent.is_edited = true;
+    assert_eq!(plan(&silent).job.expect("a Job").name, "back-v2");
+}
+
+#[test]
+fn a_cluster_that_never_formed_has_nothing_to_back_up() {
+    let mut world = careful();
+    cluster(&mut world).cluster_id = None;
+    assert!(matches!(plan(&world).ask, Ask::For(_)));
+}
+
+#[test]
+fn what_was_verified_is_not_taken_for_another_backup_that_is_meant_by_now() {
+    let mut world = world();
+    follow(&mut world);
+    world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
+    let source = world.source.as_mut().expect("a source");
+    source.object = "etcd/v2".to_owned();
+    let next = plan(&world);
+    assert_eq!(next.ask, Ask::AsBefore);
+    assert_eq!(next.job.expect("a Job").name, "back-v2");
 }
 
 fn nightly(history: &Value) -> EtcdBackup {

@@ -1,12 +1,12 @@
 //! Before anything is touched: the cluster is looked at, a backup chosen and read from end to end.
 
-use super::{Ask, Outcome, Phase, Plan, Reason, Task, Wanted, gate, job_name, outcome, pause};
+use super::{Ask, Outcome, Phase, Plan, Reason, Task, Wanted, gate, job_name, outcome, pause, safety};
 use crate::memory::{Memory, second};
 use crate::world::{Cluster, Source, World};
 
 /// How often a backup is read that could not be: half an hour in all. Data are not rolled back days later, when nobody
 /// thinks of it any more, because a store came back.
-const MOST_TRIES: i64 = 6;
+pub const MOST_TRIES: i64 = 6;
 
 /// Goes on with it, or says what stands in the way.
 pub fn verify(world: &World) -> Plan {
@@ -100,21 +100,27 @@ fn attempt(world: &World, cluster: &Cluster, source: &Source) -> Plan {
             }
             plan
         }
+        // Another one is meant by now.
+        Outcome::Verified(verified) if verified.name != source.object => begin(world, source, number + 1),
         Outcome::Verified(verified) => match gate::pass(world, cluster, source, verified) {
             Ok((intent, words)) => {
-                let memory = Memory {
+                let mut memory = Memory {
                     revision: Some(verified.revision),
                     plan: Some(words.clone()),
                     attempt: number,
                     ..memory.clone()
                 };
+                let wanted = Wanted {
+                    name,
+                    task: Task::Verify,
+                };
+                if let Some(plan) = safety::pass(world, cluster, source, &mut memory, &wanted) {
+                    return plan;
+                }
                 let mut plan = Plan::new(memory, Phase::Verifying, Reason::Verified, words);
                 plan.ask = Ask::For(Box::new(intent));
                 // Its result is needed until the cluster has taken what is asked for.
-                plan.job = Some(Wanted {
-                    name,
-                    task: Task::Verify,
-                });
+                plan.job = Some(wanted);
                 plan
             }
             Err((reason, text)) => {
@@ -127,7 +133,7 @@ fn attempt(world: &World, cluster: &Cluster, source: &Source) -> Plan {
                 Plan::new(memory, Phase::Failed, reason, text)
             }
         },
-        Outcome::Compared => begin(world, source, number + 1),
+        Outcome::Compared | Outcome::Stored(_) => begin(world, source, number + 1),
         Outcome::Failed {
             reason,
             message,
@@ -162,7 +168,8 @@ fn attempt(world: &World, cluster: &Cluster, source: &Source) -> Plan {
     }
 }
 
-fn begin(world: &World, source: &Source, number: i64) -> Plan {
+/// Begins to read the backup from end to end.
+pub fn begin(world: &World, source: &Source, number: i64) -> Plan {
     let memory = Memory {
         object: Some(source.object.clone()),
         attempt: number,

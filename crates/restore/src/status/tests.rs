@@ -124,9 +124,9 @@ fn an_invalid_restore_names_field_and_remedy_in_reason_and_condition() {
             "spec.etcdCluster.name: must name an EtcdCluster",
         ),
         (
-            json!({"etcdCluster": {"name": "orders"}, "source": {"backup": {"name": "b"}}, "safetyBackup": true}),
-            "NotImplemented",
-            "spec.safetyBackup: is not implemented in this version of the operator: leave it out",
+            json!({"etcdCluster": {"name": "orders"}, "source": {"backup": {"name": "b"}}, "clusterTemplate": {"spec": {"size": 0}}}),
+            "Invalid",
+            "spec.clusterTemplate.spec.size: is 0, must be 1 to 9",
         ),
     ] {
         let status = told(&restore(&spec, &json!(null)), None, 0);
@@ -136,24 +136,6 @@ fn an_invalid_restore_names_field_and_remedy_in_reason_and_condition() {
         assert!(said.starts_with(words), "{said}");
         assert_eq!(message(&status, "Accepted"), said);
     }
-}
-
-#[test]
-fn an_invalid_field_is_told_before_one_that_is_not_implemented() {
-    let spec =
-        json!({"etcdCluster": {"name": ""}, "safetyBackup": true, "source": {"backup": {"name": "b"}}});
-    let status = told(&restore(&spec, &json!(null)), None, 0);
-    assert!(
-        status
-            .reason
-            .as_deref()
-            .is_some_and(|r| r.starts_with("spec.etcdCluster.name"))
-    );
-    let all = message(&status, "Accepted");
-    assert!(
-        all.contains("spec.etcdCluster.name") && all.contains("spec.safetyBackup"),
-        "{all}"
-    );
 }
 
 #[test]

@@ -86,7 +86,8 @@ impl Bed {
             "apiVersion": GROUP, "kind": "EtcdRestore", "metadata": {"name": name, "namespace": "shop"},
             "spec": {
                 "etcdCluster": {"name": "orders"}, "backupStorageType": "S3",
-                "s3": {"path": "bucket/etcd/v1", "awsSecret": "aws"}, "clusterTemplate": template,
+                "s3": {"path": "bucket/etcd/v1", "awsSecret": "aws"}, "safetyBackup": true,
+                "clusterTemplate": template,
             },
         }));
     }

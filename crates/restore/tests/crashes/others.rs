@@ -155,6 +155,19 @@ fn end(fake: &Fake, job: &Value, now: Timestamp) {
                 digest: task.digest.clone(),
             }
         }
+        Task::Backup(_) => JobOutcome::Stored {
+            object: format!("{}_v90", order.store.path),
+            revision: 90,
+            size: 700,
+            sha256: "cc".to_owned(),
+            etcd_version: "3.6.16".to_owned(),
+            cluster_id: "cdf8".to_owned(),
+            member: "orders-0".to_owned(),
+            verification: "Full".to_owned(),
+            incarnation: Some(1),
+            started_at: now,
+            completed_at: now,
+        },
         other => panic!("nobody asks for {}", other.command()),
     };
     let result = JobResult {

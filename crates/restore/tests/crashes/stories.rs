@@ -75,6 +75,7 @@ fn a_restore_is_carried_out_once_and_clients_are_let_in_after_the_comparison_whe
                 (&true.into(), &40.into()),
                 "{when}"
             );
+            assert_eq!(status["safetyBackup"]["object"], "etcd/before-back_v90", "{when}");
             assert!(
                 status["completedAt"].is_string() && status["plan"].is_string(),
                 "{when}"

@@ -13,7 +13,7 @@ use crate::backup::vault::{Backup, Bucket};
 use crate::cluster::tenant::{SOON, Tenant};
 
 /// How many keys each moment writes.
-const KEYS: usize = 20;
+pub const KEYS: usize = 20;
 
 /// The newest minor in use.
 pub async fn of_3_6(stage: Arc<Stage>) -> Result<()> {
@@ -26,7 +26,7 @@ pub async fn of_3_5(stage: Arc<Stage>) -> Result<()> {
 }
 
 /// A cluster with room for its old data and the new ones.
-async fn serving(stage: &Arc<Stage>, version: EtcdVersion, size: u8) -> Result<Tenant> {
+pub async fn serving(stage: &Arc<Stage>, version: EtcdVersion, size: u8) -> Result<Tenant> {
     let tenant = Tenant::on(Arc::clone(stage), version).await?;
     let mut spec = tenant.spec(size);
     spec["storage"]["size"] = json!("768Mi");
@@ -63,7 +63,7 @@ pub async fn backed_up(stage: &Arc<Stage>, spec: &Value) -> Result<BackupRecord>
     Ok(backup.made(0).await?.1)
 }
 
-/// Into the store of the stage.
+/// A backup of the cluster into the store.
 pub fn into_s3() -> Value {
     json!({"etcdCluster": {"name": "c"}, "storageType": "S3", "s3": Bucket::s3("etcd/orders"), "compression": "Zstd"})
 }

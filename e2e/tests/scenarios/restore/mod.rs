@@ -1,5 +1,6 @@
 //! EtcdRestores on a real Kubernetes: verified, carried out, rolled back.
 
+mod guards;
 mod in_place;
 mod new_target;
 mod seen;
@@ -25,7 +26,7 @@ const GATE: [Scenario; 2] = [
 ];
 
 /// The rest, for their time.
-const FULL: [Scenario; 9] = [
+const FULL: [Scenario; 14] = [
     shared!("so_is_one_of_the_minor_before", in_place::of_3_5),
     shared!("a_single_member_from_a_volume", in_place::from_a_volume),
     shared!("what_cannot_be_restored_touches_nothing", in_place::refused),
@@ -47,6 +48,14 @@ const FULL: [Scenario; 9] = [
         "data_in_memory_are_replaced_in_place",
         new_target::in_place_without_volumes
     ),
+    shared!(
+        "a_sealed_one_by_its_path_after_a_backup_of_what_is_there",
+        guards::sealed_and_backed_up_first
+    ),
+    shared!("damage_is_found_before_anything_is_touched", guards::damaged),
+    shared!("users_come_along_and_locks_do_not", guards::with_users),
+    shared!("alarms_go_and_leases_stay", guards::without_space),
+    shared!("a_full_disk_is_told_and_rolled_back", guards::full_disk),
 ];
 
 /// All of them.

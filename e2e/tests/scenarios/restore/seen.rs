@@ -43,15 +43,17 @@ impl Restore {
         Ok(Api::namespaced(client, self.stage.namespace()))
     }
 
-    /// Watches it until its status is as wanted.
+    /// Watches it until its status is about the spec of now, and as wanted.
     pub async fn says(
         &self,
         what: &str,
         wanted: impl Fn(&EtcdRestoreStatus) -> bool,
     ) -> Result<EtcdRestoreStatus> {
         let is_so = |found: Option<&EtcdRestore>| {
+            let generation = found.and_then(|restore| restore.metadata.generation);
             found
                 .and_then(|restore| restore.status.as_ref())
+                .filter(|status| status.observed_generation == generation)
                 .is_some_and(&wanted)
         };
         let what = format!("{} {what}", self.name);

@@ -71,6 +71,12 @@ pub(super) const RESTORES: &[Said] = &[
     ),
     said(
         "Progressing",
+        "SafetyBackupFailed",
+        "False: the EtcdCluster could not be backed up before its restore, as `spec.safetyBackup` asks; nothing was touched.",
+        "Correct what the message names, or set `spec.safetyBackup` to false to go on without.",
+    ),
+    said(
+        "Progressing",
         "AuthEnabled",
         "False: the backup was taken from an etcd with authentication, which the operator cannot answer yet; nothing was touched.",
         "Restore another backup.",

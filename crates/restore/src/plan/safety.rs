@@ -1,0 +1,141 @@
+//! The backup of what is there, made before anything is touched, where the user asks for one.
+
+use etcd_operator_api::backup::BackupRecord;
+use etcd_operator_api::contract::JobOutcome;
+use etcd_operator_api::span::Span;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::verify::{MOST_TRIES, begin};
+use super::{Outcome, Phase, Plan, Reason, Task, Wanted, job_name, outcome, pause};
+use crate::memory::Memory;
+use crate::world::{Cluster, Source, World};
+
+/// What to set to go on without it.
+const WITHOUT: &str = "set spec.safetyBackup to false to go on without it";
+
+/// What stands between a verified backup and the restore: a plan that makes the safety backup, or waits for it, or says
+/// why there is none. None where none is wanted, or where it is made; `memory` notes the latter.
+pub fn pass(
+    world: &World,
+    cluster: &Cluster,
+    source: &Source,
+    memory: &mut Memory,
+    verify: &Wanted,
+) -> Option<Plan> {
+    let number = memory.attempt;
+    let has_data = cluster.cluster_id.is_some();
+    if !world.desired.backs_up_first || !has_data || is_made(world, memory) {
+        return None;
+    }
+    let refuse = |memory: &Memory, why: &str| {
+        let text = format!(
+            "EtcdCluster {} cannot be backed up before it is restored, as spec.safetyBackup asks: {why}; {WITHOUT}.",
+            cluster.name
+        );
+        let mut plan = Plan::new(memory.clone(), Phase::Failed, Reason::SafetyBackupFailed, text);
+        plan.keeps.push(verify.name.clone());
+        plan
+    };
+    let again = "Nothing was touched; it is tried again when this spec is changed";
+    if let Some(why) = &cluster.silence {
+        return Some(refuse(memory, &format!("{why}. {again}")));
+    }
+    let wanted = Wanted {
+        name: job_name(world, &Task::BackUp, number),
+        task: Task::BackUp,
+    };
+    let mut plan = Plan::new(
+        memory.clone(),
+        Phase::BackingUp,
+        Reason::BackingUp,
+        format!(
+            "{} is whole. EtcdCluster {} is backed up before anything is touched.",
+            source.object, cluster.name
+        ),
+    );
+    plan.keeps.push(verify.name.clone());
+    let has_failed = world.memory.phase == Phase::Failed.as_str() && !world.is_edited;
+    match outcome(world, &wanted.name) {
+        // Data are not rolled back days later, when nobody thinks of it any more, because a quorum came back.
+        Outcome::None if has_failed => Some(refuse(memory, &format!("it could not be before. {again}"))),
+        Outcome::None | Outcome::Runs(None) => {
+            plan.job = Some(wanted);
+            Some(plan)
+        }
+        Outcome::Runs(Some(why)) => {
+            plan.text = format!("The pod of the Job {} does not start: {why}", wanted.name);
+            plan.job = Some(wanted);
+            Some(plan)
+        }
+        Outcome::Stored(stored) => {
+            memory.safety = record(stored, &run(world, number));
+            None
+        }
+        Outcome::Failed {
+            reason,
+            message,
+            at,
+            may_pass,
+        } => {
+            if !may_pass || number >= MOST_TRIES {
+                return Some(refuse(memory, &format!("{reason}: {message}. {again}")));
+            }
+            let due = at.checked_add(pause(number)).unwrap_or(at);
+            if world.now >= due {
+                // The backup that is restored is read again, too: it was whole some time ago.
+                return Some(begin(world, source, number + 1));
+            }
+            let later = format!(
+                "Nothing was touched; it is tried again at {due}, and at once when this spec is changed"
+            );
+            let mut plan = refuse(memory, &format!("{reason}: {message}. {later}"));
+            plan.wake = due.duration_since(world.now).try_into().unwrap_or(plan.wake);
+            Some(plan)
+        }
+        Outcome::Verified(_) | Outcome::Compared => Some(begin(world, source, number + 1)),
+    }
+}
+
+/// Whether it was made for this attempt.
+fn is_made(world: &World, memory: &Memory) -> bool {
+    let made = memory.safety.as_ref().and_then(|record| record.run.as_deref());
+    made == Some(&run(world, memory.attempt))
+}
+
+/// By what it is known again.
+pub fn run(world: &World, attempt: i64) -> String {
+    format!("{}/{attempt}", world.uid)
+}
+
+fn record(stored: &JobOutcome, run: &str) -> Option<BackupRecord> {
+    let JobOutcome::Stored {
+        object,
+        revision,
+        size,
+        sha256,
+        etcd_version,
+        cluster_id,
+        member,
+        verification,
+        started_at,
+        completed_at,
+        incarnation: _,
+    } = stored
+    else {
+        return None;
+    };
+    let took = completed_at.duration_since(*started_at).unsigned_abs();
+    Some(BackupRecord {
+        object: object.clone(),
+        run: Some(run.to_owned()),
+        revision: Some(*revision),
+        etcd_version: Some(etcd_version.clone()),
+        cluster_id: Some(cluster_id.clone()),
+        size: i64::try_from(*size).ok(),
+        sha256: Some(sha256.clone()),
+        started_at: Some(Time(*started_at)),
+        duration: Some(Span(took).to_string()),
+        member: Some(member.clone()),
+        verified: Some(verification.clone()),
+    })
+}
