@@ -24,7 +24,7 @@ pub async fn compare(task: &CompareTask) -> Result<JobOutcome, Failure> {
     let mut last = None;
     for endpoint in &way.endpoints {
         match read(&way, endpoint, cluster, Revision(task.revision)).await {
-            Ok(found) => return judge(task, found),
+            Ok((at, found)) => return judge(task, at, found),
             Err(Unread::Other(found)) => {
                 let url = &endpoint.url;
                 let message = format!("{url} is of cluster {found}, and {cluster} was to be compared");
@@ -45,18 +45,18 @@ pub async fn compare(task: &CompareTask) -> Result<JobOutcome, Failure> {
     })
 }
 
-fn judge(task: &CompareTask, found: Digest) -> Result<JobOutcome, Failure> {
+fn judge(task: &CompareTask, at: Revision, found: Digest) -> Result<JobOutcome, Failure> {
     let digest = found.to_string();
     if digest == task.digest {
         return Ok(JobOutcome::Compared {
-            revision: task.revision,
+            revision: at.0,
             keys: found.keys(),
             digest,
         });
     }
     let message = format!(
         "at revision {} the cluster serves keys with digest {digest}, and the backup has {}",
-        task.revision, task.digest
+        at.0, task.digest
     );
     Err(Failure::lasting("DataDiffer", message))
 }
@@ -75,7 +75,12 @@ impl From<Error> for Unread {
     }
 }
 
-async fn read(way: &Way, endpoint: &Endpoint, cluster: ClusterId, at: Revision) -> Result<Digest, Unread> {
+async fn read(
+    way: &Way,
+    endpoint: &Endpoint,
+    cluster: ClusterId,
+    wanted: Revision,
+) -> Result<(Revision, Digest), Unread> {
     let endpoint = Endpoint {
         limits: Limits {
             call: PAGE,
@@ -89,5 +94,8 @@ async fn read(way: &Way, endpoint: &Endpoint, cluster: ClusterId, at: Revision) 
     if position.cluster != cluster {
         return Err(Unread::Other(position.cluster));
     }
-    Ok(digest(&client, at, Pages::careful()).await?)
+    // What was written since then is not looked at. A cluster that is not yet there has written nothing since it was
+    // restored: all that it serves counts, and whether that is everything the digest tells.
+    let at = wanted.min(position.revision);
+    Ok((at, digest(&client, at, Pages::careful()).await?))
 }

@@ -19,11 +19,42 @@ async fn etcdctl(fleet: &Fleet, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// An etcd into which nothing was ever written is not as far as its backup was to be raised, and holds what that held.
+async fn nothing(fleet: &Fleet) -> Result<()> {
+    let mut task = CompareTask {
+        source: Source {
+            endpoints: vec![fleet.client_url(0).to_string()],
+            ..Source::default()
+        },
+        cluster_id: fleet.known(0).await?.cluster.to_string(),
+        revision: 1_000_000,
+        digest: format!("1:0:{}", "0".repeat(64)),
+        deadline: clock::now().checked_add(SignedDuration::from_mins(5))?,
+    };
+    let compared = compare(&task).await?;
+    ensure!(
+        matches!(
+            compared,
+            JobOutcome::Compared {
+                revision: 1,
+                keys: 0,
+                ..
+            }
+        ),
+        "{compared:?}"
+    );
+    "1:1:00".clone_into(&mut task.digest);
+    let failure = compare(&task).await.expect_err("it holds less");
+    ensure!(failure.reason == "DataDiffer", "{failure:?}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_cluster_serves_what_its_snapshot_holds_whatever_was_written_since() -> Result<()> {
     for version in [EtcdVersion::V3_2_25, EtcdVersion::V3_6_16] {
         let fleet = Fleet::new(version).await?;
         let _processes = fleet.bootstrap(1).await?;
+        nothing(&fleet).await?;
         // More than one page.
         for number in 0..120 {
             etcdctl(&fleet, &["put", &format!("key-{number}"), "value"]).await?;

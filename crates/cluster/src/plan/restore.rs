@@ -141,7 +141,9 @@ fn bump(world: &World, intent: &RestoreIntent) -> i64 {
         return 0;
     }
     let last = running().map(|status| status.position.revision.0).max();
-    let behind = last.map_or(0, |last| last.saturating_sub(intent.revision).max(0));
+    // An etcd into which nothing was ever written says 1, and its tool counts from 0.
+    let held = if intent.revision > 1 { intent.revision } else { 0 };
+    let behind = last.map_or(0, |last| last.saturating_sub(held).max(0));
     intent.revision_bump.saturating_add(behind)
 }
 

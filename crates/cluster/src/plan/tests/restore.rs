@@ -128,6 +128,17 @@ pub fn serves(scene: &mut Scene, running: &[u16]) {
     }
 }
 
+/// etcd's tool adds to the last entry of the backup, and this one has none though etcd says 1 of it.
+#[test]
+fn what_nothing_was_ever_written_into_is_raised_above_the_last_revision_as_well() {
+    let mut scene = asked(3);
+    let mut empty = intent("r");
+    (empty.revision, empty.revision_bump) = (1, 1);
+    scene.world.restore = Ok(Some(empty));
+    let begun = plan(&scene.world).memory.restore.expect("a restore");
+    assert_eq!(begun.revision_bump, 51, "50 was seen");
+}
+
 #[test]
 fn a_restore_stops_the_pods_prepares_commits_and_serves_before_clients_are_let_in() {
     let mut scene = asked(3);
