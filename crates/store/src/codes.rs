@@ -143,6 +143,19 @@ fn by_status(status: u16) -> Class {
     }
 }
 
+/// Whether an answer is a page for people, or a word of a server that knows no such address: no store says so what is wrong.
+pub(crate) fn is_page(status: u16, kind: Option<&str>, body: &[u8]) -> bool {
+    // What stands between may be ill for a while, or guard the way to a store.
+    let may_be_meant = status < 500 && ![401, 403, 407, 408, 429].contains(&status);
+    let start = String::from_utf8_lossy(body.get(..64).unwrap_or(body)).to_ascii_lowercase();
+    let start = start.trim_start_matches('\u{feff}').trim_start();
+    let is_html = kind.is_some_and(|kind| kind.to_ascii_lowercase().starts_with("text/html"))
+        || start.starts_with("<!doctype html")
+        || start.starts_with("<html");
+    let is_plain_word = status == 404 && !start.is_empty() && !start.starts_with(['<', '{']);
+    may_be_meant && (is_html || is_plain_word)
+}
+
 /// The whole seconds of a `Retry-After` header; dates in it are not worth a parser.
 pub(crate) fn retry_after(value: Option<&str>) -> Option<Duration> {
     value?.trim().parse().ok().map(Duration::from_secs)
@@ -186,6 +199,34 @@ mod tests {
         assert_eq!(of(404, "NoSuchBucket"), Class::NoBucket);
         assert_eq!(of(404, "XAdminUserNotFound"), Class::Credentials);
         assert_eq!(of(404, "NoSuchThingOfNextYear"), Class::Unsupported);
+    }
+
+    #[test]
+    fn a_page_is_told_from_what_stores_say() {
+        let html = Some("text/html; charset=utf-8");
+        for (status, kind, body, expected) in [
+            (404, html, "<html><h1>Not Found</h1>", true),
+            (404, None, "\n<!DOCTYPE HTML PUBLIC>", true),
+            (200, html, "<!doctype html><title>Console</title>", true),
+            (404, Some("text/plain"), "404 page not found\n", true),
+            (405, html, "", true),
+            (
+                404,
+                Some("application/xml"),
+                "<?xml version=\"1.0\"?><Error/>",
+                false,
+            ),
+            (404, Some("application/json"), "{\"error\": {}}", false),
+            (404, None, "", false),
+            (502, html, "<html>Bad Gateway", false),
+            (403, html, "<html>", false),
+        ] {
+            assert_eq!(
+                is_page(status, kind, body.as_bytes()),
+                expected,
+                "{status} {body}"
+            );
+        }
     }
 
     #[test]

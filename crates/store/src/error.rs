@@ -39,6 +39,8 @@ pub enum Class {
     Locked,
     /// The store's certificate is not trusted.
     TlsUntrusted,
+    /// What answers at the endpoint is no store of this kind.
+    NotAStore,
     /// An object of this name exists already.
     Exists,
     /// The object is another one than the one that was begun to be read.
@@ -81,6 +83,7 @@ impl Class {
             Self::Full => "Full",
             Self::Locked => "Locked",
             Self::TlsUntrusted => "TlsUntrusted",
+            Self::NotAStore => "NotAStore",
             Self::Exists => "Exists",
             Self::Changed => "Changed",
             Self::Corrupt => "Corrupt",
@@ -105,6 +108,7 @@ impl Class {
             Self::Full => "no room or quota is left",
             Self::Locked => "the object is protected against changes",
             Self::TlsUntrusted => "the certificate of the store is not trusted",
+            Self::NotAStore => "what answers there does not look like a store of this kind",
             Self::Exists => "an object of this name exists already",
             Self::Changed => "the object was replaced meanwhile",
             Self::Corrupt => "what the store holds or sent is not what it should be",
@@ -145,6 +149,13 @@ impl Class {
                 "gcs.endpoint",
                 "abs.endpoint and abs.absSecret (keys storage-account and cloud)",
                 "local.persistentVolumeClaim",
+            ),
+            Self::NotAStore => by_kind(
+                "s3.endpoint: is that the port of the store's interface for programs?",
+                "oss.endpoint",
+                "gcs.endpoint",
+                "abs.endpoint",
+                "local.path",
             ),
             Self::TlsUntrusted => by_kind(
                 "s3.caSecret and s3.endpoint",

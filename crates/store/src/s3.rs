@@ -14,7 +14,7 @@ use futures::stream;
 use jiff::Timestamp;
 
 pub use self::connect::{Encryption, S3Config};
-use crate::codes::{Refusal, retry_after};
+use crate::codes::{Refusal, is_page, retry_after};
 use crate::digest::content_md5;
 use crate::error::{Class, Fault};
 use crate::key::Key;
@@ -52,6 +52,13 @@ impl S3 {
         let status = response.status().as_u16();
         let code = error.code().map(str::to_owned);
         let code = code.or_else(|| header("x-amz-error-code")).unwrap_or_default();
+        let kind = header("content-type");
+        let body = response.body().bytes().unwrap_or_default();
+        if code.is_empty() && is_page(status, kind.as_deref(), body) {
+            let kind = kind.as_deref().unwrap_or("no kind of content told");
+            let said = format!("HTTP {status} with {kind}, where S3 says what is wrong in XML");
+            return Fault::new(Class::NotAStore, self.censor.clean(&said));
+        }
         if response.status().is_success() && code.is_empty() {
             // The answer began well and could not be read to its end.
             return net::fault(error, &self.censor);

@@ -26,6 +26,8 @@ pub(super) struct Service {
     http: reqwest::Client,
     /// Requests to others ask for an identity.
     host: String,
+    /// Whether the store's endpoint is written with `http://`.
+    is_plain: bool,
     censor: Censor,
 }
 
@@ -49,11 +51,13 @@ struct TokenError {
 
 impl Service {
     pub(super) fn new(http: reqwest::Client, base: &str, censor: Censor) -> Self {
-        let host = base.parse::<http::Uri>().ok();
-        let host = host.and_then(|uri| uri.authority().map(ToString::to_string));
+        let base = base.parse::<http::Uri>().ok();
+        let is_plain = base.as_ref().is_some_and(|uri| uri.scheme_str() == Some("http"));
+        let host = base.and_then(|uri| uri.authority().map(ToString::to_string));
         Self {
             http,
             host: host.unwrap_or_default(),
+            is_plain,
             censor,
         }
     }
@@ -67,6 +71,15 @@ impl Service {
             .uri()
             .authority()
             .is_some_and(|to| to.as_str() == self.host);
+        if !(is_store && self.is_plain) && carries_in_the_open(&request) {
+            let to = request.uri().authority().map(ToString::to_string);
+            let said = format!(
+                "a token or key would go to {} over plain HTTP, where everybody on the way reads it, so nothing was sent: \
+                 use https://; only a store whose endpoint is written with http:// is spoken to so",
+                to.unwrap_or_default()
+            );
+            return Err(Fault::new(Class::Credentials, said));
+        }
         let sent = match request.body().as_bytes() {
             Some(body) if request.method() == Method::PUT => Some(body.clone()),
             _ => None,
@@ -113,6 +126,21 @@ impl Service {
         };
         refusal.fault(&self.censor)
     }
+}
+
+/// Whether whoever listens on the way gets something by which to be somebody else. Machines' own services of identities are
+/// asked over plain HTTP and are sent no secret; what goes to this machine itself leaves it nowhere.
+fn carries_in_the_open(request: &HttpRequest) -> bool {
+    let uri = request.uri();
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    let is_own = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    let is_signed = uri
+        .query()
+        .is_some_and(|query| query.split('&').any(|pair| pair.starts_with("sig=")));
+    let is_secret = request.headers().contains_key(http::header::AUTHORIZATION)
+        || is_signed
+        || request.body().content_length() > 0;
+    uri.scheme_str() == Some("http") && !is_own && is_secret
 }
 
 /// The code and the message of a refusal, as XML or as JSON.
@@ -232,6 +260,46 @@ mod tests {
             pair("", "m")
         );
         assert_eq!(words("<html>"), pair("", ""));
+    }
+
+    #[tokio::test]
+    async fn no_token_goes_over_plain_http_but_to_a_store_that_is_written_so() {
+        let trust = crate::trust::Trust::new("gcs.caSecret", None).expect("trust");
+        let http = crate::net::client(&trust).expect("a client");
+        let ask = |uri: &str, header: Option<&str>, body: &str| {
+            let mut request = http::Request::builder().method(Method::POST).uri(uri);
+            if let Some(value) = header {
+                request = request.header("authorization", value);
+            }
+            let body = object_store::client::HttpRequestBody::from(Bytes::from(body.to_owned()));
+            request.body(body).expect("a request")
+        };
+        // Nobody is at any of these addresses, which are for documents.
+        let token = Some("Bearer hunter2");
+        let secure = Service::new(http.clone(), "https://192.0.2.1", Censor::default());
+        for request in [
+            ask("http://192.0.2.1/b/k", token, ""),
+            ask("http://192.0.2.7/token", None, "assertion=hunter2"),
+            ask("http://192.0.2.7/c/k?se=1&sig=hunter2", None, ""),
+        ] {
+            let fault = secure.send(request).await.expect_err("refused");
+            assert_eq!(fault.class, Class::Credentials);
+            assert!(
+                fault.said.contains("plain HTTP") && !fault.said.contains("hunter2"),
+                "{fault:?}"
+            );
+        }
+        for (uri, header, body, expected) in [
+            ("http://169.254.169.254/identity?x=1", None, "", false),
+            ("http://127.0.0.1:1/token", token, "x", false),
+            ("http://[::1]/token", token, "x", false),
+            ("https://192.0.2.1/b/k", token, "x", false),
+            ("http://localhost.example.com/", token, "", true),
+        ] {
+            assert_eq!(carries_in_the_open(&ask(uri, header, body)), expected, "{uri}");
+        }
+        let plain = Service::new(http, "http://127.0.0.1:1", Censor::default());
+        assert!(plain.is_plain && !secure.is_plain);
     }
 
     #[test]

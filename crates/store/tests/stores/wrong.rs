@@ -94,6 +94,46 @@ async fn a_server_that_is_no_store_is_an_error_and_no_panic() {
 }
 
 #[tokio::test]
+async fn a_web_server_in_place_of_s3_is_blamed_by_its_endpoint_and_not_the_path() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
+    let talk = tokio::spawn(async move {
+        let body = "<html><head><title>404 Not Found</title></head></html>";
+        loop {
+            let (mut stream, _) = listener.accept().await.expect("a client");
+            let mut asked = vec![0; 4096];
+            let read = stream.read(&mut asked).await.unwrap_or_default();
+            let is_head = asked[..read].starts_with(b"HEAD");
+            let told = if is_head { "" } else { body };
+            let answer = format!(
+                "HTTP/1.1 404 Not Found\r\ncontent-type: text/html\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{told}",
+                body.len()
+            );
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    let store = at(Dialect::S3, &endpoint).await;
+    let begun = store.begin(&key(), 1000).await.map(|_| ()).expect_err("no store");
+    for error in [
+        store.list("etcd").await.expect_err("no store"),
+        store.look(&key()).await.expect_err("no store"),
+        begun,
+    ] {
+        assert_eq!(error.class, Class::NotAStore, "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains(&endpoint) && text.contains("look at s3.endpoint"),
+            "{text}"
+        );
+        assert!(
+            text.contains("does not look like") && !text.contains("s3.path"),
+            "{text}"
+        );
+    }
+    talk.abort();
+}
+
+#[tokio::test]
 async fn a_wrong_key_pair_is_named_by_its_secret_and_never_shown() {
     for (dialect, wrong, setting) in [
         (
