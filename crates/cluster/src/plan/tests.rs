@@ -14,6 +14,7 @@ mod restore_props;
 mod scale;
 mod scene;
 mod stuck;
+mod told;
 mod waits;
 
 use super::{Plan, plan};

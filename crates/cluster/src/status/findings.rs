@@ -11,6 +11,12 @@ use crate::desired::Desired;
 use crate::memory::Restore;
 use crate::plan::{Plan, Reason, Situation, majority};
 
+/// What there is to know of a cluster that is well and bears no failure.
+const ONE_ALONE: &str =
+    " One member has no redundancy: nobody can read or write while it is away, as was asked for.";
+const TWO_ALONE: &str =
+    " Two members have no redundancy: writes need both, so two bear no more failures than one.";
+
 /// What the spec alone tells, and the oldest version that runs.
 pub fn of_spec(desired: &Desired, running: Option<&Version>) -> Vec<Finding> {
     let mut accepted = refusal::accepted(&[]);
@@ -134,11 +140,22 @@ pub fn findings(
             &format!("{count} {wanted} are asked for."),
         );
         let at_risk = !is_available || (well == majority(voters) && voters > 2);
-        let why = if at_risk { "NoneToSpare" } else { "SomeToSpare" };
-        add(ConditionType::QuorumAtRisk, at_risk, why, &count);
+        let (why, more) = match voters {
+            _ if at_risk => ("NoneToSpare", ""),
+            ..=1 => ("NoRedundancy", ONE_ALONE),
+            2 => ("NoRedundancy", TWO_ALONE),
+            _ => ("SomeToSpare", ""),
+        };
+        add(
+            ConditionType::QuorumAtRisk,
+            at_risk,
+            why,
+            &format!("{count}{more}"),
+        );
     }
     // Who looks away or cannot see says nothing new about what was lost.
-    let is_known = !is(&[Reason::Paused, Reason::MembersUnreachable, Reason::Restoring]);
+    // Nor who has stopped the members itself.
+    let is_known = !is_shut && !is(&[Reason::Paused, Reason::MembersUnreachable, Reason::Restoring]);
     let is_silent = is_known && is_majority_silent(situation, plan);
     for (type_, wanted, is_seen) in [
         (ConditionType::QuorumLost, Reason::QuorumLost, is_silent),
