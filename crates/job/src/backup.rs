@@ -3,15 +3,18 @@
 
 mod attempt;
 mod place;
+mod swap;
 mod watch;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use etcd_operator_api::backup::Verification;
 use etcd_operator_api::contract::{BackupTask, JobOrder, Manifest};
 use etcd_operator_etcd::error::Class;
 use etcd_operator_etcd::tool::Tools;
 use etcd_operator_store::Store;
+use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use self::attempt::Attempt;
@@ -47,6 +50,14 @@ pub struct Run<'a> {
     pub budget: Budget,
     /// When the process is asked to end.
     pub stop: CancellationToken,
+}
+
+/// What each try with a member is made with.
+struct Tries<'a> {
+    place: &'a Place,
+    candidates: &'a [Candidate],
+    wanted: &'a Arc<Wanted>,
+    started: Timestamp,
 }
 
 impl Run<'_> {
@@ -91,16 +102,33 @@ impl Run<'_> {
                 "what this EtcdBackup stored before stays: the new backup has revision and time in its name"
             );
         }
+        let tries = Tries {
+            place: &place,
+            candidates: &candidates,
+            wanted: &wanted,
+            started,
+        };
+        match &replaced {
+            Replaced::Backup(old) => {
+                let make = self.try_each(&tries, &Replaced::Beside);
+                swap::replace(self, actor, old, make).await
+            }
+            other => self.try_each(&tries, other).await,
+        }
+    }
+
+    /// Asks one member after the other.
+    async fn try_each(&self, tries: &Tries<'_>, replaced: &Replaced) -> Result<Manifest, Failure> {
         let mut last = None;
-        for candidate in &candidates {
+        for candidate in tries.candidates {
             let attempt = Attempt {
                 run: self,
                 candidate,
-                wanted: &wanted,
-                started,
-                replaced: &replaced,
+                wanted: tries.wanted,
+                started: tries.started,
+                replaced,
             };
-            match attempt.make(&place).await {
+            match attempt.make(tries.place).await {
                 Ok(manifest) => return Ok(manifest),
                 Err(failure) if is_the_members(&failure) => {
                     tracing::warn!(member = candidate.title(), %failure, "this member's snapshot was not had");
@@ -120,9 +148,9 @@ impl Run<'_> {
         )
     }
 
-    fn wanted(&self) -> Result<std::sync::Arc<Wanted>, Failure> {
+    fn wanted(&self) -> Result<Arc<Wanted>, Failure> {
         let key = self.task.keys.as_deref().map(settings::sealing_key).transpose()?;
-        Ok(std::sync::Arc::new(Wanted {
+        Ok(Arc::new(Wanted {
             is_compressed: self.task.compression == etcd_operator_api::backup::Compression::Zstd,
             key,
         }))

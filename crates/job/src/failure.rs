@@ -10,6 +10,7 @@ use etcd_operator_store::secret::BadConfig;
 
 use crate::choice::NoChoice;
 use crate::floor::GivenUp;
+use crate::hand;
 
 /// Why a Job failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +63,15 @@ impl Failure {
     pub fn about(self, reason: &'static str) -> Self {
         Self {
             reason: reason.into(),
+            ..self
+        }
+    }
+
+    /// The same for whoever runs it by hand, and has flags and no spec.
+    #[must_use]
+    pub fn by_hand(self) -> Self {
+        Self {
+            message: hand::by_hand(&self.message),
             ..self
         }
     }

@@ -12,6 +12,7 @@ pub mod compare;
 pub mod failure;
 pub mod fetch;
 pub mod floor;
+pub mod hand;
 pub mod inspect;
 pub mod leftovers;
 pub mod list;

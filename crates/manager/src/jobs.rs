@@ -7,16 +7,17 @@ mod restoring;
 use std::io::{Write as _, stderr};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use etcd_operator_api::contract::{JobOrder, JobOutcome, Manifest, Task};
 use etcd_operator_etcd::tool::Tools;
 use etcd_operator_job::backup::Run;
 use etcd_operator_job::budget::{BUFFERS, Budget};
 use etcd_operator_job::members::Network;
+use etcd_operator_job::names::BY_HAND;
 use etcd_operator_job::object::Object;
 use etcd_operator_job::outcome::{self, Exit};
 use etcd_operator_job::{
-    Failure, catalog, check, clock, fetch as fetching, inspect as inspecting, list as listing,
+    Failure, catalog, check, clock, fetch as fetching, hand, inspect as inspecting, list as listing,
 };
 use etcd_operator_job::{compare as comparing, prune as pruning, settings, verify as verifying};
 use etcd_operator_snapshot::frames::KeyRing;
@@ -229,7 +230,10 @@ fn order(
     let done = runtime.block_on(run(&order, places));
     // What is still being aborted in the background gets a little time for it.
     runtime.shutdown_timeout(std::time::Duration::from_secs(5));
-    let outcome = done.unwrap_or_else(|failure| outcome::failed(&failure));
+    let outcome = done.unwrap_or_else(|failure| {
+        let is_by_hand = order.owner_uid == BY_HAND;
+        outcome::failed(&if is_by_hand { failure.by_hand() } else { failure })
+    });
     told(said, &order.run, outcome)
 }
 
@@ -337,7 +341,7 @@ fn by_hand(level: &str, work: impl Future<Output = Result<()>>) -> Result<Exit> 
     let runtime = tokio::runtime::Runtime::new().context("the async runtime cannot start")?;
     runtime.block_on(async {
         tokio::select! {
-            done = work => done,
+            done = work => done.map_err(|error| anyhow!(hand::by_hand(&format!("{error:#}")))),
             _ = tokio::signal::ctrl_c() => {
                 let _ = writeln!(stderr(), "interrupted");
                 bail!("interrupted; run the same again to go on")

@@ -137,6 +137,79 @@ fn what_is_given_by_flags_is_checked_before_anything_is_done() {
 }
 
 #[test]
+fn by_hand_a_failure_names_flags_and_no_field_of_a_spec() {
+    let folder = Folder::new();
+    let (to, empty) = (folder.path("orders"), folder.path("empty"));
+    std::fs::create_dir(&empty).expect("a directory");
+    let nowhere = folder.path("no/such/x");
+    for (arguments, word) in [
+        (
+            vec![
+                "backup",
+                "--endpoint",
+                "http://root:hunter2@127.0.0.1:1",
+                "--to",
+                &to,
+            ],
+            "--endpoint",
+        ),
+        (
+            vec!["backup", "--endpoint", "https://127.0.0.1:1", "--to", &to],
+            "--client-tls must name a directory",
+        ),
+        (
+            vec![
+                "backup",
+                "--endpoint",
+                "http://127.0.0.1:1",
+                "--to",
+                &to,
+                "--keys",
+                &empty,
+            ],
+            "the directory is missing or empty",
+        ),
+        (
+            vec!["fetch", "s3://b/k", &to, "--store-endpoint", "ftp://a"],
+            "--store-endpoint: must begin with",
+        ),
+        (
+            vec![
+                "list",
+                "gs://b/k",
+                "--store-endpoint",
+                "https://a",
+                "--store-secret",
+                &empty,
+            ],
+            "the directory is missing or empty",
+        ),
+        (vec!["inspect", "abs://b/k"], "--store-secret: must be set"),
+        (vec!["list", &nowhere], "look at the path"),
+    ] {
+        let output = operator(&arguments, None);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !output.status.success() && said.contains(word),
+            "{arguments:?}: {said}"
+        );
+        for field in [
+            "etcdEndpoints",
+            "clientTLSSecret",
+            "spec.",
+            "s3.",
+            "gcs.",
+            "abs.",
+            "local.",
+            "Secret is",
+            "hunter2",
+        ] {
+            assert!(!said.contains(field), "{field}: {said}");
+        }
+    }
+}
+
+#[test]
 fn a_snapshot_is_inspected_and_fetched_without_kubernetes() {
     let folder = Folder::new();
     let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../snapshot/corpus/3.6-full.db.zst");

@@ -1,6 +1,6 @@
 //! One member's snapshot into the store. It ends with a backup that counts, or with what was there before; if the store no
-//! longer answers, with a claim by which the next run finds what is left. Only where it was said that something is to be
-//! replaced is that gone before the new object is checked.
+//! longer answers, with a claim by which the next run finds what is left. Only an object without a manifest, which does not
+//! count, and which was said to be replaced, is gone before the new one is checked.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use etcd_operator_api::contract::{self, Claim, Manifest, Naming};
 use etcd_operator_snapshot::frames::KeyRing;
 use etcd_operator_store::error::Remains;
 use etcd_operator_store::upload::MOST_PARTS;
-use etcd_operator_store::{Creation, Stored, Upload};
+use etcd_operator_store::{Creation, Store, Stored, Upload};
 use jiff::{SignedDuration, Timestamp};
 
 use super::Run;
@@ -43,14 +43,15 @@ pub struct Attempt<'a> {
 
 /// What is left in the store after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+pub enum Left {
     /// Nothing.
     Nothing,
     /// Something, or nobody knows.
     Something,
 }
 
-type Made<T> = Result<T, (Failure, Left)>;
+/// What came of it, or why not and what is left.
+pub type Made<T> = Result<T, (Failure, Left)>;
 
 /// A failure after which nothing is left.
 fn clean<E: Into<Failure>>(error: E) -> (Failure, Left) {
@@ -101,7 +102,7 @@ impl Attempt<'_> {
                 owner_uid: order.owner_uid.clone(),
                 run: order.run.clone(),
                 until: task.deadline,
-                replaces: self.replaced.goes(),
+                replaces: self.replaced == &Replaced::Bare,
             };
             let created = catalog::create(store, &names::claim(&claim.object), &claim).await?;
             match (created, naming) {
@@ -161,7 +162,7 @@ impl Attempt<'_> {
             Ok(manifest) => manifest,
             Err(failure) => return Err(self.undo(object, failure).await),
         };
-        self.commit(&manifest, &stored).await?;
+        commit(&run.store, &manifest, &stored).await?;
         tracing::info!(
             object,
             revision = manifest.revision,
@@ -198,22 +199,12 @@ impl Attempt<'_> {
         }
     }
 
-    /// Makes the object of its parts. From here on what is replaced is no more.
+    /// Makes the object of its parts. From here on what was there without a manifest is no more.
     async fn complete(&self, object: &str, upload: Arc<Upload>, pumped: &Pumped) -> Made<Stored> {
         let Some(upload) = Arc::into_inner(upload) else {
             let failure = Failure::passing("Stopped", "a part is still on its way");
             return Err((failure, Left::Something));
         };
-        let manifest = names::manifest(object);
-        if matches!(self.replaced, Replaced::Backup(_))
-            && let Err(failure) = catalog::delete(&self.run.store, &manifest).await
-        {
-            let left = match upload.abort().await {
-                Ok(()) => Left::Nothing,
-                Err(_) => Left::Something,
-            };
-            return Err((failure, left));
-        }
         let error = match upload.complete(pumped.parts.clone()).await {
             Ok(stored) if stored.size == pumped.shaped.size => return Ok(stored),
             Ok(stored) => {
@@ -225,22 +216,10 @@ impl Attempt<'_> {
         };
         let left = match error.remains {
             Some(Remains::Complete) => return Err(self.undo(object, error.into()).await),
-            Some(Remains::Aborted) | None => self.put_back(object).await,
+            Some(Remains::Aborted) | None => Left::Nothing,
             Some(Remains::Unknown) => Left::Something,
         };
         Err((error.into(), left))
-    }
-
-    /// The backup that was there before is still there, and counts again.
-    async fn put_back(&self, object: &str) -> Left {
-        let Replaced::Backup(manifest) = self.replaced else {
-            return Left::Nothing;
-        };
-        let put = match catalog::key(&names::manifest(object)) {
-            Ok(key) => self.run.store.create(&key, manifest.clone()).await.is_ok(),
-            Err(_) => false,
-        };
-        if put { Left::Nothing } else { Left::Something }
     }
 
     async fn check(
@@ -299,35 +278,9 @@ impl Attempt<'_> {
         Ok(manifest)
     }
 
-    /// Makes the backup count, if the object is still the one that was checked.
-    async fn commit(&self, manifest: &Manifest, stored: &Stored) -> Made<()> {
-        let store = &self.run.store;
-        let name = names::manifest(&manifest.object);
-        // After a lost answer the manifest may be there: then the next try finds it, and its object must stay.
-        let unsure = |failure: Failure| (failure, Left::Something);
-        let created = catalog::create(store, &name, manifest).await.map_err(unsure)?;
-        let key = catalog::key(&manifest.object).map_err(clean)?;
-        let is_same = match (&stored.etag, store.look(&key).await) {
-            (Some(etag), Ok(Some(now))) => now.etag == *etag,
-            (Some(_), Ok(None)) => false,
-            _ => true,
-        };
-        if created == Creation::Created && is_same {
-            return Ok(());
-        }
-        if created == Creation::Created {
-            catalog::delete(store, &name).await.map_err(unsure)?;
-        }
-        let message = format!(
-            "{} was written by somebody else at the same time",
-            manifest.object
-        );
-        Err(clean(Failure::passing("Changed", message)))
-    }
-
     /// Takes back an object that does not count, unless another one is gone for it: then it is better than none.
     async fn undo(&self, object: &str, failure: Failure) -> (Failure, Left) {
-        if !self.replaced.goes() {
+        if self.replaced != &Replaced::Bare {
             return (failure, self.remove(object).await);
         }
         let message = format!(
@@ -356,6 +309,31 @@ impl Attempt<'_> {
     }
 }
 
+/// Makes the backup count, if the object is still the one that was checked.
+pub async fn commit(store: &Store, manifest: &Manifest, stored: &Stored) -> Made<()> {
+    let name = names::manifest(&manifest.object);
+    // After a lost answer the manifest may be there: then the next try finds it, and its object must stay.
+    let unsure = |failure: Failure| (failure, Left::Something);
+    let created = catalog::create(store, &name, manifest).await.map_err(unsure)?;
+    let key = catalog::key(&manifest.object).map_err(clean)?;
+    let is_same = match (&stored.etag, store.look(&key).await) {
+        (Some(etag), Ok(Some(now))) => now.etag == *etag,
+        (Some(_), Ok(None)) => false,
+        _ => true,
+    };
+    if created == Creation::Created && is_same {
+        return Ok(());
+    }
+    if created == Creation::Created {
+        catalog::delete(store, &name).await.map_err(unsure)?;
+    }
+    let message = format!(
+        "{} was written by somebody else at the same time",
+        manifest.object
+    );
+    Err(clean(Failure::passing("Changed", message)))
+}
+
 async fn abort(upload: Arc<Upload>) -> Left {
     match Arc::into_inner(upload) {
         Some(upload) => match upload.abort().await {
@@ -370,7 +348,7 @@ async fn abort(upload: Arc<Upload>) -> Left {
 }
 
 /// The usual size, unless the database is so large that its parts could not be counted.
-fn part_size(database: u64) -> u64 {
+pub fn part_size(database: u64) -> u64 {
     const MIB: u64 = 1 << 20;
     // It may grow meanwhile, and what does not compress becomes a little longer.
     let needed = (database.saturating_mul(2) / u64::from(MOST_PARTS)).div_ceil(MIB) * MIB;

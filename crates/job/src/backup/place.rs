@@ -32,15 +32,8 @@ pub enum Replaced {
     Beside,
     /// An object that has no manifest.
     Bare,
-    /// A backup, with its manifest as it was written.
+    /// A backup, with its manifest as it was written: it counts until the new one does.
     Backup(Bytes),
-}
-
-impl Replaced {
-    /// Whether something goes that no store brings back.
-    pub fn goes(&self) -> bool {
-        matches!(self, Self::Bare | Self::Backup(_))
-    }
 }
 
 impl Place {
@@ -90,8 +83,7 @@ impl Place {
         }
     }
 
-    /// What a single backup replaces: a good backup only if that was said to be meant, as no store has it back when the
-    /// new one turns out to be none.
+    /// What a single backup replaces: a good backup only if that was said to be meant.
     pub async fn replaced(
         &self,
         store: &Store,

@@ -2,6 +2,7 @@
 
 mod deleting;
 mod fetching;
+mod killed;
 mod places;
 mod restoring;
 mod storing;

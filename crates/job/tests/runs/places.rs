@@ -151,7 +151,7 @@ async fn a_second_single_backup_lies_beside_the_first() {
 }
 
 #[tokio::test]
-async fn what_was_to_be_replaced_and_turned_out_bad_is_there_and_said_to_be() {
+async fn a_backup_that_was_to_be_replaced_stays_as_it_is_where_the_new_one_turns_out_bad() {
     let (bench, members) = (Bench::new(), Fake::good());
     let meant = |run: &str| order("u", run, |task| task.allow_others = true);
     bench.run(&members, &meant("1")).await.expect("stored");
@@ -166,6 +166,22 @@ async fn what_was_to_be_replaced_and_turned_out_bad_is_there_and_said_to_be() {
     assert_eq!(failure.reason, "Scratch", "{failure}");
     assert_eq!(content(&bench), before, "found out before anything is replaced");
     let failure = bench.run(&behind(), &meant("3")).await.expect_err("behind");
+    assert_eq!(failure.reason, "VerificationFailed", "{failure}");
+    assert_eq!(
+        content(&bench),
+        before,
+        "found out before it takes the place of anything"
+    );
+    bench.run(&members, &meant("4")).await.expect("stored");
+    assert_eq!(bench.names(), BOTH);
+}
+
+#[tokio::test]
+async fn an_object_that_does_not_count_is_replaced_at_once_and_a_bad_one_in_its_place_is_said_to_be() {
+    let bench = Bench::new();
+    put(&bench, "etcd/orders", b"of the older operator").await;
+    let meant = order("u", "r", |task| task.allow_others = true);
+    let failure = bench.run(&behind(), &meant).await.expect_err("behind");
     assert_eq!(
         (failure.reason.as_ref(), failure.is_retriable),
         ("Unverified", false)
@@ -174,8 +190,33 @@ async fn what_was_to_be_replaced_and_turned_out_bad_is_there_and_said_to_be() {
         assert!(failure.message.contains(words), "{failure}");
     }
     assert_eq!(bench.names(), ["etcd/orders"]);
-    bench.run(&members, &meant("4")).await.expect("stored");
-    assert_eq!(bench.names(), BOTH);
+}
+
+#[tokio::test]
+async fn a_place_that_somebody_else_writes_to_is_not_taken_and_etcd_is_not_read_for_it() {
+    let (bench, members) = (Bench::new(), Fake::good());
+    let first = bench.run(&members, &order("u", "1", |_| {})).await;
+    let first = first.expect("stored");
+    // Somebody else writes there.
+    let claim = Claim {
+        version: 1,
+        object: "etcd/orders".to_owned(),
+        owner_uid: "v".to_owned(),
+        run: "other".to_owned(),
+        until: clock::now() + SignedDuration::from_mins(5),
+        replaces: true,
+    };
+    put(&bench, "etcd/orders.claim.json", &contract::write(&claim)).await;
+    let meant = order("u", "2", |task| task.allow_others = true);
+    let failure = bench.run(&members, &meant).await.expect_err("busy");
+    assert_eq!(failure.reason, "Busy", "{failure}");
+    assert_eq!(
+        members.begun.load(Ordering::SeqCst),
+        1,
+        "etcd is not read for nothing"
+    );
+    let still = catalog::manifest(&bench.store, "etcd/orders").await;
+    assert_eq!(still.expect("read"), Some(first));
 }
 
 #[tokio::test]

@@ -1,0 +1,166 @@
+//! Processes that die between any two requests to the store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use etcd_operator_api::contract::{JobOrder, Naming, Task};
+use etcd_operator_job::backup::Run;
+use etcd_operator_job::budget::{BUFFERS, Budget};
+use etcd_operator_job::catalog::{self, Reach};
+use etcd_operator_job::names::BY_HAND;
+use etcd_operator_store::port::{
+    Answer, Begun, Entry, Etag, Mark, Meta, Page, Part, Place, Port, Reading, Span, Target, UploadId,
+};
+use etcd_operator_store::{Key, Store};
+use futures::future;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{Bench, Fake, Manner, long_snapshot, order, policy};
+
+/// A port whose process dies at the request of this number, which is not carried out, and neither is any after it.
+#[derive(Debug)]
+struct Mortal {
+    inner: Arc<dyn Port>,
+    last: usize,
+    asked: AtomicUsize,
+    dead: Notify,
+}
+
+impl Mortal {
+    fn turn<'a, T: Send + 'a>(&'a self, answer: Answer<'a, T>) -> Answer<'a, T> {
+        if self.asked.fetch_add(1, Ordering::SeqCst) < self.last {
+            return answer;
+        }
+        self.dead.notify_one();
+        Box::pin(future::pending())
+    }
+}
+
+impl Port for Mortal {
+    fn place(&self) -> &Place {
+        self.inner.place()
+    }
+
+    fn begin<'a>(&'a self, key: &'a Key, mark: &'a Mark) -> Answer<'a, UploadId> {
+        self.turn(self.inner.begin(key, mark))
+    }
+
+    fn part<'a>(&'a self, target: &'a Target, number: u32, body: Bytes) -> Answer<'a, Part> {
+        self.turn(self.inner.part(target, number, body))
+    }
+
+    fn complete<'a>(&'a self, target: &'a Target, parts: &'a [Part]) -> Answer<'a, ()> {
+        self.turn(self.inner.complete(target, parts))
+    }
+
+    fn abort<'a>(&'a self, target: &'a Target) -> Answer<'a, ()> {
+        self.turn(self.inner.abort(target))
+    }
+
+    fn head<'a>(&'a self, key: &'a Key) -> Answer<'a, Meta> {
+        self.turn(self.inner.head(key))
+    }
+
+    fn read<'a>(&'a self, key: &'a Key, span: Span, etag: Option<&'a Etag>) -> Answer<'a, Reading> {
+        self.turn(self.inner.read(key, span, etag))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Entry>> {
+        self.turn(self.inner.list(prefix, page))
+    }
+
+    fn delete<'a>(&'a self, key: &'a Key) -> Answer<'a, ()> {
+        self.turn(self.inner.delete(key))
+    }
+
+    fn create<'a>(&'a self, key: &'a Key, body: Bytes) -> Answer<'a, ()> {
+        self.turn(self.inner.create(key, body))
+    }
+
+    fn begun<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Begun>> {
+        self.turn(self.inner.begun(prefix, page))
+    }
+}
+
+/// The objects that count: whose manifest tells their every byte.
+async fn counting(bench: &Bench) -> Vec<String> {
+    let found = catalog::read(&bench.store, Reach::Path("etcd/orders")).await;
+    let mut counting = Vec::new();
+    for object in found.expect("read").keys() {
+        let manifest = catalog::manifest(&bench.store, object).await.expect("read");
+        let bytes = std::fs::read(bench.folder.0.join(object)).unwrap_or_default();
+        let sum: String = Sha256::digest(&bytes)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        if manifest.is_some_and(|manifest| manifest.object_sha256 == sum) {
+            counting.push(object.clone());
+        }
+    }
+    counting
+}
+
+/// Runs an order in a process that dies at this request. Whether it came to its end.
+async fn lives(bench: &Bench, members: &Fake, order: &JobOrder, last: usize) -> bool {
+    let port = Arc::new(Mortal {
+        inner: Arc::clone(&bench.port) as Arc<dyn Port>,
+        last,
+        asked: AtomicUsize::new(0),
+        dead: Notify::new(),
+    });
+    let Task::Backup(task) = &order.task else {
+        panic!("{order:?}");
+    };
+    // Nothing of a dead process is waited for.
+    let patient = etcd_operator_store::Policy::default();
+    let run = Run {
+        order,
+        task,
+        store: Store::new(Arc::clone(&port) as Arc<_>, patient),
+        members,
+        scratch: bench.scratch.0.clone(),
+        tools: bench.tools.clone(),
+        budget: Budget::of(BUFFERS),
+        stop: CancellationToken::new(),
+    };
+    tokio::select! {
+        done = run.backup() => {
+            done.expect("stored");
+            true
+        }
+        () = port.dead.notified() => false,
+    }
+}
+
+#[tokio::test]
+async fn wherever_who_replaces_a_backup_by_hand_is_killed_the_old_one_counts_or_the_new_one() {
+    let by_hand = |run: &str| {
+        order(BY_HAND, run, |task| {
+            task.naming = Naming::OneShot;
+            task.allow_others = true;
+        })
+    };
+    let mut deaths = 0;
+    loop {
+        let bench = Bench::with(policy());
+        let first = by_hand("1");
+        bench.run(&Fake::good(), &first).await.expect("stored");
+        let old = std::fs::read(bench.folder.0.join("etcd/orders")).expect("there");
+        let newer = Fake::of(&[Manner::Good], long_snapshot(1_500_000));
+        let has_ended = lives(&bench, &newer, &by_hand("2"), deaths).await;
+        let counts = counting(&bench).await;
+        assert!(!counts.is_empty(), "killed at {deaths}: {:?}", bench.names());
+        if has_ended {
+            assert_eq!(bench.names(), ["etcd/orders", "etcd/orders.manifest.json"]);
+            let new = std::fs::read(bench.folder.0.join("etcd/orders")).expect("there");
+            assert_ne!(old, new);
+            break;
+        }
+        deaths += 1;
+        assert!(deaths < 200, "it never ends");
+    }
+    assert!(deaths > 20, "only {deaths} requests to die at");
+}
