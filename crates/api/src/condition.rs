@@ -84,6 +84,8 @@ pub enum ConditionType {
     NameConflict,
     /// The `EtcdCluster`s and `EtcdBackup`s that the spec names exist.
     ReferenceFound,
+    /// Backups lie where the spec no longer says, and are left there.
+    BackupsElsewhere,
 }
 
 impl ConditionType {
@@ -109,6 +111,7 @@ impl ConditionType {
             Self::ReferenceFound => {
                 "The EtcdClusters and EtcdBackups that the spec names exist; Secrets are not looked up."
             }
+            Self::BackupsElsewhere => "Backups lie where the spec no longer says, and are left there.",
         }
     }
 
@@ -132,6 +135,7 @@ impl ConditionType {
             Self::TLSReady => "TLSReady",
             Self::NameConflict => "NameConflict",
             Self::ReferenceFound => "ReferenceFound",
+            Self::BackupsElsewhere => "BackupsElsewhere",
         }
     }
 }
@@ -274,7 +278,7 @@ fn second(now: Timestamp) -> Timestamp {
 }
 
 /// All types this operator writes.
-pub const ALL: [ConditionType; 17] = [
+pub const ALL: [ConditionType; 18] = [
     ConditionType::Available,
     ConditionType::Recovering,
     ConditionType::Scaling,
@@ -292,6 +296,7 @@ pub const ALL: [ConditionType; 17] = [
     ConditionType::TLSReady,
     ConditionType::NameConflict,
     ConditionType::ReferenceFound,
+    ConditionType::BackupsElsewhere,
 ];
 
 #[cfg(test)]

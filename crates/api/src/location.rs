@@ -1,5 +1,11 @@
 //! Where a backup lies, parsed: exactly one store, its bucket and key apart, empty texts gone.
 
+mod address;
+mod object;
+
+pub use address::names_user;
+pub use object::{TIME, belongs};
+
 use crate::{
     contract::{CLAIM_SUFFIX, MANIFEST_SUFFIX, StoreOrder, mounts},
     refusal::Refusal,
@@ -217,11 +223,17 @@ impl Blocks<'_> {
             .filter(|name| *name != kind.block())
             .collect();
         if !surplus.is_empty() {
-            let problem = format!(
-                "is {}, but {} is set too: keep the one block that it names",
-                kind.as_str(),
-                surplus.join(", ")
-            );
+            let (kind, block) = (kind.as_str(), kind.block());
+            let others: Vec<_> = surplus.iter().map(|name| format!("spec.{name}")).collect();
+            let others = others.join(", ");
+            let problem = if self.set().len() > surplus.len() {
+                format!("is {kind}, which is spec.{block}, and {others} is set beside it: take out {others}")
+            } else {
+                format!(
+                    "is {kind}, which needs spec.{block}, and {others} is set instead: name the store of {others} here, or \
+                     fill in spec.{block} and take out {others}"
+                )
+            };
             return Err(vec![Refusal::invalid(field, problem)]);
         }
         let missing = || {

@@ -11,7 +11,9 @@ pub struct Span(pub Duration);
 
 /// Why a text is not a span of time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a span of time: write numbers with the units h, m, s or ms, for example 1h30m")]
+#[error(
+    "'{0}' is not a span of time: write numbers with the units h, m, s or ms, for example 1h30m, or 720h for 30 days"
+)]
 pub struct SpanError(String);
 
 impl FromStr for Span {
@@ -91,7 +93,15 @@ impl JsonSchema for Span {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "maxLength": 32, "pattern": "^([0-9]+(h|m|s|ms))+$" })
+        // A rule and no pattern: a pattern says by itself neither what it means nor what to write.
+        json_schema!({
+            "type": "string",
+            "maxLength": 32,
+            "x-kubernetes-validations": [{
+                "rule": "self.matches('^([0-9]+(h|m|s|ms))+$')",
+                "message": "must be a span of time: numbers with the units h, m, s or ms, of which a day has 24h; for example: 720h for 30 days",
+            }],
+        })
     }
 }
 

@@ -29,6 +29,9 @@ pub use pod::CONTAINER;
 /// The annotation of a Job with the generation of the spec it was made from.
 pub const GENERATION: &str = "etcd.database.coreos.com/generation";
 
+/// The annotation of a Job with the place that its backup goes to.
+pub const LOCATION: &str = "etcd.database.coreos.com/location";
+
 /// What a Job is made from, beside its run.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
@@ -69,10 +72,10 @@ impl Frame<'_> {
             name: Some(run.job(self.name)),
             namespace: Some(self.namespace.to_owned()),
             labels: Some(self.labels(run)),
-            annotations: Some(BTreeMap::from([(
-                GENERATION.to_owned(),
-                self.generation.to_string(),
-            )])),
+            annotations: Some(BTreeMap::from([
+                (GENERATION.to_owned(), self.generation.to_string()),
+                (LOCATION.to_owned(), self.desired.place(self.name)),
+            ])),
             // Its deletion never waits for Jobs: to say so would take a right of its own.
             owner_references: Some(vec![OwnerReference {
                 api_version: format!("{GROUP}/{VERSION}"),

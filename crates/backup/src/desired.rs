@@ -12,7 +12,7 @@ use std::time::Duration;
 use etcd_operator_api::{
     EtcdBackup,
     backup::{BackupJob, BackupPolicy, Compression, DeletionPolicy, EtcdBackupSpec, Verification},
-    location::{Blocks, Location},
+    location::{Blocks, Location, names_user},
     names::MAX_NAME,
     refusal::{Refusal, Unbuilt, unbuilt},
     retention::Keep,
@@ -77,6 +77,22 @@ pub enum When {
     Every(Duration),
     /// On a schedule.
     Schedule(Box<Schedule>),
+}
+
+impl Desired {
+    /// The path of the backups of the object of this name; a volume has one although the spec may say none.
+    pub fn path<'a>(&'a self, name: &'a str) -> &'a str {
+        let own = match &self.source {
+            Source::Cluster(cluster) => cluster.as_str(),
+            Source::Endpoints(_) => name,
+        };
+        self.location.key().unwrap_or(own)
+    }
+
+    /// Where these backups go, in one line.
+    pub fn place(&self, name: &str) -> String {
+        self.location.address(self.path(name))
+    }
 }
 
 /// The fields that are refused because their feature does not exist yet.
@@ -180,11 +196,7 @@ fn source(spec: &EtcdBackupSpec) -> Result<Source, Vec<Refusal>> {
                     format!("holds '{bad}', which has no scheme; for example: http://orders-client:2379");
                 return Err(vec![Refusal::invalid("spec.etcdEndpoints", problem)]);
             }
-            let address = |e: &String| {
-                e.split_once("://")
-                    .map(|(_, rest)| rest.split('/').next().unwrap_or(rest).contains('@'))
-            };
-            if endpoints.iter().any(|e| address(e) == Some(true)) {
+            if endpoints.iter().any(|e| names_user(e)) {
                 let problem = "holds a user or a password, which everybody would see who reads this object: leave it out; for example: http://orders-client:2379";
                 return Err(vec![Refusal::invalid("spec.etcdEndpoints", problem)]);
             }

@@ -13,6 +13,7 @@ pub mod build;
 pub mod desired;
 pub mod freshness;
 pub mod memory;
+mod news;
 mod observe;
 pub mod plan;
 mod reconcile;

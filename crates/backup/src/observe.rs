@@ -14,7 +14,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
 use kube::{Resource, ResourceExt as _};
 
-use crate::build::{CONTAINER, GENERATION};
+use crate::build::{CONTAINER, GENERATION, LOCATION};
 use crate::desired::{Desired, Source};
 use crate::memory::Memory;
 use crate::reconcile::Deps;
@@ -164,6 +164,7 @@ pub fn seen(job: &Job) -> JobSeen {
             .get(GENERATION)
             .and_then(|text| text.parse().ok())
             .unwrap_or_default(),
+        location: job.annotations().get(LOCATION).cloned(),
         is_going: job.metadata.deletion_timestamp.is_some(),
         end: end.map(|condition| JobEnd {
             is_complete: condition.type_ == "Complete",

@@ -26,6 +26,8 @@ pub use blame::told;
 pub use ended::{End, Outcome, Stored};
 pub use why::{Phase, Reason, Why};
 
+/// The word of a Job whose store has no room left.
+const FULL: &str = "Full";
 /// How often a Job is made for one run whose result is lost.
 const MOST_ATTEMPTS: i64 = 3;
 /// How soon to look again for a turn: the end of others wakes, too.
@@ -96,6 +98,10 @@ pub fn plan(world: &World) -> Plan {
     for end in &ends {
         remember(&mut memory, end, world);
     }
+    if world.is_edited && memory.success.is_some() {
+        // What is kept may be another now, and there may be no other backup for long.
+        prune(world, &mut memory, world.now);
+    }
     let mut plan = Plan {
         memory,
         ends,
@@ -126,21 +132,20 @@ pub fn plan(world: &World) -> Plan {
 
 /// What an end leaves behind.
 fn remember(memory: &mut Memory, end: &End, world: &World) {
-    let is_periodic = world.desired.when != When::Once;
     match (&end.outcome, end.run.task) {
         (Outcome::Stored(stored), _) => {
             memory.failures = 0;
             memory.success = memory.success.max(Some(stored.completed));
             memory.recorded.push(end.run.id(&world.uid));
-            let prunes = is_periodic && world.desired.keep.is_bounded();
-            // One that is under way may have listed the store before this backup was there.
-            let mut prunings = memory.runs.iter().filter(|run| run.task == Task::Prune);
-            let is_coming = prunings.any(|run| run.started.is_none());
-            if prunes && world.deleted.is_none() && !is_coming {
-                memory.runs.push(Run::due(Task::Prune, end.run.due));
+            prune(world, memory, end.run.due);
+        }
+        (Outcome::Failed { reason, .. }, Task::Backup) => {
+            memory.failures = memory.failures.saturating_add(1);
+            if reason == FULL && memory.success.is_some() {
+                // No backup succeeds any more after which old ones would go, and they are what takes the room.
+                prune(world, memory, end.run.due);
             }
         }
-        (Outcome::Failed { .. }, Task::Backup) => memory.failures = memory.failures.saturating_add(1),
         (Outcome::Failed { reason, message }, Task::Erase) => {
             // It is tried until it succeeds, or until the user no longer asks for it.
             memory.failures = memory.failures.saturating_add(1);
@@ -149,6 +154,17 @@ fn remember(memory: &mut Memory, end: &End, world: &World) {
             memory.runs.push(again);
         }
         _ => {}
+    }
+}
+
+/// Writes down that old backups are to be deleted, where any ever are and nothing is about to.
+fn prune(world: &World, memory: &mut Memory, due: Timestamp) {
+    let is_bounded = world.desired.when != When::Once && world.desired.keep.is_bounded();
+    // One that is under way may have listed the store before what is to be looked at now.
+    let mut prunings = memory.runs.iter().filter(|run| run.task == Task::Prune);
+    let is_coming = prunings.any(|run| run.started.is_none());
+    if is_bounded && world.deleted.is_none() && !is_coming {
+        memory.runs.push(Run::due(Task::Prune, due));
     }
 }
 

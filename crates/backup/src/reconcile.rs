@@ -30,8 +30,9 @@ use tracing::info;
 use crate::act::{self, Made};
 use crate::desired::{Desired, desired};
 use crate::memory::Task;
+use crate::news::event;
 use crate::observe::observe;
-use crate::plan::{End, Outcome, Plan, plan, told};
+use crate::plan::{Plan, plan};
 use crate::status::{self, Obstacle};
 use crate::turns::Turns;
 use crate::world::World;
@@ -202,8 +203,12 @@ impl Reconciler {
         };
         let obstacle = obstacle(&world, image, deps);
         let after = status::status(&backup, &world, &plan, references, obstacle.as_ref());
+        let left = status::newly(backup.status.as_ref(), &after);
         let backup = self.report(&backup, after).await?;
         drop(turn);
+        if !left.is_empty() {
+            self.tell_of_left(&backup, &world, &left);
+        }
         self.tell(&backup, &world, &plan);
         act::drop_jobs(&plan.drops, &backup, deps).await?;
         if plan.is_released {
@@ -291,9 +296,24 @@ impl Reconciler {
             self.say(backup, Severity::Warning, "BackupMissed", "Backup", note);
         }
         for end in plan.ends.iter().filter(|end| !end.changed_nothing()) {
-            let (severity, reason, action, note) = event(end, world);
+            let former = backup
+                .status
+                .as_ref()
+                .and_then(|status| status.former_locations.as_deref());
+            let (severity, reason, action, note) = event(end, world, former.unwrap_or_default());
             self.say(backup, severity, reason, action, note);
         }
+    }
+
+    /// Tells that backups are left where the spec no longer says: a surprise to whoever wants old ones deleted.
+    fn tell_of_left(&self, backup: &EtcdBackup, world: &World, places: &[String]) {
+        let severity = if world.desired.erases || world.desired.keep.is_bounded() {
+            Severity::Warning
+        } else {
+            Severity::Normal
+        };
+        let note = status::stays_for_now(places);
+        self.say(backup, severity, "BackupsElsewhere", "Backup", note);
     }
 
     fn say(
@@ -325,52 +345,6 @@ fn obstacle(world: &World, image: Option<&str>, deps: &Deps) -> Option<Obstacle>
 
 fn taken(job: &str) -> String {
     format!("the Job {job} exists and is not this EtcdBackup's: it is waited for until it is deleted")
-}
-
-/// How the end of a run is told.
-fn event(end: &End, world: &World) -> (Severity, &'static str, &'static str, String) {
-    let name = end.run.job(&world.name);
-    match (&end.outcome, end.run.task) {
-        (Outcome::Stored(stored), _) => {
-            let note = format!(
-                "{} holds revision {} in {} bytes, verified by {}.",
-                stored.object, stored.revision, stored.size, stored.verification
-            );
-            (Severity::Normal, "BackupSucceeded", "Backup", note)
-        }
-        (
-            Outcome::Pruned {
-                deleted,
-                kept,
-                skipped,
-                more,
-            },
-            task,
-        ) => {
-            let held = u64::try_from(skipped.len())
-                .unwrap_or(u64::MAX)
-                .saturating_add(*more);
-            let first = skipped.first().map_or_else(String::new, |skipped| {
-                format!(
-                    " ({} that could not be, the first {}: {})",
-                    held, skipped.object, skipped.why
-                )
-            });
-            let note = format!("backups deleted: {deleted}, left: {kept}{first}.");
-            match task {
-                Task::Erase => (Severity::Normal, "BackupsErased", "Erase", note),
-                Task::Backup | Task::Prune => (Severity::Normal, "BackupsPruned", "Prune", note),
-            }
-        }
-        (Outcome::Failed { reason, message }, task) => {
-            let note = format!("{name}: {}", told(&world.desired, reason, message));
-            match task {
-                Task::Backup => (Severity::Warning, "BackupFailed", "Backup", note),
-                Task::Prune => (Severity::Warning, "PruneFailed", "Prune", note),
-                Task::Erase => (Severity::Warning, "EraseFailed", "Erase", note),
-            }
-        }
-    }
 }
 
 /// A backup follows its cluster; while that does not exist, its own annotations decide. One with bare endpoints is

@@ -3,6 +3,7 @@
 //! Pure: the status of before and the time come in, the status of after goes out, equal to the one of before where
 //! there is nothing new to say. Fields this version does not own are carried over untouched.
 
+mod elsewhere;
 mod findings;
 
 use etcd_operator_api::backup::BackupRecord;
@@ -12,7 +13,7 @@ use etcd_operator_api::retention;
 use etcd_operator_api::span::Span;
 use etcd_operator_api::{
     EtcdBackup, EtcdBackupStatus, condition,
-    condition::{Condition, Finding},
+    condition::{Condition, ConditionType, Finding},
     reference::References,
     scope::NotServed,
 };
@@ -23,6 +24,7 @@ use crate::memory::{Task, second};
 use crate::plan::{self, End, Outcome, Phase, Plan, Stored};
 use crate::world::World;
 
+pub use elsewhere::{newly, stays, stays_for_now};
 pub use findings::Obstacle;
 
 /// How many good backups the history names; the store knows them all.
@@ -40,10 +42,8 @@ pub fn status(
     obstacle: Option<&Obstacle>,
 ) -> EtcdBackupStatus {
     let before = backup.status.clone().unwrap_or_default();
-    let findings = findings::findings(world, plan, references, obstacle);
     let mut after = EtcdBackupStatus {
         observed_generation: backup.metadata.generation,
-        conditions: Some(merged(backup, &findings, world.now)),
         phase: Some(match obstacle {
             Some(_) => Phase::BLOCKED.0.to_owned(),
             None => Phase::of(plan.why.reason).0.to_owned(),
@@ -53,11 +53,7 @@ pub fn status(
         next_schedule_time: plan.next.map(|next| Time(second(next))),
         failures: Some(plan.memory.failures),
         last_backup_now: plan.memory.requested.clone(),
-        // What was wrong with the spec is no failure of a backup.
-        reason: before
-            .reason
-            .clone()
-            .filter(|_| before.phase.as_deref() != Some(Phase::INVALID.0)),
+        reason: failure(&before),
         ..before
     };
     if let Some((due, why)) = &plan.missed {
@@ -66,7 +62,24 @@ pub fn status(
     for end in &plan.ends {
         record(&mut after, end, world);
     }
+    after.former_locations = elsewhere::former(&after, &world.place());
+    let findings = findings::findings(world, plan, references, obstacle, &after);
+    if after.reason.is_none() {
+        after.reason = findings::awaited(plan, obstacle).map(|text| bounded(text, LONGEST));
+    }
+    after.conditions = Some(merged(backup, &findings, world.now));
     after
+}
+
+/// How the last backup failed, as the status has it: what was wrong with the spec is no failure of a backup, and neither
+/// is what one waited for, which the condition says word for word.
+fn failure(before: &EtcdBackupStatus) -> Option<String> {
+    let conditions = before.conditions.as_deref().unwrap_or_default();
+    let awaited =
+        condition::find(conditions, ConditionType::Progressing).and_then(|one| one.message.as_deref());
+    let is_invalid = before.phase.as_deref() == Some(Phase::INVALID.0);
+    let reason = before.reason.clone().filter(|_| !is_invalid);
+    reason.filter(|reason| awaited.is_none_or(|awaited| bounded(awaited, LONGEST) != *reason))
 }
 
 /// What is said of a run that was given up.
@@ -105,7 +118,6 @@ fn record(status: &mut EtcdBackupStatus, end: &End, world: &World) {
 /// Takes out of the history what was pruned: it names what can be restored. It is decided by the same rules, which look at
 /// nothing older than what they decide on, and so come to the same of the newest.
 fn forget(history: &mut Vec<BackupRecord>, skipped: &[Skipped], world: &World) {
-    let place = world.desired.location.key().unwrap_or_default();
     let Some(policy) = world.desired.keep.policy() else {
         return;
     };
@@ -116,22 +128,16 @@ fn forget(history: &mut Vec<BackupRecord>, skipped: &[Skipped], world: &World) {
             incarnation: -i64::try_from(age).unwrap_or(i64::MAX),
             cluster_id: record.cluster_id.clone().unwrap_or_default(),
             revision: record.revision.unwrap_or_default(),
-            completed: completed(record)?,
+            completed: record.completed()?,
         })
     };
     // What lies elsewhere, by an earlier spec, nobody prunes.
     let here = history.iter().enumerate();
-    let here = here.filter(|(_, record)| record.object.starts_with(place));
+    let here = here.filter(|(_, record)| elsewhere::is_here(record, world));
     let all: Vec<_> = here.filter_map(stored).collect();
     let gone = retention::prune(&all, &world.uid, &policy, world.now);
     let is_held = |object: &str| skipped.iter().any(|held| held.object == object);
     history.retain(|record| !gone.contains(&record.object.as_str()) || is_held(&record.object));
-}
-
-/// When a backup was complete.
-fn completed(record: &BackupRecord) -> Option<Timestamp> {
-    let took: Span = record.duration.as_deref()?.parse().ok()?;
-    record.started_at.as_ref()?.0.checked_add(took.0).ok()
 }
 
 fn record_of(end: &End, stored: &Stored, world: &World) -> BackupRecord {
@@ -139,6 +145,7 @@ fn record_of(end: &End, stored: &Stored, world: &World) -> BackupRecord {
     let took = std::time::Duration::try_from(took).unwrap_or_default();
     BackupRecord {
         object: stored.object.clone(),
+        location: end.location.clone(),
         run: Some(end.run.id(&world.uid)),
         revision: Some(stored.revision),
         etcd_version: Some(stored.etcd_version.clone()),

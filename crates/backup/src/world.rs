@@ -69,6 +69,8 @@ pub struct JobSeen {
     pub uid: String,
     /// The generation of the spec it was made from.
     pub generation: i64,
+    /// The place that its backup goes to; unknown of one that an older operator made.
+    pub location: Option<String>,
     /// Whether it is being deleted.
     pub is_going: bool,
     /// How it ended.
@@ -104,6 +106,11 @@ pub struct PodSeen {
 }
 
 impl World {
+    /// The place that its backups go to, as the spec names it now.
+    pub fn place(&self) -> String {
+        self.desired.place(&self.name)
+    }
+
     /// The Job of this name.
     pub fn job(&self, name: &str) -> Option<&JobSeen> {
         self.jobs.iter().find(|job| job.name == name)

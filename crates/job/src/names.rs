@@ -4,14 +4,13 @@
 //! same letters belongs to somebody else.
 
 use etcd_operator_api::contract::{CLAIM_SUFFIX, MANIFEST_SUFFIX, Naming};
+use etcd_operator_api::location::TIME;
+pub use etcd_operator_api::location::belongs;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 /// Who makes backups that no `EtcdBackup` asked for: anybody, so that none of them is the maker's of another.
 pub const BY_HAND: &str = "by-hand";
-/// The form of the time in a name.
-const TIME: &str = "%Y-%m-%d-%H:%M:%S";
-
 /// The name of a backup taken now of a member that is at this revision.
 pub fn object(path: &str, naming: Naming, revision: i64, at: Timestamp) -> String {
     match naming {
@@ -55,21 +54,6 @@ pub fn parse(name: &str) -> (&str, Kind) {
     }
 }
 
-/// Whether an object is one that a backup to this path makes.
-pub fn belongs(object: &str, path: &str) -> bool {
-    let Some(rest) = object.strip_prefix(path) else {
-        return false;
-    };
-    if rest.is_empty() {
-        return true;
-    }
-    let Some((revision, time)) = rest.strip_prefix("_v").and_then(|rest| rest.split_once('_')) else {
-        return false;
-    };
-    let is_number = !revision.is_empty() && revision.bytes().all(|byte| byte.is_ascii_digit());
-    is_number && time.len() == 19 && jiff::civil::DateTime::strptime(TIME, time).is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,27 +74,6 @@ mod tests {
             object("100%d", Naming::Periodic, 12, at("2019-12-15T01:02:03+09:00")),
             "100%d_v12_2019-12-14-16:02:03"
         );
-    }
-
-    #[test]
-    fn a_backup_belongs_to_its_path_and_to_no_longer_or_shorter_one() {
-        for (name, path, is_mine) in [
-            ("etcd", "etcd", true),
-            ("etcd_v3_2019-12-15-15:57:59", "etcd", true),
-            ("etcd_v10000000000_2019-12-15-15:57:59", "etcd", true),
-            ("etcd2", "etcd", false),
-            ("etcd2_v3_2019-12-15-15:57:59", "etcd", false),
-            ("etcd_v2_v3_2019-12-15-15:57:59", "etcd", false),
-            ("etcd_v2_v3_2019-12-15-15:57:59", "etcd_v2", true),
-            ("etcd_v_2019-12-15-15:57:59", "etcd", false),
-            ("etcd_v-3_2019-12-15-15:57:59", "etcd", false),
-            ("etcd_v3_2019-13-15-15:57:59", "etcd", false),
-            ("etcd_v3_2019-12-15-15:57:59 ", "etcd", false),
-            ("etcd_v3_2019-12-15-15:57:59/x", "etcd", false),
-            ("etc", "etcd", false),
-        ] {
-            assert_eq!(belongs(name, path), is_mine, "{name} at {path}");
-        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use etcd_operator_api::contract::{Source, StoreOrder};
+use etcd_operator_api::location::names_user;
 use etcd_operator_api::store::{ServerSideEncryption, StorageType};
 use etcd_operator_etcd::client::User;
 use etcd_operator_etcd::endpoint::{Endpoint, Identity, Limits, Tls};
@@ -206,7 +207,7 @@ pub fn way(source: &Source) -> Result<Way, Failure> {
     let user = source.user.as_deref().map(user).transpose()?;
     let mut endpoints = Vec::new();
     for text in &source.endpoints {
-        if text.contains('@') {
+        if names_user(text) {
             // What stands before it may be a password, and this is read by others.
             return Err(Failure::order(
                 "etcdEndpoints holds an address with a user in it: the user of etcd belongs into a Secret with username and \

@@ -35,14 +35,14 @@ use crate::store::{AbsStore, ClusterRef, GcsStore, LocalStore, OssStore, S3Store
     printcolumn(name = "Next", type_ = "string", json_path = ".status.nextScheduleTime", description = "When the next backup is due"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp", description = "Time since the object was created"),
     printcolumn(name = "Store", type_ = "string", json_path = ".spec.storageType", priority = 1, description = "Where backups go"),
-    printcolumn(name = "Reason", type_ = "string", json_path = ".status.Reason", priority = 1, description = "Why the last backup failed"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.Reason", priority = 1, description = "Why the last backup failed, or what the next one waits for"),
     validation = Rule::new("self.metadata.name.size() <= 52").message("metadata.name must have at most 52 characters, because the Jobs of its runs carry it with a suffix; for example: orders-nightly"),
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("(has(self.etcdEndpoints) && self.etcdEndpoints.size() > 0) || (has(self.etcdCluster))").message("etcdEndpoints is empty and etcdCluster is not set: name what to back up; for example: etcdCluster: {name: orders}, or etcdEndpoints: [\"http://orders-client:2379\"]").field_path(".etcdEndpoints"),
     validation = Rule::new("!((has(self.etcdEndpoints) && self.etcdEndpoints.size() > 0) && (has(self.etcdCluster)))").message("etcdEndpoints and etcdCluster both say what to back up: keep one of them; for example: etcdCluster: {name: orders}").field_path(".etcdCluster"),
-    validation = Rule::new("[has(self.s3), has(self.abs), has(self.gcs), has(self.oss), has(self.local)].filter(x, x).size() <= 1").message("only one of s3, abs, gcs, oss and local may be set: the one that storageType names; for example: storageType: S3 with s3: {path: my-bucket/etcd/orders}").field_path(".storageType"),
+    validation = Rule::new("[has(self.s3), has(self.abs), has(self.gcs), has(self.oss), has(self.local)].filter(x, x).size() <= 1").message("only one of s3, abs, gcs, oss and local may be set, and there is more than one: keep the one that storageType names and take out the others; for example: storageType: S3 with s3: {path: my-bucket/etcd/orders} alone").field_path(".storageType"),
     validation = Rule::new("self.storageType == 'S3' ? has(self.s3) : self.storageType == 'ABS' ? has(self.abs) : self.storageType == 'GCS' ? has(self.gcs) : self.storageType == 'OSS' ? has(self.oss) : has(self.local)").message("the block of the store that storageType names is missing: storageType S3 needs s3, ABS needs abs, GCS needs gcs, OSS needs oss, Local needs local; for example: oss: {path: my-bucket/etcd/orders, ossSecret: aliyun}").field_path(".storageType"),
     validation = Rule::new("!(has(self.schedule) && self.schedule != '' && has(self.backupPolicy) && has(self.backupPolicy.backupIntervalInSecond) && self.backupPolicy.backupIntervalInSecond > 0)").message("schedule and backupPolicy.backupIntervalInSecond both say when to back up: keep one of them; for example: schedule: \"0 3 * * *\"").field_path(".schedule"),
     validation = Rule::new("!(self.verification == 'Restore' && has(self.etcdEndpoints) && self.etcdEndpoints.size() > 0) || (has(self.job) && has(self.job.etcdImage) && self.job.etcdImage != '')").message("verification Restore of etcdEndpoints needs job.etcdImage, the image of the etcd that runs there; for example: job: {etcdImage: \"quay.io/coreos/etcd:v3.6.16\"}").field_path(".verification"),
@@ -65,7 +65,7 @@ pub struct EtcdBackupSpec {
     /// When to back up, as a cron expression of five fields: minute, hour, day of month, month, day of week. Without it and without an interval one backup is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
-    #[x_kube(validation = Rule::new("self == '' || self.matches('^[^ ]+ +[^ ]+ +[^ ]+ +[^ ]+ +[^ ]+$')").message("schedule must have five fields: minute, hour, day of month, month, day of week; for example: schedule: \"0 3 * * *\""))]
+    #[x_kube(validation = Rule::new("self == '' || self.matches('^[^ ]+ +[^ ]+ +[^ ]+ +[^ ]+ +[^ ]+$')").message("schedule must have five fields with spaces between them: minute, hour, day of month, month, day of week; seconds and names such as @daily are not known; for example: schedule: \"0 3 * * *\" for three in the morning"))]
     pub schedule: Option<String>,
     /// The time zone of the schedule, for example Europe/Berlin. Default: UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]

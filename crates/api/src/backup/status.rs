@@ -1,5 +1,6 @@
 //! What the operator reports about an `EtcdBackup`.
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
@@ -7,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     condition::{Condition, Conditioned},
     schema,
+    span::Span,
 };
 
 /// What the operator reports about an `EtcdBackup`.
@@ -16,7 +18,7 @@ pub struct EtcdBackupStatus {
     /// Whether the last finished backup is complete and verified.
     #[serde(default)]
     pub succeeded: bool,
-    /// Why the last backup failed.
+    /// Why the last backup failed; where none has, what the one that is due waits for.
     #[serde(default, rename = "Reason", skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The etcd version of the last good backup.
@@ -61,6 +63,10 @@ pub struct EtcdBackupStatus {
     /// How many good backups there were in the store when old ones were last deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<i64>,
+    /// Where backups lie that this object stored before its spec named another place. They are neither pruned nor deleted with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16), inner(length(max = 2048)))]
+    pub former_locations: Option<Vec<String>>,
     /// The value of the annotation etcd.database.coreos.com/backup-now for which a backup was last made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
@@ -110,6 +116,10 @@ pub struct ActiveRun {
 pub struct BackupRecord {
     /// The object in the store.
     pub object: String,
+    /// The store and the path it was stored under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
+    pub location: Option<String>,
     /// The run that made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
@@ -140,4 +150,41 @@ pub struct BackupRecord {
     /// How it was verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<String>,
+}
+
+impl BackupRecord {
+    /// When it was complete. Where nobody says how long it took it counts from its start: no backup of the same object began
+    /// before that, so the order stays right, and what it holds is of then.
+    pub fn completed(&self) -> Option<Timestamp> {
+        let started = self.started_at.as_ref()?.0;
+        let took = self
+            .duration
+            .as_deref()
+            .and_then(|text| text.parse::<Span>().ok());
+        took.map_or(Some(started), |took| started.checked_add(took.0).ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_was_complete_when_it_had_taken_its_time_and_else_counts_from_its_start() {
+        let at = |text: &str| Some(text.parse::<Timestamp>().expect("a time"));
+        let completed = |started: Option<&str>, duration: Option<&str>| {
+            let record = BackupRecord {
+                started_at: started.and_then(at).map(Time),
+                duration: duration.map(str::to_owned),
+                ..BackupRecord::default()
+            };
+            record.completed()
+        };
+        let start = "2026-03-01T03:00:00Z";
+        assert_eq!(completed(Some(start), Some("1m30s")), at("2026-03-01T03:01:30Z"));
+        assert_eq!(completed(Some(start), None), at(start));
+        assert_eq!(completed(Some(start), Some("soon")), at(start));
+        assert_eq!(completed(None, Some("1m30s")), None);
+        assert_eq!(completed(Some(start), Some("100000000000h")), None);
+    }
 }

@@ -98,7 +98,15 @@ fn no_block_two_blocks_and_half_a_path_are_refused_by_name() {
             ..Blocks::default()
         })
         .1
-        .contains("gcs is set too")
+        .contains("spec.gcs is set beside it: take out spec.gcs")
+    );
+    assert!(
+        field(Blocks {
+            gcs: Some(&gcs),
+            ..Blocks::default()
+        })
+        .1
+        .contains("spec.gcs is set instead: name the store of spec.gcs here")
     );
     assert_eq!(
         field(Blocks {

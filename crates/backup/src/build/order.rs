@@ -6,7 +6,7 @@ use etcd_operator_api::contract::{
 use jiff::{SignedDuration, Timestamp};
 
 use super::Frame;
-use crate::desired::{self, When};
+use crate::desired::When;
 use crate::memory::{Run, Task};
 
 /// The order of a run.
@@ -65,10 +65,6 @@ fn dir(secret: Option<&str>, mounted: &str) -> Option<String> {
 }
 
 fn store(frame: &Frame<'_>) -> StoreOrder {
-    let own = match &frame.desired.source {
-        desired::Source::Cluster(name) => name.as_str(),
-        desired::Source::Endpoints(_) => frame.name,
-    };
-    let location = &frame.desired.location;
-    location.order(location.key().unwrap_or(own))
+    let desired = frame.desired;
+    desired.location.order(desired.path(frame.name))
 }

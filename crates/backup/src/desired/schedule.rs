@@ -35,7 +35,7 @@ impl Schedule {
         let fields = expression.split_whitespace().count();
         if fields != 5 {
             let problem = format!(
-                "has {fields} fields, must have five: minute, hour, day of month, month, day of week; {example}"
+                "'{expression}' has {fields} fields and must have five: minute, hour, day of month, month, day of week (seconds and names such as @daily are not known); {example}"
             );
             return Err(Refusal::invalid("spec.schedule", problem));
         }
@@ -56,7 +56,10 @@ impl Schedule {
         let cron = parser.parse(expression).map_err(|e| {
             Refusal::invalid(
                 "spec.schedule",
-                format!("'{expression}' cannot be read: {e} {example}"),
+                format!(
+                    "'{expression}' cannot be read ({}): a field is *, a number, a list as 1,15, a range as 1-5, or a step as */10; {example}",
+                    e.to_string().trim_end_matches('.')
+                ),
             )
         })?;
         let schedule = Self {

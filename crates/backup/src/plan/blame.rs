@@ -52,7 +52,7 @@ fn field(desired: &Desired, reason: &str) -> Option<String> {
         "NoBucket" | "NotFound" | "OtherCluster" | "Exists" => of_store("path"),
         "WrongRegion" => of_store("region"),
         "TlsUntrusted" | "Authority" => of_store("caSecret"),
-        "Unreachable" => of_store("endpoint"),
+        "Unreachable" | "NotAStore" => of_store("endpoint"),
         "Deadline" | "DeadlineExceeded" | "TooSlow" => Some("spec.backupPolicy.timeoutInSecond".to_owned()),
         "Key" => Some(format!(
             "spec.encryption.secretRef (Secret {})",

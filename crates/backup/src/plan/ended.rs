@@ -20,6 +20,8 @@ pub struct End {
     pub run: Run,
     /// How.
     pub outcome: Outcome,
+    /// Where its Job had put what it made: the spec may name another place since.
+    pub location: Option<String>,
 }
 
 impl End {
@@ -93,7 +95,15 @@ pub fn judge(world: &World, runs: Vec<Run>) -> (Vec<Run>, Vec<End>) {
     for mut run in runs {
         match (run.started.is_some()).then(|| fate(world, &mut run)).flatten() {
             None => on.push(run),
-            Some(outcome) => ends.push(End { run, outcome }),
+            Some(outcome) => {
+                let job = world.job(&run.job(&world.name));
+                let location = job.and_then(|job| job.location.clone());
+                ends.push(End {
+                    run,
+                    outcome,
+                    location,
+                });
+            }
         }
     }
     (on, ends)

@@ -4,3 +4,4 @@ mod any_world;
 mod hindered;
 mod scene;
 mod stories;
+mod told;

@@ -14,6 +14,8 @@ pub struct Why {
     pub reason: Reason,
     /// In a sentence.
     pub text: String,
+    /// Whether it is held up by something that does not come by the clock.
+    pub is_held_up: bool,
 }
 
 /// A due run that cannot start.
@@ -98,7 +100,13 @@ impl Phase {
 
 pub fn why(world: &World, plan: &Plan, blocked: Option<Blocked>) -> Why {
     let (reason, text) = sentence(world, plan, blocked);
-    Why { reason, text }
+    let mut runs = plan.memory.runs.iter().filter(|run| run.started.is_some());
+    let is_stuck = runs.any(|run| run.note.is_some() || ended::failed_tries(world, run).is_some());
+    Why {
+        is_held_up: is_stuck || matches!(reason, Reason::Queued | Reason::WaitsForCluster),
+        reason,
+        text,
+    }
 }
 
 fn sentence(world: &World, plan: &Plan, blocked: Option<Blocked>) -> (Reason, String) {

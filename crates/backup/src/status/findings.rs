@@ -2,7 +2,7 @@
 
 use etcd_operator_api::condition::{ConditionType, Finding, Truth};
 use etcd_operator_api::reference::References;
-use etcd_operator_api::refusal;
+use etcd_operator_api::{EtcdBackupStatus, refusal};
 
 use crate::plan::{Plan, Reason};
 use crate::world::World;
@@ -24,12 +24,19 @@ impl Obstacle {
     }
 }
 
-/// What is true of a backup that is looked after.
+/// What a backup waits for that does not come by the clock.
+pub fn awaited<'a>(plan: &'a Plan, obstacle: Option<&'a Obstacle>) -> Option<&'a str> {
+    let waits = plan.why.is_held_up.then_some(plan.why.text.as_str());
+    obstacle.map(Obstacle::text).or(waits)
+}
+
+/// What is true of a backup that is looked after, and of which the status says this.
 pub fn findings(
     world: &World,
     plan: &Plan,
     references: &References,
     obstacle: Option<&Obstacle>,
+    after: &EtcdBackupStatus,
 ) -> Vec<Finding> {
     let mut findings = vec![refusal::accepted(&[])];
     findings.extend(references.finding());
@@ -56,6 +63,7 @@ pub fn findings(
         findings.push(found(ConditionType::NameConflict, Truth::True, "NameTaken", text));
     }
     findings.extend(fresh(world, plan));
+    findings.extend(super::elsewhere::finding(after, world));
     findings
 }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may end at the first surprise")]
 
 mod bed;
+mod edits;
 mod jobs;
 mod operator;
 mod stories;

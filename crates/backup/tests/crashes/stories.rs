@@ -103,6 +103,40 @@ fn each_due_time_is_stored_and_recorded_once_and_old_backups_go_wherever_the_ope
 }
 
 #[test]
+fn where_all_are_kept_each_due_time_is_stored_and_recorded_once_wherever_the_operator_dies() {
+    wherever_it_dies(
+        |bed| async move {
+            bed.put(
+                "nightly",
+                &json!({"backupPolicy": {"backupIntervalInSecond": 30}}),
+            );
+            bed.until("four runs", |bed| bed.jobs.stored().runs.len() >= 4)
+                .await;
+            bed.until("rest", |bed| bed.is_idle("nightly")).await;
+            bed
+        },
+        |bed, when| {
+            let (stored, status) = (bed.jobs.stored(), bed.status("nightly"));
+            // Not one twice, not one less, the newest first.
+            let mut recorded = names(&status["history"]);
+            recorded.reverse();
+            assert_eq!(
+                recorded,
+                stored.runs.keys().cloned().collect::<Vec<_>>(),
+                "{when}"
+            );
+            assert_eq!(stored.backups, stored.runs.len(), "{when}: {stored:?}");
+            assert!(status["stored"].is_null(), "{when}: nothing was pruned");
+            assert_eq!(
+                (&status["failures"], &status["succeeded"]),
+                (&json!(0), &json!(true)),
+                "{when}"
+            );
+        },
+    );
+}
+
+#[test]
 fn stored_backups_are_deleted_before_the_object_goes_wherever_the_operator_dies() {
     wherever_it_dies(
         |bed| async move {

@@ -108,6 +108,7 @@ mod tests {
         let plan = include_str!("../../../cluster/src/plan.rs");
         let statuses = [
             include_str!("../../../backup/src/status/findings.rs"),
+            include_str!("../../../backup/src/status/elsewhere.rs"),
             between(
                 include_str!("../../../backup/src/plan/why.rs"),
                 "/// The word.",
@@ -161,9 +162,14 @@ mod tests {
 
     #[test]
     fn every_event_of_a_backup_is_explained_and_no_other() {
-        let source = include_str!("../../../backup/src/reconcile.rs");
+        let sources = [
+            include_str!("../../../backup/src/reconcile.rs"),
+            include_str!("../../../backup/src/news.rs"),
+        ];
         let actions = ["Backup", "Prune", "Erase"].map(str::to_owned);
-        let given: BTreeSet<_> = words(source)
+        let given: BTreeSet<_> = sources
+            .into_iter()
+            .flat_map(words)
             .into_iter()
             .filter(|word| !actions.contains(word))
             .collect();

@@ -100,6 +100,12 @@ const OF_ALL: &[Said] = &[
     ),
     said(
         "QuorumAtRisk",
+        "NoRedundancy",
+        "False: all is well with one or two voters, of which none may ever fail.",
+        "Nothing is wrong. For a cluster that bears a failure set `spec.size` to 3 or more.",
+    ),
+    said(
+        "QuorumAtRisk",
         "NoneToSpare",
         "True: one more failure stops writes.",
         "Take no node and no pod of this cluster away now.",
@@ -290,6 +296,12 @@ const OF_ALL: &[Said] = &[
         "NotBackedUp",
         "Unknown: no backup of the cluster was ever made.",
         "Make an EtcdBackup that names the cluster, unless its data need none.",
+    ),
+    said(
+        "BackupsElsewhere",
+        "LocationChanged",
+        "True: the spec names another place than before, and backups lie at the old one, which the message names. They are neither pruned nor deleted with the EtcdBackup.",
+        "Delete them by hand, or name the old place again to have it done.",
     ),
     said(
         "ReferenceFound",

@@ -106,6 +106,12 @@ pub(super) const EVENTS: &[Said] = &[
     ),
     said(
         "EtcdBackup",
+        "BackupsElsewhere",
+        "The spec names another place than before, and backups stay at the old one. A warning where old ones are to be deleted.",
+        "See the condition of this name.",
+    ),
+    said(
+        "EtcdBackup",
         "PruneFailed",
         "Backups that are no longer kept could not be deleted, which is tried again after the next backup.",
         "The message names the field and the cause.",
@@ -119,7 +125,7 @@ pub(super) const EVENTS: &[Said] = &[
     said(
         "EtcdBackup",
         "BackupsErased",
-        "What the EtcdBackup had stored is deleted, and it goes.",
+        "What the EtcdBackup had stored is deleted, and it goes. The message says where backups are left that were stored before the spec named another place.",
         "",
     ),
     said(

@@ -144,7 +144,7 @@ fn a_value_that_cannot_be_used_is_refused_by_field_with_a_remedy() {
         (
             json!({"backupStorageType": "S3", "s3": good, "gcs": good}),
             "spec.backupStorageType",
-            &["gcs is set too", "keep the one block"],
+            &["spec.gcs is set beside it", "take out spec.gcs"],
         ),
         (
             json!({"backupStorageType": "OSS", "oss": {"path": "bucket"}}),

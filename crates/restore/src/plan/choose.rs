@@ -3,8 +3,6 @@
 use etcd_operator_api::EtcdBackup;
 use etcd_operator_api::backup::BackupRecord;
 use etcd_operator_api::location::Blocks;
-use etcd_operator_api::span::Span;
-use jiff::Timestamp;
 
 use crate::desired::{At, Desired, From};
 use crate::world::Source;
@@ -64,9 +62,12 @@ fn among(backup: &EtcdBackup, name: &str, at: At, before: Option<&str>) -> Resul
     let fits = |record: &&BackupRecord| match at {
         At::Latest => true,
         At::Revision(revision) => record.revision.is_some_and(|found| found <= revision),
-        At::Time(time) => finished(record).is_some_and(|found| found <= time),
+        At::Time(time) => record.completed().is_some_and(|found| found <= time),
     };
-    let newest = history.clone().filter(fits).max_by_key(|record| finished(record));
+    let newest = history
+        .clone()
+        .filter(fits)
+        .max_by_key(|record| record.completed());
     let object = before
         .map(str::to_owned)
         .or_else(|| newest.map(|record| record.object.clone()));
@@ -89,13 +90,4 @@ fn among(backup: &EtcdBackup, name: &str, at: At, before: Option<&str>) -> Resul
             .as_ref()
             .map(|sealed| sealed.secret_ref.name.clone()),
     })
-}
-
-/// When a backup was finished.
-fn finished(record: &BackupRecord) -> Option<Timestamp> {
-    let took: Option<Span> = record.duration.as_deref().and_then(|text| text.parse().ok());
-    let started = record.started_at.as_ref()?.0;
-    started
-        .checked_add(took.map_or(std::time::Duration::ZERO, |span| span.0))
-        .ok()
 }

@@ -149,6 +149,7 @@ impl Scene {
             name: name.clone(),
             uid: uid.clone(),
             generation: self.world.generation,
+            location: Some(self.world.place()),
             is_going: false,
             end: None,
         });

@@ -1,0 +1,199 @@
+//! What the status tells of runs, and of backups that lie elsewhere.
+
+use etcd_operator_api::backup::BackupRecord;
+use etcd_operator_api::condition::{self, ConditionType};
+use etcd_operator_api::contract::JobOutcome;
+use etcd_operator_api::location::Location;
+use etcd_operator_api::reference::References;
+use etcd_operator_api::{EtcdBackup, EtcdBackupSpec, EtcdBackupStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::scene::{Scene, at, failed, pruned, stored};
+use crate::plan::Plan;
+use crate::status::{newly, status};
+
+/// The status after a pass, and the object that has it.
+fn report(scene: &Scene, plan: &Plan, backup: &mut EtcdBackup) -> EtcdBackupStatus {
+    let after = status(backup, &scene.world, plan, &References::default(), None);
+    backup.status = Some(after.clone());
+    after
+}
+
+fn nightly() -> EtcdBackup {
+    EtcdBackup::new("nightly", EtcdBackupSpec::default())
+}
+
+/// The store that the spec names from now on.
+fn moved(scene: &mut Scene, key: &str) {
+    if let Location::Oss { path, .. } = &mut scene.world.desired.location {
+        key.clone_into(&mut path.key);
+    }
+    scene.world.generation += 1;
+}
+
+fn reason(status: &EtcdBackupStatus) -> &str {
+    status.reason.as_deref().unwrap_or_default()
+}
+
+fn elsewhere(status: &EtcdBackupStatus) -> Option<String> {
+    let all = status.conditions.as_deref().unwrap_or_default();
+    condition::find(all, ConditionType::BackupsElsewhere)?
+        .message
+        .clone()
+}
+
+#[test]
+fn what_is_waited_for_is_the_reason_until_it_comes_and_hides_no_failure() {
+    let (mut scene, mut backup) = (Scene::every(600), nightly());
+    scene.world.origin = Err("the EtcdCluster orders has not formed yet".to_owned());
+    let plan = scene.pass(1);
+    let after = report(&scene, &plan, &mut backup);
+    assert!(reason(&after).contains("has not formed yet"), "{after:?}");
+    scene.world.origin = Ok(crate::world::Origin::default());
+    scene.world.has_turn = false;
+    let plan = scene.pass(2);
+    let after = report(&scene, &plan, &mut backup);
+    assert!(reason(&after).contains("starts in its turn"), "{after:?}");
+    scene.world.has_turn = true;
+    let plan = scene.pass(3);
+    assert_eq!(reason(&report(&scene, &plan, &mut backup)), "");
+
+    scene.pass(4);
+    scene.world.pods[0].has_started = false;
+    scene.world.pods[0].waits = Some("ErrImagePull: no such image".to_owned());
+    let plan = scene.pass(5);
+    let after = report(&scene, &plan, &mut backup);
+    assert!(reason(&after).contains("ErrImagePull"), "{after:?}");
+    scene.world.pods[0].has_started = true;
+    scene.world.pods[0].waits = None;
+    scene.end(&failed("Credentials"));
+    let plan = scene.pass(6);
+    let told = "spec.oss.ossSecret (Secret aliyun): Credentials: no";
+    assert_eq!(reason(&report(&scene, &plan, &mut backup)), told);
+    scene.world.origin = Err("the EtcdCluster orders is being deleted".to_owned());
+    let plan = scene.pass(601);
+    assert_eq!(reason(&report(&scene, &plan, &mut backup)), told);
+}
+
+#[test]
+fn backups_of_an_edited_path_are_told_of_by_their_old_place_and_no_more_when_it_is_named_again() {
+    let (mut scene, mut backup) = (Scene::every(600), nightly());
+    scene.pass(0);
+    let plan = scene.pass(1);
+    report(&scene, &plan, &mut backup);
+    // The spec is edited while a backup goes to the old place.
+    moved(&mut scene, "elsewhere/k");
+    scene.end(&stored(at(2)));
+    let plan = scene.pass(3);
+    let before = backup.status.clone();
+    let after = report(&scene, &plan, &mut backup);
+    let old = "oss://b/k at oss".to_owned();
+    assert_eq!(after.former_locations, Some(vec![old.clone()]));
+    assert_eq!(newly(before.as_ref(), &after), [old.clone()]);
+    let told = elsewhere(&after).expect("the condition");
+    for words in [
+        old.as_str(),
+        "neither pruned nor deleted",
+        "oss://b/elsewhere/k at oss",
+    ] {
+        assert!(told.contains(words), "{told}");
+    }
+    let plan = scene.pass(4);
+    let after = report(&scene, &plan, &mut backup);
+    assert_eq!(newly(Some(&after), &after), [""; 0]);
+    assert_eq!(after.former_locations, Some(vec![old]));
+
+    moved(&mut scene, "k");
+    let plan = scene.pass(5);
+    let after = report(&scene, &plan, &mut backup);
+    assert_eq!((after.former_locations.clone(), elsewhere(&after)), (None, None));
+}
+
+#[test]
+fn a_place_where_nothing_was_ever_stored_is_not_told_of() {
+    let (mut scene, mut backup) = (Scene::every(600), nightly());
+    scene.pass(0);
+    scene.end(&failed("NoBucket"));
+    let plan = scene.pass(1);
+    report(&scene, &plan, &mut backup);
+    moved(&mut scene, "elsewhere/k");
+    let plan = scene.pass(2);
+    assert_eq!(report(&scene, &plan, &mut backup).former_locations, None);
+}
+
+#[test]
+fn a_backup_of_a_longer_path_is_no_own_one_and_takes_the_place_of_none() {
+    let (mut scene, mut backup) = (Scene::every(600), nightly());
+    scene.world.desired.keep.newest = Some(1);
+    let record = |object: &str, second: i64| BackupRecord {
+        object: object.to_owned(),
+        cluster_id: Some("cdf8".to_owned()),
+        revision: Some(second),
+        started_at: Some(Time(at(second))),
+        duration: Some("1s".to_owned()),
+        ..BackupRecord::default()
+    };
+    let history = vec![
+        record("k2_v9_2026-09-21-14:13:30", -10),
+        record("k_v2_2026-09-21-14:13:20", -20),
+        record("k_v1_2026-09-21-14:13:10", -30),
+    ];
+    backup.status = Some(EtcdBackupStatus {
+        history: Some(history),
+        ..EtcdBackupStatus::default()
+    });
+    scene.world.memory.success = Some(at(-20));
+    scene.world.desired.suspended = true;
+    scene.world.is_edited = true;
+    scene.pass(0);
+    scene.world.is_edited = false;
+    scene.end(&pruned());
+    let plan = scene.pass(1);
+    let after = report(&scene, &plan, &mut backup);
+    let left: Vec<_> = after
+        .history
+        .iter()
+        .flatten()
+        .map(|one| one.object.as_str())
+        .collect();
+    assert_eq!(left, ["k2_v9_2026-09-21-14:13:30", "k_v2_2026-09-21-14:13:20"]);
+}
+
+#[test]
+fn an_edit_prunes_once_and_a_full_store_once_for_each_failed_run() {
+    let tasks = |plan: &Plan| plan.jobs.iter().map(|run| run.task.as_str()).collect::<Vec<_>>();
+    let mut scene = Scene::every(60);
+    scene.pass(0);
+    scene.end(&stored(at(1)));
+    assert_eq!(tasks(&scene.pass(2)), [""; 0]);
+    scene.world.desired.keep.newest = Some(1);
+    scene.world.is_edited = true;
+    assert_eq!(tasks(&scene.pass(3)), ["Prune"]);
+    scene.world.is_edited = false;
+    scene.end(&pruned());
+    for second in 4..9 {
+        assert_eq!(tasks(&scene.pass(second)), [""; 0]);
+    }
+    assert_eq!(tasks(&scene.pass(60)), ["Backup"]);
+    let full = JobOutcome::Failed {
+        reason: "Full".to_owned(),
+        message: "no room or quota is left".to_owned(),
+        retriable: false,
+    };
+    scene.end(&full);
+    assert_eq!(tasks(&scene.pass(61)), ["Prune"]);
+    scene.end(&pruned());
+    for second in 62..119 {
+        assert_eq!(tasks(&scene.pass(second)), [""; 0]);
+    }
+    // Others are no matter of room, and one that never stored anything has nothing to give.
+    assert_eq!(tasks(&scene.pass(120)), ["Backup"]);
+    scene.end(&failed("Credentials"));
+    assert_eq!(tasks(&scene.pass(121)), [""; 0]);
+    let mut scene = Scene::every(60);
+    scene.world.desired.keep.newest = Some(1);
+    scene.world.is_edited = true;
+    assert_eq!(tasks(&scene.pass(0)), ["Backup"]);
+    scene.end(&full);
+    assert_eq!(tasks(&scene.pass(1)), [""; 0]);
+}

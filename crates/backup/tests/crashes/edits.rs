@@ -1,0 +1,111 @@
+//! What an edit of the spec means for backups that are stored already.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::bed::{Bed, GROUP, run};
+
+fn edit(bed: &Bed, change: impl Fn(&mut Value)) {
+    bed.fake
+        .update_object(GROUP, "EtcdBackup", "shop", "nightly", |backup| change(backup));
+}
+
+/// The notes of Events with this reason.
+fn notes(bed: &Bed, reason: &str) -> Vec<String> {
+    let events = bed.fake.list_objects("events.k8s.io/v1", "Event", "shop");
+    let told = events.iter().filter(|event| event["reason"] == reason);
+    told.map(|event| event["note"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+/// So many backups of an object whose schedule rests for long, one by one.
+async fn several(bed: &Bed, count: usize) {
+    bed.until("one", |bed| bed.jobs.stored().runs.len() == 1).await;
+    for number in 2..=count {
+        bed.until("rest", |bed| bed.is_idle("nightly")).await;
+        edit(bed, |backup| {
+            backup["metadata"]["annotations"] =
+                json!({"etcd.database.coreos.com/backup-now": number.to_string()});
+        });
+        bed.until("one more", |bed| bed.jobs.stored().runs.len() == number)
+            .await;
+    }
+    bed.until("rest", |bed| bed.is_idle("nightly")).await;
+}
+
+#[test]
+fn an_edit_of_what_is_kept_deletes_at_once_what_is_too_much_and_does_so_once() {
+    run(|| async {
+        let bed = Bed::new(10);
+        bed.put(
+            "nightly",
+            &json!({"backupPolicy": {"backupIntervalInSecond": 1_000_000}}),
+        );
+        let gate = bed.operate();
+        several(&bed, 3).await;
+        assert_eq!(bed.jobs.stored().backups, 3);
+        edit(&bed, |backup| {
+            backup["spec"]["backupPolicy"]["maxBackups"] = json!(1)
+        });
+        bed.until("pruned", |bed| bed.jobs.stored().backups == 1).await;
+        bed.until("rest", |bed| bed.is_idle("nightly")).await;
+        let status = bed.status("nightly");
+        assert_eq!(
+            (&status["stored"], status["history"].as_array().unwrap().len()),
+            (&json!(1), 1)
+        );
+        let jobs = bed.jobs.stored().jobs.len();
+        assert_eq!(jobs, 4);
+        sleep(Duration::from_hours(2)).await;
+        assert_eq!(bed.jobs.stored().jobs.len(), jobs, "{:?}", bed.jobs.stored().jobs);
+        gate.kill();
+    });
+}
+
+#[test]
+fn an_edit_of_the_path_tells_where_older_backups_stay_and_so_does_the_end() {
+    run(|| async {
+        let bed = Bed::new(10);
+        bed.put(
+            "nightly",
+            &json!({"deletionPolicy": "Delete", "backupPolicy": {"backupIntervalInSecond": 1_000_000, "maxBackups": 4}}),
+        );
+        let gate = bed.operate();
+        several(&bed, 1).await;
+        assert!(bed.status("nightly")["formerLocations"].is_null());
+        edit(&bed, |backup| {
+            backup["spec"]["oss"]["path"] = json!("bucket/etcd/other")
+        });
+        let old = "oss://bucket/etcd/orders at oss-cn-hangzhou.aliyuncs.com";
+        bed.until("told", |bed| !notes(bed, "BackupsElsewhere").is_empty())
+            .await;
+        bed.until("rest", |bed| bed.is_idle("nightly")).await;
+        let told = notes(&bed, "BackupsElsewhere");
+        assert!(told.len() == 1 && told[0].contains(old), "{told:?}");
+        let status = bed.status("nightly");
+        assert_eq!(status["formerLocations"], json!([old]));
+        let conditions = status["conditions"].as_array().unwrap();
+        let found = conditions
+            .iter()
+            .find(|one| one["type"] == "BackupsElsewhere")
+            .unwrap();
+        assert!(
+            found["message"]
+                .as_str()
+                .unwrap()
+                .contains("neither pruned nor deleted")
+        );
+        sleep(Duration::from_mins(10)).await;
+        assert_eq!(notes(&bed, "BackupsElsewhere").len(), 1);
+
+        bed.fake.delete_object(GROUP, "EtcdBackup", "shop", "nightly");
+        bed.until("gone", |bed| bed.get("nightly").is_none()).await;
+        bed.until("the end", |bed| !notes(bed, "BackupsErased").is_empty())
+            .await;
+        let end = notes(&bed, "BackupsErased");
+        assert!(end[0].contains(old) && end[0].contains("stay at"), "{end:?}");
+        gate.kill();
+    });
+}
