@@ -111,7 +111,7 @@ impl Run<'_> {
         match &replaced {
             Replaced::Backup(old) => {
                 let make = self.try_each(&tries, &Replaced::Beside);
-                swap::replace(self, actor, old, make).await
+                Box::pin(swap::replace(self, actor, old, make)).await
             }
             other => self.try_each(&tries, other).await,
         }

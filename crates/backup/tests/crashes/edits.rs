@@ -47,7 +47,7 @@ fn an_edit_of_what_is_kept_deletes_at_once_what_is_too_much_and_does_so_once() {
         several(&bed, 3).await;
         assert_eq!(bed.jobs.stored().backups, 3);
         edit(&bed, |backup| {
-            backup["spec"]["backupPolicy"]["maxBackups"] = json!(1)
+            backup["spec"]["backupPolicy"]["maxBackups"] = json!(1);
         });
         bed.until("pruned", |bed| bed.jobs.stored().backups == 1).await;
         bed.until("rest", |bed| bed.is_idle("nightly")).await;
@@ -76,7 +76,7 @@ fn an_edit_of_the_path_tells_where_older_backups_stay_and_so_does_the_end() {
         several(&bed, 1).await;
         assert!(bed.status("nightly")["formerLocations"].is_null());
         edit(&bed, |backup| {
-            backup["spec"]["oss"]["path"] = json!("bucket/etcd/other")
+            backup["spec"]["oss"]["path"] = json!("bucket/etcd/other");
         });
         let old = "oss://bucket/etcd/orders at oss-cn-hangzhou.aliyuncs.com";
         bed.until("told", |bed| !notes(bed, "BackupsElsewhere").is_empty())

@@ -170,7 +170,6 @@ mod tests {
         let given: BTreeSet<_> = sources
             .into_iter()
             .flat_map(words)
-            .into_iter()
             .filter(|word| !actions.contains(word))
             .collect();
         assert_eq!(given, explained_of("EtcdBackup"));

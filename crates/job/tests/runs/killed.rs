@@ -9,6 +9,7 @@ use etcd_operator_job::backup::Run;
 use etcd_operator_job::budget::{BUFFERS, Budget};
 use etcd_operator_job::catalog::{self, Reach};
 use etcd_operator_job::names::BY_HAND;
+use etcd_operator_job::text::hex;
 use etcd_operator_store::port::{
     Answer, Begun, Entry, Etag, Mark, Meta, Page, Part, Place, Port, Reading, Span, Target, UploadId,
 };
@@ -92,10 +93,7 @@ async fn counting(bench: &Bench) -> Vec<String> {
     for object in found.expect("read").keys() {
         let manifest = catalog::manifest(&bench.store, object).await.expect("read");
         let bytes = std::fs::read(bench.folder.0.join(object)).unwrap_or_default();
-        let sum: String = Sha256::digest(&bytes)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let sum = hex(&Sha256::digest(&bytes));
         if manifest.is_some_and(|manifest| manifest.object_sha256 == sum) {
             counting.push(object.clone());
         }

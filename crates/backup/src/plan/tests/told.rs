@@ -89,7 +89,7 @@ fn backups_of_an_edited_path_are_told_of_by_their_old_place_and_no_more_when_it_
     let after = report(&scene, &plan, &mut backup);
     let old = "oss://b/k at oss".to_owned();
     assert_eq!(after.former_locations, Some(vec![old.clone()]));
-    assert_eq!(newly(before.as_ref(), &after), [old.clone()]);
+    assert_eq!(newly(before.as_ref(), &after), std::slice::from_ref(&old));
     let told = elsewhere(&after).expect("the condition");
     for words in [
         old.as_str(),
