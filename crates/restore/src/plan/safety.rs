@@ -127,6 +127,8 @@ fn record(stored: &JobOutcome, run: &str) -> Option<BackupRecord> {
     let took = completed_at.duration_since(*started_at).unsigned_abs();
     Some(BackupRecord {
         object: object.clone(),
+        // Only backups of an EtcdBackup may lie elsewhere than its spec says.
+        location: None,
         run: Some(run.to_owned()),
         revision: Some(*revision),
         etcd_version: Some(etcd_version.clone()),
