@@ -147,6 +147,8 @@ pub fn prune<'a>(all: &'a [Stored], owner: &str, policy: &Policy, now: Timestamp
         kept.extend(own.iter().map(|stored| stored.object.as_str()));
     }
     if let Some(age) = policy.age {
+        // Counted back from the newest: nothing ages away while no other takes its place.
+        let now = own.first().map_or(now, |newest| now.min(newest.completed));
         let age = SignedDuration::try_from(age).unwrap_or(SignedDuration::MAX);
         let old = own
             .iter()

@@ -19,7 +19,7 @@ use etcd_operator_api::refusal::bounded;
 use jiff::Timestamp;
 
 use crate::desired::When;
-use crate::memory::{Memory, Run, Task};
+use crate::memory::{Memory, Run, Task, second};
 use crate::world::World;
 
 pub use blame::told;
@@ -98,10 +98,6 @@ pub fn plan(world: &World) -> Plan {
     for end in &ends {
         remember(&mut memory, end, world);
     }
-    if world.is_edited && memory.success.is_some() {
-        // What is kept may be another now, and there may be no other backup for long.
-        prune(world, &mut memory, world.now);
-    }
     let mut plan = Plan {
         memory,
         ends,
@@ -122,6 +118,12 @@ pub fn plan(world: &World) -> Plan {
         }
         None => start::backup(world, &mut plan),
     };
+    if world.is_edited && plan.memory.success.is_some() {
+        // What is kept may be another now, and there may be no other backup for long. It clears away what a run of its own
+        // name has left, so no other run may have that name.
+        let due = start::unlike(&plan.memory.runs, second(world.now));
+        prune(world, &mut plan.memory, due);
+    }
     plan.promised = promise::promised(&world.desired, world.created, plan.memory.success, world.now);
     give_turn(world, &mut plan);
     jobs(world, &mut plan);

@@ -106,6 +106,21 @@ fn the_newest_good_one_stays_however_old_it_is() {
     assert_eq!(prune(&all, OWN, &strict, now()), ["older"]);
 }
 
+/// Credentials that broke eight days ago are no reason to delete what was stored before, whatever asks for pruning.
+#[test]
+fn nothing_ages_away_while_no_newer_one_is_made() {
+    let all = [
+        stored("six_days_before", 1, "2026-11-08T03:00:00Z"),
+        stored("last", 2, "2026-11-14T03:00:00Z"),
+        stored("eight_days_before", 0, "2026-11-06T02:00:00Z"),
+    ];
+    let week = Policy {
+        age: Some(Duration::from_hours(168)),
+        ..Policy::default()
+    };
+    assert_eq!(prune(&all, OWN, &week, now()), ["eight_days_before"]);
+}
+
 #[test]
 fn the_newest_data_stay_when_a_clock_was_wrong() {
     let all = [

@@ -65,6 +65,7 @@ pub fn backup(world: &World, plan: &mut Plan) -> Option<Blocked> {
         (false, true) => Some(fresh(world.now, plan.memory.last)),
         (false, false) => outlook.start,
     };
+    let due = due.map(|due| unlike(&plan.memory.runs, second(due)));
     let was_made = |due: Timestamp| {
         let id = Run::due(Task::Backup, due).id(&world.uid);
         plan.memory.recorded.contains(&id)
@@ -102,6 +103,18 @@ fn fresh(now: Timestamp, last: Option<Timestamp>) -> Timestamp {
     last.filter(|last| *last >= now && last.duration_since(now) < near)
         .and_then(|last| last.checked_add(SignedDuration::from_secs(1)).ok())
         .unwrap_or(now)
+}
+
+/// The first second from then on at which no run is due: those of one second would have one name, and what one has begun
+/// would be cleared away by the other.
+pub fn unlike(runs: &[Run], mut due: Timestamp) -> Timestamp {
+    while runs.iter().any(|run| run.due == due) {
+        match due.checked_add(SignedDuration::from_secs(1)) {
+            Ok(next) => due = next,
+            Err(_) => break,
+        }
+    }
+    due
 }
 
 /// The object goes: nothing new begins, what runs is ended, and then what it stored is deleted, if that is asked for.

@@ -4,9 +4,13 @@ use etcd_operator_api::EtcdBackupStatus;
 use etcd_operator_api::backup::BackupRecord;
 use etcd_operator_api::condition::{ConditionType, Finding, Truth};
 use etcd_operator_api::location::belongs;
+use etcd_operator_api::refusal::bounded;
 
 use crate::world::World;
 
+/// As much as a condition says, with room for its own words; one that is longer would keep all of the status from being
+/// written.
+const LONGEST: usize = 4_000;
 /// How many places are told of, the newest.
 const MOST: usize = 16;
 
@@ -66,6 +70,9 @@ pub fn finding(after: &EtcdBackupStatus, world: &World) -> Option<Finding> {
         type_: ConditionType::BackupsElsewhere,
         status: Truth::True,
         reason: "LocationChanged",
-        message: format!("{} New ones go to {}.", stays_for_now(places), world.place()),
+        message: bounded(
+            &format!("{} New ones go to {}.", stays_for_now(places), world.place()),
+            LONGEST,
+        ),
     })
 }

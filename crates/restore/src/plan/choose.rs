@@ -64,10 +64,25 @@ fn among(backup: &EtcdBackup, name: &str, at: At, before: Option<&str>) -> Resul
         At::Revision(revision) => record.revision.is_some_and(|found| found <= revision),
         At::Time(time) => record.completed().is_some_and(|found| found <= time),
     };
+    // Of one that lies where the spec no longer says, another object may bear the name at the place of now.
+    let here = location.key().map(|path| location.address(path));
+    let is_elsewhere = |record: &&BackupRecord| {
+        let place = record.location.as_ref();
+        place
+            .zip(here.as_ref())
+            .is_some_and(|(place, here)| place != here)
+    };
     let newest = history
         .clone()
         .filter(fits)
         .max_by_key(|record| record.completed());
+    if let Some(elsewhere) = newest.filter(is_elsewhere).filter(|_| before.is_none()) {
+        return Err(format!(
+            "the backup {} that the EtcdBackup {name} tells of lies at {}, and its spec names another place by now: name it by its full key, with backupStorageType and the block of its store",
+            elsewhere.object,
+            elsewhere.location.as_deref().unwrap_or_default()
+        ));
+    }
     let object = before
         .map(str::to_owned)
         .or_else(|| newest.map(|record| record.object.clone()));

@@ -462,6 +462,28 @@ fn a_cluster_that_cannot_be_backed_up_is_left_alone_and_told_how_to_go_on_withou
 }
 
 #[test]
+fn a_backup_that_was_made_before_something_came_in_the_way_is_not_the_one_that_was_asked_for() {
+    let mut world = careful();
+    follow(&mut world);
+    world.jobs.push(ended("back-s1", stored()));
+    follow(&mut world);
+    // Somebody edits the spec while there is no EtcdBackup to choose from; much is written before there is one again.
+    world.is_edited = true;
+    let source = std::mem::replace(&mut world.source, Err("none".to_owned()));
+    assert_eq!(follow(&mut world).phase, Phase::Waiting);
+    world.is_edited = false;
+    assert_eq!(follow(&mut world).phase, Phase::Waiting);
+    world.source = source;
+    assert_eq!(follow(&mut world).job.expect("a Job").name, "back-v2");
+    world
+        .jobs
+        .push(ended("back-v2", JobOutcome::Verified(Box::new(verified()))));
+    let next = follow(&mut world);
+    assert_eq!((next.phase, &next.ask), (Phase::BackingUp, &Ask::AsBefore));
+    assert_eq!(next.job.expect("a Job").name, "back-s2");
+}
+
+#[test]
 fn a_cluster_that_never_formed_has_nothing_to_back_up() {
     let mut world = careful();
     cluster(&mut world).cluster_id = None;
@@ -528,6 +550,28 @@ fn the_backup_that_is_meant_is_the_newest_not_after_the_point() {
         "what was verified is not exchanged meanwhile"
     );
     assert!(choose(&latest, None, "orders", None).is_err());
+}
+
+/// At the place that the spec names by now, something else may bear its name.
+#[test]
+fn a_backup_that_lies_where_the_spec_no_longer_says_is_not_looked_for_at_the_place_of_now() {
+    let name = "nightly".to_owned();
+    let latest = From::Backup { name, at: At::Latest };
+    for (place, is_found) in [
+        ("s3://bucket/etcd/orders", true),
+        ("s3://other/etcd/orders", false),
+        ("s3://bucket/etcd/orders at minio:9000", false),
+    ] {
+        let backup =
+            nightly(&json!([{"object": "o", "startedAt": "2026-03-03T03:00:00Z", "location": place}]));
+        match choose(&latest, Some(&backup), "orders", None) {
+            Ok(source) => assert!(is_found, "{source:?}"),
+            Err(why) => assert!(
+                !is_found && why.contains(place) && why.contains("backupStorageType"),
+                "{why}"
+            ),
+        }
+    }
 }
 
 #[test]

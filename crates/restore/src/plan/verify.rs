@@ -18,10 +18,17 @@ pub fn verify(world: &World) -> Plan {
     }
     match ready(world) {
         Ok((cluster, source)) => attempt(world, cluster, source),
-        Err((reason, text)) => Plan {
-            creates: reason == Reason::CreatingCluster,
-            ..Plan::new(memory.clone(), Phase::Waiting, reason, text)
-        },
+        Err((reason, text)) => {
+            let mut memory = memory.clone();
+            if world.desired.backs_up_first && memory.attempt > 0 && memory.phase != Phase::Waiting.as_str() {
+                // Much may be written while it waits: a backup that was made before is not the one that was asked for.
+                memory.attempt += 1;
+            }
+            Plan {
+                creates: reason == Reason::CreatingCluster,
+                ..Plan::new(memory, Phase::Waiting, reason, text)
+            }
+        }
     }
 }
 

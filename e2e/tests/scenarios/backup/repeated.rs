@@ -1,5 +1,6 @@
 //! Backups again and again: at an interval, on a schedule, on demand; what is kept and what goes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -164,9 +165,12 @@ pub async fn as_it_was(stage: Arc<Stage>) -> Result<()> {
             },
         }))
         .await?;
+    // What is pruned is gone from the history as well.
+    let mut seen = BTreeSet::new();
     let status = backup
         .says("has made six and kept four", Duration::from_mins(16), |status| {
-            made(status) >= 6 && status.stored == Some(4)
+            seen.extend(status.last_success.iter().map(|record| record.object.clone()));
+            seen.len() >= 6 && made(status) == 4 && status.stored == Some(4)
         })
         .await?;
     let times: Vec<i64> = status

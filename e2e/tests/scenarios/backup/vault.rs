@@ -178,7 +178,7 @@ impl Backup {
         &self,
         what: &str,
         within: Duration,
-        wanted: impl Fn(&EtcdBackupStatus) -> bool,
+        mut wanted: impl FnMut(&EtcdBackupStatus) -> bool,
     ) -> Result<EtcdBackupStatus> {
         let is_so = |found: Option<&EtcdBackup>| {
             found.is_some_and(|backup| {

@@ -159,6 +159,27 @@ fn a_backup_of_a_longer_path_is_no_own_one_and_takes_the_place_of_none() {
     assert_eq!(left, ["k2_v9_2026-09-21-14:13:30", "k_v2_2026-09-21-14:13:20"]);
 }
 
+/// Each clears away what a run of its own name has left: with one name the one would clear away what the other is storing.
+#[test]
+fn what_an_edit_and_a_request_of_one_second_start_have_names_of_their_own() {
+    let mut scene = Scene::every(600);
+    scene.pass(0);
+    scene.end(&stored(at(1)));
+    scene.pass(2);
+    scene.world.desired.keep.newest = Some(1);
+    scene.world.is_edited = true;
+    scene.world.request = Some("now".to_owned());
+    let both = scene.pass(3).memory.runs;
+    scene.world.is_edited = false;
+    // Another request in the second of a prune that has begun.
+    scene.world.request = Some("again".to_owned());
+    let uid = &scene.world.uid;
+    for runs in [&both, &scene.world.memory.runs] {
+        let names: std::collections::BTreeSet<_> = runs.iter().map(|run| run.id(uid)).collect();
+        assert!(runs.len() > 1 && names.len() == runs.len(), "{runs:?}");
+    }
+}
+
 #[test]
 fn an_edit_prunes_once_and_a_full_store_once_for_each_failed_run() {
     let tasks = |plan: &Plan| plan.jobs.iter().map(|run| run.task.as_str()).collect::<Vec<_>>();

@@ -51,7 +51,7 @@ fn a_cluster_that_is_not_there_is_made_from_the_template_and_only_from_one() {
 
 #[test]
 fn no_cluster_is_made_for_nothing_or_for_another_restore_or_again_after_all_was_done() {
-    let changes: [(&str, Change); 5] = [
+    let changes: [(&str, Change); 6] = [
         ("NoBackup", |world| world.source = Err("none".to_owned())),
         ("NoOperatorImage", |world| world.image = Err("which".to_owned())),
         ("AnotherRestore", |world| world.rival = Some("first".to_owned())),
@@ -59,6 +59,11 @@ fn no_cluster_is_made_for_nothing_or_for_another_restore_or_again_after_all_was_
         ("ClusterGone", |world| {
             world.memory.committed = true;
             world.memory.phase = "Serving".to_owned();
+        }),
+        // Nor after that was said.
+        ("ClusterGone", |world| {
+            world.memory.committed = true;
+            world.memory.phase = "Failed".to_owned();
         }),
     ];
     for (reason, change) in changes {
