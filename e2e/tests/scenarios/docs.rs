@@ -32,7 +32,10 @@ pub const SCENARIOS: &[Scenario] = &[
         "whoever_follows_the_pages_backs_up_looks_on_and_restores",
         Bed::Own(1),
         |stage| Box::pin(used(stage)),
-    ),
+    )
+    // A shell on a node asks the resolver of this host, to which no way leads from there.
+    .leaving()
+    .full(),
     // What the chart does is played by others, too.
     Scenario::gate(
         "docs",
