@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use tokio::process::Command;
 
+use crate::book::repository;
 use crate::command;
 use crate::components::{self, Component, EtcdVersion};
 
@@ -239,8 +240,7 @@ pub fn cache_beside(kubeconfig: &Path) -> PathBuf {
 }
 
 fn repository_file(path: &str) -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).join(path)
+    repository().join(path)
 }
 
 #[cfg(test)]

@@ -49,7 +49,8 @@ pub const SCENARIOS: &[Scenario] = &[
     .full(),
 ];
 
-/// A desk on a bed that has the image of before, too: the same program, and yet another digest.
+/// A bed on which the release of before serves the samples, and a desk on it. Its image is the same program, and yet has
+/// another digest.
 async fn with_previous(stage: &Stage) -> Result<(Kubernetes, Desk<'_>)> {
     let desk = Desk::new(stage.cluster(), "desk", NAMESPACE).await?;
     let binary = desk.path("etcd-operator");
@@ -61,7 +62,13 @@ async fn with_previous(stage: &Stage) -> Result<(Kubernetes, Desk<'_>)> {
         node.import(&archive).await?;
     }
     desk.image("docker.io/library/etcd-operator:previous").await?;
-    Ok((prepared(stage).await?, desk))
+    let kubernetes = prepared(stage).await?;
+    desk.runs(&format!("{PREVIOUS}helm install etcd-operator previous {OLD}\n"))
+        .await?;
+    kubernetes.ready().await?;
+    kubernetes.apply_samples().await?;
+    kubernetes.sample_serves().await?;
+    Ok((kubernetes, desk))
 }
 
 /// Which pods and volumes there are, and how often something started in them.
@@ -106,11 +113,6 @@ async fn works(kubernetes: &Kubernetes, word: &str) -> Result<()> {
 
 async fn upgraded(stage: Arc<Stage>) -> Result<()> {
     let (kubernetes, desk) = with_previous(&stage).await?;
-    desk.runs(&format!("{PREVIOUS}helm install etcd-operator previous {OLD}\n"))
-        .await?;
-    kubernetes.ready().await?;
-    kubernetes.apply_samples().await?;
-    kubernetes.sample_serves().await?;
     kubernetes.sample_is_backed_up().await?;
     desk.runs(&format!("{WAY}etcdctl put kept yes\n")).await?;
     let before = members(&kubernetes).await?;
@@ -157,12 +159,7 @@ async fn upgraded(stage: Arc<Stage>) -> Result<()> {
 }
 
 async fn skewed(stage: Arc<Stage>) -> Result<()> {
-    let (kubernetes, desk) = with_previous(&stage).await?;
-    desk.runs(&format!("{PREVIOUS}helm install etcd-operator previous {OLD}\n"))
-        .await?;
-    kubernetes.ready().await?;
-    kubernetes.apply_samples().await?;
-    kubernetes.sample_serves().await?;
+    let (kubernetes, _) = with_previous(&stage).await?;
 
     // What a newer operator would have: a field in each part, of which this one has never heard.
     let client = stage.cluster().client().await?;
