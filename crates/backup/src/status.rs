@@ -107,7 +107,7 @@ fn record(status: &mut EtcdBackupStatus, end: &End, world: &World) {
             status.succeeded = false;
             status.reason = Some(bounded(&plan::told(&world.desired, reason, message), LONGEST));
         }
-        (Outcome::Pruned { kept, skipped, .. }, Task::Prune) => {
+        (Outcome::Pruned { kept, skipped, .. }, Task::Prune) if !end.was_elsewhere(world) => {
             status.stored = Some(i64::try_from(*kept).unwrap_or(i64::MAX));
             forget(status.history.get_or_insert_default(), skipped, world);
         }

@@ -89,12 +89,10 @@ fn by_code(code: &str) -> Option<Class> {
         "QuotaExceeded"
         | "InsufficientStorage"
         | "XMinioStorageFull"
-        | "EntityTooLarge"
         | "AccountQuotaExceeded"
         | "TooMuchData"
         | "StorageFull"
-        | "BucketQuotaExceeded"
-        | "QosQuotaExceeded" => Class::Full,
+        | "BucketQuotaExceeded" => Class::Full,
         "ObjectLocked"
         | "FileImmutable"
         | "BlobImmutableDueToPolicy"
@@ -113,6 +111,7 @@ fn by_code(code: &str) -> Option<Class> {
         | "RequestLimitExceeded"
         | "BandwidthLimitExceeded"
         | "RateLimitExceeded"
+        | "QosQuotaExceeded"
         | "QpsLimitExceeded" => Class::Throttled,
         "InternalError" | "ServiceUnavailable" | "RequestTimeout" | "IncompleteBody" | "BadDigest"
         | "InvalidDigest" | "OperationTimedOut" | "Md5Mismatch" | "Busy" => Class::Transient,
@@ -121,7 +120,10 @@ fn by_code(code: &str) -> Option<Class> {
             Class::Exists
         }
         // It lies in an archive and must be brought back first.
-        "InvalidObjectState" | "BlobArchived" | "BlobBeingRehydrated" => Class::Unsupported,
+        // Or the store takes none of that size, however much room it has.
+        "EntityTooLarge" | "InvalidObjectState" | "BlobArchived" | "BlobBeingRehydrated" => {
+            Class::Unsupported
+        }
         _ => return None,
     })
 }

@@ -65,7 +65,7 @@ pub struct EtcdBackupStatus {
     pub stored: Option<i64>,
     /// Where backups lie that this object stored before its spec named another place. They are neither pruned nor deleted with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 16), inner(length(max = 2048)))]
+    #[schemars(length(max = 16), inner(length(max = 4096)))]
     pub former_locations: Option<Vec<String>>,
     /// The value of the annotation etcd.database.coreos.com/backup-now for which a backup was last made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,7 +118,7 @@ pub struct BackupRecord {
     pub object: String,
     /// The store and the path it was stored under.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 2048))]
+    #[schemars(length(max = 4096))]
     pub location: Option<String>,
     /// The run that made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

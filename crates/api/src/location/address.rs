@@ -28,9 +28,10 @@ impl Location {
     }
 }
 
-/// An endpoint without what does not make it another store.
+/// An endpoint without what does not make it another store, and without a query, which may be a signature that opens it.
 fn host(endpoint: &str) -> String {
     let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
     rest.trim_end_matches('/').to_ascii_lowercase()
 }
 
@@ -77,6 +78,13 @@ mod tests {
             "s3://b/etcd/orders at minio:9000"
         );
         assert_eq!(s3(Some("http://minio:9000")), s3(Some("https://Minio:9000/")));
+        for with_query in ["https://minio:9000/?sv=1&sig=secret", "https://minio:9000#sig"] {
+            assert_eq!(
+                s3(Some(with_query)),
+                s3(Some("https://minio:9000")),
+                "{with_query}"
+            );
+        }
         let volume = Location::Local {
             claim: "backups".to_owned(),
             path: None,

@@ -25,6 +25,13 @@ pub struct End {
 }
 
 impl End {
+    /// Whether its Job was at work where the spec no longer says: of what lies at the place of now that tells nothing.
+    pub fn was_elsewhere(&self, world: &World) -> bool {
+        self.location
+            .as_ref()
+            .is_some_and(|location| *location != world.place())
+    }
+
     /// Whether a run found nothing to do.
     pub fn changed_nothing(&self) -> bool {
         match &self.outcome {

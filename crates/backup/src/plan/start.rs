@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::Plan;
 use super::due::{Outlook, Past, outlook};
 use super::why::Blocked;
+use super::{End, Outcome, Plan};
 use crate::desired::When;
 use crate::memory::{Memory, Run, Task, second};
 use crate::world::World;
@@ -120,10 +120,9 @@ pub fn unlike(runs: &[Run], mut due: Timestamp) -> Timestamp {
 /// The object goes: nothing new begins, what runs is ended, and then what it stored is deleted, if that is asked for.
 pub fn erase(world: &World, plan: &mut Plan, deleted: Timestamp) {
     plan.memory.runs.retain(|run| run.task == Task::Erase);
-    let was_done = plan
-        .ends
-        .iter()
-        .any(|end| end.run.task == Task::Erase && matches!(end.outcome, super::Outcome::Pruned { .. }));
+    let is_good = |end: &&End| end.run.task == Task::Erase && matches!(end.outcome, Outcome::Pruned { .. });
+    let erased = plan.ends.iter().find(is_good);
+    let was_done = erased.is_some_and(|end| !end.was_elsewhere(world));
     let has_stored = world.memory.success.is_some()
         || world.memory.last.is_some()
         || !world.memory.runs.is_empty()
@@ -136,9 +135,19 @@ pub fn erase(world: &World, plan: &mut Plan, deleted: Timestamp) {
     let mut others = world.pods.iter();
     let is_busy = others.any(|pod| pod.is_live && !is_erasing(world, &pod.job));
     if plan.memory.runs.is_empty() && !is_busy {
-        plan.memory
-            .runs
-            .push(Run::due(Task::Erase, deleted.min(world.now)));
+        let due = match erased {
+            // It was at work where the spec said before, and its Job still has its name.
+            Some(elsewhere) => {
+                let second_after = SignedDuration::from_secs(1);
+                elsewhere
+                    .run
+                    .due
+                    .saturating_add(second_after)
+                    .unwrap_or(world.now)
+            }
+            None => deleted.min(world.now),
+        };
+        plan.memory.runs.push(Run::due(Task::Erase, due));
     }
 }
 

@@ -124,6 +124,19 @@ async fn put(run: &Run<'_>, new: &Manifest, path: &str, old: &Bytes) -> Result<M
         }
         Err(error) => return Err(unsure(error)),
     };
+    let read_back = tokio::select! {
+        read = sum(run, path) => read,
+        why = run.halted() => Err(why),
+    };
+    // What a store puts together is believed when it was seen, as with every backup.
+    match read_back {
+        Ok(sum) if sum == new.object_sha256 => {}
+        Ok(_) => {
+            let message = format!("the copy at {path} is not what was copied there");
+            return Err(unsure(Failure::passing("VerificationFailed", message)));
+        }
+        Err(failure) => return Err(unsure(failure)),
+    }
     let manifest = Manifest {
         object: path.to_owned(),
         ..new.clone()
@@ -134,11 +147,23 @@ async fn put(run: &Run<'_>, new: &Manifest, path: &str, old: &Bytes) -> Result<M
     }
 }
 
+/// All of the object that lies there.
+const WHOLE: Span = Span { from: 0, to: None };
+
+/// The sum of every byte that lies there.
+async fn sum(run: &Run<'_>, path: &str) -> Result<String, Failure> {
+    let mut opened = run.store.open(&catalog::key(path)?, WHOLE, None).await?;
+    let mut hash = Sha256::new();
+    while let Some(piece) = opened.body.next().await {
+        hash.update(&piece?);
+    }
+    Ok(hex(&hash.finalize()))
+}
+
 /// Copies every byte of a backup into an upload; they must be those that were checked.
 async fn copy(run: &Run<'_>, new: &Manifest, upload: &Upload) -> Result<Vec<Part>, Failure> {
     let (store, key) = (&run.store, catalog::key(&new.object)?);
-    let whole = Span { from: 0, to: None };
-    let mut opened = store.open(&key, whole, None).await?;
+    let mut opened = store.open(&key, WHOLE, None).await?;
     let size = usize::try_from(upload.part_size()).map_err(|_| Failure::order("parts are too large"))?;
     let (mut parts, mut hash) = (Vec::new(), Sha256::new());
     let mut filling = BytesMut::new();

@@ -1,10 +1,12 @@
 //! Processes that die between any two requests to the store.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use etcd_operator_api::contract::{JobOrder, Naming, Task};
+use etcd_operator_api::contract::{JobOrder, Manifest, Naming, Task};
+use etcd_operator_job::Failure;
 use etcd_operator_job::backup::Run;
 use etcd_operator_job::budget::{BUFFERS, Budget};
 use etcd_operator_job::catalog::{self, Reach};
@@ -24,6 +26,8 @@ use crate::support::{Bench, Fake, Manner, long_snapshot, order, policy};
 /// A port whose process dies at the request of this number, which is not carried out, and neither is any after it.
 #[derive(Debug)]
 struct Mortal {
+    /// The file of an object that the store puts together wrongly.
+    spoiled: Option<PathBuf>,
     inner: Arc<dyn Port>,
     last: usize,
     asked: AtomicUsize,
@@ -54,7 +58,20 @@ impl Port for Mortal {
     }
 
     fn complete<'a>(&'a self, target: &'a Target, parts: &'a [Part]) -> Answer<'a, ()> {
-        self.turn(self.inner.complete(target, parts))
+        let completed = self.turn(self.inner.complete(target, parts));
+        Box::pin(async move {
+            completed.await?;
+            if let Some(file) = self
+                .spoiled
+                .as_ref()
+                .filter(|file| file.ends_with(target.key.as_str()))
+            {
+                let mut bytes = std::fs::read(file).expect("put together");
+                bytes[4096] ^= 1;
+                std::fs::write(file, bytes).expect("written");
+            }
+            Ok(())
+        })
     }
 
     fn abort<'a>(&'a self, target: &'a Target) -> Answer<'a, ()> {
@@ -103,7 +120,20 @@ async fn counting(bench: &Bench) -> Vec<String> {
 
 /// Runs an order in a process that dies at this request. Whether it came to its end.
 async fn lives(bench: &Bench, members: &Fake, order: &JobOrder, last: usize) -> bool {
+    let done = end(bench, members, order, last, None).await;
+    done.is_some_and(|done| done.map(|_| true).expect("stored"))
+}
+
+/// How a run ends in such a process, if it comes to its end.
+async fn end(
+    bench: &Bench,
+    members: &Fake,
+    order: &JobOrder,
+    last: usize,
+    spoiled: Option<PathBuf>,
+) -> Option<Result<Manifest, Failure>> {
     let port = Arc::new(Mortal {
+        spoiled,
         inner: Arc::clone(&bench.port) as Arc<dyn Port>,
         last,
         asked: AtomicUsize::new(0),
@@ -125,22 +155,38 @@ async fn lives(bench: &Bench, members: &Fake, order: &JobOrder, last: usize) -> 
         stop: CancellationToken::new(),
     };
     tokio::select! {
-        done = run.backup() => {
-            done.expect("stored");
-            true
-        }
-        () = port.dead.notified() => false,
+        done = run.backup() => Some(done),
+        () = port.dead.notified() => None,
     }
+}
+
+/// A run by hand that is told to replace what is there.
+fn by_hand(run: &str) -> JobOrder {
+    order(BY_HAND, run, |task| {
+        task.naming = Naming::OneShot;
+        task.allow_others = true;
+    })
+}
+
+#[tokio::test]
+async fn a_copy_that_the_store_puts_together_wrongly_counts_for_nothing_and_the_new_backup_stays_where_it_is()
+{
+    let bench = Bench::with(policy());
+    bench.run(&Fake::good(), &by_hand("1")).await.expect("stored");
+    let newer = Fake::of(&[Manner::Good], long_snapshot(1_500_000));
+    let place = bench.folder.0.join("etcd/orders");
+    let ended = end(&bench, &newer, &by_hand("2"), usize::MAX, Some(place)).await;
+    let failure = ended.expect("it ends").expect_err("the copy is another");
+    assert_eq!(failure.reason, "VerificationFailed", "{failure}");
+    let counts = counting(&bench).await;
+    assert_eq!(counts.len(), 1, "{:?}", bench.names());
+    assert!(failure.message.contains(&counts[0]), "{failure}");
+    let manifest = catalog::manifest(&bench.store, "etcd/orders").await;
+    assert_eq!(manifest.expect("read"), None);
 }
 
 #[tokio::test]
 async fn wherever_who_replaces_a_backup_by_hand_is_killed_the_old_one_counts_or_the_new_one() {
-    let by_hand = |run: &str| {
-        order(BY_HAND, run, |task| {
-            task.naming = Naming::OneShot;
-            task.allow_others = true;
-        })
-    };
     let mut deaths = 0;
     loop {
         let bench = Bench::with(policy());

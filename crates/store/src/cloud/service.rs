@@ -24,8 +24,8 @@ use crate::xml;
 #[derive(Clone)]
 pub(super) struct Service {
     http: reqwest::Client,
-    /// Requests to others ask for an identity.
-    host: String,
+    /// Where the store is. Requests to others ask for an identity.
+    store: Option<(String, u16)>,
     /// Whether the store's endpoint is written with `http://`.
     is_plain: bool,
     censor: Censor,
@@ -53,10 +53,9 @@ impl Service {
     pub(super) fn new(http: reqwest::Client, base: &str, censor: Censor) -> Self {
         let base = base.parse::<http::Uri>().ok();
         let is_plain = base.as_ref().is_some_and(|uri| uri.scheme_str() == Some("http"));
-        let host = base.and_then(|uri| uri.authority().map(ToString::to_string));
         Self {
             http,
-            host: host.unwrap_or_default(),
+            store: base.as_ref().and_then(server),
             is_plain,
             censor,
         }
@@ -67,10 +66,7 @@ impl Service {
     }
 
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, Fault> {
-        let is_store = request
-            .uri()
-            .authority()
-            .is_some_and(|to| to.as_str() == self.host);
+        let is_store = self.store.is_some() && server(request.uri()) == self.store;
         if !(is_store && self.is_plain) && carries_in_the_open(&request) {
             let to = request.uri().authority().map(ToString::to_string);
             let said = format!(
@@ -126,6 +122,16 @@ impl Service {
         };
         refusal.fault(&self.censor)
     }
+}
+
+/// Whom an address speaks to, however that is written.
+fn server(uri: &http::Uri) -> Option<(String, u16)> {
+    let port = match (uri.port_u16(), uri.scheme_str()) {
+        (Some(port), _) => port,
+        (None, Some("http")) => 80,
+        (None, _) => 443,
+    };
+    Some((uri.host()?.to_ascii_lowercase(), port))
 }
 
 /// Whether whoever listens on the way gets something by which to be somebody else. Machines' own services of identities are
@@ -189,7 +195,7 @@ fn received(response: &HttpResponse, sent: Option<&Bytes>) -> Result<(), Fault> 
 impl fmt::Debug for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Service")
-            .field("host", &self.host)
+            .field("store", &self.store)
             .finish_non_exhaustive()
     }
 }
@@ -300,6 +306,19 @@ mod tests {
         }
         let plain = Service::new(http, "http://127.0.0.1:1", Censor::default());
         assert!(plain.is_plain && !secure.is_plain);
+    }
+
+    #[test]
+    fn a_store_is_the_same_however_its_address_is_written() {
+        let server = |uri: &str| server(&uri.parse().expect("an address"));
+        assert_eq!(
+            server("http://Minio.example.com:80/b"),
+            server("http://minio.example.com")
+        );
+        assert_eq!(server("https://a/x?y"), server("https://A:443"));
+        assert_ne!(server("http://a"), server("https://a"));
+        assert_ne!(server("http://a:8080"), server("http://a"));
+        assert_eq!(server("/only/a/path"), None);
     }
 
     #[test]

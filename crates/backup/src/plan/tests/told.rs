@@ -9,6 +9,7 @@ use etcd_operator_api::{EtcdBackup, EtcdBackupSpec, EtcdBackupStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::scene::{Scene, at, failed, pruned, stored};
+use crate::memory::Task;
 use crate::plan::Plan;
 use crate::status::{newly, status};
 
@@ -217,4 +218,53 @@ fn an_edit_prunes_once_and_a_full_store_once_for_each_failed_run() {
     assert_eq!(tasks(&scene.pass(0)), ["Backup"]);
     scene.end(&full);
     assert_eq!(tasks(&scene.pass(1)), [""; 0]);
+}
+
+/// Who edits the path while old backups are deleted at the place of before learns nothing by it of the place of now.
+#[test]
+fn a_prune_that_was_at_work_elsewhere_tells_nothing_of_the_place_of_now() {
+    let (mut scene, mut backup) = (Scene::every(600), nightly());
+    scene.world.desired.keep.newest = Some(1);
+    scene.pass(0);
+    scene.end(&stored(at(1)));
+    let plan = scene.pass(2);
+    report(&scene, &plan, &mut backup);
+    moved(&mut scene, "elsewhere");
+    scene.world.is_edited = true;
+    let plan = scene.pass(3);
+    report(&scene, &plan, &mut backup);
+    scene.world.is_edited = false;
+    scene.end(&pruned());
+    let plan = scene.pass(4);
+    assert!(
+        plan.ends.iter().any(|end| end.run.task == Task::Prune),
+        "{plan:?}"
+    );
+    assert_eq!(report(&scene, &plan, &mut backup).stored, None);
+    // The edit has one of its own follow it.
+    scene.pass(5);
+    scene.end(&pruned());
+    let plan = scene.pass(6);
+    assert_eq!(report(&scene, &plan, &mut backup).stored, Some(4));
+}
+
+#[test]
+fn backups_are_deleted_where_the_spec_says_when_that_is_edited_as_they_are() {
+    let mut scene = Scene::every(600);
+    scene.world.desired.erases = true;
+    scene.pass(0);
+    scene.end(&stored(at(1)));
+    scene.pass(2);
+    scene.world.deleted = Some(at(3));
+    scene.pass(3);
+    let first = scene.made.last().cloned();
+    moved(&mut scene, "elsewhere");
+    scene.end(&pruned());
+    assert!(!scene.pass(4).is_released);
+    scene.pass(5);
+    assert_ne!(scene.made.last().cloned(), first, "{:?}", scene.made);
+    assert_eq!(scene.world.jobs.len(), 1);
+    scene.end(&pruned());
+    let last = scene.pass(6);
+    assert!(last.is_released && last.memory.runs.is_empty(), "{last:?}");
 }
