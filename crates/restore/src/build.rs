@@ -82,13 +82,6 @@ impl Frame<'_> {
         }
     }
 
-    /// What the name of the backup of before begins with: beside the one that is restored.
-    fn beside(&self) -> String {
-        let folder = self.source.object.rsplit_once('/').map(|(folder, _)| folder);
-        let name = format!("before-{}", self.name);
-        folder.map_or_else(|| name.clone(), |folder| format!("{folder}/{name}"))
-    }
-
     fn order(&self, wanted: &Wanted) -> JobOrder {
         let deadline = self.now.checked_add(LONGEST).unwrap_or(Timestamp::MAX);
         JobOrder {
@@ -96,7 +89,7 @@ impl Frame<'_> {
             run: format!("{}/{}", wanted.name, self.uid),
             owner_uid: self.uid.to_owned(),
             store: match wanted.task {
-                Task::BackUp => self.source.location.order(&self.beside()),
+                Task::BackUp => self.source.location.order(&self.source.beside(self.name)),
                 Task::Verify | Task::Compare { .. } => self.source.location.order(&self.source.object),
             },
             task: match &wanted.task {

@@ -96,6 +96,15 @@ pub struct Source {
     pub keys: Option<String>,
 }
 
+impl Source {
+    /// What the name of the backup of before begins with, for the restore of this name: beside the one that is restored.
+    pub fn beside(&self, restore: &str) -> String {
+        let folder = self.object.rsplit_once('/').map(|(folder, _)| folder);
+        let name = format!("before-{restore}");
+        folder.map_or_else(|| name.clone(), |folder| format!("{folder}/{name}"))
+    }
+}
+
 /// A Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobSeen {

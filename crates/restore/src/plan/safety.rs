@@ -68,7 +68,8 @@ pub fn pass(
             Some(plan)
         }
         Outcome::Stored(stored) => {
-            memory.safety = record(stored, &run(world, number));
+            let location = source.location.address(&source.beside(&world.name));
+            memory.safety = record(stored, location, &run(world, number));
             None
         }
         Outcome::Failed {
@@ -107,7 +108,7 @@ pub fn run(world: &World, attempt: i64) -> String {
     format!("{}/{attempt}", world.uid)
 }
 
-fn record(stored: &JobOutcome, run: &str) -> Option<BackupRecord> {
+fn record(stored: &JobOutcome, location: String, run: &str) -> Option<BackupRecord> {
     let JobOutcome::Stored {
         object,
         revision,
@@ -127,8 +128,7 @@ fn record(stored: &JobOutcome, run: &str) -> Option<BackupRecord> {
     let took = completed_at.duration_since(*started_at).unsigned_abs();
     Some(BackupRecord {
         object: object.clone(),
-        // Only backups of an EtcdBackup may lie elsewhere than its spec says.
-        location: None,
+        location: Some(location),
         run: Some(run.to_owned()),
         revision: Some(*revision),
         etcd_version: Some(etcd_version.clone()),

@@ -419,6 +419,7 @@ fn the_cluster_is_backed_up_before_anything_is_asked_for_where_somebody_wants_th
         ("etcd/before-back_v90", Some(90))
     );
     assert_eq!(made.verified.as_deref(), Some("Full"));
+    assert_eq!(made.location.as_deref(), Some("s3://bucket/etcd/before-back"));
     world.jobs.pop();
     let again = follow(&mut world);
     assert!(matches!(again.ask, Ask::For(_)), "it is made once");
