@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use etcd_operator_api::cluster::{EtcdClusterSpec, EtcdClusterStatus, Medium};
+use etcd_operator_api::cluster::{EtcdClusterSpec, EtcdClusterStatus, Medium, RestoreProgress};
 use etcd_operator_api::condition::{self, ConditionType, Truth};
 use etcd_operator_api::contract::{self, JobResult};
 use etcd_operator_api::names::{
@@ -29,6 +29,8 @@ use crate::world::{Cluster, JobEnd, JobSeen, World};
 
 /// The longest text of why a pod waits.
 const LONGEST: usize = 200;
+/// The word of a cluster's controller for one of which nothing was ever started.
+const AWAITING: &str = "AwaitingRestore";
 /// The size of a volume where the user does not say.
 const VOLUME: u64 = 8 << 30;
 
@@ -112,9 +114,10 @@ fn rival(restore: &EtcdRestore, key: &ObjectKey, deps: &Deps) -> Option<String> 
 /// The same of these, which are in its namespace.
 pub fn rival_among<'a>(
     restore: &EtcdRestore,
-    mut others: impl Iterator<Item = &'a EtcdRestore>,
+    others: impl Iterator<Item = &'a EtcdRestore>,
     cluster: Option<&EtcdCluster>,
 ) -> Option<String> {
+    let others: Vec<_> = others.collect();
     let age = |one: &EtcdRestore| (one.creation_timestamp().map(|time| time.0), one.name_any());
     // One that is not there yet comes after all that are.
     let is_younger = |other: &EtcdRestore| restore.uid().is_none() || age(other) < age(restore);
@@ -128,11 +131,21 @@ pub fn rival_among<'a>(
             && !status.is_some_and(cannot_begin)
             && is_younger(other)
     };
-    let waiting = others.find(is_rival).map(kube::ResourceExt::name_any);
+    let waiting = others.iter().copied().find(is_rival);
     let progress = cluster.and_then(|cluster| cluster.status.as_ref()?.restore.clone());
     let active =
         progress.filter(|progress| progress.is_active() && Some(&progress.uid) != restore.uid().as_ref());
-    active.map(|progress| progress.name).or(waiting)
+    let is_there = |uid: &str| others.iter().any(|other| other.uid().as_deref() == Some(uid));
+    let in_the_way = active.filter(|progress| !can_be_replaced(progress) || is_there(&progress.uid));
+    in_the_way
+        .map(|progress| progress.name)
+        .or(waiting.map(kube::ResourceExt::name_any))
+}
+
+/// Whether another restore may take the place of this one once its `EtcdRestore` is gone: the data of before are gone, and
+/// nothing of the restored data ever worked, so that it would wait for ever for a backup that cannot be fetched any more.
+pub fn can_be_replaced(progress: &RestoreProgress) -> bool {
+    progress.committed && ["Stopping", "Preparing"].contains(&progress.phase.as_str())
 }
 
 /// Whether a restore waits for something that only its user can bring: another one need not wait for that, too.
@@ -191,8 +204,13 @@ pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
     let accepted = condition::find(conditions, ConditionType::Accepted)
         .filter(|accepted| accepted.status == Truth::False.as_str());
     let awaits = spec.bootstrap.as_ref().is_some_and(|boot| boot.await_restore);
+    let is_waiting = awaits && status.cluster_id.is_none();
+    // A status that was lost has no ID either: only what its controller says of it is known.
+    let says_so = condition::find(conditions, ConditionType::Progressing)
+        .is_some_and(|progressing| progressing.reason.as_deref() == Some(AWAITING));
     Cluster {
-        is_waiting: awaits && status.cluster_id.is_none(),
+        is_waiting,
+        holds_nothing: is_waiting && says_so,
         made_by: cluster.annotations().get(ANNOTATION_MADE_BY).cloned(),
         refused: accepted.and_then(|accepted| accepted.message.clone()),
         members: match usize::try_from(spec.size).unwrap_or_default() {

@@ -16,7 +16,7 @@ use etcd_operator_api::contract::{JobOutcome, RestoreIntent, Verified};
 use etcd_operator_api::restore::MemberRestoreStatus;
 
 use crate::memory::Memory;
-use crate::world::World;
+use crate::world::{Cluster, World};
 
 pub use choose::{choose, chosen};
 pub use gate::{pass, room};
@@ -205,6 +205,16 @@ pub fn plan(world: &World) -> Plan {
     plan
 }
 
+/// Whether the same is to be asked for of the cluster as it is by now: it may have changed since it was looked at.
+pub fn still_asks(plan_of_before: &Plan, world: &World, cluster: Result<Cluster, String>) -> bool {
+    let now = World {
+        is_cluster_missing: false,
+        cluster,
+        ..world.clone()
+    };
+    plan(&now).ask == plan_of_before.ask
+}
+
 fn decide(world: &World) -> Plan {
     let memory = &world.memory;
     if memory.succeeded {
@@ -218,7 +228,10 @@ fn decide(world: &World) -> Plan {
     if let Some(progress) = progress.filter(|progress| progress.uid == world.uid) {
         return follow::follow(world, progress);
     }
-    if own_intent(world).is_some() {
+    if let (Some(_), Some(cluster)) = (own_intent(world), cluster) {
+        if let Some(why) = verify::unfit(world, cluster) {
+            return verify::take_back(world, why);
+        }
         let text = "The cluster is asked to carry out the restore, and has not begun yet.";
         return Plan::new(memory.clone(), Phase::Waiting, Reason::NotBegun, text);
     }

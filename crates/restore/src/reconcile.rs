@@ -29,8 +29,8 @@ use tracing::info;
 
 use crate::build::{self, Frame};
 use crate::desired::{Desired, From, desired};
-use crate::observe::{is_owned, observe};
-use crate::plan::{Ask, Phase, Plan, plan};
+use crate::observe::{can_be_replaced, found_cluster, is_owned, observe};
+use crate::plan::{Ask, Phase, Plan, plan, still_asks};
 use crate::status;
 use crate::world::World;
 
@@ -264,9 +264,15 @@ impl Reconciler {
             return Ok(false);
         };
         let progress = now.status.as_ref().and_then(|status| status.restore.as_ref());
-        let is_anothers = progress.is_some_and(|progress| progress.is_active() && progress.uid != world.uid)
+        let other = progress.filter(|progress| progress.is_active() && progress.uid != world.uid);
+        let is_carried_out = match other {
+            Some(other) => !can_be_replaced(other) || self.is_there(key, &other.name, &other.uid).await?,
+            None => false,
+        };
+        let is_anothers = is_carried_out
             || asked(&now).is_some_and(|asked| !asked.is_ok_and(|asked| asked.uid == world.uid));
-        if is_anothers {
+        let fresh = found_cluster(&world.desired.cluster, Some(&now), key);
+        if is_anothers || !still_asks(plan, world, fresh) {
             return Ok(text.is_none());
         }
         self.deps
@@ -274,6 +280,12 @@ impl Reconciler {
             .annotate(&now, &[(ANNOTATION_RESTORE, text.as_deref())])
             .await?;
         Ok(true)
+    }
+
+    /// Whether there is an `EtcdRestore` of this name and UID.
+    async fn is_there(&self, key: &ObjectKey, name: &str, uid: &str) -> Result<bool, Error> {
+        let found = self.deps.applier.read::<EtcdRestore>(&key.beside(name)).await?;
+        Ok(found.is_some_and(|found| found.uid().as_deref() == Some(uid)))
     }
 
     /// A restore that does not exist any more is no longer asked for: before the commit the cluster comes back, after it

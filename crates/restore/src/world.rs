@@ -45,6 +45,7 @@ pub struct World {
 }
 
 /// The cluster that is restored.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cluster {
     /// Its name.
@@ -59,6 +60,8 @@ pub struct Cluster {
     pub is_ephemeral: bool,
     /// Whether it has no data yet, and waits for a restore to bring them.
     pub is_waiting: bool,
+    /// Whether its controller has said that nothing of it was ever started, so that there is nothing to lose.
+    pub holds_nothing: bool,
     /// The UID of the restore that made it from its template.
     pub made_by: Option<String>,
     /// Why its own spec is not acted upon.

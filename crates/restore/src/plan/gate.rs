@@ -132,10 +132,10 @@ fn words(world: &World, cluster: &Cluster, source: &Source, verified: &Verified)
             " It holds {users} users and {roles} roles of etcd, which come with it; nobody is asked who they are."
         ),
     };
-    let first = if world.desired.backs_up_first && cluster.cluster_id.is_some() {
-        " The cluster is backed up before that."
-    } else {
-        ""
+    let first = match (world.desired.backs_up_first, cluster.holds_nothing) {
+        (true, true) => " There is nothing to back up before that: nothing of the cluster was ever started.",
+        (true, false) => " The cluster is backed up before that.",
+        (false, _) => "",
     };
     let wrote = verified
         .etcd_version
@@ -148,7 +148,7 @@ fn words(world: &World, cluster: &Cluster, source: &Source, verified: &Verified)
             ""
         };
         return format!(
-            "{} (revision {}, {} keys, {}{wrote}{age}) becomes the data of the {} members of EtcdCluster {}, which waits for it.{fleeting}{alarms}{people}",
+            "{} (revision {}, {} keys, {}{wrote}{age}) becomes the data of the {} members of EtcdCluster {}, which waits for it.{fleeting}{alarms}{people}{first}",
             source.object,
             verified.revision,
             verified.keys,

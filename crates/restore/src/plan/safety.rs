@@ -23,9 +23,11 @@ pub fn pass(
     verify: &Wanted,
 ) -> Option<Plan> {
     let number = memory.attempt;
-    let has_data = cluster.cluster_id.is_some();
-    if !world.desired.backs_up_first || !has_data || is_made(world, memory) {
+    if !world.desired.backs_up_first || cluster.holds_nothing || is_made(world, memory) {
         return None;
+    }
+    if cluster.cluster_id.is_none() {
+        return Some(unknown(cluster, memory, verify));
     }
     let refuse = |memory: &Memory, why: &str| {
         let text = format!(
@@ -97,8 +99,19 @@ pub fn pass(
     }
 }
 
+/// Nobody can tell whether there are data: a cluster that begins has no ID yet, nor has one whose status was lost.
+fn unknown(cluster: &Cluster, memory: &Memory, verify: &Wanted) -> Plan {
+    let text = format!(
+        "EtcdCluster {} is to be backed up before it is restored, as spec.safetyBackup asks, and does not say yet whether it has data: its status.clusterID is not there. It is waited for, and nothing is touched; if there are no data to lose, {WITHOUT}.",
+        cluster.name
+    );
+    let mut plan = Plan::new(memory.clone(), Phase::Waiting, Reason::SafetyBackupFailed, text);
+    plan.keeps.push(verify.name.clone());
+    plan
+}
+
 /// Whether it was made for this attempt.
-fn is_made(world: &World, memory: &Memory) -> bool {
+pub fn is_made(world: &World, memory: &Memory) -> bool {
     let made = memory.safety.as_ref().and_then(|record| record.run.as_deref());
     made == Some(&run(world, memory.attempt))
 }

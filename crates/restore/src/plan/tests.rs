@@ -1,5 +1,6 @@
 //! Restores as users see them: what is looked at before, what is followed, what is told.
 
+mod changes;
 mod refusals;
 mod targets;
 
@@ -482,13 +483,6 @@ fn a_backup_that_was_made_before_something_came_in_the_way_is_not_the_one_that_w
     let next = follow(&mut world);
     assert_eq!((next.phase, &next.ask), (Phase::BackingUp, &Ask::AsBefore));
     assert_eq!(next.job.expect("a Job").name, "back-s2");
-}
-
-#[test]
-fn a_cluster_that_never_formed_has_nothing_to_back_up() {
-    let mut world = careful();
-    cluster(&mut world).cluster_id = None;
-    assert!(matches!(plan(&world).ask, Ask::For(_)));
 }
 
 #[test]

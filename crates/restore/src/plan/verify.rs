@@ -64,8 +64,22 @@ pub fn ready(world: &World) -> Result<(&Cluster, &Source), (Reason, String)> {
     cluster.map(|cluster| (cluster, source)).ok_or_else(to_be_made)
 }
 
+/// It was asked for, has not begun, and must not as things are: it would begin days later, when nobody thinks of it any
+/// more. All is looked at again before it is asked for again.
+pub fn take_back(world: &World, (reason, text): (Reason, String)) -> Plan {
+    let mut memory = world.memory.clone();
+    if safety::is_made(world, &memory) {
+        // Much may be written until then.
+        memory.attempt += 1;
+    }
+    let text = format!("{text} The restore had not begun; all is looked at again before it does.");
+    let mut plan = Plan::new(memory, Phase::Waiting, reason, text);
+    plan.ask = Ask::Nothing;
+    plan
+}
+
 /// Why nothing is to be put into this cluster as it is.
-fn unfit(world: &World, cluster: &Cluster) -> Option<(Reason, String)> {
+pub fn unfit(world: &World, cluster: &Cluster) -> Option<(Reason, String)> {
     let name = &cluster.name;
     let is_made_here = cluster.made_by.as_ref() == Some(&world.uid);
     if world.desired.template.is_some() && !is_made_here && !cluster.is_waiting {

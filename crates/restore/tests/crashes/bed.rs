@@ -92,6 +92,14 @@ impl Bed {
         }));
     }
 
+    /// Whether the cluster is to be left alone.
+    pub(crate) fn pause(&self, is_paused: bool) {
+        self.fake
+            .update_object(GROUP, "EtcdCluster", "shop", "orders", |cluster| {
+                cluster["spec"]["paused"] = is_paused.into();
+            });
+    }
+
     /// The cluster.
     pub(crate) fn cluster(&self) -> Value {
         let found = self.fake.get_object(GROUP, "EtcdCluster", "shop", "orders");

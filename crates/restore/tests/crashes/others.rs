@@ -29,6 +29,8 @@ pub(crate) struct Seen {
     pub(crate) finished: usize,
     /// How many were rolled back.
     pub(crate) rolled_back: usize,
+    /// Whether the cluster's controller does nothing.
+    pub(crate) is_away: bool,
     /// Whether no member can be prepared.
     pub(crate) is_stuck: bool,
     /// Whether clients were let in before anything was compared.
@@ -43,6 +45,11 @@ impl Others {
     /// What was seen to happen.
     pub(crate) fn seen(&self) -> Seen {
         self.0.lock().unwrap().clone()
+    }
+
+    /// The cluster's controller does nothing, or works again.
+    pub(crate) fn away(&self, is_away: bool) {
+        self.0.lock().unwrap().is_away = is_away;
     }
 
     /// No member can be prepared from now on.
@@ -85,7 +92,20 @@ impl Others {
         let phase = restore["phase"].as_str();
         let is_same = asked.as_ref().is_some_and(|asked| asked["uid"] == restore["uid"]);
         let mut seen = self.0.lock().unwrap();
+        if seen.is_away || cluster["spec"]["paused"] == true {
+            return false;
+        }
         let next = match (phase, &asked) {
+            (None, None) if cluster["status"].is_null() => {
+                let waits = json!([{
+                    "type": "Progressing", "status": "False", "reason": "AwaitingRestore", "message": "waits",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }]);
+                fake.update_object(GROUP, "EtcdCluster", "shop", "orders", |cluster| {
+                    cluster["status"] = json!({"conditions": waits});
+                });
+                return true;
+            }
             (None, None) => return false,
             (None, Some(asked)) => {
                 *seen

@@ -110,6 +110,35 @@ fn a_restore_that_is_deleted_midway_is_asked_for_no_more_wherever_the_operator_d
 }
 
 #[test]
+fn a_restore_of_a_cluster_that_is_paused_before_it_begins_is_asked_for_anew_wherever_the_operator_dies() {
+    wherever_it_dies(
+        Bed::new,
+        |bed| async move {
+            bed.others.away(true);
+            bed.put("back");
+            bed.until("it is asked for", |bed| bed.asked().is_some()).await;
+            bed.pause(true);
+            bed.until("it is asked for no more", |bed| bed.asked().is_none())
+                .await;
+            bed.others.away(false);
+            sleep(Duration::from_mins(1)).await;
+            assert!(bed.asked().is_none() && bed.others.seen().begun.is_empty());
+            bed.pause(false);
+            bed.until("restored", |bed| bed.status("back")["succeeded"] == true)
+                .await;
+            bed
+        },
+        |bed, when| {
+            let seen = bed.others.seen();
+            assert_eq!(seen.begun.values().collect::<Vec<_>>(), [&1], "{when}: {seen:?}");
+            let run = bed.status("back")["safetyBackup"]["run"].clone();
+            let run = run.as_str().unwrap();
+            assert!(!run.ends_with("/1"), "{when}: of before the pause: {run}");
+        },
+    );
+}
+
+#[test]
 fn of_two_restores_of_a_cluster_the_second_waits_for_the_first() {
     run(|| async {
         let bed = Bed::new();

@@ -1,0 +1,172 @@
+//! What changes between the look at a cluster and the beginning of its restore.
+
+use super::*;
+use crate::observe::{of_cluster, rival_among};
+use crate::plan::still_asks;
+use etcd_operator_api::EtcdCluster;
+use etcd_operator_runtime::key::ObjectKey;
+
+/// What is to be asked for, and the world in which that was decided.
+fn about_to_ask() -> (World, Plan) {
+    let mut world = world();
+    follow(&mut world);
+    world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
+    let next = plan(&world);
+    assert!(matches!(next.ask, Ask::For(_)));
+    (world, next)
+}
+
+#[test]
+fn a_restore_that_was_asked_for_and_cannot_begin_is_taken_back_and_asked_for_anew_later() {
+    let changes: [(&str, Change); 2] = [
+        ("ClusterPaused", |world| cluster(world).is_paused = true),
+        ("ClusterRefused", |world| {
+            cluster(world).refused = Some("spec.auth: is not implemented".to_owned());
+        }),
+    ];
+    for (reason, change) in changes {
+        let (mut world, asks) = about_to_ask();
+        world.memory = asks.memory.clone();
+        cluster(&mut world).intent = Some(Ok(intent_of(&asks)));
+        assert_eq!(follow(&mut world).reason.as_str(), "NotBegun");
+        let before = world.cluster.clone();
+        change(&mut world);
+        let back = follow(&mut world);
+        assert_eq!((back.reason.as_str(), &back.ask), (reason, &Ask::Nothing));
+        assert!(back.text.contains("had not begun"), "{}", back.text);
+        cluster(&mut world).intent = None;
+        assert_eq!(follow(&mut world).reason.as_str(), reason);
+        world.cluster = before;
+        cluster(&mut world).intent = None;
+        world.jobs.clear();
+        let again = follow(&mut world);
+        assert_eq!((again.phase, again.ask), (Phase::Verifying, Ask::AsBefore));
+        // What has begun goes on when it may.
+        cluster(&mut world).progress = Some(progress("Stopping"));
+        change(&mut world);
+        assert_eq!(plan(&world).ask, Ask::AsBefore);
+    }
+}
+
+#[test]
+fn a_safety_backup_of_before_a_pause_is_made_again_after_it() {
+    let mut world = careful();
+    follow(&mut world);
+    world.jobs.push(ended("back-s1", stored()));
+    let asks = follow(&mut world);
+    cluster(&mut world).intent = Some(Ok(intent_of(&asks)));
+    cluster(&mut world).is_paused = true;
+    follow(&mut world);
+    assert_eq!(
+        follow(&mut world).ask,
+        Ask::Nothing,
+        "however often it is looked at"
+    );
+    cluster(&mut world).intent = None;
+    cluster(&mut world).is_paused = false;
+    assert_eq!(follow(&mut world).job.expect("a Job").name, "back-v2");
+}
+
+#[test]
+fn a_cluster_is_restored_without_a_safety_backup_only_where_it_is_known_to_hold_nothing() {
+    let mut world = careful();
+    cluster(&mut world).cluster_id = None;
+    let waits = follow(&mut world);
+    assert_eq!((waits.phase, &waits.ask), (Phase::Waiting, &Ask::AsBefore));
+    for words in ["status.clusterID", "set spec.safetyBackup to false"] {
+        assert!(waits.text.contains(words), "{}", waits.text);
+    }
+    cluster(&mut world).cluster_id = Some("cdf8".to_owned());
+    assert_eq!(
+        plan(&world).job.expect("a Job").task,
+        Task::BackUp,
+        "once it is known"
+    );
+
+    cluster(&mut world).cluster_id = None;
+    cluster(&mut world).is_waiting = true;
+    assert_eq!(plan(&world).ask, Ask::AsBefore, "its status may have been lost");
+    cluster(&mut world).holds_nothing = true;
+    let asks = plan(&world);
+    assert!(matches!(asks.ask, Ask::For(_)));
+    assert!(asks.text.contains("nothing to back up"), "{}", asks.text);
+}
+
+#[test]
+fn what_was_decided_of_a_cluster_is_not_asked_of_what_it_has_become() {
+    type Change = fn(&mut Cluster);
+    let (world, asks) = about_to_ask();
+    assert!(still_asks(&asks, &world, world.cluster.clone()));
+    let changes: [(&str, Change); 5] = [
+        ("paused", |cluster| cluster.is_paused = true),
+        ("refused", |cluster| cluster.refused = Some("why".to_owned())),
+        ("older", |cluster| cluster.version = "3.5.0".parse().ok()),
+        ("smaller", |cluster| cluster.volume = Some(1_000)),
+        ("begun", |cluster| cluster.progress = Some(progress("Stopping"))),
+    ];
+    for (what, change) in changes {
+        let mut now = world.cluster.clone().expect("a cluster");
+        change(&mut now);
+        assert!(!still_asks(&asks, &world, Ok(now)), "{what}");
+    }
+    assert!(!still_asks(&asks, &world, Err("It is being deleted.".to_owned())));
+    let mut template = world.clone();
+    template.desired.template = Some(Box::default());
+    cluster(&mut template).is_waiting = true;
+    let asks = plan(&template);
+    let mut started = template.cluster.clone().expect("a cluster");
+    started.is_waiting = false;
+    assert!(!still_asks(&asks, &template, Ok(started)), "it has data by now");
+}
+
+fn restore(name: &str, uid: &str) -> EtcdRestore {
+    serde_json::from_value(json!({
+        "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdRestore",
+        "metadata": {"name": name, "uid": uid}, "spec": {"etcdCluster": {"name": "orders"}},
+        "status": {"phase": "Failed"},
+    }))
+    .expect("a restore")
+}
+
+fn object(status: &Value) -> EtcdCluster {
+    serde_json::from_value(json!({
+        "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster", "metadata": {"name": "orders"},
+        "spec": {"size": 3, "bootstrap": {"awaitRestore": true}}, "status": status,
+    }))
+    .expect("a cluster")
+}
+
+#[test]
+fn a_restore_that_is_gone_and_cannot_go_on_keeps_no_other_waiting() {
+    let own = restore("later", "own");
+    for (phase, committed, others, is_rival) in [
+        ("Preparing", true, vec![], false),
+        ("Stopping", true, vec![], false),
+        // Another object of its name is another restore.
+        ("Preparing", true, vec![restore("back", "other")], false),
+        ("Preparing", true, vec![restore("back", "r")], true),
+        ("Preparing", false, vec![], true),
+        ("Committed", true, vec![], true),
+        ("Serving", true, vec![], true),
+    ] {
+        let status = json!({"restore": {"uid": "r", "name": "back", "incarnation": 2, "phase": phase, "committed": committed}});
+        let cluster = object(&status);
+        let rival = rival_among(&own, others.iter(), Some(&cluster));
+        assert_eq!(rival.is_some(), is_rival, "{phase} {committed}");
+    }
+}
+
+#[test]
+fn that_there_is_nothing_to_lose_is_believed_only_where_the_cluster_says_so() {
+    let key = ObjectKey::new("shop", "orders");
+    let waits =
+        json!({"conditions": [{"type": "Progressing", "status": "False", "reason": "AwaitingRestore"}]});
+    let formed = json!({"clusterID": "cdf8", "conditions": waits["conditions"]});
+    for (status, wanted) in [(waits, true), (json!({}), false), (formed, false)] {
+        assert_eq!(
+            of_cluster(&object(&status), &key).holds_nothing,
+            wanted,
+            "{status}"
+        );
+    }
+}
