@@ -55,8 +55,32 @@ pub async fn kill_operator(tenant: &Tenant) -> Result<usize> {
     Ok(killed)
 }
 
+/// Waits until the operator that runs now leads.
+pub async fn leads(tenant: &Tenant) -> Result<()> {
+    until("the operator leads", SOON, || async {
+        let leader = leader(tenant).await?;
+        let client = tenant.stage().cluster().client().await?;
+        let pods = Api::<Pod>::namespaced(client, NAMESPACE);
+        let found = pods.list(&ListParams::default()).await?.items;
+        let mut names = found.iter().filter_map(|pod| pod.metadata.name.as_deref());
+        Ok(names.any(|name| leader.contains(name)).then_some(()))
+    })
+    .await
+}
+
+/// Who holds the lease.
+async fn leader(tenant: &Tenant) -> Result<String> {
+    tenant
+        .kubectl_of_operator(&[
+            "get",
+            "lease",
+            "--output=jsonpath={.items[0].spec.holderIdentity}",
+        ])
+        .await
+}
+
 /// Moments that differ from one kill to the next, in milliseconds: what matters is that they fall everywhere.
-fn moments() -> impl Iterator<Item = u64> {
+pub fn moments() -> impl Iterator<Item = u64> {
     let mut seed = 0x2545_F491_4F6C_DD1D_u64;
     std::iter::repeat_with(move || {
         seed ^= seed << 13;
@@ -119,29 +143,20 @@ pub async fn stood_still(stage: Arc<Stage>) -> Result<()> {
         Ok((managers(&tenant).await?.len() == 2).then_some(()))
     })
     .await?;
-    let holder = || async {
-        tenant
-            .kubectl_of_operator(&[
-                "get",
-                "lease",
-                "--output=jsonpath={.items[0].spec.holderIdentity}",
-            ])
-            .await
-    };
     tenant.scale(5).await?;
-    let leader = holder().await?;
-    let pod = leader
+    let name = leader(&tenant).await?;
+    let pod = name
         .split(['_', '/'])
         .find(|part| part.starts_with("etcd-operator-"))
-        .with_context(|| format!("the lease is held by {leader}, which names no pod"))?
+        .with_context(|| format!("the lease is held by {name}, which names no pod"))?
         .to_owned();
     let cluster = tenant.stage().cluster();
     let stale = cluster.container(NAMESPACE, &pod, "manager").await?;
     tenant.note(&format!("{pod} leads and stands still"));
     stale.pause()?;
     until("another one leads", SOON, || async {
-        let now = holder().await?;
-        Ok((!now.is_empty() && now != leader).then_some(()))
+        let now = leader(&tenant).await?;
+        Ok((!now.is_empty() && now != name).then_some(()))
     })
     .await?;
     tenant.converged(5).await?;

@@ -1,7 +1,9 @@
 //! EtcdRestores on a real Kubernetes: verified, carried out, rolled back.
 
 mod guards;
+mod hurt;
 mod in_place;
+mod large;
 mod new_target;
 mod seen;
 
@@ -26,7 +28,7 @@ const GATE: [Scenario; 2] = [
 ];
 
 /// The rest, for their time.
-const FULL: [Scenario; 14] = [
+const FULL: [Scenario; 19] = [
     shared!("so_is_one_of_the_minor_before", in_place::of_3_5),
     shared!("a_single_member_from_a_volume", in_place::from_a_volume),
     shared!("what_cannot_be_restored_touches_nothing", in_place::refused),
@@ -56,6 +58,18 @@ const FULL: [Scenario; 14] = [
     shared!("users_come_along_and_locks_do_not", guards::with_users),
     shared!("alarms_go_and_leases_stay", guards::without_space),
     shared!("a_full_disk_is_told_and_rolled_back", guards::full_disk),
+    shared!("one_of_3_2_25_is_as_well", in_place::of_3_2),
+    shared!(
+        "members_that_only_learned_do_not_come_along",
+        new_target::with_a_learner
+    ),
+    shared!(
+        "the_operator_is_killed_at_twenty_moments_and_each_is_carried_out_once",
+        hurt::operator_killed
+    )
+    .long(),
+    shared!("a_gibibyte_is_served_again", large::one).long(),
+    shared!("so_are_four", large::four).long(),
 ];
 
 /// All of them.

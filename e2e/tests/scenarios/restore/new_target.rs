@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use etcd_operator_e2e::command::printed;
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
+use etcd_operator_e2e::large::{self, Solo};
+use etcd_operator_e2e::network;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
 
-use super::in_place::{backed_up, into_s3, shows_the_backup, write};
+use super::in_place::{KEYS, backed_up, into_s3, shows_the_backup, write};
 use super::seen::Restore;
 use crate::backup::vault::Bucket;
 use crate::cluster::tenant::{SOON, Tenant, waits};
@@ -106,6 +109,52 @@ pub async fn one_to_five(stage: Arc<Stage>) -> Result<()> {
     spec["storage"]["size"] = json!("512Mi");
     made(&stage, &source, 5, &spec).await?;
     serves_on(&source, 1).await
+}
+
+/// Of an etcd with a member that has only learned: the new members are others, and all of them vote.
+pub async fn with_a_learner(stage: Arc<Stage>) -> Result<()> {
+    let _bucket = Bucket::start(&stage, None).await?;
+    let tenant = Tenant::on(Arc::clone(&stage), large::VERSION).await?;
+    let node = &stage.cluster().nodes()[0];
+    let data = stage
+        .cluster()
+        .control_plane()
+        .directory()
+        .join(format!("learner-{}", stage.namespace()));
+    let address = network::node_address(node.number());
+    let etcd = Solo::start(&data, Some(node.entry()), address, &[]).await?;
+    let etcdctl = async |words: &[&str]| {
+        let output = tenant.etcdctl_at(&etcd.endpoint, words).await?;
+        printed(output, &format!("etcdctl {words:?}"))
+    };
+    for number in 0..KEYS {
+        let key = format!("before-{number}");
+        etcdctl(&["put", &key, &key]).await?;
+    }
+    // Nobody is there, and nobody needs it: it has no vote.
+    let peer = format!("--peer-urls=http://{address}:9");
+    etcdctl(&["member", "add", "learner", "--learner", &peer]).await?;
+    let mut spec = into_s3();
+    spec["etcdEndpoints"] = json!([etcd.endpoint]);
+    if let Some(spec) = spec.as_object_mut() {
+        spec.remove("etcdCluster");
+    }
+    backed_up(&stage, &spec).await?;
+    drop(etcd);
+
+    let copy = tenant.named("copy");
+    copy.apply(&waiting(&copy, 3)).await?;
+    let restore = Restore::named(&stage, "copy");
+    restore.apply(&from_the_backup("copy")).await?;
+    restore.succeeds().await?;
+    holds_only_what_was_backed_up(&copy, 3).await?;
+    let members = copy.members().await?;
+    ensure!(members.len() == 3, "{members:?}");
+    ensure!(
+        members.iter().all(|member| member["isLearner"] != true),
+        "{members:?}"
+    );
+    Ok(())
 }
 
 /// A cluster that is made for its restore, and outlives it; another one of that name is left alone.

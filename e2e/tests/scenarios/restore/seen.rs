@@ -1,6 +1,7 @@
 //! An EtcdRestore on a bed, as its user sees it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use etcd_operator_api::{EtcdRestore, EtcdRestoreStatus};
@@ -15,6 +16,7 @@ use crate::cluster::tenant::{SOON, Tenant};
 pub struct Restore {
     stage: Arc<Stage>,
     name: String,
+    patience: Duration,
 }
 
 impl Restore {
@@ -23,7 +25,18 @@ impl Restore {
         Self {
             stage: Arc::clone(stage),
             name: name.to_owned(),
+            patience: SOON,
         }
+    }
+
+    /// The same, waited for so long.
+    pub fn patient(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Its status, whatever it is about.
+    pub async fn status(&self) -> Result<Option<EtcdRestoreStatus>> {
+        Ok(self.restores().await?.get(&self.name).await?.status)
     }
 
     /// Applies it with this spec.
@@ -57,7 +70,7 @@ impl Restore {
                 .is_some_and(&wanted)
         };
         let what = format!("{} {what}", self.name);
-        let found = observe::object(self.restores().await?, &self.name, &what, SOON, is_so).await?;
+        let found = observe::object(self.restores().await?, &self.name, &what, self.patience, is_so).await?;
         found
             .and_then(|restore| restore.status)
             .context("an EtcdRestore without a status")
@@ -73,12 +86,7 @@ impl Restore {
 
     /// Watches until it has succeeded; anything else it could end with is an error.
     pub async fn succeeds(&self) -> Result<EtcdRestoreStatus> {
-        let status = self
-            .says("is over", |status| {
-                let phase = status.phase.as_deref().unwrap_or_default();
-                ["Succeeded", "Failed", "RolledBack"].contains(&phase)
-            })
-            .await?;
+        let status = self.says("is over", is_over).await?;
         ensure!(status.succeeded && status.committed, "{status:?}");
         Ok(status)
     }
@@ -97,4 +105,10 @@ impl Restore {
             .await?;
         Ok(())
     }
+}
+
+/// Whether nothing more becomes of it.
+pub fn is_over(status: &EtcdRestoreStatus) -> bool {
+    let phase = status.phase.as_deref().unwrap_or_default();
+    ["Succeeded", "Failed", "RolledBack"].contains(&phase)
 }
