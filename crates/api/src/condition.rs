@@ -8,6 +8,7 @@ use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::scope::NotServed;
+use crate::span::second;
 
 /// Something that is true, false or unknown of an object.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -270,11 +271,6 @@ fn settle(old: Option<&Condition>, finding: &Finding, generation: Option<i64>, n
         last_update_time,
         ..fresh
     }
-}
-
-/// Kubernetes writes times to the second; a finer one would differ from itself after a round trip.
-fn second(now: Timestamp) -> Timestamp {
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
 /// All types this operator writes.

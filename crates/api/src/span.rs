@@ -1,7 +1,8 @@
-//! Spans of time as users write them: `90s`, `5m`, `1h30m`, `24h`.
+//! Spans of time as users write them: `90s`, `5m`, `1h30m`, `24h`; and times as statuses have them.
 
 use std::{borrow::Cow, fmt, str::FromStr, time::Duration};
 
+use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
@@ -15,6 +16,11 @@ pub struct Span(pub Duration);
     "'{0}' is not a span of time: write numbers with the units h, m, s or ms, for example 1h30m, or 720h for 30 days"
 )]
 pub struct SpanError(String);
+
+/// Statuses have times to the second; a finer one would differ from itself after a round trip.
+pub fn second(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
 
 impl FromStr for Span {
     type Err = SpanError;

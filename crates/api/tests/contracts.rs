@@ -7,7 +7,7 @@ use etcd_operator_api::contract::{
     self, BackupTask, Claim, CompareTask, Document, DocumentError, FetchProgress, FetchTask, Fetched,
     Fingerprint, Frame, Identity, JobOrder, JobOutcome, JobResult, Kept, KeptDirectory, Limits, Listed,
     ListedMember, Manifest, Mode, Naming, ObjectFacts, Permit, PrepareFailure, Prepared, Preparing, Report,
-    RestoreIntent, RestoreSecrets, RestoreTerms, Sealing, Skipped, Source, StoreOrder, Task, Verdict,
+    RestoreIntent, RestoreSecrets, RestoreTerms, Sealing, Skipped, Source, StoreOrder, Stored, Task, Verdict,
     Verified, VerifyTask, mounts,
 };
 use etcd_operator_api::retention::Keep;
@@ -382,7 +382,7 @@ fn job_result() {
         run: run.into(),
         outcome,
     };
-    let stored = JobOutcome::Stored {
+    let stored = JobOutcome::Stored(Box::new(Stored {
         object: "etcd/orders".into(),
         revision: 48_213,
         size: 9_000,
@@ -394,7 +394,7 @@ fn job_result() {
         incarnation: Some(2),
         started_at: "2026-03-01T03:00:00Z".parse().expect("a time"),
         completed_at: "2026-03-01T03:00:04Z".parse().expect("a time"),
-    };
+    }));
     check(
         "job-result-stored.json",
         &result("2026-03-01T03:00:00Z/backup-uid", stored),

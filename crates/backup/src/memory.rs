@@ -6,6 +6,7 @@ use std::fmt;
 
 use etcd_operator_api::EtcdBackupStatus;
 use etcd_operator_api::backup::ActiveRun;
+use etcd_operator_api::span::second;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -171,11 +172,6 @@ fn run(active: &ActiveRun) -> Option<Run> {
         attempt: active.attempt.unwrap_or(1),
         note: active.message.clone(),
     })
-}
-
-/// Statuses have times to the second; a finer one would differ from itself after a round trip.
-pub fn second(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
 /// Digits and letters, as names of objects may hold them: seven hold every second up to the year 4453.

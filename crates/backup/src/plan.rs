@@ -16,14 +16,15 @@ mod why;
 use std::time::Duration;
 
 use etcd_operator_api::refusal::bounded;
+use etcd_operator_api::span::second;
 use jiff::Timestamp;
 
 use crate::desired::When;
-use crate::memory::{Memory, Run, Task, second};
+use crate::memory::{Memory, Run, Task};
 use crate::world::World;
 
 pub use blame::told;
-pub use ended::{End, Outcome, Stored};
+pub use ended::{End, Outcome};
 pub use why::{Phase, Reason, Why};
 
 /// The word of a Job whose store has no room left.
@@ -137,7 +138,7 @@ fn remember(memory: &mut Memory, end: &End, world: &World) {
     match (&end.outcome, end.run.task) {
         (Outcome::Stored(stored), _) => {
             memory.failures = 0;
-            memory.success = memory.success.max(Some(stored.completed));
+            memory.success = memory.success.max(Some(stored.completed_at));
             memory.recorded.push(end.run.id(&world.uid));
             prune(world, memory, end.run.due);
         }
@@ -189,7 +190,7 @@ fn give_turn(world: &World, plan: &mut Plan) {
         return;
     };
     if world.has_turn {
-        first.started = Some(crate::memory::second(world.now));
+        first.started = Some(second(world.now));
         first.note = None;
         if first.task == Task::Backup {
             // Whatever was asked for until now is answered by a backup that begins now.

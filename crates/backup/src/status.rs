@@ -10,7 +10,7 @@ use etcd_operator_api::backup::BackupRecord;
 use etcd_operator_api::contract::Skipped;
 use etcd_operator_api::refusal::{self, Refusal, bounded};
 use etcd_operator_api::retention;
-use etcd_operator_api::span::Span;
+use etcd_operator_api::span::second;
 use etcd_operator_api::{
     EtcdBackup, EtcdBackupStatus, condition,
     condition::{Condition, ConditionType, Finding},
@@ -20,8 +20,8 @@ use etcd_operator_api::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::memory::{Task, second};
-use crate::plan::{self, End, Outcome, Phase, Plan, Stored};
+use crate::memory::Task;
+use crate::plan::{self, End, Outcome, Phase, Plan};
 use crate::world::World;
 
 pub use elsewhere::{newly, stays, stays_for_now};
@@ -90,12 +90,12 @@ pub fn missed(due: Timestamp, why: &str) -> String {
 fn record(status: &mut EtcdBackupStatus, end: &End, world: &World) {
     match (&end.outcome, end.run.task) {
         (Outcome::Stored(stored), _) => {
-            let record = record_of(end, stored, world);
+            let record = BackupRecord::of(stored, end.location.clone(), end.run.id(&world.uid));
             status.succeeded = true;
             status.reason = None;
             status.etcd_version = Some(stored.etcd_version.clone());
             status.etcd_revision = Some(stored.revision);
-            status.last_success_date = Some(Time(second(stored.completed)));
+            status.last_success_date = Some(Time(second(stored.completed_at)));
             status.last_success = Some(record.clone());
             let history = status.history.get_or_insert_default();
             // What it took the place of cannot be restored any more.
@@ -138,25 +138,6 @@ fn forget(history: &mut Vec<BackupRecord>, skipped: &[Skipped], world: &World) {
     let gone = retention::prune(&all, &world.uid, &policy, world.now);
     let is_held = |object: &str| skipped.iter().any(|held| held.object == object);
     history.retain(|record| !gone.contains(&record.object.as_str()) || is_held(&record.object));
-}
-
-fn record_of(end: &End, stored: &Stored, world: &World) -> BackupRecord {
-    let took = stored.completed.duration_since(stored.started);
-    let took = std::time::Duration::try_from(took).unwrap_or_default();
-    BackupRecord {
-        object: stored.object.clone(),
-        location: end.location.clone(),
-        run: Some(end.run.id(&world.uid)),
-        revision: Some(stored.revision),
-        etcd_version: Some(stored.etcd_version.clone()),
-        cluster_id: Some(stored.cluster_id.clone()),
-        size: i64::try_from(stored.size).ok(),
-        sha256: Some(stored.sha256.clone()),
-        started_at: Some(Time(second(stored.started))),
-        duration: Some(Span(took).to_string()),
-        member: Some(stored.member.clone()),
-        verified: Some(stored.verification.clone()),
-    }
 }
 
 /// The status of a backup whose spec cannot be.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use etcd_operator_api::contract::{self, JobOutcome, JobResult, Manifest};
+use etcd_operator_api::contract::{self, JobOutcome, JobResult, Manifest, Stored};
 
 use crate::failure::Failure;
 
@@ -42,7 +42,7 @@ pub fn exit(outcome: &JobOutcome) -> Exit {
         JobOutcome::Failed { retriable: true, .. } => Exit::Again,
         JobOutcome::Failed { reason, .. } if reason == "BadOrder" => Exit::BadOrder,
         JobOutcome::Failed { .. } => Exit::Never,
-        JobOutcome::Stored { .. }
+        JobOutcome::Stored(_)
         | JobOutcome::Listed { .. }
         | JobOutcome::Pruned { .. }
         | JobOutcome::Verified(_)
@@ -53,7 +53,7 @@ pub fn exit(outcome: &JobOutcome) -> Exit {
 
 /// A stored backup as its manifest tells it.
 pub fn stored(manifest: Manifest) -> JobOutcome {
-    JobOutcome::Stored {
+    JobOutcome::Stored(Box::new(Stored {
         object: manifest.object,
         revision: manifest.revision,
         size: manifest.object_size,
@@ -65,7 +65,7 @@ pub fn stored(manifest: Manifest) -> JobOutcome {
         incarnation: manifest.incarnation,
         started_at: manifest.started_at,
         completed_at: manifest.completed_at,
-    }
+    }))
 }
 
 /// A failure.

@@ -50,8 +50,3 @@ impl Memory {
         }
     }
 }
-
-/// Statuses have times to the second; a finer one would differ from itself after a round trip.
-pub fn second(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
-}

@@ -12,7 +12,7 @@ mod verify;
 
 use std::time::Duration;
 
-use etcd_operator_api::contract::{JobOutcome, RestoreIntent, Verified};
+use etcd_operator_api::contract::{JobOutcome, RestoreIntent, Stored, Verified};
 use etcd_operator_api::restore::MemberRestoreStatus;
 
 use crate::memory::Memory;
@@ -268,7 +268,7 @@ enum Outcome<'a> {
     /// It did what it was told.
     Compared,
     /// It did what it was told, and says what it stored.
-    Stored(&'a JobOutcome),
+    Stored(&'a Stored),
     /// It did not.
     Failed {
         reason: String,
@@ -292,7 +292,7 @@ fn outcome<'a>(world: &'a World, name: &str) -> Outcome<'a> {
         Some(Ok(result)) => match &result.outcome {
             Said::Verified(verified) => Outcome::Verified(verified),
             Said::Compared { .. } => Outcome::Compared,
-            stored @ Said::Stored { .. } => Outcome::Stored(stored),
+            Said::Stored(stored) => Outcome::Stored(stored),
             Said::Failed {
                 reason,
                 message,

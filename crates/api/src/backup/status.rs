@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     condition::{Condition, Conditioned},
+    contract::Stored,
     schema,
-    span::Span,
+    span::{Span, second},
 };
 
 /// What the operator reports about an `EtcdBackup`.
@@ -153,6 +154,26 @@ pub struct BackupRecord {
 }
 
 impl BackupRecord {
+    /// What is recorded of a backup that this run stored there.
+    pub fn of(stored: &Stored, location: Option<String>, run: String) -> Self {
+        let took = stored.completed_at.duration_since(stored.started_at);
+        let took = std::time::Duration::try_from(took).unwrap_or_default();
+        Self {
+            object: stored.object.clone(),
+            location,
+            run: Some(run),
+            revision: Some(stored.revision),
+            etcd_version: Some(stored.etcd_version.clone()),
+            cluster_id: Some(stored.cluster_id.clone()),
+            size: i64::try_from(stored.size).ok(),
+            sha256: Some(stored.sha256.clone()),
+            started_at: Some(Time(second(stored.started_at))),
+            duration: Some(Span(took).to_string()),
+            member: Some(stored.member.clone()),
+            verified: Some(stored.verification.clone()),
+        }
+    }
+
     /// When it was complete. Where nobody says how long it took it counts from its start: no backup of the same object began
     /// before that, so the order stays right, and what it holds is of then.
     pub fn completed(&self) -> Option<Timestamp> {

@@ -23,33 +23,7 @@ pub struct JobResult {
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum JobOutcome {
     /// The object and its manifest are in the store.
-    #[serde(rename_all = "camelCase")]
-    Stored {
-        /// The key of the object; its manifest tells the rest.
-        object: String,
-        /// The exact etcd revision it holds.
-        revision: i64,
-        /// Bytes of the stored object.
-        size: u64,
-        /// The SHA-256 of the stored object, in hexadecimal.
-        sha256: String,
-        /// The etcd version that wrote it.
-        etcd_version: String,
-        /// The cluster it was taken from, in hexadecimal.
-        #[serde(rename = "clusterID")]
-        cluster_id: String,
-        /// The member it was taken from.
-        member: String,
-        /// How far it was verified.
-        verification: String,
-        /// Which life of the cluster's data it holds, where the operator keeps the cluster.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        incarnation: Option<i64>,
-        /// When the run started.
-        started_at: Timestamp,
-        /// When the object was complete.
-        completed_at: Timestamp,
-    },
+    Stored(Box<Stored>),
     /// The backups there are, in the order of their names.
     Listed {
         /// Those that the `EtcdBackup` made.
@@ -100,6 +74,36 @@ pub enum JobOutcome {
         /// Whether another try may help.
         retriable: bool,
     },
+}
+
+/// A backup that counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stored {
+    /// The key of the object; its manifest tells the rest.
+    pub object: String,
+    /// The exact etcd revision it holds.
+    pub revision: i64,
+    /// Bytes of the stored object.
+    pub size: u64,
+    /// The SHA-256 of the stored object, in hexadecimal.
+    pub sha256: String,
+    /// The etcd version that wrote it.
+    pub etcd_version: String,
+    /// The cluster it was taken from, in hexadecimal.
+    #[serde(rename = "clusterID")]
+    pub cluster_id: String,
+    /// The member it was taken from.
+    pub member: String,
+    /// How far it was verified.
+    pub verification: String,
+    /// Which life of the cluster's data it holds, where the operator keeps the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<i64>,
+    /// When the run started.
+    pub started_at: Timestamp,
+    /// When the object was complete.
+    pub completed_at: Timestamp,
 }
 
 /// What a backup was found to hold.

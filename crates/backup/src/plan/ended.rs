@@ -1,7 +1,7 @@
 //! How a run that was started fares: its Job runs, has ended with a result, or has to be made again because its result is
 //! lost. A Job that is made again looks for its manifest first, so nothing is stored twice.
 
-use etcd_operator_api::contract::{JobOutcome, JobResult, Skipped};
+use etcd_operator_api::contract::{JobOutcome, JobResult, Skipped, Stored};
 use jiff::{SignedDuration, Timestamp};
 
 use super::MOST_ATTEMPTS;
@@ -69,31 +69,6 @@ pub enum Outcome {
         /// In a sentence.
         message: String,
     },
-}
-
-/// A good backup.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
-    /// The object in the store.
-    pub object: String,
-    /// The etcd revision it holds.
-    pub revision: i64,
-    /// Its bytes.
-    pub size: u64,
-    /// The SHA-256 of the object.
-    pub sha256: String,
-    /// The etcd version that wrote it.
-    pub etcd_version: String,
-    /// The cluster it was taken from.
-    pub cluster_id: String,
-    /// The member it was taken from.
-    pub member: String,
-    /// How it was verified.
-    pub verification: String,
-    /// When it was begun.
-    pub started: Timestamp,
-    /// When it was complete.
-    pub completed: Timestamp,
 }
 
 /// The runs that go on, and those that ended.
@@ -227,33 +202,7 @@ fn said(world: &World, run: &Run, job: &JobSeen) -> Option<Outcome> {
 /// A result counts only for what the Job was made for.
 fn outcome(task: Task, outcome: &JobOutcome) -> Outcome {
     match (outcome.clone(), task) {
-        (
-            JobOutcome::Stored {
-                object,
-                revision,
-                size,
-                sha256,
-                etcd_version,
-                cluster_id,
-                member,
-                verification,
-                incarnation: _,
-                started_at,
-                completed_at,
-            },
-            Task::Backup,
-        ) => Outcome::Stored(Box::new(Stored {
-            object,
-            revision,
-            size,
-            sha256,
-            etcd_version,
-            cluster_id,
-            member,
-            verification,
-            started: started_at,
-            completed: completed_at,
-        })),
+        (JobOutcome::Stored(stored), Task::Backup) => Outcome::Stored(stored),
         (
             JobOutcome::Pruned {
                 deleted,

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use etcd_operator_api::span::second;
 use jiff::{SignedDuration, Timestamp};
 
 use super::due::{Outlook, Past, outlook};
 use super::why::Blocked;
 use super::{End, Outcome, Plan};
 use crate::desired::When;
-use crate::memory::{Memory, Run, Task, second};
+use crate::memory::{Memory, Run, Task};
 use crate::world::World;
 
 /// The pause after a first failure of what is asked for once; it doubles.

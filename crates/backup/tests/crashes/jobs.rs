@@ -125,7 +125,7 @@ impl Jobs {
                     stored.runs.insert(order.run.clone(), 1);
                 }
                 let number = stored.runs.len();
-                return JobOutcome::Stored {
+                return JobOutcome::Stored(Box::new(contract::Stored {
                     object: format!("etcd/orders_v{number}"),
                     revision: i64::try_from(number).unwrap(),
                     size: 4096,
@@ -137,7 +137,7 @@ impl Jobs {
                     incarnation: None,
                     started_at: now - WORK,
                     completed_at: now,
-                };
+                }));
             }
             Task::Prune { keep } => {
                 let newest = usize::try_from(keep.newest.unwrap()).unwrap();

@@ -2,6 +2,7 @@
 
 use etcd_operator_api::cluster::RestoreProgress;
 use etcd_operator_api::restore::MemberRestoreStatus;
+use etcd_operator_api::span::second;
 use etcd_operator_etcd::id::ClusterId;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -153,11 +154,6 @@ impl Restore {
             message: progress.message.clone(),
         })
     }
-}
-
-/// Statuses have times to the second; a finer one would differ from itself after a round trip.
-pub fn second(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 use etcd_operator_api::cluster::RestoreProgress;
 use etcd_operator_api::contract::RestoreIntent;
 use etcd_operator_api::quantity::Bytes;
+use etcd_operator_api::span::second;
 
 use super::{
     Ask, Outcome, Phase, Plan, Reason, Task, Wanted, job_name, outcome, own_intent, pause, withdrawal,
 };
-use crate::memory::{Memory, second};
+use crate::memory::Memory;
 use crate::world::World;
 
 /// What becomes of the data of before if the restore fails now.

@@ -1,9 +1,6 @@
 //! The backup of what is there, made before anything is touched, where the user asks for one.
 
 use etcd_operator_api::backup::BackupRecord;
-use etcd_operator_api::contract::JobOutcome;
-use etcd_operator_api::span::Span;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::verify::{MOST_TRIES, begin};
 use super::{Outcome, Phase, Plan, Reason, Task, Wanted, job_name, outcome, pause};
@@ -71,7 +68,7 @@ pub fn pass(
         }
         Outcome::Stored(stored) => {
             let location = source.location.address(&source.beside(&world.name));
-            memory.safety = record(stored, location, &run(world, number));
+            memory.safety = Some(BackupRecord::of(stored, Some(location), run(world, number)));
             None
         }
         Outcome::Failed {
@@ -119,38 +116,4 @@ pub fn is_made(world: &World, memory: &Memory) -> bool {
 /// By what it is known again.
 pub fn run(world: &World, attempt: i64) -> String {
     format!("{}/{attempt}", world.uid)
-}
-
-fn record(stored: &JobOutcome, location: String, run: &str) -> Option<BackupRecord> {
-    let JobOutcome::Stored {
-        object,
-        revision,
-        size,
-        sha256,
-        etcd_version,
-        cluster_id,
-        member,
-        verification,
-        started_at,
-        completed_at,
-        incarnation: _,
-    } = stored
-    else {
-        return None;
-    };
-    let took = completed_at.duration_since(*started_at).unsigned_abs();
-    Some(BackupRecord {
-        object: object.clone(),
-        location: Some(location),
-        run: Some(run.to_owned()),
-        revision: Some(*revision),
-        etcd_version: Some(etcd_version.clone()),
-        cluster_id: Some(cluster_id.clone()),
-        size: i64::try_from(*size).ok(),
-        sha256: Some(sha256.clone()),
-        started_at: Some(Time(*started_at)),
-        duration: Some(Span(took).to_string()),
-        member: Some(member.clone()),
-        verified: Some(verification.clone()),
-    })
 }

@@ -5,7 +5,7 @@ mod refusals;
 mod targets;
 
 use etcd_operator_api::cluster::RestoreProgress;
-use etcd_operator_api::contract::{JobOutcome, JobResult, ObjectFacts, RestoreIntent, Verified};
+use etcd_operator_api::contract::{JobOutcome, JobResult, ObjectFacts, RestoreIntent, Stored, Verified};
 use etcd_operator_api::location::{Location, ObjectPath};
 use etcd_operator_api::{EtcdBackup, EtcdRestore};
 use serde_json::{Value, json};
@@ -378,7 +378,7 @@ fn a_restore_that_was_rolled_back_is_tried_again_only_when_its_spec_changes() {
 
 fn stored() -> JobOutcome {
     let at = "2026-03-01T12:00:00Z".parse().expect("a time");
-    JobOutcome::Stored {
+    JobOutcome::Stored(Box::new(Stored {
         object: "etcd/before-back_v90".to_owned(),
         revision: 90,
         size: 700,
@@ -390,7 +390,7 @@ fn stored() -> JobOutcome {
         incarnation: Some(1),
         started_at: at,
         completed_at: at,
-    }
+    }))
 }
 
 /// A backup that is verified, and a user who wants the cluster backed up first.

@@ -1,7 +1,9 @@
 //! Before anything is touched: the cluster is looked at, a backup chosen and read from end to end.
 
+use etcd_operator_api::span::second;
+
 use super::{Ask, Outcome, Phase, Plan, Reason, Task, Wanted, gate, job_name, outcome, pause, safety};
-use crate::memory::{Memory, second};
+use crate::memory::Memory;
 use crate::world::{Cluster, Source, World};
 
 /// How often a backup is read that could not be: half an hour in all. Data are not rolled back days later, when nobody

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use etcd_operator_api::contract::{
-    self, JobOrder, JobOutcome, JobResult, ORDER_VARIABLE, ObjectFacts, Task, Verified,
+    self, JobOrder, JobOutcome, JobResult, ORDER_VARIABLE, ObjectFacts, Stored, Task, Verified,
 };
 use etcd_operator_testkit::Fake;
 use jiff::Timestamp;
@@ -175,7 +175,7 @@ fn end(fake: &Fake, job: &Value, now: Timestamp) {
                 digest: task.digest.clone(),
             }
         }
-        Task::Backup(_) => JobOutcome::Stored {
+        Task::Backup(_) => JobOutcome::Stored(Box::new(Stored {
             object: format!("{}_v90", order.store.path),
             revision: 90,
             size: 700,
@@ -187,7 +187,7 @@ fn end(fake: &Fake, job: &Value, now: Timestamp) {
             incarnation: Some(1),
             started_at: now,
             completed_at: now,
-        },
+        })),
         other => panic!("nobody asks for {}", other.command()),
     };
     let result = JobResult {

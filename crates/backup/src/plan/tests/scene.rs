@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use etcd_operator_api::backup::BackupJob;
-use etcd_operator_api::contract::{JobOutcome, JobResult};
+use etcd_operator_api::contract::{JobOutcome, JobResult, Stored};
 use etcd_operator_api::location::{Location, ObjectPath};
 use etcd_operator_api::retention::Keep;
 use jiff::{SignedDuration, Timestamp};
@@ -232,7 +232,7 @@ impl Scene {
 }
 
 pub(super) fn stored(now: Timestamp) -> JobOutcome {
-    JobOutcome::Stored {
+    JobOutcome::Stored(Box::new(Stored {
         object: "k_v7".to_owned(),
         revision: 7,
         size: 20,
@@ -244,7 +244,7 @@ pub(super) fn stored(now: Timestamp) -> JobOutcome {
         incarnation: None,
         started_at: now - SignedDuration::from_secs(1),
         completed_at: now,
-    }
+    }))
 }
 
 pub(super) fn pruned() -> JobOutcome {
