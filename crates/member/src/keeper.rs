@@ -108,7 +108,8 @@ impl<'a> Keeper<'a> {
             // The mark has done its part; were it left, the next whole start would remove it.
             self.remove(&[self.volume.prepared()], &self.volume.own())?;
         }
-        Ok(())
+        // Nobody restores from it any more, and in memory it would count against the member's.
+        self.clear_download()
     }
 
     /// Writes the identity: wholly, or not at all.

@@ -1,9 +1,12 @@
 //! The start that needs nobody: a whole disk counts it and goes on. Everything else waits.
 
+use etcd_operator_api::contract::Identity;
+use jiff::Timestamp;
+
 use crate::clock;
 use crate::disk::{self, Depth};
 use crate::fingerprint::Surroundings;
-use crate::keeper::{Keeper, Step};
+use crate::keeper::{Keeper, NotKept, Step};
 use crate::permit;
 use crate::verdict::{Expected, judge};
 use crate::view::DiskView;
@@ -16,6 +19,21 @@ pub enum Attempt {
     Starts,
     /// It waits, and looks like this.
     Waits(Box<DiskView>),
+}
+
+/// Counts a start. Where there is no room for that, what nobody needs any more goes first: etcd would need the room, too.
+fn count(keeper: &mut Keeper<'_>, next: &Identity, now: Timestamp) -> Result<(), NotKept> {
+    let written = keeper.write(next);
+    let Err(error) = &written else {
+        return written;
+    };
+    if !error.is_for_lack_of_room() {
+        return written;
+    }
+    if let Err(error) = keeper.tidy(now) {
+        tracing::warn!("the volume is full, and what a restore has left stays: {error}");
+    }
+    keeper.write(next)
 }
 
 /// Starts a disk that is whole.
@@ -31,7 +49,7 @@ pub fn attempt(volume: &Volume, surroundings: &Surroundings, expected: &Expected
     let next = permit::restart(identity, head, &disk.fingerprint);
     let mut before = |_: &Step| Ok(());
     let mut keeper = Keeper::new(volume, &mut before);
-    match keeper.write(&next) {
+    match count(&mut keeper, &next, clock::date()) {
         Ok(()) => {
             // What is left of restores is of no use to anybody, and in nobody's way.
             if let Err(error) = keeper.tidy(clock::date()) {
@@ -48,5 +66,54 @@ pub fn attempt(volume: &Volume, surroundings: &Surroundings, expected: &Expected
             trouble: Some(error.to_string()),
             ..disk
         })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use etcd_operator_api::contract::{self, Kept, KeptDirectory};
+
+    use super::*;
+    use crate::samples::{self, Scratch};
+
+    #[test]
+    fn a_full_volume_is_rid_of_data_whose_time_is_over_and_the_start_is_counted_then() {
+        let now = Timestamp::UNIX_EPOCH;
+        let scratch = Scratch::new();
+        let volume = Volume::at(scratch.path());
+        scratch.file("operator/identity.json", contract::write(&samples::identity()));
+        scratch.file("kept-1-1/member/old", "of before");
+        scratch.file("kept-1-2/member/old", "of somebody else, for good");
+        let kept = Kept {
+            version: 1,
+            directories: vec![KeptDirectory {
+                directory: "kept-1-1".into(),
+                restore_uid: "r".into(),
+                until: now,
+            }],
+        };
+        scratch.file("operator/kept.json", contract::write(&kept));
+        let mut next = samples::identity();
+        next.starts += 1;
+        // As a full disk does: nothing can be written before something that takes room is gone.
+        let old = scratch.path().join("kept-1-1/member/old");
+        let mut before = |step: &Step| match step {
+            Step::Write(_) if old.exists() => Err(ErrorKind::StorageFull.into()),
+            _ => Ok(()),
+        };
+        count(&mut Keeper::new(&volume, &mut before), &next, now).expect("counted");
+        assert!(!scratch.path().join("kept-1-1").exists());
+        assert!(scratch.path().join("kept-1-2/member/old").exists());
+        let written = std::fs::read(volume.identity()).expect("read");
+        assert_eq!(contract::read::<Identity>(&written).expect("an identity"), next);
+        let list = std::fs::read(volume.kept_list()).expect("read");
+        assert!(
+            contract::read::<Kept>(&list)
+                .expect("a list")
+                .directories
+                .is_empty()
+        );
     }
 }

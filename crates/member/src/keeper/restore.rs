@@ -82,7 +82,12 @@ impl Keeper<'_> {
             .filter(|kept| is_plain(&kept.directory))
             .map(|kept| self.volume.kept(&kept.directory))
             .collect();
-        // The list goes first: an entry that outlived its directory would be about the next one of that name.
+        // What is in them goes first, as a full volume takes no list before; then the list, and only then the directories:
+        // an entry that outlived its directory would be about the next one of that name.
+        for directory in over.iter().filter(|directory| directory.is_dir()) {
+            let inside = entries(directory)?;
+            self.remove(&inside, directory)?;
+        }
         self.write_kept(&Kept {
             version: VERSION,
             directories: stay,
@@ -128,13 +133,7 @@ impl Keeper<'_> {
 
     /// Brings a directory to the disk, from its leaves on.
     fn sync_all(&mut self, directory: &Path) -> Result<(), NotKept> {
-        let failed = |error: std::io::Error| NotKept::from(trouble("list", directory, &error));
-        let mut entries = Vec::new();
-        for entry in fs::read_dir(directory).map_err(failed)? {
-            entries.push(entry.map_err(failed)?.path());
-        }
-        entries.sort();
-        for path in entries {
+        for path in entries(directory)? {
             if path.is_dir() {
                 self.sync_all(&path)?;
             } else {
@@ -143,6 +142,17 @@ impl Keeper<'_> {
         }
         self.step(&Step::Sync(directory.to_owned()))
     }
+}
+
+/// What is in a directory, in order.
+fn entries(directory: &Path) -> Result<Vec<PathBuf>, NotKept> {
+    let failed = |error: std::io::Error| NotKept::from(trouble("list", directory, &error));
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        entries.push(entry.map_err(failed)?.path());
+    }
+    entries.sort();
+    Ok(entries)
 }
 
 /// Whether a name is one that this crate gives to data it sets aside, and leads nowhere else.

@@ -187,6 +187,21 @@ fn old_data_are_kept_for_their_time_and_then_go_at_a_start() {
 }
 
 #[test]
+fn a_download_goes_with_the_start_of_a_member_that_joins_without_it() {
+    let scratch = Scratch::new();
+    let volume = Volume::at(scratch.path());
+    identify(&volume, |_| {});
+    scratch.file("data/member/precious", "");
+    scratch.file("restore/snapshot.db", "snapshot");
+    scratch.file("operator/fetched.json", "any");
+    let grant = grant(&volume, Mode::Join);
+    Keeper::new(&volume, &mut |_| Ok(()))
+        .commit(&grant, &Surroundings::default(), NOW)
+        .expect("joins");
+    assert!(!volume.download().exists() && !volume.fetched().exists());
+}
+
+#[test]
 fn nothing_is_deleted_by_a_list_that_is_torn_or_leads_elsewhere() {
     let scratch = Scratch::new();
     let volume = Volume::at(scratch.path());
