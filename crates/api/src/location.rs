@@ -315,6 +315,12 @@ pub fn problem(path: &str) -> Option<String> {
     if path.contains("://") {
         return Some("must be without a scheme, as spec.storageType names the store".to_owned());
     }
+    if path.split('/').any(str::is_empty) && !path.is_empty() {
+        return Some("must not begin or end with a slash, nor hold two in a row".to_owned());
+    }
+    if path.split('/').any(|part| part == "." || part == "..") {
+        return Some("must not hold '.' or '..' between slashes".to_owned());
+    }
     let taken = [MANIFEST_SUFFIX, CLAIM_SUFFIX]
         .into_iter()
         .find(|end| path.ends_with(end))?;

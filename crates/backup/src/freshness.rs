@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use crate::desired::desired;
-use crate::plan::promise::promised;
+use crate::plan::promise::{promised, promised_before};
 
 /// The figures of all backups.
 #[derive(Clone)]
@@ -40,8 +40,11 @@ impl Freshness {
     /// Seconds by which each is later than its schedule promises; 0 of those that are not.
     pub fn lateness(&self) -> Vec<PerObject> {
         self.each(|backup, now| {
-            let desired = desired(backup, now).ok()?;
-            let by = promised(&desired, created(backup)?, last(backup), now)?;
+            let by = match desired(backup, now) {
+                Ok(desired) => promised(&desired, created(backup)?, last(backup), now)?,
+                // No backup is made, which is no reason to be silent.
+                Err(_) => promised_before(backup.status.as_ref()?)?,
+            };
             Some(seconds(now, by))
         })
     }

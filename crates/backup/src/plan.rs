@@ -216,8 +216,9 @@ fn jobs(world: &World, plan: &mut Plan) {
         let is_in_vain = run.map(|run| {
             let is_outdated = ended::is_outdated(world, run, job);
             if is_outdated {
-                // It is made again once it is gone, and that is no attempt of its own.
+                // It is made again once it is gone, and that is no attempt of its own: it has all the time there is.
                 run.job_uid = None;
+                run.started = Some(second(world.now));
             }
             is_outdated || ended::is_lost(world, run, job)
         });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_operator_api::backup::DeletionPolicy;
+use etcd_operator_api::backup::{BackupPolicy, DeletionPolicy};
 use etcd_operator_api::refusal::Refusal;
 use etcd_operator_api::{
     EtcdBackup, EtcdBackupStatus, EtcdCluster,
@@ -32,6 +32,7 @@ use crate::desired::{Desired, desired};
 use crate::memory::Task;
 use crate::news::event;
 use crate::observe::observe;
+use crate::plan::promise::promised_before;
 use crate::plan::{Plan, plan};
 use crate::status::{self, Obstacle};
 use crate::turns::Turns;
@@ -142,7 +143,12 @@ impl Reconciler {
         let references = cluster.map_or_else(References::default, |cluster| {
             References::default().with(format!("EtcdCluster {}", cluster.name), clusters.sight(&cluster))
         });
-        match desired(&backup, clock.now()) {
+        let mut asked_for = desired(&backup, clock.now());
+        if asked_for.is_err() && backup.metadata.deletion_timestamp.is_some() {
+            // When backups were to be made is of no matter to what is to be deleted.
+            asked_for = desired(&without_schedule(&backup), clock.now());
+        }
+        match asked_for {
             Ok(desired) => Box::pin(self.serve(key, backup, desired, &references)).await,
             Err(refused) => self.refuse(backup, &refused, &references).await,
         }
@@ -162,15 +168,20 @@ impl Reconciler {
             .is_none_or(|status| status.last_schedule_time.is_none());
         // Who gives up what is stored is not kept waiting for the rest of the spec to be right.
         let is_asked_for = backup.spec.deletion_policy == DeletionPolicy::Delete;
-        let is_held =
-            is_asked_for && !nothing_stored && backup.finalizers().iter().any(|name| name == FINALIZER);
+        let is_going = backup.metadata.deletion_timestamp.is_some();
+        let was_held = backup.finalizers().iter().any(|name| name == FINALIZER);
+        let is_held = is_asked_for && !nothing_stored && (was_held || !is_going);
         let backup = self.hold(backup, is_held).await?;
         if backup.metadata.deletion_timestamp.is_some() && !is_held {
             return Ok(Wake::OnChange);
         }
-        let after = status::refused(&backup, refused, references, self.deps.clock.now());
+        let now = self.deps.clock.now();
+        let after = status::refused(&backup, refused, references, now);
         self.report(&backup, after).await?;
-        Ok(Wake::OnChange)
+        // What was promised before the spec was edited may become late.
+        let promised = backup.status.as_ref().and_then(promised_before);
+        let left = promised.and_then(|by| Duration::try_from(by.duration_since(now)).ok());
+        Ok(left.map_or(Wake::OnChange, |left| Wake::After(left + Duration::from_secs(1))))
     }
 
     async fn serve(
@@ -327,6 +338,19 @@ impl Reconciler {
         info!(backup = %ObjectKey::of(backup), reason, "{note}");
         self.deps.reporter.tell(backup, severity, reason, action, note);
     }
+}
+
+/// The same object without what says when backups are made.
+fn without_schedule(backup: &EtcdBackup) -> EtcdBackup {
+    let mut backup = backup.clone();
+    let spec = &mut backup.spec;
+    (spec.schedule, spec.time_zone) = (None, None);
+    let policy = spec.backup_policy.take().unwrap_or_default();
+    spec.backup_policy = Some(BackupPolicy {
+        timeout_in_second: policy.timeout_in_second,
+        ..BackupPolicy::default()
+    });
+    backup
 }
 
 /// How soon to look again for a name that somebody else has.

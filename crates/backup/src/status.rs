@@ -150,11 +150,19 @@ pub fn refused(
     let before = backup.status.clone().unwrap_or_default();
     let mut findings = vec![refusal::accepted(refused)];
     findings.extend(references.finding());
+    findings.extend(findings::fresh_before(&before, now));
+    let mut reason = refused.iter().min().map(ToString::to_string);
+    if let Some(reason) = reason
+        .as_mut()
+        .filter(|_| backup.metadata.deletion_timestamp.is_some())
+    {
+        reason.push_str(". The object goes, and what it stored with it, as soon as this is corrected; with spec.deletionPolicy: Retain it goes at once, and what it stored stays.");
+    }
     EtcdBackupStatus {
         observed_generation: backup.metadata.generation,
         conditions: Some(merged(backup, &findings, now)),
         phase: Some(Phase::INVALID.0.to_owned()),
-        reason: refused.iter().min().map(ToString::to_string),
+        reason,
         ..before
     }
 }

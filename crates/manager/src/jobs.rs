@@ -5,6 +5,7 @@ pub mod args;
 mod restoring;
 
 use std::io::{Write as _, stderr};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -159,17 +160,28 @@ async fn stored_summary(args: &InspectArgs, is_full: bool) -> Result<Summary> {
         return Ok(check::summary(&mut stored.object).await?);
     }
     let scratch = args.scratch.clone().unwrap_or_else(std::env::temp_dir);
-    let file = Scratch(scratch.join(format!("inspect-{}.db", std::process::id())));
-    fetching::fetch_unhashed(&stored.object, stored.manifest.as_ref(), &file.0).await?;
-    Ok(inspecting::whole(&file.0)?)
+    let folder = Scratch::new(scratch.join(format!("inspect-{}", std::process::id())))?;
+    let file = folder.0.join("snapshot.db");
+    fetching::fetch_unhashed(&stored.object, stored.manifest.as_ref(), &file).await?;
+    Ok(inspecting::whole(&file)?)
 }
 
-/// A file that is gone when it is no longer needed.
+/// A folder for what may be a secret, and is gone when it is no longer needed, however far it came.
 struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(folder: PathBuf) -> Result<Self> {
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(Self(folder))
+    }
+}
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

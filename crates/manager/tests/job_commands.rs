@@ -234,6 +234,18 @@ fn a_snapshot_is_inspected_and_fetched_without_kubernetes() {
         (&json["revision"], &json["walk"]["damage"]),
         (&json!(11), &json!([]))
     );
+    let cut = folder.path("cut.db");
+    std::fs::write(&cut, &snapshot[..snapshot.len() / 2]).expect("written");
+    let scratch = folder.path("scratch");
+    std::fs::create_dir(&scratch).expect("made");
+    for (what, is_good) in [(&file, true), (&cut, false)] {
+        // By its whole address, so that it is taken for what a store holds.
+        let url = format!("file://{what}");
+        let output = operator(&["inspect", "--full", "--scratch", &scratch, &url], None);
+        assert_eq!(output.status.success(), is_good, "{output:?}");
+        let left = std::fs::read_dir(&scratch).expect("a folder").count();
+        assert_eq!(left, 0, "what was laid out to be looked at stays: {what}");
+    }
     let output = operator(&["fetch", &file, &copy], None);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(std::fs::read(&copy).expect("a file"), snapshot);

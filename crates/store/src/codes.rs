@@ -89,6 +89,7 @@ fn by_code(code: &str) -> Option<Class> {
         "QuotaExceeded"
         | "InsufficientStorage"
         | "XMinioStorageFull"
+        | "EntityTooLarge"
         | "AccountQuotaExceeded"
         | "TooMuchData"
         | "StorageFull"
@@ -120,8 +121,7 @@ fn by_code(code: &str) -> Option<Class> {
             Class::Exists
         }
         // It lies in an archive and must be brought back first.
-        // Or the store takes none of that size, however much room it has.
-        "EntityTooLarge" | "InvalidObjectState" | "BlobArchived" | "BlobBeingRehydrated" => {
+        "InvalidObjectState" | "BlobArchived" | "BlobBeingRehydrated" => {
             Class::Unsupported
         }
         _ => return None,

@@ -46,13 +46,15 @@ fn field(desired: &Desired, reason: &str) -> Option<String> {
     let of_store = |name: &str| Some(format!("spec.{block}.{name}"));
     match reason {
         "Credentials" | "Forbidden" => Some(credentials),
-        "NoBucket" | "NotFound" if matches!(place, Location::Local { .. }) => {
+        "NoBucket" | "NotFound" | "Full" if matches!(place, Location::Local { .. }) => {
             of_store("persistentVolumeClaim")
         }
-        "NoBucket" | "NotFound" | "OtherCluster" | "Exists" => of_store("path"),
+        "NoBucket" | "NotFound" | "OtherCluster" | "Exists" | "Full" => of_store("path"),
         "WrongRegion" => of_store("region"),
         "TlsUntrusted" | "Authority" => of_store("caSecret"),
-        "Unreachable" | "NotAStore" => of_store("endpoint"),
+        "Unreachable" | "NotAStore" | "TimedOut" if !matches!(place, Location::Local { .. }) => {
+            of_store("endpoint")
+        }
         "Deadline" | "DeadlineExceeded" | "TooSlow" => Some("spec.backupPolicy.timeoutInSecond".to_owned()),
         "Key" => Some(format!(
             "spec.encryption.secretRef (Secret {})",

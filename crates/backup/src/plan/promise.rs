@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use etcd_operator_api::EtcdBackupStatus;
+use etcd_operator_api::condition::{self, ConditionType, Truth};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::desired::{Desired, When};
@@ -37,6 +39,16 @@ pub fn promised(
         None => half.unwrap_or(SignedDuration::ZERO),
     };
     add(due, desired.timeout)?.checked_add(late).ok()
+}
+
+/// The same of a backup whose spec cannot be, as it was promised before that: since when it is late, or when the next one was
+/// due.
+pub fn promised_before(status: &EtcdBackupStatus) -> Option<Timestamp> {
+    let conditions = status.conditions.as_deref().unwrap_or_default();
+    let late = condition::find(conditions, ConditionType::BackupFresh)
+        .filter(|fresh| fresh.status == Truth::False.as_str())
+        .and_then(|fresh| fresh.last_transition_time.as_deref()?.parse().ok());
+    late.or_else(|| Some(status.next_schedule_time.as_ref()?.0))
 }
 
 fn add(time: Timestamp, span: Duration) -> Option<Timestamp> {

@@ -4,6 +4,9 @@ use etcd_operator_api::condition::{ConditionType, Finding, Truth};
 use etcd_operator_api::reference::References;
 use etcd_operator_api::{EtcdBackupStatus, refusal};
 
+use jiff::Timestamp;
+
+use crate::plan::promise::promised_before;
 use crate::plan::{Plan, Reason};
 use crate::world::World;
 
@@ -99,6 +102,24 @@ fn fresh(world: &World, plan: &Plan) -> Option<Finding> {
             ),
         ),
     };
+    Some(found(ConditionType::BackupFresh, truth, reason, &text))
+}
+
+/// The same of one whose spec cannot be: what was promised before still is.
+pub fn fresh_before(before: &EtcdBackupStatus, now: Timestamp) -> Option<Finding> {
+    let by = promised_before(before)?;
+    let last = before.last_success_date.as_ref().map(|time| time.0);
+    let (truth, reason) = match (last, now > by) {
+        (Some(_), false) => (Truth::True, "Fresh"),
+        (None, false) => (Truth::Unknown, "NotDueYet"),
+        (Some(_), true) => (Truth::False, "Late"),
+        (None, true) => (Truth::False, "NeverMade"),
+    };
+    let last = match last {
+        Some(last) => format!("The last good backup is of {last}"),
+        None => "There is no good backup".to_owned(),
+    };
+    let text = format!("{last}, and none is made while the spec is refused: Accepted says why.");
     Some(found(ConditionType::BackupFresh, truth, reason, &text))
 }
 

@@ -109,3 +109,97 @@ fn an_edit_of_the_path_tells_where_older_backups_stay_and_so_does_the_end() {
         gate.kill();
     });
 }
+
+fn condition(bed: &Bed, type_: &str) -> Value {
+    let status = bed.status("nightly");
+    let found = status["conditions"].as_array().into_iter().flatten();
+    found
+        .cloned()
+        .find(|one| one["type"] == type_)
+        .unwrap_or_default()
+}
+
+/// Whoever looks at what is late sees it whatever is wrong with the spec.
+#[test]
+fn a_spec_that_cannot_be_makes_backups_late_and_does_not_hide_it() {
+    run(|| async {
+        let bed = Bed::new(10);
+        bed.put(
+            "nightly",
+            &json!({"backupPolicy": {"backupIntervalInSecond": 600}}),
+        );
+        let gate = bed.operate();
+        several(&bed, 1).await;
+        edit(&bed, |backup| backup["spec"]["timeZone"] = json!("Mars/Base"));
+        bed.until("refused", |bed| bed.status("nightly")["phase"] == "Invalid")
+            .await;
+        assert_eq!(condition(&bed, "BackupFresh")["status"], "True");
+        bed.until("late", |bed| condition(bed, "BackupFresh")["reason"] == "Late")
+            .await;
+        let late = condition(&bed, "BackupFresh");
+        assert!(
+            late["message"].as_str().unwrap().contains("Accepted says why"),
+            "{late}"
+        );
+        sleep(Duration::from_hours(2)).await;
+        assert_eq!(condition(&bed, "BackupFresh"), late);
+        edit(&bed, |backup| backup["spec"]["timeZone"] = json!(""));
+        bed.until("fresh", |bed| condition(bed, "BackupFresh")["reason"] == "Fresh")
+            .await;
+        gate.kill();
+    });
+}
+
+#[test]
+fn what_is_stored_is_deleted_with_an_object_whose_schedule_cannot_be() {
+    run(|| async {
+        let bed = Bed::new(10);
+        bed.put(
+            "nightly",
+            &json!({"backupPolicy": {"backupIntervalInSecond": 1_000_000}}),
+        );
+        let gate = bed.operate();
+        several(&bed, 1).await;
+        edit(&bed, |backup| {
+            backup["spec"]["timeZone"] = json!("Mars/Base");
+            backup["spec"]["deletionPolicy"] = json!("Delete");
+        });
+        bed.until("refused", |bed| bed.status("nightly")["phase"] == "Invalid")
+            .await;
+        bed.until("held", |bed| {
+            let held = bed.get("nightly").unwrap()["metadata"]["finalizers"].clone();
+            held.as_array().is_some_and(|names| !names.is_empty())
+        })
+        .await;
+        bed.fake.delete_object(GROUP, "EtcdBackup", "shop", "nightly");
+        bed.until("gone", |bed| bed.get("nightly").is_none()).await;
+        assert_eq!((bed.jobs.stored().erased, bed.jobs.stored().backups), (1, 0));
+        gate.kill();
+    });
+}
+
+#[test]
+fn an_object_that_goes_and_does_not_say_where_its_backups_are_tells_what_it_waits_for() {
+    run(|| async {
+        let bed = Bed::new(10);
+        bed.put(
+            "nightly",
+            &json!({"deletionPolicy": "Delete", "backupPolicy": {"backupIntervalInSecond": 1_000_000}}),
+        );
+        let gate = bed.operate();
+        several(&bed, 1).await;
+        edit(&bed, |backup| backup["spec"]["oss"]["path"] = json!("nowhere"));
+        bed.fake.delete_object(GROUP, "EtcdBackup", "shop", "nightly");
+        bed.until("told", |bed| {
+            let reason = bed.status("nightly")["Reason"].clone();
+            reason
+                .as_str()
+                .is_some_and(|reason| reason.contains("spec.deletionPolicy: Retain"))
+        })
+        .await;
+        edit(&bed, |backup| backup["spec"]["deletionPolicy"] = json!("Retain"));
+        bed.until("gone", |bed| bed.get("nightly").is_none()).await;
+        assert_eq!(bed.jobs.stored().backups, 1);
+        gate.kill();
+    });
+}

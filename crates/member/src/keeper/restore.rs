@@ -84,7 +84,9 @@ impl Keeper<'_> {
             .collect();
         // What is in them goes first, as a full volume takes no list before; then the list, and only then the directories:
         // an entry that outlived its directory would be about the next one of that name.
-        for directory in over.iter().filter(|directory| directory.is_dir()) {
+        // What a link leads to is nobody's here.
+        let is_own = |path: &&PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+        for directory in over.iter().filter(is_own) {
             let inside = entries(directory)?;
             self.remove(&inside, directory)?;
         }

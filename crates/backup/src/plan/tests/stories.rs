@@ -157,6 +157,11 @@ fn tries_that_fail_are_told_and_a_corrected_spec_does_not_wait_for_the_last_of_t
     scene.pass(6);
     assert_eq!(scene.made.len(), 2);
     assert_eq!(scene.world.memory.runs[0].attempt, 1);
+    let since = scene.world.memory.runs[0].started;
+    assert!(
+        since >= Some(at(4)),
+        "it has the time that the first one had: {since:?}"
+    );
     assert!(scene.pass(7).drops.is_empty());
     scene.end_well();
     scene.pass(8);
