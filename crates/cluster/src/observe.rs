@@ -1,6 +1,7 @@
 //! Looking at one cluster: the copies of its objects, and its members themselves. Reads only. Every question to a member
 //! is bounded, all are asked at once, and one that is not answered is a fact like any other.
 
+mod asker;
 mod claims;
 mod members;
 mod secrets;
@@ -73,6 +74,9 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
         claims::look_again(&desired, &key, &mut seen, &memory, deps).await?;
     }
     let created = cluster.metadata.creation_timestamp.as_ref();
+    let asked = restore(cluster);
+    let intent = asked.as_ref().ok().and_then(Option::as_ref);
+    let is_stale = asker::is_stale(intent, &memory, &key, deps).await?;
     let world = World {
         now: deps.clock.now(),
         instance: deps.instance.clone(),
@@ -83,7 +87,8 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
         memory,
         discard: consent(cluster, ANNOTATION_DISCARD),
         adopt: consent(cluster, ANNOTATION_ADOPT),
-        restore: restore(cluster),
+        restore: asked,
+        is_stale,
         set: set_now,
         members: seen,
         membership: reached.membership.clone(),

@@ -47,6 +47,8 @@ pub struct World {
     pub adopt: BTreeSet<String>,
     /// The restore that is asked for, or why that cannot be understood.
     pub restore: Result<Option<RestoreIntent>, String>,
+    /// Whether that was over long ago, or nobody is there any more who asks for it: it must not begin.
+    pub is_stale: bool,
     /// The StatefulSet, if there is one.
     pub set: Option<Set>,
     /// What there is of each member, by its place.

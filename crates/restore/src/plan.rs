@@ -228,7 +228,9 @@ fn decide(world: &World) -> Plan {
     if let Some(progress) = progress.filter(|progress| progress.uid == world.uid) {
         return follow::follow(world, progress);
     }
-    if let (Some(_), Some(cluster)) = (own_intent(world), cluster) {
+    // One that is over asks for nothing: it was applied again by somebody who had written it down before.
+    let is_stale = own_intent(world).is_some() && Phase::is_over(&memory.phase);
+    if let (Some(_), Some(cluster)) = (own_intent(world).filter(|_| !is_stale), cluster) {
         if let Some(why) = verify::unfit(world, cluster) {
             return verify::take_back(world, why);
         }
@@ -238,9 +240,15 @@ fn decide(world: &World) -> Plan {
     // For good, also once this was said: whatever bears the name later has data that nobody asked to be replaced.
     if memory.committed {
         let text = "The EtcdCluster was deleted, or has lost its status, after the commit: create another EtcdRestore if its data are not as they should be.";
-        return Plan::new(memory.clone(), Phase::Failed, Reason::ClusterGone, text);
+        let mut plan = Plan::new(memory.clone(), Phase::Failed, Reason::ClusterGone, text);
+        plan.ask = withdrawal(world);
+        return plan;
     }
-    verify::verify(world)
+    let mut plan = verify::verify(world);
+    if is_stale {
+        plan.ask = Ask::Nothing;
+    }
+    plan
 }
 
 /// What the cluster is asked for by this restore.

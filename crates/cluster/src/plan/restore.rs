@@ -37,6 +37,9 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> 
                 ..Proposal::idle(Reason::Blocked, text)
             });
         }
+        if let Some(proposal) = take_over(world, memory, &restore) {
+            return Some(proposal);
+        }
         return Some(match restore.phase {
             Phase::Stopping => stop::pass(situation, memory, restore),
             Phase::Preparing => prepare::pass(situation, memory, restore),
@@ -86,10 +89,47 @@ pub fn shape(shape: &mut Shape, world: &World, restore: &Restore) {
     };
 }
 
+/// The restore that is asked for and may begin.
+fn wanted(world: &World) -> Option<&RestoreIntent> {
+    let intent = world.restore.as_ref().ok()?.as_ref()?;
+    (!world.is_stale).then_some(intent)
+}
+
+/// Another restore takes the place of one whose data of before are gone and of whose data nothing ever worked: what it
+/// would restore may be gone for good, and with it whoever asked for it.
+fn take_over(world: &World, memory: &mut Memory, before: &Restore) -> Option<Proposal> {
+    let may_be_replaced = before.committed && before.fetches();
+    let intent = wanted(world).filter(|intent| may_be_replaced && intent.uid != before.uid)?;
+    let mut restore = Restore {
+        uid: intent.uid.clone(),
+        name: intent.name.clone(),
+        incarnation: memory.last_incarnation.max(before.incarnation) + 1,
+        cluster: None,
+        object_sha256: intent.object.sha256.clone(),
+        // What the cluster of before was seen at is in the one of before only.
+        revision_bump: match bump(world, intent) {
+            0 => 0,
+            bump => bump.saturating_add(before.revision_bump),
+        },
+        open: false,
+        message: None,
+        ..before.clone()
+    };
+    restore.enter(Phase::Stopping, world.now);
+    let text = format!(
+        "The EtcdRestore {} takes the place of {}, which could not go on.",
+        restore.name, before.name
+    );
+    memory.incarnation = restore.incarnation;
+    memory.last_incarnation = restore.incarnation;
+    memory.restore = Some(restore);
+    Some(Proposal::idle(Reason::Restoring, text))
+}
+
 /// Begins with the restore that is asked for, whatever else was under way.
 fn begin(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> {
     let world = situation.world;
-    let intent = world.restore.as_ref().ok()?.as_ref()?;
+    let intent = wanted(world)?;
     // It was carried out, or rolled back: never twice.
     if memory.restore.as_ref().is_some_and(|last| last.uid == intent.uid) {
         return None;

@@ -92,7 +92,7 @@ pub fn follow(world: &World, progress: &RestoreProgress) -> Plan {
                     "The members fetch the backup and restore it; none of them has started yet."
                 }
                 Before::Gone => {
-                    "The members fetch the backup and restore it; the old data are gone, and there is only forward."
+                    "The members fetch the backup and restore it; the old data are gone, and there is only forward. If it cannot be fetched, correct what status.members names, or delete this EtcdRestore and create another one, which takes its place."
                 }
                 Before::CanReturn => {
                     "The members fetch the backup and restore it beside their old data; the old cluster can still come back."

@@ -6,12 +6,12 @@ use etcd_operator_api::contract::Mode;
 use etcd_operator_etcd::id::ClusterId;
 
 use super::part::{Part, part};
-use super::{PATIENCE, are_too_few, back, delete_stranger, majority, terms, unconfirmed, withdrawn};
+use super::{PATIENCE, are_too_few, asked, back, delete_stranger, majority, terms, unconfirmed, withdrawn};
 use crate::intent::What;
 use crate::memory::{Memory, Phase, Restore};
 use crate::plan::grants::{self, Terms};
 use crate::plan::{Proposal, Reason, Situation, Step};
-use crate::world::Ordinal;
+use crate::world::{Ordinal, World};
 
 /// What the members have done, taken together.
 #[derive(Debug, Default)]
@@ -59,30 +59,51 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, restore: Restore) ->
             }
         }
     }
+    let mut reason = Reason::Restoring;
     match decision(situation, memory, &restore, &tally) {
         Decision::Commit(cluster) => return commit(situation, memory, restore, cluster),
         Decision::GiveUp(why) if !restore.committed => return back::begin(situation, memory, restore, why),
-        Decision::GiveUp(why) => tally.waits.push(why),
+        Decision::GiveUp(why) => {
+            reason = Reason::Blocked;
+            tally.waits.push(why);
+        }
         Decision::Wait => {}
     }
-    let text = format!(
+    let mut text = format!(
         "The EtcdRestore {}: {} of {} members have the restored data beside the old ones.",
         restore.name,
         tally.prepared,
         places.len()
     );
+    if restore.committed {
+        text.push_str(&way_out(world, &restore));
+    }
     tally.waits.extend(tally.failures);
     tally.waits.extend(unconfirmed(world, memory.incarnation));
     let proposal = if targets.is_empty() {
-        Proposal::idle(Reason::Restoring, text)
+        Proposal::idle(reason, text)
     } else {
-        Proposal::going(What::Prepare(targets), Reason::Restoring, text)
+        Proposal::going(What::Prepare(targets), reason, text)
     };
     let proposal = proposal.blocked_by(tally.waits);
     match delete_stranger(world, memory.incarnation) {
         Some(step) => proposal.step(step),
         None if permits.is_empty() => proposal,
         None => proposal.step(Step::Permit(permits)),
+    }
+}
+
+/// What helps where the old data are gone and the backup cannot be had.
+fn way_out(world: &World, restore: &Restore) -> String {
+    let name = &restore.name;
+    if asked(world, restore).is_some() {
+        format!(
+            " The old data are gone, so it goes on for as long as it takes; to restore another backup, delete the EtcdRestore {name} and create another one."
+        )
+    } else {
+        format!(
+            " The old data are gone and so is the EtcdRestore {name}, so it goes on from the same backup; create another EtcdRestore to restore another one."
+        )
     }
 }
 

@@ -8,7 +8,7 @@ use super::{asked, delete_stranger, majority, swap};
 use crate::intent::What;
 use crate::memory::{Memory, Phase, Restore};
 use crate::plan::{PodRef, Proposal, Reason, Situation, Step, formed, remove};
-use crate::world::{Ordinal, Pod};
+use crate::world::{FetchFailure, Ordinal, Pod};
 
 /// The size that etcd lets a database have unless it is told otherwise.
 const QUOTA: u64 = 2 << 30;
@@ -135,15 +135,23 @@ fn release(situation: &Situation<'_>, restore: &Restore) -> Option<Step> {
     })
 }
 
-/// Deletes a pod that cannot fetch, where the others decide without it: whoever has data does not fetch.
+/// Deletes a pod that cannot fetch, where the others decide without it: whoever has data does not fetch. Where the data
+/// live with the pods and nobody serves any more, one that never will can be deleted as well: it has nothing, and only a
+/// pod that does not fetch can say so.
 pub fn give_up_fetching(situation: &Situation<'_>) -> Option<Step> {
-    let known = situation.known()?;
-    let has_quorum = situation.well(known).len() >= majority(known.voters().count());
+    let world = situation.world;
+    let known = situation.known();
+    let has_quorum =
+        known.is_some_and(|known| situation.well(known).len() >= majority(known.voters().count()));
+    let serves = known.is_some() || world.members.values().any(|seen| seen.status().is_some());
+    let is_lost = !serves && world.desired.storage.is_ephemeral();
     let fails = |pod: &&Pod| {
-        let fetch = pod.fetch.as_ref();
-        fetch.is_some_and(|fetch| !fetch.is_done && fetch.failure.is_some()) && pod.deleting.is_none()
+        let fetch = pod.fetch.as_ref().filter(|fetch| !fetch.is_done);
+        let failure = fetch.and_then(|fetch| fetch.failure.as_ref());
+        let may_go = |failure: &FetchFailure| has_quorum || (is_lost && failure.is_lasting);
+        failure.is_some_and(may_go) && pod.deleting.is_none()
     };
-    let mut pods = situation.world.members.iter().filter(|_| has_quorum);
+    let mut pods = world.members.iter();
     pods.find_map(|(place, seen)| {
         let uid = seen.pod.as_ref().filter(fails)?.uid.clone();
         Some(Step::DeletePod {

@@ -7,7 +7,7 @@ use super::restore_props;
 use super::scene::Scene;
 use super::{follow, plan, planned};
 use crate::memory::Phase;
-use crate::plan::{Fetching, Step};
+use crate::plan::{Fetching, Reason, Step};
 use crate::world::{Container, Fetch, FetchFailure};
 
 /// A cluster that is asked for a restore, whose new template is there.
@@ -103,12 +103,120 @@ fn a_pod_that_lost_its_data_later_and_cannot_fetch_is_made_anew_where_the_others
     );
     lose(&mut scene, 1, Some(refused.clone()));
     assert_eq!(planned(&scene), "Recovering - delete pod new-1");
-    lose(&mut scene, 2, Some(refused));
+    lose(&mut scene, 2, Some(refused.clone()));
     assert!(
         planned(&scene).ends_with(" - -"),
         "nobody decides: {}",
         planned(&scene)
     );
+
+    // All of them: until they are made anew none of them can say that its data are gone.
+    let later = FetchFailure {
+        is_lasting: false,
+        ..refused.clone()
+    };
+    scene.unknown();
+    lose(&mut scene, 0, Some(later));
+    assert_eq!(planned(&scene), "Recovering - delete pod new-1");
+    for number in 1..3 {
+        lose(&mut scene, number, None);
+    }
+    assert!(
+        planned(&scene).ends_with(" - -"),
+        "they may still find their data"
+    );
+    lose(&mut scene, 0, Some(refused));
+    assert_eq!(planned(&scene), "Recovering - delete pod new-0");
+    scene.world.desired.storage = Scene::new(3).world.desired.storage;
+    assert!(
+        planned(&scene).ends_with(" - -"),
+        "what is on volumes is not lost"
+    );
+}
+
+/// All pods of the restore are there, and none can fetch the backup.
+fn stuck() -> Scene {
+    let mut scene = begun();
+    follow(&mut scene);
+    scene.unknown();
+    for number in 0..3 {
+        scene.at_gone_pod(number);
+    }
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    assert_eq!((phase(&scene), is_committed(&scene)), (Phase::Preparing, true));
+    for number in 0..3 {
+        scene.pod(number, &format!("new-{number}"));
+        scene.pod_at(number).container = Container::Waiting("PodInitializing".to_owned());
+        scene.pod_at(number).fetch = Some(Fetch {
+            failure: Some(FetchFailure {
+                words: "NotFound: no such object".to_owned(),
+                is_lasting: true,
+            }),
+            ..Fetch::default()
+        });
+    }
+    scene
+}
+
+#[test]
+fn a_restore_that_cannot_go_on_and_not_go_back_says_how_to_get_out() {
+    let mut scene = stuck();
+    for (wish, words) in [
+        (
+            Some(intent("r")),
+            "delete the EtcdRestore back and create another one",
+        ),
+        (None, "create another EtcdRestore"),
+    ] {
+        scene.world.restore = Ok(wish);
+        let next = plan(&scene.world);
+        assert_eq!(next.why.reason, Reason::Blocked);
+        assert!(next.why.text.contains(words), "{}", next.why.text);
+        assert!(next.why.blocked_by.join(" ").contains("no such object"));
+    }
+}
+
+#[test]
+fn another_restore_takes_the_place_of_one_that_cannot_go_on() {
+    let mut scene = stuck();
+    scene.world.restore = Ok(Some(intent("another")));
+    scene.world.is_stale = true;
+    follow(&mut scene);
+    let before = scene.world.memory.restore.clone().expect("a restore");
+    assert_eq!(before.uid, "r", "nobody asks for it any more");
+
+    scene.world.is_stale = false;
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    let restore = scene.world.memory.restore.clone().expect("a restore");
+    assert_eq!(
+        (restore.uid.as_str(), restore.phase),
+        ("another", Phase::Stopping)
+    );
+    assert_eq!((restore.incarnation, restore.committed), (3, true));
+    assert!(
+        restore.revision_bump > before.revision_bump,
+        "above all that was seen"
+    );
+    let shape = plan(&scene.world).shape.expect("a shape");
+    assert!(matches!(&shape.fetching, Fetching::With(intent) if intent.uid == "another"));
+    assert_eq!((shape.incarnation, shape.serves), (3, false));
+    scene.set(3, 3);
+    assert_eq!(follow(&mut scene), "Restoring - delete pod new-0");
+    // Withdrawn in its turn, it goes on: there is nothing to go back to.
+    scene.world.restore = Ok(None);
+    follow(&mut scene);
+    assert_eq!((phase(&scene), is_committed(&scene)), (Phase::Stopping, true));
+}
+
+#[test]
+fn what_was_over_long_ago_does_not_begin_again() {
+    let mut scene = asked(3);
+    scene.is_fleeting();
+    scene.world.is_stale = true;
+    for _ in 0..3 {
+        assert_eq!(follow(&mut scene), "Converged - -");
+    }
+    assert_eq!(scene.world.memory.restore, None);
 }
 
 proptest! {

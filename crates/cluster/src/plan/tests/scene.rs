@@ -65,6 +65,7 @@ impl Scene {
             discard: BTreeSet::new(),
             adopt: BTreeSet::new(),
             restore: Ok(None),
+            is_stale: false,
             set: None,
             members: BTreeMap::new(),
             membership: Membership::Unknown(vec!["nobody answers".to_owned()]),

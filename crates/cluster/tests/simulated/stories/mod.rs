@@ -6,6 +6,7 @@ mod lives;
 mod losses;
 mod mends;
 mod rules;
+mod stale;
 
 use etcd_operator_testkit::simulation::Simulation;
 use serde_json::Value;

@@ -49,6 +49,25 @@ fn a_restore_that_was_asked_for_and_cannot_begin_is_taken_back_and_asked_for_ane
 }
 
 #[test]
+fn what_somebody_writes_back_into_a_cluster_after_it_was_over_is_taken_out_again() {
+    for over in ["RolledBack", "Failed", "Invalid", "Succeeded"] {
+        let (mut world, asks) = about_to_ask();
+        cluster(&mut world).intent = Some(Ok(intent_of(&asks)));
+        world.memory.phase = over.to_owned();
+        world.memory.succeeded = over == "Succeeded";
+        assert_eq!(plan(&world).ask, Ask::Nothing, "{over}");
+        cluster(&mut world).progress = Some(progress("Stopping"));
+        if over != "Succeeded" {
+            assert_eq!(
+                plan(&world).ask,
+                Ask::AsBefore,
+                "{over}: what has begun is followed"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_safety_backup_of_before_a_pause_is_made_again_after_it() {
     let mut world = careful();
     follow(&mut world);

@@ -1,0 +1,105 @@
+//! Whether somebody still wants the restore that a cluster is asked for. The annotation alone does not tell: an object
+//! that was written down weeks ago brings it back when it is applied again.
+
+use etcd_operator_api::EtcdRestore;
+use etcd_operator_api::contract::RestoreIntent;
+use etcd_operator_runtime::apply::Error;
+use etcd_operator_runtime::key::ObjectKey;
+
+use crate::memory::Memory;
+use crate::reconcile::Deps;
+
+/// The phases in which an `EtcdRestore` asks for nothing; it says another one before it asks again.
+const OVER: [&str; 4] = ["Succeeded", "Failed", "RolledBack", "Invalid"];
+
+/// Whether what is asked for was over long ago. Asked past every copy, and only before it begins.
+pub async fn is_stale(
+    intent: Option<&RestoreIntent>,
+    memory: &Memory,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<bool, Error> {
+    let has_begun = |intent: &RestoreIntent| {
+        let last = memory.restore.as_ref();
+        last.is_some_and(|last| last.uid == intent.uid)
+    };
+    let Some(intent) = intent.filter(|intent| !has_begun(intent)) else {
+        return Ok(false);
+    };
+    let found = deps
+        .applier
+        .read::<EtcdRestore>(&key.beside(&intent.name))
+        .await?;
+    Ok(!asks(found.as_ref(), intent))
+}
+
+/// Whether the `EtcdRestore` of its name is the one that asks, and is not over.
+fn asks(found: Option<&EtcdRestore>, intent: &RestoreIntent) -> bool {
+    let Some(found) = found else {
+        return false;
+    };
+    let status = found.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_deref());
+    found.metadata.uid.as_deref() == Some(intent.uid.as_str())
+        && found.metadata.deletion_timestamp.is_none()
+        && !status.is_some_and(|status| status.succeeded)
+        && !phase.is_some_and(|phase| OVER.contains(&phase))
+}
+
+#[cfg(test)]
+mod tests {
+    use etcd_operator_api::contract::{ObjectFacts, RestoreSecrets, StoreOrder};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn restore(uid: &str, deleted: Option<&str>, status: &Value) -> EtcdRestore {
+        serde_json::from_value(json!({
+            "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdRestore",
+            "metadata": {"name": "back", "uid": uid, "deletionTimestamp": deleted},
+            "spec": {"etcdCluster": {"name": "orders"}}, "status": status,
+        }))
+        .expect("a restore")
+    }
+
+    #[test]
+    fn only_an_etcdrestore_that_is_there_and_not_over_asks_for_anything() {
+        let intent = RestoreIntent {
+            version: 1,
+            uid: "r".to_owned(),
+            name: "back".to_owned(),
+            store: StoreOrder::default(),
+            secrets: RestoreSecrets::default(),
+            object: ObjectFacts::default(),
+            revision: 40,
+            etcd_version: String::new(),
+            digest: String::new(),
+            revision_bump: 0,
+            keep_previous_seconds: 0,
+            compared: false,
+        };
+        assert!(!asks(None, &intent), "it is gone");
+        for (uid, deleted, status, wanted) in [
+            ("r", None, Value::Null, true),
+            ("r", None, json!({"phase": "Verifying"}), true),
+            ("r", None, json!({"phase": "Waiting"}), true),
+            // Its cluster was lost after the commit, and it goes on.
+            ("r", None, json!({"phase": "Preparing", "committed": true}), true),
+            ("another", None, json!({"phase": "Waiting"}), false),
+            (
+                "r",
+                Some("2026-03-01T12:00:00Z"),
+                json!({"phase": "Waiting"}),
+                false,
+            ),
+            ("r", None, json!({"phase": "Waiting", "succeeded": true}), false),
+            ("r", None, json!({"phase": "Succeeded"}), false),
+            ("r", None, json!({"phase": "RolledBack"}), false),
+            ("r", None, json!({"phase": "Failed"}), false),
+            ("r", None, json!({"phase": "Invalid"}), false),
+        ] {
+            let found = restore(uid, deleted, &status);
+            assert_eq!(asks(Some(&found), &intent), wanted, "{uid} {deleted:?} {status}");
+        }
+    }
+}
