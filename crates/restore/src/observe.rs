@@ -155,7 +155,13 @@ fn cannot_begin(status: &EtcdRestoreStatus) -> bool {
     let reason = conditions
         .find(|condition| condition.type_ == progressing)
         .and_then(|condition| condition.reason.as_deref());
-    let in_line = [Reason::AnotherRestore, Reason::NotBegun, Reason::CreatingCluster].map(Reason::as_str);
+    let in_line = [
+        Reason::AnotherRestore,
+        Reason::NotBegun,
+        Reason::CreatingCluster,
+        Reason::ClusterNotFormed,
+    ]
+    .map(Reason::as_str);
     status.phase.as_deref() == Some(Phase::Waiting.as_str())
         && reason.is_some_and(|reason| !in_line.contains(&reason))
 }

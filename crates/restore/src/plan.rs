@@ -135,6 +135,18 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// Whether a restore in this phase is under way in its cluster.
+    pub fn has_begun(word: &str) -> bool {
+        let under_way = [
+            Self::Stopping,
+            Self::Preparing,
+            Self::Committed,
+            Self::RollingBack,
+            Self::Serving,
+        ];
+        under_way.iter().any(|phase| phase.as_str() == word)
+    }
+
     /// The word in the status.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -231,7 +243,9 @@ fn decide(world: &World) -> Plan {
     // One that is over asks for nothing: it was applied again by somebody who had written it down before.
     let is_stale = own_intent(world).is_some() && Phase::is_over(&memory.phase);
     if let (Some(_), Some(cluster)) = (own_intent(world).filter(|_| !is_stale), cluster) {
-        if let Some(why) = verify::unfit(world, cluster) {
+        // What has begun is not taken back, although the cluster may have lost its status and with it how far it is.
+        let has_begun = memory.committed || Phase::has_begun(&memory.phase);
+        if let Some(why) = verify::unfit(world, cluster).filter(|_| !has_begun) {
             return verify::take_back(world, why);
         }
         let text = "The cluster is asked to carry out the restore, and has not begun yet.";

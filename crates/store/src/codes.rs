@@ -121,9 +121,7 @@ fn by_code(code: &str) -> Option<Class> {
             Class::Exists
         }
         // It lies in an archive and must be brought back first.
-        "InvalidObjectState" | "BlobArchived" | "BlobBeingRehydrated" => {
-            Class::Unsupported
-        }
+        "InvalidObjectState" | "BlobArchived" | "BlobBeingRehydrated" => Class::Unsupported,
         _ => return None,
     })
 }

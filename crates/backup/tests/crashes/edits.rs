@@ -112,10 +112,10 @@ fn an_edit_of_the_path_tells_where_older_backups_stay_and_so_does_the_end() {
 
 fn condition(bed: &Bed, type_: &str) -> Value {
     let status = bed.status("nightly");
-    let found = status["conditions"].as_array().into_iter().flatten();
+    let mut found = status["conditions"].as_array().into_iter().flatten();
     found
-        .cloned()
         .find(|one| one["type"] == type_)
+        .cloned()
         .unwrap_or_default()
 }
 

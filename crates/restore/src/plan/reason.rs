@@ -11,6 +11,8 @@ pub enum Reason {
     ClusterExists,
     /// What the cluster's own spec asks for cannot be.
     ClusterRefused,
+    /// The cluster does not say yet whether it has data that are to be backed up first.
+    ClusterNotFormed,
     /// Another restore of the same cluster comes first.
     AnotherRestore,
     /// The cluster is to be left alone.
@@ -75,6 +77,7 @@ impl Reason {
             Self::CreatingCluster => "CreatingCluster",
             Self::ClusterExists => "ClusterExists",
             Self::ClusterRefused => "ClusterRefused",
+            Self::ClusterNotFormed => "ClusterNotFormed",
             Self::AnotherRestore => "AnotherRestore",
             Self::ClusterPaused => "ClusterPaused",
             Self::NoOperatorImage => "NoOperatorImage",

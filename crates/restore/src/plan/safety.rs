@@ -23,9 +23,6 @@ pub fn pass(
     if !world.desired.backs_up_first || cluster.holds_nothing || is_made(world, memory) {
         return None;
     }
-    if cluster.cluster_id.is_none() {
-        return Some(unknown(cluster, memory, verify));
-    }
     let refuse = |memory: &Memory, why: &str| {
         let text = format!(
             "EtcdCluster {} cannot be backed up before it is restored, as spec.safetyBackup asks: {why}; {WITHOUT}.",
@@ -96,15 +93,17 @@ pub fn pass(
     }
 }
 
-/// Nobody can tell whether there are data: a cluster that begins has no ID yet, nor has one whose status was lost.
-fn unknown(cluster: &Cluster, memory: &Memory, verify: &Wanted) -> Plan {
+/// Why it cannot be told yet whether there are data to back up: a cluster that begins has no ID yet, nor has one whose status
+/// was lost. Nothing is looked at before that: what was verified long ago is not restored.
+pub fn unknown(world: &World, cluster: &Cluster) -> Option<(Reason, String)> {
+    if !world.desired.backs_up_first || cluster.holds_nothing || cluster.cluster_id.is_some() {
+        return None;
+    }
     let text = format!(
         "EtcdCluster {} is to be backed up before it is restored, as spec.safetyBackup asks, and does not say yet whether it has data: its status.clusterID is not there. It is waited for, and nothing is touched; if there are no data to lose, {WITHOUT}.",
         cluster.name
     );
-    let mut plan = Plan::new(memory.clone(), Phase::Waiting, Reason::SafetyBackupFailed, text);
-    plan.keeps.push(verify.name.clone());
-    plan
+    Some((Reason::ClusterNotFormed, text))
 }
 
 /// Whether it was made for this attempt.

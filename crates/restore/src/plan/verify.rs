@@ -46,7 +46,8 @@ pub fn ready(world: &World) -> Result<(&Cluster, &Source), (Reason, String)> {
         let text = format!("The EtcdRestore {rival} restores the same EtcdCluster and comes first.");
         return Err((Reason::AnotherRestore, text));
     }
-    if let Some(why) = cluster.and_then(|cluster| unfit(world, cluster)) {
+    let stands_in_the_way = |cluster| unfit(world, cluster).or_else(|| safety::unknown(world, cluster));
+    if let Some(why) = cluster.and_then(stands_in_the_way) {
         return Err(why);
     }
     if let Err(why) = &world.image {

@@ -77,6 +77,12 @@ pub(super) const RESTORES: &[Said] = &[
     ),
     said(
         "Progressing",
+        "ClusterNotFormed",
+        "False: the EtcdCluster is to be backed up first, as `spec.safetyBackup` asks, and does not say yet whether it has data; nothing was touched.",
+        "Wait until it has formed, or set `spec.safetyBackup` to false if there are no data to lose.",
+    ),
+    said(
+        "Progressing",
         "AuthEnabled",
         "False: the backup was taken from an etcd with authentication, which the operator cannot answer yet; nothing was touched.",
         "Restore another backup.",

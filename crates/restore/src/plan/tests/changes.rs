@@ -68,6 +68,19 @@ fn what_somebody_writes_back_into_a_cluster_after_it_was_over_is_taken_out_again
 }
 
 #[test]
+fn what_has_begun_is_not_taken_back_although_the_cluster_lost_its_status() {
+    for phase in ["Stopping", "Preparing", "Committed", "Serving"] {
+        let (mut world, asks) = about_to_ask();
+        world.memory = asks.memory.clone();
+        world.memory.phase = phase.to_owned();
+        cluster(&mut world).intent = Some(Ok(intent_of(&asks)));
+        cluster(&mut world).progress = None;
+        cluster(&mut world).is_paused = true;
+        assert_eq!(plan(&world).ask, Ask::AsBefore, "{phase}");
+    }
+}
+
+#[test]
 fn a_safety_backup_of_before_a_pause_is_made_again_after_it() {
     let mut world = careful();
     follow(&mut world);
@@ -96,12 +109,14 @@ fn a_cluster_is_restored_without_a_safety_backup_only_where_it_is_known_to_hold_
         assert!(waits.text.contains(words), "{}", waits.text);
     }
     cluster(&mut world).cluster_id = Some("cdf8".to_owned());
+    let again = plan(&world).job.expect("a Job");
     assert_eq!(
-        plan(&world).job.expect("a Job").task,
-        Task::BackUp,
-        "once it is known"
+        (again.task, again.name.as_str()),
+        (Task::Verify, "back-v2"),
+        "once it is known all is looked at anew"
     );
 
+    let mut world = careful();
     cluster(&mut world).cluster_id = None;
     cluster(&mut world).is_waiting = true;
     assert_eq!(plan(&world).ask, Ask::AsBefore, "its status may have been lost");
