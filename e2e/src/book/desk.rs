@@ -28,9 +28,10 @@ pub struct Desk<'a> {
 
 impl<'a> Desk<'a> {
     /// The pages that scenarios play.
-    pub const PAGES: [&'static str; 5] = [
+    pub const PAGES: [&'static str; 6] = [
         "README.md",
         "docs/backups.md",
+        "docs/cluster.md",
         "docs/install.md",
         "docs/operations.md",
         "docs/restores.md",

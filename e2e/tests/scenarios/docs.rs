@@ -35,6 +35,8 @@ pub const SCENARIOS: &[Scenario] = &[
     )
     // A shell on a node asks the resolver of this host, to which no way leads from there.
     .leaving()
+    // So many pages take their time.
+    .long()
     .full(),
     // What the chart does is played by others, too.
     Scenario::gate(
@@ -164,6 +166,13 @@ async fn used(stage: Arc<Stage>) -> Result<()> {
     desk.lay("s3-secret/ca.crt", &store.authority)?;
     desk.lay("keys/2026-11", KEY)?;
 
+    // First, as it leaves a cluster as the next page makes it.
+    let clusters = Page::read("docs/cluster.md")?;
+    let said = desk.types(&clusters.shell().collect::<Vec<_>>()).await?;
+    let (_, adopted) = said
+        .rsplit_once("coreos.com/adopt")
+        .context("kept volumes were not found")?;
+    ensure!(adopted.contains("hello"), "nothing is left on them:\n{said}");
     let backups = Page::read("docs/backups.md")?;
     let said = desk.types(&backups.shell().collect::<Vec<_>>()).await?;
     for told in ["orders-nightly", "its hash is right", "sealed  etcd/orders_v"] {
