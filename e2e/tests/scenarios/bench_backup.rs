@@ -43,6 +43,8 @@ const SHARE: f64 = 0.9;
 const MOST: u64 = 64 << 20;
 /// Where the S3 store keeps what it has.
 const OBJECTS: &str = "objects";
+/// Where it keeps what it knows of them.
+const KNOWN: &str = "known-of-objects";
 /// What checking a backup may add to storing it.
 const CHECKS: f64 = 0.05;
 
@@ -163,6 +165,7 @@ async fn measured(gibibytes: u64) -> Result<()> {
     for round in 0..=RUNS {
         // This store has all parts twice while it puts them together: no third time for what was replaced.
         emptied(&objects.join("bucket"))?;
+        emptied(&bed.path().join(KNOWN))?;
         let mut backup = Command::new(&operator);
         backup
             .args([
@@ -191,7 +194,7 @@ async fn store(bed: &BedDir) -> Result<(tokio::process::Child, Vec<String>)> {
     let data = bed.path().join(OBJECTS);
     std::fs::create_dir_all(data.join("bucket"))?;
     // What it knows of an object with so many parts is more than the attributes of a file hold.
-    let known = bed.path().join("known-of-objects");
+    let known = bed.path().join(KNOWN);
     std::fs::create_dir_all(&known)?;
     let secret = bed.path().join("aws");
     std::fs::create_dir_all(&secret)?;
