@@ -74,47 +74,38 @@ pub fn findings(
 fn fresh(world: &World, plan: &Plan) -> Option<Finding> {
     let by = plan.promised?;
     let success = plan.memory.success;
-    let (truth, reason, text) = match (success, world.now > by) {
-        (Some(_), false) => (
-            Truth::True,
-            "Fresh",
-            "The last good backup is as recent as the schedule promises.".to_owned(),
+    let is_late = world.now > by;
+    let text = match (success, is_late) {
+        (Some(_), false) => "The last good backup is as recent as the schedule promises.".to_owned(),
+        (None, false) => "No backup was made yet, and the first one is not late.".to_owned(),
+        (Some(last), true) => format!(
+            "The last good backup is of {last}; the next one was promised by {by}.{}",
+            hint(plan)
         ),
-        (None, false) => (
-            Truth::Unknown,
-            "NotDueYet",
-            "No backup was made yet, and the first one is not late.".to_owned(),
-        ),
-        (Some(last), true) => (
-            Truth::False,
-            "Late",
-            format!(
-                "The last good backup is of {last}; the next one was promised by {by}.{}",
-                hint(plan)
-            ),
-        ),
-        (None, true) => (
-            Truth::False,
-            "NeverMade",
-            format!(
-                "There is no good backup; the first one was promised by {by}.{}",
-                hint(plan)
-            ),
+        (None, true) => format!(
+            "There is no good backup; the first one was promised by {by}.{}",
+            hint(plan)
         ),
     };
+    let (truth, reason) = verdict(success.is_some(), is_late);
     Some(found(ConditionType::BackupFresh, truth, reason, &text))
+}
+
+/// What is true of freshness, and why in one word.
+fn verdict(was_made: bool, is_late: bool) -> (Truth, &'static str) {
+    match (was_made, is_late) {
+        (true, false) => (Truth::True, "Fresh"),
+        (false, false) => (Truth::Unknown, "NotDueYet"),
+        (true, true) => (Truth::False, "Late"),
+        (false, true) => (Truth::False, "NeverMade"),
+    }
 }
 
 /// The same of one whose spec cannot be: what was promised before still is.
 pub fn fresh_before(before: &EtcdBackupStatus, now: Timestamp) -> Option<Finding> {
     let by = promised_before(before)?;
     let last = before.last_success_date.as_ref().map(|time| time.0);
-    let (truth, reason) = match (last, now > by) {
-        (Some(_), false) => (Truth::True, "Fresh"),
-        (None, false) => (Truth::Unknown, "NotDueYet"),
-        (Some(_), true) => (Truth::False, "Late"),
-        (None, true) => (Truth::False, "NeverMade"),
-    };
+    let (truth, reason) = verdict(last.is_some(), now > by);
     let last = match last {
         Some(last) => format!("The last good backup is of {last}"),
         None => "There is no good backup".to_owned(),

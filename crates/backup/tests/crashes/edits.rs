@@ -86,11 +86,7 @@ fn an_edit_of_the_path_tells_where_older_backups_stay_and_so_does_the_end() {
         assert!(told.len() == 1 && told[0].contains(old), "{told:?}");
         let status = bed.status("nightly");
         assert_eq!(status["formerLocations"], json!([old]));
-        let conditions = status["conditions"].as_array().unwrap();
-        let found = conditions
-            .iter()
-            .find(|one| one["type"] == "BackupsElsewhere")
-            .unwrap();
+        let found = condition(&bed, "BackupsElsewhere");
         assert!(
             found["message"]
                 .as_str()
