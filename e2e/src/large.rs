@@ -15,6 +15,8 @@ use crate::components::{self, Component, EtcdVersion};
 use crate::control_plane::free_port;
 use crate::deadline::until;
 use crate::namespaces::Entry;
+use crate::network;
+use crate::scenario::Stage;
 
 /// The etcd of these databases.
 pub const VERSION: EtcdVersion = EtcdVersion::V3_6_16;
@@ -50,6 +52,16 @@ async fn make(part: PathBuf, mebibytes: u64) -> Result<()> {
     command::succeed(save, "").await?;
     drop(etcd);
     std::fs::remove_dir_all(&data).context("cannot remove what the snapshot was made of")
+}
+
+/// A place for an etcd beside the cluster of a bed: a folder of the scenario's own, as a bed may play more than one, and the
+/// network of the first node.
+pub fn beside(stage: &Stage) -> (PathBuf, Entry, Ipv4Addr) {
+    let cluster = stage.cluster();
+    let node = &cluster.nodes()[0];
+    let bed = cluster.control_plane().directory();
+    let data = bed.join(format!("beside-{}", stage.namespace()));
+    (data, node.entry(), network::node_address(node.number()))
 }
 
 /// One etcd, running until dropped.

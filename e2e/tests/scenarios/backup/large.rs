@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::large::{self, Solo};
-use etcd_operator_e2e::network;
 use etcd_operator_e2e::scenario::Stage;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
@@ -33,17 +32,8 @@ async fn backed_up(stage: Arc<Stage>, gibibytes: u64, into: Into) -> Result<()> 
     let snapshot = large::snapshot(gibibytes << 10).await?;
     // The operator is what is needed of this; its version is any.
     let _tenant = Tenant::on(Arc::clone(&stage), large::VERSION).await?;
-    let node = &stage.cluster().nodes()[0];
-    // A bed may play more than one of these.
-    let bed = stage.cluster().control_plane().directory();
-    let data = bed.join(format!("large-{}", stage.namespace()));
-    let etcd = Solo::serving(
-        &snapshot,
-        &data,
-        Some(node.entry()),
-        network::node_address(node.number()),
-    )
-    .await?;
+    let (data, entry, address) = large::beside(&stage);
+    let etcd = Solo::serving(&snapshot, &data, Some(entry), address).await?;
     let room = format!("{}Gi", gibibytes * 2);
     stage.claim("objects", None, &room).await?;
     let backup = Backup::named(&stage, "large");
@@ -62,7 +52,7 @@ async fn backed_up(stage: Arc<Stage>, gibibytes: u64, into: Into) -> Result<()> 
             None
         }
     };
-    read_program(bed)?;
+    read_program(stage.cluster().control_plane().directory())?;
     let start = Instant::now();
     backup.apply(&spec).await?;
     let most = watched(&stage, &backup).await?;

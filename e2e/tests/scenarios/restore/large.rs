@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::large::{self, Solo};
-use etcd_operator_e2e::network;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
 
@@ -31,14 +30,8 @@ pub async fn four(stage: Arc<Stage>) -> Result<()> {
 async fn restored(stage: Arc<Stage>, gibibytes: u64) -> Result<()> {
     let snapshot = large::snapshot(gibibytes << 10).await?;
     let tenant = Tenant::on(Arc::clone(&stage), large::VERSION).await?;
-    let node = &stage.cluster().nodes()[0];
-    let data = stage
-        .cluster()
-        .control_plane()
-        .directory()
-        .join(format!("large-{}", stage.namespace()));
-    let address = network::node_address(node.number());
-    let etcd = Solo::serving(&snapshot, &data, Some(node.entry()), address).await?;
+    let (data, entry, address) = large::beside(&stage);
+    let etcd = Solo::serving(&snapshot, &data, Some(entry), address).await?;
     stage
         .claim("objects", None, &format!("{}Gi", gibibytes + 1))
         .await?;

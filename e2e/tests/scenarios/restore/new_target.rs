@@ -7,7 +7,6 @@ use etcd_operator_e2e::command::printed;
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::large::{self, Solo};
-use etcd_operator_e2e::network;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
 
@@ -115,14 +114,8 @@ pub async fn one_to_five(stage: Arc<Stage>) -> Result<()> {
 pub async fn with_a_learner(stage: Arc<Stage>) -> Result<()> {
     let _bucket = Bucket::start(&stage, None).await?;
     let tenant = Tenant::on(Arc::clone(&stage), large::VERSION).await?;
-    let node = &stage.cluster().nodes()[0];
-    let data = stage
-        .cluster()
-        .control_plane()
-        .directory()
-        .join(format!("learner-{}", stage.namespace()));
-    let address = network::node_address(node.number());
-    let etcd = Solo::start(&data, Some(node.entry()), address, &[]).await?;
+    let (data, entry, address) = large::beside(&stage);
+    let etcd = Solo::start(&data, Some(entry), address, &[]).await?;
     let etcdctl = async |words: &[&str]| {
         let output = tenant.etcdctl_at(&etcd.endpoint, words).await?;
         printed(output, &format!("etcdctl {words:?}"))
