@@ -42,9 +42,12 @@ pub async fn at_an_interval(stage: Arc<Stage>) -> Result<()> {
         })
     };
     backup.apply(&spec("Delete")).await?;
+    // What is pruned is gone from the history as well.
+    let mut seen = BTreeSet::new();
     let status = backup
-        .says("has kept four of six", ROUNDS, |status| {
-            made(status) >= 6 && status.stored == Some(4)
+        .says("has made six and kept four", ROUNDS, |status| {
+            seen.extend(status.last_success.iter().map(|record| record.object.clone()));
+            seen.len() >= 6 && status.stored == Some(4)
         })
         .await?;
     ensure!(
