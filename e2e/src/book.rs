@@ -1,8 +1,9 @@
 //! What the pages for users tell them to type, so that it is typed before they do. A block of shell is every fenced one
 //! whose first word is `sh`; after it may stand `fails=N`, for a block of which so many commands are refused on purpose,
-//! or `unplayed`, for one that scenarios do not play.
+//! or `unplayed`, for one that scenarios do not play. A page may show what they print: see [`transcript`].
 
 mod desk;
+mod transcript;
 
 use std::path::{Path, PathBuf};
 
@@ -55,6 +56,14 @@ impl Page {
         let text =
             std::fs::read_to_string(repository().join(path)).with_context(|| format!("no page {path}"))?;
         Self::parse(path, &text)
+    }
+
+    /// Has the page show what a desk said when all of it was typed there, and the name of now where it had another one.
+    pub fn shows(&self, said: &str, (before, now): (&str, &str)) -> Result<()> {
+        let file = repository().join(&self.path);
+        let text = std::fs::read_to_string(&file)?;
+        let now = transcript::told(&self.path, &text, said)?.replace(before, now);
+        std::fs::write(&file, now).with_context(|| format!("cannot write {}", file.display()))
     }
 
     fn parse(path: &str, text: &str) -> Result<Self> {

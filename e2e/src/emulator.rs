@@ -2,6 +2,7 @@
 //! image, and one that speaks TLS. They end when dropped.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -46,12 +47,19 @@ pub struct Emulator {
 impl Emulator {
     /// One that speaks TLS by a certificate of a private authority, in the network of the first node.
     pub async fn start(cluster: &Cluster, speech: Speech) -> Result<Self> {
+        let port = free_port()?;
+        let bed = cluster.control_plane().directory();
+        Self::listen(cluster, speech, &bed.join(format!("store-{port}")), port).await
+    }
+
+    /// An S3 store whose objects lie in this folder, where another one finds them again that is in front of another cluster.
+    pub async fn keeping(cluster: &Cluster, place: &Path) -> Result<Self> {
+        Self::listen(cluster, Speech::S3, place, free_port()?).await
+    }
+
+    async fn listen(cluster: &Cluster, speech: Speech, place: &Path, port: u16) -> Result<Self> {
         let node = &cluster.nodes()[0];
-        let address = SocketAddr::from((network::node_address(node.number()), free_port()?));
-        let place = cluster
-            .control_plane()
-            .directory()
-            .join(format!("store-{}", address.port()));
+        let address = SocketAddr::from((network::node_address(node.number()), port));
         std::fs::create_dir_all(place.join("data").join(BUCKET))?;
         let authority = place.join("ca.crt");
         let (program, arguments) = match speech {
@@ -62,7 +70,7 @@ impl Emulator {
                 std::fs::write(place.join("tls.crt"), leaf.certificate)?;
                 std::fs::write(place.join("tls.key"), leaf.key)?;
                 let (key, secret) = CREDENTIALS;
-                let text = |path: &std::path::Path| path.display().to_string();
+                let text = |path: &Path| path.display().to_string();
                 let arguments = vec![
                     "--access".to_owned(),
                     key.to_owned(),

@@ -139,6 +139,8 @@ pub struct Stage {
     cluster: Option<Arc<Cluster>>,
     namespace: String,
     chronicle: Chronicle,
+    /// Whether pages shall show what this run prints.
+    prints: bool,
     /// Where the notes are if there is no bed.
     _place: Option<BedDir>,
 }
@@ -151,6 +153,7 @@ impl Stage {
             cluster: None,
             namespace: String::new(),
             chronicle: place.chronicle(),
+            prints: false,
             _place: Some(place),
         })
     }
@@ -163,8 +166,20 @@ impl Stage {
             chronicle: cluster.chronicle(),
             cluster: Some(cluster),
             namespace,
+            prints: false,
             _place: None,
         })
+    }
+
+    /// The same, with pages that show what this run prints, or not.
+    #[must_use]
+    pub(crate) fn printing(self, prints: bool) -> Self {
+        Self { prints, ..self }
+    }
+
+    /// Whether pages shall show what this run prints.
+    pub fn prints(&self) -> bool {
+        self.prints
     }
 
     /// The cluster.

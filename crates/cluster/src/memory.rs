@@ -27,6 +27,8 @@ pub struct Memory {
     pub intent: Option<Intent>,
     /// The kind of a step that is written down and that this version does not understand: nothing is done beside it.
     pub foreign_step: Option<String>,
+    /// The revision to which restores have raised the data at most.
+    pub restored_revision: i64,
     /// The restore that is under way, or the last one.
     pub restore: Option<Restore>,
     /// The generation of the spec that was last looked at.
@@ -75,6 +77,7 @@ impl Memory {
             last_incarnation: status.last_incarnation.unwrap_or_default().max(incarnation),
             foreign_step: foreign_step.or(foreign_phase),
             intent,
+            restored_revision: status.restored_revision.unwrap_or_default(),
             restore,
             generation: status.observed_generation.unwrap_or_default(),
             replaced: status.replaced.as_deref().and_then(|id| id.parse().ok()),

@@ -77,6 +77,7 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
     let asked = restore(cluster);
     let intent = asked.as_ref().ok().and_then(Option::as_ref);
     let is_stale = asker::is_stale(intent, &memory, &key, deps).await?;
+    let is_asker_there = asker::is_there(intent, &memory, &key, deps).await?;
     let world = World {
         now: deps.clock.now(),
         instance: deps.instance.clone(),
@@ -89,6 +90,7 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
         adopt: consent(cluster, ANNOTATION_ADOPT),
         restore: asked,
         is_stale,
+        is_asker_there,
         set: set_now,
         members: seen,
         membership: reached.membership.clone(),

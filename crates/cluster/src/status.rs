@@ -121,6 +121,7 @@ pub fn status(
         }),
         replaced: memory.replaced.map(|id| id.to_string()),
         applied_template: around.applied_template.clone(),
+        restored_revision: Some(memory.restored_revision).filter(|revision| *revision > 0),
         restore: restore(world, memory, before.restore),
     }
 }

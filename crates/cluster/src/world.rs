@@ -49,6 +49,8 @@ pub struct World {
     pub restore: Result<Option<RestoreIntent>, String>,
     /// Whether that was over long ago, or nobody is there any more who asks for it: it must not begin.
     pub is_stale: bool,
+    /// Whether the `EtcdRestore` of the restore under way is there, although the cluster is asked for nothing any more.
+    pub is_asker_there: bool,
     /// The StatefulSet, if there is one.
     pub set: Option<Set>,
     /// What there is of each member, by its place.

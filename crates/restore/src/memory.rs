@@ -10,6 +10,8 @@ use jiff::Timestamp;
 pub struct Memory {
     /// The phase in one word.
     pub phase: String,
+    /// What was said of it last.
+    pub said: Option<String>,
     /// Whether it succeeded: it is never done again.
     pub succeeded: bool,
     /// Whether the old data were given up.
@@ -38,6 +40,7 @@ impl Memory {
         };
         Self {
             phase: status.phase.clone().unwrap_or_default(),
+            said: status.reason.clone(),
             succeeded: status.succeeded,
             committed: status.committed,
             object: status.object.clone(),

@@ -1,8 +1,10 @@
 //! Looking at one `EtcdRestore`: the copies of its cluster, its backup, its Jobs and their pods. Reads only.
 
+mod rivals;
+
 use std::collections::BTreeMap;
 
-use etcd_operator_api::cluster::{EtcdClusterSpec, EtcdClusterStatus, Medium, RestoreProgress};
+use etcd_operator_api::cluster::{EtcdClusterSpec, EtcdClusterStatus, Medium};
 use etcd_operator_api::condition::{self, ConditionType, Truth};
 use etcd_operator_api::contract::{self, JobResult};
 use etcd_operator_api::names::{
@@ -11,7 +13,7 @@ use etcd_operator_api::names::{
 use etcd_operator_api::reference::Sight;
 use etcd_operator_api::refusal::bounded;
 use etcd_operator_api::version::EtcdVersion;
-use etcd_operator_api::{EtcdCluster, EtcdRestore, EtcdRestoreStatus, quantity};
+use etcd_operator_api::{EtcdCluster, EtcdRestore, quantity};
 use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::key::ObjectKey;
 use jiff::Timestamp;
@@ -23,9 +25,12 @@ use kube::{Resource, ResourceExt as _};
 use crate::build::CONTAINER;
 use crate::desired::{Desired, From};
 use crate::memory::Memory;
-use crate::plan::{Phase, Reason, chosen};
+use crate::plan::{Phase, chosen};
 use crate::reconcile::Deps;
 use crate::world::{Cluster, JobEnd, JobSeen, World};
+
+use rivals::rival;
+pub use rivals::{can_be_replaced, rival_among};
 
 /// The longest text of why a pod waits.
 const LONGEST: usize = 200;
@@ -104,68 +109,6 @@ pub fn takes_several(claim: PersistentVolumeClaim) -> Option<bool> {
     Some(modes.iter().any(|mode| shared.contains(&mode.as_str())))
 }
 
-/// Another restore of the same cluster that is under way, or was there before.
-fn rival(restore: &EtcdRestore, key: &ObjectKey, deps: &Deps) -> Option<String> {
-    let others = deps.restores.filter(&key.namespace, |_| true);
-    let cluster = deps.clusters.get(&key.beside(&restore.spec.etcd_cluster.name));
-    rival_among(restore, others.iter().map(|other| &**other), cluster.as_deref())
-}
-
-/// The same of these, which are in its namespace.
-pub fn rival_among<'a>(
-    restore: &EtcdRestore,
-    others: impl Iterator<Item = &'a EtcdRestore>,
-    cluster: Option<&EtcdCluster>,
-) -> Option<String> {
-    let others: Vec<_> = others.collect();
-    let age = |one: &EtcdRestore| (one.creation_timestamp().map(|time| time.0), one.name_any());
-    // One that is not there yet comes after all that are.
-    let is_younger = |other: &EtcdRestore| restore.uid().is_none() || age(other) < age(restore);
-    let is_rival = |other: &&EtcdRestore| {
-        let status = other.status.as_ref();
-        let phase = status.and_then(|status| status.phase.as_deref());
-        other.spec.etcd_cluster.name == restore.spec.etcd_cluster.name
-            && other.uid() != restore.uid()
-            && other.metadata.deletion_timestamp.is_none()
-            && !phase.is_some_and(Phase::is_over)
-            && !status.is_some_and(cannot_begin)
-            && is_younger(other)
-    };
-    let waiting = others.iter().copied().find(is_rival);
-    let progress = cluster.and_then(|cluster| cluster.status.as_ref()?.restore.clone());
-    let active =
-        progress.filter(|progress| progress.is_active() && Some(&progress.uid) != restore.uid().as_ref());
-    let is_there = |uid: &str| others.iter().any(|other| other.uid().as_deref() == Some(uid));
-    let in_the_way = active.filter(|progress| !can_be_replaced(progress) || is_there(&progress.uid));
-    in_the_way
-        .map(|progress| progress.name)
-        .or(waiting.map(kube::ResourceExt::name_any))
-}
-
-/// Whether another restore may take the place of this one once its `EtcdRestore` is gone: the data of before are gone, and
-/// nothing of the restored data ever worked, so that it would wait for ever for a backup that cannot be fetched any more.
-pub fn can_be_replaced(progress: &RestoreProgress) -> bool {
-    progress.committed && ["Stopping", "Preparing"].contains(&progress.phase.as_str())
-}
-
-/// Whether a restore waits for something that only its user can bring: another one need not wait for that, too.
-fn cannot_begin(status: &EtcdRestoreStatus) -> bool {
-    let progressing = ConditionType::Progressing.as_str();
-    let mut conditions = status.conditions.iter().flatten();
-    let reason = conditions
-        .find(|condition| condition.type_ == progressing)
-        .and_then(|condition| condition.reason.as_deref());
-    let in_line = [
-        Reason::AnotherRestore,
-        Reason::NotBegun,
-        Reason::CreatingCluster,
-        Reason::ClusterNotFormed,
-    ]
-    .map(Reason::as_str);
-    status.phase.as_deref() == Some(Phase::Waiting.as_str())
-        && reason.is_some_and(|reason| !in_line.contains(&reason))
-}
-
 fn cluster(desired: &Desired, key: &ObjectKey, deps: &Deps) -> Result<Cluster, String> {
     let found = deps.clusters.get(&key.beside(&desired.cluster));
     found_cluster(&desired.cluster, found.as_deref(), key)
@@ -228,6 +171,7 @@ pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
             .or(tagged)
             .or(version(&status.target_version)),
         volume: volume(spec),
+        quota: quota(spec),
         is_ephemeral: is_ephemeral(spec),
         silence,
         is_paused: spec.paused,
@@ -248,6 +192,12 @@ pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
             .filter(|name| !name.is_empty()),
         name,
     }
+}
+
+/// The quota that is asked for.
+fn quota(spec: &EtcdClusterSpec) -> Option<u64> {
+    let quota = spec.etcd.as_ref()?.quota_backend_bytes.as_ref()?;
+    quantity::bytes(quota).ok()
 }
 
 /// Whether the data live with the pods.

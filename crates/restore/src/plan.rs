@@ -52,6 +52,9 @@ pub struct Plan {
     pub drops: Vec<(String, String)>,
     /// Whether the cluster is to be made from its template.
     pub creates: bool,
+    /// Whether this is about the spec as it is now. What has begun goes on as it was asked for; what was edited meanwhile is
+    /// looked at once that is over.
+    pub observes: bool,
     /// What the cluster is asked for.
     pub ask: Ask,
     /// When to look again, if nothing happens before.
@@ -195,6 +198,7 @@ impl Plan {
             keeps: Vec::new(),
             drops: Vec::new(),
             creates: false,
+            observes: true,
             ask: Ask::AsBefore,
             wake: PATIENT,
         }
@@ -238,7 +242,13 @@ fn decide(world: &World) -> Plan {
     let cluster = world.cluster.as_ref().ok();
     let progress = cluster.and_then(|cluster| cluster.progress.as_ref());
     if let Some(progress) = progress.filter(|progress| progress.uid == world.uid) {
-        return follow::follow(world, progress);
+        let mut plan = follow::follow(world, progress);
+        plan.observes = !world.is_edited;
+        if world.is_edited && plan.phase.works() {
+            plan.text
+                .push_str(" The spec was changed since it began: that counts for the next try, if this one is rolled back.");
+        }
+        return plan;
     }
     // One that is over asks for nothing: it was applied again by somebody who had written it down before.
     let is_stale = own_intent(world).is_some() && Phase::is_over(&memory.phase);
@@ -253,7 +263,7 @@ fn decide(world: &World) -> Plan {
     }
     // For good, also once this was said: whatever bears the name later has data that nobody asked to be replaced.
     if memory.committed {
-        let text = "The EtcdCluster was deleted, or has lost its status, after the commit: create another EtcdRestore if its data are not as they should be.";
+        let text = "The EtcdCluster was deleted or has lost its status after the commit, or another EtcdRestore took the place of this one: create another one if its data are not as they should be.";
         let mut plan = Plan::new(memory.clone(), Phase::Failed, Reason::ClusterGone, text);
         plan.ask = withdrawal(world);
         return plan;

@@ -263,14 +263,19 @@ impl Reconciler {
         let Some(now) = self.deps.applier.read::<EtcdCluster>(&cluster).await? else {
             return Ok(false);
         };
-        let progress = now.status.as_ref().and_then(|status| status.restore.as_ref());
+        let status = now.status.as_ref();
+        let progress = status.and_then(|status| status.restore.as_ref());
         let other = progress.filter(|progress| progress.is_active() && progress.uid != world.uid);
         let is_carried_out = match other {
-            Some(other) => !can_be_replaced(other) || self.is_there(key, &other.name, &other.uid).await?,
+            Some(other) => {
+                let restore = self.found(key, &other.name, &other.uid).await?;
+                !can_be_replaced(other, status, restore.as_ref())
+            }
             None => false,
         };
+        let may_be_asked = |uid: &str| uid == world.uid || other.is_some_and(|other| other.uid == uid);
         let is_anothers = is_carried_out
-            || asked(&now).is_some_and(|asked| !asked.is_ok_and(|asked| asked.uid == world.uid));
+            || asked(&now).is_some_and(|asked| !asked.is_ok_and(|asked| may_be_asked(&asked.uid)));
         let fresh = found_cluster(&world.desired.cluster, Some(&now), key);
         if is_anothers || !still_asks(plan, world, fresh) {
             return Ok(text.is_none());
@@ -282,10 +287,10 @@ impl Reconciler {
         Ok(true)
     }
 
-    /// Whether there is an `EtcdRestore` of this name and UID.
-    async fn is_there(&self, key: &ObjectKey, name: &str, uid: &str) -> Result<bool, Error> {
+    /// The `EtcdRestore` of this name and UID, if there is one.
+    async fn found(&self, key: &ObjectKey, name: &str, uid: &str) -> Result<Option<EtcdRestore>, Error> {
         let found = self.deps.applier.read::<EtcdRestore>(&key.beside(name)).await?;
-        Ok(found.is_some_and(|found| found.uid().as_deref() == Some(uid)))
+        Ok(found.filter(|found| found.uid().as_deref() == Some(uid)))
     }
 
     /// A restore that does not exist any more is no longer asked for: before the commit the cluster comes back, after it

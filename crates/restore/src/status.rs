@@ -47,7 +47,11 @@ pub fn status(
         committed: memory.committed,
         reason: Some(bounded(&plan.text, LONGEST)),
         phase: Some(plan.phase.as_str().to_owned()),
-        observed_generation: restore.metadata.generation,
+        observed_generation: if plan.observes {
+            restore.metadata.generation
+        } else {
+            before.observed_generation
+        },
         conditions: Some(merged(restore, &findings, now)),
         object: memory.object.clone(),
         revision: memory.revision,

@@ -56,6 +56,8 @@ pub struct Cluster {
     pub version: Option<EtcdVersion>,
     /// Bytes that each member may have; none where nothing but its node bounds that.
     pub volume: Option<u64>,
+    /// Bytes that etcd lets its database have; none leaves that to etcd.
+    pub quota: Option<u64>,
     /// Whether the data live with the pods.
     pub is_ephemeral: bool,
     /// Whether it has no data yet, and waits for a restore to bring them.

@@ -89,7 +89,6 @@ fn by_code(code: &str) -> Option<Class> {
         "QuotaExceeded"
         | "InsufficientStorage"
         | "XMinioStorageFull"
-        | "EntityTooLarge"
         | "AccountQuotaExceeded"
         | "TooMuchData"
         | "StorageFull"
@@ -120,8 +119,11 @@ fn by_code(code: &str) -> Option<Class> {
         "PreconditionFailed" | "FileAlreadyExists" | "BlobAlreadyExists" | "ObjectAlreadyExists" => {
             Class::Exists
         }
-        // It lies in an archive and must be brought back first.
-        "InvalidObjectState" | "BlobArchived" | "BlobBeingRehydrated" => Class::Unsupported,
+        // One is larger than any object may be, which no room helps with; the others lie in an archive and must be brought
+        // back first.
+        "EntityTooLarge" | "InvalidObjectState" | "BlobArchived" | "BlobBeingRehydrated" => {
+            Class::Unsupported
+        }
         _ => return None,
     })
 }
@@ -187,6 +189,11 @@ mod tests {
             "waiting does not help"
         );
         assert_eq!(of(400, "InvalidBucketName"), Class::NoBucket);
+        assert_eq!(
+            of(413, "EntityTooLarge"),
+            Class::Unsupported,
+            "room does not help"
+        );
         assert_eq!(of(301, ""), Class::WrongRegion);
         assert_eq!(of(418, ""), Class::Unsupported);
     }

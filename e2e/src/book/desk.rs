@@ -28,10 +28,11 @@ pub struct Desk<'a> {
 
 impl<'a> Desk<'a> {
     /// The pages that scenarios play.
-    pub const PAGES: [&'static str; 6] = [
+    pub const PAGES: [&'static str; 7] = [
         "README.md",
         "docs/backups.md",
         "docs/cluster.md",
+        "docs/disaster.md",
         "docs/install.md",
         "docs/operations.md",
         "docs/restores.md",
@@ -98,6 +99,14 @@ impl<'a> Desk<'a> {
         let replaced = self.replaced.iter();
         replaced.fold(text.to_owned(), |text, (written, meant)| {
             text.replace(written, meant)
+        })
+    }
+
+    /// What this place says, as pages have it: the reverse of [`Desk::told`].
+    pub fn retold(&self, text: &str) -> String {
+        let replaced = self.replaced.iter();
+        replaced.fold(text.to_owned(), |text, (written, meant)| {
+            text.replace(meant, written)
         })
     }
 

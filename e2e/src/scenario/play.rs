@@ -31,6 +31,8 @@ pub(super) struct Player {
     pub(super) reports: PathBuf,
     /// Whether the bed of a failed one stays until Ctrl-C.
     pub(super) keep: bool,
+    /// Whether pages show what is printed from now on.
+    pub(super) prints: bool,
     /// How many nodes the shared bed has.
     pub(super) nodes: u8,
     /// Who looks on at every bed.
@@ -109,25 +111,26 @@ impl Player {
 
     async fn play_told(&self, scenario: &Scenario, cluster: Arc<Cluster>) -> Outcome {
         let start = Instant::now();
-        told(
-            scenario,
-            start,
-            play_on(scenario, cluster, &self.reports, self.keep).await,
-        )
+        told(scenario, start, self.play_on(scenario, cluster).await)
     }
 
     async fn play_own(&self, scenario: &Scenario, nodes: u8) -> Result<()> {
         let bed = self.begin(nodes).await?;
-        play_on(scenario, bed.cluster.clone(), &self.reports, self.keep).await?;
+        self.play_on(scenario, bed.cluster.clone()).await?;
         if !scenario.leaves {
             nothing_leaves(&bed.cluster).await?;
         }
         Ok(())
     }
 
+    async fn play_on(&self, scenario: &Scenario, cluster: Arc<Cluster>) -> Result<()> {
+        let stage = Stage::on(cluster, scenario.group).await?.printing(self.prints);
+        play_on(scenario, stage, &self.reports, self.keep).await
+    }
+
     async fn play_without(&self, scenario: &Scenario) -> Result<()> {
         let before = Host::look().await?;
-        let stage = Arc::new(Stage::empty()?);
+        let stage = Arc::new(Stage::empty()?.printing(self.prints));
         let Err(failure) = play_story(scenario, stage.clone()).await else {
             return Ok(());
         };
@@ -153,9 +156,10 @@ impl Player {
     }
 }
 
-/// Plays one scenario in a namespace of its own; if it fails, its report is in a folder of its name below `reports`.
-pub async fn play_on(scenario: &Scenario, cluster: Arc<Cluster>, reports: &Path, keep: bool) -> Result<()> {
-    let stage = Arc::new(Stage::on(cluster.clone(), scenario.group).await?);
+/// Plays one scenario on a stage of its own; if it fails, its report is in a folder of its name below `reports`.
+pub async fn play_on(scenario: &Scenario, stage: Stage, reports: &Path, keep: bool) -> Result<()> {
+    let stage = Arc::new(stage);
+    let cluster = stage.cluster();
     stage.note(&format!("{} begins", scenario.title()));
     let Err(failure) = play_story(scenario, stage.clone()).await else {
         stage.note(&format!("{} is over", scenario.title()));
@@ -164,7 +168,7 @@ pub async fn play_on(scenario: &Scenario, cluster: Arc<Cluster>, reports: &Path,
     };
     stage.note(&format!("{} has failed: {failure:#}", scenario.title()));
     let folder = folder(reports, scenario);
-    let written = report::write(&cluster, &folder, &why(scenario, &stage, &failure)).await;
+    let written = report::write(cluster, &folder, &why(scenario, &stage, &failure)).await;
     if keep {
         println!(
             "{} failed: {failure:#}\nits bed is kept until Ctrl-C: export KUBECONFIG='{}'",

@@ -46,7 +46,8 @@ pub struct Arguments {
     /// Write the outcome as JUnit into this file.
     #[arg(long)]
     junit: Option<PathBuf>,
-    /// Write a table for every group that was played whole and passed into this directory.
+    /// Write a table for every group that was played whole and passed into this directory, and let pages show what is
+    /// printed now.
     #[arg(long)]
     pub proof: Option<PathBuf>,
     /// Where failed scenarios leave their reports.
@@ -85,6 +86,7 @@ pub async fn run(
     let player = Player {
         reports: arguments.reports.clone().unwrap_or(reports),
         keep: arguments.keep,
+        prints: arguments.proof.is_some(),
         nodes: arguments.nodes,
         onlooker,
     };

@@ -368,7 +368,7 @@ async fn doomed(stage: Arc<Stage>) -> Result<()> {
 async fn reported(stage: Arc<Stage>) -> Result<()> {
     let cluster = stage.shared_cluster().context("a shared bed has a cluster")?;
     let reports = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("reports-of-a-test");
-    let played = play_on(&DOOMED, cluster, &reports, false).await;
+    let played = play_on(&DOOMED, Stage::on(cluster, "bed").await?, &reports, false).await;
     let error = format!("{:#}", played.err().context("it did not fail")?);
     let folder = reports.join("bed-doomed");
     ensure!(error.contains(&folder.display().to_string()), "{error}");

@@ -92,6 +92,9 @@ pub struct EtcdClusterStatus {
     /// deleted meanwhile is made from it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_template: Option<String>,
+    /// The revision to which restores have raised the data at most: the next one goes beyond it, whoever can still tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored_revision: Option<i64>,
     /// The restore that is under way, or the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<RestoreProgress>,
@@ -264,6 +267,15 @@ pub struct RestoreProgress {
     /// By how much the revision of the object is raised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision_bump: Option<i64>,
+    /// Seconds the data of before are kept, as was asked for when it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_previous_seconds: Option<i64>,
+    /// How far the members have come at best: bytes that were fetched, and members that are prepared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub furthest: Option<i64>,
+    /// Since when they have come no further.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub furthest_since: Option<Time>,
     /// Whether clients are let in again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub open: bool,

@@ -39,7 +39,7 @@ use crate::{
     printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.etcdCluster.name", priority = 1, description = "The cluster that is restored"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.reason", priority = 1, description = "Why the restore waits or failed"),
     validation = Rule::new("self.metadata.name.size() <= 52").message("metadata.name must have at most 52 characters, because the Jobs it starts carry it with a suffix; for example: orders"),
-    validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.committed) || !oldSelf.status.committed || (self.spec.etcdCluster.name == oldSelf.spec.etcdCluster.name && has(self.spec.source) == has(oldSelf.spec.source) && has(self.spec.backupStorageType) == has(oldSelf.spec.backupStorageType))").message("this restore is past its commit point and cannot be pointed elsewhere: create another EtcdRestore"),
+    validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.committed) || !oldSelf.status.committed || (self.spec.etcdCluster == oldSelf.spec.etcdCluster && (has(self.spec.source) ? has(oldSelf.spec.source) && self.spec.source == oldSelf.spec.source : !has(oldSelf.spec.source)) && (has(self.spec.backupStorageType) ? has(oldSelf.spec.backupStorageType) && self.spec.backupStorageType == oldSelf.spec.backupStorageType : !has(oldSelf.spec.backupStorageType)) && (has(self.spec.s3) ? has(oldSelf.spec.s3) && self.spec.s3 == oldSelf.spec.s3 : !has(oldSelf.spec.s3)) && (has(self.spec.abs) ? has(oldSelf.spec.abs) && self.spec.abs == oldSelf.spec.abs : !has(oldSelf.spec.abs)) && (has(self.spec.gcs) ? has(oldSelf.spec.gcs) && self.spec.gcs == oldSelf.spec.gcs : !has(oldSelf.spec.gcs)) && (has(self.spec.oss) ? has(oldSelf.spec.oss) && self.spec.oss == oldSelf.spec.oss : !has(oldSelf.spec.oss)) && (has(self.spec.local) ? has(oldSelf.spec.local) && self.spec.local == oldSelf.spec.local : !has(oldSelf.spec.local)) && (has(self.spec.encryption) ? has(oldSelf.spec.encryption) && self.spec.encryption == oldSelf.spec.encryption : !has(oldSelf.spec.encryption)))").message("this restore is past its commit point: what is restored and into what cannot change any more; create another EtcdRestore"),
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -64,7 +64,7 @@ pub struct EtcdRestoreSpec {
     pub cluster_template: Option<ClusterTemplate>,
     /// By how much the revision is raised above the last one the old cluster was seen at, so that watchers notice. 0 switches it off. Default: on where etcd's tool can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("self >= 0").message("revisionBump must not be negative: 0 switches it off; for example: revisionBump: 1000000000"))]
+    #[x_kube(validation = Rule::new("self == 0 || self >= 1000000").message("revisionBump must be 0, which switches it off, or at least 1000000, so that it is beyond what is written until the old cluster stops; for example: revisionBump: 1000000000"))]
     pub revision_bump: Option<i64>,
     /// How long the data of before are kept on the volumes. Default: 24h.
     #[serde(default, skip_serializing_if = "Option::is_none")]

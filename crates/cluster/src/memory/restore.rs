@@ -34,6 +34,10 @@ pub struct Restore {
     pub object_sha256: String,
     /// By how much the revision of the object is raised.
     pub revision_bump: i64,
+    /// Seconds the data of before are kept: what was asked for when it began, whoever is deleted meanwhile.
+    pub keep_seconds: u64,
+    /// How far the members have come at best, and since when no further; none before they begin.
+    pub furthest: Option<(i64, Timestamp)>,
     /// Whether clients are let in again.
     pub open: bool,
     /// Why it is rolled back.
@@ -109,6 +113,20 @@ impl Restore {
     pub fn enter(&mut self, phase: Phase, now: Timestamp) {
         self.phase = phase;
         self.since = second(now);
+        self.furthest = None;
+    }
+
+    /// Notes how far the members are. Only what is further than ever counts: who begins anew again and again gets nowhere.
+    /// Returns since when they have come no further.
+    pub fn come(&mut self, far: i64, now: Timestamp) -> Timestamp {
+        match self.furthest {
+            Some((best, since)) if far <= best => since,
+            _ => {
+                let now = second(now);
+                self.furthest = Some((far, now));
+                now
+            }
+        }
     }
 
     /// As it stands in the status.
@@ -126,6 +144,9 @@ impl Restore {
             size: Some(self.size.into()),
             object_sha256: Some(self.object_sha256.clone()),
             revision_bump: Some(self.revision_bump),
+            keep_previous_seconds: i64::try_from(self.keep_seconds).ok(),
+            furthest: self.furthest.map(|(far, _)| far),
+            furthest_since: self.furthest.map(|(_, since)| Time(since)),
             open: self.open,
             message: self.message.clone(),
             members,
@@ -150,6 +171,13 @@ impl Restore {
             size: u8::try_from(progress.size?).ok()?,
             object_sha256: progress.object_sha256.clone().unwrap_or_default(),
             revision_bump: progress.revision_bump.unwrap_or_default(),
+            keep_seconds: progress
+                .keep_previous_seconds
+                .and_then(|seconds| u64::try_from(seconds).ok())
+                .unwrap_or_default(),
+            furthest: progress
+                .furthest
+                .zip(progress.furthest_since.as_ref().map(|since| since.0)),
             open: progress.open,
             message: progress.message.clone(),
         })
@@ -159,6 +187,22 @@ impl Restore {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_is_further_than_ever_counts() {
+        let at = |second: i64| Timestamp::from_second(second).expect("a time");
+        let mut restore = Restore::read(&RestoreProgress {
+            phase: "Preparing".to_owned(),
+            since: Some(Time(at(0))),
+            size: Some(3),
+            ..RestoreProgress::default()
+        })
+        .expect("a restore");
+        let told = [(1, 0), (2, 5), (3, 2), (4, 5), (5, 6)].map(|(now, far)| restore.come(far, at(now)));
+        assert_eq!(told, [at(1), at(2), at(2), at(2), at(5)]);
+        restore.enter(Phase::Committed, at(6));
+        assert_eq!(restore.furthest, None);
+    }
 
     #[test]
     fn a_restore_is_read_back_as_it_was_written_whatever_its_phase() {
@@ -176,10 +220,13 @@ mod tests {
                 size: 3,
                 object_sha256: "bb".to_owned(),
                 revision_bump: 7,
+                keep_seconds: 86_400,
+                furthest: None,
                 open: true,
                 message: Some("why".to_owned()),
             };
             restore.enter(phase, "2026-03-01T03:00:00.7Z".parse().expect("a time"));
+            restore.come(5, "2026-03-01T03:00:01.7Z".parse().expect("a time"));
             let json = serde_json::to_string(&restore.write(None)).expect("JSON");
             let progress = serde_json::from_str(&json).expect("a progress");
             assert_eq!(Restore::read(&progress), Some(restore));

@@ -6,7 +6,7 @@ use etcd_operator_api::contract::RestoreIntent;
 use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::key::ObjectKey;
 
-use crate::memory::Memory;
+use crate::memory::{Memory, Phase, Restore};
 use crate::reconcile::Deps;
 
 /// The phases in which an `EtcdRestore` asks for nothing; it says another one before it asks again.
@@ -31,6 +31,31 @@ pub async fn is_stale(
         .read::<EtcdRestore>(&key.beside(&intent.name))
         .await?;
     Ok(!asks(found.as_ref(), intent))
+}
+
+/// Whether whoever asked for the restore under way is still there, although the annotation is gone: somebody may have replaced
+/// the object without it. Asked past every copy, and only where it decides whether clients are let in.
+pub async fn is_there(
+    intent: Option<&RestoreIntent>,
+    memory: &Memory,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<bool, Error> {
+    let shut = |restore: &&Restore| restore.phase == Phase::Serving && !restore.open;
+    let Some(restore) = memory.restore.as_ref().filter(shut) else {
+        return Ok(false);
+    };
+    if intent.is_some_and(|intent| intent.uid == restore.uid) {
+        return Ok(true);
+    }
+    let found = deps
+        .applier
+        .read::<EtcdRestore>(&key.beside(&restore.name))
+        .await?;
+    Ok(found.is_some_and(|found| {
+        let is_going = found.metadata.deletion_timestamp.is_some();
+        found.metadata.uid.as_deref() == Some(restore.uid.as_str()) && !is_going
+    }))
 }
 
 /// Whether the `EtcdRestore` of its name is the one that asks, and is not over.

@@ -25,6 +25,8 @@ pub use part::told;
 
 /// How long members that are not prepared are waited for once a quorum is.
 const PATIENCE: Duration = Duration::from_mins(10);
+/// How long the old cluster stays stopped while nobody comes any further.
+const STALLED: Duration = Duration::from_mins(30);
 
 /// What to do about a restore; none if none is to be carried out, so that others have their say.
 pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> {
@@ -37,7 +39,7 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> 
                 ..Proposal::idle(Reason::Blocked, text)
             });
         }
-        if let Some(proposal) = take_over(world, memory, &restore) {
+        if let Some(proposal) = take_over(situation, memory, &restore) {
             return Some(proposal);
         }
         return Some(match restore.phase {
@@ -95,10 +97,13 @@ fn wanted(world: &World) -> Option<&RestoreIntent> {
     (!world.is_stale).then_some(intent)
 }
 
-/// Another restore takes the place of one whose data of before are gone and of whose data nothing ever worked: what it
-/// would restore may be gone for good, and with it whoever asked for it.
-fn take_over(world: &World, memory: &mut Memory, before: &Restore) -> Option<Proposal> {
-    let may_be_replaced = before.committed && before.fetches();
+/// Another restore takes the place of one that is past its commit and cannot go on: nothing of its data ever worked, and what
+/// it would restore may be gone for good; or what works is shown to nobody; or it has lost its quorum again. Whether it can
+/// go on is for whoever asks to judge.
+fn take_over(situation: &Situation<'_>, memory: &mut Memory, before: &Restore) -> Option<Proposal> {
+    let world = situation.world;
+    let is_of_no_use = before.phase == Phase::Serving && (!before.open || situation.known().is_none());
+    let may_be_replaced = before.committed && (before.fetches() || is_of_no_use);
     let intent = wanted(world).filter(|intent| may_be_replaced && intent.uid != before.uid)?;
     let mut restore = Restore {
         uid: intent.uid.clone(),
@@ -106,11 +111,8 @@ fn take_over(world: &World, memory: &mut Memory, before: &Restore) -> Option<Pro
         incarnation: memory.last_incarnation.max(before.incarnation) + 1,
         cluster: None,
         object_sha256: intent.object.sha256.clone(),
-        // What the cluster of before was seen at is in the one of before only.
-        revision_bump: match bump(world, intent) {
-            0 => 0,
-            bump => bump.saturating_add(before.revision_bump),
-        },
+        revision_bump: bump(world, memory, intent),
+        keep_seconds: intent.keep_previous_seconds,
         open: false,
         message: None,
         ..before.clone()
@@ -120,10 +122,19 @@ fn take_over(world: &World, memory: &mut Memory, before: &Restore) -> Option<Pro
         "The EtcdRestore {} takes the place of {}, which could not go on.",
         restore.name, before.name
     );
+    take_up(memory, restore, intent);
+    Some(Proposal::idle(Reason::Restoring, text))
+}
+
+/// From here on this is the restore of the cluster.
+fn take_up(memory: &mut Memory, restore: Restore, intent: &RestoreIntent) {
     memory.incarnation = restore.incarnation;
     memory.last_incarnation = restore.incarnation;
+    if restore.revision_bump > 0 {
+        let target = intent.revision.saturating_add(restore.revision_bump);
+        memory.restored_revision = memory.restored_revision.max(target);
+    }
     memory.restore = Some(restore);
-    Some(Proposal::idle(Reason::Restoring, text))
 }
 
 /// Begins with the restore that is asked for, whatever else was under way.
@@ -159,28 +170,32 @@ fn begin(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> {
         previous_cluster,
         size,
         object_sha256: intent.object.sha256.clone(),
-        revision_bump: bump(world, intent),
+        revision_bump: bump(world, memory, intent),
+        keep_seconds: intent.keep_previous_seconds,
+        furthest: None,
         open: false,
         message: None,
     };
     restore.enter(Phase::Stopping, world.now);
     let text = format!("The EtcdRestore {} begins.", restore.name);
-    memory.incarnation = restore.incarnation;
-    memory.last_incarnation = restore.incarnation;
-    memory.restore = Some(restore);
+    take_up(memory, restore, intent);
     Some(Proposal::idle(Reason::Restoring, text))
 }
 
 /// By how much the revision of the object is raised, so that it is above whatever the old cluster was seen at; not at all
-/// where etcd's tool cannot.
-fn bump(world: &World, intent: &RestoreIntent) -> i64 {
+/// where etcd's tool cannot. Where nobody runs any more, at least what it was raised to before is known.
+fn bump(world: &World, memory: &Memory, intent: &RestoreIntent) -> i64 {
     let running = || world.members.values().filter_map(|seen| seen.status());
     let version = running().map(|status| status.version.clone()).min();
     let version = version.unwrap_or_else(|| world.desired.version(None));
     if intent.revision_bump <= 0 || !Feature::RevisionBump.is_in(&version) {
         return 0;
     }
-    let last = running().map(|status| status.position.revision.0).max();
+    let raised = Some(memory.restored_revision).filter(|revision| *revision > 0);
+    let last = running()
+        .map(|status| status.position.revision.0)
+        .max()
+        .max(raised);
     // An etcd into which nothing was ever written says 1, and its tool counts from 0.
     let held = if intent.revision > 1 { intent.revision } else { 0 };
     let behind = last.map_or(0, |last| last.saturating_sub(held).max(0));
@@ -225,12 +240,12 @@ fn withdrawn(world: &World, restore: &Restore) -> Option<String> {
 }
 
 /// What permits of a restore say of it.
-fn terms(world: &World, restore: &Restore) -> RestoreTerms {
+fn terms(restore: &Restore) -> RestoreTerms {
     RestoreTerms {
         uid: restore.uid.clone(),
         object_sha256: restore.object_sha256.clone(),
         revision_bump: restore.revision_bump,
-        keep_seconds: asked(world, restore).map_or(0, |intent| intent.keep_previous_seconds),
+        keep_seconds: restore.keep_seconds,
     }
 }
 

@@ -10,6 +10,7 @@ mod given_up;
 mod properties;
 mod replace;
 mod restore;
+mod restore_ends;
 mod restore_props;
 mod scale;
 mod scene;

@@ -162,6 +162,8 @@ fn what_the_statefulset_remembers_is_read_back() {
         size: 3,
         object_sha256: "bb".to_owned(),
         revision_bump: 1_000,
+        keep_seconds: 60,
+        furthest: None,
         open: false,
         message: None,
     });

@@ -1,12 +1,14 @@
 //! What the cluster's controller makes of the restore, told on; and the comparison that lets clients in.
 
+use std::fmt::Write as _;
+
 use etcd_operator_api::cluster::RestoreProgress;
 use etcd_operator_api::contract::RestoreIntent;
 use etcd_operator_api::quantity::Bytes;
 use etcd_operator_api::span::second;
 
 use super::{
-    Ask, Outcome, Phase, Plan, Reason, Task, Wanted, job_name, outcome, own_intent, pause, withdrawal,
+    Ask, Outcome, Phase, Plan, Reason, Task, Wanted, gate, job_name, outcome, own_intent, pause, withdrawal,
 };
 use crate::memory::Memory;
 use crate::world::World;
@@ -141,12 +143,66 @@ fn counted(phase: Phase, progress: &RestoreProgress) -> String {
     texts.join(", ")
 }
 
+/// Somebody has replaced the cluster's object without what it is asked for, and with it went what the backup must be compared
+/// by: the backup is read once more, and the same is asked for again. Nobody is let in before that.
+fn ask_again(world: &World, plan: Plan) -> Plan {
+    let cluster = world.cluster.as_ref().ok();
+    let source = world.source.as_ref().ok();
+    let source = source.filter(|source| Some(&source.object) == world.memory.object.as_ref());
+    let (Some(_), Some(source)) = (cluster.filter(|cluster| cluster.intent.is_none()), source) else {
+        return plan;
+    };
+    let number = world.memory.attempt.max(1);
+    let job = |number: i64| Wanted {
+        name: job_name(world, &Task::Verify, number),
+        task: Task::Verify,
+    };
+    let mut plan = Plan {
+        text: format!(
+            "The EtcdCluster does not know any more what it was asked for: {} is read once more, so that what is served can be compared with it.",
+            source.object
+        ),
+        job: Some(job(number)),
+        ..plan
+    };
+    match outcome(world, &job(number).name) {
+        Outcome::None | Outcome::Runs(_) => {}
+        Outcome::Verified(verified) if verified.name == source.object => {
+            let wrote = verified.etcd_version.as_deref().unwrap_or_default();
+            plan.ask = Ask::For(Box::new(gate::intent(world, source, verified, wrote)));
+        }
+        Outcome::Failed {
+            reason, message, at, ..
+        } => {
+            let due = at.checked_add(pause(number)).unwrap_or(at);
+            if world.now >= due {
+                plan.memory.attempt = number + 1;
+                plan.job = Some(job(number + 1));
+            } else {
+                let _ = write!(
+                    plan.text,
+                    " It could not be, and is tried again at {due}: {reason}: {message}"
+                );
+                plan.wake = due.duration_since(world.now).try_into().unwrap_or(plan.wake);
+            }
+        }
+        Outcome::Verified(_) | Outcome::Compared | Outcome::Stored(_) => {
+            plan.memory.attempt = number + 1;
+            plan.job = Some(job(number + 1));
+        }
+    }
+    plan
+}
+
 /// Clients are let in once what is served was compared.
 fn serving(world: &World, memory: &Memory, progress: &RestoreProgress) -> Plan {
     let text = "What the restored members serve is compared with the backup before clients are let in.";
     let plan = Plan::new(memory.clone(), Phase::Serving, Reason::Comparing, text);
-    let (Some(intent), Some(cluster_id)) = (own_intent(world), &progress.cluster_id) else {
+    let Some(cluster_id) = &progress.cluster_id else {
         return plan;
+    };
+    let Some(intent) = own_intent(world) else {
+        return ask_again(world, plan);
     };
     if intent.compared {
         return plan;
@@ -194,7 +250,7 @@ fn serving(world: &World, memory: &Memory, progress: &RestoreProgress) -> Plan {
             }
             let (word, text) = if reason == "DataDiffer" {
                 let text = format!(
-                    "What the restored members serve is not what the backup holds, so no client is let in: {message}. Create another EtcdRestore once this one is deleted, or delete this one to let clients in all the same."
+                    "What the restored members serve is not what the backup holds, so no client is let in: {message}. Create another EtcdRestore, which takes its place; or delete this one while there is no other, to let clients in all the same."
                 );
                 (Reason::DataDiffer, text)
             } else {

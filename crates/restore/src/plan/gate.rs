@@ -11,6 +11,8 @@ use super::Reason;
 use crate::desired::{At, From};
 use crate::world::{Cluster, Source, World};
 
+/// The size that etcd lets a database have unless it is told otherwise.
+const QUOTA: u64 = 2 << 30;
 /// What etcd's tool writes beside the database.
 const LOG: u64 = 128 << 20;
 
@@ -44,6 +46,9 @@ pub fn pass(
             source.object, cluster.name, from.major, from.minor
         );
         return Err((Reason::NewerVersion, text));
+    }
+    if let Some(text) = too_large(cluster, source, verified) {
+        return Err((Reason::NoRoom, text));
     }
     let needed = room(verified);
     if let Some(volume) = cluster.volume.filter(|volume| *volume < needed) {
@@ -82,13 +87,26 @@ fn strays(world: &World, source: &Source, verified: &Verified) -> Option<String>
     }
 }
 
+/// Why etcd would refuse every write into what is restored: it was full when it was backed up, and would be here.
+fn too_large(cluster: &Cluster, source: &Source, verified: &Verified) -> Option<String> {
+    let size = verified.object.snapshot_size;
+    let quota = cluster.quota.unwrap_or(QUOTA);
+    let is_full = verified.alarms.iter().any(|alarm| alarm == "NOSPACE") && size >= quota;
+    is_full.then(|| {
+        format!(
+            "{} was made under the alarm NOSPACE, and its {size} bytes are no less than the {quota} that a database of the EtcdCluster {} may have: restore it into another EtcdCluster, with a larger spec.etcd.quotaBackendBytes",
+            source.object, cluster.name
+        )
+    })
+}
+
 /// Bytes that a volume must hold beside the data of before.
 pub fn room(verified: &Verified) -> u64 {
     let snapshot = verified.object.snapshot_size;
     snapshot.saturating_mul(2).saturating_add(LOG)
 }
 
-fn intent(world: &World, source: &Source, verified: &Verified, wrote: &str) -> RestoreIntent {
+pub fn intent(world: &World, source: &Source, verified: &Verified, wrote: &str) -> RestoreIntent {
     let named = |secret: Option<&str>| secret.map(str::to_owned);
     RestoreIntent {
         version: VERSION,

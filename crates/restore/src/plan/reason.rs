@@ -29,6 +29,8 @@ pub enum Reason {
     Verified,
     /// The backup could not be read, or is not whole.
     VerificationFailed,
+    /// It failed before anything was touched, and nobody has asked for another try.
+    FailedBefore,
     /// The cluster is backed up before anything is touched.
     BackingUp,
     /// It could not be backed up.
@@ -86,6 +88,7 @@ impl Reason {
             Self::Verifying => "Verifying",
             Self::Verified => "Verified",
             Self::VerificationFailed => "VerificationFailed",
+            Self::FailedBefore => "FailedBefore",
             Self::BackingUp => "BackingUp",
             Self::SafetyBackupFailed => "SafetyBackupFailed",
             Self::AuthEnabled => "AuthEnabled",

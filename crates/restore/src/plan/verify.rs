@@ -18,8 +18,11 @@ pub fn verify(world: &World) -> Plan {
         let plan = Plan::new(memory.clone(), Phase::RolledBack, Reason::RolledBack, text);
         return plan;
     }
+    let rests = has_failed(world);
     match ready(world) {
         Ok((cluster, source)) => attempt(world, cluster, source),
+        // What stands in the way now goes some day, and nobody may think of this one any more.
+        Err(_) if rests => failed_before(world),
         Err((reason, text)) => {
             let mut memory = memory.clone();
             if world.desired.backs_up_first && memory.attempt > 0 && memory.phase != Phase::Waiting.as_str() {
@@ -32,6 +35,19 @@ pub fn verify(world: &World) -> Plan {
             }
         }
     }
+}
+
+/// Whether it failed, and nobody has asked for another try since.
+fn has_failed(world: &World) -> bool {
+    world.memory.phase == Phase::Failed.as_str() && !world.is_edited
+}
+
+/// It failed, and the Job that could say more is gone.
+fn failed_before(world: &World) -> Plan {
+    let text = world.memory.said.clone().unwrap_or_else(|| {
+        "It failed before anything was touched; it is tried again when this spec is changed.".to_owned()
+    });
+    Plan::new(world.memory.clone(), Phase::Failed, Reason::FailedBefore, text)
 }
 
 /// The cluster and the backup, or what stands in the way before the backup is even looked at.
@@ -116,6 +132,7 @@ fn attempt(world: &World, cluster: &Cluster, source: &Source) -> Plan {
         return Plan::new(memory.clone(), Phase::Waiting, Reason::NameTaken, text);
     }
     match outcome(world, &name) {
+        Outcome::None if has_failed(world) => failed_before(world),
         Outcome::None => begin(world, source, number),
         Outcome::Runs(waits) => {
             let mut plan = begin(world, source, number);

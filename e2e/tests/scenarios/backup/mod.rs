@@ -5,7 +5,7 @@ mod large;
 mod once;
 mod repeated;
 mod restored;
-mod stores;
+pub mod stores;
 pub mod vault;
 mod wrong;
 

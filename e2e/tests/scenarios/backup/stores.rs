@@ -17,7 +17,7 @@ use crate::cluster::tenant::Tenant;
 const PASSWORD: &str = "hunter2hunter2";
 
 /// The name of the block in a spec, the block, and what its Secret holds.
-fn block(speech: Speech, endpoint: &str) -> (&'static str, Value, Value) {
+pub fn block(speech: Speech, endpoint: &str) -> (&'static str, Value, Value) {
     let path = format!("{}/etcd/orders", emulator::BUCKET);
     match speech {
         Speech::S3 => {

@@ -8,13 +8,12 @@ use etcd_operator_api::EtcdRestoreStatus;
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::faults::StoreFault;
-use etcd_operator_e2e::operator;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
-use tokio::process::Command;
 
 use super::in_place::{KEYS, backed_up, into_s3, serving, shows_the_backup, write};
 use super::seen::Restore;
+use super::told::dry_run;
 use crate::backup::vault::{BUCKET, Bucket, secret};
 use crate::cluster::tenant::{SOON, Tenant};
 
@@ -24,24 +23,10 @@ fn key(letter: char) -> String {
 }
 
 /// Where the bucket is, as a node and a pod reach it.
-async fn block(stage: &Stage, path: &str) -> Result<Value> {
+pub async fn block(stage: &Stage, path: &str) -> Result<Value> {
     let mut s3 = Bucket::s3(path);
     s3["endpoint"] = json!(format!("http://{}", stage.address("store").await?));
     Ok(s3)
-}
-
-/// What `restore --dry-run` prints about an object that exists.
-async fn dry_run(stage: &Stage, name: &str) -> Result<Value> {
-    let control = stage.cluster().control_plane();
-    let node = &stage.cluster().nodes()[0];
-    let mut command: Command = node.entry().command(operator::binary().await?)?.into();
-    command
-        .args(["restore", "--dry-run", name, "--output", "json"])
-        .args(["--namespace", stage.namespace()])
-        .env("KUBECONFIG", control.inner_kubeconfig()?)
-        .kill_on_drop(true);
-    let output = command.output().await?;
-    serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))
 }
 
 /// A sealed backup by its path: told beforehand, refused with another key, and carried out after a backup of what is there.
@@ -69,7 +54,7 @@ pub async fn sealed_and_backed_up_first(stage: Arc<Stage>) -> Result<()> {
     let status = restore.reaches("Failed").await?;
     let reason = status.reason.context("no reason")?;
     ensure!(reason.contains("Key") && reason.contains("2026"), "{reason}");
-    let told = dry_run(&stage, "back").await?;
+    let told = dry_run(&stage, &["back"]).await?;
     ensure!(
         told["passes"] == false && told["reason"] == "VerificationFailed",
         "{told}"
@@ -77,7 +62,7 @@ pub async fn sealed_and_backed_up_first(stage: Arc<Stage>) -> Result<()> {
     ensure!(tenant.pod_uids().await? == pods, "a pod was touched");
 
     restore.apply(&asked("keys", true)).await?;
-    let told = dry_run(&stage, "back").await?;
+    let told = dry_run(&stage, &["back"]).await?;
     ensure!(told["backup"]["revision"].as_i64() == record.revision, "{told}");
     ensure!(told["backup"]["keys"] == KEYS, "{told}");
     let member = &told["replaces"]["members"][0];
@@ -247,6 +232,38 @@ pub async fn without_space(stage: Arc<Stage>) -> Result<()> {
     let alarms = larger.etcdctl(&["alarm", "list"]).await?;
     ensure!(alarms.trim().is_empty(), "{alarms}");
     Ok(())
+}
+
+/// Of an etcd that is newer than the cluster's: refused, and the cluster serves on.
+pub async fn of_a_newer_etcd(stage: Arc<Stage>) -> Result<()> {
+    let _bucket = Bucket::start(&stage, None).await?;
+    let newer = Tenant::on(Arc::clone(&stage), EtcdVersion::V3_7_3)
+        .await?
+        .named("newer");
+    newer.apply(&newer.spec(1)).await?;
+    newer.converged(1).await?;
+    newer.put("of-the-newer").await?;
+    let mut spec = into_s3();
+    spec["etcdCluster"] = json!({"name": "newer"});
+    backed_up(&stage, &spec).await?;
+
+    let tenant = serving(&stage, EtcdVersion::V3_6_16, 1).await?;
+    write(&tenant, "before").await?;
+    let pods = tenant.pod_uids().await?;
+    let restore = Restore::named(&stage, "back");
+    restore
+        .apply(&json!({"etcdCluster": {"name": "c"}, "source": {"backup": {"name": "orders"}}}))
+        .await?;
+    let status = restore
+        .says("tells which version it needs", |status| {
+            let reason = status.reason.as_deref().unwrap_or_default();
+            reason.contains("written by etcd 3.7.3")
+                && reason.contains("set spec.version of the EtcdCluster c to 3.7")
+        })
+        .await?;
+    ensure!(!status.committed && !status.succeeded, "{status:?}");
+    ensure!(tenant.pod_uids().await? == pods, "a pod was touched");
+    shows_the_backup(&tenant).await
 }
 
 /// A disk that is full: told with numbers, rolled back, and the old cluster serves.

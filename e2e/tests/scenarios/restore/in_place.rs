@@ -8,6 +8,7 @@ use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
 
+use super::clients::{Watcher, Writer};
 use super::seen::Restore;
 use crate::backup::vault::{Backup, Bucket};
 use crate::cluster::tenant::{SOON, Tenant};
@@ -83,6 +84,9 @@ async fn rolled_back(stage: Arc<Stage>, version: EtcdVersion) -> Result<()> {
     let before = tenant.status().await?;
     let old: Value = serde_json::from_str(&tenant.etcdctl(&["get", "before-1", "--write-out=json"]).await?)?;
     let pods = tenant.pod_uids().await?;
+    let watcher = Watcher::start(&tenant).await?;
+    let writer = Writer::start(&tenant).await?;
+    writer.goes_on().await?;
 
     // As the older operator had it: the name of the cluster, and where the object lies.
     let restore = Restore::named(&stage, "c");
@@ -91,6 +95,8 @@ async fn rolled_back(stage: Arc<Stage>, version: EtcdVersion) -> Result<()> {
     restore
         .apply(&json!({"etcdCluster": {"name": "c"}, "backupStorageType": "S3", "s3": s3}))
         .await?;
+    restore.reaches("Preparing").await?;
+    let gone = writer.last();
     let status = restore.succeeds().await?;
     ensure!(status.revision == record.revision, "{status:?}");
     ensure!(status.plan.is_some_and(|plan| plan.contains(&record.object)));
@@ -98,6 +104,8 @@ async fn rolled_back(stage: Arc<Stage>, version: EtcdVersion) -> Result<()> {
     stage.event("c", "RestoreSucceeded", SOON).await?;
 
     tenant.converged(3).await?;
+    writer.goes_on().await?;
+    writer.was_rolled_back(&tenant, gone).await?;
     shows_the_backup(&tenant).await?;
     tenant.agrees().await?;
     let after = tenant.status().await?;
@@ -116,6 +124,10 @@ async fn rolled_back(stage: Arc<Stage>, version: EtcdVersion) -> Result<()> {
         (revision(&now) > revision(&old)) == is_raised,
         "whether watchers notice: {old} {now}"
     );
+    if is_raised {
+        let last = revision(&old).context("no revision")?;
+        watcher.learns_of_it(&tenant, last).await?;
+    }
 
     // Nothing of the store's credentials stays in the pods.
     let volumes = tenant

@@ -1,11 +1,16 @@
 //! EtcdRestores on a real Kubernetes: verified, carried out, rolled back.
 
+mod clients;
+mod destroyed;
+mod drill;
 mod guards;
 mod hurt;
 mod in_place;
 mod large;
 mod new_target;
 mod seen;
+mod stores;
+mod told;
 
 use etcd_operator_e2e::scenario::{Bed, Scenario};
 
@@ -28,7 +33,7 @@ const GATE: [Scenario; 2] = [
 ];
 
 /// The rest, for their time.
-const FULL: [Scenario; 19] = [
+const FULL: [Scenario; 27] = [
     shared!("so_is_one_of_the_minor_before", in_place::of_3_5),
     shared!("a_single_member_from_a_volume", in_place::from_a_volume),
     shared!("what_cannot_be_restored_touches_nothing", in_place::refused),
@@ -64,6 +69,20 @@ const FULL: [Scenario; 19] = [
         new_target::with_a_learner
     ),
     shared!(
+        "the_manifests_of_the_older_operator_bring_back_what_was_destroyed",
+        destroyed::as_it_was
+    ),
+    shared!(
+        "all_pods_and_volumes_are_gone_and_all_data_come_back",
+        destroyed::with_its_volumes
+    ),
+    shared!("from_s3_over_tls", stores::from_s3),
+    shared!("from_oss_over_tls", stores::from_oss),
+    shared!("from_gcs_over_tls", stores::from_gcs),
+    shared!("from_abs_over_tls", stores::from_abs),
+    shared!("one_of_a_newer_etcd_is_refused", guards::of_a_newer_etcd),
+    shared!("what_a_dry_run_tells_is_what_happens", told::as_it_happens),
+    shared!(
         "the_operator_is_killed_at_twenty_moments_and_each_is_carried_out_once",
         hurt::operator_killed
     )
@@ -72,7 +91,28 @@ const FULL: [Scenario; 19] = [
     shared!("so_are_four", large::four).long(),
 ];
 
+/// Those that break a bed, or need one that has never heard of anything.
+const APART: [Scenario; 2] = [
+    Scenario::gate(
+        "restore",
+        "a_node_is_cut_off_while_its_member_fetches",
+        Bed::Alone,
+        |stage| Box::pin(hurt::node_cut_off(stage)),
+    )
+    .on_three_nodes(),
+    Scenario::gate(
+        "restore",
+        "a_new_kubernetes_is_given_everything_from_the_bucket_alone",
+        Bed::Own(1),
+        |stage| Box::pin(drill::on_a_new_kubernetes(stage)),
+    )
+    // A shell on a node asks the resolver of this host, to which no way leads from there.
+    .leaving()
+    .long(),
+];
+
 /// All of them.
 pub fn scenarios() -> impl Iterator<Item = Scenario> {
-    GATE.into_iter().chain(FULL.map(Scenario::full))
+    let full = FULL.into_iter().chain(APART).map(Scenario::full);
+    GATE.into_iter().chain(full)
 }

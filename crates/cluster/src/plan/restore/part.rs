@@ -76,6 +76,20 @@ fn arrived(fetch: &Fetch) -> Option<(u64, u64)> {
     Some((told, total))
 }
 
+/// The same of the member at this place.
+pub fn bytes(world: &World, place: Ordinal) -> i64 {
+    let fetch = world.seen(place).pod.as_ref().and_then(|pod| pod.fetch.as_ref());
+    let bytes = fetch.and_then(arrived).map_or(0, |(bytes, _)| bytes);
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// Why the last try to restore failed, where another one may help.
+pub fn failed_before(restore: &Restore, report: &Report) -> Option<String> {
+    let preparing = report.preparing.as_ref()?;
+    let failure = preparing.failure.as_ref().filter(|failure| failure.retriable)?;
+    (preparing.restore_uid == restore.uid).then(|| format!("{}: {}", failure.reason, failure.message))
+}
+
 fn reported<'a>(restore: &Restore, pod: &'a Pod, report: &'a Report) -> Part<'a> {
     let words = |what: &str| {
         let detail = &report.detail;
@@ -134,7 +148,7 @@ pub fn told(world: &World, restore: &Restore) -> Vec<MemberRestoreStatus> {
                 ("Running", None)
             }
             Part::Prepared { .. } => ("Prepared", None),
-            Part::Ready(..) => ("Fetched", None),
+            Part::Ready(_, report) => ("Fetched", failed_before(restore, report)),
             Part::Works(phase, why) => (phase, Some(why)),
             Part::Failed(why) | Part::Other(why) => ("Failed", Some(why)),
             Part::Silent(why) => ("Waiting", Some(why)),

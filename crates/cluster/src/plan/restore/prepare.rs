@@ -2,11 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use std::time::Duration;
+
 use etcd_operator_api::contract::Mode;
 use etcd_operator_etcd::id::ClusterId;
+use jiff::Timestamp;
 
-use super::part::{Part, part};
-use super::{PATIENCE, are_too_few, asked, back, delete_stranger, majority, terms, unconfirmed, withdrawn};
+use super::part::{Part, bytes, failed_before, part};
+use super::{
+    PATIENCE, STALLED, are_too_few, asked, back, delete_stranger, majority, terms, unconfirmed, withdrawn,
+};
 use crate::intent::What;
 use crate::memory::{Memory, Phase, Restore};
 use crate::plan::grants::{self, Terms};
@@ -17,13 +22,14 @@ use crate::world::{Ordinal, World};
 #[derive(Debug, Default)]
 struct Tally {
     prepared: usize,
+    far: i64,
     clusters: BTreeSet<ClusterId>,
     failures: Vec<String>,
     waits: Vec<String>,
 }
 
 /// Permits to restore into side directories, until enough are prepared.
-pub fn pass(situation: &Situation<'_>, memory: &mut Memory, restore: Restore) -> Proposal {
+pub fn pass(situation: &Situation<'_>, memory: &mut Memory, mut restore: Restore) -> Proposal {
     let world = situation.world;
     if let Some(why) = withdrawn(world, &restore) {
         return back::begin(situation, memory, restore, why);
@@ -34,7 +40,9 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, restore: Restore) ->
     let (mut targets, mut permits) = (BTreeMap::new(), Vec::new());
     for place in &places {
         let name = world.name(*place);
-        match part(situation, &restore, *place) {
+        let part = part(situation, &restore, *place);
+        tally.far = tally.far.saturating_add(far(world, *place, &part));
+        match part {
             Part::Prepared { cluster, .. } => {
                 tally.prepared += 1;
                 tally.clusters.insert(cluster);
@@ -47,11 +55,13 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, restore: Restore) ->
                     cluster: None,
                     member: None,
                     first: first.clone(),
-                    restore: Some(terms(world, &restore)),
+                    restore: Some(terms(&restore)),
                 };
                 permits.extend(grants::permit(world, *place, pod, &grant, terms));
                 targets.insert(*place, grant);
-                tally.waits.push(format!("{name} is to restore it"));
+                let failed = failed_before(&restore, report)
+                    .map_or_else(String::new, |why| format!(" again after: {why}"));
+                tally.waits.push(format!("{name} is to restore it{failed}"));
             }
             Part::Failed(why) => tally.failures.push(format!("{name}: {why}")),
             Part::Works(_, why) | Part::Other(why) | Part::Silent(why) => {
@@ -59,8 +69,10 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, restore: Restore) ->
             }
         }
     }
+    let since = restore.come(tally.far, world.now);
+    memory.restore = Some(restore.clone());
     let mut reason = Reason::Restoring;
-    match decision(situation, memory, &restore, &tally) {
+    match decision(situation, memory, &restore, &tally, since) {
         Decision::Commit(cluster) => return commit(situation, memory, restore, cluster),
         Decision::GiveUp(why) if !restore.committed => return back::begin(situation, memory, restore, why),
         Decision::GiveUp(why) => {
@@ -93,6 +105,19 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, restore: Restore) ->
     }
 }
 
+/// How far one member is, as a number that only grows while it gets on: bytes, and beyond any number of them the steps that
+/// follow.
+fn far(world: &World, place: Ordinal, part: &Part<'_>) -> i64 {
+    const STEP: i64 = 1 << 50;
+    match part {
+        Part::Prepared { .. } => 3 * STEP,
+        Part::Works("Preparing", _) => 2 * STEP,
+        Part::Ready(..) => STEP,
+        Part::Works(..) => bytes(world, place),
+        Part::Failed(_) | Part::Other(_) | Part::Silent(_) => 0,
+    }
+}
+
 /// What helps where the old data are gone and the backup cannot be had.
 fn way_out(world: &World, restore: &Restore) -> String {
     let name = &restore.name;
@@ -102,7 +127,7 @@ fn way_out(world: &World, restore: &Restore) -> String {
         )
     } else {
         format!(
-            " The old data are gone and so is the EtcdRestore {name}, so it goes on from the same backup; create another EtcdRestore to restore another one."
+            " The old data are gone and so is the EtcdRestore {name}: members go on as far as they can fetch its backup by themselves; create another EtcdRestore, which takes its place, if they do not."
         )
     }
 }
@@ -113,7 +138,13 @@ enum Decision {
     Wait,
 }
 
-fn decision(situation: &Situation<'_>, memory: &Memory, restore: &Restore, tally: &Tally) -> Decision {
+fn decision(
+    situation: &Situation<'_>,
+    memory: &Memory,
+    restore: &Restore,
+    tally: &Tally,
+    since: Timestamp,
+) -> Decision {
     let world = situation.world;
     let size = usize::from(restore.size);
     if tally.clusters.len() > 1 {
@@ -123,8 +154,19 @@ fn decision(situation: &Situation<'_>, memory: &Memory, restore: &Restore, tally
     if !tally.failures.is_empty() && !has_quorum {
         return Decision::GiveUp(tally.failures.join("; "));
     }
-    let waited = world.now.duration_since(restore.since);
-    let is_late = waited >= PATIENCE.try_into().unwrap_or(jiff::SignedDuration::MAX);
+    let is_over = |limit: Duration, since: Timestamp| {
+        let waited = Duration::try_from(world.now.duration_since(since)).unwrap_or_default();
+        waited >= limit
+    };
+    // Clients have a cluster to come back to, and nobody else brings it back.
+    if !has_quorum && restore.previous_incarnation > 0 && is_over(STALLED, since) {
+        let minutes = STALLED.as_secs() / 60;
+        let waits = tally.waits.join("; ");
+        return Decision::GiveUp(format!(
+            "for {minutes} minutes no member came any further: {waits}"
+        ));
+    }
+    let is_late = is_over(PATIENCE, restore.since);
     let is_enough = tally.prepared == size || (has_quorum && is_late);
     let is_stopped = are_too_few(&unconfirmed(world, memory.incarnation), memory, restore);
     match tally.clusters.first() {

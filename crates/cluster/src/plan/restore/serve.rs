@@ -92,9 +92,11 @@ fn late_starts(situation: &Situation<'_>, memory: &Memory, restore: &Restore) ->
     step.map(|step| proposal.step(step))
 }
 
-/// Whether clients see nothing but the data of the backup: they were compared, or nobody is left who would do it.
+/// Whether clients see nothing but the data of the backup: they were compared, or nobody is left who would do it. Who is there
+/// and does not ask any more, because somebody replaced the object without the annotation, asks again.
 fn may_open(situation: &Situation<'_>, restore: &Restore) -> bool {
-    asked(situation.world, restore).is_none_or(|intent| intent.compared)
+    let world = situation.world;
+    asked(world, restore).map_or(!world.is_asker_there, |intent| intent.compared)
 }
 
 /// Alarms of members that are none, which came with the data: etcd refuses writes for them as for any other.
@@ -104,10 +106,16 @@ fn alarms(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
     let alarm = world.alarms.iter().find(came_along)?;
     let running = world.members.values().filter_map(|seen| seen.status());
     let largest = running.map(|status| status.db_size).max().unwrap_or_default();
-    let quota = world.desired.options.quota.unwrap_or(QUOTA);
+    // What they run with is not what is asked for by now: nothing of that is changed during a restore.
+    let told = world
+        .members
+        .values()
+        .filter_map(|seen| seen.status()?.db_quota)
+        .min();
+    let quota = told.or(world.desired.options.quota).unwrap_or(QUOTA);
     if alarm.kind == AlarmKind::NoSpace && largest >= quota {
         let text = format!(
-            "The backup was made under the alarm NOSPACE, and its {largest} bytes are no less than the {quota} that a database may have: raise spec.etcd.quotaBackendBytes."
+            "The backup was made under the alarm NOSPACE, and its {largest} bytes are no less than the {quota} that a database may have here: restore it into another EtcdCluster with a larger spec.etcd.quotaBackendBytes, or create an EtcdRestore of another backup for this one, which takes the place of the present one."
         );
         return Some(Proposal::idle(Reason::Blocked, text));
     }

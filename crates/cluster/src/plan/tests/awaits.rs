@@ -314,6 +314,8 @@ fn scenes() -> impl Strategy<Value = Scene> {
             size,
             object_sha256: "bb".to_owned(),
             revision_bump: 0,
+            keep_seconds: 60,
+            furthest: None,
             open: false,
             message: None,
         });

@@ -62,7 +62,7 @@ pub fn phase(scene: &Scene) -> Phase {
 }
 
 /// The pods of before are deleted one by one, and new ones come.
-fn stopped(size: u16) -> Scene {
+pub fn stopped(size: u16) -> Scene {
     let mut scene = asked(u8::try_from(size).expect("a size"));
     assert_eq!(follow(&mut scene), "Restoring - -");
     scene.unknown();

@@ -60,6 +60,8 @@ fn restoring(
         size,
         object_sha256: "bb".to_owned(),
         revision_bump: 0,
+        keep_seconds: 60,
+        furthest: None,
         open: false,
         message: None,
     };

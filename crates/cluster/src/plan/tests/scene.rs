@@ -66,6 +66,7 @@ impl Scene {
             adopt: BTreeSet::new(),
             restore: Ok(None),
             is_stale: false,
+            is_asker_there: false,
             set: None,
             members: BTreeMap::new(),
             membership: Membership::Unknown(vec!["nobody answers".to_owned()]),

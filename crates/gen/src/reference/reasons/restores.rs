@@ -53,6 +53,12 @@ pub(super) const RESTORES: &[Said] = &[
     ),
     said(
         "Progressing",
+        "FailedBefore",
+        "False: the restore failed before anything was touched, and nobody has asked for another try; the message is that of the failure.",
+        "Any change of the spec tries again, once what failed is mended. Or create another EtcdRestore and delete this one.",
+    ),
+    said(
+        "Progressing",
         "Verifying",
         "True: a Job reads the backup from end to end; nothing is touched before it is known to be whole.",
         "If its pod does not start, look at it.",

@@ -171,23 +171,122 @@ fn object(status: &Value) -> EtcdCluster {
 }
 
 #[test]
-fn a_restore_that_is_gone_and_cannot_go_on_keeps_no_other_waiting() {
+fn a_restore_that_cannot_go_on_keeps_no_other_waiting() {
     let own = restore("later", "own");
-    for (phase, committed, others, is_rival) in [
-        ("Preparing", true, vec![], false),
-        ("Stopping", true, vec![], false),
+    let gone = Vec::new;
+    let there = || vec![older("r", "Serving", "Comparing")];
+    let differs = || vec![older("r", "Serving", "DataDiffer")];
+    let is_lost = json!([{"type": "DataLost", "status": "True"}]);
+    let is_well = json!([{"type": "DataLost", "status": "False"}]);
+    for (phase, committed, open, conditions, others, is_rival) in [
+        ("Preparing", true, false, &is_well, gone(), false),
+        ("Stopping", true, false, &is_well, gone(), false),
         // Another object of its name is another restore.
-        ("Preparing", true, vec![restore("back", "other")], false),
-        ("Preparing", true, vec![restore("back", "r")], true),
-        ("Preparing", false, vec![], true),
-        ("Committed", true, vec![], true),
-        ("Serving", true, vec![], true),
+        (
+            "Preparing",
+            true,
+            false,
+            &is_well,
+            vec![restore("back", "other")],
+            false,
+        ),
+        (
+            "Preparing",
+            true,
+            false,
+            &is_well,
+            vec![restore("back", "r")],
+            true,
+        ),
+        ("Preparing", false, false, &is_well, gone(), true),
+        ("Committed", true, false, &is_lost, gone(), true),
+        // Nobody is let in, and nobody would be, but without a comparison.
+        ("Serving", true, false, &is_well, gone(), false),
+        ("Serving", true, false, &is_well, there(), true),
+        ("Serving", true, false, &is_well, differs(), false),
+        // Clients write already.
+        ("Serving", true, true, &is_well, gone(), true),
+        ("Serving", true, true, &is_well, differs(), true),
+        ("Serving", true, true, &is_lost, there(), false),
+        ("Serving", true, false, &is_lost, there(), false),
     ] {
-        let status = json!({"restore": {"uid": "r", "name": "back", "incarnation": 2, "phase": phase, "committed": committed}});
+        let status = json!({
+            "conditions": conditions,
+            "restore": {
+                "uid": "r", "name": "back", "incarnation": 2, "phase": phase, "committed": committed, "open": open,
+            },
+        });
         let cluster = object(&status);
         let rival = rival_among(&own, others.iter(), Some(&cluster));
-        assert_eq!(rival.is_some(), is_rival, "{phase} {committed}");
+        assert_eq!(
+            rival.is_some(),
+            is_rival,
+            "{phase} {committed} {open} {conditions} {others:?}"
+        );
     }
+}
+
+/// One that was there before, in this phase for this reason.
+fn older(uid: &str, phase: &str, reason: &str) -> EtcdRestore {
+    let mut older = restore("back", uid);
+    older.metadata.creation_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).expect("a time");
+    older.status = serde_json::from_value(json!({
+        "phase": phase, "conditions": [{"type": "Progressing", "status": "True", "reason": reason}],
+    }))
+    .expect("a status");
+    older
+}
+
+/// An object that is replaced by one without the annotation forgets what it was asked for, and nobody is let in unseen.
+#[test]
+fn what_a_cluster_has_forgotten_is_read_and_asked_for_again_before_anybody_is_let_in() {
+    let mut world = world();
+    follow(&mut world);
+    world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
+    let asked = follow(&mut world);
+    let intent = intent_of(&asked);
+    cluster(&mut world).progress = Some(progress("Serving"));
+    world.jobs.clear();
+    let reads = follow(&mut world);
+    assert_eq!(reads.job.as_ref().expect("a Job").task, Task::Verify);
+    assert_eq!((reads.phase, &reads.ask), (Phase::Serving, &Ask::AsBefore));
+    world.jobs = vec![ended(
+        &reads.job.expect("a Job").name,
+        JobOutcome::Verified(Box::new(verified())),
+    )];
+    let again = follow(&mut world);
+    assert_eq!(intent_of(&again), intent, "not compared yet");
+    cluster(&mut world).intent = Some(Ok(intent));
+    let compares = follow(&mut world);
+    assert!(matches!(compares.job.expect("a Job").task, Task::Compare { .. }));
+    // Another one has taken its place: that one is not disturbed.
+    cluster(&mut world).intent = Some(Ok(RestoreIntent {
+        uid: "another".to_owned(),
+        ..intent_of(&again)
+    }));
+    assert_eq!(plan(&world).ask, Ask::AsBefore);
+}
+
+/// What is corrected while it is under way counts once it was rolled back, and is not forgotten until then.
+#[test]
+fn an_edit_in_the_middle_is_a_new_try_after_the_roll_back() {
+    let mut world = world();
+    world.is_edited = true;
+    for phase in ["Stopping", "Preparing", "RollingBack", "RolledBack"] {
+        cluster(&mut world).progress = Some(progress(phase));
+        let next = follow(&mut world);
+        assert!(!next.observes, "{phase}");
+        assert_eq!(
+            next.text.contains("was changed since it began"),
+            phase != "RolledBack",
+            "{}",
+            next.text
+        );
+    }
+    cluster(&mut world).progress = None;
+    let again = follow(&mut world);
+    assert_eq!((again.phase, again.observes), (Phase::Verifying, true));
 }
 
 #[test]

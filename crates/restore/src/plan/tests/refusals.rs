@@ -49,3 +49,82 @@ fn an_object_that_was_made_again_since_it_was_chosen_is_not_restored() {
     world.desired.from = asked(At::Revision(40));
     assert!(matches!(plan(&world).ask, Ask::For(_)));
 }
+
+/// Somebody pauses the cluster, restores another backup, or deletes the Job: none of that asks for another try.
+#[test]
+fn what_has_failed_rests_whatever_stands_in_its_way_for_a_while() {
+    let outcome = JobOutcome::Failed {
+        reason: "Key".to_owned(),
+        message: "no key 2026".to_owned(),
+        retriable: false,
+    };
+    let obstacles: [Change; 4] = [
+        |world| cluster(world).is_paused = true,
+        |world| world.rival = Some("another".to_owned()),
+        |world| world.source = Err("there is no such backup".to_owned()),
+        |world| world.jobs.clear(),
+    ];
+    for (number, obstacle) in obstacles.into_iter().enumerate() {
+        let mut world = world();
+        follow(&mut world);
+        world.jobs = vec![ended("back-v1", outcome.clone())];
+        let failed = follow(&mut world);
+        world.memory.said = Some(failed.text.clone());
+        let well = world.clone();
+        obstacle(&mut world);
+        let rests = follow(&mut world);
+        assert_eq!(
+            (rests.phase, &rests.job, &rests.text),
+            (Phase::Failed, &None, &failed.text),
+            "{number}"
+        );
+        // Weeks later, and what it was verified by is gone.
+        world = World {
+            memory: world.memory,
+            jobs: Vec::new(),
+            ..well
+        };
+        let later = plan(&world);
+        assert_eq!(
+            (later.phase, later.job, later.ask),
+            (Phase::Failed, None, Ask::AsBefore),
+            "{number}"
+        );
+        world.is_edited = true;
+        assert!(plan(&world).job.is_some(), "{number}");
+    }
+}
+
+#[test]
+fn what_is_full_already_is_not_put_where_it_would_be_full_again() {
+    let mut full = verified();
+    full.alarms = vec!["NOSPACE".to_owned()];
+    full.object.snapshot_size = 3 << 30;
+    for (quota, alarms, wanted) in [
+        (None, true, false),
+        (Some(3 << 30), true, false),
+        (Some(4 << 30), true, true),
+        (None, false, true),
+    ] {
+        let mut world = world();
+        follow(&mut world);
+        cluster(&mut world).quota = quota;
+        let mut full = full.clone();
+        full.alarms.retain(|_| alarms);
+        world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(full)))];
+        let next = plan(&world);
+        assert_eq!(
+            matches!(next.ask, Ask::For(_)),
+            wanted,
+            "{quota:?}: {}",
+            next.text
+        );
+        if !wanted {
+            assert!(
+                next.text.contains("larger spec.etcd.quotaBackendBytes"),
+                "{}",
+                next.text
+            );
+        }
+    }
+}
