@@ -314,6 +314,10 @@ fn job_order() {
     check("job-order-list.json", &order("l", Task::List { after }));
     let verify = VerifyTask {
         keys: Some(mounts::KEYS.into()),
+        beside: Some(Source {
+            endpoints: vec!["http://orders-0.orders.shop.svc:2379".into()],
+            ..Source::default()
+        }),
         deadline: "2026-03-01T03:10:00Z".parse().expect("a time"),
     };
     check("job-order-verify.json", &order("v", Task::Verify(verify)));
@@ -445,6 +449,7 @@ fn job_result() {
         cluster_id: Some("cdf818194e3a8c32".into()),
         incarnation: Some(2),
         completed_at: Some("2026-03-01T03:00:04Z".parse().expect("a time")),
+        beside: Some(25_000_000),
     };
     let verified = JobOutcome::Verified(Box::new(verified));
     check("job-result-verified.json", &result("v", verified));

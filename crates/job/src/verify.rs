@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use etcd_operator_api::contract::{JobOutcome, Manifest, ObjectFacts, Verified, VerifyTask};
+use etcd_operator_api::contract::{JobOutcome, Manifest, ObjectFacts, Source, Verified, VerifyTask};
 use etcd_operator_snapshot::content::audit::Audit;
 use etcd_operator_snapshot::content::live::{Live, live};
 use etcd_operator_snapshot::content::look::Look;
@@ -14,6 +14,7 @@ use etcd_operator_store::Store;
 
 use crate::failure::Failure;
 use crate::fetch::fetch;
+use crate::members::{Members as _, Network};
 use crate::object::Object;
 use crate::text::hex;
 use crate::{catalog, check, rehearsal, settings};
@@ -29,8 +30,19 @@ pub async fn verify(
     scratch: &Path,
 ) -> Result<JobOutcome, Failure> {
     let keys = settings::keys(task.keys.as_deref())?;
-    let verified = whole(store, name, keys, scratch).await?;
+    let verified = Verified {
+        beside: largest(task.beside.as_ref()).await,
+        ..whole(store, name, keys, scratch).await?
+    };
     Ok(JobOutcome::Verified(Box::new(verified)))
+}
+
+/// How large the largest database of these members is. Nothing hangs on an answer: what has no room is found out later as
+/// well, and rolled back then.
+async fn largest(beside: Option<&Source>) -> Option<u64> {
+    let way = settings::way(beside?).ok()?;
+    let survey = Network::new(way).survey().await;
+    survey.found.iter().map(|member| member.db_size).max()
 }
 
 /// Reads every byte and every page.
@@ -133,5 +145,6 @@ fn told(
         cluster_id: manifest.map(|manifest| manifest.cluster_id.clone()),
         incarnation: manifest.and_then(|manifest| manifest.incarnation),
         completed_at: manifest.map(|manifest| manifest.completed_at),
+        beside: None,
     }
 }

@@ -82,6 +82,12 @@ impl Frame<'_> {
         }
     }
 
+    /// Those whose data stay where they are for a while.
+    fn beside(&self) -> Option<Etcd> {
+        let has_data = !self.cluster.endpoints.is_empty() && self.cluster.volume.is_some();
+        (has_data && !self.cluster.is_ephemeral).then(|| self.members())
+    }
+
     fn order(&self, wanted: &Wanted) -> JobOrder {
         let deadline = self.now.checked_add(LONGEST).unwrap_or(Timestamp::MAX);
         JobOrder {
@@ -95,6 +101,7 @@ impl Frame<'_> {
             task: match &wanted.task {
                 Task::Verify => Order::Verify(VerifyTask {
                     keys: self.source.keys.as_ref().map(|_| mounts::KEYS.to_owned()),
+                    beside: self.beside(),
                     deadline,
                 }),
                 Task::BackUp => Order::Backup(Box::new(BackupTask {

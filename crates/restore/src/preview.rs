@@ -187,6 +187,7 @@ pub fn preview(restore: &EtcdRestore, world: &World, known: &Known, members: Vec
         Known::Whole(verified) | Known::Ends(verified) => Some(&**verified),
         Known::No(_) => None,
     };
+    let known = &beside(known, &members);
     let (passes, reason, message) = match verdict(world, known) {
         Ok(words) => (true, Reason::Verified, words),
         Err((reason, why)) => (false, reason, why),
@@ -201,6 +202,16 @@ pub fn preview(restore: &EtcdRestore, world: &World, known: &Known, members: Vec
         replaces: replaced(world, verified, members),
         room: verified.map(room),
     }
+}
+
+/// The same beside the data of these members, as a restore would find out by itself.
+fn beside(known: &Known, members: &[MemberNow]) -> Known {
+    let largest = members.iter().filter_map(|member| member.database).max();
+    let mut known = known.clone();
+    if let Known::Whole(verified) | Known::Ends(verified) = &mut known {
+        verified.beside = verified.beside.max(largest);
+    }
+    known
 }
 
 fn verdict(world: &World, known: &Known) -> Result<String, (Reason, String)> {

@@ -74,12 +74,23 @@ async fn a_cluster_serves_what_its_snapshot_holds_whatever_was_written_since() -
         };
         let store = settings::store(&order, Policy::default()).await?;
         let deadline = clock::now().checked_add(SignedDuration::from_mins(5))?;
-        let task = VerifyTask { keys: None, deadline };
+        let task = VerifyTask {
+            keys: None,
+            beside: Some(Source {
+                endpoints: vec![fleet.client_url(0).to_string()],
+                ..Source::default()
+            }),
+            deadline,
+        };
         let scratch = BedDir::create()?;
         let JobOutcome::Verified(verified) = verify(&store, "orders", &task, scratch.path()).await? else {
             bail!("it was to be verified");
         };
         ensure!(verified.keys == 119, "{version:?}: {verified:?}");
+        ensure!(
+            verified.beside >= Some(verified.object.snapshot_size),
+            "how large its database is was not asked: {verified:?}"
+        );
         let known = fleet.known(0).await?;
         let task = CompareTask {
             source: Source {

@@ -156,6 +156,9 @@ pub struct Verified {
     /// When the object was complete, where its manifest says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<Timestamp>,
+    /// Bytes of the largest database beside whose data it would be laid, where that could be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<u64>,
 }
 
 /// A stored backup, as short as it can be told.

@@ -163,6 +163,9 @@ pub struct VerifyTask {
     /// The directory of the keys, for a backup that is sealed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<String>,
+    /// The etcd beside whose data it would be laid, where there is one: asked how large these are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Source>,
     /// When the run is over, whatever it has reached.
     pub deadline: Timestamp,
 }

@@ -15,6 +15,7 @@ const OBJECT: &str = "etcd/orders";
 
 fn task() -> VerifyTask {
     VerifyTask {
+        beside: None,
         keys: None,
         deadline: clock::now()
             .checked_add(SignedDuration::from_mins(1))

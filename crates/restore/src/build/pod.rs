@@ -105,13 +105,11 @@ fn mounted(wanted: &Wanted, frame: &Frame<'_>) -> Vec<(Volume, VolumeMount)> {
     let mut add = |name: &str, secret: Option<&str>, at: &str| {
         all.extend(secret.map(|secret| mounted_secret(name, secret, at)));
     };
-    if wanted.task != Task::Verify {
-        add(
-            "client-tls",
-            frame.cluster.client_tls.as_deref(),
-            mounts::CLIENT_TLS,
-        );
-    }
+    add(
+        "client-tls",
+        frame.cluster.client_tls.as_deref(),
+        mounts::CLIENT_TLS,
+    );
     if matches!(wanted.task, Task::Compare { .. }) {
         return all;
     }

@@ -50,10 +50,11 @@ pub fn pass(
     if let Some(text) = too_large(cluster, source, verified) {
         return Err((Reason::NoRoom, text));
     }
-    let needed = room(verified);
-    if let Some(volume) = cluster.volume.filter(|volume| *volume < needed) {
+    let (needed, old) = (room(verified), verified.beside.unwrap_or(0));
+    let is_enough = |volume: &u64| *volume >= needed.saturating_add(old);
+    if let Some(volume) = cluster.volume.filter(|volume| !is_enough(volume)) {
         let text = format!(
-            "the volume of a member has {volume} bytes, and the download, the new database and its log need {needed} beside the old data: raise spec.storage.size of the EtcdCluster {}",
+            "the volume of a member has {volume} bytes, and the download, the new database and its log need {needed} beside the {old} bytes of the old one: raise spec.storage.size of the EtcdCluster {}",
             cluster.name
         );
         return Err((Reason::NoRoom, text));

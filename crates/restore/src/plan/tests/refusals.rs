@@ -96,6 +96,37 @@ fn what_has_failed_rests_whatever_stands_in_its_way_for_a_while() {
 }
 
 #[test]
+fn old_data_need_their_room_as_well() {
+    // The download and the new database, with the log of etcd's tool.
+    let needed = 2 * 20_512 + (128 << 20);
+    for (beside, wanted) in [
+        (None, true),
+        (Some((1 << 30) - needed), true),
+        (Some((1 << 30) - needed + 1), false),
+    ] {
+        let mut world = world();
+        follow(&mut world);
+        cluster(&mut world).volume = Some(1 << 30);
+        let verified = Verified { beside, ..verified() };
+        world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified)))];
+        let next = plan(&world);
+        assert_eq!(
+            matches!(next.ask, Ask::For(_)),
+            wanted,
+            "{beside:?}: {}",
+            next.text
+        );
+        if let Some(beside) = beside.filter(|_| !wanted) {
+            assert!(
+                next.text.contains(&format!("beside the {beside} bytes")),
+                "{}",
+                next.text
+            );
+        }
+    }
+}
+
+#[test]
 fn what_is_full_already_is_not_put_where_it_would_be_full_again() {
     let mut full = verified();
     full.alarms = vec!["NOSPACE".to_owned()];
