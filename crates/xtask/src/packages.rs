@@ -45,6 +45,8 @@ const NEEDS: &[Need] = &[
     // kube-proxy forgets connections to pods that are gone with it.
     need(Tier::Bed, Sign::Program("conntrack"), &["conntrack"]),
     need(Tier::Bed, Sign::Program("mkfs.xfs"), &["xfsprogs"]),
+    // By hand, downloads are its affair.
+    need(Tier::Bed, Sign::Program("curl"), &["curl"]),
     need(Tier::Bed, Sign::Program("modprobe"), &["kmod"]),
 ];
 

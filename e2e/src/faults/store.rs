@@ -92,6 +92,12 @@ impl<'a> Store<'a> {
         })
     }
 
+    /// Where it listens itself: a proxy takes time, which is not to be measured.
+    pub async fn past_its_proxy(&self) -> Result<String> {
+        let address = self.stage.address(&self.name).await?;
+        Ok(format!("http://{address}:{BEHIND}"))
+    }
+
     /// Makes it fail in this way from the next request on, and in no other.
     pub async fn fail(&self, fault: StoreFault) -> Result<()> {
         let query = match fault {

@@ -58,7 +58,7 @@ impl Disk {
     }
 
     /// Where nodes have it.
-    pub(super) fn mount(&self) -> &Path {
+    pub fn mount(&self) -> &Path {
         &self.mount
     }
 

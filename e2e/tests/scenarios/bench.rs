@@ -34,12 +34,14 @@ pub const SCENARIOS: &[Scenario] = &[
 const RUNS: usize = 5;
 const VERSION: EtcdVersion = EtcdVersion::V3_6_16;
 
-fn median(mut all: Vec<Duration>) -> Duration {
+/// The one in the middle.
+pub fn median(mut all: Vec<Duration>) -> Duration {
     all.sort_unstable();
     all[all.len() / 2]
 }
 
-fn told(all: &[Duration]) -> String {
+/// Each, in seconds.
+pub fn told(all: &[Duration]) -> String {
     let seconds = all.iter().map(|one| format!("{:.2}", one.as_secs_f64()));
     seconds.collect::<Vec<_>>().join(" ")
 }

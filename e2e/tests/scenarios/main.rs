@@ -5,6 +5,7 @@ mod backup;
 mod bed;
 mod bench;
 mod bench_backup;
+mod bench_restore;
 mod cluster;
 mod docs;
 mod etcd_pod;
@@ -55,6 +56,7 @@ async fn main() -> ExitCode {
         images::SCENARIOS,
         bench::SCENARIOS,
         bench_backup::SCENARIOS,
+        bench_restore::SCENARIOS,
     ]
     .concat();
     scenarios.extend(cluster::scenarios());

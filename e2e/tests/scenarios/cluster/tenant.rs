@@ -44,11 +44,16 @@ pub struct Tenant {
 impl Tenant {
     /// The operator runs, and nodes have what the cluster will run. The cluster is called `c`.
     pub async fn on(stage: Arc<Stage>, version: EtcdVersion) -> Result<Self> {
+        Self::under(operator::binary().await?, stage, version).await
+    }
+
+    /// The same under this build of the operator, on a bed that has no other.
+    pub async fn under(operator: &Path, stage: Arc<Stage>, version: EtcdVersion) -> Result<Self> {
         let kubeconfig = stage.cluster().control_plane().kubeconfig().to_owned();
         let kubernetes = Kubernetes::at(&kubeconfig).await?;
         let mut installed = INSTALLED.lock().await;
         if !installed.contains(&kubeconfig) {
-            import(&stage, &images::operator(operator::binary().await?).await?).await?;
+            import(&stage, &images::operator(operator).await?).await?;
             kubernetes.install_everywhere(images::OPERATOR).await?;
             kubernetes.ready().await?;
             installed.push(kubeconfig);
@@ -117,7 +122,7 @@ impl Tenant {
     }
 
     /// The stage it is on.
-    pub fn stage(&self) -> &Stage {
+    pub fn stage(&self) -> &Arc<Stage> {
         &self.stage
     }
 

@@ -8,7 +8,7 @@ mod hurt;
 mod in_place;
 mod large;
 mod new_target;
-mod seen;
+pub mod seen;
 mod stores;
 mod told;
 
