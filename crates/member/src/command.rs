@@ -19,6 +19,24 @@ const REFUSED: [&str; 10] = [
     "discovery-token",
 ];
 
+/// The comparison of data before etcd serves, where it is a flag, and as one of the gates.
+const CHECK: &str = "experimental-initial-corrupt-check";
+const CHECK_GATE: &str = "InitialCorruptCheck";
+const GATES: &str = "feature-gates";
+
+/// What etcd starts on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Its own data.
+    Again,
+    /// Nothing, or what is not its own any more: it is told who the members are.
+    First(First),
+    /// Data that were restored. All members start on them at once, and none answers another's comparison before its own is
+    /// over: each would wait for the others in vain, seven seconds for each of them. Their data were made of one snapshot,
+    /// whose hash was right; they are compared with the others at the next start, and every day.
+    Restored,
+}
+
 /// Why a command is not one that may be guarded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
@@ -90,10 +108,13 @@ impl EtcdCommand {
         None
     }
 
-    /// The arguments, with what a first start needs.
-    pub fn arguments(&self, first: Option<&First>) -> Vec<String> {
+    /// The arguments, with what this start needs.
+    pub fn arguments(&self, start: &Start) -> Vec<String> {
         let mut arguments = self.arguments.clone();
-        if let Some(first) = first {
+        if *start == Start::Restored {
+            return arguments.iter().map(|word| unchecked(word)).collect();
+        }
+        if let Start::First(first) = start {
             let members: Vec<String> = first
                 .members
                 .iter()
@@ -110,6 +131,22 @@ impl EtcdCommand {
             }
         }
         arguments
+    }
+}
+
+/// An argument as it is for a start that compares nothing.
+fn unchecked(word: &str) -> String {
+    let flag = word.strip_prefix("--").or_else(|| word.strip_prefix('-'));
+    match flag.map(|flag| flag.split_once('=').unwrap_or((flag, "true"))) {
+        Some((CHECK, _)) => format!("--{CHECK}=false"),
+        Some((GATES, gates)) => {
+            let gates = gates.split(',').map(|gate| match gate.split_once('=') {
+                Some((CHECK_GATE, _)) => format!("{CHECK_GATE}=false"),
+                _ => gate.to_owned(),
+            });
+            format!("--{GATES}={}", gates.collect::<Vec<_>>().join(","))
+        }
+        _ => word.to_owned(),
     }
 }
 
@@ -155,7 +192,7 @@ mod tests {
     #[test]
     fn a_first_start_is_told_its_cluster_and_no_other_start_is() {
         let command = read(&["etcd", "--data-dir=/var/etcd/data"]).expect("a command");
-        assert_eq!(command.arguments(None), ["--data-dir=/var/etcd/data"]);
+        assert_eq!(command.arguments(&Start::Again), ["--data-dir=/var/etcd/data"]);
         let url = |host: &str| format!("http://{host}:2380").parse().expect("a URL");
         let first = First {
             state: FirstState::Existing,
@@ -163,12 +200,43 @@ mod tests {
             members: vec![("a".into(), url("a.ns.svc")), ("b".into(), url("b.ns.svc"))],
         };
         assert_eq!(
-            command.arguments(Some(&first))[1..],
+            command.arguments(&Start::First(first))[1..],
             [
                 "--initial-cluster=a=http://a.ns.svc:2380,b=http://b.ns.svc:2380",
                 "--initial-cluster-state=existing",
                 "--initial-cluster-token=t"
             ]
         );
+    }
+
+    #[test]
+    fn on_restored_data_no_member_waits_for_what_another_cannot_answer_yet() {
+        for (said, told) in [
+            (
+                "--experimental-initial-corrupt-check",
+                "--experimental-initial-corrupt-check=false",
+            ),
+            (
+                "--experimental-initial-corrupt-check=true",
+                "--experimental-initial-corrupt-check=false",
+            ),
+            (
+                "--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true",
+                "--feature-gates=CompactHashCheck=true,InitialCorruptCheck=false",
+            ),
+            (
+                "--feature-gates=LeaseCheckpoint=true",
+                "--feature-gates=LeaseCheckpoint=true",
+            ),
+            (
+                "--quota-backend-bytes=8589934592",
+                "--quota-backend-bytes=8589934592",
+            ),
+        ] {
+            let command = read(&["etcd", "--data-dir=/var/etcd/data", said]).expect("a command");
+            let wanted = ["--data-dir=/var/etcd/data", told];
+            assert_eq!(command.arguments(&Start::Restored), wanted);
+            assert_eq!(command.arguments(&Start::Again)[1], said, "only once");
+        }
     }
 }

@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use etcd_operator_api::reserved;
-use etcd_operator_etcd::flags::First;
 use etcd_operator_etcd::url::ClientUrl;
 
 use crate::certificates::Certificates;
-use crate::command::{CommandError, EtcdCommand};
+use crate::command::{CommandError, EtcdCommand, Start};
 use crate::fingerprint::Surroundings;
 use crate::peers::Door;
 use crate::restart::{self, Attempt};
@@ -74,7 +73,7 @@ pub fn run(options: Options) -> Result<(), Error> {
     check_program(command.program())?;
     let surroundings = Surroundings::default();
     let disk = match restart::attempt(&volume, &surroundings, &options.expected) {
-        Attempt::Starts => return Err(become_etcd(&command, None, &volume)),
+        Attempt::Starts => return Err(become_etcd(&command, &Start::Again, &volume)),
         Attempt::Waits(disk) => *disk,
     };
     let source = Source {
@@ -102,7 +101,7 @@ pub fn run(options: Options) -> Result<(), Error> {
         .map_err(Error::Waiting)?;
     match outcome {
         // Its sockets end with this process's image, so nothing is between the last look and etcd.
-        Outcome::Starts(first) => Err(become_etcd(&command, first.as_ref(), &waiting.volume)),
+        Outcome::Starts(start) => Err(become_etcd(&command, &start, &waiting.volume)),
         Outcome::Told => {
             // A name that is still being looked up must not hold the pod up.
             runtime.shutdown_background();
@@ -138,10 +137,10 @@ fn door(command: &EtcdCommand, certificates: Certificates) -> Door {
 }
 
 /// Becomes the command; an error is all that can come back.
-fn become_etcd(command: &EtcdCommand, first: Option<&First>, volume: &Volume) -> Error {
+fn become_etcd(command: &EtcdCommand, start: &Start, volume: &Volume) -> Error {
     tidy::start(volume);
     let mut etcd = Command::new(command.program());
-    etcd.args(command.arguments(first));
+    etcd.args(command.arguments(start));
     // etcd reads every flag from a variable, too. Those that decide where and as what it starts are refused when they
     // are asked for; one that comes another way has no effect.
     for (name, _) in std::env::vars_os() {

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use etcd_operator_api::contract::{self, Mode, Permit, Preparing, Verdict};
-use etcd_operator_etcd::flags::First;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::command::Start;
 use crate::fingerprint::Surroundings;
 use crate::keeper::Keeper;
 use crate::peers::{self, Answer, Door};
@@ -59,8 +59,8 @@ pub struct Waiting {
 /// How waiting ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// etcd starts, with this if it is for the first time.
-    Starts(Option<First>),
+    /// etcd starts on this.
+    Starts(Start),
     /// The pod ends.
     Told,
 }
@@ -110,7 +110,7 @@ async fn decide(waiting: &Waiting, state: &Shared) -> Outcome {
             () = tokio::time::sleep(pause) => consider(waiting, state).await,
         };
         let remark = match considered {
-            Ok(Some(first)) => return Outcome::Starts(first),
+            Ok(Some(start)) => return Outcome::Starts(start),
             Ok(None) => continue,
             Err(NotYet::Refused(why)) => {
                 pause = LOOK;
@@ -145,14 +145,11 @@ fn is_unreadable(state: &Shared) -> bool {
     with(state, |state| state.finding().verdict == Verdict::Unreadable)
 }
 
-/// What a start is told, where there is one.
-type Start = Option<Option<First>>;
-
 /// Looks at the disk again; it starts if it is whole by now.
-fn look_again(waiting: &Waiting, state: &Shared) -> Start {
+fn look_again(waiting: &Waiting, state: &Shared) -> Option<Start> {
     let expected = with(state, |state| state.expected().clone());
     match restart::attempt(&waiting.volume, &waiting.surroundings, &expected) {
-        Attempt::Starts => Some(None),
+        Attempt::Starts => Some(Start::Again),
         Attempt::Waits(disk) => {
             let before = with(state, |state| state.finding().clone());
             with(state, |state| state.see(*disk));
@@ -165,7 +162,7 @@ fn look_again(waiting: &Waiting, state: &Shared) -> Start {
 }
 
 /// Uses the permit if there is a good one.
-async fn consider(waiting: &Waiting, state: &Shared) -> Result<Start, NotYet> {
+async fn consider(waiting: &Waiting, state: &Shared) -> Result<Option<Start>, NotYet> {
     let Some(permit) = permit(&waiting.permit).map_err(NotYet::Refused)? else {
         return Ok(None);
     };
@@ -191,7 +188,7 @@ async fn consider(waiting: &Waiting, state: &Shared) -> Result<Start, NotYet> {
         )),
     };
     match late {
-        None => Ok(Some(grant.first)),
+        None => Ok(Some(grant.start())),
         Some(why) => match look_again(waiting, state) {
             Some(start) => Ok(Some(start)),
             None => Err(why),
@@ -200,7 +197,7 @@ async fn consider(waiting: &Waiting, state: &Shared) -> Result<Start, NotYet> {
 }
 
 /// Makes a restored directory beside the data. The process goes on waiting, whatever comes of it.
-async fn make(waiting: &Waiting, state: &Shared, permit: &Permit) -> Result<Start, NotYet> {
+async fn make(waiting: &Waiting, state: &Shared, permit: &Permit) -> Result<Option<Start>, NotYet> {
     let asked = with(state, |state| state.ask_to_prepare(permit, waiting.source));
     let Some(preparation) = asked.map_err(|refusal| NotYet::Refused(refusal.to_string()))? else {
         return Ok(None);

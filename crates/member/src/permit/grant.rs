@@ -6,6 +6,7 @@ use etcd_operator_etcd::id::{ClusterId, MemberId};
 use etcd_operator_etcd::url::PeerUrl;
 
 use super::Applicant;
+use crate::command::Start;
 use crate::view::{Data, DiskView, LogHead};
 
 /// What a good permit leads to.
@@ -35,6 +36,15 @@ pub struct SetAside {
 }
 
 impl Grant {
+    /// What etcd starts on.
+    pub fn start(self) -> Start {
+        match self.first {
+            Some(first) => Start::First(first),
+            None if self.keeps.is_some() => Start::Restored,
+            None => Start::Again,
+        }
+    }
+
     /// A new beginning.
     pub(super) fn anew(
         applicant: &Applicant<'_>,

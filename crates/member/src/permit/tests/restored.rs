@@ -3,6 +3,7 @@
 use etcd_operator_api::contract::{Fetched, Prepared, RestoreTerms};
 
 use super::*;
+use crate::command::Start;
 
 const DIRECTORY: &str = "restored-restore-1";
 
@@ -129,10 +130,11 @@ fn a_swap_puts_in_place_what_was_prepared_and_keeps_what_was_there() {
     let grant = super::ask(&permit(Mode::Swap), &prepared()).expect("a grant");
     assert_eq!(grant.put.as_deref(), Some(DIRECTORY));
     assert_eq!(grant.set_aside.as_deref(), Some("kept-1-1"));
-    assert_eq!(grant.keeps.map(|keeps| keeps.seconds), Some(60));
+    assert_eq!(grant.keeps.as_ref().map(|keeps| keeps.seconds), Some(60));
     assert_eq!(grant.first, None, "its log says who the members are");
     assert_eq!((grant.identity.incarnation, grant.identity.ran), (2, true));
     assert_eq!(grant.identity.cluster_id.as_deref(), Some(OWN));
+    assert_eq!(grant.start(), Start::Restored);
 }
 
 #[test]
@@ -147,7 +149,8 @@ fn a_swap_that_was_cut_short_goes_on_where_it_was() {
     let mut after = prepared();
     after.restored.clear();
     let grant = super::ask(&permit(Mode::Swap), &after).expect("a grant");
-    assert_eq!((grant.put, grant.set_aside), (None, None));
+    assert_eq!((&grant.put, &grant.set_aside), (&None, &None));
+    assert_eq!(grant.start(), Start::Restored);
     let mut other = samples::store();
     other.head = Ok(LogHead {
         cluster: "aa".parse().expect("an ID"),
