@@ -109,6 +109,12 @@ impl Restore {
         matches!(self.phase, Phase::Stopping | Phase::Preparing)
     }
 
+    /// Whether a pod of this incarnation is asked anything. Those of before only have to go: without their quorum an answer
+    /// would be waited for in vain, and the others with it.
+    pub fn hears(&self, incarnation: i64) -> bool {
+        incarnation == self.incarnation || !self.fetches()
+    }
+
     /// Goes on to another phase.
     pub fn enter(&mut self, phase: Phase, now: Timestamp) {
         self.phase = phase;
@@ -188,6 +194,37 @@ impl Restore {
 mod tests {
     use super::*;
 
+    fn restore(phase: Phase) -> Restore {
+        Restore {
+            uid: "r".to_owned(),
+            name: "orders".to_owned(),
+            phase,
+            since: Timestamp::UNIX_EPOCH,
+            committed: true,
+            incarnation: 3,
+            cluster: "cdf8".parse().ok(),
+            previous_incarnation: 2,
+            previous_cluster: None,
+            size: 3,
+            object_sha256: "bb".to_owned(),
+            revision_bump: 7,
+            keep_seconds: 86_400,
+            furthest: None,
+            open: true,
+            message: Some("why".to_owned()),
+        }
+    }
+
+    #[test]
+    fn pods_of_before_are_not_asked_while_they_go_and_all_others_always_are() {
+        for phase in Phase::ALL {
+            let restore = restore(phase);
+            assert!(restore.hears(3), "{phase:?}");
+            let is_going = [Phase::Stopping, Phase::Preparing].contains(&phase);
+            assert_eq!(restore.hears(2), !is_going, "{phase:?}");
+        }
+    }
+
     #[test]
     fn only_what_is_further_than_ever_counts() {
         let at = |second: i64| Timestamp::from_second(second).expect("a time");
@@ -207,24 +244,7 @@ mod tests {
     #[test]
     fn a_restore_is_read_back_as_it_was_written_whatever_its_phase() {
         for phase in Phase::ALL {
-            let mut restore = Restore {
-                uid: "r".to_owned(),
-                name: "orders".to_owned(),
-                phase,
-                since: Timestamp::UNIX_EPOCH,
-                committed: true,
-                incarnation: 3,
-                cluster: "cdf8".parse().ok(),
-                previous_incarnation: 2,
-                previous_cluster: None,
-                size: 3,
-                object_sha256: "bb".to_owned(),
-                revision_bump: 7,
-                keep_seconds: 86_400,
-                furthest: None,
-                open: true,
-                message: Some("why".to_owned()),
-            };
+            let mut restore = restore(phase);
             restore.enter(phase, "2026-03-01T03:00:00.7Z".parse().expect("a time"));
             restore.come(5, "2026-03-01T03:00:01.7Z".parse().expect("a time"));
             let json = serde_json::to_string(&restore.write(None)).expect("JSON");

@@ -61,12 +61,14 @@ pub async fn ask(
     deps: &Deps,
 ) -> Reached {
     let speech = &speech;
+    let restore = memory.restore.as_ref();
     downloads(seen, deps).await;
     let asked = seen.iter().filter_map(|(place, seen)| {
         let pod = seen
             .pod
             .as_ref()
-            .filter(|pod| pod.container == Container::Running)?;
+            .filter(|pod| pod.container == Container::Running)
+            .filter(|pod| restore.is_none_or(|restore| restore.hears(pod.incarnation)))?;
         let at = pod.ip?;
         Some(async move { (*place, one(desired, key, *place, pod, at, speech, deps).await) })
     });
