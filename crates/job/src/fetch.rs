@@ -131,7 +131,8 @@ async fn bring(
     let hashed = Hashed::default();
     let copy = async {
         let mut pieces = match from {
-            0 => object.read_hashed(&hashed).await?,
+            // A plain object is the snapshot itself, which is hashed as it is written.
+            0 if !object.is_plain() => object.read_hashed(&hashed).await?,
             from => object.read(from).await?,
         };
         while let Some(piece) = pieces.next().await {
