@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use etcd_operator_api::backup::Verification;
-use etcd_operator_api::cluster::{DEFAULT_REPOSITORY, EtcdClusterSpec, RestoreProgress};
+use etcd_operator_api::cluster::RestoreProgress;
 use etcd_operator_api::contract::{self, JobResult};
 use etcd_operator_api::names::{ANNOTATION_BACKUP_NOW, CLIENT_PORT, LABEL_BACKUP};
 use etcd_operator_api::refusal::bounded;
@@ -119,7 +119,7 @@ fn of_cluster(cluster: &EtcdCluster, desired: &Desired, key: &ObjectKey) -> Resu
     if endpoints.is_empty() || cluster.spec.size == 0 {
         return Err(format!("the EtcdCluster {name} has no member that serves"));
     }
-    let etcd_image = etcd_image(&cluster.spec, &status.current_version);
+    let etcd_image = cluster.spec.etcd_image(&status.current_version);
     let needs_image = desired.verification == Verification::Restore && desired.etcd_image.is_none();
     if needs_image && etcd_image.is_none() {
         return Err(format!(
@@ -135,16 +135,6 @@ fn of_cluster(cluster: &EtcdCluster, desired: &Desired, key: &ObjectKey) -> Resu
         cluster_id: Some(cluster_id),
         incarnation: status.incarnation,
     })
-}
-
-/// The image of etcd in a member's pod, as the cluster's controller names it.
-fn etcd_image(spec: &EtcdClusterSpec, version: &str) -> Option<String> {
-    let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-    let of_version = || {
-        let repository = filled(&spec.repository).unwrap_or_else(|| DEFAULT_REPOSITORY.to_owned());
-        (!version.is_empty()).then(|| format!("{repository}:v{version}"))
-    };
-    filled(&spec.image).or_else(of_version)
 }
 
 /// What counts of a Job.

@@ -28,7 +28,7 @@ use crate::plan::{Task, Wanted};
 use crate::world::{Cluster, Source};
 
 pub use cluster::cluster;
-pub use pod::CONTAINER;
+pub use pod::{CONTAINER, TOOL};
 
 /// How long a Job may take: hours for the largest backup over the slowest line.
 const LONGEST: Duration = Duration::from_hours(12);

@@ -4,7 +4,7 @@ mod rivals;
 
 use std::collections::BTreeMap;
 
-use etcd_operator_api::cluster::{EtcdClusterSpec, EtcdClusterStatus, Medium};
+use etcd_operator_api::cluster::{EtcdClusterSpec, EtcdClusterStatus, ImagePullPolicy, Medium};
 use etcd_operator_api::condition::{self, ConditionType, Truth};
 use etcd_operator_api::contract::{self, JobResult};
 use etcd_operator_api::names::{
@@ -18,11 +18,11 @@ use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::key::ObjectKey;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ContainerState, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::{Resource, ResourceExt as _};
 
-use crate::build::CONTAINER;
+use crate::build::{CONTAINER, TOOL};
 use crate::desired::{Desired, From};
 use crate::memory::Memory;
 use crate::plan::{Phase, chosen};
@@ -157,7 +157,14 @@ pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
     // A status that was lost has no ID either: only what its controller says of it is known.
     let says_so = condition::find(conditions, ConditionType::Progressing)
         .is_some_and(|progressing| progressing.reason.as_deref() == Some(AWAITING));
+    let version = version(&status.current_version)
+        .or(wanted)
+        .or(tagged)
+        .or(version(&status.target_version));
+    let said = version.as_ref().map(ToString::to_string).unwrap_or_default();
     Cluster {
+        image: spec.etcd_image(&said),
+        pull_policy: spec.image_pull_policy.map(ImagePullPolicy::as_str),
         is_waiting,
         holds_nothing: is_waiting && says_so,
         made_by: cluster.annotations().get(ANNOTATION_MADE_BY).cloned(),
@@ -166,10 +173,7 @@ pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
             0 => members.len(),
             size => size,
         },
-        version: version(&status.current_version)
-            .or(wanted)
-            .or(tagged)
-            .or(version(&status.target_version)),
+        version,
         volume: volume(spec),
         quota: quota(spec),
         is_ephemeral: is_ephemeral(spec),
@@ -255,8 +259,12 @@ fn seen<'a>(job: &Job, pods: impl Iterator<Item = &'a Pod>) -> JobSeen {
     let end = conditions
         .filter(|condition| condition.status == "True")
         .find(|condition| ["Complete", "Failed"].contains(&condition.type_.as_str()));
-    let own = pods.filter(|pod| pod.owner_references().iter().any(|owner| owner.uid == uid));
+    let own: Vec<_> = pods
+        .filter(|pod| pod.owner_references().iter().any(|owner| owner.uid == uid))
+        .collect();
+    let tools: Vec<_> = own.iter().filter_map(|pod| Some((*pod, tool(pod)?))).collect();
     let states: Vec<_> = own
+        .into_iter()
         .map(|pod| {
             let containers = pod
                 .status
@@ -280,10 +288,36 @@ fn seen<'a>(job: &Job, pods: impl Iterator<Item = &'a Pod>) -> JobSeen {
                 .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             message: bounded(condition.message.as_deref().unwrap_or_default(), LONGEST),
         }),
-        waits: states.iter().find_map(|(pod, state)| waits(pod, *state)),
+        lacks_tool: tools
+            .iter()
+            .find_map(|(_, state)| lacks(state.terminated.as_ref()?)),
+        waits: tools
+            .iter()
+            .find_map(|(pod, state)| waits(pod, Some(*state).filter(|state| state.waiting.is_some())))
+            .or_else(|| states.iter().find_map(|(pod, state)| waits(pod, *state))),
         said: said.max_by_key(|(time, _)| *time).map(|(_, said)| said),
         uid,
     }
+}
+
+/// How the program that restores does in the members' image.
+fn tool(pod: &Pod) -> Option<&ContainerState> {
+    let containers = pod.status.as_ref()?.init_container_statuses.as_ref()?;
+    let found = containers.iter().find(|container| container.name == TOOL)?;
+    found.state.as_ref()
+}
+
+/// Why it did not start.
+fn lacks(end: &ContainerStateTerminated) -> Option<String> {
+    let words = || {
+        let reason = end.reason.as_deref().unwrap_or("Error");
+        let message = end.message.as_deref().unwrap_or_default();
+        bounded(
+            format!("{reason} (exit code {}) {message}", end.exit_code).trim(),
+            LONGEST,
+        )
+    };
+    (end.exit_code != 0).then(words)
 }
 
 /// What the container said at its end: its result, or else how it died.
@@ -307,7 +341,13 @@ fn waits(pod: &Pod, state: Option<&ContainerState>) -> Option<String> {
         (!text.is_empty()).then(|| bounded(&text.join(": "), LONGEST))
     };
     let waiting = state.and_then(|state| state.waiting.as_ref());
-    let waiting = waiting.filter(|waiting| waiting.reason.as_deref() != Some("ContainerCreating"));
+    let soon = ["ContainerCreating", "PodInitializing"];
+    let waiting = waiting.filter(|waiting| {
+        !waiting
+            .reason
+            .as_deref()
+            .is_some_and(|reason| soon.contains(&reason))
+    });
     if let Some(waiting) = waiting {
         return told(waiting.reason.as_deref(), waiting.message.as_deref());
     }

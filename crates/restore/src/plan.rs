@@ -320,6 +320,22 @@ fn outcome<'a>(world: &'a World, name: &str) -> Outcome<'a> {
     let Some(end) = &job.end else {
         return Outcome::Runs(job.waits.as_deref());
     };
+    if let Some(why) = job.lacks_tool.as_ref().filter(|_| !end.is_complete) {
+        let image = world
+            .cluster
+            .as_ref()
+            .ok()
+            .and_then(|cluster| cluster.image.as_deref());
+        return Outcome::Failed {
+            reason: "NoTool".to_owned(),
+            message: format!(
+                "the program of etcd that restores does not start in the members' image {}: {why}. Use an image that has it in /usr/local/bin, as upstream's have",
+                image.unwrap_or_default()
+            ),
+            at: end.at,
+            may_pass: false,
+        };
+    }
     match &job.said {
         Some(Ok(result)) => match &result.outcome {
             Said::Verified(verified) => Outcome::Verified(verified),

@@ -54,6 +54,10 @@ pub struct Cluster {
     pub members: usize,
     /// The version it runs or is to run, where that is known.
     pub version: Option<EtcdVersion>,
+    /// The image of its members, where that is known.
+    pub image: Option<String>,
+    /// How nodes pull it; none leaves that to Kubernetes.
+    pub pull_policy: Option<&'static str>,
     /// Bytes that each member may have; none where nothing but its node bounds that.
     pub volume: Option<u64>,
     /// Bytes that etcd lets its database have; none leaves that to etcd.
@@ -125,6 +129,8 @@ pub struct JobSeen {
     pub waits: Option<String>,
     /// What its last pod said at its end.
     pub said: Option<Result<JobResult, String>>,
+    /// Why the program that restores did not start in the members' image.
+    pub lacks_tool: Option<String>,
 }
 
 /// How a Job ended, as Kubernetes sees it.

@@ -171,6 +171,19 @@ impl ImagePullPolicy {
     }
 }
 
+impl EtcdClusterSpec {
+    /// The image of etcd in a member's pod that runs this version, which may be empty where it is not known; none if that
+    /// leaves it open.
+    pub fn etcd_image(&self, version: &str) -> Option<String> {
+        let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        let of_version = || {
+            let repository = filled(&self.repository).unwrap_or_else(|| DEFAULT_REPOSITORY.to_owned());
+            (!version.is_empty()).then(|| format!("{repository}:v{version}"))
+        };
+        filled(&self.image).or_else(of_version)
+    }
+}
+
 fn default_size() -> i32 {
     DEFAULT_SIZE
 }

@@ -17,6 +17,9 @@ use crate::plan::{Task, Wanted};
 /// The container of the pod.
 pub const CONTAINER: &str = "restore";
 
+/// The one that shows that the members' image has the program that restores.
+pub const TOOL: &str = "tool";
+
 /// A user without name or rights, the same as for members.
 const NOBODY: i64 = 65532;
 
@@ -50,10 +53,49 @@ pub(super) fn template(wanted: &Wanted, frame: &Frame<'_>) -> PodTemplateSpec {
                 }),
                 ..PodSecurityContext::default()
             }),
+            init_containers: tool(wanted, frame).map(|tool| vec![tool]),
             containers: vec![container(wanted, frame, mounts)],
             volumes: Some(volumes),
             ..PodSpec::default()
         }),
+    }
+}
+
+/// Runs the program that restores, in the members' own image, so far as to tell its version: where it is missing, nothing is
+/// touched. Up to 3.5 the client can do it, and images always have that.
+fn tool(wanted: &Wanted, frame: &Frame<'_>) -> Option<Container> {
+    let cluster = frame.cluster;
+    let (image, version) = (cluster.image.clone()?, cluster.version.as_ref()?);
+    let program = if (version.major, version.minor) < (3, 6) {
+        "etcdctl"
+    } else {
+        "etcdutl"
+    };
+    (wanted.task == Task::Verify).then(|| Container {
+        name: TOOL.to_owned(),
+        image: Some(image),
+        image_pull_policy: cluster.pull_policy.map(str::to_owned),
+        command: Some(vec![format!("/usr/local/bin/{program}"), "version".to_owned()]),
+        env: Some(vec![EnvVar {
+            name: "ETCDCTL_API".to_owned(),
+            value: Some("3".to_owned()),
+            ..EnvVar::default()
+        }]),
+        resources: Some(resources()),
+        security_context: Some(harmless()),
+        ..Container::default()
+    })
+}
+
+fn harmless() -> SecurityContext {
+    SecurityContext {
+        allow_privilege_escalation: Some(false),
+        read_only_root_filesystem: Some(true),
+        capabilities: Some(Capabilities {
+            drop: Some(vec!["ALL".to_owned()]),
+            ..Capabilities::default()
+        }),
+        ..SecurityContext::default()
     }
 }
 
@@ -72,15 +114,7 @@ fn container(wanted: &Wanted, frame: &Frame<'_>, mounts: Vec<VolumeMount>) -> Co
         }]),
         resources: Some(resources()),
         volume_mounts: Some(mounts),
-        security_context: Some(SecurityContext {
-            allow_privilege_escalation: Some(false),
-            read_only_root_filesystem: Some(true),
-            capabilities: Some(Capabilities {
-                drop: Some(vec!["ALL".to_owned()]),
-                ..Capabilities::default()
-            }),
-            ..SecurityContext::default()
-        }),
+        security_context: Some(harmless()),
         termination_message_policy: Some("File".to_owned()),
         ..Container::default()
     }

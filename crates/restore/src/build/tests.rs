@@ -12,6 +12,8 @@ fn made(task: Task, location: Location) -> Value {
     let cluster = Cluster {
         name: "orders".to_owned(),
         cluster_id: Some("cdf8".to_owned()),
+        version: "3.6.16".parse().ok(),
+        image: Some("quay.io/coreos/etcd:v3.6.16".to_owned()),
         endpoints: vec!["https://orders-0.orders.shop.svc:2379".to_owned()],
         client_tls: Some("client".to_owned()),
         pull_secrets: vec!["registry".to_owned()],
@@ -74,7 +76,7 @@ fn secrets(job: &Value) -> Vec<&str> {
 #[test]
 fn each_job_has_the_secrets_it_needs_and_no_rights() {
     let verify = made(Task::Verify, s3());
-    assert_eq!(secrets(&verify), ["aws", "ca", "keys"]);
+    assert_eq!(secrets(&verify), ["client", "aws", "ca", "keys"]);
     assert_eq!(secrets(&made(compare(), s3())), ["client"]);
     assert_eq!(
         secrets(&made(Task::BackUp, s3())),
@@ -90,6 +92,19 @@ fn each_job_has_the_secrets_it_needs_and_no_rights() {
     );
     assert_eq!(verify["metadata"]["ownerReferences"][0]["kind"], "EtcdRestore");
     assert_eq!(verify["metadata"]["labels"]["app"], "etcd-restore");
+}
+
+#[test]
+fn the_program_that_restores_is_tried_in_the_members_image_before_anything_is_touched() {
+    let init = |task| made(task, s3())["spec"]["template"]["spec"]["initContainers"].clone();
+    let tool = init(Task::Verify);
+    assert_eq!(tool[0]["image"], "quay.io/coreos/etcd:v3.6.16");
+    assert_eq!(tool[0]["command"], json!(["/usr/local/bin/etcdutl", "version"]));
+    assert_eq!(tool[0]["securityContext"]["allowPrivilegeEscalation"], false);
+    assert_eq!(tool[0]["volumeMounts"], Value::Null, "no secret is for it");
+    for task in [compare(), Task::BackUp] {
+        assert_eq!(init(task), Value::Null);
+    }
 }
 
 #[test]

@@ -82,6 +82,7 @@ fn ended(name: &str, outcome: JobOutcome) -> JobSeen {
             message: String::new(),
         }),
         waits: None,
+        lacks_tool: None,
         said: Some(Ok(JobResult {
             version: 1,
             run: name.to_owned(),

@@ -111,6 +111,6 @@ pub async fn with_its_volumes(stage: Arc<Stage>) -> Result<()> {
     ensure!(tenant.claims().await? == claims, "the volumes are others by name");
     shows_the_backup(&tenant).await?;
     tenant.agrees().await?;
-    stage.event("c", "RestoreSucceeded", SOON).await?;
+    stage.event("back", "RestoreSucceeded", SOON).await?;
     Ok(())
 }

@@ -96,6 +96,28 @@ fn what_has_failed_rests_whatever_stands_in_its_way_for_a_while() {
 }
 
 #[test]
+fn an_image_without_the_program_that_restores_is_refused_before_anything_is_touched() {
+    let mut world = world();
+    follow(&mut world);
+    cluster(&mut world).image = Some("registry.example.com/etcd:lean".to_owned());
+    let mut job = ended("back-v1", JobOutcome::Fetched { bytes: 0 });
+    job.said = None;
+    job.lacks_tool = Some("StartError (exit code 128) no such file or directory".to_owned());
+    job.end.as_mut().expect("an end").is_complete = false;
+    world.jobs = vec![job];
+    let refused = follow(&mut world);
+    assert_eq!((refused.phase, &refused.ask), (Phase::Failed, &Ask::AsBefore));
+    for words in [
+        "NoTool",
+        "registry.example.com/etcd:lean",
+        "no such file",
+        "Nothing was touched",
+    ] {
+        assert!(refused.text.contains(words), "{}", refused.text);
+    }
+}
+
+#[test]
 fn old_data_need_their_room_as_well() {
     // The download and the new database, with the log of etcd's tool.
     let needed = 2 * 20_512 + (128 << 20);
