@@ -72,10 +72,19 @@ fn among(backup: &EtcdBackup, name: &str, at: At, before: Option<&str>) -> Resul
             .zip(here.as_ref())
             .is_some_and(|(place, here)| place != here)
     };
+    // Another life of the data may have counted the same revisions: the one that was backed up last is meant, if it fits.
+    let present = history
+        .clone()
+        .max_by_key(|record| record.completed())
+        .and_then(|record| record.cluster_id.as_ref());
+    let is_meant = |record: &BackupRecord| match at {
+        At::Revision(_) => record.cluster_id.as_ref() == present,
+        At::Latest | At::Time(_) => true,
+    };
     let newest = history
         .clone()
         .filter(fits)
-        .max_by_key(|record| record.completed());
+        .max_by_key(|record| (is_meant(record), record.completed()));
     if let Some(elsewhere) = newest.filter(is_elsewhere).filter(|_| before.is_none()) {
         return Err(format!(
             "the backup {} that the EtcdBackup {name} tells of lies at {}, and its spec names another place by now: name it by its full key, with backupStorageType and the block of its store",

@@ -187,3 +187,22 @@ fn a_backup_is_no_matter_of_the_name_of_its_cluster() {
     let found = choose(&latest, Some(&backup), "orders-copy", None).expect("a source");
     assert_eq!(found.object, "o1");
 }
+
+/// Where revisions were not raised, two lives of a cluster have counted the same ones.
+#[test]
+fn a_revision_is_one_of_the_life_that_was_backed_up_last_unless_that_never_came_so_far_back() {
+    let backup = nightly(&json!([
+        {"object": "new-2", "revision": 140, "clusterID": "b", "startedAt": "2026-03-05T03:00:00Z", "duration": "1m"},
+        {"object": "new-1", "revision": 110, "clusterID": "b", "startedAt": "2026-03-04T03:00:00Z", "duration": "1m"},
+        {"object": "old-2", "revision": 120, "clusterID": "a", "startedAt": "2026-03-03T03:00:00Z", "duration": "1m"},
+        {"object": "old-1", "revision": 90, "clusterID": "a", "startedAt": "2026-03-02T03:00:00Z", "duration": "1m"},
+    ]));
+    for (revision, wanted) in [(125, "new-1"), (140, "new-2"), (105, "old-1"), (90, "old-1")] {
+        let from = From::Backup {
+            name: "nightly".to_owned(),
+            at: At::Revision(revision),
+        };
+        let found = choose(&from, Some(&backup), "orders", None).expect("a source");
+        assert_eq!(found.object, wanted, "{revision}");
+    }
+}
