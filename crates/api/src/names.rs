@@ -26,6 +26,8 @@ pub const ANNOTATION_SCOPE: &str = "etcd.database.coreos.com/scope";
 pub const SCOPE_CLUSTERWIDE: &str = "clusterwide";
 /// Annotation with the start permit of a member.
 pub const ANNOTATION_PERMIT: &str = "etcd.database.coreos.com/permit";
+/// Annotation beside it: when it was laid there last, and how often before.
+pub const ANNOTATION_PERMIT_LAID: &str = "etcd.database.coreos.com/permit-laid";
 /// Annotation on a waiting pod with the process of the operator that took over: what a former one still sends is refused.
 pub const ANNOTATION_TAKEN_OVER: &str = "etcd.database.coreos.com/taken-over-by";
 /// Annotation on an `EtcdCluster` with the UIDs of claims whose data a person gives up.

@@ -5,7 +5,7 @@
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::contract::{Mode, Permit};
 use etcd_operator_api::names::{
-    ANNOTATION_ADOPT, ANNOTATION_DISCARD, ANNOTATION_PERMIT, ANNOTATION_TAKEN_OVER,
+    ANNOTATION_ADOPT, ANNOTATION_DISCARD, ANNOTATION_PERMIT, ANNOTATION_PERMIT_LAID, ANNOTATION_TAKEN_OVER,
 };
 use etcd_operator_etcd as etcd;
 use etcd_operator_etcd::error::Class as EtcdClass;
@@ -20,7 +20,7 @@ use crate::memory::Memory;
 use crate::observe::{Connection, Observed, consent, given_up, restore};
 use crate::plan::{Plan, PodRef, Step};
 use crate::reconcile::Deps;
-use crate::world::{Ordinal, reading};
+use crate::world::{Laid, Ordinal, reading};
 
 /// What became of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,10 +160,28 @@ async fn permit(
             return Ok(Outcome::Stale(format!("{name} has another volume by now")));
         }
         let text = serde_json::to_string(permit).expect("a permit is JSON");
+        let before = observed.world.seen(pod.place).pod.as_ref();
+        let before = before.filter(|pod| pod.permit.as_ref() == Some(permit));
+        let laid = before.and_then(|pod| pod.laid);
+        let laid = match laid {
+            Some(laid) => laid.anew(observed.world.now),
+            None => Laid::first(observed.world.now),
+        };
+        let (text, when) = (Some(text.as_str()), laid.to_string());
         deps.applier
-            .annotate(&now, &[(ANNOTATION_PERMIT, Some(&text))])
+            .annotate(
+                &now,
+                &[(ANNOTATION_PERMIT, text), (ANNOTATION_PERMIT_LAID, Some(&when))],
+            )
             .await?;
-        given.push(name);
+        if laid.again == 0 {
+            given.push(name);
+        }
+    }
+    if given.is_empty() {
+        return Ok(Outcome::Waits(
+            "A permit that was not taken is laid there again.".to_owned(),
+        ));
     }
     let mode = permits
         .first()

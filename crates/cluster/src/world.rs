@@ -1,6 +1,7 @@
 //! What was seen of one cluster at one moment, as plain data. Pure; what could not be seen is said to be unknown, never
 //! left out as if it were not there.
 
+mod laid;
 mod member;
 mod ordinal;
 pub mod reading;
@@ -15,6 +16,7 @@ use etcd_operator_etcd::status::Alarm;
 use etcd_operator_etcd::url::PeerUrl;
 use jiff::Timestamp;
 
+pub use laid::Laid;
 pub use member::{Asked, Claim, Container, Fetch, FetchFailure, Pod, Seen};
 pub use ordinal::Ordinal;
 pub use words::essence;

@@ -35,7 +35,7 @@ pub struct Terms {
     pub restore: Option<RestoreTerms>,
 }
 
-/// A permit for this process, unless it lies with the pod already.
+/// A permit for this process, unless it lies with the pod already. One that nobody takes is laid there again, as it is.
 pub fn permit(
     world: &World,
     place: Ordinal,
@@ -46,7 +46,8 @@ pub fn permit(
     let lies_there = pod.permit.as_ref().is_some_and(|permit| {
         permit.process == grant.process && permit.nonce == grant.nonce && permit.mode == terms.mode
     });
-    if lies_there || pod.uid != grant.pod {
+    let is_missed = pod.laid.is_some_and(|laid| laid.is_missed(world.now));
+    if (lies_there && !is_missed) || pod.uid != grant.pod {
         return None;
     }
     let starts_anew = matches!(terms.mode, Mode::Bootstrap | Mode::Join | Mode::Prepare);

@@ -6,6 +6,8 @@ use etcd_operator_api::contract::{Permit, Report};
 use etcd_operator_etcd::status::Status;
 use jiff::Timestamp;
 
+use super::Laid;
+
 /// What there is at one place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
@@ -99,6 +101,8 @@ pub struct Pod {
     pub node_lost: Option<Timestamp>,
     /// The permit that lies with it.
     pub permit: Option<Permit>,
+    /// When it was laid there, where that is known.
+    pub laid: Option<Laid>,
     /// What brings the object of a restore onto its volume.
     pub fetch: Option<Fetch>,
 }

@@ -1,7 +1,7 @@
 //! From objects of Kubernetes to what counts of them for a plan.
 
 use etcd_operator_api::contract::{self, JobOutcome, JobResult};
-use etcd_operator_api::names::ANNOTATION_PERMIT;
+use etcd_operator_api::names::{ANNOTATION_PERMIT, ANNOTATION_PERMIT_LAID};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{self as core, Node, PersistentVolumeClaim};
 
@@ -53,6 +53,7 @@ pub fn pod(pod: &core::Pod, node_lost: Option<Timestamp>) -> Option<Pod> {
         container: container(pod, &status),
         node_lost,
         permit: permit.and_then(|permit| contract::read(permit.as_bytes()).ok()),
+        laid: annotation(ANNOTATION_PERMIT_LAID).and_then(|laid| laid.parse().ok()),
         fetch: fetch(spec, &status),
     })
 }

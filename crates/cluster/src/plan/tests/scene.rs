@@ -212,6 +212,7 @@ impl Scene {
             container: Container::Running,
             node_lost: None,
             permit: None,
+            laid: None,
             fetch: None,
         });
         seen.report = Asked::Silent("connection refused".to_owned());
