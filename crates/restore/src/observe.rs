@@ -4,7 +4,9 @@ mod rivals;
 
 use std::collections::BTreeMap;
 
-use etcd_operator_api::cluster::{EtcdClusterSpec, EtcdClusterStatus, ImagePullPolicy, Medium};
+use etcd_operator_api::cluster::{
+    DEFAULT_REPOSITORY, EtcdClusterSpec, EtcdClusterStatus, ImagePullPolicy, Medium,
+};
 use etcd_operator_api::condition::{self, ConditionType, Truth};
 use etcd_operator_api::contract::{self, JobResult};
 use etcd_operator_api::names::{
@@ -48,7 +50,8 @@ pub async fn observe(restore: &EtcdRestore, desired: Desired, deps: &Deps) -> Re
     let memory = Memory::read(status);
     // One that was chosen stays the one until somebody says otherwise: another one is not restored days later by itself.
     let chosen_in = [Phase::Verifying, Phase::BackingUp, Phase::Failed].map(Phase::as_str);
-    let is_chosen = chosen_in.contains(&memory.phase.as_str()) && !is_edited;
+    let has_begun = Phase::has_begun(&memory.phase);
+    let is_chosen = has_begun || (chosen_in.contains(&memory.phase.as_str()) && !is_edited);
     let backup = match &desired.from {
         From::Backup { name, .. } => deps.backups.get(&key.beside(name)),
         From::Object(_) => None,
@@ -163,7 +166,7 @@ pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
         .or(version(&status.target_version));
     let said = version.as_ref().map(ToString::to_string).unwrap_or_default();
     Cluster {
-        image: spec.etcd_image(&said),
+        image: spec.etcd_image(&said).filter(|_| !is_upstreams(spec)),
         pull_policy: spec.image_pull_policy.map(ImagePullPolicy::as_str),
         is_waiting,
         holds_nothing: is_waiting && says_so,
@@ -196,6 +199,12 @@ pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
             .filter(|name| !name.is_empty()),
         name,
     }
+}
+
+/// Whether the image is left to the operator, which takes upstream's: these have what it takes.
+fn is_upstreams(spec: &EtcdClusterSpec) -> bool {
+    let said = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    said(&spec.image).is_none() && said(&spec.repository).is_none_or(|named| named == DEFAULT_REPOSITORY)
 }
 
 /// The quota that is asked for.
@@ -317,7 +326,8 @@ fn lacks(end: &ContainerStateTerminated) -> Option<String> {
             LONGEST,
         )
     };
-    (end.exit_code != 0).then(words)
+    // Who was evicted, or came to an end otherwise, says nothing of what is in the image.
+    [127, 128].contains(&end.exit_code).then(words)
 }
 
 /// What the container said at its end: its result, or else how it died.

@@ -255,7 +255,12 @@ fn decide(world: &World) -> Plan {
     if let (Some(_), Some(cluster)) = (own_intent(world).filter(|_| !is_stale), cluster) {
         // What has begun is not taken back, although the cluster may have lost its status and with it how far it is.
         let has_begun = memory.committed || Phase::has_begun(&memory.phase);
-        if let Some(why) = verify::unfit(world, cluster).filter(|_| !has_begun) {
+        let is_edited = || {
+            let text = "The spec was changed.".to_owned();
+            world.is_edited.then_some((Reason::NotBegun, text))
+        };
+        let why = verify::unfit(world, cluster).or_else(is_edited);
+        if let Some(why) = why.filter(|_| !has_begun) {
             return verify::take_back(world, why);
         }
         let text = "The cluster is asked to carry out the restore, and has not begun yet.";

@@ -54,7 +54,7 @@ pub struct Cluster {
     pub members: usize,
     /// The version it runs or is to run, where that is known.
     pub version: Option<EtcdVersion>,
-    /// The image of its members, where that is known.
+    /// The image of its members, where somebody has named one.
     pub image: Option<String>,
     /// How nodes pull it; none leaves that to Kubernetes.
     pub pull_policy: Option<&'static str>,

@@ -46,8 +46,11 @@ pub fn permit(
     let lies_there = pod.permit.as_ref().is_some_and(|permit| {
         permit.process == grant.process && permit.nonce == grant.nonce && permit.mode == terms.mode
     });
-    let is_missed = pod.laid.is_some_and(|laid| laid.is_missed(world.now));
-    if (lies_there && !is_missed) || pod.uid != grant.pod {
+    let uid = pod.uid.clone();
+    if lies_there && pod.laid.is_some_and(|laid| laid.is_missed(world.now)) {
+        return Some((PodRef { place, uid }, pod.permit.clone()?));
+    }
+    if lies_there || pod.uid != grant.pod {
         return None;
     }
     let starts_anew = matches!(terms.mode, Mode::Bootstrap | Mode::Join | Mode::Prepare);
@@ -69,7 +72,6 @@ pub fn permit(
         initial_cluster: terms.first,
         restore: terms.restore,
     };
-    let uid = pod.uid.clone();
     Some((PodRef { place, uid }, permit))
 }
 

@@ -103,7 +103,8 @@ fn wanted(world: &World) -> Option<&RestoreIntent> {
 fn take_over(situation: &Situation<'_>, memory: &mut Memory, before: &Restore) -> Option<Proposal> {
     let world = situation.world;
     let is_of_no_use = before.phase == Phase::Serving && (!before.open || situation.known().is_none());
-    let may_be_replaced = before.committed && (before.fetches() || is_of_no_use);
+    let has_not_worked = before.fetches() || before.phase == Phase::Committed;
+    let may_be_replaced = before.committed && (has_not_worked || is_of_no_use);
     let intent = wanted(world).filter(|intent| may_be_replaced && intent.uid != before.uid)?;
     let mut restore = Restore {
         uid: intent.uid.clone(),
@@ -111,12 +112,22 @@ fn take_over(situation: &Situation<'_>, memory: &mut Memory, before: &Restore) -
         incarnation: memory.last_incarnation.max(before.incarnation) + 1,
         cluster: None,
         object_sha256: intent.object.sha256.clone(),
-        revision_bump: bump(world, memory, intent),
+        // What the cluster of before was seen at an older operator has noted in the one of before only.
+        revision_bump: match bump(world, memory, intent) {
+            bump if bump > 0 && memory.restored_revision == 0 => bump.saturating_add(before.revision_bump),
+            bump => bump,
+        },
         keep_seconds: intent.keep_previous_seconds,
         open: false,
         message: None,
         ..before.clone()
     };
+    if before.open && !world.desired.storage.is_ephemeral() {
+        // Clients have worked with these data, and they lie on the volumes: they are what can come back.
+        restore.committed = false;
+        restore.previous_incarnation = before.incarnation;
+        restore.previous_cluster = before.cluster;
+    }
     restore.enter(Phase::Stopping, world.now);
     let text = format!(
         "The EtcdRestore {} takes the place of {}, which could not go on.",
@@ -239,13 +250,14 @@ fn withdrawn(world: &World, restore: &Restore) -> Option<String> {
     })
 }
 
-/// What permits of a restore say of it.
-fn terms(restore: &Restore) -> RestoreTerms {
+/// What permits of a restore say of it. An older operator has noted nothing of how long the data of before are kept.
+fn terms(world: &World, restore: &Restore) -> RestoreTerms {
+    let asked = asked(world, restore).map_or(0, |intent| intent.keep_previous_seconds);
     RestoreTerms {
         uid: restore.uid.clone(),
         object_sha256: restore.object_sha256.clone(),
         revision_bump: restore.revision_bump,
-        keep_seconds: restore.keep_seconds,
+        keep_seconds: restore.keep_seconds.max(asked),
     }
 }
 

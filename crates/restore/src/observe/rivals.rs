@@ -57,9 +57,9 @@ pub fn rival_among<'a>(
 }
 
 /// Whether another restore may take the place of this one: it is past its commit, so that there is nothing to go back to, and
-/// cannot go on. Before it works, that is for whoever deletes its `EtcdRestore` to say: the backup may come back that it
-/// waits for. Once it works, nobody must have been let in: nobody is left who would, or what it serves is not the
-/// backup. Or its quorum is lost again.
+/// cannot go on. That is for whoever deletes its `EtcdRestore` to say: the backup may come back that it waits for, or the
+/// quorum; and once clients were let in, it must have lost its quorum. Only what serves something else than the backup is
+/// of no use to anybody.
 pub fn can_be_replaced(
     progress: &RestoreProgress,
     cluster: Option<&EtcdClusterStatus>,
@@ -73,9 +73,12 @@ pub fn can_be_replaced(
     let reason = restore.and_then(|restore| reason(restore.status.as_ref()?));
     progress.committed
         && match progress.phase.as_str() {
-            "Stopping" | "Preparing" => restore.is_none(),
-            "Serving" if is_so(ConditionType::QuorumLost) || is_so(ConditionType::DataLost) => true,
+            "Stopping" | "Preparing" | "Committed" => restore.is_none(),
             "Serving" if !progress.open => restore.is_none() || reason == Some(Reason::DataDiffer.as_str()),
+            "Serving" => {
+                let is_lost = is_so(ConditionType::QuorumLost) || is_so(ConditionType::DataLost);
+                restore.is_none() && is_lost
+            }
             _ => false,
         }
 }

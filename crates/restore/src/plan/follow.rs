@@ -145,12 +145,24 @@ fn counted(phase: Phase, progress: &RestoreProgress) -> String {
 
 /// Somebody has replaced the cluster's object without what it is asked for, and with it went what the backup must be compared
 /// by: the backup is read once more, and the same is asked for again. Nobody is let in before that.
-fn ask_again(world: &World, plan: Plan) -> Plan {
-    let cluster = world.cluster.as_ref().ok();
-    let source = world.source.as_ref().ok();
-    let source = source.filter(|source| Some(&source.object) == world.memory.object.as_ref());
-    let (Some(_), Some(source)) = (cluster.filter(|cluster| cluster.intent.is_none()), source) else {
+fn ask_again(world: &World, progress: &RestoreProgress, mut plan: Plan) -> Plan {
+    const WAY_OUT: &str = "so what is served cannot be compared. Create another EtcdRestore, which takes the place of this one once this one is deleted; or delete this one while there is no other, to let clients in all the same";
+    if world
+        .cluster
+        .as_ref()
+        .is_ok_and(|cluster| cluster.intent.is_some())
+    {
         return plan;
+    }
+    let source = match &world.source {
+        Ok(source) => source,
+        Err(why) => {
+            plan.reason = Reason::CompareFailed;
+            plan.text = format!(
+                "The EtcdCluster does not know any more what it was asked for, and {why}, {WAY_OUT}."
+            );
+            return plan;
+        }
     };
     let number = world.memory.attempt.max(1);
     let job = |number: i64| Wanted {
@@ -167,6 +179,10 @@ fn ask_again(world: &World, plan: Plan) -> Plan {
     };
     match outcome(world, &job(number).name) {
         Outcome::None | Outcome::Runs(_) => {}
+        Outcome::Verified(verified) if Some(&verified.object.sha256) != progress.object_sha256.as_ref() => {
+            plan.reason = Reason::CompareFailed;
+            plan.text = format!("{} is another object by now, {WAY_OUT}.", source.object);
+        }
         Outcome::Verified(verified) if verified.name == source.object => {
             let wrote = verified.etcd_version.as_deref().unwrap_or_default();
             plan.ask = Ask::For(Box::new(gate::intent(world, source, verified, wrote)));
@@ -202,7 +218,7 @@ fn serving(world: &World, memory: &Memory, progress: &RestoreProgress) -> Plan {
         return plan;
     };
     let Some(intent) = own_intent(world) else {
-        return ask_again(world, plan);
+        return ask_again(world, progress, plan);
     };
     if intent.compared {
         return plan;
@@ -245,10 +261,12 @@ fn serving(world: &World, memory: &Memory, progress: &RestoreProgress) -> Plan {
             reason, message, at, ..
         } => {
             let due = at.checked_add(pause(number)).unwrap_or(at);
-            if world.now >= due {
+            let differs = reason == "DataDiffer";
+            // It stays what it is, however often it is compared.
+            if world.now >= due && !differs {
                 return wanted(number + 1);
             }
-            let (word, text) = if reason == "DataDiffer" {
+            let (word, text) = if differs {
                 let text = format!(
                     "What the restored members serve is not what the backup holds, so no client is let in: {message}. Create another EtcdRestore, which takes its place; or delete this one while there is no other, to let clients in all the same."
                 );
@@ -259,11 +277,11 @@ fn serving(world: &World, memory: &Memory, progress: &RestoreProgress) -> Plan {
                 );
                 (Reason::CompareFailed, text)
             };
-            let rest = due.duration_since(world.now);
+            let rest = due.duration_since(world.now).try_into();
             Plan {
                 reason: word,
                 text,
-                wake: rest.try_into().unwrap_or(plan.wake),
+                wake: rest.ok().filter(|_| !differs).unwrap_or(plan.wake),
                 ..wanted(number)
             }
         }

@@ -2,7 +2,7 @@
 
 use etcd_operator_api::backup::BackupRecord;
 
-use super::verify::{MOST_TRIES, begin};
+use super::verify::{MOST_TRIES, begin, failed_before, is_missed};
 use super::{Outcome, Phase, Plan, Reason, Task, Wanted, job_name, outcome, pause};
 use crate::memory::Memory;
 use crate::world::{Cluster, Source, World};
@@ -78,6 +78,9 @@ pub fn pass(
                 return Some(refuse(memory, &format!("{reason}: {message}. {again}")));
             }
             let due = at.checked_add(pause(number)).unwrap_or(at);
+            if is_missed(world, due) {
+                return Some(failed_before(world));
+            }
             if world.now >= due {
                 // The backup that is restored is read again, too: it was whole some time ago.
                 return Some(begin(world, source, number + 1));

@@ -1,6 +1,9 @@
 //! Before anything is touched: the cluster is looked at, a backup chosen and read from end to end.
 
+use std::time::Duration;
+
 use etcd_operator_api::span::second;
+use jiff::Timestamp;
 
 use super::{Ask, Outcome, Phase, Plan, Reason, Task, Wanted, gate, job_name, outcome, pause, safety};
 use crate::memory::Memory;
@@ -9,6 +12,9 @@ use crate::world::{Cluster, Source, World};
 /// How often a backup is read that could not be: half an hour in all. Data are not rolled back days later, when nobody
 /// thinks of it any more, because a store came back.
 pub const MOST_TRIES: i64 = 6;
+
+/// How much later than it was due another try is still made by itself.
+const SLACK: Duration = Duration::from_mins(10);
 
 /// Goes on with it, or says what stands in the way.
 pub fn verify(world: &World) -> Plan {
@@ -42,11 +48,22 @@ fn has_failed(world: &World) -> bool {
     world.memory.phase == Phase::Failed.as_str() && !world.is_edited
 }
 
-/// It failed, and the Job that could say more is gone.
-fn failed_before(world: &World) -> Plan {
-    let text = world.memory.said.clone().unwrap_or_else(|| {
-        "It failed before anything was touched; it is tried again when this spec is changed.".to_owned()
-    });
+/// Whether the time for another try by itself is over: it was not made when it was due, as something stood in the way or
+/// nobody was there, and what the Job said may be gone by now.
+pub fn is_missed(world: &World, due: Timestamp) -> bool {
+    let end = due.checked_add(SLACK).unwrap_or(due);
+    has_failed(world) && world.now > end
+}
+
+/// It failed, and rests.
+pub fn failed_before(world: &World) -> Plan {
+    const RESTS: &str = "it is tried again when this spec is changed.";
+    let said = world.memory.said.as_deref();
+    let text = match said.map(|said| said.split_once("it is tried again at ")) {
+        Some(Some((why, _))) => format!("{why}{RESTS}"),
+        Some(None) => said.unwrap_or_default().to_owned(),
+        None => format!("It failed before anything was touched; {RESTS}"),
+    };
     Plan::new(world.memory.clone(), Phase::Failed, Reason::FailedBefore, text)
 }
 
@@ -182,6 +199,9 @@ fn attempt(world: &World, cluster: &Cluster, source: &Source) -> Plan {
             may_pass,
         } => {
             let due = at.checked_add(pause(number)).unwrap_or(at);
+            if is_missed(world, due) {
+                return failed_before(world);
+            }
             let goes_on = may_pass && number < MOST_TRIES;
             if goes_on && world.now >= due {
                 return begin(world, source, number + 1);

@@ -58,7 +58,7 @@ pub async fn as_it_was(stage: Arc<Stage>) -> Result<()> {
     let kept = backup
         .says("keeps two", vault::SOON, |status| status.stored == Some(2))
         .await?;
-    let object = kept.last_success.context("none was made")?.object;
+    let object = kept.last_success.clone().context("none was made")?.object;
 
     destroy(&tenant).await?;
     tenant.condition("DataLost", "True", "DataLost").await?;
@@ -66,14 +66,15 @@ pub async fn as_it_was(stage: Arc<Stage>) -> Result<()> {
     restore
         .apply(&json!({"etcdCluster": {"name": NAME}, "backupStorageType": "OSS", "oss": oss(&object)}))
         .await?;
+    let before = kept.last_success.and_then(|record| record.cluster_id);
     restore.succeeds().await?;
     tenant.converged(3).await?;
     shows_the_backup(&tenant).await?;
     // They go on by themselves, of the cluster as it is now.
-    let last = kept.last_schedule_time;
     backup
         .says("makes the next", vault::SOON, |status| {
-            status.last_schedule_time > last && status.reason.is_none()
+            let last = status.last_success.as_ref();
+            last.is_some_and(|record| record.cluster_id.is_some() && record.cluster_id != before)
         })
         .await?;
     Ok(())

@@ -23,6 +23,7 @@ use crate::world::{Ordinal, World};
 struct Tally {
     prepared: usize,
     far: i64,
+    is_at_work: bool,
     clusters: BTreeSet<ClusterId>,
     failures: Vec<String>,
     waits: Vec<String>,
@@ -42,6 +43,7 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, mut restore: Restore
         let name = world.name(*place);
         let part = part(situation, &restore, *place);
         tally.far = tally.far.saturating_add(far(world, *place, &part));
+        tally.is_at_work |= matches!(part, Part::Works("Preparing", _));
         match part {
             Part::Prepared { cluster, .. } => {
                 tally.prepared += 1;
@@ -55,9 +57,11 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, mut restore: Restore
                     cluster: None,
                     member: None,
                     first: first.clone(),
-                    restore: Some(terms(&restore)),
+                    restore: Some(terms(world, &restore)),
                 };
-                permits.extend(grants::permit(world, *place, pod, &grant, terms));
+                let permit = grants::permit(world, *place, pod, &grant, terms);
+                tally.is_at_work |= permit.is_some();
+                permits.extend(permit);
                 targets.insert(*place, grant);
                 let failed = failed_before(&restore, report)
                     .map_or_else(String::new, |why| format!(" again after: {why}"));
@@ -158,8 +162,10 @@ fn decision(
         let waited = Duration::try_from(world.now.duration_since(since)).unwrap_or_default();
         waited >= limit
     };
-    // Clients have a cluster to come back to, and nobody else brings it back.
-    if !has_quorum && restore.previous_incarnation > 0 && is_over(STALLED, since) {
+    // Clients have a cluster to come back to, and nobody else brings it back. Who is at work, or waits for a permit that is
+    // only given now, holds nothing up.
+    let is_stalled = !tally.is_at_work && is_over(STALLED, since);
+    if !has_quorum && restore.previous_incarnation > 0 && is_stalled {
         let minutes = STALLED.as_secs() / 60;
         let waits = tally.waits.join("; ");
         return Decision::GiveUp(format!(

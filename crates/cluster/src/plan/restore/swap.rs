@@ -79,7 +79,7 @@ pub fn permits(
                     cluster: Some(cluster),
                     member: Some(member),
                     first: String::new(),
-                    restore: Some(terms(restore)),
+                    restore: Some(terms(world, restore)),
                 };
                 permits.extend(grants::permit(world, place, pod, &grant, terms));
                 targets.insert(place, grant);

@@ -172,15 +172,59 @@ fn another_restore_takes_the_place_of_one_that_shows_nobody_its_data_or_has_lost
     well.world.restore = Ok(None);
     follow(&mut well);
     for (scene, wanted) in [(&mut shut, "another"), (&mut lost, "another"), (&mut well, "r")] {
+        let was_open = is_open(scene);
         scene.world.restore = Ok(Some(intent("another")));
         follow(scene);
         let restore = scene.world.memory.restore.clone().expect("a restore");
         assert_eq!(restore.uid, wanted);
         if wanted == "another" {
             assert_eq!((restore.phase, restore.incarnation), (Phase::Stopping, 3));
-            assert!(restore.committed && !restore.open);
+            assert!(!restore.open);
+            // What clients have worked with can come back; what nobody was shown cannot, as it may be wrong.
+            let back = (restore.committed, restore.previous_incarnation);
+            assert_eq!(back, if was_open { (false, 2) } else { (true, 1) });
         }
     }
+}
+
+/// Its members crash on what was restored, and the backup is deleted for another one.
+#[test]
+fn another_restore_takes_the_place_of_one_whose_members_never_come_to_work() {
+    let mut scene = stopped(3);
+    for number in 0..3 {
+        fetched(&mut scene, number, &format!("p{number}"), &prepared(number));
+    }
+    follow(&mut scene);
+    assert_eq!(phase(&scene), Phase::Committed);
+    scene.world.restore = Ok(Some(intent("another")));
+    follow(&mut scene);
+    let restore = scene.world.memory.restore.clone().expect("a restore");
+    assert_eq!(
+        (restore.uid.as_str(), restore.phase),
+        ("another", Phase::Stopping)
+    );
+    assert!(restore.committed, "the data of before are set aside already");
+}
+
+#[test]
+fn a_member_at_work_or_without_its_permit_holds_nothing_up() {
+    let mut scene = stopped(3);
+    fetched(&mut scene, 0, "p0", &old());
+    scene.report(0).preparing = Some(Preparing {
+        restore_uid: "r".to_owned(),
+        failure: None,
+    });
+    follow(&mut scene);
+    later(&mut scene, 90);
+    follow(&mut scene);
+    assert_eq!(phase(&scene), Phase::Preparing, "its database is large");
+    // Nobody was there to give it one.
+    let mut scene = stopped(3);
+    follow(&mut scene);
+    later(&mut scene, 90);
+    fetched(&mut scene, 0, "p0", &old());
+    follow(&mut scene);
+    assert_eq!(phase(&scene), Phase::Preparing);
 }
 
 #[test]

@@ -199,7 +199,8 @@ fn a_restore_that_cannot_go_on_keeps_no_other_waiting() {
             true,
         ),
         ("Preparing", false, false, &is_well, gone(), true),
-        ("Committed", true, false, &is_lost, gone(), true),
+        ("Committed", true, false, &is_well, gone(), false),
+        ("Committed", true, false, &is_lost, there(), true),
         // Nobody is let in, and nobody would be, but without a comparison.
         ("Serving", true, false, &is_well, gone(), false),
         ("Serving", true, false, &is_well, there(), true),
@@ -207,8 +208,10 @@ fn a_restore_that_cannot_go_on_keeps_no_other_waiting() {
         // Clients write already.
         ("Serving", true, true, &is_well, gone(), true),
         ("Serving", true, true, &is_well, differs(), true),
-        ("Serving", true, true, &is_lost, there(), false),
-        ("Serving", true, false, &is_lost, there(), false),
+        ("Serving", true, true, &is_lost, gone(), false),
+        // It may be there again in a moment.
+        ("Serving", true, true, &is_lost, there(), true),
+        ("Serving", true, false, &is_lost, there(), true),
     ] {
         let status = json!({
             "conditions": conditions,
@@ -246,15 +249,26 @@ fn what_a_cluster_has_forgotten_is_read_and_asked_for_again_before_anybody_is_le
     world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
     let asked = follow(&mut world);
     let intent = intent_of(&asked);
-    cluster(&mut world).progress = Some(progress("Serving"));
+    let facts = verified().object;
+    cluster(&mut world).progress = Some(RestoreProgress {
+        object_sha256: Some(facts.sha256.clone()),
+        ..progress("Serving")
+    });
     world.jobs.clear();
     let reads = follow(&mut world);
     assert_eq!(reads.job.as_ref().expect("a Job").task, Task::Verify);
     assert_eq!((reads.phase, &reads.ask), (Phase::Serving, &Ask::AsBefore));
-    world.jobs = vec![ended(
-        &reads.job.expect("a Job").name,
-        JobOutcome::Verified(Box::new(verified())),
-    )];
+    let name = reads.job.expect("a Job").name;
+    let mut other = verified();
+    other.object.sha256 = "cc".to_owned();
+    world.jobs = vec![ended(&name, JobOutcome::Verified(Box::new(other)))];
+    let stuck = plan(&world);
+    assert_eq!(
+        (stuck.reason.as_str(), &stuck.ask),
+        ("CompareFailed", &Ask::AsBefore)
+    );
+    assert!(stuck.text.contains("another object by now"), "{}", stuck.text);
+    world.jobs = vec![ended(&name, JobOutcome::Verified(Box::new(verified())))];
     let again = follow(&mut world);
     assert_eq!(intent_of(&again), intent, "not compared yet");
     cluster(&mut world).intent = Some(Ok(intent));
@@ -266,6 +280,22 @@ fn what_a_cluster_has_forgotten_is_read_and_asked_for_again_before_anybody_is_le
         ..intent_of(&again)
     }));
     assert_eq!(plan(&world).ask, Ask::AsBefore);
+}
+
+/// It is asked for and waits for the cluster: what is corrected then is what is to be restored.
+#[test]
+fn an_edit_before_it_begins_is_what_is_restored() {
+    let (mut world, asked) = about_to_ask();
+    cluster(&mut world).intent = Some(Ok(intent_of(&asked)));
+    world.memory = asked.memory;
+    assert_eq!(plan(&world).ask, Ask::AsBefore);
+    world.is_edited = true;
+    let next = plan(&world);
+    assert_eq!(
+        (next.phase, next.ask, next.observes),
+        (Phase::Waiting, Ask::Nothing, true)
+    );
+    assert!(next.text.contains("The spec was changed"), "{}", next.text);
 }
 
 /// What is corrected while it is under way counts once it was rolled back, and is not forgotten until then.

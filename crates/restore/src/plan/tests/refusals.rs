@@ -78,7 +78,21 @@ fn what_has_failed_rests_whatever_stands_in_its_way_for_a_while() {
             (Phase::Failed, &None, &failed.text),
             "{number}"
         );
-        // Weeks later, and what it was verified by is gone.
+        // Weeks later, and what it was verified by is gone, or only the pod that could say why it failed.
+        let mut mute = ended("back-v1", outcome.clone());
+        mute.said = None;
+        world = World {
+            memory: world.memory,
+            jobs: vec![mute],
+            now: "2026-03-22T12:00:00Z".parse().expect("a time"),
+            ..well.clone()
+        };
+        let later = follow(&mut world);
+        assert_eq!(
+            (later.phase, later.job, later.ask),
+            (Phase::Failed, None, Ask::AsBefore),
+            "{number}"
+        );
         world = World {
             memory: world.memory,
             jobs: Vec::new(),
@@ -146,6 +160,34 @@ fn old_data_need_their_room_as_well() {
             );
         }
     }
+}
+
+/// It would have been tried again; nobody was there when that was due, and it is not made up for days later.
+#[test]
+fn another_try_that_was_missed_is_not_made_by_itself_later() {
+    let outcome = JobOutcome::Failed {
+        reason: "Unreachable".to_owned(),
+        message: "no route".to_owned(),
+        retriable: true,
+    };
+    let mut world = world();
+    follow(&mut world);
+    world.jobs = vec![ended("back-v1", outcome)];
+    let failed = follow(&mut world);
+    assert!(failed.text.contains("tried again at"), "{}", failed.text);
+    world.memory.said = Some(failed.text);
+    world.now = "2026-03-01T12:05:00Z".parse().expect("a time");
+    assert_eq!(plan(&world).job.expect("a Job").name, "back-v2");
+    world.now = "2026-03-03T12:00:00Z".parse().expect("a time");
+    let rests = plan(&world);
+    assert_eq!((rests.phase, &rests.job), (Phase::Failed, &None));
+    assert!(
+        rests
+            .text
+            .ends_with("it is tried again when this spec is changed."),
+        "{}",
+        rests.text
+    );
 }
 
 #[test]
