@@ -56,7 +56,8 @@ pub fn is_needless(volume: &Volume, wanted: &Wanted) -> Result<Option<&'static s
     }
 }
 
-fn needless(disk: &DiskView, wanted: &Wanted) -> Option<&'static str> {
+/// The same of a disk that was read. Pure.
+pub fn needless(disk: &DiskView, wanted: &Wanted) -> Option<&'static str> {
     let identity = disk.identity.found();
     if identity.is_some_and(|identity| identity.incarnation == wanted.incarnation) {
         return Some("the volume has the restored data's incarnation");

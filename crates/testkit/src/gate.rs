@@ -27,6 +27,7 @@ struct State {
     kill_at: Option<u64>,
     stop_at: Option<u64>,
     ambush: Option<Ambush>,
+    noted: Option<Vec<(String, Side)>>,
 }
 
 /// Before a call, or between what it did and its answer.
@@ -98,6 +99,9 @@ impl Gate {
         {
             let mut state = self.state();
             state.passed += 1;
+            if let Some(noted) = &mut state.noted {
+                noted.push((call.to_owned(), side));
+            }
             let is_here = |ambush: &mut Ambush| ambush.call == call && ambush.side == side;
             let ambush = state.ambush.take_if(is_here);
             let is_killed =
@@ -124,6 +128,16 @@ impl Gate {
     /// How many passings there were: two for each call, and one for a call that was never answered.
     pub fn passed(&self) -> u64 {
         self.state().passed
+    }
+
+    /// Notes every passing from now on.
+    pub fn note(&self) {
+        self.state().noted = Some(Vec::new());
+    }
+
+    /// What was noted: the calls in their order, and at which side of them it was.
+    pub fn noted(&self) -> Vec<(String, Side)> {
+        self.state().noted.clone().unwrap_or_default()
     }
 
     /// Kills the caller at its nth passing from now on.

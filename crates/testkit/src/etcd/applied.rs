@@ -27,6 +27,8 @@ pub(crate) struct Applied {
     pub(crate) alarms: BTreeSet<Alarm>,
     pub(crate) writes: Vec<Written>,
     pub(crate) compacted: i64,
+    /// By how much revisions were raised when the data were restored.
+    pub(crate) raised: i64,
     /// Bytes of the database file, holes and all.
     pub(crate) bytes: u64,
 }
@@ -68,6 +70,17 @@ impl Applied {
                 Ok(())
             }
             Change::Compact(revision) => self.compact(*revision),
+            Change::Restored(snapshot, raised) => {
+                self.writes = snapshot.writes().to_vec();
+                self.bytes = EMPTY + self.writes.iter().map(size_of).sum::<u64>();
+                self.alarms.extend(snapshot.alarms());
+                self.raised = snapshot.raised() + i64::try_from(*raised).unwrap_or(i64::MAX / 4);
+                if *raised > 0 {
+                    // Whoever watched from before is told, and not left to wait.
+                    self.compacted = self.revision().0;
+                }
+                Ok(())
+            }
             Change::Add(member) => self.add(member),
             Change::Promote(id) => {
                 let member = self.member(*id)?;
@@ -151,7 +164,7 @@ impl Applied {
 
     /// The revision of the keys.
     pub(crate) fn revision(&self) -> Revision {
-        Revision(i64::try_from(self.writes.len()).unwrap_or(i64::MAX - 1) + 1)
+        Revision(i64::try_from(self.writes.len()).unwrap_or(i64::MAX / 2) + 1 + self.raised)
     }
 
     /// The newest value of a key.
@@ -162,7 +175,7 @@ impl Applied {
 
     /// Bytes that a defragmentation leaves: the newest value of each key, and what was not compacted.
     pub(crate) fn bytes_in_use(&self) -> u64 {
-        let kept = usize::try_from(self.compacted.max(1) - 1).unwrap_or(0);
+        let kept = usize::try_from((self.compacted - self.raised).max(1) - 1).unwrap_or(0);
         let newest: BTreeMap<&str, &Written> =
             self.writes.iter().map(|written| (&*written.0, written)).collect();
         let old = self.writes[..kept.min(self.writes.len())].iter();

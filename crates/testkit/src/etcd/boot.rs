@@ -8,6 +8,7 @@ use std::time::Duration;
 use etcd_operator_etcd::flags::{First, FirstState};
 use etcd_operator_etcd::id::{ClusterId, MemberId};
 use etcd_operator_etcd::membership::{Member, Role};
+use etcd_operator_etcd::url::PeerUrl;
 use etcd_operator_etcd::version::Minor;
 
 use super::disk::{DataDir, Wal};
@@ -22,7 +23,7 @@ const NO_TOKEN: &str = "etcd-cluster";
 const OPENING: (Duration, Duration) = (Duration::from_millis(80), Duration::from_millis(250));
 
 /// Why a start fails: exit code and last words.
-type Failure = (i32, String);
+pub(super) type Failure = (i32, String);
 
 impl World {
     /// Starts a process.
@@ -120,51 +121,11 @@ impl World {
 
     /// The first start of a new cluster.
     fn begin(&self, start: &Start, first: &First) -> Result<Wal, Failure> {
-        let mut members: Vec<Member> = first
-            .members
-            .iter()
-            .map(|(name, url)| Member {
-                id: ids::member(std::slice::from_ref(url), &first.token, None),
-                name: Some(name.clone()),
-                peer_urls: vec![url.clone()],
-                client_urls: Vec::new(),
-                role: Role::Voter,
-            })
-            .collect();
-        members.sort_by_key(|member| member.id);
-        let own = members
-            .iter()
-            .find(|member| member.name.as_ref() == Some(&start.name))
-            .filter(|member| member.is_at(&start.peer_url));
-        let own = own
-            .ok_or_else(|| {
-                (
-                    1,
-                    format!("{} is not in the initial cluster as advertised", start.name),
-                )
-            })?
-            .id;
-        let cluster = ids::cluster(members.iter().map(|member| member.id));
-        if self.was_begun(start, cluster, own) {
-            return Err((1, format!("member {own} has already been bootstrapped")));
+        let wal = founded(&start.name, &start.peer_url, first, None)?;
+        if self.was_begun(start, wal.cluster, wal.member) {
+            return Err((1, format!("member {} has already been bootstrapped", wal.member)));
         }
-        let mut log = Log::default();
-        for member in members {
-            let entry = Entry {
-                id: member.id.get(),
-                term: 1,
-                change: Change::Add(Box::new(member)),
-            };
-            log.push(Arc::new(entry));
-        }
-        Ok(Wal {
-            cluster,
-            member: own,
-            term: 1,
-            vote: None,
-            commit: log.last(),
-            log,
-        })
+        Ok(wal)
     }
 
     /// Whether a peer that answers knows this member as one that has started before.
@@ -279,6 +240,52 @@ impl World {
             self.find(kind, what);
         }
     }
+}
+
+/// The log that the founder of a cluster begins with, which was there already if it was restored.
+pub(super) fn founded(
+    name: &str,
+    url: &PeerUrl,
+    first: &First,
+    restored: Option<Entry>,
+) -> Result<Wal, Failure> {
+    let mut members: Vec<Member> = first
+        .members
+        .iter()
+        .map(|(name, url)| Member {
+            id: ids::member(std::slice::from_ref(url), &first.token, None),
+            name: Some(name.clone()),
+            peer_urls: vec![url.clone()],
+            client_urls: Vec::new(),
+            role: Role::Voter,
+        })
+        .collect();
+    members.sort_by_key(|member| member.id);
+    let own = members
+        .iter()
+        .find(|member| member.name.as_deref() == Some(name))
+        .filter(|member| member.is_at(url));
+    let own = own
+        .ok_or_else(|| (1, format!("{name} is not in the initial cluster as advertised")))?
+        .id;
+    let cluster = ids::cluster(members.iter().map(|member| member.id));
+    let mut log = Log::default();
+    let added = members.into_iter().map(|member| Entry {
+        id: member.id.get(),
+        term: 1,
+        change: Change::Add(Box::new(member)),
+    });
+    for entry in restored.into_iter().chain(added) {
+        log.push(Arc::new(entry));
+    }
+    Ok(Wal {
+        cluster,
+        member: own,
+        term: 1,
+        vote: None,
+        commit: log.last(),
+        log,
+    })
 }
 
 fn sorted(texts: impl Iterator<Item = String>) -> Vec<String> {

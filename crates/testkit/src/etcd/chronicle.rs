@@ -59,6 +59,11 @@ impl Chronicle {
         usize::try_from(held).is_ok_and(|held| held >= self.entries.len())
     }
 
+    /// Whether a member has acknowledged anything.
+    pub(crate) fn has_run(&self, member: MemberId) -> bool {
+        self.holds.contains_key(&member)
+    }
+
     fn entry(&self, index: u64) -> Option<(u64, EntryId)> {
         let place = usize::try_from(index.checked_sub(1)?).ok()?;
         self.entries.get(place).copied()

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use etcd_operator_api::contract::Identity;
+use etcd_operator_api::contract::{Fetched, Identity, KeptDirectory, Prepared};
 use etcd_operator_etcd::id::{ClusterId, MemberId};
 use etcd_operator_etcd::membership::Member;
 
 use super::applied::Applied;
 use super::log::Log;
+use super::snapshot::Snapshot;
 
 /// One volume. Another volume with a copy of its content has another ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +24,14 @@ pub struct Content {
     pub data: Option<DataDir>,
     /// Directories that were put aside, by name.
     pub kept: BTreeMap<String, DataDir>,
+    /// Until when some of them are kept.
+    pub keeps: Vec<KeptDirectory>,
+    /// What a restore has brought, and the mark that it is complete.
+    pub download: Option<(Fetched, Snapshot)>,
+    /// Directories that were restored beside the data, by name.
+    pub restored: BTreeMap<String, DataDir>,
+    /// The mark of the one that is complete.
+    pub prepared: Option<Prepared>,
 }
 
 /// etcd's own directory.

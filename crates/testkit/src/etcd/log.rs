@@ -8,6 +8,8 @@ use etcd_operator_etcd::status::Alarm;
 use etcd_operator_etcd::url::{ClientUrl, PeerUrl};
 use etcd_operator_etcd::version::Version;
 
+use super::snapshot::Snapshot;
+
 /// What tells two entries at one place apart: no two proposals have the same.
 pub(crate) type EntryId = u64;
 
@@ -29,6 +31,8 @@ pub(crate) enum Change {
         value: Arc<str>,
     },
     Compact(Revision),
+    /// What a restored member begins with, and by how much its revisions are raised.
+    Restored(Snapshot, u64),
     Add(Box<Member>),
     Promote(MemberId),
     Remove(MemberId),

@@ -24,6 +24,7 @@ mod network;
 mod port;
 mod process;
 mod rules;
+mod snapshot;
 mod truth;
 mod world;
 
@@ -38,6 +39,8 @@ pub use self::disk::{Content, DataDir, DiskId, WalHead};
 pub use self::faults::{CallFault, Calls};
 pub use self::line::{Caller, Dialer};
 pub use self::process::{At, Exit, ProcessId, Start};
+pub use self::snapshot::Snapshot;
+pub(crate) use self::snapshot::restored;
 pub use self::truth::{Judge, Step, StepKind, Truth, Voter};
 pub use self::world::{Finding, FindingKind};
 

@@ -123,10 +123,22 @@ impl Truth<'_> {
         Some(self.0.now.saturating_sub(*since))
     }
 
+    /// Since when a member has been up that does its part.
+    pub fn up_since(&self, cluster: ClusterId, member: MemberId) -> Option<At> {
+        let process = self.0.sound(cluster, member)?;
+        self.0.running(process).map(|running| running.since)
+    }
+
     /// Whether a member is known to have all that was agreed on.
     pub fn has_all(&self, cluster: ClusterId, member: MemberId) -> bool {
         let chronicle = self.0.chronicles.get(&cluster);
         chronicle.is_some_and(|chronicle| chronicle.has_all(member))
+    }
+
+    /// Whether a member ever acknowledged anything.
+    pub fn has_run(&self, cluster: ClusterId, member: MemberId) -> bool {
+        let chronicle = self.0.chronicles.get(&cluster);
+        chronicle.is_some_and(|chronicle| chronicle.has_run(member))
     }
 
     /// Whose data lies on a disk.

@@ -79,7 +79,7 @@ impl Ledger {
         })
     }
 
-    fn connect(&self, host: &str) -> Client {
+    pub(super) fn connect(&self, host: &str) -> Client {
         let url = format!("http://{host}:2379")
             .parse()
             .expect("an address is part of a URL");
@@ -128,33 +128,12 @@ impl Ledger {
 
     /// Reads everything that was acknowledged, through any member that answers. False if none does.
     pub async fn verify(&self, namespace: &str, cluster: &str) -> bool {
-        let acked = self.with(|state| {
-            let acked = state.acked.get(&format!("{namespace}/{cluster}"));
-            acked.cloned().unwrap_or_default()
-        });
+        let owed = self.owed(namespace, cluster);
         for host in self.0.machine.endpoints(namespace, cluster) {
             let Ok((position, keys)) = self.connect(&host).all().await else {
                 continue;
             };
-            let found: std::collections::BTreeMap<&str, &str> = keys
-                .iter()
-                .map(|(key, value)| (key.as_str(), value.as_str()))
-                .collect();
-            let lost: Vec<&Acked> = acked
-                .iter()
-                .filter(|acked| found.get(acked.key.as_str()) != Some(&acked.value.as_str()))
-                .collect();
-            if let Some(first) = lost.first() {
-                let what = format!(
-                    "{} of {} acknowledged writes are gone, the first is {} (acknowledged by {}, read from {})",
-                    lost.len(),
-                    acked.len(),
-                    first.key,
-                    first.cluster,
-                    position.cluster,
-                );
-                self.blame(self.0.etcds.now(), Promise::S1, what);
-            }
+            self.judge_keys(&owed, position.cluster, &keys);
             return true;
         }
         false

@@ -6,6 +6,7 @@
 
 mod clients;
 mod permits;
+mod restores;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,8 @@ use etcd_operator_etcd::id::{ClusterId, MemberId};
 
 pub use self::clients::Writers;
 pub use self::steps::Request;
+
+use self::restores::Restored;
 
 use crate::etcd::{At, Etcds, FindingKind};
 use crate::machine::Machine;
@@ -45,6 +48,8 @@ pub enum Promise {
     Clients,
     /// Members whose volume survives start without the operator.
     S5,
+    /// A restore serves the snapshot and nothing else, and clients never see two lives of the data at once.
+    S7,
     /// Nothing is for ever: once nothing goes wrong any more, all becomes as asked for.
     S9,
     /// An operator never panics.
@@ -98,6 +103,10 @@ pub(crate) struct State {
     pub(crate) disrupted: BTreeMap<(ClusterId, MemberId), Disrupted>,
     /// Permits by namespace, pod's name, incarnation and mode: the processes they were for.
     pub(crate) permits: BTreeMap<(String, String, i64, String), BTreeSet<String>>,
+    /// What clusters serve that were restored, by namespace and name.
+    pub(crate) restored: BTreeMap<String, Restored>,
+    /// Clusters in whose place a restore was put for good.
+    pub(crate) past: BTreeSet<ClusterId>,
     violations: Vec<Violation>,
     /// Faults that no operator can survive without loss were injected.
     is_forgiving: bool,

@@ -51,7 +51,7 @@ impl Ledger {
                 processes.insert(permit.process.clone());
                 processes.len()
             });
-            if processes > 1 {
+            if processes > 1 && !self.is_still_prepared(request, &permit) {
                 let what = format!("{} gets a second permit to {:?}", request.name, permit.mode);
                 self.blame(at, Promise::S3, what);
             }
@@ -63,6 +63,19 @@ impl Ledger {
             );
             self.blame(at, Promise::S3, what);
         }
+    }
+
+    /// Whether what a permit lets be put in place is still beside the data, and its member never ran.
+    fn is_still_prepared(&self, request: &Request, permit: &Permit) -> bool {
+        let id = permit.cluster_id.as_deref().and_then(|id| id.parse().ok());
+        let own = permit.member_id.as_deref().and_then(|id| id.parse().ok());
+        let (Mode::Swap, Some(cluster), Some(member)) = (permit.mode, id, own) else {
+            return false;
+        };
+        let disk = self.0.machine.pod(&request.namespace, &request.name);
+        let content = disk.and_then(|pod| self.0.etcds.content(pod.disk?));
+        let is_prepared = content.is_some_and(|content| content.prepared.is_some());
+        is_prepared && !self.0.etcds.truth(|truth| truth.has_run(cluster, member))
     }
 
     /// Whether the cluster's status names the process.

@@ -53,7 +53,14 @@ impl Ledger {
         self.with(|state| {
             state.disrupted.retain(|(of, member), disrupted| {
                 let known = voters.iter().find(|voter| voter.member.id == *member);
-                let is_back = |voter: &Voter| voter.ill_for.is_none() && now >= disrupted.at + ENDING;
+                // It has ended and started again meanwhile, or it was never told to end.
+                let is_new = |voter: &Voter| {
+                    let since = truth.up_since(cluster, voter.member.id);
+                    since.is_some_and(|since| since > disrupted.at)
+                };
+                let is_back = |voter: &Voter| {
+                    voter.ill_for.is_none() && (now >= disrupted.at + ENDING || is_new(voter))
+                };
                 *of != cluster || known.is_some_and(|voter| !is_back(voter))
             });
         });
@@ -148,6 +155,7 @@ impl Ledger {
             "pods" | "pods/status" => self.judge_permit(request),
             "persistentvolumeclaims" if is_deletion => self.judge_claim_gone(request),
             "statefulsets" | "statefulsets/scale" => self.judge_shrinking(request),
+            "etcdclusters/status" => self.note_commits(request),
             _ => {}
         }
     }
@@ -187,6 +195,7 @@ impl Ledger {
             return;
         }
         let own_disk = self.own_disk(request);
+        let way = self.gives_way(request, own_disk);
         self.0.etcds.clone().truth(|truth| {
             for (cluster, id) in self.members_of(truth, request, &request.name) {
                 let voters = truth.voters(cluster);
@@ -194,7 +203,10 @@ impl Ledger {
                 let Some(leaving) = voters.iter().find(|voter| voter.member.id == id) else {
                     continue;
                 };
-                if leaving.ill_for.is_some() {
+                let gives_way = way
+                    .as_ref()
+                    .is_some_and(|way| way.is_of_before || !truth.has_decided(cluster));
+                if leaving.ill_for.is_some() || gives_way {
                     continue;
                 }
                 let left = self.well(cluster, &voters) - usize::from(self.is_well(cluster, leaving));
@@ -244,7 +256,7 @@ impl Ledger {
             // What nobody ever agreed on with a majority is over once all was begun anew and that agrees.
             let mut clusters = truth.clusters().into_iter();
             let is_past = !truth.has_decided(cluster) && clusters.any(|other| truth.has_decided(other));
-            if truth.members(cluster).contains_key(&id) && !is_past {
+            if truth.members(cluster).contains_key(&id) && !is_past && !self.is_past(cluster) {
                 let what = format!(
                     "{} is deleted, and {id}, whose data it holds, is a member",
                     request.name
@@ -295,7 +307,7 @@ impl Ledger {
             for ordinal in replicas..before {
                 let pod = format!("{}-{ordinal}", request.name);
                 for (cluster, id) in of(ordinal) {
-                    let is_past = is_begun_anew && !truth.has_decided(cluster);
+                    let is_past = (is_begun_anew && !truth.has_decided(cluster)) || self.is_past(cluster);
                     if is_past || !truth.is_voter(cluster, id) {
                         continue;
                     }

@@ -5,29 +5,27 @@ use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_operator_api::contract::{self, Fingerprint, Identity, ListedMember, Permit, Report, Verdict};
-use etcd_operator_etcd::endpoint::{Endpoint, Limits};
+use etcd_operator_api::contract::{self, Mode, Permit, PrepareFailure, Preparing, Report, Verdict};
 use etcd_operator_etcd::flags::First;
-use etcd_operator_etcd::id::{ClusterId, MemberId, RaftIndex, RaftTerm};
-use etcd_operator_etcd::membership::{Member, Membership};
-use etcd_operator_etcd::policy::Feature;
-use etcd_operator_etcd::port::Dial as _;
-use etcd_operator_etcd::url::PeerUrl;
-use etcd_operator_member::permit::{self, Grant, address_of};
+use etcd_operator_member::permit;
 use etcd_operator_member::state::{Source, State};
 use etcd_operator_member::verdict::{Expected, judge};
-use etcd_operator_member::view::{Data, DiskView, IdentityFile, LogEnd, LogHead, Store};
+use etcd_operator_member::view::DiskView;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Machine;
+use super::content::{begin_restored, commit, end_restored, tidy, view, write};
+use super::peers::are_ready;
 use crate::chance::Chance;
-use crate::etcd::{Caller, Content, DataDir, DiskId, Etcds};
+use crate::etcd::DiskId;
 
 /// How often a permit is tried again that is not used yet.
 const LOOK: Duration = Duration::from_millis(200);
 /// How often a disk that could not be read is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// How long etcd's tool takes.
+const RESTORING: Duration = Duration::from_secs(2);
 
 thread_local! {
     static NOW: Cell<Duration> = const { Cell::new(Duration::ZERO) };
@@ -78,76 +76,9 @@ pub(crate) enum Attempt {
     Waits(Box<DiskView>),
 }
 
-/// A disk as the real rules see it.
-pub(crate) fn view(etcds: &Etcds, disk: DiskId, is_weak: bool) -> DiskView {
-    let Some(content) = etcds.content(disk).filter(|_| !etcds.is_unreadable(disk)) else {
-        return DiskView {
-            trouble: Some("cannot read the volume: input/output error".to_owned()),
-            ..DiskView::default()
-        };
-    };
-    DiskView {
-        trouble: None,
-        identity: content
-            .identity
-            .clone()
-            .map_or(IdentityFile::Absent, IdentityFile::Found),
-        data: data(content.data.as_ref()),
-        prepared: Ok(None),
-        restored: Vec::new(),
-        fetched: None,
-        kept: content.kept.keys().cloned().collect(),
-        fingerprint: fingerprint(disk, is_weak),
-    }
-}
-
-fn fingerprint(disk: DiskId, is_weak: bool) -> Fingerprint {
-    use contract::kind;
-    let name = format!("{disk:?}");
-    let kinds = if is_weak {
-        vec![kind::INODE, kind::ROOT]
-    } else {
-        vec![kind::WWID]
-    };
-    Fingerprint(
-        kinds
-            .into_iter()
-            .map(|kind| (kind.to_owned(), name.clone()))
-            .collect(),
-    )
-}
-
-fn data(found: Option<&DataDir>) -> Data {
-    let Some(found) = found else { return Data::None };
-    let Some(head) = found.head() else {
-        return Data::Unlogged;
-    };
-    let broken = || Err("a page of the database is not valid".to_owned());
-    Data::Logged(Store {
-        head: Ok(LogHead {
-            cluster: head.cluster,
-            member: head.member,
-        }),
-        end: Some(LogEnd {
-            term: RaftTerm(head.term),
-            index: RaftIndex(head.index),
-            has_client_entries: head.has_writes,
-        }),
-        database: if found.is_damaged() { broken() } else { Ok(()) },
-        members: found.members().into_iter().map(listed).collect(),
-    })
-}
-
-fn listed(member: Member) -> ListedMember {
-    ListedMember {
-        id: member.id.to_string(),
-        name: member.name.unwrap_or_default(),
-        peer_urls: member.peer_urls.iter().map(ToString::to_string).collect(),
-    }
-}
-
 /// Starts a disk that is whole, counting the start.
-pub(crate) fn attempt(etcds: &Etcds, place: &Place, is_weak: bool) -> Attempt {
+pub(crate) fn attempt(machine: &Machine, place: &Place, is_weak: bool) -> Attempt {
+    let etcds = machine.etcds();
     let disk = view(etcds, place.disk, is_weak);
     let head = disk.store().and_then(|store| store.whole().ok());
     let found = (
@@ -162,23 +93,8 @@ pub(crate) fn attempt(etcds: &Etcds, place: &Place, is_weak: bool) -> Attempt {
     if !etcds.is_full(place.disk) {
         write(etcds, place.disk, next);
     }
+    tidy(etcds, place.disk, machine.wall());
     Attempt::Starts
-}
-
-fn write(etcds: &Etcds, disk: DiskId, identity: Identity) {
-    etcds.edit(disk, |content| content.identity = Some(identity));
-}
-
-/// Makes of the disk what a permit leads to.
-fn commit(etcds: &Etcds, disk: DiskId, grant: &Grant) {
-    etcds.edit(disk, |content: &mut Content| {
-        if let Some(name) = &grant.set_aside
-            && let Some(data) = content.data.take()
-        {
-            content.kept.insert(name.clone(), data);
-        }
-        content.identity = Some(grant.identity.clone());
-    });
 }
 
 impl Waiting {
@@ -233,9 +149,11 @@ pub(crate) async fn wait(
 ) -> Option<First> {
     loop {
         let text = file.borrow_and_update().clone();
+        let mut is_used = text.is_empty();
         if !text.is_empty() {
             match consider(&machine, &place, &waiting, &text).await {
-                Ok(first) => return first,
+                Ok(Some(first)) => return first,
+                Ok(None) => is_used = true,
                 Err(why) => {
                     if waiting.with(|state, _| state.remark(Some(why.clone()))) {
                         machine.note(&place.expected.member, format_args!("waits: {why}"));
@@ -244,7 +162,7 @@ pub(crate) async fn wait(
             }
         }
         let is_blind = waiting.verdict() == Verdict::Unreadable;
-        let pause = match (is_blind, text.is_empty()) {
+        let pause = match (is_blind, is_used) {
             (true, _) => LOOK_AGAIN,
             (false, false) => LOOK,
             (false, true) => Duration::MAX,
@@ -266,7 +184,7 @@ pub(crate) async fn wait(
 
 /// Looks at the disk again; whether it starts by itself by now.
 fn looks_whole(machine: &Machine, place: &Place, waiting: &Waiting) -> bool {
-    match attempt(machine.etcds(), place, machine.is_weak()) {
+    match attempt(machine, place, machine.is_weak()) {
         Attempt::Starts => true,
         Attempt::Waits(disk) => {
             waiting.with(|state, _| state.see(*disk));
@@ -275,117 +193,87 @@ fn looks_whole(machine: &Machine, place: &Place, waiting: &Waiting) -> bool {
     }
 }
 
+/// What a start is told, where there is one.
+type Started = Option<Option<First>>;
+
 /// Uses the permit if it is a good one. An error says why it is not used yet.
 async fn consider(
     machine: &Machine,
     place: &Place,
     waiting: &Waiting,
     text: &str,
-) -> Result<Option<First>, String> {
+) -> Result<Started, String> {
     let permit: Permit = contract::read(text.as_bytes()).map_err(|error| format!("the permit: {error}"))?;
+    if permit.mode == Mode::Prepare {
+        return make(machine, place, waiting, &permit).await;
+    }
     let ask = || {
         let asked = waiting.with(|state, source| state.ask(&permit, source));
         asked.map_err(|refusal| format!("the permit is refused: {refusal}"))
     };
     let grant = ask()?;
-    prepare(machine, place, &grant)
+    are_ready(machine, place, &grant)
         .await
         .map_err(|why| format!("the permit waits: {why}"))?;
     let grant = ask()?;
     if machine.etcds().is_full(place.disk) {
         return Err("the permit waits: no space left on device".to_owned());
     }
-    commit(machine.etcds(), place.disk, &grant);
-    machine.note(
-        &place.expected.member,
-        format_args!("uses its permit to {:?}", permit.mode),
-    );
-    Ok(grant.first)
-}
-
-/// What must hold outside before a first start.
-async fn prepare(machine: &Machine, place: &Place, grant: &Grant) -> Result<(), String> {
-    let Some(first) = &grant.first else {
-        return Ok(());
-    };
-    if !machine.resolves(&place.service) {
-        return Err("its own name does not resolve".to_owned());
-    }
-    let Some(who) = grant.unstarted else {
-        return Ok(());
-    };
-    let own = address_of(first, &place.expected.member);
-    let mut reasons = Vec::new();
-    for (_, peer) in first
-        .members
-        .iter()
-        .filter(|(name, _)| *name != place.expected.member)
-    {
-        match ask_one(machine, place, peer, who, own).await {
-            Answer::Unstarted => return Ok(()),
-            Answer::No(why) => return Err(why),
-            Answer::Unknown(why) => reasons.push(why),
+    let name = &place.expected.member;
+    let steps = machine.steps_to_live(name);
+    let upto = steps.unwrap_or(usize::MAX);
+    if let Err(why) = commit(machine.etcds(), place.disk, &grant, machine.wall(), upto) {
+        if looks_whole(machine, place, waiting) {
+            return Ok(Some(None));
         }
+        return Err(format!("the permit waits: {why}"));
     }
-    Err(reasons.join("; "))
+    if let Some(steps) = steps {
+        machine.note(
+            name,
+            format_args!("dies after {steps} steps of its permit to {:?}", permit.mode),
+        );
+        machine.died(&place.pod);
+        return std::future::pending().await;
+    }
+    machine.note(name, format_args!("uses its permit to {:?}", permit.mode));
+    Ok(Some(grant.first))
 }
 
-/// What another member says of one that is about to join.
-enum Answer {
-    Unstarted,
-    No(String),
-    Unknown(String),
-}
-
-async fn ask_one(
+/// Makes a restored directory beside the data, and goes on waiting, whatever comes of it.
+async fn make(
     machine: &Machine,
     place: &Place,
-    peer: &PeerUrl,
-    who: (ClusterId, MemberId),
-    own: Option<&PeerUrl>,
-) -> Answer {
-    let caller = Caller {
-        labels: place.labels.clone(),
-        ..Caller::free(&place.expected.member)
+    waiting: &Waiting,
+    permit: &Permit,
+) -> Result<Started, String> {
+    let asked = waiting.with(|state, source| state.ask_to_prepare(permit, source));
+    let Some(preparation) = asked.map_err(|refusal| format!("the permit is refused: {refusal}"))? else {
+        return Ok(None);
     };
-    let url = format!("http://{}:2379", peer.host())
-        .parse()
-        .expect("a host is part of a URL");
-    let endpoint = Endpoint {
-        url,
-        tls: None,
-        limits: Limits::default(),
+    let etcds = machine.etcds();
+    begin_restored(etcds, place.disk, &preparation);
+    tokio::time::sleep(RESTORING).await;
+    let made = if etcds.is_full(place.disk) {
+        Err(("NoRoom", "no space left on device".to_owned(), true))
+    } else {
+        end_restored(etcds, place.disk, &preparation).map_err(|why| ("ToolFailed", why, false))
     };
-    let dialer = machine.etcds().dialer(caller);
-    let why = match dialer.dial(&endpoint).await {
-        Ok(port) => match port.membership().await {
-            Membership::Known(known) if known.cluster != who.0 => {
-                return Answer::No(format!(
-                    "{peer} is of cluster {}, not of {}",
-                    known.cluster, who.0
-                ));
-            }
-            Membership::Known(known) => return known_as(known.members.get(&who.1), who.1, own),
-            Membership::Unknown(why) => why.to_string(),
+    let failed = made.err().map(|(reason, message, retriable)| Preparing {
+        restore_uid: preparation.restore_uid.clone(),
+        failure: Some(PrepareFailure {
+            reason: reason.to_owned(),
+            message,
+            retriable,
+        }),
+    });
+    machine.note(
+        &place.expected.member,
+        match &failed {
+            None => "has the restored data beside its own",
+            Some(_) => "cannot restore",
         },
-        Err(error) => error.to_string(),
-    };
-    // Before there were learners a member joined with a vote, and without it there may be no quorum to ask.
-    match dialer.ask_as_peer(peer, Duration::from_secs(2)).await {
-        Ok(told) if told.cluster == who.0 && !Feature::Learners.is_in(&told.version) => {
-            known_as(told.members.get(&who.1), who.1, own)
-        }
-        _ => Answer::Unknown(why),
-    }
-}
-
-fn known_as(member: Option<&Member>, id: MemberId, own: Option<&PeerUrl>) -> Answer {
-    match (member, own) {
-        (None, _) => Answer::No(format!("member {id} is not among the members")),
-        (Some(member), _) if member.has_started() => Answer::No(format!("member {id} has started before")),
-        (Some(member), Some(own)) if !member.is_at(own) => {
-            Answer::No(format!("member {id} is not expected at {own}"))
-        }
-        (Some(_), _) => Answer::Unstarted,
-    }
+    );
+    waiting.with(|state, _| state.prepared(failed));
+    Ok(looks_whole(machine, place, waiting).then_some(None))
 }

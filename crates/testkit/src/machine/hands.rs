@@ -26,6 +26,9 @@ impl Machine {
                     etcds.kill(*process);
                 }
                 pod.container = ended(pod, now, 137, "the node lost power", now);
+                if let Some(fetch) = &mut pod.fetch {
+                    fetch.begin_again();
+                }
             }
         });
     }

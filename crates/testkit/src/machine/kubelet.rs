@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 use super::Machine;
 use super::api::{Kind, Objects, Write, claims_of, is_ending, name, namespace, text, uid};
-use super::member;
 use super::state::{Container, Ended, Pod, State};
 use super::status::{self, Shown};
+use super::{fetch, member};
 use crate::etcd::{DiskId, Etcds};
 use crate::fake::Stored;
 
@@ -88,6 +88,7 @@ fn take_pods(objects: &Objects, state: &mut State) {
             disk: None,
             is_own_disk: false,
             container: Container::Creating(ready_at),
+            fetch: fetch::of(pod),
             restarts: 0,
             failures: 0,
             last: None,
@@ -159,7 +160,10 @@ fn run(
                 due.push(now + Duration::from_secs(1));
                 return;
             }
-            Some(member::start(machine, uid, pod, state))
+            match fetch::step(machine, pod, state, now) {
+                Some(at) => Some(Container::Creating(at)),
+                None => Some(member::start(machine, uid, pod, state)),
+            }
         }
         Container::Running { since, process } => {
             let since = *since;
@@ -174,7 +178,7 @@ fn run(
         Container::Waiting { .. } => None,
     };
     if let Some(next) = next {
-        if let Container::Ended(at) = &next {
+        if let Container::Ended(at) | Container::Creating(at) = &next {
             due.push(*at);
         }
         pod.container = next;

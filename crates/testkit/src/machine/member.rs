@@ -1,6 +1,7 @@
 //! The container of a member: its command read as the program in it reads it, and etcd started as that would.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use etcd_operator_api::names::ANNOTATION_PERMIT;
 use etcd_operator_etcd::flags::First;
@@ -11,6 +12,7 @@ use tokio::time::Instant;
 
 use super::Machine;
 use super::api::{name, namespace, text};
+use super::content::tidy_kept;
 use super::guard::{self, Attempt, Place, Waiting};
 use super::kubelet::ended;
 use super::state::{Container, Pod, State};
@@ -115,7 +117,7 @@ pub(crate) fn start(machine: &Machine, uid: &str, pod: &mut Pod, state: &mut Sta
             return ended(pod, now, 1, &why, now);
         }
     };
-    let disk = match guard::attempt(machine.etcds(), &place, state.is_weak) {
+    let disk = match guard::attempt(machine, &place, state.is_weak) {
         Attempt::Starts => return launch(machine, pod, None, now),
         Attempt::Waits(disk) => *disk,
     };
@@ -150,11 +152,32 @@ pub(crate) fn start(machine: &Machine, uid: &str, pod: &mut Pod, state: &mut Sta
 /// Becomes etcd.
 pub(crate) fn launch(machine: &Machine, pod: &mut Pod, first: Option<First>, now: Instant) -> Container {
     match etcd(machine, pod, first) {
-        Ok(process) => Container::Running { since: now, process },
+        Ok(process) => {
+            tidy_later(machine, pod);
+            Container::Running { since: now, process }
+        }
         Err(why) => {
             machine.note(name(&pod.object), format_args!("etcd cannot start: {why}"));
             ended(pod, now, 2, &why, now)
         }
+    }
+}
+
+/// What was set aside for a while goes when its time is over, as long as the disk is there.
+fn tidy_later(machine: &Machine, pod: &Pod) {
+    let etcds = machine.etcds().clone();
+    let Some(disk) = pod.disk else { return };
+    let keeps = etcds
+        .content(disk)
+        .map(|content| content.keeps)
+        .unwrap_or_default();
+    for kept in keeps {
+        let pause = Duration::try_from(kept.until.duration_since(machine.wall())).unwrap_or_default();
+        let (etcds, machine) = (etcds.clone(), machine.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            etcds.edit(disk, |content| tidy_kept(content, machine.wall()));
+        });
     }
 }
 

@@ -4,12 +4,15 @@
 
 mod api;
 mod budgets;
+mod content;
+mod fetch;
 mod guard;
 mod hands;
 mod kubelet;
 mod lookup;
 mod member;
 mod nodes;
+mod peers;
 mod scheduler;
 mod sets;
 mod state;
@@ -26,6 +29,7 @@ use jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub use self::fetch::FetchTrouble;
 pub use self::lookup::{Found, Unreported};
 
 use self::api::Objects;
@@ -90,6 +94,9 @@ impl Machine {
             homes: BTreeMap::new(),
             pods: BTreeMap::new(),
             too_large: BTreeSet::new(),
+            backups: BTreeMap::new(),
+            fetch_troubles: BTreeMap::new(),
+            short_lives: BTreeMap::new(),
             is_nameless: false,
             is_weak: false,
             addresses: 0,
@@ -173,6 +180,16 @@ impl Machine {
                 pod.container = member::launch(self, &mut pod, first, Instant::now());
             }
             state.pods.insert(uid.to_owned(), pod);
+        });
+    }
+
+    /// A member died before it became etcd: its container ends.
+    pub(crate) fn died(&self, uid: &str) {
+        self.with(|state| {
+            if let Some(pod) = state.pods.get_mut(uid) {
+                let now = Instant::now();
+                pod.container = kubelet::ended(pod, now, 137, "killed", now);
+            }
         });
     }
 

@@ -10,11 +10,12 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::api::Objects;
+use super::fetch::{Fetch, FetchTrouble};
 use super::guard::Waiting;
 use super::sets::Revisions;
 use super::status::Shown;
 use crate::chance::Chance;
-use crate::etcd::{DiskId, ProcessId};
+use crate::etcd::{DiskId, ProcessId, Snapshot};
 use crate::fake::Stored;
 
 /// Everything the machines know.
@@ -31,6 +32,12 @@ pub(crate) struct State {
     pub(crate) pods: BTreeMap<String, Pod>,
     /// Pods, by namespace and name, that fit on no node.
     pub(crate) too_large: BTreeSet<(String, String)>,
+    /// What lies in the store of backups, by the hash of the object.
+    pub(crate) backups: BTreeMap<String, Snapshot>,
+    /// Members whose downloads fail.
+    pub(crate) fetch_troubles: BTreeMap<String, FetchTrouble>,
+    /// Members whose next start ends after so many steps.
+    pub(crate) short_lives: BTreeMap<String, usize>,
     /// Names of this namespace resolve for nobody.
     pub(crate) is_nameless: bool,
     /// Disks by which nothing tells them from a copy in their place.
@@ -71,6 +78,8 @@ pub(crate) struct Pod {
     /// The disk ends with the pod.
     pub(crate) is_own_disk: bool,
     pub(crate) container: Container,
+    /// What brings the object of a restore before anything else, if something does.
+    pub(crate) fetch: Option<Fetch>,
     pub(crate) restarts: u32,
     /// How often in a row it ended soon after its start.
     pub(crate) failures: u32,

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::Machine;
 use super::api::text;
+use super::fetch::Stage;
 use super::state::{Container, Ended, Pod};
 use crate::fake::Stored;
 
@@ -18,6 +19,7 @@ pub(crate) struct Shown {
     counts: (u32, u32),
     last: Option<Ended>,
     is_ready: bool,
+    fetch: Option<(Stage, u32)>,
 }
 
 impl Shown {
@@ -29,6 +31,7 @@ impl Shown {
             counts: (pod.restarts, pod.failures),
             last: pod.last.clone(),
             is_ready: pod.is_ready,
+            fetch: fetch(pod),
         }
     }
 
@@ -39,7 +42,13 @@ impl Shown {
             && self.counts == (pod.restarts, pod.failures)
             && self.last == pod.last
             && self.is_ready == pod.is_ready
+            && self.fetch == fetch(pod)
     }
+}
+
+fn fetch(pod: &Pod) -> Option<(Stage, u32)> {
+    let fetch = pod.fetch.as_ref();
+    fetch.map(|fetch| (fetch.stage, fetch.restarts))
 }
 
 fn container(pod: &Pod) -> (u8, Option<Instant>) {
@@ -98,6 +107,9 @@ pub(crate) fn of(machine: &Machine, pod: &Pod, stored: &Value) -> Value {
             "restartCount": pod.restarts, "state": state, "lastState": last,
         }],
     });
+    if let Some(fetch) = &pod.fetch {
+        status["initContainerStatuses"] = json!([fetch.status(machine)]);
+    }
     if !is_creating {
         status["podIP"] = json!(pod.address);
         status["podIPs"] = json!([{"ip": pod.address}]);
