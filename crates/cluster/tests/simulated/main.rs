@@ -6,6 +6,7 @@
 mod coverage;
 mod endings;
 mod operator;
+mod restores;
 mod seeds;
 mod stories;
 mod weather;

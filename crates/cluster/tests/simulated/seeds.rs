@@ -2,7 +2,7 @@
 //! many seeds it takes is told by variables, so that the same test is a quick look and a long search:
 //! `SIMULATION_SEEDS` how many, `SIMULATION_FROM` the first, `SIMULATION_SEED` a single one with its record,
 //! `SIMULATION_FIRST` whether to end at the first that breaks a promise, `SIMULATION_EVERYWHERE` whether they must have
-//! been everywhere.
+//! been everywhere, `SIMULATION_EVERY_CALL` whether restores die at calls as well that change nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -23,7 +23,7 @@ const FAULTS: usize = 3;
     clippy::disallowed_methods,
     reason = "a test takes no flags, and what it looks for comes from outside"
 )]
-fn variable(name: &str) -> Option<u64> {
+pub fn variable(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
     Some(
         text.parse()

@@ -1,0 +1,213 @@
+//! Whoever asks for restores: it has a backup in the store, writes down what is to be restored, compares what members
+//! serve before clients are let in, and says how it ended. What the controller of restores does, in short.
+
+use etcd_operator_api::contract::{self, ObjectFacts, RestoreIntent, RestoreSecrets, StoreOrder};
+use etcd_operator_api::names::ANNOTATION_RESTORE;
+use etcd_operator_testkit::etcd::Snapshot;
+use etcd_operator_testkit::ledger::Promise;
+use etcd_operator_testkit::simulation::{NAMESPACE, Simulation};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use crate::{MINUTE, SECOND};
+
+const API: &str = "etcd.database.coreos.com/v1beta2";
+const KIND: &str = "EtcdRestore";
+/// For how long data of before are kept.
+pub const KEPT: SignedDuration = SignedDuration::from_mins(30);
+/// By how much revisions are raised.
+const BUMP: i64 = 1_000_000;
+
+/// A restore that somebody asks for.
+#[derive(Clone)]
+pub struct Asked {
+    sim: Simulation,
+    name: String,
+    uid: String,
+    /// What is to be restored.
+    pub snapshot: Snapshot,
+}
+
+impl Asked {
+    /// Backs the cluster up as it is at this moment. Nothing is asked for yet.
+    pub fn of(sim: &Simulation, name: &str) -> Self {
+        let process = (0..5).find_map(|number| sim.pod(&format!("c-{number}"))?.process);
+        let snapshot = process.and_then(|process| sim.etcds().backup(process));
+        Self::with(sim, name, snapshot.expect("a member is up"))
+    }
+
+    /// The same of a backup made before.
+    pub fn with(sim: &Simulation, name: &str, snapshot: Snapshot) -> Self {
+        sim.machine().store(name, snapshot.clone());
+        let object = sim.fake().put_object(json!({
+            "apiVersion": API, "kind": KIND, "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {"etcdCluster": {"name": "c"}}, "status": {"phase": "Waiting"},
+        }));
+        Self {
+            sim: sim.clone(),
+            name: name.to_owned(),
+            uid: object["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
+            snapshot,
+        }
+    }
+
+    fn write(&self, compared: bool) {
+        let intent = RestoreIntent {
+            version: contract::VERSION,
+            uid: self.uid.clone(),
+            name: self.name.clone(),
+            store: StoreOrder::default(),
+            secrets: RestoreSecrets::default(),
+            object: ObjectFacts {
+                sha256: self.name.clone(),
+                ..ObjectFacts::default()
+            },
+            revision: self.snapshot.revision().0,
+            etcd_version: "3.6.16".to_owned(),
+            digest: "of the model".to_owned(),
+            revision_bump: BUMP,
+            keep_previous_seconds: KEPT.as_secs().unsigned_abs(),
+            compared,
+        };
+        let text = String::from_utf8(contract::write(&intent)).unwrap();
+        self.sim.annotate("c", ANNOTATION_RESTORE, &text);
+    }
+
+    /// Asks for it, and does the asker's part from now on.
+    pub fn ask(&self) {
+        self.write(false);
+        let this = self.clone();
+        tokio::spawn(async move { this.follow().await });
+    }
+
+    /// Takes it back.
+    pub fn withdraw(&self) {
+        self.sim
+            .timeline()
+            .note("user", format_args!("deletes the restore {}", self.name));
+        self.sim.fake().delete_object(API, KIND, NAMESPACE, &self.name);
+        self.forget();
+    }
+
+    fn forget(&self) {
+        self.sim.fake().update_object(
+            "etcd.database.coreos.com/v1beta2",
+            "EtcdCluster",
+            NAMESPACE,
+            "c",
+            |cluster| {
+                let annotations = cluster["metadata"]["annotations"].as_object_mut();
+                annotations.map(|all| all.remove(ANNOTATION_RESTORE));
+            },
+        );
+    }
+
+    /// What the cluster's status says of it; nothing if it says nothing of this one.
+    pub fn progress(&self) -> Value {
+        let progress = self
+            .sim
+            .look("c", |cluster| cluster["status"]["restore"].clone())
+            .unwrap_or_default();
+        if progress["uid"] == *self.uid {
+            progress
+        } else {
+            Value::Null
+        }
+    }
+
+    /// How far it is.
+    pub fn phase(&self) -> String {
+        self.progress()["phase"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// What the asker says of it: a word once it is over.
+    pub fn outcome(&self) -> String {
+        let object = self.sim.fake().get_object(API, KIND, NAMESPACE, &self.name);
+        let phase = object.map(|object| object["status"]["phase"].clone());
+        phase
+            .and_then(|phase| phase.as_str().map(str::to_owned))
+            .unwrap_or_default()
+    }
+
+    fn say(&self, outcome: &str) {
+        self.sim
+            .fake()
+            .update_object(API, KIND, NAMESPACE, &self.name, |object| {
+                object["status"]["phase"] = json!(outcome);
+            });
+    }
+
+    async fn follow(&self) {
+        let mut is_compared = false;
+        loop {
+            tokio::time::sleep(SECOND).await;
+            if self.outcome() != "Waiting" {
+                return;
+            }
+            match self.phase().as_str() {
+                "Serving" if !is_compared && self.compares().await => {
+                    is_compared = true;
+                    self.write(true);
+                }
+                "Finished" => {
+                    self.say("Succeeded");
+                    return self.forget();
+                }
+                "RolledBack" => {
+                    self.say("RolledBack");
+                    return self.forget();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether somebody answers, and serves what is in the backup.
+    async fn compares(&self) -> bool {
+        let served = self.sim.ledger().served(NAMESPACE, "c").await;
+        let Some((cluster, _, keys)) = served.first() else {
+            return false;
+        };
+        let found: std::collections::BTreeMap<_, _> = keys.iter().cloned().collect();
+        let missing = self
+            .snapshot
+            .keys()
+            .into_iter()
+            .find(|(key, value)| found.get(key) != Some(value));
+        if let Some((key, _)) = missing {
+            let what = format!("{cluster} is to be compared, and lacks {key}");
+            self.sim.ledger().accuse(Promise::S7, what);
+        }
+        true
+    }
+
+    /// Waits until it is over, and how.
+    pub async fn ends(&self, outcome: &str) {
+        let what = format!("the restore {} is {outcome}", self.name);
+        self.sim
+            .expect(&what, 30 * MINUTE, |_| self.outcome() == outcome)
+            .await;
+    }
+
+    /// It is over, and so many members serve what it restored and nothing else; their old data are kept for a while.
+    pub async fn served_by(&self, size: u8) {
+        let sim = &self.sim;
+        self.ends("Succeeded").await;
+        sim.expect("the cluster is whole", 20 * MINUTE, |sim| sim.is_whole("c", size))
+            .await;
+        let id = super::cluster_id(sim).parse().expect("an ID");
+        sim.ledger().expect_restored(NAMESPACE, "c", &self.snapshot, id);
+        tokio::time::sleep(10 * SECOND).await;
+        let served = sim.ledger().served(NAMESPACE, "c").await;
+        let newest = sim.ledger().newest_of_others(id);
+        for (cluster, revision, _) in &served {
+            assert_eq!(*cluster, id);
+            assert!(
+                *revision > newest,
+                "{revision} is not above {newest}, which was acknowledged before"
+            );
+        }
+        assert_eq!(served.len(), usize::from(size));
+        assert_eq!(sim.ledger().verify_all(NAMESPACE, "c").await, usize::from(size));
+    }
+}
