@@ -1,6 +1,8 @@
 //! Whoever asks for restores: it has a backup in the store, writes down what is to be restored, compares what members
 //! serve before clients are let in, and says how it ended. What the controller of restores does, in short.
 
+use std::time::Duration;
+
 use etcd_operator_api::contract::{self, ObjectFacts, RestoreIntent, RestoreSecrets, StoreOrder};
 use etcd_operator_api::names::ANNOTATION_RESTORE;
 use etcd_operator_testkit::etcd::Snapshot;
@@ -17,6 +19,9 @@ const KIND: &str = "EtcdRestore";
 pub const KEPT: SignedDuration = SignedDuration::from_mins(30);
 /// By how much revisions are raised.
 const BUMP: i64 = 1_000_000;
+
+/// How long it takes to compare.
+const COMPARING: Duration = Duration::from_secs(8);
 
 /// A restore that somebody asks for.
 #[derive(Clone)]
@@ -145,9 +150,13 @@ impl Asked {
                 return;
             }
             match self.phase().as_str() {
-                "Serving" if !is_compared && self.compares().await => {
-                    is_compared = true;
-                    self.write(true);
+                "Serving" if !is_compared => {
+                    // Long enough for members to be ready meanwhile.
+                    tokio::time::sleep(COMPARING).await;
+                    if self.compares().await && self.outcome() == "Waiting" {
+                        is_compared = true;
+                        self.write(true);
+                    }
                 }
                 "Finished" => {
                     self.say("Succeeded");
