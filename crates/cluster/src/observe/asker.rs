@@ -52,10 +52,12 @@ pub async fn is_there(
         .applier
         .read::<EtcdRestore>(&key.beside(&restore.name))
         .await?;
-    Ok(found.is_some_and(|found| {
-        let is_going = found.metadata.deletion_timestamp.is_some();
-        found.metadata.uid.as_deref() == Some(restore.uid.as_str()) && !is_going
-    }))
+    Ok(found.is_some_and(|found| stays(&found, &restore.uid)))
+}
+
+/// Whether it is the one of this UID, and nobody has deleted it.
+fn stays(found: &EtcdRestore, uid: &str) -> bool {
+    found.metadata.uid.as_deref() == Some(uid) && found.metadata.deletion_timestamp.is_none()
 }
 
 /// Whether the `EtcdRestore` of its name is the one that asks, and is not over.
@@ -65,8 +67,7 @@ fn asks(found: Option<&EtcdRestore>, intent: &RestoreIntent) -> bool {
     };
     let status = found.status.as_ref();
     let phase = status.and_then(|status| status.phase.as_deref());
-    found.metadata.uid.as_deref() == Some(intent.uid.as_str())
-        && found.metadata.deletion_timestamp.is_none()
+    stays(found, &intent.uid)
         && !status.is_some_and(|status| status.succeeded)
         && !phase.is_some_and(|phase| OVER.contains(&phase))
 }

@@ -1,7 +1,7 @@
 //! When a permit was laid with a pod, so that one that a node has missed is laid there again.
 
-use core::fmt;
-use core::str::FromStr;
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use jiff::Timestamp;

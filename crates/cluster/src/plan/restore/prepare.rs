@@ -1,7 +1,6 @@
 //! All members restore at once beside their old data; then the one field decides.
 
 use std::collections::{BTreeMap, BTreeSet};
-
 use std::time::Duration;
 
 use etcd_operator_api::contract::Mode;
