@@ -4,11 +4,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use etcd_operator_e2e::bed_dir::BedDir;
 use etcd_operator_e2e::components::Component;
 use etcd_operator_e2e::control_plane::{ControlPlane, Options};
+use etcd_operator_e2e::deadline::until;
 use serde_json::Value;
 
 use crate::helm::{HELMS, NAMESPACE, RELEASE, chart, run};
@@ -61,6 +63,19 @@ impl Place {
             String::from_utf8_lossy(&output.stderr)
         );
         Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Waits until the API server serves what has just been defined: a definition is answered before it tells of its
+    /// kind, on a busy machine by seconds.
+    async fn serves_its_kinds(&self) -> Result<()> {
+        until("the kinds are served", Duration::from_mins(1), || async {
+            let list = ["api-resources", "--api-group=etcd.database.coreos.com", "--output=name"];
+            let output = self.control_plane.kubectl(&list).await?;
+            let said = String::from_utf8_lossy(&output.stdout);
+            let is_there = |kind: &&str| said.lines().any(|line| line == *kind);
+            Ok(DEFINITIONS.iter().all(is_there).then_some(()))
+        })
+        .await
     }
 
     /// The UIDs of the example's objects, if they are there.
@@ -122,6 +137,7 @@ async fn an_example_comes_and_goes_with_its_release_and_definitions_stay() -> Re
         // Nothing of kinds that come with this very release, and a word about it.
         let said = place.install(RELEASE, NAMESPACE, &chart(), EXAMPLE).await?;
         assert!(said.contains("Run the same command once more"), "{said}");
+        place.serves_its_kinds().await?;
         assert_eq!(place.example().await?, [""; 0], "{helm:?}");
         let said = place.install(RELEASE, NAMESPACE, &chart(), EXAMPLE).await?;
         assert!(said.contains(&format!("helm test {RELEASE}")), "{said}");
