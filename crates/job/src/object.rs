@@ -266,19 +266,28 @@ type Stored = BoxStream<'static, Result<Bytes, etcd_operator_store::Error>>;
 
 /// An object of frames from its first byte on.
 fn decoded(body: Stored, decoder: Decoder) -> Plain {
-    stream::try_unfold(Some((body, decoder)), |state| async {
-        let Some((mut body, mut decoder)) = state else {
+    let state = Some((body, decoder, Bytes::new()));
+    stream::try_unfold(state, |state| async {
+        let Some((mut body, mut decoder, mut waiting)) = state else {
             return Ok(None);
         };
-        let mut out = Vec::new();
-        while out.is_empty() {
-            let Some(piece) = body.next().await else {
-                decoder.finish()?;
-                return Ok(None);
-            };
-            decoder.push(&piece?, &mut out)?;
+        loop {
+            if waiting.is_empty() {
+                let Some(piece) = body.next().await else {
+                    decoder.finish()?;
+                    return Ok(None);
+                };
+                waiting = piece?;
+            }
+            // One frame at a time: what compresses well is gibibytes in a few pieces.
+            let mut left = &*waiting;
+            let plain = decoder.take(&mut left)?;
+            let taken = waiting.len() - left.len();
+            waiting = waiting.slice(taken..);
+            if let Some(plain) = plain.filter(|plain| !plain.is_empty()) {
+                return Ok(Some((Bytes::from(plain), Some((body, decoder, waiting)))));
+            }
         }
-        Ok(Some((Bytes::from(out), Some((body, decoder)))))
     })
     .boxed()
 }

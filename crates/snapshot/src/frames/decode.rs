@@ -101,6 +101,16 @@ impl Decoder {
 
     /// Takes the next bytes of the object and appends what they hold of the snapshot. After an error it is of no use.
     pub fn push(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), DecodeError> {
+        while let Some(mut plain) = self.take(&mut bytes)? {
+            out.append(&mut plain);
+        }
+        Ok(())
+    }
+
+    /// Takes of the next bytes of the object no more than to the end of a frame, and tells what that holds of the snapshot once
+    /// it is whole; `bytes` is what is left then. A few bytes may be thousands of frames: whoever must not hold all of them
+    /// takes one at a time.
+    pub fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, DecodeError> {
         while !bytes.is_empty() {
             if self.is_done {
                 return Err(DecodeError::Trailing);
@@ -108,10 +118,12 @@ impl Decoder {
             let wanted = self.wanted()?;
             let (now, later) = bytes.split_at(bytes.len().min(wanted - self.waiting.len()));
             self.waiting.extend_from_slice(now);
-            bytes = later;
-            self.advance(out)?;
+            *bytes = later;
+            if let Some(plain) = self.advance()? {
+                return Ok(Some(plain));
+            }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Ends the object: whether that was all of it.
@@ -144,27 +156,27 @@ impl Decoder {
         }
     }
 
-    fn advance(&mut self, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    fn advance(&mut self) -> Result<Option<Vec<u8>>, DecodeError> {
         let Some(opener) = &mut self.opener else {
             if let Some(header) = Header::parse(&self.waiting)? {
                 self.opener = Some(Opener::new(header, &self.keys)?);
                 self.waiting.clear();
             }
-            return Ok(());
+            return Ok(None);
         };
         let Some(head) = self.waiting.first_chunk::<FRAME_HEADER>() else {
-            return Ok(());
+            return Ok(None);
         };
         let header = FrameHeader::parse(*head, self.next, opener.header.frame)?;
         in_order(header.index, self.next)?;
         if self.waiting.len() < header.stored() {
             self.waiting.reserve_exact(header.stored() - self.waiting.len());
-            return Ok(());
+            return Ok(None);
         }
-        out.append(&mut opener.unseal(&header, &mut self.waiting)?);
+        let plain = opener.unseal(&header, &mut self.waiting)?;
         self.waiting.clear();
         self.is_done = header.is_last;
         self.next = self.next.checked_add(1).ok_or(DecodeError::Trailing)?;
-        Ok(())
+        Ok(Some(plain))
     }
 }
