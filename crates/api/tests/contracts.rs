@@ -184,6 +184,7 @@ fn what_a_restore_leaves_on_a_volume() {
             restore_uid: "r-uid".into(),
             object_sha256: "bb".into(),
             snapshot_size: 20_512,
+            boot: Some("1f0c1c9e-7c0f-4a6b-9a52-0a6f0c1c9e7c".into()),
         },
     );
     check(

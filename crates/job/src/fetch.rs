@@ -9,13 +9,13 @@ use etcd_operator_snapshot::stream::{Check, Checked, Kind};
 use futures::StreamExt as _;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _, BufWriter};
 
 use crate::failure::Failure;
 use crate::object::{Hashed, Object};
 use crate::teller;
 
-/// How much is read at once of what is there already.
+/// How much is written at once, and read of what is there already.
 const PIECE: usize = 1 << 20;
 
 /// What a part of a file is part of.
@@ -62,7 +62,11 @@ impl<'a> From<&'a Manifest> for Expected<'a> {
 /// and how much of it was there already.
 pub async fn fetch(object: &Object, manifest: Option<&Manifest>, file: &Path) -> Result<Arrived, Failure> {
     let done = AtomicU64::new(0);
-    bring(object, manifest.map(Expected::from), file, &done, true).await
+    let manner = Manner {
+        needs_hash: true,
+        lasts: true,
+    };
+    bring(object, manifest.map(Expected::from), file, &done, manner).await
 }
 
 /// The same also where nobody can tell whether it is whole.
@@ -72,17 +76,36 @@ pub async fn fetch_unhashed(
     file: &Path,
 ) -> Result<Arrived, Failure> {
     let done = AtomicU64::new(0);
-    bring(object, manifest.map(Expected::from), file, &done, false).await
+    let manner = Manner {
+        needs_hash: false,
+        lasts: true,
+    };
+    bring(object, manifest.map(Expected::from), file, &done, manner).await
 }
 
-/// The same for a snapshot that is known by other means. `done` is how much of it is there, while it comes.
+/// The same for a snapshot that is known by other means, and that is needed until another one is made of it: it is not brought
+/// to the disk, which three members that share one would wait for longer than for the download. `done` is how much of it is
+/// there, while it comes.
 pub async fn fetch_expected(
     object: &Object,
     expected: Option<Expected<'_>>,
     file: &Path,
     done: &AtomicU64,
 ) -> Result<Arrived, Failure> {
-    bring(object, expected, file, done, false).await
+    let manner = Manner {
+        needs_hash: false,
+        lasts: false,
+    };
+    bring(object, expected, file, done, manner).await
+}
+
+/// How a snapshot is fetched.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    /// Whether somebody must be able to tell that it is whole.
+    needs_hash: bool,
+    /// Whether it outlives the node.
+    lasts: bool,
 }
 
 async fn bring(
@@ -90,7 +113,7 @@ async fn bring(
     expected: Option<Expected<'_>>,
     file: &Path,
     done: &AtomicU64,
-    needs_hash: bool,
+    manner: Manner,
 ) -> Result<Arrived, Failure> {
     let (part, note) = (beside(file, ".part"), beside(file, ".part.json"));
     let begun = Begun {
@@ -129,6 +152,7 @@ async fn bring(
         .map_err(failed(&part))?;
     done.store(from, Ordering::Relaxed);
     let hashed = Hashed::default();
+    let mut out = BufWriter::with_capacity(PIECE, out);
     let copy = async {
         let mut pieces = match from {
             // A plain object is the snapshot itself, which is hashed as it is written.
@@ -137,19 +161,32 @@ async fn bring(
         };
         while let Some(piece) = pieces.next().await {
             let piece = piece?;
+            let length = done.fetch_add(piece.len() as u64, Ordering::Relaxed) + piece.len() as u64;
+            if expected.is_some_and(|expected| length > expected.size) {
+                // Frames hold as much as they like: the disk may be that of a database.
+                return Ok(false);
+            }
             check.push(&piece);
             out.write_all(&piece).await.map_err(failed(&part))?;
-            done.fetch_add(piece.len() as u64, Ordering::Relaxed);
         }
-        out.sync_all().await.map_err(failed(&part))
+        out.flush().await.map_err(failed(&part))?;
+        if manner.lasts {
+            out.get_ref().sync_all().await.map_err(failed(&part))?;
+        }
+        Ok::<_, Failure>(true)
     };
     let total = object.length().unwrap_or(0);
-    tokio::select! {
+    let fits = tokio::select! {
         copied = copy => copied?,
         never = teller::tell("fetching", done, total) => match never {},
-    }
-    let judged = judge(check, expected).and_then(|checked| {
-        if needs_hash && checked.kind == Kind::Copy {
+    };
+    let judged = if fits {
+        judge(check, expected)
+    } else {
+        Err(another())
+    };
+    let judged = judged.and_then(|checked| {
+        if manner.needs_hash && checked.kind == Kind::Copy {
             return Err(Failure::lasting(
                 "NoHash",
                 "what is stored has no manifest, and no hash of etcd behind it, so nobody can tell whether it is whole; \
@@ -174,7 +211,11 @@ async fn bring(
         Ok(arrived) => arrived,
         Err(failure) => {
             let _ = tokio::fs::remove_file(&part).await;
-            return Err(failure);
+            // What was there may have been torn when its node went: the next try has none of it.
+            return Err(Failure {
+                is_retriable: failure.is_retriable || from > 0,
+                ..failure
+            });
         }
     };
     tokio::fs::rename(&part, file).await.map_err(failed(file))?;
@@ -228,8 +269,11 @@ fn judge(check: Check, expected: Option<Expected<'_>>) -> Result<Checked, Failur
         Kind::Snapshot { database } if *database == expected.sha256 && checked.length == expected.size => {
             Ok(checked)
         }
-        _ => Err(wrong(
-            "the object holds another snapshot than its manifest says".to_owned(),
-        )),
+        _ => Err(another()),
     }
+}
+
+fn another() -> Failure {
+    let text = "the object holds another snapshot than its manifest says";
+    Failure::lasting("VerificationFailed", text)
 }

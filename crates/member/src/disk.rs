@@ -74,7 +74,16 @@ fn fetched(volume: &Volume) -> Result<Option<Fetched>, String> {
     };
     let snapshot = fs::metadata(volume.snapshot());
     let is_there = snapshot.is_ok_and(|found| found.is_file() && found.len() == fetched.snapshot_size);
-    Ok(is_there.then_some(fetched))
+    let is_believed = fetched.boot.is_none() || fetched.boot == boot();
+    Ok((is_there && is_believed).then_some(fetched))
+}
+
+/// Under which boot of its node this runs, if that can be told: what was written under the same one is as it was written, be
+/// it on the disk or not.
+pub(crate) fn boot() -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// What lies in a directory of etcd's.

@@ -3,7 +3,7 @@
 
 use etcd_operator_api::contract::{Fetched, VERSION};
 
-use crate::disk::{Depth, read};
+use crate::disk::{self, Depth, read};
 use crate::fingerprint::Surroundings;
 use crate::keeper::{Keeper, NotKept, Step};
 use crate::room::{self, LOG};
@@ -91,9 +91,8 @@ pub fn begin(volume: &Volume, wanted: &Wanted) -> Result<(), NotPossible> {
         keeper.clear_download()?;
     }
     let download = volume.download();
-    let unwritable = |error: std::io::Error| {
-        NotPossible::Unwritable(crate::disk::trouble("write into", &download, &error))
-    };
+    let unwritable =
+        |error: std::io::Error| NotPossible::Unwritable(disk::trouble("write into", &download, &error));
     std::fs::create_dir_all(&download).map_err(unwritable)?;
     let mut there = 0;
     for entry in std::fs::read_dir(&download).map_err(unwritable)? {
@@ -112,13 +111,15 @@ pub fn begin(volume: &Volume, wanted: &Wanted) -> Result<(), NotPossible> {
     room::judge(volume.root(), free, needed, &parts).map_err(NotPossible::NoRoom)
 }
 
-/// The snapshot is there, and it is the right one.
+/// The snapshot is there, and it is the right one. It is not brought to the disk: what is made of it is, in a moment, and then
+/// it goes. Should the node go before, it is fetched anew.
 pub fn end(volume: &Volume, wanted: &Wanted) -> Result<(), NotPossible> {
     let fetched = Fetched {
         version: VERSION,
         restore_uid: wanted.restore_uid.clone(),
         object_sha256: wanted.object_sha256.clone(),
         snapshot_size: wanted.snapshot_size,
+        boot: disk::boot(),
     };
     Ok(Keeper::new(volume, &mut |_| Ok(())).mark_fetched(&fetched)?)
 }
@@ -161,6 +162,19 @@ mod tests {
         assert!(needless().is_some());
         scratch.file("restore/snapshot.db", "cut");
         assert_eq!(needless(), None, "its size is another one");
+
+        scratch.file("restore/snapshot.db", "snapshot");
+        assert!(needless().is_some());
+        let text = std::fs::read_to_string(volume.fetched()).expect("the mark");
+        let mut mark: Fetched = contract::read(text.as_bytes()).expect("a mark");
+        assert!(mark.boot.is_some(), "it is not on the disk yet");
+        mark.boot = Some("another".to_owned());
+        scratch.file("operator/fetched.json", contract::write(&mark));
+        assert_eq!(needless(), None, "the node went before it was on its disk");
+        mark.boot = None;
+        scratch.file("operator/fetched.json", contract::write(&mark));
+        assert!(needless().is_some());
+        scratch.file("restore/snapshot.db", "cut");
 
         let prepared = Prepared {
             version: 1,

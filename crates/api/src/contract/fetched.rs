@@ -19,6 +19,10 @@ pub struct Fetched {
     pub object_sha256: String,
     /// Bytes of the snapshot.
     pub snapshot_size: u64,
+    /// The boot of the node under which it was written without being brought to the disk: after another one it may be torn.
+    /// None says that it is on the disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<String>,
 }
 
 /// How far a download is, as it tells whoever asks.

@@ -1,7 +1,10 @@
 //! Fetching and looking into: any form comes back as the snapshot that etcd gave, wherever it was cut off.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use etcd_operator_api::backup::Compression;
 use etcd_operator_api::contract::Manifest;
+use etcd_operator_job::fetch::Expected;
 use etcd_operator_job::object::Object;
 use etcd_operator_job::{Failure, check, fetch, inspect, settings};
 use etcd_operator_snapshot::frames::KeyRing;
@@ -125,6 +128,34 @@ async fn a_bit_that_changed_in_the_store_is_found_and_no_file_is_left() {
             check::full(&object, &manifest, &out.0).await.is_err(),
             "and by a full check"
         );
+    }
+}
+
+/// What frames hold is known only when they are opened: the disk is that of a database, and has room for what was verified.
+#[tokio::test]
+async fn more_than_was_verified_is_not_written() {
+    let keys = keys(7);
+    for form in &FORMS {
+        let (bench, out) = (Bench::new(), Folder::new());
+        let bytes = long_snapshot(16 << 20);
+        let length = bytes.len() as u64;
+        let mut manifest = store(&bench, form, &keys, bytes).await;
+        let object = open(&bench, Some(&manifest), &keys).await.expect("open");
+        manifest.snapshot_size = 100;
+        let done = AtomicU64::new(0);
+        let expected = Some(Expected::from(&manifest));
+        let file = out.0.join("fetched.db");
+        let failure = fetch::fetch_expected(&object, expected, &file, &done)
+            .await
+            .expect_err("refused");
+        assert_eq!(
+            (failure.reason.as_ref(), failure.is_retriable),
+            ("VerificationFailed", false)
+        );
+        let seen = done.load(Ordering::Relaxed);
+        assert!(seen < length / 2, "{seen} bytes were taken");
+        let left = std::fs::read_dir(&out.0).expect("a directory").count();
+        assert_eq!(left, 0, "nothing of it is left");
     }
 }
 

@@ -27,10 +27,12 @@ impl Keeper<'_> {
         self.write_kept(&kept)
     }
 
-    /// A download is complete, and on the disk.
+    /// A download is complete; on the disk, unless the mark says under which boot alone it is to be believed.
     pub fn mark_fetched(&mut self, fetched: &Fetched) -> Result<(), NotKept> {
         self.settle()?;
-        self.step(&Step::Sync(self.volume.snapshot()))?;
+        if fetched.boot.is_none() {
+            self.step(&Step::Sync(self.volume.snapshot()))?;
+        }
         self.step(&Step::Sync(self.volume.download()))?;
         self.step(&Step::Sync(self.volume.root().to_owned()))?;
         self.document(self.volume.new_document(), self.volume.fetched(), fetched)

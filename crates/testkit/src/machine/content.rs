@@ -191,6 +191,7 @@ pub(crate) fn fetched(etcds: &Etcds, disk: DiskId, wanted: &Wanted, snapshot: Sn
         restore_uid: wanted.restore_uid.clone(),
         object_sha256: wanted.object_sha256.clone(),
         snapshot_size: wanted.snapshot_size,
+        boot: None,
     };
     etcds.edit(disk, |content| content.download = Some((fetched, snapshot)));
 }

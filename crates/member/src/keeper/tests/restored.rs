@@ -56,6 +56,7 @@ fn made(scratch: &Scratch, volume: &Volume) {
         restore_uid: RESTORE.into(),
         object_sha256: OBJECT.into(),
         snapshot_size: 8,
+        boot: None,
     };
     fs::write(volume.fetched(), contract::write(&fetched)).expect("written");
     member(scratch, &mark().directory, OWN, false);

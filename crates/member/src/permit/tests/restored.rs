@@ -55,6 +55,7 @@ pub(super) fn downloaded(disk: &DiskView) -> DiskView {
             restore_uid: "restore-1".into(),
             object_sha256: "00ff".into(),
             snapshot_size: 4096,
+            boot: None,
         }),
         ..disk.clone()
     }
