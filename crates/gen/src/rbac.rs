@@ -110,15 +110,6 @@ pub const RIGHTS: &[Right] = &[
     },
     Right {
         group: "",
-        resources: &["pods/eviction"],
-        verbs: &["create"],
-        place: Place::Watched,
-        which: Which::Any,
-        part: CLUSTER,
-        why: "A member that votes is asked to go as a drain would ask it.",
-    },
-    Right {
-        group: "",
         resources: &["persistentvolumeclaims"],
         verbs: KEEP,
         place: Place::Watched,

@@ -64,12 +64,6 @@
 - apiGroups:
   - ""
   resources:
-  - pods/eviction
-  verbs:
-  - create
-- apiGroups:
-  - ""
-  resources:
   - persistentvolumeclaims
   verbs:
   - get
