@@ -76,6 +76,13 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, mut restore: Restore
     if may_roll && let Some(step) = roll(situation, known) {
         return Proposal::idle(Reason::Restoring, text).step(step);
     }
+    // Whoever reads that it is over finds all of them at work, also in the eyes of the nodes.
+    let mut members = world.members.iter();
+    let unready = members.find(|(_, seen)| seen.pod.as_ref().is_some_and(|pod| !pod.ready));
+    if let Some((place, _)) = unready {
+        let waits = vec![format!("the pod {} is not ready yet", world.name(*place))];
+        return Proposal::idle(Reason::Restoring, text).blocked_by(waits);
+    }
     restore.enter(Phase::Finished, world.now);
     memory.restore = Some(restore);
     usual
