@@ -87,8 +87,10 @@ fn origin(desired: &Desired, key: &ObjectKey, deps: &Deps) -> Result<Origin, Str
 
 fn of_cluster(cluster: &EtcdCluster, desired: &Desired, key: &ObjectKey) -> Result<Origin, String> {
     let (name, status) = (cluster.name_any(), cluster.status.clone().unwrap_or_default());
-    if status.restore.as_ref().is_some_and(RestoreProgress::is_active) {
-        // What is there is neither the old cluster nor the new one.
+    let is_between = |restore: &RestoreProgress| restore.is_active() && !restore.open;
+    if status.restore.as_ref().is_some_and(is_between) {
+        // What is there is neither the old cluster nor the new one. Once clients are let in it is the new one, and what they
+        // write is to be backed up, however long a last member takes.
         return Err(format!("the EtcdCluster {name} is being restored"));
     }
     let Some(cluster_id) = status.cluster_id else {
