@@ -23,6 +23,8 @@ const UNBUILT: &[Unbuilt] = &[];
 
 /// By how much the revision is raised where the user does not say: more than any cluster writes between two backups.
 const REVISION_BUMP: i64 = 1_000_000_000;
+/// The most of it: etcd never counts back, and a typo would be there for good.
+const MAX_REVISION_BUMP: i64 = 1_000_000_000_000;
 /// How long the data of before are kept where the user does not say.
 const KEEP_PREVIOUS: Duration = Duration::from_hours(24);
 
@@ -90,6 +92,12 @@ pub fn desired(restore: &EtcdRestore) -> Result<Desired, Vec<Refusal>> {
     if spec.etcd_cluster.name.is_empty() {
         let problem = "must name an EtcdCluster of this namespace; for example: orders";
         refused.push(Refusal::invalid("spec.etcdCluster.name", problem));
+    }
+    if spec.revision_bump.is_some_and(|bump| bump > MAX_REVISION_BUMP) {
+        let problem = format!(
+            "must be {MAX_REVISION_BUMP} at most, as etcd never counts back; for example: 1000000000"
+        );
+        refused.push(Refusal::invalid("spec.revisionBump", problem));
     }
     let template = spec.cluster_template.as_ref();
     refused.extend(

@@ -3,7 +3,10 @@
 
 use etcd_operator_api::EtcdRestoreStatus;
 use etcd_operator_api::backup::BackupRecord;
+use etcd_operator_api::condition::{self, ConditionType};
 use jiff::Timestamp;
+
+use crate::plan::Reason;
 
 /// What must survive the operator.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -12,6 +15,9 @@ pub struct Memory {
     pub phase: String,
     /// What was said of it last.
     pub said: Option<String>,
+    /// Whether it has failed, and it was said that it rests until somebody edits it: what stood in its way may go, and the
+    /// Job that failed or went well may still be there.
+    pub rests: bool,
     /// Whether it succeeded: it is never done again.
     pub succeeded: bool,
     /// Whether the old data were given up.
@@ -41,6 +47,11 @@ impl Memory {
         Self {
             phase: status.phase.clone().unwrap_or_default(),
             said: status.reason.clone(),
+            rests: condition::find(
+                status.conditions.as_deref().unwrap_or_default(),
+                ConditionType::Progressing,
+            )
+            .is_some_and(|found| found.reason.as_deref() == Some(Reason::FailedBefore.as_str())),
             succeeded: status.succeeded,
             committed: status.committed,
             object: status.object.clone(),

@@ -5,7 +5,7 @@ mod rivals;
 use std::collections::BTreeMap;
 
 use etcd_operator_api::cluster::{
-    DEFAULT_REPOSITORY, EtcdClusterSpec, EtcdClusterStatus, ImagePullPolicy, Medium,
+    DEFAULT_REPOSITORY, EtcdClusterSpec, EtcdClusterStatus, ImagePullPolicy, Medium, PodPolicy,
 };
 use etcd_operator_api::condition::{self, ConditionType, Truth};
 use etcd_operator_api::contract::{self, JobResult};
@@ -29,7 +29,7 @@ use crate::desired::{Desired, From};
 use crate::memory::Memory;
 use crate::plan::{Phase, chosen};
 use crate::reconcile::Deps;
-use crate::world::{Cluster, JobEnd, JobSeen, World};
+use crate::world::{Cluster, JobEnd, JobSeen, Nodes, World};
 
 use rivals::rival;
 pub use rivals::{can_be_replaced, rival_among};
@@ -183,6 +183,7 @@ pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
         silence,
         is_paused: spec.paused,
         intent: text.map(|text| contract::read(text.as_bytes()).map_err(|error| error.to_string())),
+        story: status.reason.filter(|_| status.phase != "Running"),
         cluster_id: status.cluster_id,
         incarnation: status.incarnation,
         progress: status.restore,
@@ -197,7 +198,19 @@ pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
         service_account: pod
             .and_then(|pod| pod.service_account_name.clone())
             .filter(|name| !name.is_empty()),
+        nodes: pod.map(nodes).unwrap_or_default(),
         name,
+    }
+}
+
+/// Where the members may run.
+fn nodes(pod: &PodPolicy) -> Nodes {
+    let rules = pod.affinity.as_ref();
+    Nodes {
+        labels: pod.node_selector.clone().unwrap_or_default(),
+        affinity: rules.and_then(|rules| rules.node_affinity.clone()),
+        tolerations: pod.tolerations.clone().unwrap_or_default(),
+        priority_class: pod.priority_class_name.clone().filter(|name| !name.is_empty()),
     }
 }
 

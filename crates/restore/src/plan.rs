@@ -23,7 +23,7 @@ pub use choose::{choose, chosen};
 pub use gate::{pass, room};
 use outcome::{Outcome, outcome};
 pub use reason::Reason;
-pub use verify::ready;
+pub use verify::{name_taken, ready};
 
 /// How soon to look again where no watch tells.
 const PATIENT: Duration = Duration::from_secs(30);
@@ -207,6 +207,7 @@ impl Plan {
 /// What to do next.
 pub fn plan(world: &World) -> Plan {
     let mut plan = decide(world);
+    stuck(world, &mut plan);
     let needed = plan.job.as_ref().map(|job| job.name.as_str());
     let unneeded = world
         .jobs
@@ -218,6 +219,25 @@ pub fn plan(world: &World) -> Plan {
         plan.drops.extend(unneeded);
     }
     plan
+}
+
+/// A Job that could not be made is tried again, and until that has come to something the same is said of it.
+fn stuck(world: &World, plan: &mut Plan) {
+    let (Some(job), Some(said)) = (&plan.job, &world.memory.said) else {
+        return;
+    };
+    let is_missing = world.job(&job.name).is_none();
+    if is_missing && *said == name_taken(&job.name) {
+        plan.reason = Reason::NameTaken;
+        plan.text.clone_from(said);
+    } else if is_missing && said.starts_with(&not_taken(&job.name)) {
+        plan.text.clone_from(said);
+    }
+}
+
+/// How it begins what is said of a Job that the API server refuses.
+pub fn not_taken(job: &str) -> String {
+    format!("The Job {job} is not taken: ")
 }
 
 /// Whether the same is to be asked for of the cluster as it is by now: it may have changed since it was looked at.
@@ -242,6 +262,7 @@ fn decide(world: &World) -> Plan {
     let progress = cluster.and_then(|cluster| cluster.progress.as_ref());
     if let Some(progress) = progress.filter(|progress| progress.uid == world.uid) {
         let mut plan = follow::follow(world, progress);
+        held_up(cluster, &mut plan);
         plan.observes = !world.is_edited;
         if world.is_edited && plan.phase.works() {
             plan.text
@@ -262,7 +283,11 @@ fn decide(world: &World) -> Plan {
         if let Some(why) = why.filter(|_| !has_begun) {
             return verify::take_back(world, why);
         }
-        let text = "The cluster is asked to carry out the restore, and has not begun yet.";
+        let mut text = "The cluster is asked to carry out the restore, and has not begun yet.".to_owned();
+        if let Some(why) = &cluster.story {
+            text.push_str(" It says: ");
+            text.push_str(why);
+        }
         return Plan::new(memory.clone(), Phase::Waiting, Reason::NotBegun, text);
     }
     // For good, also once this was said: whatever bears the name later has data that nobody asked to be replaced.
@@ -277,6 +302,29 @@ fn decide(world: &World) -> Plan {
         plan.ask = Ask::Nothing;
     }
     plan
+}
+
+/// What is under way stands still with its cluster, whatever its phase says; not even what was deleted is rolled back.
+fn held_up(cluster: Option<&Cluster>, plan: &mut Plan) {
+    let Some(cluster) = cluster.filter(|_| plan.phase.works()) else {
+        return;
+    };
+    let name = &cluster.name;
+    let (reason, why) = match &cluster.refused {
+        _ if cluster.is_paused => {
+            let text = format!("Nothing goes on while spec.paused of the EtcdCluster {name} is true.");
+            (Reason::ClusterPaused, text)
+        }
+        Some(refused) => {
+            let text = format!(
+                "Nothing goes on while the spec of the EtcdCluster {name} cannot be acted upon: {refused}."
+            );
+            (Reason::ClusterRefused, text)
+        }
+        None => return,
+    };
+    plan.reason = reason;
+    plan.text = format!("{why} {}", plan.text);
 }
 
 /// What the cluster is asked for by this restore.

@@ -30,7 +30,7 @@ use tracing::info;
 use crate::build::{self, Frame};
 use crate::desired::{Desired, From, desired};
 use crate::observe::{can_be_replaced, found_cluster, is_owned, observe};
-use crate::plan::{Ask, Phase, Plan, plan, still_asks};
+use crate::plan::{Ask, Phase, Plan, Reason, name_taken, not_taken, plan, still_asks};
 use crate::status;
 use crate::world::World;
 
@@ -132,8 +132,9 @@ impl Reconciler {
         } = &*self.deps;
         let Some(restore) = restores.get(key) else {
             self.latest.forget(key);
-            if restores.sight(key) == Sight::Missing {
-                self.withdraw_stale(key, None).await?;
+            if restores.sight(key) == Sight::Missing && !self.withdraw_stale(key, None).await? {
+                // Nobody tells of one that goes before its copy has ever been here.
+                return Ok(Wake::After(REFUSED));
             }
             let serves = |bad: &Malformed| {
                 let cluster = bad.cluster.as_deref().unwrap_or_default();
@@ -148,6 +149,8 @@ impl Reconciler {
             return Ok(Wake::OnChange);
         };
         if restore.metadata.deletion_timestamp.is_some() {
+            // Somebody's finalizer may hold it for long: what its user has asked for counts now.
+            self.withdraw_stale(key, None).await?;
             return Ok(Wake::OnChange);
         }
         // A restore follows its cluster; while that does not exist, its own annotations decide.
@@ -230,18 +233,23 @@ impl Reconciler {
             now: world.now,
         };
         match self.deps.applier.introduce(&build::job(wanted, &frame)).await {
-            Ok(Introduced::There(job)) if !is_owned(&job, &world.uid) => Ok(Wake::After(REFUSED)),
+            Ok(Introduced::There(job)) if !is_owned(&job, &world.uid) => {
+                let taken = Plan {
+                    reason: Reason::NameTaken,
+                    text: name_taken(&wanted.name),
+                    ..plan.clone()
+                };
+                let after = status::status(restore, &taken, references, world.now);
+                self.report(restore, after).await?;
+                Ok(Wake::After(REFUSED))
+            }
             Ok(Introduced::Created(_) | Introduced::There(_)) => Ok(Wake::After(plan.wake)),
             Err(error) => {
                 let Some(refusal) = refusal(&error) else {
                     return Err(error);
                 };
                 let refused = Plan {
-                    text: format!(
-                        "The Job {} is not taken: {}",
-                        wanted.name,
-                        bounded(&refusal.message, 400)
-                    ),
+                    text: not_taken(&wanted.name) + &bounded(&refusal.message, 400),
                     ..plan.clone()
                 };
                 let after = status::status(restore, &refused, references, world.now);
@@ -287,27 +295,40 @@ impl Reconciler {
         Ok(true)
     }
 
-    /// The `EtcdRestore` of this name and UID, if there is one.
+    /// The `EtcdRestore` of this name and UID, if there is one that is to stay.
     async fn found(&self, key: &ObjectKey, name: &str, uid: &str) -> Result<Option<EtcdRestore>, Error> {
         let found = self.deps.applier.read::<EtcdRestore>(&key.beside(name)).await?;
-        Ok(found.filter(|found| found.uid().as_deref() == Some(uid)))
+        Ok(found.filter(|found| {
+            found.uid().as_deref() == Some(uid) && found.metadata.deletion_timestamp.is_none()
+        }))
     }
 
     /// A restore that does not exist any more is no longer asked for: before the commit the cluster comes back, after it
-    /// the restore goes on to its end.
-    async fn withdraw_stale(&self, key: &ObjectKey, uid: Option<&str>) -> Result<(), Error> {
-        let is_stale = |cluster: &EtcdCluster| {
+    /// the restore goes on to its end. False if there is one that a copy does not know, and that stays.
+    async fn withdraw_stale(&self, key: &ObjectKey, uid: Option<&str>) -> Result<bool, Error> {
+        let meant = |cluster: &EtcdCluster| {
             let intent = asked(cluster).and_then(Result::ok);
-            intent.is_some_and(|intent| intent.name == key.name && Some(intent.uid.as_str()) != uid)
+            intent.filter(|intent| intent.name == key.name && Some(intent.uid.as_str()) != uid)
         };
+        let is_stale = |cluster: &EtcdCluster| {
+            let is_ours = self.deps.scope.serves(cluster.metadata.annotations.as_ref());
+            is_ours.is_ok() && meant(cluster).is_some()
+        };
+        let mut is_all = true;
         for cluster in self.deps.clusters.filter(&key.namespace, is_stale) {
+            // A copy may be behind, also by more than a moment: a restore that is there is not taken back for that.
+            let uid = meant(&cluster).map(|intent| intent.uid).unwrap_or_default();
+            if self.found(key, &key.name, &uid).await?.is_some() {
+                is_all = false;
+                continue;
+            }
             self.deps
                 .applier
                 .annotate(&*cluster, &[(ANNOTATION_RESTORE, None)])
                 .await?;
             info!(cluster = %ObjectKey::of(&*cluster), restore = %key, "the restore is gone and no longer asked for");
         }
-        Ok(())
+        Ok(is_all)
     }
 
     async fn report(

@@ -1,10 +1,13 @@
 //! What was seen of an `EtcdRestore`, its Jobs, its cluster and its backup. Plain data: whoever looks fills it in.
 
+use std::collections::BTreeMap;
+
 use etcd_operator_api::cluster::RestoreProgress;
 use etcd_operator_api::contract::{JobResult, RestoreIntent};
 use etcd_operator_api::location::Location;
 use etcd_operator_api::version::EtcdVersion;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{NodeAffinity, Toleration};
 
 use crate::desired::Desired;
 use crate::memory::Memory;
@@ -72,6 +75,8 @@ pub struct Cluster {
     pub made_by: Option<String>,
     /// Why its own spec is not acted upon.
     pub refused: Option<String>,
+    /// What its controller says it does or waits for.
+    pub story: Option<String>,
     /// etcd's ID of it; none before it has formed.
     pub cluster_id: Option<String>,
     /// Which life of its data runs.
@@ -92,6 +97,21 @@ pub struct Cluster {
     pub pull_secrets: Vec<String>,
     /// The service account of its pods.
     pub service_account: Option<String>,
+    /// Where its pods may run.
+    pub nodes: Nodes,
+}
+
+/// Where pods may run. What members say of other pods is not among it: a Job beside them is none of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Nodes {
+    /// Labels that a node must have.
+    pub labels: BTreeMap<String, String>,
+    /// Rules about nodes.
+    pub affinity: Option<NodeAffinity>,
+    /// Taints that are borne.
+    pub tolerations: Vec<Toleration>,
+    /// How important the pods are.
+    pub priority_class: Option<String>,
 }
 
 /// Where the backup is.

@@ -69,7 +69,11 @@ impl Place {
     /// kind, on a busy machine by seconds.
     async fn serves_its_kinds(&self) -> Result<()> {
         until("the kinds are served", Duration::from_mins(1), || async {
-            let list = ["api-resources", "--api-group=etcd.database.coreos.com", "--output=name"];
+            let list = [
+                "api-resources",
+                "--api-group=etcd.database.coreos.com",
+                "--output=name",
+            ];
             let output = self.control_plane.kubectl(&list).await?;
             let said = String::from_utf8_lossy(&output.stdout);
             let is_there = |kind: &&str| said.lines().any(|line| line == *kind);

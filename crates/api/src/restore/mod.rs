@@ -64,7 +64,7 @@ pub struct EtcdRestoreSpec {
     pub cluster_template: Option<ClusterTemplate>,
     /// By how much the revision is raised above the last one the old cluster was seen at, so that watchers notice. 0 switches it off. Default: on where etcd's tool can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("self == 0 || self >= 1000000").message("revisionBump must be 0, which switches it off, or at least 1000000, so that it is beyond what is written until the old cluster stops; for example: revisionBump: 1000000000"))]
+    #[x_kube(validation = Rule::new("self == 0 || (self >= 1000000 && self <= 1000000000000)").message("revisionBump must be 0, which switches it off, or between 1000000, so that it is beyond what is written until the old cluster stops, and 1000000000000, as etcd never counts back; for example: revisionBump: 1000000000"))]
     pub revision_bump: Option<i64>,
     /// How long the data of before are kept on the volumes. Default: 24h.
     #[serde(default, skip_serializing_if = "Option::is_none")]

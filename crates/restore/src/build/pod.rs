@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use etcd_operator_api::contract::{self, ORDER_VARIABLE, mounts};
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, EmptyDirVolumeSource, EnvVar, LocalObjectReference,
+    Affinity, Capabilities, Container, EmptyDirVolumeSource, EnvVar, LocalObjectReference,
     PersistentVolumeClaimVolumeSource, PodSecurityContext, PodSpec, PodTemplateSpec, ResourceRequirements,
     SeccompProfile, SecretVolumeSource, SecurityContext, Volume, VolumeMount,
 };
@@ -25,6 +25,7 @@ const NOBODY: i64 = 65532;
 
 pub(super) fn template(wanted: &Wanted, frame: &Frame<'_>) -> PodTemplateSpec {
     let (volumes, mounts): (Vec<_>, Vec<_>) = mounted(wanted, frame).into_iter().unzip();
+    let nodes = &frame.cluster.nodes;
     let pull_secrets = frame.cluster.pull_secrets.iter();
     let pull_secrets: Vec<_> = pull_secrets
         .map(|name| LocalObjectReference { name: name.clone() })
@@ -41,6 +42,14 @@ pub(super) fn template(wanted: &Wanted, frame: &Frame<'_>) -> PodTemplateSpec {
             image_pull_secrets: (!pull_secrets.is_empty()).then_some(pull_secrets),
             // What the members' pods may read, this one may: what it finds out is to hold for them.
             service_account_name: frame.cluster.service_account.clone(),
+            // Where they can run, it can, and where every node repels strangers nothing else would ever start.
+            node_selector: (!nodes.labels.is_empty()).then(|| nodes.labels.clone()),
+            affinity: nodes.affinity.clone().map(|rules| Affinity {
+                node_affinity: Some(rules),
+                ..Affinity::default()
+            }),
+            tolerations: (!nodes.tolerations.is_empty()).then(|| nodes.tolerations.clone()),
+            priority_class_name: nodes.priority_class.clone(),
             security_context: Some(PodSecurityContext {
                 run_as_non_root: Some(true),
                 run_as_user: Some(NOBODY),

@@ -1,12 +1,33 @@
 //! Jobs as users' clusters see them.
 
+use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::contract::{self, JobOrder, ORDER_VARIABLE, Task as Order};
 use etcd_operator_api::location::{Location, ObjectPath};
+use etcd_operator_runtime::key::ObjectKey;
 use serde_json::{Value, json};
 
 use super::{Frame, job};
+use crate::observe::of_cluster;
 use crate::plan::{Task, Wanted};
-use crate::world::{Cluster, Source};
+use crate::world::{Cluster, Nodes, Source};
+
+/// Where the pods of a cluster with rules for them may run.
+fn nodes() -> Nodes {
+    let keyed = |key: &str| json!([{"key": key, "operator": "Exists"}]);
+    let terms = json!({"nodeSelectorTerms": [{"matchExpressions": keyed("ssd")}]});
+    let apart = json!([{"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}]);
+    let mut cluster = EtcdCluster::default();
+    cluster.metadata.name = Some("orders".to_owned());
+    cluster.spec.pod = serde_json::from_value(json!({
+        "nodeSelector": {"pool": "etcd"}, "tolerations": keyed("dedicated"), "priorityClassName": "databases",
+        "affinity": {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms},
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart},
+        },
+    }))
+    .expect("a policy");
+    of_cluster(&cluster, &ObjectKey::new("shop", "orders")).nodes
+}
 
 fn made(task: Task, location: Location) -> Value {
     let cluster = Cluster {
@@ -18,6 +39,7 @@ fn made(task: Task, location: Location) -> Value {
         client_tls: Some("client".to_owned()),
         pull_secrets: vec!["registry".to_owned()],
         service_account: Some("irsa".to_owned()),
+        nodes: nodes(),
         ..Cluster::default()
     };
     let source = Source {
@@ -104,6 +126,19 @@ fn the_program_that_restores_is_tried_in_the_members_image_before_anything_is_to
     assert_eq!(tool[0]["volumeMounts"], Value::Null, "no secret is for it");
     for task in [compare(), Task::BackUp] {
         assert_eq!(init(task), Value::Null);
+    }
+}
+
+#[test]
+fn it_runs_where_members_can() {
+    for task in [Task::Verify, Task::BackUp, compare()] {
+        let pod = made(task, s3())["spec"]["template"]["spec"].clone();
+        assert_eq!(pod["nodeSelector"], json!({"pool": "etcd"}));
+        assert_eq!(pod["tolerations"][0]["key"], "dedicated");
+        assert_eq!(pod["priorityClassName"], "databases");
+        let rules = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+        assert_eq!(rules["nodeSelectorTerms"][0]["matchExpressions"][0]["key"], "ssd");
+        assert_eq!(pod["affinity"].as_object().map(serde_json::Map::len), Some(1));
     }
 }
 

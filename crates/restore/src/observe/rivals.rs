@@ -42,7 +42,11 @@ pub fn rival_among<'a>(
         progress.filter(|progress| progress.is_active() && Some(&progress.uid) != restore.uid().as_ref());
     let carried_out = active.and_then(|progress| {
         let mut others = others.iter().copied();
-        others.find(|other| other.uid().as_deref() == Some(progress.uid.as_str()))
+        others.find(|other| {
+            // One that goes does nothing any more, however long a finalizer holds it.
+            other.uid().as_deref() == Some(progress.uid.as_str())
+                && other.metadata.deletion_timestamp.is_none()
+        })
     });
     if active.is_some_and(|progress| !can_be_replaced(progress, status, carried_out)) {
         return active.map(|progress| progress.name.clone());

@@ -15,6 +15,8 @@ use crate::world::{Cluster, Source, World};
 const QUOTA: u64 = 2 << 30;
 /// What etcd's tool writes beside the database.
 const LOG: u64 = 128 << 20;
+/// The highest revision that a restored cluster may begin with. etcd counts in 63 bits and never back: half of them stay.
+const HIGHEST: i64 = 1 << 62;
 
 /// What the cluster is asked for and what that means in words, or why it must not be.
 pub fn pass(
@@ -33,11 +35,10 @@ pub fn pass(
         );
         return Err((Reason::AuthEnabled, text));
     }
-    let wrote = verified
-        .etcd_version
-        .as_deref()
-        .or(verified.cluster_version.as_deref());
-    let from = wrote.and_then(|text| text.parse::<EtcdVersion>().ok());
+    if let Some(text) = too_high(world, source, verified) {
+        return Err((Reason::RevisionTooHigh, text));
+    }
+    let (wrote, from) = writer(verified);
     if let (Some(from), Some(to)) = (&from, &cluster.version)
         && (from.major, from.minor) > (to.major, to.minor)
     {
@@ -88,14 +89,45 @@ fn strays(world: &World, source: &Source, verified: &Verified) -> Option<String>
     }
 }
 
-/// Why etcd would refuse every write into what is restored: it was full when it was backed up, and would be here.
+/// The etcd that wrote it, as it is told: the manifest and the database each say one, and either may be wrong or missing, so
+/// the newer one counts.
+fn writer(verified: &Verified) -> (Option<&str>, Option<EtcdVersion>) {
+    let told = [&verified.etcd_version, &verified.cluster_version];
+    let read = told.into_iter().flatten().filter_map(|text| {
+        let version = text.parse::<EtcdVersion>().ok()?;
+        Some((version, text.as_str()))
+    });
+    let newest = read.max_by(|(one, _), (other, _)| one.cmp(other));
+    newest.map_or((None, None), |(version, text)| (Some(text), Some(version)))
+}
+
+/// Why etcd could not count on from there. Nobody could take that back: what was restored once is never gone below.
+fn too_high(world: &World, source: &Source, verified: &Verified) -> Option<String> {
+    let bump = world.desired.revision_bump;
+    let is_low = verified
+        .revision
+        .checked_add(bump)
+        .is_some_and(|sum| sum <= HIGHEST);
+    (!is_low).then(|| {
+        format!(
+            "{} holds revision {}, which raised by {bump} is beyond {HIGHEST}, where etcd comes to the end of what it can count: restore another backup, or one with spec.revisionBump 0 where that suffices",
+            source.object, verified.revision
+        )
+    })
+}
+
+/// Why etcd would refuse every write into what is restored.
 fn too_large(cluster: &Cluster, source: &Source, verified: &Verified) -> Option<String> {
     let size = verified.object.snapshot_size;
     let quota = cluster.quota.unwrap_or(QUOTA);
-    let is_full = verified.alarms.iter().any(|alarm| alarm == "NOSPACE") && size >= quota;
-    is_full.then(|| {
+    (size >= quota).then(|| {
+        let remedy = if cluster.is_waiting {
+            "raise spec.etcd.quotaBackendBytes of it"
+        } else {
+            "restore it into another EtcdCluster, with a larger spec.etcd.quotaBackendBytes"
+        };
         format!(
-            "{} was made under the alarm NOSPACE, and its {size} bytes are no less than the {quota} that a database of the EtcdCluster {} may have: restore it into another EtcdCluster, with a larger spec.etcd.quotaBackendBytes",
+            "the database of {} has {size} bytes, no less than the {quota} that one of the EtcdCluster {} may have, so that etcd would refuse every write: {remedy}",
             source.object, cluster.name
         )
     })

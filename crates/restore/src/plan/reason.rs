@@ -39,7 +39,9 @@ pub enum Reason {
     AuthEnabled,
     /// The cluster's etcd is older than the one that wrote the backup.
     NewerVersion,
-    /// The volumes are too small.
+    /// The backup is at the end of what etcd can count.
+    RevisionTooHigh,
+    /// The volumes, or the quota of a database, are too small.
     NoRoom,
     /// The volume of the backup can be mounted on one node only.
     ClaimNotShared,
@@ -93,6 +95,7 @@ impl Reason {
             Self::SafetyBackupFailed => "SafetyBackupFailed",
             Self::AuthEnabled => "AuthEnabled",
             Self::NewerVersion => "NewerVersion",
+            Self::RevisionTooHigh => "RevisionTooHigh",
             Self::NoRoom => "NoRoom",
             Self::ClaimNotShared => "ClaimNotShared",
             Self::NotBegun => "NotBegun",

@@ -7,12 +7,14 @@ mod targets;
 use etcd_operator_api::cluster::RestoreProgress;
 use etcd_operator_api::contract::{JobOutcome, JobResult, ObjectFacts, RestoreIntent, Stored, Verified};
 use etcd_operator_api::location::{Location, ObjectPath};
+use etcd_operator_api::reference::References;
 use etcd_operator_api::{EtcdBackup, EtcdRestore};
 use serde_json::{Value, json};
 
 use super::{Ask, Phase, Plan, Task, choose, plan};
 use crate::desired::{At, Desired, From, desired};
 use crate::memory::Memory;
+use crate::status::status;
 use crate::world::{Cluster, JobEnd, JobSeen, Source, World};
 
 fn asks() -> Desired {
@@ -108,10 +110,11 @@ fn progress(phase: &str) -> RestoreProgress {
 /// What is otherwise in a world.
 type Change = fn(&mut World);
 
-/// What the plan says is stored.
+/// What the plan says is stored, and is all that is known from then on.
 fn follow(world: &mut World) -> Plan {
     let next = plan(world);
-    world.memory = next.memory.clone();
+    let stored = status(&EtcdRestore::default(), &next, &References::default(), world.now);
+    world.memory = Memory::read(Some(&stored));
     next
 }
 
@@ -154,6 +157,15 @@ fn what_must_not_be_restored_is_refused_before_anything_is_touched() {
         etcd_version: Some("3.7.1".to_owned()),
         ..verified()
     };
+    let by_bucket_alone = Verified {
+        etcd_version: Some("3.6".to_owned()),
+        cluster_version: Some("3.7.0".to_owned()),
+        ..verified()
+    };
+    let high = Verified {
+        revision: i64::MAX - 7,
+        ..verified()
+    };
     let older_by_bucket = Verified {
         etcd_version: None,
         cluster_version: Some("3.7.0".to_owned()),
@@ -161,19 +173,23 @@ fn what_must_not_be_restored_is_refused_before_anything_is_touched() {
     };
     let mut large = verified();
     large.object.snapshot_size = 5 << 30;
+    let quota = Some(8 << 30);
     for (verified, reason, words) in [
         (auth, "AuthEnabled", "asks clients who they are"),
         (newer, "NewerVersion", "set spec.version"),
         (older_by_bucket, "NewerVersion", "3.7.0"),
+        (by_bucket_alone, "NewerVersion", "3.7.0"),
+        (high, "RevisionTooHigh", "spec.revisionBump"),
         (large, "NoRoom", "raise spec.storage.size"),
     ] {
         let mut world = world();
         follow(&mut world);
+        cluster(&mut world).quota = quota;
         world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified)))];
         let next = follow(&mut world);
         assert_eq!((next.phase, next.reason.as_str()), (Phase::Failed, reason));
         assert!(next.text.contains(words), "{}", next.text);
-        assert!(next.text.ends_with("Nothing was touched."), "{}", next.text);
+        assert!(next.text.contains("Nothing was touched;"), "{}", next.text);
         assert_eq!(next.ask, Ask::AsBefore);
     }
 }

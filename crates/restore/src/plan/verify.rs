@@ -16,6 +16,10 @@ pub const MOST_TRIES: i64 = 6;
 /// How much later than it was due another try is still made by itself.
 const SLACK: Duration = Duration::from_mins(10);
 
+/// For how long what was found whole and refused for the cluster's sake goes on by itself once the cluster is changed. A
+/// cluster that gets a newer version months later is not rolled back by that.
+const OPEN: Duration = Duration::from_hours(1);
+
 /// Goes on with it, or says what stands in the way.
 pub fn verify(world: &World) -> Plan {
     let memory = &world.memory;
@@ -25,6 +29,9 @@ pub fn verify(world: &World) -> Plan {
         return plan;
     }
     let rests = has_failed(world);
+    if rests && memory.rests {
+        return failed_before(world);
+    }
     match ready(world) {
         Ok((cluster, source)) => attempt(world, cluster, source),
         // What stands in the way now goes some day, and nobody may think of this one any more.
@@ -134,6 +141,18 @@ pub fn unfit(world: &World, cluster: &Cluster) -> Option<(Reason, String)> {
     Some((Reason::ClusterRefused, text))
 }
 
+/// Until when what this Job has found may be acted upon although it was refused.
+fn open_until(world: &World, job: &str) -> Timestamp {
+    let end = world.job(job).and_then(|job| job.end.as_ref());
+    let at = end.map_or(world.now, |end| end.at);
+    at.checked_add(OPEN).unwrap_or(at)
+}
+
+/// A Job of a needed name is somebody else's.
+pub fn name_taken(job: &str) -> String {
+    format!("The Job {job} exists and is not this EtcdRestore's: it is waited for until it is deleted.")
+}
+
 fn attempt(world: &World, cluster: &Cluster, source: &Source) -> Plan {
     let memory = &world.memory;
     let number = match memory.attempt {
@@ -143,10 +162,12 @@ fn attempt(world: &World, cluster: &Cluster, source: &Source) -> Plan {
     };
     let name = job_name(world, &Task::Verify, number);
     if let Some(foreign) = &world.foreign {
-        let text = format!(
-            "The Job {foreign} exists and is not this EtcdRestore's: it is waited for until it is deleted."
+        return Plan::new(
+            memory.clone(),
+            Phase::Waiting,
+            Reason::NameTaken,
+            name_taken(foreign),
         );
-        return Plan::new(memory.clone(), Phase::Waiting, Reason::NameTaken, text);
     }
     match outcome(world, &name) {
         Outcome::None if has_failed(world) => failed_before(world),
@@ -160,6 +181,9 @@ fn attempt(world: &World, cluster: &Cluster, source: &Source) -> Plan {
         }
         // Another one is meant by now.
         Outcome::Verified(verified) if verified.name != source.object => begin(world, source, number + 1),
+        Outcome::Verified(_) if has_failed(world) && world.now > open_until(world, &name) => {
+            failed_before(world)
+        }
         Outcome::Verified(verified) => match gate::pass(world, cluster, source, verified) {
             Ok((intent, words)) => {
                 let mut memory = Memory {
@@ -187,7 +211,10 @@ fn attempt(world: &World, cluster: &Cluster, source: &Source) -> Plan {
                     attempt: number,
                     ..memory.clone()
                 };
-                let text = format!("{text}. Nothing was touched.");
+                let until = open_until(world, &name);
+                let text = format!(
+                    "{text}. Nothing was touched; it is tried again at once if that changes before {until}, and when this spec is changed."
+                );
                 Plan::new(memory, Phase::Failed, reason, text)
             }
         },

@@ -6,3 +6,4 @@ mod bed;
 mod operator;
 mod others;
 mod stories;
+mod surprises;

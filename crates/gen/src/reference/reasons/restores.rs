@@ -101,9 +101,15 @@ pub(super) const RESTORES: &[Said] = &[
     ),
     said(
         "Progressing",
+        "RevisionTooHigh",
+        "False: raised by `spec.revisionBump`, the revision of the backup is at the end of what etcd can count; nothing was touched.",
+        "Restore another backup, or set `spec.revisionBump` to 0.",
+    ),
+    said(
+        "Progressing",
         "NoRoom",
-        "False: the volumes of the members are too small to hold the backup beside the old data; nothing was touched.",
-        "Raise `spec.storage.size` of the EtcdCluster.",
+        "False: the volumes of the members are too small to hold the backup beside the old data, or the backup is larger than etcd lets a database be; nothing was touched.",
+        "Raise `spec.storage.size` or `spec.etcd.quotaBackendBytes` of the EtcdCluster, as the message says.",
     ),
     said(
         "Progressing",

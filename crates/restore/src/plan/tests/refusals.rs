@@ -162,6 +162,77 @@ fn old_data_need_their_room_as_well() {
     }
 }
 
+/// Somebody enlarges the volumes while he restores, and somebody else upgrades the cluster months later.
+#[test]
+fn what_was_refused_for_the_clusters_sake_goes_on_when_that_is_changed_soon_and_not_later() {
+    for (at, goes_on) in [("2026-03-01T12:40:00Z", true), ("2026-06-01T12:00:00Z", false)] {
+        let mut world = world();
+        follow(&mut world);
+        let newer = Verified {
+            etcd_version: Some("3.7.1".to_owned()),
+            ..verified()
+        };
+        world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(newer)))];
+        let refused = follow(&mut world);
+        assert!(
+            refused
+                .text
+                .contains("if that changes before 2026-03-01T13:00:00Z"),
+            "{}",
+            refused.text
+        );
+        world.now = at.parse().expect("a time");
+        cluster(&mut world).version = "3.7.3".parse().ok();
+        let next = follow(&mut world);
+        assert_eq!(matches!(next.ask, Ask::For(_)), goes_on, "{}", next.text);
+        if !goes_on {
+            assert!(
+                next.text
+                    .ends_with("Nothing was touched; it is tried again when this spec is changed."),
+                "{}",
+                next.text
+            );
+        }
+    }
+}
+
+/// Another restore came first, which succeeded in a minute, and clients write: this one must not take that away, although it
+/// would have been tried again by now, or what its Job has found would do by now.
+#[test]
+fn what_was_said_to_rest_rests_once_nothing_stands_in_its_way_any_more() {
+    let unreachable = JobOutcome::Failed {
+        reason: "Unreachable".to_owned(),
+        message: "no route".to_owned(),
+        retriable: true,
+    };
+    let whole = JobOutcome::Verified(Box::new(verified()));
+    for (outcome, volume) in [(unreachable, 8 << 30), (whole, 1)] {
+        let mut world = world();
+        follow(&mut world);
+        world.jobs = vec![ended("back-v1", outcome)];
+        cluster(&mut world).volume = Some(volume);
+        assert_eq!(follow(&mut world).phase, Phase::Failed);
+        world.rival = Some("another".to_owned());
+        let rests = follow(&mut world);
+        assert_eq!(rests.phase, Phase::Failed);
+        assert!(rests.text.contains("when this spec is changed"), "{}", rests.text);
+
+        world.rival = None;
+        cluster(&mut world).volume = Some(8 << 30);
+        world.now = "2026-03-01T12:02:00Z".parse().expect("a time");
+        for _ in 0..2 {
+            let still = follow(&mut world);
+            assert_eq!(
+                (still.phase, &still.job, &still.ask, &still.text),
+                (Phase::Failed, &None, &Ask::AsBefore, &rests.text)
+            );
+        }
+        world.is_edited = true;
+        let again = plan(&world);
+        assert!(again.job.is_some() || again.ask != Ask::AsBefore, "{again:?}");
+    }
+}
+
 /// It would have been tried again; nobody was there when that was due, and it is not made up for days later.
 #[test]
 fn another_try_that_was_missed_is_not_made_by_itself_later() {
@@ -199,7 +270,9 @@ fn what_is_full_already_is_not_put_where_it_would_be_full_again() {
         (None, true, false),
         (Some(3 << 30), true, false),
         (Some(4 << 30), true, true),
-        (None, false, true),
+        // Nobody has written since it was full, or it had a larger quota where it comes from.
+        (None, false, false),
+        (Some(4 << 30), false, true),
     ] {
         let mut world = world();
         follow(&mut world);
