@@ -94,7 +94,7 @@ pub async fn drop_jobs(jobs: &[Drop], backup: &EtcdBackup, deps: &Deps) -> Resul
         };
         if !is_needed {
             let name = key.beside(&job.name);
-            deps.applier.delete_uid::<Job>(&name, &job.uid, false).await?;
+            deps.applier.delete_uid::<Job>(&name, &job.uid, None).await?;
         }
     }
     Ok(())

@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
 use crate::memory::Memory;
 use crate::observe::{Connection, Observed, consent, given_up, restore};
-use crate::plan::{Plan, PodRef, Step};
+use crate::plan::{Leave, Plan, PodRef, Step};
 use crate::reconcile::Deps;
 use crate::world::{Laid, Ordinal, reading};
 
@@ -77,7 +77,7 @@ pub async fn act(
     match step {
         Step::TakeOver(pods) => take_over(pods, observed, key, deps).await,
         Step::Permit(permits) => permit(permits, observed, key, deps).await,
-        Step::DeletePod { pod, force } => delete_pod(pod, *force, observed, key, deps).await,
+        Step::DeletePod { pod, leave } => delete_pod(pod, *leave, observed, key, deps).await,
         Step::DeleteClaim { place, uid } => delete_claim(*place, uid, observed, key, deps).await,
         Step::Add { .. }
         | Step::Promote { .. }
@@ -210,19 +210,18 @@ async fn is_on_its_own(
 
 async fn delete_pod(
     pod: &PodRef,
-    force: bool,
+    leave: Leave,
     observed: &Observed,
     key: &ObjectKey,
     deps: &Deps,
 ) -> Result<Outcome, Error> {
     let name = observed.world.name(pod.place);
     deps.applier
-        .delete_uid::<Pod>(&key.beside(&name), &pod.uid, force)
+        .delete_uid::<Pod>(&key.beside(&name), &pod.uid, leave.seconds())
         .await?;
-    let how = if force {
-        ", without waiting for its node, which is gone"
-    } else {
-        ""
+    let how = match leave {
+        Leave::None => ", without waiting for its node, which is gone",
+        Leave::Usual | Leave::Short => "",
     };
     Ok(Outcome::Done(format!("Deleted the pod {name}{how}.")))
 }
@@ -254,7 +253,7 @@ async fn delete_claim(
     }
     let name = place.claim(&world.desired.name);
     deps.applier
-        .delete_uid::<PersistentVolumeClaim>(&key.beside(&name), uid, false)
+        .delete_uid::<PersistentVolumeClaim>(&key.beside(&name), uid, None)
         .await?;
     Ok(Outcome::Done(format!(
         "Deleted the PersistentVolumeClaim {name}."

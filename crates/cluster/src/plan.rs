@@ -104,8 +104,8 @@ pub enum Step {
     DeletePod {
         /// Which one.
         pod: PodRef,
-        /// Without waiting for its node, which is gone.
-        force: bool,
+        /// How much time it has.
+        leave: Leave,
     },
     /// Take back an alarm of a member that is no more.
     Disarm(Alarm),
@@ -125,6 +125,34 @@ pub struct PodRef {
     pub place: Ordinal,
     /// Its UID.
     pub uid: String,
+}
+
+/// How much time a pod has that is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// As much as its own spec gives.
+    Usual,
+    /// A moment: its data are given up, or kept as they are. A leader would otherwise wait for one to take its place, while all
+    /// others go as well.
+    Short,
+    /// None: its node, which is gone, is not waited for.
+    None,
+}
+
+impl Leave {
+    /// What is left of the usual one where a node may be gone.
+    fn unless(is_lost: bool) -> Self {
+        if is_lost { Self::None } else { Self::Usual }
+    }
+
+    /// Seconds, if not its own spec decides.
+    pub fn seconds(self) -> Option<u32> {
+        match self {
+            Self::Usual => None,
+            Self::Short => Some(1),
+            Self::None => Some(0),
+        }
+    }
 }
 
 /// What the operator does or waits for.

@@ -194,7 +194,7 @@ impl Reconciler {
         }
         for (name, uid) in &plan.drops {
             deps.applier
-                .delete_uid::<Job>(&key.beside(name), uid, false)
+                .delete_uid::<Job>(&key.beside(name), uid, None)
                 .await?;
         }
         if plan.creates {

@@ -201,11 +201,17 @@ impl Applier {
     }
 
     /// Deletes the object with this UID, in whatever version it is by now; another one of the same name is a conflict.
-    /// One that is gone already is no error. With `now`, its node is not waited for.
-    pub async fn delete_uid<K: Writable>(&self, key: &ObjectKey, uid: &str, now: bool) -> Result<(), Error> {
+    /// One that is gone already is no error. `grace` is how many seconds it has to end, if not its own spec decides; with 0 its
+    /// node is not waited for.
+    pub async fn delete_uid<K: Writable>(
+        &self,
+        key: &ObjectKey,
+        uid: &str,
+        grace: Option<u32>,
+    ) -> Result<(), Error> {
         let what = What::named::<K>(key, "delete");
         let params = DeleteParams {
-            grace_period_seconds: now.then_some(0),
+            grace_period_seconds: grace,
             preconditions: Some(Preconditions {
                 uid: Some(uid.to_owned()),
                 resource_version: None,

@@ -8,7 +8,7 @@ use etcd_operator_api::contract::{Mode, Report, Verdict};
 use etcd_operator_etcd::url::PeerUrl;
 
 use super::grants::{self, Terms};
-use super::{PodRef, Proposal, Reason, Situation, Step, majority};
+use super::{Leave, PodRef, Proposal, Reason, Situation, Step, majority};
 use crate::intent::{Grant, What};
 use crate::memory::Memory;
 use crate::world::{Ordinal, Pod};
@@ -192,7 +192,10 @@ fn start(
         })
     });
     if let Some(pod) = of_another {
-        return proposal.step(Step::DeletePod { pod, force: false });
+        return proposal.step(Step::DeletePod {
+            pod,
+            leave: Leave::Usual,
+        });
     }
     let first = grants::first(world, life.members.iter().copied());
     let permits = places.iter().filter_map(|place| {

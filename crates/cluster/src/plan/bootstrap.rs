@@ -11,7 +11,9 @@ use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD};
 use etcd_operator_etcd::membership::Known;
 
 use super::grants::{self, Terms};
-use super::{PodRef, Proposal, Reason, Situation, Step, Why, adopt, awaits, corrected, majority, remove};
+use super::{
+    Leave, PodRef, Proposal, Reason, Situation, Step, Why, adopt, awaits, corrected, majority, remove,
+};
 use crate::desired::Storage;
 use crate::intent::{Grant, What};
 use crate::memory::Memory;
@@ -303,7 +305,10 @@ fn started(
             world.name(pod.place)
         );
         let proposal = Proposal::going(What::Bootstrap(targets), Reason::Bootstrapping, text);
-        return proposal.step(Step::DeletePod { pod, force: false });
+        return proposal.step(Step::DeletePod {
+            pod,
+            leave: Leave::Usual,
+        });
     }
     let text = format!("Starting {members} members together.");
     let proposal = Proposal::going(What::Bootstrap(targets), Reason::Bootstrapping, text).blocked_by(waits);
@@ -337,7 +342,10 @@ fn start_over(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
     }
     if let Some(pod) = of_before {
         let text = format!("Starting over: {} is re-created.", world.name(pod.place));
-        return going(&text).step(Step::DeletePod { pod, force: false });
+        return going(&text).step(Step::DeletePod {
+            pod,
+            leave: Leave::Usual,
+        });
     }
     let wanted = u16::from(world.desired.size.get());
     let size = world.set.as_ref().map_or(wanted, |set| set.replicas.max(wanted));

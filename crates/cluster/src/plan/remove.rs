@@ -7,7 +7,7 @@ use etcd_operator_etcd::membership::{Known, Member, Role};
 use etcd_operator_etcd::policy::Feature;
 
 use super::evidence::{is_out_of_reach, is_without_node};
-use super::{PodRef, Proposal, Reason, Situation, Step, safety, shape};
+use super::{Leave, PodRef, Proposal, Reason, Situation, Step, safety, shape};
 use crate::intent::{Discard, What};
 use crate::world::{Container, Ordinal, Pod};
 
@@ -113,7 +113,7 @@ pub fn discard(situation: &Situation<'_>, disk: Discard) -> Option<Proposal> {
         let uid = pod.uid.clone();
         Step::DeletePod {
             pod: PodRef { place, uid },
-            force: is_lost,
+            leave: Leave::unless(is_lost),
         }
     };
     if let Some(pod) = pod.filter(|_| goes_by_itself) {

@@ -6,7 +6,7 @@ use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member};
 
 use super::evidence::{is_exchanged, is_out_of_reach};
-use super::{PodRef, Proposal, Reason, Situation, Step, corrupt, join, remove, request, safety};
+use super::{Leave, PodRef, Proposal, Reason, Situation, Step, corrupt, join, remove, request, safety};
 use crate::intent::{Cause, Join, Replace, What};
 use crate::world::Ordinal;
 
@@ -164,7 +164,10 @@ fn clear_disk(situation: &Situation<'_>, replace: &Replace) -> Option<Clearing> 
             place: replace.place,
             uid: pod.uid.clone(),
         };
-        return Some(Clearing::Step(Step::DeletePod { pod, force }));
+        return Some(Clearing::Step(Step::DeletePod {
+            pod,
+            leave: Leave::unless(force),
+        }));
     }
     if let Some(claim) = old_claim {
         let holders = claim.deleting.clone().unwrap_or_default().join(", ");

@@ -16,7 +16,7 @@ use etcd_operator_api::contract::{RestoreIntent, RestoreTerms};
 use etcd_operator_etcd::policy::Feature;
 
 use super::shape::{Fetching, Shape};
-use super::{PodRef, Proposal, Reason, Situation, Step, awaits, majority};
+use super::{Leave, PodRef, Proposal, Reason, Situation, Step, awaits, majority};
 use crate::desired::Size;
 use crate::memory::{Memory, Phase, Restore};
 use crate::world::{Container, Ordinal, Pod, World};
@@ -286,7 +286,7 @@ fn delete_stranger(world: &World, incarnation: i64) -> Option<Step> {
     let uid = pod.uid.clone();
     Some(Step::DeletePod {
         pod: PodRef { place, uid },
-        force: false,
+        leave: Leave::Short,
     })
 }
 

@@ -7,7 +7,7 @@ use etcd_operator_etcd::status::{Alarm, AlarmKind};
 use super::{asked, delete_stranger, majority, swap};
 use crate::intent::What;
 use crate::memory::{Memory, Phase, Restore};
-use crate::plan::{PodRef, Proposal, Reason, Situation, Step, formed, remove};
+use crate::plan::{Leave, PodRef, Proposal, Reason, Situation, Step, formed, remove};
 use crate::world::{FetchFailure, Ordinal, Pod};
 
 /// The size that etcd lets a database have unless it is told otherwise.
@@ -145,7 +145,7 @@ fn release(situation: &Situation<'_>, restore: &Restore) -> Option<Step> {
         let uid = pod.uid.clone();
         Some(Step::DeletePod {
             pod: PodRef { place, uid },
-            force: false,
+            leave: Leave::Usual,
         })
     })
 }
@@ -171,7 +171,7 @@ pub fn give_up_fetching(situation: &Situation<'_>) -> Option<Step> {
         let uid = seen.pod.as_ref().filter(fails)?.uid.clone();
         Some(Step::DeletePod {
             pod: PodRef { place: *place, uid },
-            force: false,
+            leave: Leave::Usual,
         })
     })
 }
@@ -196,6 +196,6 @@ fn roll(situation: &Situation<'_>, known: &Known) -> Option<Step> {
     let uid = pod.uid.clone();
     Some(Step::DeletePod {
         pod: PodRef { place, uid },
-        force: false,
+        leave: Leave::Usual,
     })
 }

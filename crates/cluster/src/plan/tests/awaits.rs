@@ -145,9 +145,9 @@ fn a_restore_that_is_given_up_before_the_commit_leaves_it_waiting_as_before() {
         assert_eq!(follow(&mut scene), "Restoring - -");
         assert_eq!(phase(&scene), Phase::RollingBack);
         assert_eq!(replicas(&scene), 0, "no pod is made for nothing");
-        assert_eq!(follow(&mut scene), "Restoring - delete pod new-0");
+        assert_eq!(follow(&mut scene), "Restoring - stop pod new-0");
         scene.at_gone_pod(0);
-        assert_eq!(follow(&mut scene), "Restoring - delete pod new-1");
+        assert_eq!(follow(&mut scene), "Restoring - stop pod new-1");
         scene.at_gone_pod(1);
         assert_eq!(follow(&mut scene), "Restoring - -");
         assert_eq!(phase(&scene), Phase::RolledBack);

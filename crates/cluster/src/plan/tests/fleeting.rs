@@ -29,7 +29,7 @@ fn that_the_data_are_given_up_is_written_down_before_the_first_pod_is_deleted() 
     assert_eq!(follow(&mut scene), "Restoring - -");
     assert!(is_committed(&scene));
     scene.unknown();
-    assert_eq!(follow(&mut scene), "Restoring - delete pod pod-0");
+    assert_eq!(follow(&mut scene), "Restoring - stop pod pod-0");
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn after_that_there_is_only_forward_from_the_same_backup() {
     follow(&mut scene);
     scene.world.restore = Ok(None);
     scene.unknown();
-    assert_eq!(follow(&mut scene), "Restoring - delete pod pod-0");
+    assert_eq!(follow(&mut scene), "Restoring - stop pod pod-0");
     let shape = plan(&scene.world).shape.expect("a shape");
     assert_eq!(shape.fetching, Fetching::AsBefore);
     for number in 0..3 {
@@ -201,7 +201,7 @@ fn another_restore_takes_the_place_of_one_that_cannot_go_on() {
     assert!(matches!(&shape.fetching, Fetching::With(intent) if intent.uid == "another"));
     assert_eq!((shape.incarnation, shape.serves), (3, false));
     scene.set(3, 3);
-    assert_eq!(follow(&mut scene), "Restoring - delete pod new-0");
+    assert_eq!(follow(&mut scene), "Restoring - stop pod new-0");
     // Withdrawn in its turn, it goes on: there is nothing to go back to.
     scene.world.restore = Ok(None);
     follow(&mut scene);

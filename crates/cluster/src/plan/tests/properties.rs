@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::any_world::worlds;
 use super::line;
 use super::scene::Scene;
-use crate::plan::{Plan, Reason, Step, plan};
+use crate::plan::{Leave, Plan, Reason, Step, plan};
 use crate::world::{Asked, Ordinal, World};
 
 /// How far behind a voter may be that counts.
@@ -121,7 +121,11 @@ fn keeps_data(world: &World, step: &Step) -> Result<(), TestCaseError> {
         let claim = world.seen(*place).claim.as_ref();
         prop_assert_eq!(claim.map(|claim| &claim.uid), Some(uid));
     }
-    if let Step::DeletePod { pod, force: true } = step {
+    if let Step::DeletePod {
+        pod,
+        leave: Leave::None,
+    } = step
+    {
         prop_assert!(world.member_at(pod.place).is_none(), "{step:?}: it is a member");
     }
     Ok(())

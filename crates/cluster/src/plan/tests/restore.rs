@@ -67,7 +67,7 @@ pub fn stopped(size: u16) -> Scene {
     assert_eq!(follow(&mut scene), "Restoring - -");
     scene.unknown();
     for number in 0..size {
-        assert_eq!(follow(&mut scene), format!("Restoring - delete pod pod-{number}"));
+        assert_eq!(follow(&mut scene), format!("Restoring - stop pod pod-{number}"));
         scene.at_gone_pod(number);
     }
     assert_eq!(follow(&mut scene), "Restoring - -");
@@ -247,7 +247,7 @@ fn a_restore_that_is_withdrawn_before_the_commit_is_rolled_back_whole() {
         );
         let shape = plan(&scene.world).shape.expect("a shape");
         assert_eq!((shape.fetching, shape.serves), (Fetching::Nothing, false));
-        assert_eq!(follow(&mut scene), "Restoring - delete pod new-0");
+        assert_eq!(follow(&mut scene), "Restoring - stop pod new-0");
         scene.at_gone_pod(0);
         assert_eq!(follow(&mut scene), "Restoring - -");
         assert_eq!(phase(&scene), Phase::RolledBack);
@@ -489,7 +489,7 @@ fn where_no_quorum_of_the_restored_can_form_all_is_done_anew_from_the_same_backu
     assert_eq!((memory.incarnation, memory.last_incarnation), (3, 3));
     assert!(memory.restore.as_ref().expect("a restore").committed);
     scene.world.restore = Ok(None);
-    assert_eq!(follow(&mut scene), "Restoring - delete pod new-0");
+    assert_eq!(follow(&mut scene), "Restoring - stop pod new-0");
     assert_eq!(phase(&scene), Phase::Stopping, "the old cluster cannot come back");
 }
 
@@ -588,7 +588,7 @@ fn a_pod_that_comes_late_from_the_other_template_is_deleted() {
     scene.pod(1, "late");
     scene.pod_at(1).incarnation = 2;
     scene.world.restore = Ok(Some(intent("r")));
-    assert_eq!(planned(&scene), "Recovering - delete pod late");
+    assert_eq!(planned(&scene), "Recovering - stop pod late");
     assert_eq!(scene.world.memory.members.len(), 3, "{:?}", place(1));
     let voters = scene.world.memory.members.values();
     assert!(voters.into_iter().all(|member| member.votes), "{:?}", Role::Voter);

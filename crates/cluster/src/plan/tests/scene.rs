@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::desired::desired;
 use crate::memory::{Admitted, Memory};
-use crate::plan::{Plan, Step};
+use crate::plan::{Leave, Plan, Step};
 use crate::world::{Asked, Claim, Container, Membership, Ordinal, Pod, Seen, Set, World};
 
 /// A world under construction.
@@ -392,8 +392,13 @@ impl Scene {
                 id,
             } => format!("remove {} ({id})", name(place)),
             Step::Remove { place: None, id } => format!("remove {id}"),
-            Step::DeletePod { pod, force } => {
-                format!("delete{} pod {}", if *force { " now" } else { "" }, pod.uid)
+            Step::DeletePod { pod, leave } => {
+                let how = match leave {
+                    Leave::Usual => "delete",
+                    Leave::Short => "stop",
+                    Leave::None => "delete now",
+                };
+                format!("{how} pod {}", pod.uid)
             }
             Step::DeleteClaim { uid, .. } => format!("delete claim {uid}"),
             Step::Disarm(alarm) => format!("disarm {}", alarm.kind),
