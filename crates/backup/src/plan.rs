@@ -126,6 +126,7 @@ pub fn plan(world: &World) -> Plan {
         prune(world, &mut plan.memory, due);
     }
     plan.promised = promise::promised(&world.desired, world.created, plan.memory.success, world.now);
+    let blocked = blocked.or_else(|| start::put_off(world, &mut plan.memory));
     give_turn(world, &mut plan);
     jobs(world, &mut plan);
     plan.why = why::why(world, &plan, blocked);
@@ -173,8 +174,7 @@ fn prune(world: &World, memory: &mut Memory, due: Timestamp) {
 
 /// The run that has been due longest starts, if it may.
 fn give_turn(world: &World, plan: &mut Plan) {
-    let held =
-        world.desired.suspended && world.deleted.is_none() && !start::is_requested(world, &plan.memory);
+    let held = start::rests(world, &plan.memory) || world.origin.is_err();
     let mut runs = plan.memory.runs.iter();
     let prunes = runs.any(|run| run.task == Task::Prune && run.started.is_some());
     let is_ready = |run: &Run| {

@@ -37,6 +37,29 @@ pub fn is_requested(world: &World, memory: &Memory) -> bool {
     world.request.is_some() && world.request != memory.requested
 }
 
+/// Whether no backup starts, because the user wants it so.
+pub fn rests(world: &World, memory: &Memory) -> bool {
+    world.desired.suspended && world.deleted.is_none() && !is_requested(world, memory)
+}
+
+/// A run that is written down and has no Job waits as well while there is nothing to back up, and has its whole time once
+/// there is: a restore of its cluster may have begun since it was due.
+pub fn put_off(world: &World, memory: &mut Memory) -> Option<Blocked> {
+    let why = world.origin.as_ref().err()?;
+    let rests = rests(world, memory);
+    let run = memory.runs.iter_mut().find(|run| run.task == Task::Backup)?;
+    let name = run.job(&world.name);
+    let has_job = run.job_uid.is_some() || world.job(&name).is_some() || world.has_live_pod(&name);
+    if has_job || rests || run.due > world.now {
+        return None;
+    }
+    run.started = None;
+    Some(Blocked {
+        since: Some(run.due),
+        why: why.clone(),
+    })
+}
+
 /// Writes down the run that starts, or what is given up; tells what a due run waits for.
 pub fn backup(world: &World, plan: &mut Plan) -> Option<Blocked> {
     let desired = &world.desired;

@@ -2,6 +2,7 @@
 
 mod any_world;
 mod hindered;
+mod put_off;
 mod scene;
 mod stories;
 mod told;
