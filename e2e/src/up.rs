@@ -160,7 +160,8 @@ async fn finish(kubernetes: &Kubernetes, say: &impl Fn(&str)) -> Result<()> {
     );
     println!(
         "The sample cluster serves, and a first backup of it lies on the volume of the claim etcd-backups. How to go back \
-         to it is told in docs/restores.md."
+         to it is told in docs/restores.md. This operator looks after namespace {NAMESPACE} alone; docs/install.md tells how \
+         others are watched."
     );
     Ok(())
 }
