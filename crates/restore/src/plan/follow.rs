@@ -119,9 +119,21 @@ pub fn follow(world: &World, progress: &RestoreProgress) -> Plan {
             Plan::new(memory, Phase::Waiting, Reason::UnknownPhase, text)
         }
     };
+    if let Some(why) = stuck(progress).filter(|_| plan.phase.works()) {
+        plan.text.push(' ');
+        plan.text.push_str(&why);
+    }
     plan.members.clone_from(&progress.members);
     plan.progress = Some(counted(plan.phase, progress));
     plan
+}
+
+/// What the first member says that cannot go on: whoever looks at nothing but the reason is to find it there.
+fn stuck(progress: &RestoreProgress) -> Option<String> {
+    let mut members = progress.members.iter().flatten();
+    let failed = members.find(|member| member.phase.as_deref() == Some("Failed"))?;
+    let why = failed.message.as_deref()?.trim_end_matches('.');
+    Some(format!("{} cannot go on: {why}.", failed.name))
 }
 
 /// How many members are how far.

@@ -5,7 +5,9 @@ use std::time::Duration;
 use etcd_operator_api::span::second;
 use jiff::Timestamp;
 
-use super::{Ask, Outcome, Phase, Plan, Reason, Task, Wanted, gate, job_name, outcome, pause, safety};
+use super::{
+    Ask, Outcome, Phase, Plan, Reason, Task, Wanted, gate, job_name, outcome, own_intent, pause, safety,
+};
 use crate::memory::Memory;
 use crate::world::{Cluster, Source, World};
 
@@ -125,7 +127,17 @@ pub fn take_back(world: &World, (reason, text): (Reason, String)) -> Plan {
 pub fn unfit(world: &World, cluster: &Cluster) -> Option<(Reason, String)> {
     let name = &cluster.name;
     let is_made_here = cluster.made_by.as_ref() == Some(&world.uid);
-    if world.desired.template.is_some() && !is_made_here && !cluster.is_waiting {
+    // Once it is asked for, the cluster says something else of itself.
+    let is_empty = cluster.holds_nothing || (cluster.is_waiting && own_intent(world).is_some());
+    let is_anothers = world.desired.template.is_some() && !is_made_here && !is_empty;
+    if is_anothers && cluster.is_waiting {
+        // It may be taking over volumes of before, or have lost what it knew: data that nobody asked to be replaced.
+        let text = format!(
+            "The EtcdCluster {name} waits for a restore, and does not say yet that it has no data: that is waited for, and nothing is touched."
+        );
+        return Some((Reason::ClusterNotFormed, text));
+    }
+    if is_anothers {
         let text = format!(
             "The EtcdCluster {name} exists, was not made by this EtcdRestore, and does not wait for one: nothing is done to it. To replace its data, remove spec.clusterTemplate; to have another cluster made, create another EtcdRestore with its name in spec.etcdCluster.name."
         );

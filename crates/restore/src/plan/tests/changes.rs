@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::observe::{of_cluster, rival_among};
+use crate::plan::Reason;
 use crate::plan::still_asks;
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_runtime::key::ObjectKey;
@@ -147,9 +148,10 @@ fn what_was_decided_of_a_cluster_is_not_asked_of_what_it_has_become() {
     let mut template = world.clone();
     template.desired.template = Some(Box::default());
     cluster(&mut template).is_waiting = true;
+    cluster(&mut template).holds_nothing = true;
     let asks = plan(&template);
     let mut started = template.cluster.clone().expect("a cluster");
-    started.is_waiting = false;
+    (started.is_waiting, started.holds_nothing) = (false, false);
     assert!(!still_asks(&asks, &template, Ok(started)), "it has data by now");
 }
 
@@ -332,4 +334,31 @@ fn that_there_is_nothing_to_lose_is_believed_only_where_the_cluster_says_so() {
             "{status}"
         );
     }
+}
+
+#[test]
+fn what_holds_a_member_up_is_told_where_everybody_looks() {
+    let mut world = world();
+    let mut going = progress("Preparing");
+    going.members = serde_json::from_value(json!([
+        {"name": "orders-0", "phase": "Fetching", "bytes": 1, "total": 2},
+        {"name": "orders-1", "phase": "Failed", "message": "the image etcd:none cannot be pulled."},
+    ]))
+    .ok();
+    cluster(&mut world).progress = Some(going);
+    let next = plan(&world);
+    let told = "orders-1 cannot go on: the image etcd:none cannot be pulled.";
+    assert!(next.text.ends_with(told), "{}", next.text);
+
+    cluster(&mut world).is_paused = true;
+    let held = plan(&world);
+    assert_eq!(held.reason, Reason::ClusterPaused);
+    assert!(
+        held.text.starts_with("Nothing goes on while spec.paused"),
+        "{}",
+        held.text
+    );
+    cluster(&mut world).is_paused = false;
+    cluster(&mut world).refused = Some("spec.size: must be odd".to_owned());
+    assert_eq!(plan(&world).reason, Reason::ClusterRefused);
 }

@@ -96,15 +96,19 @@ fn the_cluster_that_is_made_waits_for_its_data_and_belongs_to_nobody() {
 
 #[test]
 fn a_cluster_that_is_there_already_is_restored_only_where_it_waits_or_was_made_for_it() {
-    for (is_waiting, made_by, wanted) in [
-        (true, None, Reason::Verifying),
-        (true, Some("another"), Reason::Verifying),
-        (false, Some("r"), Reason::Verifying),
-        (false, Some("another"), Reason::ClusterExists),
-        (false, None, Reason::ClusterExists),
+    for (is_waiting, holds_nothing, made_by, wanted) in [
+        (true, true, None, Reason::Verifying),
+        (true, true, Some("another"), Reason::Verifying),
+        // It takes over volumes of before, maybe.
+        (true, false, None, Reason::ClusterNotFormed),
+        (true, false, Some("r"), Reason::Verifying),
+        (false, false, Some("r"), Reason::Verifying),
+        (false, false, Some("another"), Reason::ClusterExists),
+        (false, false, None, Reason::ClusterExists),
     ] {
         let mut world = made();
         cluster(&mut world).is_waiting = is_waiting;
+        cluster(&mut world).holds_nothing = holds_nothing;
         cluster(&mut world).made_by = made_by.map(str::to_owned);
         let next = plan(&world);
         assert_eq!(next.reason, wanted, "{is_waiting} {made_by:?}");
