@@ -307,10 +307,11 @@ fn unconfirmed(world: &World, incarnation: i64) -> Vec<String> {
         .collect()
 }
 
-/// Whether so few of the old pods may still run that they decide nothing.
+/// Whether so few of the old pods may still run that they decide nothing. Who votes among data that were put in place and
+/// never seen to serve is not noted: there are as many as were restored.
 fn are_too_few(unconfirmed: &[String], memory: &Memory, restore: &Restore) -> bool {
     let voters = memory.members.values().filter(|member| member.votes).count();
-    let voters = if restore.committed {
+    let voters = if restore.committed && voters == 0 {
         usize::from(restore.size)
     } else {
         voters

@@ -61,6 +61,27 @@ fn after_that_there_is_only_forward_from_the_same_backup() {
 }
 
 #[test]
+fn pods_of_before_are_counted_against_the_voters_there_were_and_not_those_there_will_be() {
+    let mut scene = asked(3);
+    scene.asks_for(5);
+    scene.is_fleeting();
+    follow(&mut scene);
+    follow(&mut scene);
+    assert!(is_committed(&scene));
+    scene.unknown();
+    for number in 0..3 {
+        assert_eq!(follow(&mut scene), format!("Restoring - delete pod pod-{number}"));
+        scene.pod_at(number).deleting = Some(scene.world.now);
+    }
+    scene.at_gone_pod(0);
+    follow(&mut scene);
+    assert_eq!(phase(&scene), Phase::Stopping, "two of three still decide");
+    scene.at_gone_pod(1);
+    follow(&mut scene);
+    assert_eq!(phase(&scene), Phase::Preparing);
+}
+
+#[test]
 fn a_pod_that_lost_its_data_later_and_cannot_fetch_is_made_anew_where_the_others_decide() {
     let mut scene = begun();
     follow(&mut scene);
