@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 
 use etcd_operator_testkit::gate::Side;
-use etcd_operator_testkit::simulation::{FLOWS, STEPS, Simulation};
+use etcd_operator_testkit::simulation::{FLOWS, RESTORE_FLOWS, RESTORE_STEPS, STEPS, Simulation};
 use serde_json::Value;
+
+use crate::weather::About;
 
 /// How often a long search must have been everywhere.
 pub const OFTEN: u64 = 100;
@@ -98,23 +100,55 @@ const REASONS: [&str; 11] = [
     "MembersUnreachable",
 ];
 
+/// What becomes of restores, and where they come by.
+const RESTORES: [&str; 13] = [
+    "restore: Succeeded",
+    "restore: RolledBack",
+    "restore: withdrawn before its commit",
+    "restore: withdrawn after its commit",
+    "restore: begins anew from the same backup",
+    "restore: takes the place of",
+    "restore phase: Stopping",
+    "restore phase: Preparing",
+    "restore phase: Committed",
+    "restore phase: RollingBack",
+    "restore phase: RolledBack",
+    "restore phase: Serving",
+    "restore phase: Finished",
+];
+
 /// Everything that must be counted.
-fn wanted() -> Vec<String> {
-    let steps = STEPS.iter().map(|step| format!("step {step}"));
-    let refusals = REFUSALS.iter().map(|(name, _)| format!("refusal: {name}"));
-    let reasons = REASONS.iter().map(|reason| format!("reason: {reason}"));
-    let crashes = FLOWS.iter().flat_map(|(flow, calls)| {
+fn wanted(about: About) -> Vec<String> {
+    match about {
+        About::Usual => {
+            let refusals = REFUSALS.iter().map(|(name, _)| format!("refusal: {name}"));
+            let reasons = REASONS.iter().map(|reason| format!("reason: {reason}"));
+            let all = steps(&STEPS).chain(refusals).chain(reasons);
+            all.chain(crashes(&FLOWS)).collect()
+        }
+        About::Restores => {
+            let all = steps(&RESTORE_STEPS).chain(RESTORES.map(str::to_owned));
+            all.chain(crashes(&RESTORE_FLOWS)).collect()
+        }
+    }
+}
+
+fn steps(steps: &'static [&str]) -> impl Iterator<Item = String> {
+    steps.iter().map(|step| format!("step {step}"))
+}
+
+fn crashes(flows: &'static [(&str, &[&str])]) -> impl Iterator<Item = String> {
+    flows.iter().flat_map(|(flow, calls)| {
         let sides = [Side::Before, Side::After];
         let cells = calls.iter().flat_map(move |call| sides.map(|side| (*call, side)));
         cells.map(move |(call, side)| format!("crash in {flow} {side:?} {call}"))
-    });
-    steps.chain(refusals).chain(reasons).chain(crashes).collect()
+    })
 }
 
 /// What was not counted so often, with how often it was.
-pub fn missing(counts: &BTreeMap<String, u64>, often: u64) -> Vec<String> {
+pub fn missing(about: About, counts: &BTreeMap<String, u64>, often: u64) -> Vec<String> {
     let count = |what: &String| counts.get(what).copied().unwrap_or(0);
-    let missing = wanted().into_iter().filter(|what| count(what) < often);
+    let missing = wanted(about).into_iter().filter(|what| count(what) < often);
     missing.map(|what| format!("{what}: {}", count(&what))).collect()
 }
 

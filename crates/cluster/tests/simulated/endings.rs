@@ -12,7 +12,13 @@ use crate::weather::{Ending, Fate, NAME, PATIENCE, converges, is_latched, status
 use crate::{MINUTE, SECOND, coverage};
 
 /// What a person does in the end. Whether the data of before must still be there.
-pub async fn end(sim: &Simulation, fate: &Fate, size: u8, object: Value, chance: &mut Chance) -> bool {
+pub async fn end(
+    sim: &Simulation,
+    fate: &Fate,
+    (size, object): (u8, Value),
+    chance: &mut Chance,
+    has_backup: bool,
+) -> bool {
     match fate.ending {
         Ending::Nothing => {}
         Ending::Sleep => {
@@ -49,7 +55,7 @@ pub async fn end(sim: &Simulation, fate: &Fate, size: u8, object: Value, chance:
         }
         Ending::Bury => bury(sim, size, chance).await,
         Ending::Ruin => {
-            ruin(sim, chance).await;
+            ruin(sim, chance, has_backup).await;
             return false;
         }
     }
@@ -92,10 +98,12 @@ async fn bury(sim: &Simulation, size: u8, chance: &mut Chance) {
 }
 
 /// Most members lose their data, or all: that is said, and nothing is begun anew.
-async fn ruin(sim: &Simulation, chance: &mut Chance) {
+async fn ruin(sim: &Simulation, chance: &mut Chance, has_backup: bool) {
     let members = sim.members(NAME);
     let spared = usize::from(chance.one_in(2) && members.len() > 1);
-    sim.ledger().forgive_losses();
+    if !has_backup {
+        sim.ledger().forgive_losses();
+    }
     for member in members.iter().skip(spared) {
         sim.wipe(member);
     }

@@ -12,10 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::coverage::{self, OFTEN};
-use crate::weather::{EVENTS, Life, live};
+use crate::weather::{About, EVENTS, Life, live};
 
 /// How many seeds a look takes.
 const LOOK: u64 = 4;
+/// How many seeds with restores.
+const LOOK_AT_RESTORES: u64 = 4;
 /// How many faults a seed must have had to count, beside enough events.
 const FAULTS: usize = 3;
 
@@ -107,7 +109,7 @@ fn shorten(life: &Life) -> Life {
         let mut fewer = faults.clone();
         fewer.remove(index);
         let only: BTreeSet<u32> = fewer.iter().copied().collect();
-        let shorter = live(life.seed, Some(&only));
+        let shorter = live(life.about, life.seed, Some(&only));
         if shorter.broken().is_disjoint(&wanted) {
             index += 1;
         } else {
@@ -122,7 +124,7 @@ fn tell(life: &Life) -> String {
     let faults: Vec<String> = life
         .injected
         .iter()
-        .map(|(number, fault)| format!("{number}: {fault:?}"))
+        .map(|(number, fault)| format!("{number}: {fault}"))
         .collect();
     let violations: Vec<String> = life.violations.iter().map(ToString::to_string).collect();
     format!(
@@ -136,7 +138,7 @@ fn tell(life: &Life) -> String {
     )
 }
 
-fn search(from: u64, seeds: u64, ends_at_first: bool) -> Sum {
+fn search(about: About, from: u64, seeds: u64, ends_at_first: bool) -> Sum {
     let (next, sum) = (AtomicU64::new(from), Mutex::new(Sum::default()));
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| {
@@ -148,7 +150,7 @@ fn search(from: u64, seeds: u64, ends_at_first: bool) -> Sum {
                     if is_over || seed >= from + seeds {
                         return;
                     }
-                    let life = live(seed, None);
+                    let life = live(about, seed, None);
                     sum.lock().unwrap().add(life);
                 }
             });
@@ -157,10 +159,10 @@ fn search(from: u64, seeds: u64, ends_at_first: bool) -> Sum {
     sum.into_inner().unwrap()
 }
 
-#[test]
-fn no_seed_breaks_a_promise() {
+/// A look or a long search, or one life with all that happened in it.
+fn look(about: About, seeds: u64) {
     if let Some(seed) = variable("SIMULATION_SEED") {
-        let life = live(seed, None);
+        let life = live(about, seed, None);
         println!("{}", tell(&life));
         assert!(
             life.violations.is_empty(),
@@ -170,23 +172,24 @@ fn no_seed_breaks_a_promise() {
         return;
     }
     let start = Instant::now();
-    let (from, seeds) = (variable("SIMULATION_FROM"), variable("SIMULATION_SEEDS"));
+    let from = variable("SIMULATION_FROM").unwrap_or(0);
+    let seeds = variable("SIMULATION_SEEDS").unwrap_or(seeds);
     let ends_at_first = variable("SIMULATION_FIRST").is_some();
-    let sum = search(from.unwrap_or(0), seeds.unwrap_or(LOOK), ends_at_first);
+    let sum = search(about, from, seeds, ends_at_first);
     sum.print(start.elapsed().as_secs_f64());
     if let Some(first) = sum.broken.iter().min_by_key(|life| life.record.len()) {
         let shortest = shorten(first);
         panic!("{}", tell(&shortest));
     }
     if variable("SIMULATION_EVERYWHERE").is_some() {
-        let missing = coverage::missing(&sum.counts, OFTEN);
+        let missing = coverage::missing(about, &sum.counts, OFTEN);
         assert!(
             missing.is_empty(),
             "less than {OFTEN} times:\n{}",
             missing.join("\n")
         );
         assert!(
-            sum.counted >= seeds.unwrap_or(LOOK) * 9 / 10,
+            sum.counted >= seeds * 9 / 10,
             "too few seeds count: {}",
             sum.counted
         );
@@ -194,9 +197,19 @@ fn no_seed_breaks_a_promise() {
 }
 
 #[test]
+fn no_seed_breaks_a_promise() {
+    look(About::Usual, LOOK);
+}
+
+#[test]
+fn no_seed_with_restores_breaks_a_promise() {
+    look(About::Restores, LOOK_AT_RESTORES);
+}
+
+#[test]
 fn a_seed_replays_byte_for_byte() {
-    for seed in [3, 1001] {
-        let (first, second) = (live(seed, None), live(seed, None));
+    for (about, seed) in [(About::Usual, 3), (About::Restores, 1001)] {
+        let (first, second) = (live(about, seed, None), live(about, seed, None));
         assert!(first.record.lines().count() > 30, "{}", first.record);
         for (one, other) in first.record.lines().zip(second.record.lines()) {
             assert_eq!(one, other, "seed {seed}");

@@ -9,10 +9,11 @@ use etcd_operator_etcd::policy::newest;
 use etcd_operator_etcd::version::Minor;
 use etcd_operator_testkit::chance::Chance;
 use etcd_operator_testkit::ledger::{Promise, Violation, Writers};
-use etcd_operator_testkit::simulation::{Fault, NAMESPACE, Schedule, Simulation, run};
+use etcd_operator_testkit::simulation::{NAMESPACE, Schedule, Simulation, run};
 use serde_json::{Value, json};
 
 use crate::endings::{ambush, end};
+use crate::restores::lives::{self, Restores};
 use crate::{MINUTE, SECOND, coverage, operator};
 
 pub const NAME: &str = "c";
@@ -21,6 +22,15 @@ pub const PATIENCE: Duration = Duration::from_mins(20);
 
 /// How much happens in a life that counts.
 pub const EVENTS: u64 = 200;
+
+/// What lives are about. A seed decides another life for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// Everything but restores.
+    Usual,
+    /// Restores, beside everything.
+    Restores,
+}
 
 /// When things begin to go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,9 +122,10 @@ impl Fate {
 /// What became of a seed.
 #[derive(Clone, Debug)]
 pub struct Life {
+    pub about: About,
     pub seed: u64,
     pub violations: Vec<Violation>,
-    pub injected: Vec<(u32, Fault)>,
+    pub injected: Vec<(u32, String)>,
     pub events: u64,
     pub writes: u64,
     pub counts: BTreeMap<String, u64>,
@@ -133,13 +144,14 @@ impl Life {
 }
 
 /// Lives through a seed, with all of its faults or only some.
-pub fn live(seed: u64, only: Option<&BTreeSet<u32>>) -> Life {
+pub fn live(about: About, seed: u64, only: Option<&BTreeSet<u32>>) -> Life {
     run(seed, |sim| async move {
-        let injected = Box::pin(story(&sim, only.cloned())).await;
+        let injected = Box::pin(story(&sim, about, only.cloned())).await;
         let status = sim
             .cluster(NAME)
             .map_or(Value::Null, |cluster| cluster["status"].clone());
         Life {
+            about,
             seed,
             violations: sim.ledger().violations(),
             injected,
@@ -152,7 +164,7 @@ pub fn live(seed: u64, only: Option<&BTreeSet<u32>>) -> Life {
     })
 }
 
-async fn story(sim: &Simulation, only: Option<BTreeSet<u32>>) -> Vec<(u32, Fault)> {
+async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> Vec<(u32, String)> {
     let mut chance = Chance::new(sim.draw());
     let fate = Fate::draw(&mut chance);
     sim.timeline().note("fate", format_args!("{fate:?}"));
@@ -168,6 +180,12 @@ async fn story(sim: &Simulation, only: Option<BTreeSet<u32>>) -> Vec<(u32, Fault
     schedule.sizes = vec![1, 3, 3, 5];
     schedule.is_fleeting = fate.is_fleeting;
     schedule.events = EVENTS;
+    let restores = (about == About::Restores).then(|| {
+        lives::watch(sim);
+        Restores::draw(sim, &mut chance.split(), fate.is_fleeting, only.clone())
+    });
+    let play = || restores.clone().map(|restores| tokio::spawn(restores.play()));
+    let early = (fate.opening != Opening::Calm).then(play).flatten();
     schedule.only = only;
     match fate.opening {
         Opening::Calm => {
@@ -188,18 +206,39 @@ async fn story(sim: &Simulation, only: Option<BTreeSet<u32>>) -> Vec<(u32, Fault
             std::future::pending::<()>().await;
         })
     });
+    let played = early.or_else(play);
     let injected = sim.suffer(&schedule).await;
+    if let Some(played) = played {
+        played.await.expect("restores are played to their end");
+    }
+    want_something(sim);
+    if let Some(restores) = &restores {
+        restores.end().await;
+    }
     let size = settle(sim).await;
     drop(writers);
     if let Some(late) = late {
         late.abort();
     }
-    let keeps_data = end(sim, &fate, size, object, &mut chance).await;
+    if let Some(restores) = &restores {
+        restores.expect(fate.version).await;
+    }
+    let mut keeps_data = end(sim, &fate, (size, object), &mut chance, restores.is_some()).await;
+    if let Some(restores) = restores.as_ref().filter(|_| fate.ending == Ending::Ruin) {
+        restores.rescue().await;
+        converges(sim, size, "after it was restored").await;
+        restores.expect(fate.version).await;
+        keeps_data = true;
+    }
     if keeps_data && !sim.ledger().verify(NAMESPACE, NAME).await {
         sim.ledger()
             .accuse(Promise::S9, "nobody answers a read in the end".to_owned());
     }
-    injected
+    let injected = injected
+        .into_iter()
+        .map(|(number, fault)| (number, format!("{fault:?}")));
+    let about_restores = restores.map(|restores| restores.played()).unwrap_or_default();
+    injected.chain(about_restores).collect()
 }
 
 fn write(sim: &Simulation) -> Writers {
@@ -253,16 +292,20 @@ async fn sever(sim: &Simulation, fate: &Fate, chance: &mut Chance) {
     sim.etcds().mend_all();
 }
 
-/// Waits until all is as the spec asks for in the end; whoever must be asked about a member is asked.
-async fn settle(sim: &Simulation) -> u8 {
+/// In the end somebody wants members, wants them looked after, and wants nothing else: what they asked for and was not done
+/// by now they no longer want.
+fn want_something(sim: &Simulation) {
     sim.edit(NAME, |spec| {
         if spec["size"] == 0 {
             spec["size"] = json!(3);
         }
         spec["paused"] = json!(false);
     });
-    // What they asked for and was not done by now they no longer want.
     sim.annotate(NAME, ANNOTATION_REPLACE, "");
+}
+
+/// Waits until all is as the spec asks for in the end; whoever must be asked about a member is asked.
+async fn settle(sim: &Simulation) -> u8 {
     let size = sim
         .cluster(NAME)
         .and_then(|cluster| u8::try_from(cluster["spec"]["size"].as_u64()?).ok())

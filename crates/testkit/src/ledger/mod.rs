@@ -107,6 +107,8 @@ pub(crate) struct State {
     pub(crate) restored: BTreeMap<String, Restored>,
     /// Clusters in whose place a restore was put for good.
     pub(crate) past: BTreeSet<ClusterId>,
+    /// Clusters that began with a restore, and the UID of that.
+    pub(crate) made_by: BTreeMap<ClusterId, String>,
     violations: Vec<Violation>,
     /// Faults that no operator can survive without loss were injected.
     is_forgiving: bool,

@@ -138,21 +138,34 @@ impl Ledger {
         }
     }
 
-    /// Notes clusters whose data are past since a restore was committed.
+    /// The UID of the restore with which a cluster began, if it began with one.
+    pub fn restored_by(&self, cluster: ClusterId) -> Option<String> {
+        self.with(|state| state.made_by.get(&cluster).cloned())
+    }
+
+    /// Notes what the status of a cluster tells of restores.
     pub(super) fn note_commits(&self, request: &Request) {
-        let stored = self
-            .0
-            .machine
-            .fake()
-            .stored_one(API, KIND, &request.namespace, &request.name);
-        let Some(stored) = stored else { return };
-        let restore = &stored["status"]["restore"];
-        let before = restore["previousClusterID"].as_str();
-        if restore["committed"] == true
-            && let Some(before) = before.and_then(|id| id.parse().ok())
-        {
-            self.with(|state| state.past.insert(before));
+        let fake = self.0.machine.fake();
+        if let Some(stored) = fake.stored_one(API, KIND, &request.namespace, &request.name) {
+            self.note_restore(&stored["status"]["restore"]);
         }
+    }
+
+    /// Notes which cluster began with a restore, and those whose data are past since it was committed: the one of before,
+    /// and what other restores had put there.
+    fn note_restore(&self, restore: &Value) {
+        let known = |field: &str| restore[field].as_str()?.parse::<ClusterId>().ok();
+        let made = known("clusterID");
+        self.with(|state| {
+            if let (Some(made), Some(uid)) = (made, restore["uid"].as_str()) {
+                state.made_by.insert(made, uid.to_owned());
+            }
+            if restore["committed"] == true {
+                state.past.extend(known("previousClusterID"));
+                let others = state.made_by.keys().filter(|other| Some(**other) != made);
+                state.past.extend(others);
+            }
+        });
     }
 
     /// Whether a restore has taken the place of this cluster for good.
@@ -168,6 +181,7 @@ impl Ledger {
         let name = pod["metadata"]["labels"][LABEL_CLUSTER].as_str()?;
         let stored = fake.stored_one(API, KIND, &request.namespace, name)?;
         let restore = &stored["status"]["restore"];
+        self.note_restore(restore);
         let is_going =
             ["Stopping", "Preparing", "Committed", "Serving"].contains(&restore["phase"].as_str()?);
         let theirs = incarnation_of(&pod)?;
@@ -219,6 +233,13 @@ impl Ledger {
         if deciding.len() > 1 {
             return Some(format!("two clusters can agree at once: {deciding:?}"));
         }
+        if let Some(past) = deciding.iter().find(|id| self.is_past(**id))
+            && !self.is_stopping(namespace, cluster)
+        {
+            return Some(format!(
+                "{past} can agree, and a restore has taken its place for good"
+            ));
+        }
         if behind.len() > 1 {
             return Some(format!(
                 "clients are led to two lives of the data at once: {behind:?}"
@@ -235,6 +256,12 @@ impl Ledger {
         }
         self.is_early(namespace, cluster, now)
             .then(|| format!("clients are led to {now} before anybody has compared it with the backup"))
+    }
+
+    /// Whether what ran before is being stopped: where its data live with the pods there is no way back from there on.
+    fn is_stopping(&self, namespace: &str, cluster: &str) -> bool {
+        let stored = self.0.machine.fake().stored_one(API, KIND, namespace, cluster);
+        stored.is_some_and(|stored| stored["status"]["restore"]["phase"] == "Stopping")
     }
 
     fn is_early(&self, namespace: &str, cluster: &str, now: ClusterId) -> bool {

@@ -203,9 +203,9 @@ impl Ledger {
                 let Some(leaving) = voters.iter().find(|voter| voter.member.id == id) else {
                     continue;
                 };
-                let gives_way = way
-                    .as_ref()
-                    .is_some_and(|way| way.is_of_before || !truth.has_decided(cluster));
+                let gives_way = way.as_ref().is_some_and(|way| {
+                    way.is_of_before || !truth.has_decided(cluster) || self.is_past(cluster)
+                });
                 if leaving.ill_for.is_some() || gives_way {
                     continue;
                 }

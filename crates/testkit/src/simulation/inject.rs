@@ -9,7 +9,7 @@ use kube::api::{Api, EvictParams};
 use serde_json::{Value, json};
 
 use super::faults::{Fault, Schedule};
-use super::noted::{is_given_up, is_noted, knows_cluster, knows_voters};
+use super::noted::{is_given_up, is_noted, knows_cluster, knows_restore, knows_voters};
 use super::tally::flow;
 use super::{NAMESPACE, Simulation};
 use crate::chance::{Chance, mixed};
@@ -76,7 +76,8 @@ impl Simulation {
         match fault {
             // One copy of what must not be forgotten stays.
             Fault::LoseStatus => set.is_some_and(|set| {
-                knows_cluster(&set) && status.is_some_and(|status| knows_voters(&set, &status))
+                let is_known = |status| knows_voters(&set, status) && knows_restore(&set, status);
+                knows_cluster(&set) && status.as_ref().is_some_and(is_known)
             }),
             // Who has been seen to run by nobody has no volume of his own yet.
             Fault::Reattach(member) => !is_latched || status.is_some_and(|status| is_noted(&status, member)),

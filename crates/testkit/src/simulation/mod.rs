@@ -19,7 +19,7 @@ use tokio::task::AbortHandle;
 
 pub use self::faults::{Fault, Mishap, Schedule};
 pub use self::seat::{OPERATOR, Seat};
-pub use self::tally::{FLOWS, STEPS, Tally, calls_of};
+pub use self::tally::{FLOWS, RESTORE_FLOWS, RESTORE_STEPS, STEPS, Tally, calls_of};
 
 use self::seat::{ApiFaults, Readers};
 use crate::Fake;

@@ -27,6 +27,21 @@ pub(super) fn knows_voters(set: &Value, status: &Value) -> bool {
     })
 }
 
+/// Whether it has all that a status tells of a restore, but for what members have come to.
+pub(super) fn knows_restore(set: &Value, status: &Value) -> bool {
+    let annotations = set["metadata"]["annotations"].as_object();
+    let noted = annotations.and_then(|all| all.iter().find(|(key, _)| key.ends_with("/restore-progress")));
+    let noted: Option<Value> = noted.and_then(|(_, text)| serde_json::from_str(text.as_str()?).ok());
+    let told = status["restore"].as_object();
+    let Some(told) = told else {
+        return noted.is_none();
+    };
+    let of_all = told.iter().filter(|(key, _)| *key != "members");
+    let of_all: serde_json::Map<String, Value> =
+        of_all.map(|(key, value)| (key.clone(), value.clone())).collect();
+    noted == Some(Value::Object(of_all))
+}
+
 /// Whether a status tells which volume is a member's own.
 pub(super) fn is_noted(status: &Value, member: &str) -> bool {
     let members = status["memberStatus"].as_array();

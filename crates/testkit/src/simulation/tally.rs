@@ -60,9 +60,24 @@ pub const FLOWS: [(&str, &[&str]); 8] = [
     ("Discard", &["WriteStatus", "DeleteClaim", "DeletePod"]),
 ];
 
+/// Calls by which an operator carries out a restore, beside those above.
+pub const RESTORE_STEPS: [&str; 2] = ["Permit Prepare", "Permit Swap"];
+
+/// What is done in which part of a restore. Apart from the others, from which faults are drawn where nothing is restored.
+pub const RESTORE_FLOWS: [(&str, &[&str]); 7] = [
+    ("Restore Stopping", &["WriteStatus", "DeletePod"]),
+    ("Restore Preparing", &["WriteStatus"]),
+    ("RestorePrepare", &["WriteStatus", "TakeOver", "Permit Prepare"]),
+    ("Restore Committed", &["WriteStatus"]),
+    ("RestoreSwap", &["WriteStatus", "TakeOver", "Permit Swap"]),
+    ("Restore RollingBack", &["WriteStatus", "DeletePod"]),
+    ("Restore Serving", &["WriteStatus", "MoveLeader", "DeletePod"]),
+];
+
 /// Calls at which to die in a flow.
 pub fn calls_of(flow: &str) -> &'static [&'static str] {
-    let found = FLOWS.iter().find(|(known, _)| *known == flow);
+    let mut all = FLOWS.iter().chain(&RESTORE_FLOWS);
+    let found = all.find(|(known, _)| *known == flow);
     found.map_or(&[], |(_, calls)| calls)
 }
 
@@ -87,7 +102,8 @@ impl Tally {
 
     /// Notes a passing of an operator, and whether it died of it.
     pub(crate) fn passes(&self, fake: &Fake, call: &str, side: Side, dies: bool) {
-        if !STEPS.contains(&call) || (side == Side::Before && !dies) {
+        let is_step = STEPS.contains(&call) || RESTORE_STEPS.contains(&call);
+        if !is_step || (side == Side::Before && !dies) {
             return;
         }
         let flow = flow(fake);
@@ -100,15 +116,16 @@ impl Tally {
     }
 }
 
-/// What is written down as under way.
+/// What is written down as under way: a step, or else how far a restore is.
 pub(super) fn flow(fake: &Fake) -> String {
     let clusters = fake.stored("etcd.database.coreos.com/v1beta2", "EtcdCluster");
-    let steps = clusters.iter().find_map(|cluster| {
-        cluster["status"]["plan"]["step"]["kind"]
-            .as_str()
-            .map(str::to_owned)
+    let known = clusters.iter().find_map(|cluster| {
+        let status = &cluster["status"];
+        let step = status["plan"]["step"]["kind"].as_str().map(str::to_owned);
+        let phase = status["restore"]["phase"].as_str();
+        step.or_else(|| phase.map(|phase| format!("Restore {phase}")))
     });
-    steps.unwrap_or_else(|| NOTHING.to_owned())
+    known.unwrap_or_else(|| NOTHING.to_owned())
 }
 
 /// The name of a request as a call of an operator.

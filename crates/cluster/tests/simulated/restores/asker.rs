@@ -20,6 +20,8 @@ pub const KEPT: SignedDuration = SignedDuration::from_mins(30);
 /// By how much revisions are raised.
 const BUMP: i64 = 1_000_000;
 
+/// What it says until it is over.
+const WAITING: &str = "Waiting";
 /// How long it takes to compare.
 const COMPARING: Duration = Duration::from_secs(8);
 
@@ -46,7 +48,7 @@ impl Asked {
         sim.machine().store(name, snapshot.clone());
         let object = sim.fake().put_object(json!({
             "apiVersion": API, "kind": KIND, "metadata": {"name": name, "namespace": NAMESPACE},
-            "spec": {"etcdCluster": {"name": "c"}}, "status": {"phase": "Waiting"},
+            "spec": {"etcdCluster": {"name": "c"}}, "status": {"phase": WAITING},
         }));
         Self {
             sim: sim.clone(),
@@ -85,6 +87,30 @@ impl Asked {
         tokio::spawn(async move { this.follow().await });
     }
 
+    /// The same once these others are over: whoever asked first comes first.
+    pub fn ask_after(&self, others: Vec<Self>) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            while others.iter().any(Self::is_waiting) {
+                tokio::time::sleep(SECOND).await;
+            }
+            if this.is_waiting() {
+                this.write(false);
+                this.follow().await;
+            }
+        });
+    }
+
+    /// Whether it is there and not over yet.
+    pub fn is_waiting(&self) -> bool {
+        self.outcome() == WAITING
+    }
+
+    /// Whether it is the one of this UID.
+    pub fn is(&self, uid: &str) -> bool {
+        self.uid == uid
+    }
+
     /// Takes it back.
     pub fn withdraw(&self) {
         self.sim
@@ -102,7 +128,12 @@ impl Asked {
             "c",
             |cluster| {
                 let annotations = cluster["metadata"]["annotations"].as_object_mut();
-                annotations.map(|all| all.remove(ANNOTATION_RESTORE));
+                let is_own = |text: &Value| text.as_str().is_some_and(|text| text.contains(&self.uid));
+                if let Some(all) = annotations
+                    && all.get(ANNOTATION_RESTORE).is_some_and(is_own)
+                {
+                    all.remove(ANNOTATION_RESTORE);
+                }
             },
         );
     }
@@ -146,14 +177,14 @@ impl Asked {
         let mut is_compared = false;
         loop {
             tokio::time::sleep(SECOND).await;
-            if self.outcome() != "Waiting" {
+            if !self.is_waiting() {
                 return;
             }
             match self.phase().as_str() {
                 "Serving" if !is_compared => {
                     // Long enough for members to be ready meanwhile.
                     tokio::time::sleep(COMPARING).await;
-                    if self.compares().await && self.outcome() == "Waiting" {
+                    if self.compares().await && self.is_waiting() {
                         is_compared = true;
                         self.write(true);
                     }
@@ -171,10 +202,12 @@ impl Asked {
         }
     }
 
-    /// Whether somebody answers, and serves what is in the backup.
+    /// Whether somebody of the restored cluster answers, and serves what is in the backup.
     async fn compares(&self) -> bool {
+        let own = self.progress()["clusterID"].clone();
         let served = self.sim.ledger().served(NAMESPACE, "c").await;
-        let Some((cluster, _, keys)) = served.first() else {
+        let restored = served.iter().find(|(cluster, _, _)| own == cluster.to_string());
+        let Some((cluster, _, keys)) = restored else {
             return false;
         };
         let found: std::collections::BTreeMap<_, _> = keys.iter().cloned().collect();

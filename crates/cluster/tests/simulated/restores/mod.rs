@@ -3,6 +3,7 @@
 mod asker;
 mod basic;
 mod crashes;
+pub mod lives;
 mod swaps;
 
 use std::time::Duration;
