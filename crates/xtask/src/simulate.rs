@@ -1,6 +1,6 @@
-//! The search of the simulator: ten thousand seeds that break no promise and together have been everywhere, and deliberate
-//! bugs, kept as patches, each of which a short search must find. Every run of `test` takes a few seeds among the tests of
-//! the crates; these two take longer than a run may, and are commands of their own.
+//! The searches of the simulator: ten thousand seeds each that break no promise and together have been everywhere, and
+//! deliberate bugs, kept as patches, each of which a short search must find. Every run of `test` takes a few seeds among
+//! the tests of the crates; these two take longer than a run may, and are commands of their own.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,8 +16,15 @@ const SOON: &str = "2000";
 /// Where the deliberate bugs are.
 const MUTANTS: &str = "crates/cluster/tests/mutants";
 
-/// The test that searches, in the profile made for it.
-fn search(root: &Path) -> Command {
+/// Seeds of everything but restores.
+const USUAL: &str = "seeds::no_seed_breaks_a_promise";
+/// Seeds with restores.
+const RESTORES: &str = "seeds::no_seed_with_restores_breaks_a_promise";
+/// How the names of deliberate bugs begin that only seeds with restores can meet.
+const OF_RESTORES: &str = "restore-";
+
+/// A test that searches, in the profile made for it.
+fn search(root: &Path, test: &str) -> Command {
     let mut command = run::cargo([
         "test",
         "--workspace",
@@ -28,14 +35,14 @@ fn search(root: &Path) -> Command {
         "--",
         "--nocapture",
         "--exact",
-        "seeds::no_seed_breaks_a_promise",
+        test,
     ]);
     command.current_dir(root);
     command.env("CARGO_TARGET_DIR", places::root().join("target"));
     command
 }
 
-/// `cargo xtask simulate [SEEDS]`: the long search, which must have been everywhere, or one of so many seeds.
+/// `cargo xtask simulate [SEEDS]`: the long searches, which must have been everywhere, or ones of so many seeds.
 pub(crate) fn seeds(arguments: &[String]) -> Result<(), Failure> {
     let seeds = match arguments {
         [] => SEEDS,
@@ -44,12 +51,15 @@ pub(crate) fn seeds(arguments: &[String]) -> Result<(), Failure> {
             .map_err(|_| Failure::Refused(format!("`{number}` is no number of seeds")))?,
         _ => return Err(Failure::Refused("simulate takes one number of seeds".to_owned())),
     };
-    let mut command = search(places::root());
-    command.env("SIMULATION_SEEDS", seeds.to_string());
-    if seeds >= SEEDS {
-        command.env("SIMULATION_EVERYWHERE", "1");
+    for test in [USUAL, RESTORES] {
+        let mut command = search(places::root(), test);
+        command.env("SIMULATION_SEEDS", seeds.to_string());
+        if seeds >= SEEDS {
+            command.env("SIMULATION_EVERYWHERE", "1");
+        }
+        run::plainly(command)?;
     }
-    Ok(run::plainly(command)?)
+    Ok(())
 }
 
 /// `cargo xtask mutants [NAME...]`.
@@ -80,7 +90,12 @@ fn put_in(patches: &[PathBuf], names: &[String]) -> Result<(), String> {
             continue;
         }
         println!("\n=== {name}");
-        if !is_found(patch)? {
+        let test = if name.starts_with(OF_RESTORES) {
+            RESTORES
+        } else {
+            USUAL
+        };
+        if !is_found(patch, test)? {
             alive.push(name);
         }
     }
@@ -100,7 +115,7 @@ fn patches() -> Result<Vec<PathBuf>, String> {
 }
 
 /// Whether a short search in a copy of the repository with the bug in it ends with a broken promise.
-fn is_found(patch: &Path) -> Result<bool, String> {
+fn is_found(patch: &Path, test: &str) -> Result<bool, String> {
     let copy = places::root().join("target/mutant");
     copy_tree(places::root(), &copy)?;
     let mut apply = run::program(Path::new("git"), ["apply"]);
@@ -110,7 +125,7 @@ fn is_found(patch: &Path) -> Result<bool, String> {
         .current_dir(&copy)
         .env("GIT_CEILING_DIRECTORIES", places::root().join("target"));
     run::plainly(apply)?;
-    let mut command = search(&copy);
+    let mut command = search(&copy, test);
     command.env("SIMULATION_SEEDS", SOON).env("SIMULATION_FIRST", "1");
     // Few seeds run, so that the compiler would take longer than it saves. What others have written stays as it is.
     command.env("CARGO_PROFILE_SIMULATION_OPT_LEVEL", "0");
@@ -152,9 +167,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_eight_deliberate_bugs_and_each_still_applies() {
+    fn there_are_deliberate_bugs_of_either_kind_and_each_still_applies() {
         let patches = patches().expect("the patches are listed");
-        assert_eq!(patches.len(), 8);
+        let is_of_restores = |patch: &&PathBuf| {
+            let name = patch.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(OF_RESTORES)
+        };
+        let of_restores = patches.iter().filter(is_of_restores).count();
+        assert_eq!((patches.len() - of_restores, of_restores), (8, 7));
         for patch in patches {
             let mut check = run::program(Path::new("git"), ["apply", "--check"]);
             check.arg(&patch);
