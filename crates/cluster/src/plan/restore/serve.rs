@@ -4,11 +4,11 @@
 use etcd_operator_etcd::membership::Known;
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
-use super::{asked, delete_stranger, majority, swap};
+use super::{asked, delete_stranger, majority, strangers, swap};
 use crate::intent::What;
 use crate::memory::{Memory, Phase, Restore};
 use crate::plan::{Leave, PodRef, Proposal, Reason, Situation, Step, formed, remove};
-use crate::world::{FetchFailure, Ordinal, Pod};
+use crate::world::{FetchFailure, Ordinal, Pod, World};
 
 /// The size that etcd lets a database have unless it is told otherwise.
 const QUOTA: u64 = 2 << 30;
@@ -34,7 +34,8 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, mut restore: Restore
     if has_quorum && let Some(proposal) = alarms(situation, known) {
         return keep(proposal);
     }
-    if has_quorum && !restore.open && may_open(situation, &restore) {
+    let is_before_there = is_before_ready(world, memory.incarnation);
+    if has_quorum && !restore.open && !is_before_there && may_open(situation, &restore) {
         restore.open = true;
         let text = format!("The EtcdRestore {}: clients are let in.", restore.name);
         memory.restore = Some(restore);
@@ -52,10 +53,12 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, mut restore: Restore
         return usual;
     }
     if !restore.open {
-        let text = format!(
-            "The EtcdRestore {}: waiting until what the members serve is compared with the backup.",
-            restore.name
-        );
+        let what = if is_before_there {
+            "no pod of before counts as ready any more: clients could be sent there"
+        } else {
+            "what the members serve is compared with the backup"
+        };
+        let text = format!("The EtcdRestore {}: waiting until {what}.", restore.name);
         return Proposal::idle(Reason::Restoring, text);
     }
     let text = format!(
@@ -71,8 +74,9 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, mut restore: Restore
         let waits = vec![format!("the pod {} is being deleted", world.name(*place))];
         return Proposal::idle(Reason::Restoring, text).blocked_by(waits);
     }
-    // What lives with the pods would be gone with them; the next pod is made without, whenever it comes.
-    let may_roll = !world.desired.storage.is_ephemeral();
+    // What lives with the pods would be gone with them, and of two voters neither decides alone; the next pod is made
+    // without, whenever it comes.
+    let may_roll = !world.desired.storage.is_ephemeral() && known.voters().count() != 2;
     if may_roll && let Some(step) = roll(situation, known) {
         return Proposal::idle(Reason::Restoring, text).step(step);
     }
@@ -104,6 +108,12 @@ fn late_starts(situation: &Situation<'_>, memory: &Memory, restore: &Restore) ->
 fn may_open(situation: &Situation<'_>, restore: &Restore) -> bool {
     let world = situation.world;
     asked(world, restore).map_or(!world.is_asker_there, |intent| intent.compared)
+}
+
+/// Whether a pod of before still counts as ready: its node cannot say that it has ended, and clients are sent to it beside
+/// the others until the node counts as lost.
+fn is_before_ready(world: &World, incarnation: i64) -> bool {
+    strangers(world, incarnation).any(|(_, pod)| pod.ready)
 }
 
 /// Alarms of members that are none, which came with the data: etcd refuses writes for them as for any other.

@@ -70,7 +70,7 @@ fn pods_of_before_are_counted_against_the_voters_there_were_and_not_those_there_
     assert!(is_committed(&scene));
     scene.unknown();
     for number in 0..3 {
-        assert_eq!(follow(&mut scene), format!("Restoring - delete pod pod-{number}"));
+        assert_eq!(follow(&mut scene), format!("Restoring - stop pod pod-{number}"));
         scene.pod_at(number).deleting = Some(scene.world.now);
     }
     scene.at_gone_pod(0);

@@ -42,6 +42,12 @@ fn serving() -> Scene {
     scene
 }
 
+fn compared(scene: &mut Scene) {
+    let mut compared = intent("r");
+    compared.compared = true;
+    scene.world.restore = Ok(Some(compared));
+}
+
 fn is_open(scene: &Scene) -> bool {
     scene.world.memory.restore.as_ref().expect("a restore").open
 }
@@ -158,6 +164,42 @@ fn clients_stay_out_while_whoever_asked_is_there_and_has_not_compared() {
     scene.world.is_asker_there = false;
     follow(&mut scene);
     assert!(is_open(&scene), "nobody is left who would compare");
+}
+
+/// The node of a pod that was told to end does not hear of it, and nobody has found that out yet.
+#[test]
+fn clients_stay_out_while_a_pod_of_before_counts_as_ready() {
+    let mut scene = serving();
+    let now = scene.world.now;
+    scene.pod(3, "old-3");
+    scene.pod_at(3).incarnation = 1;
+    scene.pod_at(3).deleting = Some(now);
+    scene.pod_at(3).ready = true;
+    compared(&mut scene);
+    for _ in 0..3 {
+        follow(&mut scene);
+        assert!(!is_open(&scene), "{}", planned(&scene));
+    }
+    scene.pod_at(3).ready = false;
+    follow(&mut scene);
+    assert!(is_open(&scene));
+}
+
+#[test]
+fn neither_of_two_voters_is_taken_away_for_what_only_the_restore_needed() {
+    let mut scene = serving();
+    compared(&mut scene);
+    follow(&mut scene);
+    assert!(is_open(&scene));
+    scene.known().members.remove(&id(0x22));
+    scene.at_gone_pod(2);
+    scene.world.memory.restore.as_mut().expect("a restore").size = 2;
+    while phase(&scene) == Phase::Serving {
+        let next = planned(&scene);
+        assert!(!next.contains("delete pod"), "{next}");
+        follow(&mut scene);
+    }
+    assert_eq!(phase(&scene), Phase::Finished);
 }
 
 #[test]
