@@ -15,4 +15,4 @@ pub use disk::SlowDisk;
 pub use hop::Hop;
 pub use network::{Rate, Rules, Unplugged};
 pub use process::Container;
-pub use store::{CREDENTIALS, REGION, Store, StoreFault, profile};
+pub use store::{CREDENTIALS, REGION, Store, StoreFault, profile, signing};

@@ -28,6 +28,19 @@ pub fn profile(key: &str, secret: &str, region: &str) -> [(&'static str, String)
     ]
 }
 
+/// What lets curl sign what it asks of such a store. What it sends is no part of that, and S3 wants to be told.
+pub fn signing() -> [String; 6] {
+    let (key, secret) = CREDENTIALS;
+    [
+        "--aws-sigv4".to_owned(),
+        format!("aws:amz:{REGION}:s3"),
+        "--user".to_owned(),
+        format!("{key}:{secret}"),
+        "--header".to_owned(),
+        "x-amz-content-sha256: UNSIGNED-PAYLOAD".to_owned(),
+    ]
+}
+
 /// What a store does to its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreFault {

@@ -82,14 +82,7 @@ pub async fn at_an_interval(stage: Arc<Stage>) -> Result<()> {
 
     // On demand, although it is suspended.
     let before = last.run.clone();
-    tenant
-        .kubectl(&[
-            "annotate",
-            "etcdbackup",
-            "orders",
-            "etcd.database.coreos.com/backup-now=once",
-        ])
-        .await?;
+    backup.ask(&tenant, "once").await?;
     backup
         .says("made one on demand", ROUNDS, |status| {
             let run = status.last_success.as_ref().and_then(|record| record.run.clone());

@@ -2,17 +2,17 @@
 //! commands by hand.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use etcd_operator_api::backup::BackupRecord;
-use etcd_operator_api::names::LABEL_BACKUP;
+use etcd_operator_api::names::{ANNOTATION_BACKUP_NOW, LABEL_BACKUP};
 use etcd_operator_api::{EtcdBackup, EtcdBackupStatus};
 use etcd_operator_e2e::command::printed;
 use etcd_operator_e2e::components::{self, Component, EtcdVersion};
-use etcd_operator_e2e::faults::{CREDENTIALS, REGION, Store, profile};
+use etcd_operator_e2e::faults::{CREDENTIALS, REGION, Store, profile, signing};
 use etcd_operator_e2e::scenario::Stage;
 use etcd_operator_e2e::{images, observe, operator};
 use k8s_openapi::api::batch::v1::Job;
@@ -95,6 +95,24 @@ impl<'a> Bucket<'a> {
         printed(command.output().await?, &format!("etcd-operator {words:?}"))
     }
 
+    /// Puts a file there as anybody's program would: nothing beside it tells of it.
+    pub async fn put(&self, key: &str, file: &Path) -> Result<()> {
+        let address = self.stage.address("store").await?;
+        // As a key stands in what S3 wants signed.
+        let encoded = key.replace(':', "%3A").replace(' ', "%20");
+        let url = format!("http://{address}/{BUCKET}/{encoded}");
+        let node = &self.stage.cluster().nodes()[0];
+        let mut curl: Command = node.entry().command("curl")?.into();
+        curl.args(["--silent", "--show-error", "--fail"])
+            .args(signing())
+            .arg("--upload-file")
+            .arg(file)
+            .arg(url)
+            .kill_on_drop(true);
+        printed(curl.output().await?, "curl --upload-file")?;
+        Ok(())
+    }
+
     /// The names of the backups that are stored under a path; anything else that lies there is an error.
     pub async fn list(&self, path: &str) -> Result<Vec<String>> {
         let said = self
@@ -166,6 +184,17 @@ impl Backup {
     pub async fn apply(&self, spec: &Value) -> Result<()> {
         self.stage.note(&format!("applies the EtcdBackup {}", self.name));
         self.stage.cluster().apply(&self.manifest(spec)).await
+    }
+
+    /// Asks for one more, now; each word asks once.
+    pub async fn ask(&self, tenant: &Tenant, word: &str) -> Result<()> {
+        self.stage
+            .note(&format!("asks the EtcdBackup {} for one more", self.name));
+        let now = format!("{ANNOTATION_BACKUP_NOW}={word}");
+        tenant
+            .kubectl(&["annotate", "--overwrite", "etcdbackup", &self.name, &now])
+            .await?;
+        Ok(())
     }
 
     async fn backups(&self) -> Result<Api<EtcdBackup>> {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use etcd_operator_e2e::command::printed;
 use etcd_operator_e2e::components::{self, Component};
 use etcd_operator_e2e::deadline::until;
-use etcd_operator_e2e::faults::{CREDENTIALS, REGION};
+use etcd_operator_e2e::faults::signing;
 use etcd_operator_e2e::large;
 use etcd_operator_e2e::namespaces::Entry;
 use etcd_operator_e2e::network;
@@ -164,15 +164,10 @@ impl<'a> Hand<'a> {
     }
 
     async fn download(&self, file: &Path) -> Result<()> {
-        let (key, secret) = CREDENTIALS;
-        let user = format!("{key}:{secret}");
-        let scope = format!("aws:amz:{REGION}:s3");
         self.run("curl", |command| {
             command
-                .args(["--silent", "--show-error", "--fail", "--aws-sigv4", &scope])
-                .args(["--user", &user])
-                // What is sent has no body, and S3 wants to be told.
-                .args(["--header", "x-amz-content-sha256: UNSIGNED-PAYLOAD"])
+                .args(["--silent", "--show-error", "--fail"])
+                .args(signing())
                 .arg("--output")
                 .arg(file)
                 .arg(&self.url)

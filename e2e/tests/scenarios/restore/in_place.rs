@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use etcd_operator_api::backup::BackupRecord;
+use etcd_operator_api::cluster::RestoreProgress;
+use etcd_operator_api::names::ANNOTATION_RESTORE;
+use etcd_operator_e2e::command::printed;
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
 
 use super::clients::{Watcher, Writer};
+use super::new_target::from_the_backup;
 use super::seen::Restore;
 use crate::backup::vault::{Backup, Bucket};
 use crate::cluster::tenant::{SOON, Tenant};
@@ -43,17 +47,29 @@ pub async fn serving(stage: &Arc<Stage>, version: EtcdVersion, size: u8) -> Resu
 
 /// Writes keys of one moment.
 pub async fn write(tenant: &Tenant, prefix: &str) -> Result<()> {
+    write_at(tenant, &tenant.endpoint().await?, prefix).await
+}
+
+/// The same into an etcd that may be somebody else's.
+pub async fn write_at(tenant: &Tenant, endpoint: &str, prefix: &str) -> Result<()> {
     for number in 0..KEYS {
-        tenant.put(&format!("{prefix}-{number}")).await?;
+        let key = format!("{prefix}-{number}");
+        let output = tenant.etcdctl_at(endpoint, &["put", &key, &key]).await?;
+        printed(output, &format!("etcdctl put {key}"))?;
     }
     Ok(())
 }
 
 /// What clients see is exactly what was there when the backup was made.
 pub async fn shows_the_backup(tenant: &Tenant) -> Result<()> {
+    let wanted = (0..KEYS).map(|number| format!("before-{number}"));
+    shows_only(tenant, wanted.collect()).await
+}
+
+/// What clients see is these keys and no other.
+pub async fn shows_only(tenant: &Tenant, mut wanted: Vec<String>) -> Result<()> {
     let said = tenant.etcdctl(&["get", "", "--prefix", "--keys-only"]).await?;
     let found: Vec<_> = said.split_whitespace().collect();
-    let mut wanted: Vec<_> = (0..KEYS).map(|number| format!("before-{number}")).collect();
     wanted.sort();
     ensure!(found == wanted, "{found:?}");
     for key in &wanted {
@@ -67,6 +83,20 @@ pub async fn backed_up(stage: &Arc<Stage>, spec: &Value) -> Result<BackupRecord>
     let backup = Backup::named(stage, "orders");
     backup.apply(spec).await?;
     Ok(backup.made(0).await?.1)
+}
+
+/// Nothing of the store's credentials is in its pods.
+async fn holds_no_credentials(tenant: &Tenant) -> Result<()> {
+    let volumes = tenant
+        .kubectl(&[
+            "get",
+            "pods",
+            "--selector=etcd_cluster=c",
+            "--output=jsonpath={.items[*].spec.volumes[*].secret.secretName}",
+        ])
+        .await?;
+    ensure!(!volumes.contains("aws"), "{volumes}");
+    Ok(())
 }
 
 /// A backup of the cluster into the store.
@@ -130,16 +160,7 @@ async fn rolled_back(stage: Arc<Stage>, version: EtcdVersion) -> Result<()> {
         watcher.learns_of_it(&tenant, last).await?;
     }
 
-    // Nothing of the store's credentials stays in the pods.
-    let volumes = tenant
-        .kubectl(&[
-            "get",
-            "pods",
-            "--selector=etcd_cluster=c",
-            "--output=jsonpath={.items[*].spec.volumes[*].secret.secretName}",
-        ])
-        .await?;
-    ensure!(!volumes.contains("aws"), "{volumes}");
+    holds_no_credentials(&tenant).await?;
     let others = tenant.pod_uids().await?;
     ensure!(
         others.iter().all(|uid| !pods.contains(uid)),
@@ -240,5 +261,76 @@ pub async fn withdrawn(stage: Arc<Stage>) -> Result<()> {
     let after = tenant.status().await?;
     ensure!(after.cluster_id == before.cluster_id, "{after:?}");
     ensure!(after.incarnation == before.incarnation, "{after:?}");
+    Ok(())
+}
+
+/// Deleted after the commit, which it was told beforehand is the point of no return: it goes on to its end without whoever
+/// asked. Clients see the old data and then those of the backup, never some of both, and what was there before stays on the
+/// volumes for as long as was asked for.
+pub async fn deleted_after_its_commit(stage: Arc<Stage>) -> Result<()> {
+    let _bucket = Bucket::start(&stage, None).await?;
+    let tenant = serving(&stage, EtcdVersion::V3_6_16, 3).await?;
+    write(&tenant, "before").await?;
+    backed_up(&stage, &into_s3()).await?;
+    write(&tenant, "after").await?;
+    tenant.etcdctl(&["del", "before-0"]).await?;
+    let before = tenant.status().await?;
+    let writer = Writer::start(&tenant).await?;
+    writer.goes_on().await?;
+
+    let restore = Restore::named(&stage, "back");
+    let mut spec = from_the_backup("c");
+    spec["keepPrevious"] = json!("1h");
+    restore.apply(&spec).await?;
+    let status = restore.reaches("Preparing").await?;
+    let gone = writer.last();
+    ensure!(!status.committed, "{status:?}");
+    let plan = status.plan.unwrap_or_default();
+    ensure!(
+        plan.contains("can come back until the restore is committed") && plan.contains("for 1h then"),
+        "{plan}"
+    );
+    let status = restore.says("is committed", |status| status.committed).await?;
+    ensure!(
+        !status.succeeded,
+        "it was over before it could be deleted: {status:?}"
+    );
+    restore.delete(&tenant).await?;
+    let progress = tenant.status().await?.restore;
+    let progress = progress.context("the cluster knows nothing of its restore")?;
+    ensure!(
+        progress.is_active() && progress.committed && progress.keep_previous_seconds == Some(3600),
+        "{progress:?}"
+    );
+
+    tenant.converged(3).await?;
+    writer.goes_on().await?;
+    writer.was_rolled_back(&tenant, gone).await?;
+    shows_the_backup(&tenant).await?;
+    tenant.agrees().await?;
+    let after = tenant
+        .says("nothing of the restore is left to do", |status| {
+            !status.restore.as_ref().is_some_and(RestoreProgress::is_active)
+        })
+        .await?;
+    ensure!(
+        after.cluster_id == progress.cluster_id && after.cluster_id != before.cluster_id,
+        "{after:?}"
+    );
+    ensure!(
+        after.incarnation == before.incarnation.map(|number| number + 1),
+        "{after:?}"
+    );
+    let annotations = tenant.object().await?.metadata.annotations.unwrap_or_default();
+    ensure!(
+        !annotations.contains_key(ANNOTATION_RESTORE),
+        "it is still asked for"
+    );
+    holds_no_credentials(&tenant).await?;
+    for ordinal in 0..3 {
+        let names = tenant.disk(&tenant.pod(ordinal)).await?.names()?;
+        let is_kept = names.iter().any(|name| name.starts_with("kept-"));
+        ensure!(is_kept, "the data of before are gone from c-{ordinal}: {names:?}");
+    }
     Ok(())
 }

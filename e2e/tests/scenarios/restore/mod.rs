@@ -4,10 +4,13 @@ mod clients;
 mod destroyed;
 mod drill;
 mod guards;
+mod hands;
 mod hurt;
 mod in_place;
 mod large;
 mod new_target;
+mod ordered;
+mod points;
 pub mod seen;
 mod stores;
 mod told;
@@ -33,7 +36,7 @@ const GATE: [Scenario; 2] = [
 ];
 
 /// The rest, for their time.
-const FULL: [Scenario; 27] = [
+const FULL: [Scenario; 33] = [
     shared!("so_is_one_of_the_minor_before", in_place::of_3_5),
     shared!("a_single_member_from_a_volume", in_place::from_a_volume),
     shared!("what_cannot_be_restored_touches_nothing", in_place::refused),
@@ -81,6 +84,27 @@ const FULL: [Scenario; 27] = [
     shared!("from_gcs_over_tls", stores::from_gcs),
     shared!("from_abs_over_tls", stores::from_abs),
     shared!("one_of_a_newer_etcd_is_refused", guards::of_a_newer_etcd),
+    shared!("one_that_etcdctl_saved_in_another_namespace", hands::of_etcdctl),
+    shared!(
+        "one_that_the_older_operator_stored_in_another_namespace",
+        hands::of_the_older_operator
+    ),
+    shared!(
+        "the_one_of_a_time_and_the_one_of_a_revision",
+        points::by_time_and_by_revision
+    ),
+    shared!(
+        "one_that_is_deleted_after_its_commit_goes_on_to_its_end",
+        in_place::deleted_after_its_commit
+    ),
+    shared!(
+        "members_and_backups_that_are_asked_for_meanwhile_come_after_it",
+        ordered::asked_meanwhile
+    ),
+    shared!(
+        "it_overtakes_members_that_are_on_their_way",
+        ordered::asked_while_it_grows
+    ),
     shared!("what_a_dry_run_tells_is_what_happens", told::as_it_happens),
     shared!(
         "the_operator_is_killed_at_twenty_moments_and_each_is_carried_out_once",

@@ -10,7 +10,7 @@ use etcd_operator_e2e::large::{self, Solo};
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
 
-use super::in_place::{KEYS, backed_up, into_s3, shows_the_backup, write};
+use super::in_place::{backed_up, into_s3, shows_the_backup, write, write_at};
 use super::seen::Restore;
 use crate::backup::vault::Bucket;
 use crate::cluster::tenant::{SOON, Tenant, waits};
@@ -32,7 +32,8 @@ fn waiting(tenant: &Tenant, size: u8) -> Value {
     spec
 }
 
-fn from_the_backup(cluster: &str) -> Value {
+/// A spec that takes the latest backup there is.
+pub fn from_the_backup(cluster: &str) -> Value {
     json!({"etcdCluster": {"name": cluster}, "source": {"backup": {"name": "orders"}}})
 }
 
@@ -120,10 +121,7 @@ pub async fn with_a_learner(stage: Arc<Stage>) -> Result<()> {
         let output = tenant.etcdctl_at(&etcd.endpoint, words).await?;
         printed(output, &format!("etcdctl {words:?}"))
     };
-    for number in 0..KEYS {
-        let key = format!("before-{number}");
-        etcdctl(&["put", &key, &key]).await?;
-    }
+    write_at(&tenant, &etcd.endpoint, "before").await?;
     // Nobody is there, and nobody needs it: it has no vote.
     let peer = format!("--peer-urls=http://{address}:9");
     etcdctl(&["member", "add", "learner", "--learner", &peer]).await?;
