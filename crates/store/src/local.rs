@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures::stream;
+use rustix::fs::OFlags;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 
 use self::paths::Root;
@@ -152,7 +153,13 @@ impl Port for Local {
 
 async fn read(path: &Path, span: Span, etag: Option<&Etag>) -> Result<Reading, Fault> {
     let of = |error: std::io::Error| paths::fault(&error);
-    let mut file = tokio::fs::File::open(path).await.map_err(of)?;
+    let mut file = tokio::fs::File::options()
+        .read(true)
+        // A pipe would be waited for until somebody writes into it; what is no file is told below.
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)
+        .await
+        .map_err(of)?;
     let meta = paths::of_metadata(&file.metadata().await.map_err(of)?)?;
     if etag.is_some_and(|etag| *etag != meta.etag) {
         return Err(Fault::new(Class::Changed, "the file is another one"));

@@ -6,7 +6,7 @@ use etcd_operator_api::backup::Compression;
 use etcd_operator_api::contract::Manifest;
 use etcd_operator_job::fetch::Expected;
 use etcd_operator_job::object::Object;
-use etcd_operator_job::{Failure, check, fetch, inspect, settings};
+use etcd_operator_job::{Failure, catalog, check, fetch, inspect, settings};
 use etcd_operator_snapshot::frames::KeyRing;
 
 use crate::support::{Bench, Fake, Folder, Manner, REVISION, long_snapshot, order, snapshot};
@@ -263,6 +263,20 @@ async fn a_link_at_the_name_of_a_part_is_not_followed() {
     for file in [&victim, &note] {
         assert_eq!(std::fs::read(file).expect("there"), b"precious");
     }
+}
+
+/// Whoever may write to a volume has put a pipe where a manifest is looked for.
+#[tokio::test]
+async fn a_pipe_among_the_objects_holds_nobody_up() {
+    let keys = keys(7);
+    let bench = Bench::new();
+    store(&bench, &FORMS[0], &keys, snapshot()).await;
+    let manifest = bench.folder.0.join("etcd/orders.manifest.json");
+    std::fs::remove_file(&manifest).expect("the manifest");
+    let made = std::process::Command::new("mkfifo").arg(&manifest).status();
+    assert!(made.expect("mkfifo runs").success());
+    let found = catalog::manifest(&bench.store, "etcd/orders").await;
+    assert!(!matches!(found, Ok(Some(_))), "{found:?}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use etcd_operator_api::contract::RestoreIntent;
 use etcd_operator_api::quantity::Bytes;
 use etcd_operator_api::span::second;
 
+use super::verify::{ROLLED_BACK, TRY_AGAIN};
 use super::{
     Ask, Outcome, Phase, Plan, Reason, Task, Wanted, gate, job_name, outcome, own_intent, pause, withdrawal,
 };
@@ -64,9 +65,7 @@ pub fn follow(world: &World, progress: &RestoreProgress) -> Plan {
             } else {
                 "the cluster of before is back"
             };
-            let text = format!(
-                "The restore was rolled back, and {back}: {why}. Any change of this spec lets the operator try again."
-            );
+            let text = format!("{ROLLED_BACK}, and {back}: {why}. {TRY_AGAIN}");
             let mut plan = Plan::new(memory, Phase::RolledBack, Reason::RolledBack, text);
             plan.ask = withdrawal(world);
             plan

@@ -388,7 +388,12 @@ fn a_restore_that_was_rolled_back_is_tried_again_only_when_its_spec_changes() {
     assert!(next.text.contains("c-0: NoRoom"), "{}", next.text);
     cluster(&mut world).progress = None;
     world.now = "2026-03-02T12:00:00Z".parse().expect("a time");
-    assert_eq!(follow(&mut world).phase, Phase::RolledBack);
+    let later = follow(&mut world);
+    assert_eq!(
+        (later.phase, &later.text),
+        (Phase::RolledBack, &next.text),
+        "why is not forgotten with the cluster's own words"
+    );
     world.is_edited = true;
     assert_eq!(follow(&mut world).job.expect("a Job").name, "back-v2");
 }

@@ -22,13 +22,25 @@ const SLACK: Duration = Duration::from_mins(10);
 /// cluster that gets a newer version months later is not rolled back by that.
 const OPEN: Duration = Duration::from_hours(1);
 
+/// How it begins what is said of a restore that was rolled back, and how it ends.
+pub const ROLLED_BACK: &str = "The restore was rolled back";
+/// See there.
+pub const TRY_AGAIN: &str = "Any change of this spec lets the operator try again.";
+
 /// Goes on with it, or says what stands in the way.
 pub fn verify(world: &World) -> Plan {
     let memory = &world.memory;
     if memory.phase == Phase::RolledBack.as_str() && !world.is_edited {
-        let text = "The restore was rolled back, and the cluster is as it was before. Any change of this spec lets the operator try again.";
-        let plan = Plan::new(memory.clone(), Phase::RolledBack, Reason::RolledBack, text);
-        return plan;
+        // Why is known to nobody else once the cluster has forgotten it.
+        let said = memory
+            .said
+            .as_deref()
+            .filter(|said| said.starts_with(ROLLED_BACK));
+        let text = said.map_or_else(
+            || format!("{ROLLED_BACK}, and the cluster is as it was before. {TRY_AGAIN}"),
+            str::to_owned,
+        );
+        return Plan::new(memory.clone(), Phase::RolledBack, Reason::RolledBack, text);
     }
     let rests = has_failed(world);
     if rests && memory.rests {
