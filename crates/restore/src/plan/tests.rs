@@ -376,28 +376,6 @@ fn clients_are_not_let_in_where_what_is_served_differs() {
     assert!(!world.memory.succeeded);
 }
 
-#[test]
-fn a_restore_that_was_rolled_back_is_tried_again_only_when_its_spec_changes() {
-    let mut world = world();
-    world.memory.attempt = 1;
-    let mut back = progress("RolledBack");
-    back.message = Some("c-0: NoRoom".to_owned());
-    cluster(&mut world).progress = Some(back);
-    let next = follow(&mut world);
-    assert_eq!(next.phase, Phase::RolledBack);
-    assert!(next.text.contains("c-0: NoRoom"), "{}", next.text);
-    cluster(&mut world).progress = None;
-    world.now = "2026-03-02T12:00:00Z".parse().expect("a time");
-    let later = follow(&mut world);
-    assert_eq!(
-        (later.phase, &later.text),
-        (Phase::RolledBack, &next.text),
-        "why is not forgotten with the cluster's own words"
-    );
-    world.is_edited = true;
-    assert_eq!(follow(&mut world).job.expect("a Job").name, "back-v2");
-}
-
 fn stored() -> JobOutcome {
     let at = "2026-03-01T12:00:00Z".parse().expect("a time");
     JobOutcome::Stored(Box::new(Stored {
