@@ -2,7 +2,7 @@
 
 use etcd_operator_api::backup::BackupRecord;
 
-use super::verify::{MOST_TRIES, begin, failed_before, is_missed};
+use super::verify::{MOST_TRIES, begin, failed_before, has_failed, is_missed};
 use super::{Outcome, Phase, Plan, Reason, Task, Wanted, job_name, outcome, pause};
 use crate::memory::Memory;
 use crate::world::{Cluster, Source, World};
@@ -50,10 +50,11 @@ pub fn pass(
         ),
     );
     plan.keeps.push(verify.name.clone());
-    let has_failed = world.memory.phase == Phase::Failed.as_str() && !world.is_edited;
     match outcome(world, &wanted.name) {
         // Data are not rolled back days later, when nobody thinks of it any more, because a quorum came back.
-        Outcome::None if has_failed => Some(refuse(memory, &format!("it could not be before. {again}"))),
+        Outcome::None if has_failed(world) => {
+            Some(refuse(memory, &format!("it could not be before. {again}")))
+        }
         Outcome::None | Outcome::Runs(None) => {
             plan.job = Some(wanted);
             Some(plan)

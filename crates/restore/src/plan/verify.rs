@@ -22,9 +22,9 @@ const SLACK: Duration = Duration::from_mins(10);
 /// cluster that gets a newer version months later is not rolled back by that.
 const OPEN: Duration = Duration::from_hours(1);
 
-/// How it begins what is said of a restore that was rolled back, and how it ends.
+/// How it begins what is said of a restore that was rolled back.
 pub const ROLLED_BACK: &str = "The restore was rolled back";
-/// See there.
+/// How it ends.
 pub const TRY_AGAIN: &str = "Any change of this spec lets the operator try again.";
 
 /// Goes on with it, or says what stands in the way.
@@ -65,7 +65,7 @@ pub fn verify(world: &World) -> Plan {
 }
 
 /// Whether it failed, and nobody has asked for another try since.
-fn has_failed(world: &World) -> bool {
+pub fn has_failed(world: &World) -> bool {
     world.memory.phase == Phase::Failed.as_str() && !world.is_edited
 }
 

@@ -111,6 +111,12 @@ impl Bed {
         object.map_or(Value::Null, |object| object["status"].clone())
     }
 
+    /// Whether these words are in what is said of a restore.
+    pub(crate) fn says(&self, name: &str, words: &str) -> bool {
+        let reason = self.status(name)["reason"].clone();
+        reason.as_str().is_some_and(|reason| reason.contains(words))
+    }
+
     /// What the cluster is asked for.
     pub(crate) fn asked(&self) -> Option<Value> {
         let cluster = self.fake.get_object(GROUP, "EtcdCluster", "shop", "orders")?;

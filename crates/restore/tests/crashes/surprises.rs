@@ -86,12 +86,7 @@ fn a_job_of_the_name_that_is_needed_is_told_once_and_waited_for() {
         }));
         let gate = bed.operate();
         bed.put("back");
-        let says = |bed: &Bed| {
-            let reason = bed.status("back")["reason"].clone();
-            reason
-                .as_str()
-                .is_some_and(|reason| reason.contains("The Job back-v1 exists"))
-        };
+        let says = |bed: &Bed| bed.says("back", "The Job back-v1 exists");
         bed.until("it says why", says).await;
         sleep(Duration::from_secs(5)).await;
         let mark = bed.fake.mark();
