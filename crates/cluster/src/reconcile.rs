@@ -350,10 +350,15 @@ impl Reconciler {
     async fn report(&self, seen: &EtcdCluster, status: EtcdClusterStatus) -> Result<EtcdCluster, Error> {
         let before = seen.status.clone().unwrap_or_default();
         let troubles = status::troubles(&before, &status);
+        let turn = status::turn(&before, &status);
         let written = self.deps.reporter.report(seen, status).await?;
         let Some(stored) = written.changed() else {
             return Ok(seen.clone());
         };
+        if let Some((severity, reason, words)) = turn {
+            let reporter = &self.deps.reporter;
+            reporter.tell(&stored, severity, reason, "Reconcile", words);
+        }
         for (reason, words) in troubles {
             warn!(cluster = %ObjectKey::of(seen), reason, "{words}");
             let severity = Severity::Warning;

@@ -27,7 +27,7 @@ use crate::plan::{self, Plan, Reason, Situation};
 use crate::world::World;
 
 pub use backups::Freshness;
-pub use news::troubles;
+pub use news::{troubles, turn};
 pub use scope::{another, controlled_by_another, left_alone};
 
 /// Most words in a list of the status.

@@ -3,6 +3,7 @@
 mod rivals;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use etcd_operator_api::cluster::{
     DEFAULT_REPOSITORY, EtcdClusterSpec, EtcdClusterStatus, ImagePullPolicy, Medium, PodPolicy,
@@ -34,6 +35,8 @@ use crate::world::{Cluster, JobEnd, JobSeen, Nodes, World};
 use rivals::rival;
 pub use rivals::{can_be_replaced, rival_among};
 
+/// How long a Job may have no pod before that is told.
+const FOR_A_POD: Duration = Duration::from_secs(20);
 /// The longest text of why a pod waits.
 const LONGEST: usize = 200;
 /// The word of a cluster's controller for one of which nothing was ever started.
@@ -81,7 +84,7 @@ pub async fn observe(restore: &EtcdRestore, desired: Desired, deps: &Deps) -> Re
         is_claim_shared,
         jobs: owned
             .iter()
-            .map(|job| seen(job, pods.iter().map(|pod| &**pod)))
+            .map(|job| seen(job, pods.iter().map(|pod| &**pod), deps.clock.now()))
             .collect(),
         foreign: foreign.first().map(|job| job.name_any()),
         image: deps.operator_image.clone(),
@@ -272,7 +275,7 @@ fn volume(spec: &EtcdClusterSpec) -> Option<u64> {
     Some(bytes(requests.and_then(|requests| requests.get("storage"))))
 }
 
-fn seen<'a>(job: &Job, pods: impl Iterator<Item = &'a Pod>) -> JobSeen {
+fn seen<'a>(job: &Job, pods: impl Iterator<Item = &'a Pod>, now: Timestamp) -> JobSeen {
     let uid = job.uid().unwrap_or_default();
     let conditions = job
         .status
@@ -316,10 +319,24 @@ fn seen<'a>(job: &Job, pods: impl Iterator<Item = &'a Pod>) -> JobSeen {
         waits: tools
             .iter()
             .find_map(|(pod, state)| waits(pod, Some(*state).filter(|state| state.waiting.is_some())))
-            .or_else(|| states.iter().find_map(|(pod, state)| waits(pod, *state))),
+            .or_else(|| states.iter().find_map(|(pod, state)| waits(pod, *state)))
+            .or_else(|| podless(job, now).filter(|_| states.is_empty())),
         said: said.max_by_key(|(time, _)| *time).map(|(_, said)| said),
         uid,
     }
+}
+
+/// What is known of a Job without a pod, once its controller has had the time to make one. Why there is none stands in its
+/// Events alone, which nobody may read here.
+fn podless(job: &Job, now: Timestamp) -> Option<String> {
+    let made = job.metadata.creation_timestamp.as_ref()?.0;
+    let is_late = made.checked_add(FOR_A_POD).is_ok_and(|due| now > due);
+    is_late.then(|| {
+        format!(
+            "there is none; kubectl events --for job/{} tells why, for example a quota or a LimitRange of the namespace",
+            job.name_any()
+        )
+    })
 }
 
 /// How the program that restores does in the members' image.

@@ -34,15 +34,18 @@ pub async fn is_stale(
 }
 
 /// Whether whoever asked for the restore under way is still there, although the annotation is gone: somebody may have replaced
-/// the object without it. Asked past every copy, and only where it decides whether clients are let in.
+/// the object without it. Asked past every copy, and only where it decides whether clients are let in or the old data come back.
 pub async fn is_there(
     intent: Option<&RestoreIntent>,
     memory: &Memory,
     key: &ObjectKey,
     deps: &Deps,
 ) -> Result<bool, Error> {
-    let shut = |restore: &&Restore| restore.phase == Phase::Serving && !restore.open;
-    let Some(restore) = memory.restore.as_ref().filter(shut) else {
+    let decides = |restore: &&Restore| {
+        let is_shut = restore.phase == Phase::Serving && !restore.open;
+        is_shut || (restore.fetches() && !restore.committed)
+    };
+    let Some(restore) = memory.restore.as_ref().filter(decides) else {
         return Ok(false);
     };
     if intent.is_some_and(|intent| intent.uid == restore.uid) {

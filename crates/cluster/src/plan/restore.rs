@@ -51,8 +51,9 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> 
         });
     }
     if world.restore == Ok(None) {
-        // Whoever asked has seen how it ended.
-        memory.restore = None;
+        // Whoever asked has seen how it ended. One that was carried out stays noted: should its object lose what it was told, it
+        // would ask once more, and clients have written since.
+        memory.restore = memory.restore.take().filter(|last| last.phase == Phase::Finished);
     }
     begin(situation, memory).or_else(|| late(situation, memory))
 }
@@ -239,9 +240,11 @@ fn asked<'a>(world: &'a World, restore: &Restore) -> Option<&'a RestoreIntent> {
     is_same.then_some(intent)
 }
 
-/// Why it is given up, if the old cluster can still come back.
+/// Why it is given up, if the old cluster can still come back. Somebody may have replaced the object without the annotation,
+/// which takes nothing back.
 fn withdrawn(world: &World, restore: &Restore) -> Option<String> {
-    let is_withdrawn = asked(world, restore).is_none() && !restore.committed;
+    let is_gone = asked(world, restore).is_none() && !(world.is_asker_there && world.restore == Ok(None));
+    let is_withdrawn = is_gone && !restore.committed;
     is_withdrawn.then(|| {
         format!(
             "the EtcdRestore {} was deleted, or asks for something else by now",

@@ -1,8 +1,13 @@
-//! What of a status is worth an Event that wakes somebody: trouble that was not there before.
+//! What of a status is worth an Event: trouble that was not there before, and a restore that takes a turn. Whoever looks after
+//! the cluster may not know of the restore, or its object may be gone by then.
 
 use etcd_operator_api::EtcdClusterStatus;
 use etcd_operator_api::condition::{self, ConditionType, Truth};
 
+use etcd_operator_api::cluster::RestoreProgress;
+use etcd_operator_runtime::events::Severity;
+
+use crate::memory::Phase;
 use crate::plan::Reason;
 
 /// Trouble as the reason of an Event.
@@ -45,6 +50,41 @@ pub fn troubles(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec<(&
     troubles
 }
 
+/// What a restore has come to that the status of before does not tell.
+pub fn turn(
+    before: &EtcdClusterStatus,
+    after: &EtcdClusterStatus,
+) -> Option<(Severity, &'static str, String)> {
+    let is_at = |restore: &RestoreProgress, phase: Phase| restore.phase == phase.as_str();
+    let restore = after.restore.as_ref()?;
+    let last = before.restore.as_ref().filter(|last| last.uid == restore.uid);
+    if last.is_some_and(|last| last.phase == restore.phase) {
+        return None;
+    }
+    let (severity, reason, what) = match restore {
+        _ if is_at(restore, Phase::Stopping) => {
+            let what = "begins: the pods are stopped";
+            (Severity::Normal, "RestoreStarted", what.to_owned())
+        }
+        _ if is_at(restore, Phase::Committed) => {
+            let what = "is committed: the restored data take the place of the old ones";
+            (Severity::Normal, "RestoreCommitted", what.to_owned())
+        }
+        _ if is_at(restore, Phase::Finished) => {
+            let what = "is over: the restored data are served";
+            (Severity::Normal, "RestoreSucceeded", what.to_owned())
+        }
+        _ if is_at(restore, Phase::RollingBack) => {
+            let why = restore.message.as_deref().unwrap_or_default();
+            let what = format!("is rolled back: {why}");
+            (Severity::Warning, "RestoreRollsBack", what)
+        }
+        _ => return None,
+    };
+    let words = format!("The EtcdRestore {} {}.", restore.name, what.trim_end_matches('.'));
+    Some((severity, reason, words))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +110,35 @@ mod tests {
     fn told(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec<&'static str> {
         let troubles = troubles(before, after).into_iter();
         troubles.map(|(reason, _)| reason).collect()
+    }
+
+    #[test]
+    fn each_turn_of_a_restore_is_told_once_also_when_its_object_is_gone() {
+        let at = |uid: &str, phase: Phase| EtcdClusterStatus {
+            restore: Some(RestoreProgress {
+                uid: uid.to_owned(),
+                name: "back".to_owned(),
+                phase: phase.as_str().to_owned(),
+                message: Some("c-0: NotFound".to_owned()),
+                ..RestoreProgress::default()
+            }),
+            ..EtcdClusterStatus::default()
+        };
+        let told = |before: &EtcdClusterStatus, after: &EtcdClusterStatus| turn(before, after);
+        let none = EtcdClusterStatus::default();
+        let (stopping, back) = (at("r", Phase::Stopping), at("r", Phase::RollingBack));
+        assert_eq!(told(&none, &stopping).expect("a turn").1, "RestoreStarted");
+        assert_eq!(told(&stopping, &stopping), None);
+        assert_eq!(told(&stopping, &at("r", Phase::Preparing)), None);
+        let (severity, reason, words) = told(&stopping, &back).expect("a turn");
+        assert_eq!((severity, reason), (Severity::Warning, "RestoreRollsBack"));
+        assert_eq!(words, "The EtcdRestore back is rolled back: c-0: NotFound.");
+        let over = at("r", Phase::Finished);
+        assert_eq!(told(&over, &over), None);
+        assert_eq!(
+            told(&over, &at("s", Phase::Stopping)).expect("a turn").1,
+            "RestoreStarted"
+        );
     }
 
     #[test]

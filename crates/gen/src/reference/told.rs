@@ -79,6 +79,30 @@ pub(super) const EVENTS: &[Said] = &[
         "Another installation of the operator looks after this cluster; this one leaves it alone.",
         "Give each installation a scope of its own.",
     ),
+    said(
+        "EtcdCluster",
+        "RestoreStarted",
+        "An EtcdRestore begins, which the message names: the pods are stopped.",
+        "",
+    ),
+    said(
+        "EtcdCluster",
+        "RestoreCommitted",
+        "The data that an EtcdRestore brought take the place of the old ones.",
+        "",
+    ),
+    said(
+        "EtcdCluster",
+        "RestoreSucceeded",
+        "An EtcdRestore is over, and the cluster serves what its backup holds.",
+        "",
+    ),
+    said(
+        "EtcdCluster",
+        "RestoreRollsBack",
+        "Warning: an EtcdRestore is given up, and the cluster of before comes back.",
+        "The message says why.",
+    ),
     said("EtcdBackup", "BackupStarted", "The Job of a backup was made.", ""),
     said(
         "EtcdBackup",

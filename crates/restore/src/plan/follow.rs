@@ -234,11 +234,16 @@ fn serving(world: &World, memory: &Memory, progress: &RestoreProgress) -> Plan {
     if intent.compared {
         return plan;
     }
+    let bump = progress.revision_bump.unwrap_or(0);
+    // An etcd into which nothing was ever written says 1, and its tool counts from 0.
+    let held = if bump > 0 && intent.revision <= 1 {
+        0
+    } else {
+        intent.revision
+    };
     let task = Task::Compare {
         cluster_id: cluster_id.clone(),
-        revision: intent
-            .revision
-            .saturating_add(progress.revision_bump.unwrap_or(0)),
+        revision: held.saturating_add(bump),
         digest: intent.digest.clone(),
     };
     let number = memory.attempt.max(1);

@@ -28,7 +28,8 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, mut restore: Restore
         return late;
     }
     let Some(known) = situation.known() else {
-        return formed::pass(situation);
+        // No client has seen these data: they can be made once more.
+        return swap::anew(situation, memory, &restore).unwrap_or_else(|| formed::pass(situation));
     };
     let has_quorum = situation.well(known).len() >= majority(known.voters().count());
     if has_quorum && let Some(proposal) = alarms(situation, known) {

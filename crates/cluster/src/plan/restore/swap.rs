@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use etcd_operator_api::contract::Mode;
+use etcd_operator_api::contract::{Mode, Verdict};
 
 use super::part::{Part, part};
-use super::{delete_stranger, majority, terms};
+use super::{asked, delete_stranger, majority, terms};
 use crate::intent::{Grant, What};
 use crate::memory::{Memory, Phase, Restore};
 use crate::plan::grants::{self, Terms};
@@ -110,6 +110,21 @@ fn is_lost(situation: &Situation<'_>, restore: &Restore, place: Ordinal) -> bool
         Part::Prepared { cluster, .. } => Some(cluster) != restore.cluster,
         Part::Works(..) | Part::Silent(_) => false,
     }
+}
+
+/// Begins anew where so many of a cluster that no client has seen have lost their disks that the others decide nothing.
+pub fn anew(situation: &Situation<'_>, memory: &mut Memory, restore: &Restore) -> Option<Proposal> {
+    let world = situation.world;
+    let is_empty = |place: &Ordinal| {
+        let report = situation.report(*place, restore.incarnation);
+        report.is_some_and(|(_, report)| report.verdict == Verdict::Empty) && !situation.may_start(*place)
+    };
+    let size = usize::from(restore.size);
+    let lost = Ordinal::first(restore.size.into()).filter(is_empty);
+    let lost: Vec<_> = lost.map(|place| world.name(place)).collect();
+    let is_over = size - lost.len() < majority(size);
+    let may_be_fetched = !restore.open && asked(world, restore).is_some();
+    (is_over && may_be_fetched).then(|| again(situation, memory, restore.clone(), &lost))
 }
 
 /// Too many have lost what they restored before it ever served: all of it is done anew, from the same object.

@@ -217,7 +217,14 @@ fn a_restore_stops_the_pods_prepares_commits_and_serves_before_clients_are_let_i
     assert_eq!(follow(&mut scene), "Converged - -", "never twice");
     scene.world.restore = Ok(None);
     assert_eq!(follow(&mut scene), "Converged - -");
-    assert_eq!(scene.world.memory.restore, None);
+    let last = scene.world.memory.restore.clone().expect("it is noted for good");
+    // Its object has lost its status, and asks once more.
+    scene.world.restore = Ok(Some(intent("r")));
+    assert_eq!(follow(&mut scene), "Converged - -", "clients have written since");
+    assert_eq!(scene.world.memory.restore, Some(last));
+    scene.world.restore = Ok(Some(intent("another")));
+    follow(&mut scene);
+    assert_eq!(phase(&scene), Phase::Stopping);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Restores that do not get on, whose user goes away or asks for another one, and what outlives them.
 
-use etcd_operator_api::contract::{PrepareFailure, Preparing};
+use etcd_operator_api::contract::{PrepareFailure, Preparing, Verdict};
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 use jiff::ToSpan as _;
 
@@ -150,6 +150,43 @@ fn old_data_are_kept_as_was_asked_for_whoever_is_deleted_after_the_commit() {
         let terms = permit.restore.expect("terms of a restore");
         assert_eq!(terms.keep_seconds, 60);
     }
+}
+
+/// Somebody has replaced the object of the cluster without the annotation.
+#[test]
+fn what_was_taken_off_the_object_alone_takes_no_restore_back() {
+    let mut scene = stopped(3);
+    fetched(&mut scene, 0, "p0", &prepared(0));
+    scene.world.restore = Ok(None);
+    scene.world.is_asker_there = true;
+    follow(&mut scene);
+    assert_ne!(phase(&scene), Phase::RollingBack);
+    scene.world.restore = Ok(Some(intent("another")));
+    follow(&mut scene);
+    assert_eq!(phase(&scene), Phase::RollingBack, "another one is asked for");
+}
+
+/// The volumes went before any client had seen what was on them.
+#[test]
+fn what_nobody_has_seen_and_is_lost_is_restored_once_more() {
+    let mut scene = serving();
+    scene.unknown();
+    for number in 0..2 {
+        scene.at_gone_pod(number);
+        fetched(&mut scene, number, &format!("q{number}"), &Verdict::Empty);
+    }
+    let mut open = scene.world.clone();
+    follow(&mut scene);
+    assert_eq!(phase(&scene), Phase::Stopping);
+    assert_eq!(scene.world.memory.incarnation, 3);
+
+    open.memory.restore.as_mut().expect("a restore").open = true;
+    let next = plan(&open);
+    assert_eq!(
+        next.memory.restore.map(|restore| restore.phase),
+        Some(Phase::Serving),
+        "clients have written"
+    );
 }
 
 #[test]
