@@ -186,7 +186,7 @@ pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
         silence,
         is_paused: spec.paused,
         intent: text.map(|text| contract::read(text.as_bytes()).map_err(|error| error.to_string())),
-        story: status.reason.filter(|_| status.phase != "Running"),
+        story: status.reason.filter(|_| !says_so && status.phase != "Running"),
         cluster_id: status.cluster_id,
         incarnation: status.incarnation,
         progress: status.restore,

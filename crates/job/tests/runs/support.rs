@@ -206,16 +206,16 @@ pub struct Bench {
     pub tools: Tools,
 }
 
-/// Quick enough for tests, and patient as the real one.
+/// Quick to try again, and patient: a busy disk takes its time to sync.
 pub fn policy() -> Policy {
     Policy {
         attempts: 3,
         first_wait: Duration::from_millis(1),
         longest_wait: Duration::from_millis(5),
-        request: Duration::from_millis(500),
-        part: Duration::from_millis(500),
-        complete: Duration::from_millis(500),
-        idle: Duration::from_millis(500),
+        request: Duration::from_secs(10),
+        part: Duration::from_secs(10),
+        complete: Duration::from_secs(10),
+        idle: Duration::from_secs(10),
     }
 }
 
