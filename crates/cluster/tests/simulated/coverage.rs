@@ -10,7 +10,9 @@ use serde_json::Value;
 use crate::weather::About;
 
 /// How often a long search must have been everywhere.
-pub const OFTEN: u64 = 100;
+const OFTEN: u64 = 100;
+/// The same with restores, of which a life has one or two.
+const OFTEN_ABOUT_RESTORES: u64 = 10;
 
 /// By what of its words each refusal and each wait is known, and how it is called here.
 const REFUSALS: [(&str, &str); 33] = [
@@ -101,12 +103,11 @@ const REASONS: [&str; 11] = [
 ];
 
 /// What becomes of restores, and where they come by.
-const RESTORES: [&str; 13] = [
+const RESTORES: [&str; 12] = [
     "restore: Succeeded",
     "restore: RolledBack",
     "restore: withdrawn before its commit",
     "restore: withdrawn after its commit",
-    "restore: begins anew from the same backup",
     "restore: takes the place of",
     "restore phase: Stopping",
     "restore phase: Preparing",
@@ -145,8 +146,12 @@ fn crashes(flows: &'static [(&str, &[&str])]) -> impl Iterator<Item = String> {
     })
 }
 
-/// What was not counted so often, with how often it was.
-pub fn missing(about: About, counts: &BTreeMap<String, u64>, often: u64) -> Vec<String> {
+/// What was not counted as often as it should be, with how often it was.
+pub fn missing(about: About, counts: &BTreeMap<String, u64>) -> Vec<String> {
+    let often = match about {
+        About::Usual => OFTEN,
+        About::Restores => OFTEN_ABOUT_RESTORES,
+    };
     let count = |what: &String| counts.get(what).copied().unwrap_or(0);
     let missing = wanted(about).into_iter().filter(|what| count(what) < often);
     missing.map(|what| format!("{what}: {}", count(&what))).collect()

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use crate::coverage::{self, OFTEN};
+use crate::coverage;
 use crate::weather::{About, EVENTS, Life, live};
 
 /// How many seeds a look takes.
@@ -182,12 +182,8 @@ fn look(about: About, seeds: u64) {
         panic!("{}", tell(&shortest));
     }
     if variable("SIMULATION_EVERYWHERE").is_some() {
-        let missing = coverage::missing(about, &sum.counts, OFTEN);
-        assert!(
-            missing.is_empty(),
-            "less than {OFTEN} times:\n{}",
-            missing.join("\n")
-        );
+        let missing = coverage::missing(about, &sum.counts);
+        assert!(missing.is_empty(), "not often enough:\n{}", missing.join("\n"));
         assert!(
             sum.counted >= seeds * 9 / 10,
             "too few seeds count: {}",

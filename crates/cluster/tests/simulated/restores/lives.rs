@@ -10,9 +10,10 @@ use etcd_operator_etcd::policy::{Feature, newest};
 use etcd_operator_etcd::version::Minor;
 use etcd_operator_testkit::chance::Chance;
 use etcd_operator_testkit::etcd::Snapshot;
+use etcd_operator_testkit::gate::Side;
 use etcd_operator_testkit::ledger::Promise;
 use etcd_operator_testkit::machine::FetchTrouble;
-use etcd_operator_testkit::simulation::{NAMESPACE, Simulation};
+use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, calls_of};
 use serde_json::{Value, json};
 
 use super::{Asked, cluster_id};
@@ -27,6 +28,16 @@ const SOON: Duration = Duration::from_mins(2);
 const LONGEST: Duration = Duration::from_mins(45);
 /// What a restore goes through.
 const PHASES: [&str; 5] = ["Stopping", "Preparing", "Committed", "Serving", "RollingBack"];
+/// Where an operator is that dies of a restore: in which phase, and about what.
+const AMBUSHES: [(&str, &str); 7] = [
+    ("Stopping", "Restore Stopping"),
+    ("Preparing", "Restore Preparing"),
+    ("Preparing", "RestorePrepare"),
+    ("Committed", "Restore Committed"),
+    ("Committed", "RestoreSwap"),
+    ("RollingBack", "Restore RollingBack"),
+    ("Serving", "Restore Serving"),
+];
 /// What a permit to swap does to a disk, and then some.
 const STEPS: u64 = 8;
 
@@ -57,6 +68,8 @@ enum Act {
     Ask,
     /// Nothing until the restore is that far.
     Come(&'static str),
+    /// The operator dies at one side of its next call of this name.
+    Ambush(&'static str, Side),
     /// Whoever asked last takes it back.
     Withdraw,
 }
@@ -118,6 +131,9 @@ fn draw(chance: &mut Chance, is_fleeting: bool) -> Vec<Act> {
             _ => {}
         }
         acts.push(Act::Ask);
+        if chance.one_in(2) {
+            acts.extend(ambush(chance).into_iter().flatten());
+        }
         if chance.one_in(3) {
             acts.extend(chance.pick(&PHASES).map(|phase| Act::Come(phase)));
             acts.push(pause(chance, 4 * SECOND));
@@ -125,6 +141,14 @@ fn draw(chance: &mut Chance, is_fleeting: bool) -> Vec<Act> {
         }
     }
     acts
+}
+
+/// Waits for the operator in a restore.
+fn ambush(chance: &mut Chance) -> Option<[Act; 2]> {
+    let (phase, flow) = chance.pick(&AMBUSHES)?;
+    let call = chance.pick(calls_of(flow))?;
+    let side = chance.pick(&[Side::Before, Side::After])?;
+    Some([Act::Come(phase), Act::Ambush(call, *side)])
 }
 
 impl Restores {
@@ -204,6 +228,7 @@ impl Restores {
                 sim.until(SOON, |sim| status(sim)["restore"]["phase"] == *phase)
                     .await;
             }
+            Act::Ambush(call, side) => sim.crash_operator_around(call, *side, 3 * SECOND),
             Act::Withdraw => {
                 if let Some(last) = self.last().filter(Asked::is_waiting) {
                     let word = if last.progress()["committed"] == true {
