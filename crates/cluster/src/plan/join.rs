@@ -7,7 +7,7 @@ use etcd_operator_etcd::policy::Feature;
 
 use super::grants::{self, Terms};
 use super::{Evidence, Proposal, Reason, Situation, Step, bootstrap, evidence, majority, replace, safety};
-use crate::intent::{Join, What};
+use crate::intent::{Cause, Join, What};
 use crate::world::{Container, Ordinal, Pod};
 
 /// Goes on with it; none once it is finished or has become pointless.
@@ -95,6 +95,9 @@ fn start(situation: &Situation<'_>, known: &Known, member: &Member, join: Join) 
             id: Some(member.id),
             ..join
         };
+        if let Some(anew) = hopeless(situation, known, member, place, join.attempt) {
+            return anew;
+        }
         if stands_in_the_way(situation, known, place) {
             return taken_out_again(situation, known, member, place);
         }
@@ -134,6 +137,29 @@ fn start(situation: &Situation<'_>, known: &Known, member: &Member, join: Join) 
         Some(permit) => proposal.step(Step::Permit(vec![permit])),
         None => proposal,
     }
+}
+
+/// It ran once before anybody knew of it, and lost what it had: etcd remembers how far it was, and whoever starts in its stead
+/// dies of that, however often.
+fn hopeless(
+    situation: &Situation<'_>,
+    known: &Known,
+    member: &Member,
+    place: Ordinal,
+    attempt: i64,
+) -> Option<Proposal> {
+    let found = evidence(situation, known, place, member);
+    let is_hopeless = member.role == Role::Learner && found == Evidence::Replace(Cause::DiskDamaged);
+    is_hopeless.then(|| {
+        replace::begin(
+            situation,
+            known,
+            place,
+            member.id,
+            Cause::DiskDamaged,
+            attempt + 1,
+        )
+    })?
 }
 
 /// Before there were learners a member votes from the moment it is added, and a single voter has no quorum until the

@@ -8,6 +8,7 @@ use etcd_operator_etcd::status::{Alarm, AlarmKind};
 use super::scene::{Scene, id};
 use super::{follow, line, plan, planned};
 use crate::plan::Reason;
+use crate::world::Container;
 
 /// A fourth member was added as a learner, and its container has ended with this code.
 fn joining(has_started: bool, code: i32) -> Scene {
@@ -87,6 +88,29 @@ fn a_replacement_whose_node_is_lost_meanwhile_does_not_wait_for_it() {
     assert_eq!(follow(&mut scene), "Recovering Replace(1) -");
     scene.pod_at(1).node_lost = Some(scene.world.now - jiff::SignedDuration::from_secs(301));
     assert_eq!(planned(&scene), "Recovering Replace(1) delete now pod pod-1");
+}
+
+/// A process before it ran for a moment, and its disk was emptied before it had told its name.
+#[test]
+fn a_learner_whose_etcd_dies_of_what_it_has_lost_is_added_anew_though_it_never_started() {
+    let mut scene = joining(false, 2);
+    assert_eq!(
+        follow(&mut scene),
+        "Scaling Join(3) -",
+        "any other end may be mended"
+    );
+    scene.pod_at(3).container = Container::Ended {
+        code: 2,
+        words: "panic: tocommit(106) is out of range [lastIndex(0)]".to_owned(),
+    };
+    assert_eq!(follow(&mut scene), "Recovering Replace(3) remove c-3 (13)");
+    scene.left(id(3));
+    assert_eq!(follow(&mut scene), "Recovering Replace(3) delete claim claim-3");
+    scene.gone(3);
+    scene.pod(3, "pod-new");
+    scene.claim_at(3).as_mut().expect("a claim").uid = "claim-new".to_owned();
+    scene.waits(3, "p4", &Verdict::Empty);
+    assert_eq!(follow(&mut scene), "Scaling Join(3) add learner c-3");
 }
 
 #[test]
