@@ -22,8 +22,8 @@ fn a_cluster_serves_the_snapshot_and_nothing_that_came_after() {
             asked.ask();
             asked.served_by(3).await;
             assert_ne!(cluster_id(&sim), before);
-            sim.expect("nothing tells of it any more", MINUTE, |sim| {
-                status(sim)["restore"].is_null() && !is_asked(sim)
+            sim.expect("it is over, and nobody asks any more", MINUTE, |sim| {
+                asked.phase() == "Finished" && !is_asked(sim)
             })
             .await;
             for member in MEMBERS {
@@ -134,7 +134,7 @@ fn one_that_is_withdrawn_after_the_commit_goes_on_to_its_end() {
         .await;
         asked.withdraw();
         sim.expect("it ends", 20 * MINUTE, |sim| {
-            status(sim)["restore"].is_null() && sim.is_whole("c", 3)
+            asked.phase() == "Finished" && sim.is_whole("c", 3)
         })
         .await;
         assert_ne!(cluster_id(&sim), before);
