@@ -492,7 +492,7 @@ fn restore_intent() {
             digest: "1:2:00ff".into(),
             revision_bump: 1_000_000_000,
             keep_previous_seconds: 86_400,
-            compared: true,
+            compared_cluster: Some("cdf818194e3a8c32".into()),
         },
     );
 }

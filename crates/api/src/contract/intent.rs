@@ -35,9 +35,10 @@ pub struct RestoreIntent {
     /// Seconds the data of before are kept.
     #[serde(default)]
     pub keep_previous_seconds: u64,
-    /// Whether what the restored members serve was compared with the object: clients may be let in.
-    #[serde(default)]
-    pub compared: bool,
+    /// etcd's ID of the restored cluster whose data were compared with the object: clients may be let in to that one, and to
+    /// none that is restored anew for the same request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compared_cluster: Option<String>,
 }
 
 /// Names of what is mounted, in the namespace of the cluster.

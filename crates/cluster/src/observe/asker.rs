@@ -33,22 +33,22 @@ pub async fn is_stale(
     Ok(!asks(found.as_ref(), intent))
 }
 
-/// Whether whoever asked for the restore under way is still there, although the annotation is gone: somebody may have replaced
-/// the object without it. Asked past every copy, and only where it decides whether clients are let in or the old data come back.
+/// Whether whoever asked for the restore under way is still there. The annotation does not tell: somebody may have replaced the
+/// object without it, and whoever takes it away may be behind. Asked past every copy, and only where it decides whether clients
+/// are let in or the old data come back.
 pub async fn is_there(
     intent: Option<&RestoreIntent>,
     memory: &Memory,
     key: &ObjectKey,
     deps: &Deps,
 ) -> Result<bool, Error> {
-    let decides = |restore: &&Restore| {
-        let is_shut = restore.phase == Phase::Serving && !restore.open;
-        is_shut || (restore.fetches() && !restore.committed)
-    };
+    let is_shut = |restore: &Restore| restore.phase == Phase::Serving && !restore.open;
+    let decides = |restore: &&Restore| is_shut(restore) || restore.fetches();
     let Some(restore) = memory.restore.as_ref().filter(decides) else {
         return Ok(false);
     };
-    if intent.is_some_and(|intent| intent.uid == restore.uid) {
+    let is_asked = intent.is_some_and(|intent| intent.uid == restore.uid);
+    if is_asked && is_shut(restore) {
         return Ok(true);
     }
     let found = deps
@@ -105,7 +105,7 @@ mod tests {
             digest: String::new(),
             revision_bump: 0,
             keep_previous_seconds: 0,
-            compared: false,
+            compared_cluster: None,
         };
         assert!(!asks(None, &intent), "it is gone");
         for (uid, deleted, status, wanted) in [

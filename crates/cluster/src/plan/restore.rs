@@ -240,11 +240,12 @@ fn asked<'a>(world: &'a World, restore: &Restore) -> Option<&'a RestoreIntent> {
     is_same.then_some(intent)
 }
 
-/// Why it is given up, if the old cluster can still come back. Somebody may have replaced the object without the annotation,
-/// which takes nothing back.
+/// Why it is given up, if the old cluster can still come back. Who asked decides that, not the annotation: whoever takes it
+/// away may be behind, and somebody may have replaced the object without it, or with that of a restore of long ago.
 fn withdrawn(world: &World, restore: &Restore) -> Option<String> {
-    let is_gone = asked(world, restore).is_none() && !(world.is_asker_there && world.restore == Ok(None));
-    let is_withdrawn = is_gone && !restore.committed;
+    let asks_nothing = world.restore == Ok(None) || world.is_stale;
+    let asks_for_another = asked(world, restore).is_none() && !asks_nothing;
+    let is_withdrawn = !restore.committed && (!world.is_asker_there || asks_for_another);
     is_withdrawn.then(|| {
         format!(
             "the EtcdRestore {} was deleted, or asks for something else by now",

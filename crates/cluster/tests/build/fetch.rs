@@ -31,7 +31,7 @@ fn intent() -> RestoreIntent {
         digest: "1:2:00".to_owned(),
         revision_bump: 1_000,
         keep_previous_seconds: 60,
-        compared: false,
+        compared_cluster: None,
     }
 }
 

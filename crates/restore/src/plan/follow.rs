@@ -118,6 +118,9 @@ pub fn follow(world: &World, progress: &RestoreProgress) -> Plan {
             Plan::new(memory, Phase::Waiting, Reason::UnknownPhase, text)
         }
     };
+    if matches!(progress.phase.as_str(), "Stopping" | "Preparing") {
+        plan = ask_again(world, progress, plan);
+    }
     if let Some(why) = stuck(progress).filter(|_| plan.phase.works()) {
         plan.text.push(' ');
         plan.text.push_str(&why);
@@ -154,9 +157,10 @@ fn counted(phase: Phase, progress: &RestoreProgress) -> String {
     texts.join(", ")
 }
 
-/// Somebody has replaced the cluster's object without what it is asked for, and with it went what the backup must be compared
-/// by: the backup is read once more, and the same is asked for again. Nobody is let in before that.
+/// Somebody has replaced the cluster's object without what it is asked for, and with it went what members fetch and what the
+/// backup must be compared by: it is read once more, and the same is asked for again. Nobody is let in before that.
 fn ask_again(world: &World, progress: &RestoreProgress, mut plan: Plan) -> Plan {
+    const FORGOTTEN: &str = "The EtcdCluster does not know any more what it was asked for";
     const WAY_OUT: &str = "so what is served cannot be compared. Create another EtcdRestore, which takes the place of this one once this one is deleted; or delete this one while there is no other, to let clients in all the same";
     if world
         .cluster
@@ -165,34 +169,44 @@ fn ask_again(world: &World, progress: &RestoreProgress, mut plan: Plan) -> Plan 
     {
         return plan;
     }
+    let is_served = progress.phase == "Serving";
+    // Members that fetch go on with what they have been given.
+    let give_up = |mut plan: Plan, why: &str| {
+        if is_served {
+            plan.reason = Reason::CompareFailed;
+            plan.text = format!("{why}, {WAY_OUT}.");
+        } else {
+            let _ = write!(plan.text, " {why}; the members go on as far as they can without.");
+        }
+        plan
+    };
     let source = match &world.source {
         Ok(source) => source,
-        Err(why) => {
-            plan.reason = Reason::CompareFailed;
-            plan.text = format!(
-                "The EtcdCluster does not know any more what it was asked for, and {why}, {WAY_OUT}."
-            );
-            return plan;
-        }
+        Err(why) => return give_up(plan, &format!("{FORGOTTEN}, and {why}")),
     };
     let number = world.memory.attempt.max(1);
     let job = |number: i64| Wanted {
         name: job_name(world, &Task::Verify, number),
         task: Task::Verify,
     };
-    let mut plan = Plan {
-        text: format!(
-            "The EtcdCluster does not know any more what it was asked for: {} is read once more, so that what is served can be compared with it.",
-            source.object
-        ),
-        job: Some(job(number)),
-        ..plan
-    };
+    let read = format!("{FORGOTTEN}: {} is read once more", source.object);
+    if is_served {
+        plan.text = format!("{read}, so that what is served can be compared with it.");
+    } else {
+        let _ = write!(plan.text, " {read}, so that the same can be asked for again.");
+    }
+    plan.job = Some(job(number));
     match outcome(world, &job(number).name) {
-        Outcome::None | Outcome::Runs(_) => {}
+        Outcome::None | Outcome::Runs(None) => {}
+        Outcome::Runs(Some(why)) => {
+            let _ = write!(
+                plan.text,
+                " The pod of the Job {} does not start: {why}",
+                job(number).name
+            );
+        }
         Outcome::Verified(verified) if Some(&verified.object.sha256) != progress.object_sha256.as_ref() => {
-            plan.reason = Reason::CompareFailed;
-            plan.text = format!("{} is another object by now, {WAY_OUT}.", source.object);
+            return give_up(plan, &format!("{} is another object by now", source.object));
         }
         Outcome::Verified(verified) if verified.name == source.object => {
             let wrote = verified.etcd_version.as_deref().unwrap_or_default();
@@ -231,7 +245,7 @@ fn serving(world: &World, memory: &Memory, progress: &RestoreProgress) -> Plan {
     let Some(intent) = own_intent(world) else {
         return ask_again(world, progress, plan);
     };
-    if intent.compared {
+    if intent.compared_cluster.as_ref() == Some(cluster_id) {
         return plan;
     }
     let bump = progress.revision_bump.unwrap_or(0);
@@ -267,7 +281,7 @@ fn serving(world: &World, memory: &Memory, progress: &RestoreProgress) -> Plan {
         },
         Outcome::Compared => Plan {
             ask: Ask::For(Box::new(RestoreIntent {
-                compared: true,
+                compared_cluster: Some(cluster_id.clone()),
                 ..intent.clone()
             })),
             ..wanted(number)

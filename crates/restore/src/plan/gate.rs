@@ -158,7 +158,7 @@ pub fn intent(world: &World, source: &Source, verified: &Verified, wrote: &str) 
         digest: verified.digest.clone(),
         revision_bump: world.desired.revision_bump,
         keep_previous_seconds: world.desired.keep_previous.as_secs(),
-        compared: false,
+        compared_cluster: None,
     }
 }
 

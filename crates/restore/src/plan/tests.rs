@@ -140,7 +140,7 @@ fn a_backup_is_verified_before_anything_is_asked_for_and_what_will_happen_is_tol
     assert_eq!((intent.uid.as_str(), intent.revision), ("r", 40));
     assert_eq!(intent.secrets.store.as_deref(), Some("aws"));
     assert_eq!(intent.store.path, "etcd/v1");
-    assert!(!intent.compared);
+    assert_eq!(intent.compared_cluster, None);
     let told = world.memory.plan.clone().expect("a plan");
     for word in ["etcd/v1", "revision 40", "2 keys", "2h old", "orders", "24h"] {
         assert!(told.contains(word), "{word} is not in: {told}");
@@ -324,7 +324,7 @@ fn what_the_cluster_makes_of_it_is_told_on_to_the_end() {
     };
     world.jobs = vec![ended("back-c1", compared)];
     let intent = intent_of(&follow(&mut world));
-    assert!(intent.compared);
+    assert!(intent.compared_cluster.is_some());
     cluster(&mut world).intent = Some(Ok(intent));
     assert!(!world.memory.succeeded);
 

@@ -29,6 +29,8 @@ impl Reconciler {
         let status = now.status.as_ref();
         let progress = status.and_then(|status| status.restore.as_ref());
         let other = progress.filter(|progress| progress.is_active() && progress.uid != world.uid);
+        // Whoever takes back only what it asked for itself is in nobody's way.
+        let other = other.filter(|_| text.is_some());
         let is_carried_out = match other {
             Some(other) => {
                 let restore = self.found(key, &other.name, &other.uid).await?;

@@ -121,7 +121,7 @@ impl Others {
                 with(restore, &json!({"phase": "RolledBack", "message": "withdrawn"}))
             }
             (Some("Serving"), Some(asked)) if is_same && restore["open"] != true => {
-                if asked["compared"] != true {
+                if asked["comparedCluster"] != restore["clusterID"] {
                     return false;
                 }
                 with(restore, &json!({"open": true}))
@@ -137,7 +137,8 @@ impl Others {
                 with(restore, &more)
             }
         };
-        seen.opened_blindly |= next["open"] == true && asked.is_some_and(|asked| asked["compared"] != true);
+        let is_blind = |asked: &Value| asked["comparedCluster"] != next["clusterID"];
+        seen.opened_blindly |= next["open"] == true && asked.as_ref().is_some_and(is_blind);
         fake.update_object(GROUP, "EtcdCluster", "shop", "orders", |cluster| {
             cluster["status"]["restore"] = next;
         });

@@ -272,7 +272,10 @@ impl Ledger {
         let asked = stored["metadata"]["annotations"][ANNOTATION_RESTORE].as_str();
         let asked: Option<RestoreIntent> = asked.and_then(|text| contract::read(text.as_bytes()).ok());
         restore["clusterID"] == now.to_string()
-            && asked.is_some_and(|asked| restore["uid"] == asked.uid && !asked.compared)
+            && asked.is_some_and(|asked| {
+                let compared = asked.compared_cluster.as_deref();
+                restore["uid"] == asked.uid && compared != restore["clusterID"].as_str()
+            })
     }
 }
 

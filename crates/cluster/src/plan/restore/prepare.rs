@@ -128,6 +128,10 @@ fn way_out(world: &World, restore: &Restore) -> String {
         format!(
             " The old data are gone, so it goes on for as long as it takes; to restore another backup, delete the EtcdRestore {name} and create another one."
         )
+    } else if world.is_asker_there {
+        format!(
+            " The old data are gone. The EtcdCluster was replaced without what it was asked for; the EtcdRestore {name} asks again."
+        )
     } else {
         format!(
             " The old data are gone and so is the EtcdRestore {name}: members go on as far as they can fetch its backup by themselves; create another EtcdRestore, which takes its place, if they do not."

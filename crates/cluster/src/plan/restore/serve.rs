@@ -1,6 +1,7 @@
 //! The restored cluster works: alarms that came with the data are taken back, members that could not be restored are
 //! replaced, clients are let in once the data were compared, and the pods are rolled so that no credential stays in them.
 
+use etcd_operator_api::contract::RestoreIntent;
 use etcd_operator_etcd::membership::Known;
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
@@ -104,11 +105,15 @@ fn late_starts(situation: &Situation<'_>, memory: &Memory, restore: &Restore) ->
     step.map(|step| proposal.step(step))
 }
 
-/// Whether clients see nothing but the data of the backup: they were compared, or nobody is left who would do it. Who is there
-/// and does not ask any more, because somebody replaced the object without the annotation, asks again.
+/// Whether clients see nothing but the data of the backup: the very ones that are served were compared, or nobody is left who
+/// would do it. Who is there and does not ask any more, because somebody replaced the object without the annotation, asks again.
 fn may_open(situation: &Situation<'_>, restore: &Restore) -> bool {
     let world = situation.world;
-    asked(world, restore).map_or(!world.is_asker_there, |intent| intent.compared)
+    let is_compared = |intent: &RestoreIntent| {
+        let served = restore.cluster.map(|id| id.to_string());
+        served.is_some() && intent.compared_cluster == served
+    };
+    asked(world, restore).map_or(!world.is_asker_there, is_compared)
 }
 
 /// Whether a pod of before still counts as ready: its node cannot say that it has ended, and clients are sent to it beside

@@ -112,19 +112,31 @@ fn is_lost(situation: &Situation<'_>, restore: &Restore, place: Ordinal) -> bool
     }
 }
 
-/// Begins anew where so many of a cluster that no client has seen have lost their disks that the others decide nothing.
+/// Begins anew where so many voters of a cluster into which clients were never let have lost their disks that the others decide
+/// nothing. Somebody may have written past the Service all the same: only where each of the others says that it holds nothing
+/// but what was restored.
 pub fn anew(situation: &Situation<'_>, memory: &mut Memory, restore: &Restore) -> Option<Proposal> {
     let world = situation.world;
-    let is_empty = |place: &Ordinal| {
-        let report = situation.report(*place, restore.incarnation);
-        report.is_some_and(|(_, report)| report.verdict == Verdict::Empty) && !situation.may_start(*place)
+    let intent = asked(world, restore).filter(|_| !restore.open)?;
+    let restored = intent.revision.saturating_add(restore.revision_bump);
+    let is_empty = |place: Ordinal| {
+        let report = situation.report(place, restore.incarnation);
+        report.is_some_and(|(_, report)| report.verdict == Verdict::Empty) && !situation.may_start(place)
     };
-    let size = usize::from(restore.size);
-    let lost = Ordinal::first(restore.size.into()).filter(is_empty);
-    let lost: Vec<_> = lost.map(|place| world.name(place)).collect();
-    let is_over = size - lost.len() < majority(size);
-    let may_be_fetched = !restore.open && asked(world, restore).is_some();
-    (is_over && may_be_fetched).then(|| again(situation, memory, restore.clone(), &lost))
+    let holds_no_more = |place: Ordinal| {
+        let status = world.seen(place).status();
+        status.is_some_and(|status| status.position.revision.0 <= restored)
+    };
+    let voters = memory.members.iter().filter(|(_, member)| member.votes);
+    let (lost, others): (Vec<_>, Vec<_>) = voters
+        .map(|(place, _)| *place)
+        .partition(|place| is_empty(*place));
+    let is_over = others.len() < majority(lost.len() + others.len());
+    if lost.is_empty() || !is_over || !others.into_iter().all(holds_no_more) {
+        return None;
+    }
+    let lost: Vec<_> = lost.into_iter().map(|place| world.name(place)).collect();
+    Some(again(situation, memory, restore.clone(), &lost))
 }
 
 /// Too many have lost what they restored before it ever served: all of it is done anew, from the same object.

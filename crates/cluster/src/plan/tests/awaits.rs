@@ -102,7 +102,7 @@ fn once_it_was_restored_it_is_a_cluster_like_any_other() {
     serves(&mut scene, &[0, 1, 2]);
     follow(&mut scene);
     let mut compared = intent("r");
-    compared.compared = true;
+    compared.compared_cluster = Some(restored().to_string());
     scene.world.restore = Ok(Some(compared));
     follow(&mut scene);
     follow(&mut scene);
@@ -111,7 +111,7 @@ fn once_it_was_restored_it_is_a_cluster_like_any_other() {
     }
     assert_eq!(follow(&mut scene), "Converged - -");
     assert_eq!(phase(&scene), Phase::Finished);
-    scene.world.restore = Ok(None);
+    withdraw(&mut scene);
     for awaits in [false, true] {
         scene.world.desired.awaits_restore = awaits;
         assert_eq!(
@@ -123,7 +123,7 @@ fn once_it_was_restored_it_is_a_cluster_like_any_other() {
     }
     scene.world.restore = Ok(Some(intent("later")));
     assert_eq!(follow(&mut scene), "Restoring - -");
-    scene.world.restore = Ok(None);
+    withdraw(&mut scene);
     follow(&mut scene);
     assert_eq!(phase(&scene), Phase::RollingBack);
     assert_eq!(
@@ -178,7 +178,7 @@ fn without_the_flag_it_starts_empty_even_after_a_restore_was_given_up() {
 
     let mut scene = preparing(1);
     scene.world.desired.awaits_restore = false;
-    scene.world.restore = Ok(None);
+    withdraw(&mut scene);
     follow(&mut scene);
     assert_eq!(follow(&mut scene), "Bootstrapping StartOver() -");
     scene.waits(0, "p0", &Verdict::Empty);
@@ -262,7 +262,7 @@ fn where_the_data_live_with_the_pods_nothing_is_lost_before_the_commit_and_no_po
     serves(&mut scene, &[0, 1, 2]);
     follow(&mut scene);
     let mut compared = intent("r");
-    compared.compared = true;
+    compared.compared_cluster = Some(restored().to_string());
     scene.world.restore = Ok(Some(compared));
     follow(&mut scene);
     follow(&mut scene);

@@ -35,7 +35,7 @@ fn that_the_data_are_given_up_is_written_down_before_the_first_pod_is_deleted() 
 #[test]
 fn until_then_it_can_be_withdrawn_and_nothing_was_touched() {
     let mut scene = begun();
-    scene.world.restore = Ok(None);
+    withdraw(&mut scene);
     assert_eq!(follow(&mut scene), "Restoring - -");
     assert_eq!(phase(&scene), Phase::RollingBack);
     assert_eq!(follow(&mut scene), "Restoring - -");
@@ -47,7 +47,7 @@ fn until_then_it_can_be_withdrawn_and_nothing_was_touched() {
 fn after_that_there_is_only_forward_from_the_same_backup() {
     let mut scene = begun();
     follow(&mut scene);
-    scene.world.restore = Ok(None);
+    withdraw(&mut scene);
     scene.unknown();
     assert_eq!(follow(&mut scene), "Restoring - stop pod pod-0");
     let shape = plan(&scene.world).shape.expect("a shape");
@@ -94,13 +94,13 @@ fn a_pod_that_lost_its_data_later_and_cannot_fetch_is_made_anew_where_the_others
     follow(&mut scene);
     serves(&mut scene, &[0, 1, 2]);
     let mut compared = intent("r");
-    compared.compared = true;
+    compared.compared_cluster = Some(restored().to_string());
     scene.world.restore = Ok(Some(compared));
     for _ in 0..3 {
         follow(&mut scene);
     }
     assert_eq!(phase(&scene), Phase::Finished);
-    scene.world.restore = Ok(None);
+    withdraw(&mut scene);
     assert_eq!(follow(&mut scene), "Converged - -");
 
     // Its node was restarted, and its memory is empty.
@@ -224,7 +224,7 @@ fn another_restore_takes_the_place_of_one_that_cannot_go_on() {
     scene.set(3, 3);
     assert_eq!(follow(&mut scene), "Restoring - stop pod new-0");
     // Withdrawn in its turn, it goes on: there is nothing to go back to.
-    scene.world.restore = Ok(None);
+    withdraw(&mut scene);
     follow(&mut scene);
     assert_eq!((phase(&scene), is_committed(&scene)), (Phase::Stopping, true));
 }

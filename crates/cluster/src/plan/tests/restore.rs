@@ -30,7 +30,7 @@ pub fn intent(uid: &str) -> RestoreIntent {
         digest: "1:2:00".to_owned(),
         revision_bump: 1_000,
         keep_previous_seconds: 60,
-        compared: false,
+        compared_cluster: None,
     }
 }
 
@@ -47,6 +47,12 @@ pub fn prepared(number: u16) -> Verdict {
         cluster_id: Some(restored().to_string()),
         member_id: Some(id(number + 0x20).to_string()),
     }
+}
+
+/// Nobody is there any more who asks for a restore.
+pub fn withdraw(scene: &mut Scene) {
+    scene.world.restore = Ok(None);
+    scene.world.is_asker_there = false;
 }
 
 /// A cluster of this size that is asked for a restore.
@@ -189,7 +195,7 @@ fn a_restore_stops_the_pods_prepares_commits_and_serves_before_clients_are_let_i
     );
 
     let mut compared = intent("r");
-    compared.compared = true;
+    compared.compared_cluster = Some(restored().to_string());
     scene.world.restore = Ok(Some(compared));
     assert_eq!(follow(&mut scene), "Restoring - -");
     assert!(plan(&scene.world).shape.expect("a shape").serves);
@@ -215,7 +221,7 @@ fn a_restore_stops_the_pods_prepares_commits_and_serves_before_clients_are_let_i
     assert_eq!(follow(&mut scene), "Converged - -");
     assert_eq!(phase(&scene), Phase::Finished);
     assert_eq!(follow(&mut scene), "Converged - -", "never twice");
-    scene.world.restore = Ok(None);
+    withdraw(&mut scene);
     assert_eq!(follow(&mut scene), "Converged - -");
     let last = scene.world.memory.restore.clone().expect("it is noted for good");
     // Its object has lost its status, and asks once more.
@@ -258,7 +264,7 @@ fn a_restore_that_is_withdrawn_before_the_commit_is_rolled_back_whole() {
         scene.at_gone_pod(0);
         assert_eq!(follow(&mut scene), "Restoring - -");
         assert_eq!(phase(&scene), Phase::RolledBack);
-        scene.world.restore = Ok(None);
+        withdraw(&mut scene);
         assert!(plan(&scene.world).shape.expect("a shape").serves);
     }
 }
@@ -266,7 +272,7 @@ fn a_restore_that_is_withdrawn_before_the_commit_is_rolled_back_whole() {
 #[test]
 fn after_the_commit_there_is_only_forward_whoever_withdraws() {
     let mut scene = committed();
-    scene.world.restore = Ok(None);
+    withdraw(&mut scene);
     assert_eq!(
         follow(&mut scene),
         "Restoring RestoreSwap(0,1,2) Swap c-0 for p0, Swap c-1 for p1, Swap c-2 for p2"
@@ -347,7 +353,7 @@ fn a_status_that_is_lost_in_the_middle_is_gone_on_with_and_nothing_is_begun_anew
     }
     // It can still come back, too, as it was.
     lose_status(&mut preparing);
-    preparing.world.restore = Ok(None);
+    withdraw(&mut preparing);
     follow(&mut preparing);
     assert_eq!(phase(&preparing), Phase::RollingBack);
     assert_eq!(preparing.world.memory.incarnation, 1);
@@ -495,7 +501,7 @@ fn where_no_quorum_of_the_restored_can_form_all_is_done_anew_from_the_same_backu
     assert_eq!(phase(&scene), Phase::Stopping);
     assert_eq!((memory.incarnation, memory.last_incarnation), (3, 3));
     assert!(memory.restore.as_ref().expect("a restore").committed);
-    scene.world.restore = Ok(None);
+    withdraw(&mut scene);
     assert_eq!(follow(&mut scene), "Restoring - stop pod new-0");
     assert_eq!(phase(&scene), Phase::Stopping, "the old cluster cannot come back");
 }
@@ -570,7 +576,7 @@ fn a_cluster_that_never_worked_is_restored_and_begins_anew_if_that_is_given_up()
     assert_eq!(follow(&mut scene), "Restoring - -");
     assert_eq!(follow(&mut scene), "Restoring - -");
     assert_eq!(phase(&scene), Phase::Preparing);
-    scene.world.restore = Ok(None);
+    withdraw(&mut scene);
     follow(&mut scene);
     assert_eq!(follow(&mut scene), "Bootstrapping StartOver() -");
     assert_eq!(scene.world.memory.cluster, None);
@@ -588,7 +594,7 @@ fn what_cannot_be_understood_stops_a_restore_where_it_is() {
 #[test]
 fn a_pod_that_comes_late_from_the_other_template_is_deleted() {
     let mut scene = stopped(3);
-    scene.world.restore = Ok(None);
+    withdraw(&mut scene);
     follow(&mut scene);
     follow(&mut scene);
     assert_eq!(phase(&scene), Phase::RolledBack);

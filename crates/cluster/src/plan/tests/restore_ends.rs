@@ -4,8 +4,8 @@ use etcd_operator_api::contract::{PrepareFailure, Preparing, Verdict};
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 use jiff::ToSpan as _;
 
-use super::restore::{asked, fetched, intent, old, phase, prepared, serves, stopped};
-use super::scene::{Scene, id};
+use super::restore::{asked, fetched, intent, old, phase, prepared, restored, serves, stopped};
+use super::scene::{Scene, id, place};
 use super::{follow, plan, planned};
 use crate::memory::Phase;
 use crate::plan::Step;
@@ -44,7 +44,7 @@ fn serving() -> Scene {
 
 fn compared(scene: &mut Scene) {
     let mut compared = intent("r");
-    compared.compared = true;
+    compared.compared_cluster = Some(restored().to_string());
     scene.world.restore = Ok(Some(compared));
 }
 
@@ -161,9 +161,26 @@ fn what_was_taken_off_the_object_alone_takes_no_restore_back() {
     scene.world.is_asker_there = true;
     follow(&mut scene);
     assert_ne!(phase(&scene), Phase::RollingBack);
+    // An object of long ago was applied, with what was asked for then.
     scene.world.restore = Ok(Some(intent("another")));
+    scene.world.is_stale = true;
+    follow(&mut scene);
+    assert_ne!(phase(&scene), Phase::RollingBack);
+    scene.world.is_stale = false;
     follow(&mut scene);
     assert_eq!(phase(&scene), Phase::RollingBack, "another one is asked for");
+}
+
+/// Whoever takes the annotation away has not heard of it yet, and the last member is prepared.
+#[test]
+fn what_was_deleted_is_not_committed_though_the_object_still_asks_for_it() {
+    let mut scene = stopped(3);
+    for number in 0..3 {
+        fetched(&mut scene, number, &format!("p{number}"), &prepared(number));
+    }
+    scene.world.is_asker_there = false;
+    follow(&mut scene);
+    assert_eq!(phase(&scene), Phase::RollingBack);
 }
 
 /// The volumes went before any client had seen what was on them.
@@ -187,6 +204,59 @@ fn what_nobody_has_seen_and_is_lost_is_restored_once_more() {
         Some(Phase::Serving),
         "clients have written"
     );
+}
+
+#[test]
+fn what_somebody_may_have_written_past_the_service_is_not_given_up() {
+    let lost = || {
+        let mut scene = serving();
+        scene.unknown();
+        for number in 0..2 {
+            scene.at_gone_pod(number);
+            fetched(&mut scene, number, &format!("q{number}"), &Verdict::Empty);
+        }
+        scene
+    };
+    let mut more = lost();
+    let status = more.status(2).expect("a status");
+    status.position.revision.0 = 1_051;
+    let mut silent = lost();
+    silent.silent(2);
+    // Of those that decide only one has lost its disk.
+    let mut removed = lost();
+    removed.world.memory.members.remove(&place(0));
+    removed
+        .world
+        .memory
+        .members
+        .insert(place(3), removed.world.memory.members[&place(2)].clone());
+    let mut nobody = lost();
+    nobody.world.memory.members.clear();
+    for (what, mut scene) in [
+        ("more", more),
+        ("silent", silent),
+        ("removed", removed),
+        ("nobody", nobody),
+    ] {
+        follow(&mut scene);
+        assert_eq!(phase(&scene), Phase::Serving, "{what}");
+    }
+}
+
+/// It was restored once more for the same request since it was compared.
+#[test]
+fn clients_are_let_in_to_no_other_data_than_those_that_were_compared() {
+    let mut scene = serving();
+    compared(&mut scene);
+    let Ok(Some(intent)) = &mut scene.world.restore else {
+        panic!("nobody asks")
+    };
+    intent.compared_cluster = Some("d1".to_owned());
+    follow(&mut scene);
+    assert!(!is_open(&scene));
+    compared(&mut scene);
+    follow(&mut scene);
+    assert!(is_open(&scene));
 }
 
 #[test]

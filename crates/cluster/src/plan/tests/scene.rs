@@ -66,7 +66,7 @@ impl Scene {
             adopt: BTreeSet::new(),
             restore: Ok(None),
             is_stale: false,
-            is_asker_there: false,
+            is_asker_there: true,
             set: None,
             members: BTreeMap::new(),
             membership: Membership::Unknown(vec!["nobody answers".to_owned()]),

@@ -24,6 +24,8 @@ const BUMP: i64 = 1_000_000;
 const WAITING: &str = "Waiting";
 /// How long it takes to compare.
 const COMPARING: Duration = Duration::from_secs(8);
+/// How long after a deletion the cluster still says that it is asked for.
+const BEHIND: Duration = Duration::from_secs(40);
 
 /// A restore that somebody asks for.
 #[derive(Clone)]
@@ -58,7 +60,7 @@ impl Asked {
         }
     }
 
-    fn write(&self, compared: bool) {
+    fn write(&self, compared_cluster: Option<String>) {
         let intent = RestoreIntent {
             version: contract::VERSION,
             uid: self.uid.clone(),
@@ -74,7 +76,7 @@ impl Asked {
             digest: "of the model".to_owned(),
             revision_bump: BUMP,
             keep_previous_seconds: KEPT.as_secs().unsigned_abs(),
-            compared,
+            compared_cluster,
         };
         let text = String::from_utf8(contract::write(&intent)).unwrap();
         self.sim.annotate("c", ANNOTATION_RESTORE, &text);
@@ -82,7 +84,7 @@ impl Asked {
 
     /// Asks for it, and does the asker's part from now on.
     pub fn ask(&self) {
-        self.write(false);
+        self.write(None);
         let this = self.clone();
         tokio::spawn(async move { this.follow().await });
     }
@@ -95,7 +97,7 @@ impl Asked {
                 tokio::time::sleep(SECOND).await;
             }
             if this.is_waiting() {
-                this.write(false);
+                this.write(None);
                 this.follow().await;
             }
         });
@@ -111,13 +113,17 @@ impl Asked {
         self.uid == uid
     }
 
-    /// Takes it back.
+    /// Takes it back. Whoever looks after it hears of that later.
     pub fn withdraw(&self) {
         self.sim
             .timeline()
             .note("user", format_args!("deletes the restore {}", self.name));
         self.sim.fake().delete_object(API, KIND, NAMESPACE, &self.name);
-        self.forget();
+        let this = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(BEHIND).await;
+            this.forget();
+        });
     }
 
     fn forget(&self) {
@@ -136,6 +142,11 @@ impl Asked {
                 }
             },
         );
+    }
+
+    /// etcd's ID of the cluster it has made.
+    fn cluster(&self) -> Option<String> {
+        self.progress()["clusterID"].as_str().map(str::to_owned)
     }
 
     /// What the cluster's status says of it; nothing if it says nothing of this one.
@@ -174,19 +185,19 @@ impl Asked {
     }
 
     async fn follow(&self) {
-        let mut is_compared = false;
+        let mut compared = None;
         loop {
             tokio::time::sleep(SECOND).await;
             if !self.is_waiting() {
                 return;
             }
             match self.phase().as_str() {
-                "Serving" if !is_compared => {
+                "Serving" if compared != self.cluster() => {
                     // Long enough for members to be ready meanwhile.
                     tokio::time::sleep(COMPARING).await;
                     if self.compares().await && self.is_waiting() {
-                        is_compared = true;
-                        self.write(true);
+                        compared = self.cluster();
+                        self.write(compared.clone());
                     }
                 }
                 "Finished" => {

@@ -30,7 +30,7 @@ fn ask(sim: &Simulation, uid: &str) {
         digest: "1:2:00".to_owned(),
         revision_bump: 0,
         keep_previous_seconds: 60,
-        compared: false,
+        compared_cluster: None,
     };
     let text = String::from_utf8(contract::write(&intent)).unwrap();
     sim.annotate("c", ANNOTATION_RESTORE, &text);

@@ -284,6 +284,35 @@ fn what_a_cluster_has_forgotten_is_read_and_asked_for_again_before_anybody_is_le
     assert_eq!(plan(&world).ask, Ask::AsBefore);
 }
 
+/// The same before the commit, when members may not have been given yet what they fetch.
+#[test]
+fn what_a_cluster_has_forgotten_is_asked_for_again_while_members_fetch() {
+    for phase in ["Stopping", "Preparing"] {
+        let mut world = world();
+        follow(&mut world);
+        world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
+        let intent = intent_of(&follow(&mut world));
+        let now = RestoreProgress {
+            object_sha256: Some(verified().object.sha256),
+            ..progress(phase)
+        };
+        cluster(&mut world).progress = Some(now);
+        assert_eq!(intent_of(&plan(&world)), intent, "{phase}");
+        world.jobs.clear();
+        let reads = plan(&world);
+        assert_eq!(reads.job.expect("a Job").task, Task::Verify, "{phase}");
+        assert!(reads.text.contains("is read once more"), "{}", reads.text);
+        world.source = Err("the EtcdBackup is gone".to_owned());
+        let goes_on = plan(&world);
+        assert_eq!((goes_on.job, goes_on.ask), (None, Ask::AsBefore), "{phase}");
+        assert!(
+            goes_on.text.contains("the EtcdBackup is gone"),
+            "{}",
+            goes_on.text
+        );
+    }
+}
+
 /// It is asked for and waits for the cluster: what is corrected then is what is to be restored.
 #[test]
 fn an_edit_before_it_begins_is_what_is_restored() {
