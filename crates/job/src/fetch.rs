@@ -83,9 +83,8 @@ pub async fn fetch_unhashed(
     bring(object, manifest.map(Expected::from), file, &done, manner).await
 }
 
-/// The same for a snapshot that is known by other means, and that is needed until another one is made of it: it is not brought
-/// to the disk, which three members that share one would wait for longer than for the download. `done` is how much of it is
-/// there, while it comes.
+/// The same for a snapshot that is known by other means, and that is needed only until a database is made of it in a moment:
+/// nobody waits until it is on the disk. `done` is how much of it is there, while it comes.
 pub async fn fetch_expected(
     object: &Object,
     expected: Option<Expected<'_>>,

@@ -63,7 +63,7 @@ pub fn follow(world: &World, progress: &RestoreProgress) -> Plan {
             let back = if before == Before::Nothing {
                 "nothing of the cluster was started"
             } else {
-                "the cluster of before is back"
+                "the cluster of before starts again, on its own data"
             };
             let text = format!("{ROLLED_BACK}, and {back}: {why}. {TRY_AGAIN}");
             let mut plan = Plan::new(memory, Phase::RolledBack, Reason::RolledBack, text);
