@@ -1,5 +1,5 @@
-//! The same restore by hand: curl, etcd's own tools, and three processes of etcd, all three members at once, on disks of
-//! the same kind as the pods have.
+//! The same restore by hand: three pods that stop and start, curl, etcd's own tools, and three processes of etcd, all three
+//! members at once, on disks of the same kind as the pods have.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -39,6 +39,9 @@ pub struct Hand<'a> {
 /// When all three were so far, from the start on.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
+    /// How long it took before that to stop three bare pods on those disks and to start others, whatever they do there: who
+    /// restores by hand in Kubernetes waits for that as well.
+    pub pods: Duration,
     pub downloaded: Duration,
     pub restored: Duration,
     pub serving: Duration,
@@ -78,11 +81,15 @@ impl<'a> Hand<'a> {
         let names = [0, 1, 2].map(|number| format!("hand-{number}"));
         for name in &names {
             self.stage.claim(name, None, size).await?;
-            self.stage.begin(name, None, Some(name), &["pause"]).await?;
         }
+        self.pods(&names).await?;
+        self.settle().await?;
+        let from = Instant::now();
+        self.kubectl(&["delete", "pod"]).await?;
+        self.pods(&names).await?;
+        let pods = from.elapsed();
         let mut members = Vec::new();
         for (number, name) in names.into_iter().enumerate() {
-            self.stage.ready(&name).await?;
             let disk = self.stage.cluster().disk(self.stage.namespace(), &name).await?;
             members.push(Member {
                 place: disk.mount().join("by-hand"),
@@ -101,6 +108,7 @@ impl<'a> Hand<'a> {
         let serving = from.elapsed();
         let last = |moment: fn(&Started) -> Duration| all.iter().map(moment).max().unwrap_or_default();
         let done = Done {
+            pods,
             downloaded: last(|one| one.downloaded),
             restored: last(|one| one.restored),
             serving,
@@ -183,16 +191,33 @@ impl<'a> Hand<'a> {
 
     /// Takes away what [`Self::restore`] has left.
     pub async fn clean(&self) -> Result<()> {
-        let namespace = self.stage.namespace();
-        let kubectl = async |words: &[&str]| {
-            let names = ["hand-0", "hand-1", "hand-2", "--namespace", namespace];
-            let words = [words, &names].concat();
-            let output = self.stage.cluster().control_plane().kubectl(&words).await?;
-            printed(output, "kubectl delete")
-        };
-        kubectl(&["delete", "pod"]).await?;
-        kubectl(&["delete", "pvc"]).await?;
+        self.kubectl(&["delete", "pod"]).await?;
+        self.kubectl(&["delete", "pvc"]).await
+    }
+
+    /// Pods on these disks that do nothing; returns when they are ready.
+    async fn pods(&self, names: &[String]) -> Result<()> {
+        for name in names {
+            self.stage.begin(name, None, Some(name), &["pause"]).await?;
+        }
+        for name in names {
+            self.stage.ready(name).await?;
+        }
         Ok(())
+    }
+
+    /// Does this to all three.
+    async fn kubectl(&self, words: &[&str]) -> Result<()> {
+        let names = [
+            "hand-0",
+            "hand-1",
+            "hand-2",
+            "--namespace",
+            self.stage.namespace(),
+        ];
+        let words = [words, &names].concat();
+        let output = self.stage.cluster().control_plane().kubectl(&words).await?;
+        printed(output, "kubectl").map(drop)
     }
 
     async fn run(

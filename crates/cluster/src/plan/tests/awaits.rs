@@ -3,7 +3,7 @@
 use etcd_operator_api::contract::{Mode, Permit, Verdict};
 use proptest::prelude::*;
 
-use super::restore::{fetched, intent, phase, prepared, restored, serves};
+use super::restore::{fetched, intent, phase, prepared, restored, serves, withdraw};
 use super::scene::Scene;
 use super::{follow, line, plan, planned};
 use crate::intent::What;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::restore::{asked, fetched, intent, phase, prepared, serves};
+use super::restore::{asked, fetched, intent, phase, prepared, restored, serves, withdraw};
 use super::restore_props;
 use super::scene::Scene;
 use super::{follow, plan, planned};

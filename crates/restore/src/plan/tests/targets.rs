@@ -167,7 +167,12 @@ fn nobody_is_told_of_an_old_cluster_where_there_was_none_or_where_it_is_gone() {
         ("Preparing", Some(2), true, "only forward"),
         ("RollingBack", Some(0), false, "taken away again"),
         ("RolledBack", Some(0), false, "nothing of the cluster was started"),
-        ("RolledBack", Some(2), false, "the cluster of before starts again, on its own data"),
+        (
+            "RolledBack",
+            Some(2),
+            false,
+            "the cluster of before starts again, on its own data",
+        ),
     ] {
         let mut world = made();
         cluster(&mut world).progress = Some(RestoreProgress {
