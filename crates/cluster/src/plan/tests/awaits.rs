@@ -141,6 +141,7 @@ fn a_restore_that_is_given_up_before_the_commit_leaves_it_waiting_as_before() {
         let attempt = scene.world.memory.incarnation;
         fetched(&mut scene, 0, "p0", &prepared(0));
         fetched(&mut scene, 1, "p1", &Verdict::Empty);
+        withdraw(&mut scene);
         scene.world.restore = Ok(other.clone());
         assert_eq!(follow(&mut scene), "Restoring - -");
         assert_eq!(phase(&scene), Phase::RollingBack);

@@ -189,6 +189,7 @@ fn a_restore_that_cannot_go_on_and_not_go_back_says_how_to_get_out() {
         ),
         (None, "create another EtcdRestore"),
     ] {
+        scene.world.is_asker_there = wish.is_some();
         scene.world.restore = Ok(wish);
         let next = plan(&scene.world);
         assert_eq!(next.why.reason, Reason::Blocked);

@@ -249,6 +249,7 @@ fn a_restore_that_is_withdrawn_before_the_commit_is_rolled_back_whole() {
         let mut scene = stopped(3);
         let before = Scene::formed(3).world.memory;
         fetched(&mut scene, 0, "p0", &prepared(0));
+        withdraw(&mut scene);
         scene.world.restore = Ok(other);
         assert_eq!(follow(&mut scene), "Restoring - -");
         assert_eq!(phase(&scene), Phase::RollingBack);

@@ -4,7 +4,7 @@ use etcd_operator_api::contract::{PrepareFailure, Preparing, Verdict};
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 use jiff::ToSpan as _;
 
-use super::restore::{asked, fetched, intent, old, phase, prepared, restored, serves, stopped};
+use super::restore::{asked, fetched, intent, old, phase, prepared, restored, serves, stopped, withdraw};
 use super::scene::{Scene, id, place};
 use super::{follow, plan, planned};
 use crate::memory::Phase;
@@ -313,12 +313,12 @@ fn neither_of_two_voters_is_taken_away_for_what_only_the_restore_needed() {
 fn another_restore_takes_the_place_of_one_that_shows_nobody_its_data_or_has_lost_its_quorum() {
     let mut shut = serving();
     let mut lost = serving();
-    lost.world.restore = Ok(None);
+    withdraw(&mut lost);
     follow(&mut lost);
     assert!(is_open(&lost));
     lost.unknown();
     let mut well = serving();
-    well.world.restore = Ok(None);
+    withdraw(&mut well);
     follow(&mut well);
     for (scene, wanted) in [(&mut shut, "another"), (&mut lost, "another"), (&mut well, "r")] {
         let was_open = is_open(scene);
