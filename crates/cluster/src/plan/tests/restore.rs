@@ -97,7 +97,8 @@ pub fn old() -> Verdict {
     Verdict::OtherIncarnation { found: 1 }
 }
 
-fn committed() -> Scene {
+/// All are prepared, and from here there is only forward.
+pub fn committed() -> Scene {
     let mut scene = stopped(3);
     for number in 0..3 {
         fetched(&mut scene, number, &format!("p{number}"), &prepared(number));
@@ -241,48 +242,6 @@ fn no_other_flow_starts_while_a_restore_stands() {
     assert_eq!(next.shape.expect("a shape").replicas, 3, "its size is frozen");
     scene.world.desired.paused = true;
     assert_eq!(planned(&scene), "Paused - -");
-}
-
-#[test]
-fn a_restore_that_is_withdrawn_before_the_commit_is_rolled_back_whole() {
-    for other in [None, Some(intent("another"))] {
-        let mut scene = stopped(3);
-        let before = Scene::formed(3).world.memory;
-        fetched(&mut scene, 0, "p0", &prepared(0));
-        withdraw(&mut scene);
-        scene.world.restore = Ok(other);
-        assert_eq!(follow(&mut scene), "Restoring - -");
-        assert_eq!(phase(&scene), Phase::RollingBack);
-        let memory = &scene.world.memory;
-        assert_eq!((memory.incarnation, memory.last_incarnation), (1, 2));
-        assert_eq!(
-            (memory.cluster, &memory.members),
-            (before.cluster, &before.members)
-        );
-        let shape = plan(&scene.world).shape.expect("a shape");
-        assert_eq!((shape.fetching, shape.serves), (Fetching::Nothing, false));
-        assert_eq!(follow(&mut scene), "Restoring - stop pod new-0");
-        scene.at_gone_pod(0);
-        assert_eq!(follow(&mut scene), "Restoring - -");
-        assert_eq!(phase(&scene), Phase::RolledBack);
-        withdraw(&mut scene);
-        assert!(plan(&scene.world).shape.expect("a shape").serves);
-    }
-}
-
-#[test]
-fn after_the_commit_there_is_only_forward_whoever_withdraws() {
-    let mut scene = committed();
-    withdraw(&mut scene);
-    assert_eq!(
-        follow(&mut scene),
-        "Restoring RestoreSwap(0,1,2) Swap c-0 for p0, Swap c-1 for p1, Swap c-2 for p2"
-    );
-    serves(&mut scene, &[0, 1, 2]);
-    follow(&mut scene);
-    assert_eq!(follow(&mut scene), "Restoring RestoreSwap(0,1,2) -");
-    let restore = scene.world.memory.restore.clone().expect("a restore");
-    assert!(restore.open, "nobody is left who would compare");
 }
 
 #[test]

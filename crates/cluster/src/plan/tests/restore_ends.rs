@@ -4,11 +4,13 @@ use etcd_operator_api::contract::{PrepareFailure, Preparing, Verdict};
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 use jiff::ToSpan as _;
 
-use super::restore::{asked, fetched, intent, old, phase, prepared, restored, serves, stopped, withdraw};
+use super::restore::{
+    asked, committed, fetched, intent, old, phase, prepared, restored, serves, stopped, withdraw,
+};
 use super::scene::{Scene, id, place};
 use super::{follow, plan, planned};
 use crate::memory::Phase;
-use crate::plan::Step;
+use crate::plan::{Fetching, Step};
 use crate::world::{Container, Fetch};
 
 fn later(scene: &mut Scene, minutes: i64) {
@@ -150,6 +152,48 @@ fn old_data_are_kept_as_was_asked_for_whoever_is_deleted_after_the_commit() {
         let terms = permit.restore.expect("terms of a restore");
         assert_eq!(terms.keep_seconds, 60);
     }
+}
+
+#[test]
+fn a_restore_that_is_withdrawn_before_the_commit_is_rolled_back_whole() {
+    for other in [None, Some(intent("another"))] {
+        let mut scene = stopped(3);
+        let before = Scene::formed(3).world.memory;
+        fetched(&mut scene, 0, "p0", &prepared(0));
+        withdraw(&mut scene);
+        scene.world.restore = Ok(other);
+        assert_eq!(follow(&mut scene), "Restoring - -");
+        assert_eq!(phase(&scene), Phase::RollingBack);
+        let memory = &scene.world.memory;
+        assert_eq!((memory.incarnation, memory.last_incarnation), (1, 2));
+        assert_eq!(
+            (memory.cluster, &memory.members),
+            (before.cluster, &before.members)
+        );
+        let shape = plan(&scene.world).shape.expect("a shape");
+        assert_eq!((shape.fetching, shape.serves), (Fetching::Nothing, false));
+        assert_eq!(follow(&mut scene), "Restoring - stop pod new-0");
+        scene.at_gone_pod(0);
+        assert_eq!(follow(&mut scene), "Restoring - -");
+        assert_eq!(phase(&scene), Phase::RolledBack);
+        withdraw(&mut scene);
+        assert!(plan(&scene.world).shape.expect("a shape").serves);
+    }
+}
+
+#[test]
+fn after_the_commit_there_is_only_forward_whoever_withdraws() {
+    let mut scene = committed();
+    withdraw(&mut scene);
+    assert_eq!(
+        follow(&mut scene),
+        "Restoring RestoreSwap(0,1,2) Swap c-0 for p0, Swap c-1 for p1, Swap c-2 for p2"
+    );
+    serves(&mut scene, &[0, 1, 2]);
+    follow(&mut scene);
+    assert_eq!(follow(&mut scene), "Restoring RestoreSwap(0,1,2) -");
+    let restore = scene.world.memory.restore.clone().expect("a restore");
+    assert!(restore.open, "nobody is left who would compare");
 }
 
 /// Somebody has replaced the object of the cluster without the annotation.
