@@ -238,7 +238,15 @@ fn order(
             return told(said, "", outcome::failed(&failure));
         }
     };
-    let runtime = tokio::runtime::Runtime::new().context("the async runtime cannot start")?;
+    let mut threads = match &order.task {
+        // Whatever comes is written where it has come.
+        Task::Fetch(_) => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = threads
+        .enable_all()
+        .build()
+        .context("the async runtime cannot start")?;
     let done = runtime.block_on(run(&order, places));
     // What is still being aborted in the background gets a little time for it.
     runtime.shutdown_timeout(std::time::Duration::from_secs(5));
