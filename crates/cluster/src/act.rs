@@ -337,3 +337,18 @@ async fn change_members(step: &Step, observed: &Observed) -> Result<Outcome, Err
         Err(error) => Err(error.into()),
     }
 }
+
+/// A step as the reason of an Event.
+pub fn name(step: &Step) -> &'static str {
+    match step {
+        Step::TakeOver(_) => "TakenOver",
+        Step::Permit(_) => "StartPermitted",
+        Step::Add { .. } => "MemberAdded",
+        Step::Promote { .. } => "MemberPromoted",
+        Step::MoveLeader { .. } => "LeaderMoved",
+        Step::Remove { .. } => "MemberRemoved",
+        Step::DeletePod { .. } => "PodDeleted",
+        Step::DeleteClaim { .. } => "VolumeDeleted",
+        Step::Disarm(_) => "AlarmDisarmed",
+    }
+}

@@ -37,7 +37,9 @@ pub struct Observed {
     pub world: World,
     /// Connections to the members that answered.
     pub reached: Reached,
-    /// What counts of the StatefulSet as it was seen.
+    /// The StatefulSet as it was seen.
+    pub set: Option<Arc<StatefulSet>>,
+    /// What counts of it.
     pub stored: Option<Arc<Stored>>,
 }
 
@@ -104,6 +106,7 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
     Ok(Observed {
         world,
         reached,
+        set,
         stored,
     })
 }

@@ -1,6 +1,7 @@
 //! One pass over one `EtcdCluster`: look, decide, write down what was decided, and only then do it.
 
 mod fresh;
+mod keeper;
 mod objects;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +34,7 @@ use crate::ports::Reach;
 use crate::status::{self, Surroundings};
 use crate::world::Ordinal;
 use fresh::Fresh;
+use keeper::{Halt, Keeper};
 
 /// What the controller reads and writes with.
 #[derive(Clone, Debug)]
@@ -265,7 +267,12 @@ impl Reconciler {
         if let Some(wanted) = &wanted
             && around.conflicts.is_empty()
         {
-            around.conflicts = objects::keep(wanted, &plan, &observed, key, deps).await?;
+            let keeper = Keeper::new(&stored, &deps.applier, &self.fresh);
+            around.conflicts = match objects::keep(&keeper, wanted, &plan, &observed, key, deps).await {
+                Ok(conflicts) => conflicts,
+                Err(Halt::Stale) => return Ok(Wake::After(WAIT)),
+                Err(Halt::Failed(error)) => return Err(error.into()),
+            };
             if !around.conflicts.is_empty() {
                 self.write_down(&stored, &observed.world, &plan, &around).await?;
             }
@@ -303,8 +310,8 @@ impl Reconciler {
     }
 
     fn tell(&self, cluster: &EtcdCluster, step: &Step, text: String) {
-        info!(cluster = %ObjectKey::of(cluster), step = step_name(step), "{text}");
-        let (reason, severity) = (step_name(step), Severity::Normal);
+        info!(cluster = %ObjectKey::of(cluster), step = act::name(step), "{text}");
+        let (reason, severity) = (act::name(step), Severity::Normal);
         self.deps
             .reporter
             .tell(cluster, severity, reason, "Reconcile", text);
@@ -375,18 +382,3 @@ impl Reconciler {
 const CONFLICT: Duration = Duration::from_secs(30);
 /// How soon to ask etcd again for what it does not want yet.
 const WAIT: Duration = Duration::from_secs(1);
-
-/// A step as the reason of an Event.
-fn step_name(step: &Step) -> &'static str {
-    match step {
-        Step::TakeOver(_) => "TakenOver",
-        Step::Permit(_) => "StartPermitted",
-        Step::Add { .. } => "MemberAdded",
-        Step::Promote { .. } => "MemberPromoted",
-        Step::MoveLeader { .. } => "LeaderMoved",
-        Step::Remove { .. } => "MemberRemoved",
-        Step::DeletePod { .. } => "PodDeleted",
-        Step::DeleteClaim { .. } => "VolumeDeleted",
-        Step::Disarm(_) => "AlarmDisarmed",
-    }
-}

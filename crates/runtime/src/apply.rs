@@ -3,6 +3,7 @@
 //! Nothing else in the project sends a write to the API server, the lease and events aside.
 
 mod agreed;
+mod change;
 mod error;
 mod merge_patch;
 mod raw;
@@ -21,13 +22,13 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use tracing::debug;
 
-use crate::drift::{self, APPLIED};
 use crate::echo::Echoes;
 use crate::fence::{Leadership, NotLeading, WritePermit};
 use crate::key::ObjectKey;
 use crate::store::Malformed;
 
-use agreed::{Agreed, Looked};
+use agreed::Agreed;
+use change::{change, wanted};
 pub use error::Error;
 pub(crate) use raw::Raw;
 use what::What;
@@ -110,32 +111,21 @@ impl Applier {
     /// for are removed. With a `current`, the apply is refused as a conflict if the object has changed since.
     pub async fn ensure<K: Writable>(&self, current: Option<&K>, desired: &K) -> Result<Written<K>, Error> {
         let what = What::of(desired, "apply");
-        let looked = current.and_then(|current| Looked::of(current, desired));
-        if looked
-            .as_ref()
-            .is_some_and(|looked| self.agreed.has(&what, looked))
-        {
+        let Some(wanted) = change(&self.agreed, &what, current, desired)? else {
             return Ok(Written::Unchanged);
-        }
-        let mut wanted = what.json(desired)?;
-        what.trim_for_apply(&mut wanted)?;
-        let hash = drift::hash(&wanted);
-        wanted["metadata"]["annotations"][APPLIED] = Value::String(hash);
-        if let Some(current) = current {
-            if !drift::needs_apply(&what.json(current)?, &wanted) {
-                self.agreed.note(&what, looked);
-                return Ok(Written::Unchanged);
-            }
-            let meta = current.meta();
-            set(&mut wanted, "uid", meta.uid.as_deref());
-            set(&mut wanted, "resourceVersion", meta.resource_version.as_deref());
-        }
+        };
         let params = PatchParams::apply(self.manager).force();
         let request = what.build(
             what.request()
                 .patch(&what.key.name, &params, &Patch::Apply(&wanted)),
         )?;
         self.send(&what, request).await.map(Written::Changed)
+    }
+
+    /// Whether [`Self::ensure`] would send a write, for whoever must make sure of something before it.
+    pub fn differs<K: Writable>(&self, current: &K, desired: &K) -> Result<bool, Error> {
+        let what = What::of(desired, "apply");
+        Ok(change(&self.agreed, &what, Some(current), desired)?.is_some())
     }
 
     /// Deletes exactly this object as it was seen: another one of the same name, or a newer version of this one, is
@@ -168,10 +158,7 @@ impl Applier {
         if let Some(there) = self.read(&what.key).await? {
             return Ok(Introduced::There(there));
         }
-        let mut wanted = what.json(desired)?;
-        what.trim_for_apply(&mut wanted)?;
-        let hash = drift::hash(&wanted);
-        wanted["metadata"]["annotations"][APPLIED] = Value::String(hash);
+        let wanted = wanted(&what, desired)?;
         // Not forced: what somebody else creates in this very moment is a conflict and not overwritten.
         let params = PatchParams::apply(self.manager);
         let request = what.build(

@@ -157,9 +157,9 @@ impl Gate {
         self.state().ambush = Some(ambush);
     }
 
-    /// Forgets what lies in wait.
-    pub fn call_off(&self) {
-        self.state().ambush = None;
+    /// Forgets what lies in wait; whether anything did.
+    pub fn call_off(&self) -> bool {
+        self.state().ambush.take().is_some()
     }
 
     /// Kills the caller now: none of its calls ever goes on.

@@ -5,16 +5,15 @@ use std::collections::BTreeMap;
 
 use etcd_operator_api::EtcdBackup;
 use etcd_operator_api::refusal::Refusal;
-use etcd_operator_runtime::apply::{Applier, Error, Introduced, Writable};
 use etcd_operator_runtime::drift::APPLIED;
 use etcd_operator_runtime::key::ObjectKey;
-use etcd_operator_runtime::store::Store;
 use kube::ResourceExt as _;
 
 use crate::build::{self, Frame, Latch, Objects, OperatorImage};
 use crate::observe::{Observed, is_owned};
 use crate::plan::Plan;
 use crate::reconcile::Deps;
+use crate::reconcile::keeper::{Halt, Keeper, foreign};
 use crate::status::Freshness;
 
 /// What the objects should be; none if they are to be left as they are.
@@ -104,44 +103,44 @@ pub fn conflicts(key: &ObjectKey, uid: &str, deps: &Deps) -> Vec<String> {
     found
 }
 
-fn foreign(kind: &str, name: &str) -> String {
-    format!(
-        "the {kind} {name} exists and is not this EtcdCluster's: rename the EtcdCluster, or delete that object if nobody needs it"
-    )
-}
-
 /// Makes the objects what they should be; returns those that are somebody else's.
 pub async fn keep(
+    keeper: &Keeper<'_>,
     wanted: &Objects,
     plan: &Plan,
     observed: &Observed,
     key: &ObjectKey,
     deps: &Deps,
-) -> Result<Vec<String>, Error> {
-    let uid = observed.world.uid.as_str();
-    let applier = &deps.applier;
+) -> Result<Vec<String>, Halt> {
     let mut found = Vec::new();
-    found.extend(one(applier, &deps.services, &wanted.headless, uid).await?);
-    found.extend(one(applier, &deps.sets, &wanted.members, uid).await?);
-    found.extend(one(applier, &deps.services, &wanted.client, uid).await?);
+    found.extend(keeper.one(&deps.services, &wanted.headless).await?);
+    let seen = observed.set.as_deref();
+    found.extend(keeper.set(&deps.sets, seen, &wanted.members).await?);
+    found.extend(keeper.one(&deps.services, &wanted.client).await?);
     match &wanted.disruption {
-        Some(budget) => found.extend(one(applier, &deps.budgets, budget, uid).await?),
+        Some(budget) => found.extend(keeper.one(&deps.budgets, budget).await?),
         None => {
-            if let Some(old) = deps.budgets.get(key).filter(|old| is_owned(&**old, uid)) {
-                applier.delete(&*old).await?;
+            if let Some(old) = deps.budgets.get(key).filter(|old| keeper.is_ours(&**old)) {
+                keeper.delete(&*old).await?;
             }
         }
     }
-    claims(plan, observed, key, deps).await?;
+    claims(keeper, plan, observed, key, deps).await?;
     if found.is_empty() {
-        pods(wanted, observed, key, deps).await?;
+        pods(keeper, wanted, observed, key, deps).await?;
     }
     Ok(found)
 }
 
 /// Labels and annotations of the user that reach running pods without a restart. A pod that wears them already, because
 /// it was made with them, is not touched.
-async fn pods(wanted: &Objects, observed: &Observed, key: &ObjectKey, deps: &Deps) -> Result<(), Error> {
+async fn pods(
+    keeper: &Keeper<'_>,
+    wanted: &Objects,
+    observed: &Observed,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<(), Halt> {
     let world = &observed.world;
     for (place, seen) in &world.members {
         let Some(seen) = seen.pod.as_ref().filter(|pod| pod.deleting.is_none()) else {
@@ -163,14 +162,20 @@ async fn pods(wanted: &Objects, observed: &Observed, key: &ObjectKey, deps: &Dep
         let is_dressed = has_all(&worn.metadata.labels, stored.labels())
             && has_all(&worn.metadata.annotations, stored.annotations());
         if was_given || !is_dressed {
-            deps.applier.ensure(Some(&*stored), &worn).await?;
+            keeper.ensure(&*stored, &worn).await?;
         }
     }
     Ok(())
 }
 
 /// Claims of members: labels, owner, size. A claim that no member was seen to run on may be somebody else's.
-async fn claims(plan: &Plan, observed: &Observed, key: &ObjectKey, deps: &Deps) -> Result<(), Error> {
+async fn claims(
+    keeper: &Keeper<'_>,
+    plan: &Plan,
+    observed: &Observed,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<(), Halt> {
     let Ok(image) = &deps.operator_image else {
         return Ok(());
     };
@@ -194,29 +199,8 @@ async fn claims(plan: &Plan, observed: &Observed, key: &ObjectKey, deps: &Deps) 
             continue;
         }
         if let Some(wanted) = build::claim(desired, &frame, &stored) {
-            deps.applier.ensure(Some(&*stored), &wanted).await?;
+            keeper.ensure(&*stored, &wanted).await?;
         }
     }
     Ok(())
-}
-
-async fn one<K: Writable + Send + Sync + 'static>(
-    applier: &Applier,
-    store: &Store<K>,
-    wanted: &K,
-    uid: &str,
-) -> Result<Option<String>, Error> {
-    let key = ObjectKey::of(wanted);
-    let there = match store.get(&key) {
-        Some(there) => there,
-        None => match applier.introduce(wanted).await? {
-            Introduced::Created(_) => return Ok(None),
-            Introduced::There(there) => std::sync::Arc::new(there),
-        },
-    };
-    if !is_owned(&*there, uid) {
-        return Ok(Some(foreign(&K::kind(&()), &key.name)));
-    }
-    applier.ensure(Some(&*there), wanted).await?;
-    Ok(None)
 }

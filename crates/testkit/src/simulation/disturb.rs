@@ -42,9 +42,10 @@ impl Simulation {
                 });
                 let (this, time) = (self.clone(), *time);
                 tokio::spawn(async move {
-                    if tokio::time::timeout(PATIENCE, gate.held()).await.is_err() {
-                        gate.call_off();
-                    } else if gate.is_stopped() {
+                    let is_held = tokio::time::timeout(PATIENCE, gate.held()).await.is_ok();
+                    // Whoever else stopped it has let another one lead, and a lease is never given to two.
+                    let is_met = !gate.call_off();
+                    if is_met && is_held && gate.is_stopped() {
                         this.overtake(gate, time);
                     }
                 });

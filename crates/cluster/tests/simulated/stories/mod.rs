@@ -5,6 +5,7 @@ mod experiments;
 mod lives;
 mod losses;
 mod mends;
+mod overtaken;
 mod rules;
 mod stale;
 
