@@ -15,6 +15,7 @@ use etcd_operator_testkit::ledger::Promise;
 use etcd_operator_testkit::machine::FetchTrouble;
 use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, calls_of};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use super::{Asked, cluster_id};
 use crate::weather::{NAME, PATIENCE, is_latched, status};
@@ -97,6 +98,8 @@ struct Made {
     backup: Snapshot,
     asked: Vec<Asked>,
     played: Vec<(u32, String)>,
+    /// What ends later what was broken for a while.
+    mending: Vec<JoinHandle<()>>,
 }
 
 fn draw(chance: &mut Chance, is_fleeting: bool) -> Vec<Act> {
@@ -174,7 +177,7 @@ impl Restores {
         run(&mut self.made.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Lets it all happen.
+    /// Lets it all happen, until nothing of it is broken any more.
     pub async fn play(self) {
         for (number, act) in &self.acts {
             let has = self.only.as_ref().is_none_or(|only| only.contains(number));
@@ -187,6 +190,19 @@ impl Restores {
             }
             self.act(act).await;
         }
+        for mended in self.with(|made| std::mem::take(&mut made.mending)) {
+            mended.await.expect("what is broken for a while is mended");
+        }
+    }
+
+    /// Mends in time what is broken for a while.
+    fn later(&self, time: Duration, mend: impl FnOnce(&Simulation) + Send + 'static) {
+        let sim = self.sim.clone();
+        let mended = tokio::spawn(async move {
+            tokio::time::sleep(time).await;
+            mend(&sim);
+        });
+        self.with(|made| made.mending.push(mended));
     }
 
     /// What happened, by its numbers.
@@ -270,11 +286,9 @@ impl Restores {
         for node in &nodes {
             change(&self.sim, node, true);
         }
-        let sim = self.sim.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(time).await;
+        self.later(time, move |sim| {
             for node in &nodes {
-                change(&sim, node, false);
+                change(sim, node, false);
             }
         });
     }
@@ -294,9 +308,7 @@ impl Restores {
             };
             self.sim.machine().set_fetch_trouble(member, Some(trouble));
         }
-        let sim = self.sim.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(time).await;
+        self.later(time, move |sim| {
             for member in &members {
                 sim.machine().set_fetch_trouble(member, None);
             }
