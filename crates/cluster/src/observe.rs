@@ -57,6 +57,8 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
     }
     if let Some(latch) = &latch {
         memory.recall_restore(latch.restore.clone(), latch.incarnation, latch.cluster_id);
+        // It only grows, and a copy is never ahead of what it was copied from.
+        memory.restored_revision = memory.restored_revision.max(latch.restored_revision);
     }
     let mut seen = objects(&desired, &key, set.as_deref(), deps);
     let stored = match set.as_deref() {

@@ -13,6 +13,8 @@ const CLUSTER_ID: &str = "etcd.database.coreos.com/cluster-id";
 const VOTERS: &str = "etcd.database.coreos.com/voters";
 /// A copy of how far a restore is: written before anything is done about it, so it is never behind what was done.
 const RESTORE: &str = "etcd.database.coreos.com/restore-progress";
+/// Beyond it the next restore goes, also where nobody is left who could tell what clients have seen.
+const RESTORED_REVISION: &str = "etcd.database.coreos.com/restored-revision";
 const MEMBERS: &str = "etcd.database.coreos.com/members";
 
 /// What the StatefulSet remembers.
@@ -28,6 +30,8 @@ pub struct Latch {
     pub members: BTreeMap<String, Admitted>,
     /// The restore that is under way, or the last one: without it a restore would be begun anew in the middle.
     pub restore: Option<Restore>,
+    /// The revision to which restores have raised the data at most; 0 if none has.
+    pub restored_revision: i64,
 }
 
 impl Latch {
@@ -48,6 +52,10 @@ impl Latch {
                 .get(RESTORE)
                 .and_then(|text| serde_json::from_str(text).ok())
                 .and_then(|progress| Restore::read(&progress)),
+            restored_revision: annotations
+                .get(RESTORED_REVISION)
+                .and_then(|revision| revision.parse().ok())
+                .unwrap_or_default(),
         })
     }
 
@@ -58,6 +66,7 @@ impl Latch {
             voters,
             members,
             restore,
+            restored_revision,
         } = self;
         let voters: Vec<&str> = voters.iter().map(String::as_str).collect();
         let mut all = Map::from([(INCARNATION.to_owned(), incarnation.to_string())]);
@@ -79,6 +88,9 @@ impl Latch {
         });
         let text = progress.map(|progress| serde_json::to_string(&progress).expect("progress is JSON"));
         all.extend(text.map(|text| (RESTORE.to_owned(), text)));
+        if *restored_revision > 0 {
+            all.insert(RESTORED_REVISION.to_owned(), restored_revision.to_string());
+        }
         all
     }
 }

@@ -21,6 +21,7 @@ pub(crate) fn trial(desired: &Desired, version: &Version) -> Vec<Refusal> {
             voters: BTreeSet::new(),
             members: BTreeMap::new(),
             restore: None,
+            restored_revision: 0,
         },
         replicas: desired.size.get(),
         formed: true,

@@ -43,6 +43,7 @@ fn frame(plan: &Plan, observed: &Observed, image: &OperatorImage) -> Option<Fram
                 .map(|(place, member)| (world.name(*place), member.clone()))
                 .collect(),
             restore: plan.memory.restore.clone(),
+            restored_revision: plan.memory.restored_revision,
         },
         replicas: u8::try_from(shape.replicas).unwrap_or(u8::MAX),
         formed: shape.serves,

@@ -38,6 +38,7 @@ fn objects(name: &str) -> Value {
         voters: <_>::default(),
         members: <_>::default(),
         restore: None,
+        restored_revision: 0,
     };
     let built = build(&desired, &frame).expect(name);
     let mut all = json!([built.headless, built.client, built.members, built.disruption]);

@@ -50,6 +50,7 @@ pub fn frame(desired: &Desired) -> Frame {
             ]
             .into(),
             restore: None,
+            restored_revision: 0,
         },
         replicas: desired.size.get(),
         formed: true,

@@ -30,6 +30,11 @@ pub(super) fn knows_voters(set: &Value, status: &Value) -> bool {
 /// Whether it has all that a status tells of a restore, but for what members have come to.
 pub(super) fn knows_restore(set: &Value, status: &Value) -> bool {
     let annotations = set["metadata"]["annotations"].as_object();
+    let raised = annotations.and_then(|all| all.iter().find(|(key, _)| key.ends_with("/restored-revision")));
+    let raised = raised.and_then(|(_, text)| text.as_str()?.parse().ok());
+    if raised != status["restoredRevision"].as_i64() {
+        return false;
+    }
     let noted = annotations.and_then(|all| all.iter().find(|(key, _)| key.ends_with("/restore-progress")));
     let noted: Option<Value> = noted.and_then(|(_, text)| serde_json::from_str(text.as_str()?).ok());
     let told = status["restore"].as_object();

@@ -175,6 +175,34 @@ fn a_cluster_can_be_restored_again_after_it_was_and_after_it_was_rolled_back() {
     });
 }
 
+/// Nobody runs any more who could tell what clients have seen, and the same backup lies far behind that.
+#[test]
+fn the_next_restore_goes_beyond_the_last_one_where_status_and_data_were_lost() {
+    run(12, |sim| async move {
+        let (first, writers) = written(&sim).await;
+        first.ask();
+        first.served_by(3).await;
+        tokio::time::sleep(MINUTE).await;
+        drop(writers);
+        sim.lose_status("c");
+        sim.expect("it is found again", MINUTE, |sim| {
+            status(sim)["clusterID"].is_string()
+        })
+        .await;
+        for member in MEMBERS {
+            sim.wipe(member);
+        }
+        sim.expect("that is said", 6 * MINUTE, |sim| {
+            plan(sim).contains("no data are left")
+        })
+        .await;
+        let again = Asked::with(&sim, "again", first.snapshot.clone());
+        again.ask();
+        again.served_by(3).await;
+        sim.check();
+    });
+}
+
 #[test]
 fn a_single_member_and_a_cluster_that_sleeps_are_restored_as_well() {
     run(10, |sim| async move {
