@@ -49,6 +49,8 @@ const BACKUP: &str = "backup controller";
 const RESTORE: &str = "restore controller";
 /// What is made, kept as it should be, and taken away.
 const MAKE: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
+/// The same, where it goes with its owner and is never taken away.
+const BRING: &[&str] = &["get", "list", "watch", "create", "patch"];
 /// What others make, and is looked after here.
 const KEEP: &[&str] = &["get", "list", "watch", "patch", "delete"];
 
@@ -75,7 +77,7 @@ pub const RIGHTS: &[Right] = &[
     Right {
         group: "",
         resources: &["services"],
-        verbs: MAKE,
+        verbs: BRING,
         place: Place::Watched,
         which: Which::Any,
         part: CLUSTER,
@@ -84,7 +86,7 @@ pub const RIGHTS: &[Right] = &[
     Right {
         group: "apps",
         resources: &["statefulsets"],
-        verbs: MAKE,
+        verbs: BRING,
         place: Place::Watched,
         which: Which::Any,
         part: CLUSTER,
@@ -165,7 +167,7 @@ pub const RIGHTS: &[Right] = &[
     Right {
         group: "",
         resources: &["nodes"],
-        verbs: &["get", "list", "watch"],
+        verbs: &["list", "watch"],
         place: Place::Nodes,
         which: Which::Any,
         part: CLUSTER,

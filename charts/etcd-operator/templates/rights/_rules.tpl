@@ -28,7 +28,6 @@
   - watch
   - create
   - patch
-  - delete
 - apiGroups:
   - apps
   resources:
@@ -39,7 +38,6 @@
   - watch
   - create
   - patch
-  - delete
 - apiGroups:
   - policy
   resources:
@@ -132,7 +130,6 @@
   resources:
   - nodes
   verbs:
-  - get
   - list
   - watch
 {{- end }}
