@@ -30,6 +30,7 @@ pub mod pki;
 pub mod process;
 pub mod proxy;
 pub mod report;
+pub mod rights;
 pub mod scenario;
 pub mod standing;
 pub mod up;

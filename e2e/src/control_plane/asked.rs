@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use super::ControlPlane;
 use super::audit::{self, AuditEntry, AuditFilter, AuditMark};
 use crate::deadline::until;
+use crate::rights::{self, Heard};
 
 impl ControlPlane {
     /// The present end of the audit log.
@@ -18,6 +19,11 @@ impl ControlPlane {
     /// logged about when it is answered, not before: to wait for one, use [`ControlPlane::audit_until`].
     pub fn audit(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>> {
         audit::requests(&self.audit_log, filter)
+    }
+
+    /// What the operator asked for so far, and what became of it.
+    pub fn heard(&self) -> Result<Heard> {
+        rights::hear(&self.audit_log)
     }
 
     /// Waits until at least `count` requests that the filter admits are logged.

@@ -1,5 +1,6 @@
 //! What the API server was asked, by whom and with what result, read from its audit log.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Seek, SeekFrom};
 use std::path::Path;
@@ -42,6 +43,9 @@ pub struct AuditEntry {
     pub object_ref: Option<AuditObject>,
     /// The answer.
     pub response_status: Option<AuditStatus>,
+    /// What was noted about it, such as whether it was authorized.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
     /// When the request arrived, RFC 3339 with microseconds.
     pub request_received_timestamp: String,
 }

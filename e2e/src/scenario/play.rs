@@ -2,8 +2,9 @@
 //! then those with beds of their own. Who fails leaves a report, and takes nobody along.
 #![allow(clippy::print_stdout, reason = "a runner of tests speaks to its user")]
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -17,6 +18,8 @@ use super::{Bed, Scenario, Stage};
 use crate::cluster::{Cluster, Options};
 use crate::host::Host;
 use crate::report;
+use crate::rights::Ask;
+use crate::rights::verdict::{Played, Terms};
 
 /// A scenario that takes longer hangs.
 const LIMIT: Duration = Duration::from_mins(10);
@@ -37,6 +40,10 @@ pub(super) struct Player {
     pub(super) nodes: u8,
     /// Who looks on at every bed.
     pub(super) onlooker: Onlooker,
+    /// What the operator's roles grant.
+    pub(super) terms: Terms,
+    /// What of it was used so far.
+    pub(super) used: Mutex<BTreeSet<Ask>>,
 }
 
 /// Somebody who looks on at a bed for as long as it stands.
@@ -105,6 +112,14 @@ impl Player {
                 |_| Box::pin(async { Ok(()) }),
             );
             outcomes.push(told(&nothing_left, start, nothing_leaves(cluster).await));
+            let start = Instant::now();
+            let no_other_rights = Scenario::gate(
+                "bed",
+                "the_operator_of_the_shared_bed_had_the_rights_it_needs_and_no_others",
+                Bed::Shared,
+                |_| Box::pin(async { Ok(()) }),
+            );
+            outcomes.push(told(&no_other_rights, start, self.hear(cluster)));
         }
         outcomes
     }
@@ -120,7 +135,32 @@ impl Player {
         if !scenario.leaves {
             nothing_leaves(&bed.cluster).await?;
         }
+        self.hear(&bed.cluster)
+    }
+
+    /// Which rights the operator used on a bed; it must have had them, and no others than ours.
+    fn hear(&self, cluster: &Cluster) -> Result<()> {
+        let heard = cluster.control_plane().heard()?;
+        self.terms.on_a_bed(&heard)?;
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.extend(heard.used);
         Ok(())
+    }
+
+    /// Every right is used by those who play everything.
+    pub(super) fn judge_rights(&self, played: Played) -> Option<Outcome> {
+        let start = Instant::now();
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if played == Played::Part {
+            if let Some(line) = self.terms.so_far(&used) {
+                println!("{line}");
+            }
+            return None;
+        }
+        let all_used = Scenario::gate("rights", "each_that_is_granted_was_used", Bed::Without, |_| {
+            Box::pin(async { Ok(()) })
+        });
+        Some(told(&all_used, start, self.terms.in_all(&used, played)))
     }
 
     async fn play_on(&self, scenario: &Scenario, cluster: Arc<Cluster>) -> Result<()> {

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -15,6 +16,7 @@ use super::{Bed, Scenario, Tier};
 use crate::bed_dir;
 use crate::cluster::may_have;
 use crate::command;
+use crate::rights::verdict::{Played, Terms};
 
 /// Nodes of the bed that is shared.
 const SHARED_NODES: u8 = 3;
@@ -61,6 +63,7 @@ pub async fn run(
     scenarios: &[Scenario],
     reports: PathBuf,
     onlooker: Onlooker,
+    terms: Terms,
 ) -> Result<()> {
     may_have(arguments.nodes)?;
     let mut chosen = choose(scenarios, &arguments);
@@ -89,11 +92,14 @@ pub async fn run(
         prints: arguments.proof.is_some(),
         nodes: arguments.nodes,
         onlooker,
+        terms,
+        used: Mutex::default(),
     };
     bed_dir::clean().await?;
     // Before anything is played: what is proven is what was built, whatever is committed meanwhile.
     let commit = commit().await?;
-    let outcomes = player.play(&chosen).await;
+    let mut outcomes = player.play(&chosen).await;
+    outcomes.extend(player.judge_rights(how_much(&outcomes, scenarios)));
     arguments.write(&outcomes, scenarios, seed, &commit)?;
     let failed: Vec<&Outcome> = outcomes.iter().filter(|one| one.failure.is_some()).collect();
     for one in &failed {
@@ -143,6 +149,20 @@ fn is_whole(group: &str, outcomes: &[Outcome], scenarios: &[Scenario]) -> bool {
             .iter()
             .any(|outcome| outcome.group == group && outcome.name == scenario.name)
     })
+}
+
+/// How much was played and passed: what failed half-way used fewer rights than it would have.
+fn how_much(outcomes: &[Outcome], scenarios: &[Scenario]) -> Played {
+    let passed = |scenario: &Scenario| {
+        let mut passed = outcomes.iter().filter(|one| one.failure.is_none());
+        passed.any(|one| one.group == scenario.group && one.name == scenario.name)
+    };
+    let whole = |tier: Tier| scenarios.iter().filter(|one| one.tier == tier).all(passed);
+    match (whole(Tier::Gate), whole(Tier::Full)) {
+        (true, true) => Played::Full,
+        (true, false) => Played::Gate,
+        (false, _) => Played::Part,
+    }
 }
 
 /// The names given decide; without any, the tier does. What measures is never played beside what tests.
@@ -198,6 +218,9 @@ async fn commit() -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+    use std::time::Duration;
+
     use super::*;
 
     fn scenario(name: &'static str) -> Scenario {
@@ -226,6 +249,32 @@ mod tests {
         assert_eq!(chosen(&["bed/"]), ["starts", "ends"]);
         assert_eq!(chosen(&["--bench"]), ["takes_time"]);
         assert_eq!(chosen(&["--bench", "ends"]), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn rights_are_judged_by_what_was_played_whole_and_passed() {
+        let scenarios = [
+            scenario("starts"),
+            scenario("ends").full(),
+            scenario("takes_time").bench(),
+        ];
+        let outcome = |name: &str, failure: Option<&str>| Outcome {
+            group: "bed".to_owned(),
+            name: name.to_owned(),
+            time: Duration::ZERO,
+            failure: failure.map(str::to_owned),
+        };
+        let (starts, ends) = (outcome("starts", None), outcome("ends", None));
+        let fails = outcome("starts", Some("no bed"));
+        for (outcomes, played) in [
+            (&[][..], Played::Part),
+            (from_ref(&ends), Played::Part),
+            (&[fails, ends.clone()], Played::Part),
+            (from_ref(&starts), Played::Gate),
+            (&[starts.clone(), ends.clone()], Played::Full),
+        ] {
+            assert_eq!(how_much(outcomes, &scenarios), played);
+        }
     }
 
     #[test]

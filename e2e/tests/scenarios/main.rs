@@ -17,6 +17,7 @@ mod images;
 mod install;
 mod manager;
 mod restore;
+mod rights;
 mod upgrade;
 mod volumes;
 
@@ -79,7 +80,7 @@ async fn main() -> ExitCode {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
-            outcome = run(arguments, &scenarios, reports, onlooker) => outcome,
+            outcome = run(arguments, &scenarios, reports, onlooker, rights::terms()) => outcome,
             _ = interrupt.recv() => Err(anyhow::anyhow!("interrupted")),
             _ = terminate.recv() => Err(anyhow::anyhow!("terminated")),
         }
