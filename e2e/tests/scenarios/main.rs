@@ -13,6 +13,7 @@ mod faults_long;
 mod faults_network;
 mod faults_process;
 mod faults_store;
+mod figures;
 mod images;
 mod install;
 mod manager;
@@ -51,6 +52,7 @@ async fn main() -> ExitCode {
         faults_network::SCENARIOS,
         faults_long::SCENARIOS,
         install::SCENARIOS,
+        figures::SCENARIOS,
         docs::SCENARIOS,
         upgrade::SCENARIOS,
         manager::SCENARIOS,

@@ -1,0 +1,217 @@
+//! What is so of a cluster and its backup, by etcd's own word, by the volume that backups lie on, and by the statuses for
+//! what only the operator knows.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use etcd_operator_api::cluster::StepIntent;
+use etcd_operator_api::{EtcdBackup, EtcdClusterStatus};
+use jiff::Timestamp;
+use kube::api::Api;
+use serde_json::Value;
+
+use super::page::Truth;
+use crate::cluster::tenant::Tenant;
+
+/// How far logs of members may be apart where one is asked a moment after the other.
+const MOMENT: i64 = 5;
+
+/// A member as the cluster listed it while it could.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    id: u64,
+    name: String,
+    learns: bool,
+}
+
+/// The members that etcd lists.
+pub async fn members(tenant: &Tenant) -> Result<Vec<Listed>> {
+    let list = tenant.members().await?.into_iter();
+    list.map(|member| {
+        // One that has not started yet has no name, but the address of its pod.
+        let url = member["peerURLs"][0].as_str().unwrap_or_default();
+        let host = url.split("//").nth(1).unwrap_or_default();
+        Ok(Listed {
+            id: member["ID"].as_u64().context("a member without an ID")?,
+            name: host.split('.').next().unwrap_or_default().to_owned(),
+            learns: member["isLearner"].as_bool().unwrap_or_default(),
+        })
+    })
+    .collect()
+}
+
+/// What one look finds.
+#[derive(Debug, Default)]
+pub struct Found {
+    truth: Truth,
+}
+
+impl Found {
+    fn exactly(&mut self, series: String, value: i64) {
+        self.truth.insert(series, value..=value);
+    }
+
+    /// All of it, of the cluster of a tenant and of these members.
+    pub async fn of_cluster(&mut self, tenant: &Tenant, members: &[Listed], since: Instant) -> Result<()> {
+        let object = tenant.object().await?;
+        let name = tenant.name();
+        let of = |family: &str, labels: &str| format!("cluster_{family}{{name=\"{name}\"{labels}}}");
+        self.exactly(of("members_wanted", ""), i64::from(object.spec.size));
+        let endpoints = endpoints(tenant, members).await?;
+
+        let healthy = health(tenant, &endpoints).await?;
+        for (learns, role) in [(false, "voter"), (true, "learner")] {
+            for (well, word) in [(true, "healthy"), (false, "unhealthy")] {
+                let those = members.iter().filter(|member| member.learns == learns);
+                let count = those
+                    .filter(|member| healthy.get(&member.name).copied().unwrap_or_default() == well)
+                    .count();
+                if !learns || count > 0 {
+                    let labels = format!(",role=\"{role}\",health=\"{word}\"");
+                    self.exactly(of("members", &labels), i64::try_from(count)?);
+                }
+            }
+        }
+
+        let answers = statuses(tenant, &endpoints, members).await?;
+        let leads = answers
+            .values()
+            .any(|status| status["leader"].as_u64().unwrap_or_default() != 0);
+        self.exactly(of("has_leader", ""), i64::from(leads));
+        let furthest = answers
+            .values()
+            .filter_map(|status| status["raftIndex"].as_i64())
+            .max();
+        for (member, status) in &answers {
+            let number = |key: &str| {
+                status[key]
+                    .as_i64()
+                    .with_context(|| format!("no {key} in {status}"))
+            };
+            let of = |family: &str| format!("member_{family}{{name=\"{name}\",member=\"{member}\"}}");
+            self.exactly(of("database_bytes"), number("dbSize")?);
+            self.exactly(of("database_in_use_bytes"), number("dbSizeInUse")?);
+            let behind = furthest.unwrap_or_default() - number("raftIndex")?;
+            self.truth
+                .insert(of("raft_lag_entries"), (behind - MOMENT).max(0)..=behind + MOMENT);
+        }
+        let quotas = answers
+            .values()
+            .filter_map(|status| status["dbSizeQuota"].as_i64());
+        if let Some(quota) = quotas.min() {
+            self.exactly(of("database_quota_bytes", ""), quota);
+        }
+        let status = object.status.unwrap_or_default();
+        self.of_status(&status, since.elapsed(), of);
+        Ok(())
+    }
+
+    /// What nobody but the operator knows.
+    fn of_status(
+        &mut self,
+        status: &EtcdClusterStatus,
+        elapsed: Duration,
+        of: impl Fn(&str, &str) -> String,
+    ) {
+        for condition in status.conditions.iter().flatten() {
+            let labels = format!(",type=\"{}\",status=\"{}\"", condition.type_, condition.status);
+            self.exactly(of("condition", &labels), 1);
+        }
+        let blocked = status
+            .plan
+            .iter()
+            .flat_map(|plan| plan.blocked_by.iter().flatten());
+        let blocked = i64::try_from(blocked.count()).unwrap_or(i64::MAX);
+        self.exactly(of("blocked", ""), blocked);
+        let oldest = step(status).map_or(0, |step| {
+            self.exactly(of("plan_step", &format!(",step=\"{}\"", step.kind)), 1);
+            i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX)
+        });
+        self.truth.insert(of("plan_step_age_seconds", ""), 0..=oldest);
+    }
+
+    /// The same of an EtcdBackup onto a volume; the page was asked for between these two times.
+    pub async fn of_backup(
+        &mut self,
+        tenant: &Tenant,
+        name: &str,
+        [before, after]: [Timestamp; 2],
+    ) -> Result<()> {
+        let stage = tenant.stage();
+        let client = stage.cluster().client().await?;
+        let backups = Api::<EtcdBackup>::namespaced(client, stage.namespace());
+        let status = backups.get(name).await?.status.unwrap_or_default();
+        let of = |family: &str| format!("backup_{family}{{name=\"{name}\"}}");
+        let last = status.last_success_date.context("it was never made")?.0;
+        let age = |now: Timestamp| now.duration_since(last).as_secs();
+        // Times in objects have no parts of a second.
+        self.truth
+            .insert(of("age_seconds"), age(before) - 1..=age(after) + 1);
+        // Its next time is a year away.
+        self.exactly(of("late_seconds"), 0);
+        let record = status.last_success.context("no record of it")?;
+        let disk = stage.cluster().disk(stage.namespace(), "backups").await?;
+        let stored = disk.read(&record.object)?.len();
+        self.exactly(of("size_bytes"), i64::try_from(stored)?);
+        Ok(())
+    }
+
+    /// All that was found.
+    pub fn truth(self) -> Truth {
+        self.truth
+    }
+}
+
+/// The step that a status says is under way.
+pub fn step(status: &EtcdClusterStatus) -> Option<&StepIntent> {
+    status.plan.as_ref()?.step.as_ref()
+}
+
+/// The addresses of members by their names.
+async fn endpoints(tenant: &Tenant, members: &[Listed]) -> Result<BTreeMap<String, String>> {
+    let mut endpoints = BTreeMap::new();
+    for member in members {
+        let address = tenant.stage().address(&member.name).await?;
+        endpoints.insert(format!("http://{address}:2379"), member.name.clone());
+    }
+    Ok(endpoints)
+}
+
+/// Whether each member takes part in what needs a leader.
+async fn health(tenant: &Tenant, endpoints: &BTreeMap<String, String>) -> Result<BTreeMap<String, bool>> {
+    let said = asked(tenant, endpoints, "health").await?;
+    let each = said.as_array().context("no list of health")?.iter();
+    Ok(each
+        .filter_map(|one| {
+            let name = endpoints.get(one["endpoint"].as_str()?)?;
+            Some((name.clone(), one["health"].as_bool()?))
+        })
+        .collect())
+}
+
+/// What each member that answers says of itself.
+async fn statuses(
+    tenant: &Tenant,
+    endpoints: &BTreeMap<String, String>,
+    members: &[Listed],
+) -> Result<BTreeMap<String, Value>> {
+    let said = asked(tenant, endpoints, "status").await?;
+    let each = said.as_array().cloned().unwrap_or_default().into_iter();
+    Ok(each
+        .filter_map(|one| {
+            let id = one["Status"]["header"]["member_id"].as_u64()?;
+            let member = members.iter().find(|member| member.id == id)?;
+            Some((member.name.clone(), one["Status"].clone()))
+        })
+        .collect())
+}
+
+/// etcdctl prints what it knows of those who answer, and fails for the others.
+async fn asked(tenant: &Tenant, endpoints: &BTreeMap<String, String>, what: &str) -> Result<Value> {
+    let all: Vec<_> = endpoints.keys().map(String::as_str).collect();
+    let words = ["endpoint", what, "--write-out=json"];
+    let output = tenant.etcdctl_at(&all.join(","), &words).await?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&said).with_context(|| format!("endpoint {what}: {output:?}"))
+}
