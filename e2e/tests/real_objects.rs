@@ -61,6 +61,7 @@ fn frame(desired: &Desired, namespace: &str) -> Result<Frame> {
             voters: ["a-0".to_owned()].into(),
             members: std::collections::BTreeMap::new(),
             restore: None,
+            restored_revision: 0,
         },
         replicas: desired.size.get(),
         formed: true,
