@@ -169,7 +169,7 @@ async fn bring(
                 return Ok(false);
             }
             // Right here, and not by a thread that may wait: what has just come is still in the processor's cache, and three
-            // members that share two processors take half the time. The kernel takes it without the disk for the most part.
+            // members that share two processors take a quarter less. The kernel takes it without the disk for the most part.
             check.push(&piece);
             out.write_all(&piece).map_err(failed(&part))?;
         }

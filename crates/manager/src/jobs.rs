@@ -348,7 +348,7 @@ fn told(said: &OrderArgs, run: &str, outcome: JobOutcome) -> Result<Exit> {
     Ok(exit)
 }
 
-/// What runs a task. What is fetched is written where it has come: from one thread to another it costs half as much again.
+/// What runs a task. What is fetched is written where it has come: from one thread to another it costs a third more.
 fn runtime(fetches: bool) -> Result<Runtime> {
     let mut threads = if fetches {
         Builder::new_current_thread()

@@ -73,6 +73,13 @@ pub struct ObjectFacts {
     pub snapshot_sha256: String,
 }
 
+impl RestoreIntent {
+    /// The revision that etcd's tool raises: an etcd into which nothing was ever written says 1, and the tool counts from 0.
+    pub fn raised_from(&self) -> i64 {
+        if self.revision > 1 { self.revision } else { 0 }
+    }
+}
+
 impl Document for RestoreIntent {
     const NAME: &'static str = "restore intent";
 }

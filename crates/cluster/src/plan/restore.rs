@@ -208,9 +208,7 @@ fn bump(world: &World, memory: &Memory, intent: &RestoreIntent) -> i64 {
         .map(|status| status.position.revision.0)
         .max()
         .max(raised);
-    // An etcd into which nothing was ever written says 1, and its tool counts from 0.
-    let held = if intent.revision > 1 { intent.revision } else { 0 };
-    let behind = last.map_or(0, |last| last.saturating_sub(held).max(0));
+    let behind = last.map_or(0, |last| last.saturating_sub(intent.raised_from()).max(0));
     intent.revision_bump.saturating_add(behind)
 }
 

@@ -249,9 +249,8 @@ fn serving(world: &World, memory: &Memory, progress: &RestoreProgress) -> Plan {
         return plan;
     }
     let bump = progress.revision_bump.unwrap_or(0);
-    // An etcd into which nothing was ever written says 1, and its tool counts from 0.
-    let held = if bump > 0 && intent.revision <= 1 {
-        0
+    let held = if bump > 0 {
+        intent.raised_from()
     } else {
         intent.revision
     };

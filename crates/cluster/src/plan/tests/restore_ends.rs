@@ -44,6 +44,17 @@ fn serving() -> Scene {
     scene
 }
 
+/// The same, and then two of three have lost their disks.
+fn lost() -> Scene {
+    let mut scene = serving();
+    scene.unknown();
+    for number in 0..2 {
+        scene.at_gone_pod(number);
+        fetched(&mut scene, number, &format!("q{number}"), &Verdict::Empty);
+    }
+    scene
+}
+
 fn compared(scene: &mut Scene) {
     let mut compared = intent("r");
     compared.compared_cluster = Some(restored().to_string());
@@ -230,12 +241,7 @@ fn what_was_deleted_is_not_committed_though_the_object_still_asks_for_it() {
 /// The volumes went before any client had seen what was on them.
 #[test]
 fn what_nobody_has_seen_and_is_lost_is_restored_once_more() {
-    let mut scene = serving();
-    scene.unknown();
-    for number in 0..2 {
-        scene.at_gone_pod(number);
-        fetched(&mut scene, number, &format!("q{number}"), &Verdict::Empty);
-    }
+    let mut scene = lost();
     let mut open = scene.world.clone();
     follow(&mut scene);
     assert_eq!(phase(&scene), Phase::Stopping);
@@ -252,15 +258,6 @@ fn what_nobody_has_seen_and_is_lost_is_restored_once_more() {
 
 #[test]
 fn what_somebody_may_have_written_past_the_service_is_not_given_up() {
-    let lost = || {
-        let mut scene = serving();
-        scene.unknown();
-        for number in 0..2 {
-            scene.at_gone_pod(number);
-            fetched(&mut scene, number, &format!("q{number}"), &Verdict::Empty);
-        }
-        scene
-    };
     let mut more = lost();
     let status = more.status(2).expect("a status");
     status.position.revision.0 = 1_051;

@@ -8,7 +8,7 @@ use super::cluster;
 use crate::{MINUTE, SECOND};
 
 /// The operator is stopped right before its next call of this name, and another one leads.
-async fn overtaken_at(sim: &Simulation, call: &str) -> Gate {
+pub async fn overtaken_at(sim: &Simulation, call: &str) -> Gate {
     let gate = sim.gate().unwrap();
     gate.lie_in_wait(Ambush {
         call: call.to_owned(),

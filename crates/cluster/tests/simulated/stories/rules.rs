@@ -6,6 +6,7 @@ use etcd_operator_testkit::gate::{Ambush, Side};
 use etcd_operator_testkit::simulation::{NAMESPACE, OPERATOR, Simulation, run};
 use serde_json::json;
 
+use super::overtaken::overtaken_at;
 use super::{cluster, cluster_of, sever, status, step};
 use crate::{MINUTE, SECOND, operator};
 
@@ -163,15 +164,7 @@ fn b14_another_size_waits_while_the_first_members_start_over() {
 
 /// A leader is stopped right before a call, another one works on, and the first goes on with its call.
 async fn stopped_at(sim: &Simulation, call: &str, meanwhile: impl FnOnce(&Simulation)) {
-    let gate = sim.gate().unwrap();
-    gate.lie_in_wait(Ambush {
-        call: call.to_owned(),
-        side: Side::Before,
-        is_stop: true,
-    });
-    let held = tokio::time::timeout(5 * MINUTE, gate.held()).await;
-    assert!(held.is_ok(), "never called: {call}\n{}", sim.timeline().text());
-    sim.start_operator();
+    let gate = overtaken_at(sim, call).await;
     meanwhile(sim);
     tokio::time::sleep(MINUTE).await;
     gate.go_on();
