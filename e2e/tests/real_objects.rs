@@ -62,6 +62,7 @@ fn frame(desired: &Desired, namespace: &str) -> Result<Frame> {
             members: std::collections::BTreeMap::new(),
             restore: None,
             restored_revision: 0,
+            earlier_restores: Vec::new(),
         },
         replicas: desired.size.get(),
         formed: true,

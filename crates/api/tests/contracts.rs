@@ -325,6 +325,7 @@ fn job_order() {
     let fetch = FetchTask {
         restore_uid: "r-uid".into(),
         incarnation: 3,
+        cluster_uid: Some("c-uid".into()),
         object: object(),
         keys: Some(mounts::KEYS.into()),
         volume: "/var/etcd".into(),

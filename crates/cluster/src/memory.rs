@@ -31,6 +31,8 @@ pub struct Memory {
     pub restored_revision: i64,
     /// The restore that is under way, or the last one.
     pub restore: Option<Restore>,
+    /// The UIDs of those that were committed before it, the newest at the end.
+    pub earlier_restores: Vec<String>,
     /// The generation of the spec that was last looked at.
     pub generation: i64,
     /// The member that was last replaced because a person asked for it.
@@ -56,6 +58,8 @@ pub struct Admitted {
 pub const VOTER: &str = "voter";
 /// The role of a learner, as the status has it.
 pub const LEARNER: &str = "learner";
+/// How many restores are remembered at most.
+const EARLIER: usize = 32;
 
 impl Memory {
     /// Reads it from a status.
@@ -79,6 +83,7 @@ impl Memory {
             intent,
             restored_revision: status.restored_revision.unwrap_or_default(),
             restore,
+            earlier_restores: status.earlier_restores.clone().unwrap_or_default(),
             generation: status.observed_generation.unwrap_or_default(),
             replaced: status.replaced.as_deref().and_then(|id| id.parse().ok()),
             members: members
@@ -108,6 +113,33 @@ impl Memory {
             self.cluster = cluster;
         }
         self.restore = Some(noted);
+    }
+
+    /// From here on this is the restore of the cluster; one that was committed before it is not forgotten.
+    pub fn begin_restore(&mut self, next: Restore) {
+        let last = self.restore.replace(next);
+        let last = last.filter(|last| last.committed);
+        self.earlier_restores.extend(last.map(|last| last.uid));
+        let too_many = self.earlier_restores.len().saturating_sub(EARLIER);
+        self.earlier_restores.drain(..too_many);
+    }
+
+    /// Whether the restore of this UID is the last one here, or was committed before it.
+    pub fn has_restored(&self, uid: &str) -> bool {
+        let is_last = self.restore.as_ref().is_some_and(|last| last.uid == uid);
+        is_last || self.earlier_restores.iter().any(|earlier| earlier == uid)
+    }
+
+    /// Whether this is more news than how far members of a restore are: that changes with every byte.
+    pub fn differs_in_more_than_progress(&self, before: &Self) -> bool {
+        let without = |memory: &Self| {
+            let mut memory = memory.clone();
+            if let Some(restore) = &mut memory.restore {
+                restore.furthest = None;
+            }
+            memory
+        };
+        self != before && without(self) != without(before)
     }
 
     /// Whether the cluster has ever been seen to work.

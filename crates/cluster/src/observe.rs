@@ -59,6 +59,9 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
         memory.recall_restore(latch.restore.clone(), latch.incarnation, latch.cluster_id);
         // It only grows, and a copy is never ahead of what it was copied from.
         memory.restored_revision = memory.restored_revision.max(latch.restored_revision);
+        if memory.earlier_restores.is_empty() {
+            memory.earlier_restores.clone_from(&latch.earlier_restores);
+        }
     }
     let mut seen = objects(&desired, &key, set.as_deref(), deps);
     let stored = match set.as_deref() {
@@ -82,6 +85,7 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
     let intent = asked.as_ref().ok().and_then(Option::as_ref);
     let is_stale = asker::is_stale(intent, &memory, &key, deps).await?;
     let is_asker_there = asker::is_there(intent, &memory, &key, deps).await?;
+    let next_restore = asker::next(is_asker_there, intent, &memory, &key, deps).await?;
     let world = World {
         now: deps.clock.now(),
         instance: deps.instance.clone(),
@@ -95,6 +99,7 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
         restore: asked,
         is_stale,
         is_asker_there,
+        next_restore,
         set: set_now,
         members: seen,
         membership: reached.membership.clone(),

@@ -318,7 +318,7 @@ pub fn plan(world: &World) -> Plan {
     };
     let wake = match why.reason {
         Reason::Converged | Reason::Paused | Reason::Hibernated => QUIET,
-        _ if memory != world.memory => Duration::ZERO,
+        _ if memory.differs_in_more_than_progress(&world.memory) => Duration::ZERO,
         Reason::Bootstrapping | Reason::Scaling | Reason::Recovering if !is_anybody_running(world) => QUIET,
         Reason::Restoring if !is_anybody_running(world) => PATIENT,
         Reason::Bootstrapping | Reason::Scaling | Reason::Recovering | Reason::Restoring => SOON,

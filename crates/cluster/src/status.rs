@@ -122,6 +122,7 @@ pub fn status(
         replaced: memory.replaced.map(|id| id.to_string()),
         applied_template: around.applied_template.clone(),
         restored_revision: Some(memory.restored_revision).filter(|revision| *revision > 0),
+        earlier_restores: Some(memory.earlier_restores.clone()).filter(|uids| !uids.is_empty()),
         restore: restore(world, memory, before.restore),
     }
 }

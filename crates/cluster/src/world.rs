@@ -53,6 +53,8 @@ pub struct World {
     pub is_stale: bool,
     /// Whether the `EtcdRestore` of the restore under way is there, although the cluster is asked for nothing any more.
     pub is_asker_there: bool,
+    /// Another `EtcdRestore` that is to take the place of the one under way, which lets nobody in yet and is gone.
+    pub next_restore: Option<String>,
     /// The StatefulSet, if there is one.
     pub set: Option<Set>,
     /// What there is of each member, by its place.

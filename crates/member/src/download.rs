@@ -1,12 +1,13 @@
 //! A snapshot that is brought onto a member's volume before it is restored there: whether that is needed at all, what must
 //! go first, and the mark that says that it is complete.
 
-use etcd_operator_api::contract::{Fetched, VERSION};
+use etcd_operator_api::contract::{Fetched, VERSION, Verdict};
 
 use crate::disk::{self, Depth, read};
 use crate::fingerprint::Surroundings;
 use crate::keeper::{Keeper, NotKept, Step};
 use crate::room::{self, LOG};
+use crate::verdict::{Expected, judge};
 use crate::view::DiskView;
 use crate::volume::Volume;
 
@@ -21,6 +22,8 @@ pub struct Wanted {
     pub object_sha256: String,
     /// Bytes of the snapshot.
     pub snapshot_size: u64,
+    /// The UID of the `EtcdCluster`; an older operator does not tell it.
+    pub cluster_uid: Option<String>,
 }
 
 /// Why a download cannot begin or end.
@@ -59,6 +62,13 @@ pub fn is_needless(volume: &Volume, wanted: &Wanted) -> Result<Option<&'static s
 /// The same of a disk that was read. Pure.
 pub fn needless(disk: &DiskView, wanted: &Wanted) -> Option<&'static str> {
     let identity = disk.identity.found();
+    if wanted
+        .cluster_uid
+        .as_ref()
+        .is_some_and(|uid| is_foreign(disk, uid, wanted.incarnation))
+    {
+        return Some("the volume has data of somebody else, which are not touched");
+    }
     if identity.is_some_and(|identity| identity.incarnation == wanted.incarnation) {
         return Some("the volume has the restored data's incarnation");
     }
@@ -72,6 +82,18 @@ pub fn needless(disk: &DiskView, wanted: &Wanted) -> Option<&'static str> {
         return Some("it is restored already, beside the data");
     }
     is_there(disk, wanted).then_some("it is on the volume already")
+}
+
+/// Whether the disk is not this cluster's: a person decides about it, and until then nothing is made or taken away there.
+fn is_foreign(disk: &DiskView, cluster_uid: &str, incarnation: i64) -> bool {
+    let identity = disk.identity.found();
+    let expected = Expected {
+        cluster_uid: cluster_uid.to_owned(),
+        // Whose member it is cannot be told here: all pods have one order.
+        member: identity.map_or_else(String::new, |identity| identity.member.clone()),
+        incarnation,
+    };
+    judge(disk, &expected).verdict == Verdict::Foreign
 }
 
 fn is_there(disk: &DiskView, wanted: &Wanted) -> bool {
@@ -137,7 +159,34 @@ mod tests {
             incarnation: 3,
             object_sha256: "00ff".into(),
             snapshot_size: 8,
+            cluster_uid: Some(samples::identity().cluster_uid),
         }
+    }
+
+    #[test]
+    fn nothing_is_brought_onto_a_volume_of_somebody_else() {
+        let others = Wanted {
+            cluster_uid: Some("another".to_owned()),
+            ..wanted()
+        };
+        let scratch = Scratch::new();
+        let volume = volume(&scratch);
+        assert!(is_needless(&volume, &others).expect("readable").is_some());
+        let of_before = Wanted {
+            cluster_uid: None,
+            ..wanted()
+        };
+        assert_eq!(
+            is_needless(&volume, &of_before),
+            Ok(None),
+            "an older operator does not say"
+        );
+        let nameless = Scratch::new();
+        nameless.file("data/member/snap/db", "somebody's");
+        let nameless = Volume::at(nameless.path());
+        assert!(is_needless(&nameless, &wanted()).expect("readable").is_some());
+        let empty = Scratch::new();
+        assert_eq!(is_needless(&Volume::at(empty.path()), &wanted()), Ok(None));
     }
 
     /// A volume of the life before.

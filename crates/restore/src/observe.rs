@@ -190,6 +190,7 @@ pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
         cluster_id: status.cluster_id,
         incarnation: status.incarnation,
         progress: status.restore,
+        earlier: status.earlier_restores.unwrap_or_default(),
         endpoints: members.iter().map(|member| address(&member.name)).collect(),
         client_tls,
         pull_secrets: spec

@@ -270,9 +270,11 @@ fn decide(world: &World) -> Plan {
         }
         return plan;
     }
+    let is_earlier = cluster.is_some_and(|cluster| cluster.earlier.contains(&world.uid));
     // One that is over asks for nothing: it was applied again by somebody who had written it down before.
     let is_stale = own_intent(world).is_some() && Phase::is_over(&memory.phase);
-    if let (Some(_), Some(cluster)) = (own_intent(world).filter(|_| !is_stale), cluster) {
+    let is_wanted = own_intent(world).is_some() && !is_stale && !is_earlier;
+    if let Some(cluster) = cluster.filter(|_| is_wanted) {
         // What has begun is not taken back, although the cluster may have lost its status and with it how far it is.
         let has_begun = memory.committed || Phase::has_begun(&memory.phase);
         let is_edited = || {
@@ -291,9 +293,13 @@ fn decide(world: &World) -> Plan {
         return Plan::new(memory.clone(), Phase::Waiting, Reason::NotBegun, text);
     }
     // For good, also once this was said: whatever bears the name later has data that nobody asked to be replaced.
-    if memory.committed {
+    if memory.committed || is_earlier {
         let text = "The EtcdCluster was deleted or has lost its status after the commit, or another EtcdRestore took the place of this one: create another one if its data are not as they should be.";
-        let mut plan = Plan::new(memory.clone(), Phase::Failed, Reason::ClusterGone, text);
+        let memory = Memory {
+            committed: true,
+            ..memory.clone()
+        };
+        let mut plan = Plan::new(memory, Phase::Failed, Reason::ClusterGone, text);
         plan.ask = withdrawal(world);
         return plan;
     }

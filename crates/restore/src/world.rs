@@ -89,6 +89,8 @@ pub struct Cluster {
     pub intent: Option<Result<RestoreIntent, String>>,
     /// How far the restore is that it carries out, or carried out last.
     pub progress: Option<RestoreProgress>,
+    /// The UIDs of the restores that were committed before that one.
+    pub earlier: Vec<String>,
     /// Addresses of its members for clients.
     pub endpoints: Vec<String>,
     /// The Secret with which they are reached over TLS.

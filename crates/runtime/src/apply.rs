@@ -14,7 +14,9 @@ mod what;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{
+    DeleteParams, GetParams, ListParams, ObjectList, Patch, PatchParams, PostParams, Preconditions,
+};
 use kube::{Client, Resource};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -149,6 +151,17 @@ impl Applier {
         let what = What::named::<K>(key, "read");
         let request = what.build(what.request().get(&key.name, &GetParams::default()))?;
         self.answer(&what, request).await
+    }
+
+    /// Reads all objects of a namespace as they are stored now, past every copy, but for those that cannot be decoded.
+    pub async fn list<K: Writable>(&self, namespace: &str) -> Result<Vec<K>, Error> {
+        let what = What::named::<K>(&ObjectKey::new(namespace, ""), "list");
+        let request = what.build(what.request().list(&ListParams::default()))?;
+        let found: Option<ObjectList<Value>> = self.answer(&what, request).await?;
+        let items = found.into_iter().flatten();
+        Ok(items
+            .filter_map(|item| serde_json::from_value(item).ok())
+            .collect())
     }
 
     /// Creates an object that is in no copy. One of its name that is stored all the same is left as it is and handed

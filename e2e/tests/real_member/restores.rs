@@ -56,6 +56,7 @@ async fn stopped(version: EtcdVersion) -> Result<Pod> {
         incarnation: 2,
         object_sha256: OBJECT.to_owned(),
         snapshot_size: fs::metadata(&file)?.len(),
+        cluster_uid: None,
     };
     download::begin(&volume, &wanted)?;
     fs::copy(&file, volume.snapshot())?;

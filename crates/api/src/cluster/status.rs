@@ -95,6 +95,10 @@ pub struct EtcdClusterStatus {
     /// The revision to which restores have raised the data at most: the next one goes beyond it, whoever can still tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored_revision: Option<i64>,
+    /// The UIDs of the EtcdRestores that were committed before the last one, the newest at the end: none is carried out twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub earlier_restores: Option<Vec<String>>,
     /// The restore that is under way, or the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<RestoreProgress>,

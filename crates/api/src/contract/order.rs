@@ -179,6 +179,9 @@ pub struct FetchTask {
     pub restore_uid: String,
     /// The incarnation that the restored data will have: a volume that has it needs nothing.
     pub incarnation: i64,
+    /// The UID of the `EtcdCluster`: nothing is brought onto a volume of another one.
+    #[serde(default, rename = "clusterUID", skip_serializing_if = "Option::is_none")]
+    pub cluster_uid: Option<String>,
     /// What the object was found to be; another one is refused.
     pub object: ObjectFacts,
     /// The directory of the keys, for a backup that is sealed.

@@ -109,6 +109,7 @@ fn order(intent: &RestoreIntent, frame: &Frame) -> EnvVar {
         task: Task::Fetch(Box::new(FetchTask {
             restore_uid: intent.uid.clone(),
             incarnation: frame.latch.incarnation,
+            cluster_uid: Some(frame.cluster_uid.clone()),
             object: intent.object.clone(),
             keys: intent.secrets.keys.as_ref().map(|_| mounts::KEYS.to_owned()),
             volume: VOLUME.to_owned(),

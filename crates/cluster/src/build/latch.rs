@@ -15,6 +15,8 @@ const VOTERS: &str = "etcd.database.coreos.com/voters";
 const RESTORE: &str = "etcd.database.coreos.com/restore-progress";
 /// Beyond it the next restore goes, also where nobody is left who could tell what clients have seen.
 const RESTORED_REVISION: &str = "etcd.database.coreos.com/restored-revision";
+/// None of these is carried out again, also where its EtcdRestore has lost its status.
+const EARLIER_RESTORES: &str = "etcd.database.coreos.com/earlier-restores";
 const MEMBERS: &str = "etcd.database.coreos.com/members";
 
 /// What the StatefulSet remembers.
@@ -32,22 +34,23 @@ pub struct Latch {
     pub restore: Option<Restore>,
     /// The revision to which restores have raised the data at most; 0 if none has.
     pub restored_revision: i64,
+    /// The UIDs of the restores that were committed before the last one.
+    pub earlier_restores: Vec<String>,
 }
 
 impl Latch {
     /// What a stored StatefulSet remembers; nothing without an incarnation that can be read.
     pub fn of(set: &StatefulSet) -> Option<Self> {
         let annotations = set.metadata.annotations.as_ref()?;
-        let list = |key| annotations.get(key).map(String::as_str).unwrap_or_default();
+        let list = |key| {
+            let text = annotations.get(key).map(String::as_str).unwrap_or_default();
+            text.split(',').filter(|part| !part.is_empty())
+        };
         Some(Self {
             incarnation: annotations.get(INCARNATION)?.parse().ok()?,
             cluster_id: annotations.get(CLUSTER_ID).and_then(|id| id.parse().ok()),
-            voters: list(VOTERS)
-                .split(',')
-                .filter(|name| !name.is_empty())
-                .map(str::to_owned)
-                .collect(),
-            members: list(MEMBERS).split(',').filter_map(read).collect(),
+            voters: list(VOTERS).map(str::to_owned).collect(),
+            members: list(MEMBERS).filter_map(read).collect(),
             restore: annotations
                 .get(RESTORE)
                 .and_then(|text| serde_json::from_str(text).ok())
@@ -56,6 +59,7 @@ impl Latch {
                 .get(RESTORED_REVISION)
                 .and_then(|revision| revision.parse().ok())
                 .unwrap_or_default(),
+            earlier_restores: list(EARLIER_RESTORES).map(str::to_owned).collect(),
         })
     }
 
@@ -67,6 +71,7 @@ impl Latch {
             members,
             restore,
             restored_revision,
+            earlier_restores,
         } = self;
         let voters: Vec<&str> = voters.iter().map(String::as_str).collect();
         let mut all = Map::from([(INCARNATION.to_owned(), incarnation.to_string())]);
@@ -90,6 +95,9 @@ impl Latch {
         all.extend(text.map(|text| (RESTORE.to_owned(), text)));
         if *restored_revision > 0 {
             all.insert(RESTORED_REVISION.to_owned(), restored_revision.to_string());
+        }
+        if !earlier_restores.is_empty() {
+            all.insert(EARLIER_RESTORES.to_owned(), earlier_restores.join(","));
         }
         all
     }

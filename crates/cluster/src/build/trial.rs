@@ -22,6 +22,7 @@ pub(crate) fn trial(desired: &Desired, version: &Version) -> Vec<Refusal> {
             members: BTreeMap::new(),
             restore: None,
             restored_revision: 0,
+            earlier_restores: Vec::new(),
         },
         replicas: desired.size.get(),
         formed: true,

@@ -42,7 +42,6 @@ pub async fn is_there(
     key: &ObjectKey,
     deps: &Deps,
 ) -> Result<bool, Error> {
-    let is_shut = |restore: &Restore| restore.phase == Phase::Serving && !restore.open;
     let decides = |restore: &&Restore| is_shut(restore) || restore.fetches();
     let Some(restore) = memory.restore.as_ref().filter(decides) else {
         return Ok(false);
@@ -58,6 +57,44 @@ pub async fn is_there(
     Ok(found.is_some_and(|found| stays(&found, &restore.uid)))
 }
 
+/// Another `EtcdRestore` of this cluster that is not over, where the one under way is past its commit, lets nobody in yet and is
+/// not asked for any more: it is to take the place, and clients are not let in to what nobody has compared for that moment.
+pub async fn next(
+    is_asker_there: bool,
+    intent: Option<&RestoreIntent>,
+    memory: &Memory,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<Option<String>, Error> {
+    let restore = memory.restore.as_ref().filter(|restore| is_shut(restore));
+    let Some(restore) = restore.filter(|_| !is_asker_there && intent.is_none()) else {
+        return Ok(None);
+    };
+    let all: Vec<EtcdRestore> = deps.applier.list(&key.namespace).await?;
+    let mut waiting = all.iter().filter(|other| waits(other, key, restore));
+    Ok(waiting.find_map(|other| other.metadata.name.clone()))
+}
+
+/// Whether members serve what no client is to see yet.
+fn is_shut(restore: &Restore) -> bool {
+    restore.phase == Phase::Serving && !restore.open
+}
+
+/// Whether it is one of this cluster, is not over, and is another one than this.
+fn waits(other: &EtcdRestore, key: &ObjectKey, restore: &Restore) -> bool {
+    other.spec.etcd_cluster.name == key.name
+        && other.metadata.uid.as_deref() != Some(restore.uid.as_str())
+        && other.metadata.deletion_timestamp.is_none()
+        && !is_over(other)
+}
+
+/// Whether it asks for nothing until somebody edits it.
+fn is_over(found: &EtcdRestore) -> bool {
+    let status = found.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_deref());
+    status.is_some_and(|status| status.succeeded) || phase.is_some_and(|phase| OVER.contains(&phase))
+}
+
 /// Whether it is the one of this UID, and nobody has deleted it.
 fn stays(found: &EtcdRestore, uid: &str) -> bool {
     found.metadata.uid.as_deref() == Some(uid) && found.metadata.deletion_timestamp.is_none()
@@ -65,14 +102,7 @@ fn stays(found: &EtcdRestore, uid: &str) -> bool {
 
 /// Whether the `EtcdRestore` of its name is the one that asks, and is not over.
 fn asks(found: Option<&EtcdRestore>, intent: &RestoreIntent) -> bool {
-    let Some(found) = found else {
-        return false;
-    };
-    let status = found.status.as_ref();
-    let phase = status.and_then(|status| status.phase.as_deref());
-    stays(found, &intent.uid)
-        && !status.is_some_and(|status| status.succeeded)
-        && !phase.is_some_and(|phase| OVER.contains(&phase))
+    found.is_some_and(|found| stays(found, &intent.uid) && !is_over(found))
 }
 
 #[cfg(test)]

@@ -106,7 +106,7 @@ fn take_over(situation: &Situation<'_>, memory: &mut Memory, before: &Restore) -
     let is_of_no_use = before.phase == Phase::Serving && (!before.open || situation.known().is_none());
     let has_not_worked = before.fetches() || before.phase == Phase::Committed;
     let may_be_replaced = before.committed && (has_not_worked || is_of_no_use);
-    let intent = wanted(world).filter(|intent| may_be_replaced && intent.uid != before.uid)?;
+    let intent = wanted(world).filter(|intent| may_be_replaced && !memory.has_restored(&intent.uid))?;
     let mut restore = Restore {
         uid: intent.uid.clone(),
         name: intent.name.clone(),
@@ -146,7 +146,7 @@ fn take_up(memory: &mut Memory, restore: Restore, intent: &RestoreIntent) {
         let target = intent.revision.saturating_add(restore.revision_bump);
         memory.restored_revision = memory.restored_revision.max(target);
     }
-    memory.restore = Some(restore);
+    memory.begin_restore(restore);
 }
 
 /// Begins with the restore that is asked for, whatever else was under way.
@@ -154,7 +154,7 @@ fn begin(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> {
     let world = situation.world;
     let intent = wanted(world)?;
     // It was carried out, or rolled back: never twice.
-    if memory.restore.as_ref().is_some_and(|last| last.uid == intent.uid) {
+    if memory.has_restored(&intent.uid) {
         return None;
     }
     let recorded = memory.members.values().filter(|member| member.votes).count();
@@ -216,8 +216,11 @@ fn bump(world: &World, memory: &Memory, intent: &RestoreIntent) -> i64 {
 /// and has lost them: it would fetch again what nobody keeps for it.
 fn late(situation: &Situation<'_>, memory: &Memory) -> Option<Proposal> {
     let world = situation.world;
-    let stranger = memory.restore.as_ref();
-    let stranger = stranger.and_then(|_| delete_stranger(world, memory.incarnation));
+    // A restore that was rolled back is forgotten once nobody asks for it; its pods may come even later.
+    let has_begun = memory.restore.is_some() || memory.has_formed();
+    let stranger = has_begun
+        .then(|| delete_stranger(world, memory.incarnation))
+        .flatten();
     let (step, text) = match stranger {
         Some(step) => (step, "A pod of another life of the data is deleted."),
         None => (
@@ -285,19 +288,27 @@ fn delete_stranger(world: &World, incarnation: i64) -> Option<Step> {
     }
     let mut strangers = strangers(world, incarnation);
     let (place, pod) = strangers.find(|(_, pod)| pod.deleting.is_none())?;
+    Some(delete(place, pod))
+}
+
+/// Deletes a pod whose data nobody needs from it.
+fn delete(place: Ordinal, pod: &Pod) -> Step {
     let uid = pod.uid.clone();
-    Some(Step::DeletePod {
+    Step::DeletePod {
         pod: PodRef { place, uid },
         leave: Leave::Short,
-    })
+    }
+}
+
+/// Whether it is not known to have ended: its object is there, and kubelet has not said so of its container.
+fn may_still_run(pod: &Pod) -> bool {
+    let has_ended = matches!(pod.container, Container::Ended { .. });
+    !(has_ended && pod.deleting.is_some())
 }
 
 /// Those of them that may still run: a pod is gone when its object is, or when kubelet says that its container has ended.
 fn unconfirmed(world: &World, incarnation: i64) -> Vec<String> {
-    let running = strangers(world, incarnation).filter(|(_, pod)| {
-        let has_ended = matches!(pod.container, Container::Ended { .. });
-        !(has_ended && pod.deleting.is_some())
-    });
+    let running = strangers(world, incarnation).filter(|(_, pod)| may_still_run(pod));
     running
         .map(|(place, pod)| {
             let node = pod.node.as_deref().unwrap_or("no node");

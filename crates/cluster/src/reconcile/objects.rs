@@ -44,6 +44,7 @@ fn frame(plan: &Plan, observed: &Observed, image: &OperatorImage) -> Option<Fram
                 .collect(),
             restore: plan.memory.restore.clone(),
             restored_revision: plan.memory.restored_revision,
+            earlier_restores: plan.memory.earlier_restores.clone(),
         },
         replicas: u8::try_from(shape.replicas).unwrap_or(u8::MAX),
         formed: shape.serves,

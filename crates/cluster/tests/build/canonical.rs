@@ -39,6 +39,7 @@ fn objects(name: &str) -> Value {
         members: <_>::default(),
         restore: None,
         restored_revision: 0,
+        earlier_restores: Vec::new(),
     };
     let built = build(&desired, &frame).expect(name);
     let mut all = json!([built.headless, built.client, built.members, built.disruption]);

@@ -51,6 +51,7 @@ pub fn frame(desired: &Desired) -> Frame {
             .into(),
             restore: None,
             restored_revision: 0,
+            earlier_restores: Vec::new(),
         },
         replicas: desired.size.get(),
         formed: true,

@@ -168,6 +168,7 @@ fn what_the_statefulset_remembers_is_read_back() {
         message: None,
     });
     frame.latch.restored_revision = 1_000_012;
+    frame.latch.earlier_restores = vec!["q".to_owned(), "p".to_owned()];
     let built = build(&desired, &frame).expect("objects");
     let noted = &built.members.metadata.annotations.as_ref().expect("annotations")["etcd.database.coreos.com/members"];
     assert_eq!(noted, "orders-0/aa/claim-0/pvc-1.of-0,orders-2/bb/claim-2/");

@@ -23,6 +23,7 @@ pub async fn fetch(order: &JobOrder, task: &FetchTask, pod_uid: &str) -> Result<
         incarnation: task.incarnation,
         object_sha256: facts.sha256.clone(),
         snapshot_size: facts.snapshot_size,
+        cluster_uid: task.cluster_uid.clone(),
     };
     let bytes = facts.snapshot_size;
     if let Some(why) = download::is_needless(&volume, &wanted).map_err(|error| failure(&error))? {

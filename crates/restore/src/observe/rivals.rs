@@ -62,8 +62,8 @@ pub fn rival_among<'a>(
 
 /// Whether another restore may take the place of this one: it is past its commit, so that there is nothing to go back to, and
 /// cannot go on. That is for whoever deletes its `EtcdRestore` to say: the backup may come back that it waits for, or the
-/// quorum; and once clients were let in, it must have lost its quorum. Only what serves something else than the backup is
-/// of no use to anybody.
+/// quorum; and once clients were let in, it must have lost its quorum. Only what serves something else than the backup, or
+/// cannot be compared with it, is of no use to anybody.
 pub fn can_be_replaced(
     progress: &RestoreProgress,
     cluster: Option<&EtcdClusterStatus>,
@@ -75,10 +75,13 @@ pub fn can_be_replaced(
         found.is_some_and(|condition| condition.status == Truth::True.as_str())
     };
     let reason = restore.and_then(|restore| reason(restore.status.as_ref()?));
+    let stays_shut = [Reason::DataDiffer, Reason::NotComparable].map(Reason::as_str);
     progress.committed
         && match progress.phase.as_str() {
             "Stopping" | "Preparing" | "Committed" => restore.is_none(),
-            "Serving" if !progress.open => restore.is_none() || reason == Some(Reason::DataDiffer.as_str()),
+            "Serving" if !progress.open => {
+                restore.is_none() || reason.is_some_and(|reason| stays_shut.contains(&reason))
+            }
             "Serving" => {
                 let is_lost = is_so(ConditionType::QuorumLost) || is_so(ConditionType::DataLost);
                 restore.is_none() && is_lost

@@ -14,6 +14,9 @@ use super::{
 use crate::memory::Memory;
 use crate::world::World;
 
+/// What to do where clients cannot be let in.
+const WAY_OUT: &str = "Create another EtcdRestore, which takes its place; or delete this one while there is no other, to let clients in all the same.";
+
 /// What becomes of the data of before if the restore fails now.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
@@ -290,27 +293,35 @@ fn serving(world: &World, memory: &Memory, progress: &RestoreProgress) -> Plan {
             reason, message, at, ..
         } => {
             let due = at.checked_add(pause(number)).unwrap_or(at);
-            let differs = reason == "DataDiffer";
-            // It stays what it is, however often it is compared.
-            if world.now >= due && !differs {
+            // Neither becomes another one, however often it is compared.
+            let (word, text, is_final) = match reason.as_str() {
+                "DataDiffer" => {
+                    let text = format!(
+                        "What the restored members serve is not what the backup holds, so no client is let in: {message}. {WAY_OUT}"
+                    );
+                    (Reason::DataDiffer, text, true)
+                }
+                "Compacted" => {
+                    let text = format!(
+                        "What the restored members serve can no longer be compared with the backup, so no client is let in: {message}. {WAY_OUT}"
+                    );
+                    (Reason::NotComparable, text, true)
+                }
+                _ => {
+                    let text = format!(
+                        "What the restored members serve could not be compared, and is tried again: {reason}: {message}"
+                    );
+                    (Reason::CompareFailed, text, false)
+                }
+            };
+            if world.now >= due && !is_final {
                 return wanted(number + 1);
             }
-            let (word, text) = if differs {
-                let text = format!(
-                    "What the restored members serve is not what the backup holds, so no client is let in: {message}. Create another EtcdRestore, which takes its place; or delete this one while there is no other, to let clients in all the same."
-                );
-                (Reason::DataDiffer, text)
-            } else {
-                let text = format!(
-                    "What the restored members serve could not be compared, and is tried again: {reason}: {message}"
-                );
-                (Reason::CompareFailed, text)
-            };
             let rest = due.duration_since(world.now).try_into();
             Plan {
                 reason: word,
                 text,
-                wake: rest.ok().filter(|_| !differs).unwrap_or(plan.wake),
+                wake: rest.ok().filter(|_| !is_final).unwrap_or(plan.wake),
                 ..wanted(number)
             }
         }

@@ -71,6 +71,8 @@ pub enum Reason {
     CompareFailed,
     /// What is served is not what the backup holds.
     DataDiffer,
+    /// What is served cannot be compared any more.
+    NotComparable,
 }
 
 impl Reason {
@@ -111,6 +113,7 @@ impl Reason {
             Self::Comparing => "Comparing",
             Self::CompareFailed => "CompareFailed",
             Self::DataDiffer => "DataDiffer",
+            Self::NotComparable => "NotComparable",
         }
     }
 }

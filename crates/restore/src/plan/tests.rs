@@ -9,6 +9,7 @@ use etcd_operator_api::contract::{JobOutcome, JobResult, ObjectFacts, RestoreInt
 use etcd_operator_api::location::{Location, ObjectPath};
 use etcd_operator_api::reference::References;
 use etcd_operator_api::{EtcdBackup, EtcdRestore};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::{Ask, Phase, Plan, Task, choose, plan};
@@ -363,17 +364,23 @@ fn clients_are_not_let_in_where_what_is_served_differs() {
     follow(&mut first);
     first.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
     cluster(&mut world).intent = Some(Ok(intent_of(&follow(&mut first))));
-    world.jobs = vec![ended(
-        "back-c1",
-        JobOutcome::Failed {
-            reason: "DataDiffer".to_owned(),
-            message: "1:3:11 is served".to_owned(),
-            retriable: false,
-        },
-    )];
-    let next = follow(&mut world);
-    assert_eq!((next.reason.as_str(), next.ask), ("DataDiffer", Ask::AsBefore));
-    assert!(!world.memory.succeeded);
+    for (failed, wanted) in [("DataDiffer", "DataDiffer"), ("Compacted", "NotComparable")] {
+        world.jobs = vec![ended(
+            "back-c1",
+            JobOutcome::Failed {
+                reason: failed.to_owned(),
+                message: "1:3:11 is served".to_owned(),
+                retriable: false,
+            },
+        )];
+        let next = follow(&mut world);
+        assert_eq!((next.reason.as_str(), next.ask), (wanted, Ask::AsBefore));
+        assert!(next.text.contains("Create another EtcdRestore"), "{}", next.text);
+        assert!(!world.memory.succeeded);
+        world.now += SignedDuration::from_hours(1);
+        let later = follow(&mut world).job.expect("the same Job");
+        assert_eq!(later.name, "back-c1", "it stays what it is");
+    }
 }
 
 fn stored() -> JobOutcome {

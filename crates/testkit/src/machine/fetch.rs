@@ -78,6 +78,7 @@ pub(crate) fn step(machine: &Machine, pod: &mut Pod, state: &mut State, now: Ins
         incarnation: fetch.task.incarnation,
         object_sha256: fetch.task.object.sha256.clone(),
         snapshot_size: fetch.task.object.snapshot_size,
+        cluster_uid: fetch.task.cluster_uid.clone(),
     };
     let seen = view(etcds, disk, state.is_weak);
     let result = match (&seen.trouble, fetch.stage) {

@@ -35,6 +35,20 @@ pub(super) fn knows_restore(set: &Value, status: &Value) -> bool {
     if raised != status["restoredRevision"].as_i64() {
         return false;
     }
+    let earlier = annotations.and_then(|all| all.iter().find(|(key, _)| key.ends_with("/earlier-restores")));
+    let earlier: Vec<_> = earlier
+        .and_then(|(_, text)| text.as_str())
+        .map(|text| text.split(',').collect())
+        .unwrap_or_default();
+    let told: Vec<_> = status["earlierRestores"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    if earlier != told {
+        return false;
+    }
     let noted = annotations.and_then(|all| all.iter().find(|(key, _)| key.ends_with("/restore-progress")));
     let noted: Option<Value> = noted.and_then(|(_, text)| serde_json::from_str(text.as_str()?).ok());
     let told = status["restore"].as_object();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use etcd_operator_api::contract::Mode;
+use etcd_operator_api::contract::{Mode, Report};
 use etcd_operator_etcd::id::ClusterId;
 use jiff::Timestamp;
 
@@ -14,13 +14,14 @@ use super::{
 use crate::intent::What;
 use crate::memory::{Memory, Phase, Restore};
 use crate::plan::grants::{self, Terms};
-use crate::plan::{Proposal, Reason, Situation, Step};
-use crate::world::{Ordinal, World};
+use crate::plan::{Leave, PodRef, Proposal, Reason, Situation, Step};
+use crate::world::{Ordinal, Pod, World};
 
 /// What the members have done, taken together.
 #[derive(Debug, Default)]
 struct Tally {
     prepared: usize,
+    silent: usize,
     far: i64,
     is_at_work: bool,
     clusters: BTreeSet<ClusterId>,
@@ -37,6 +38,7 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, mut restore: Restore
     let places: Vec<_> = Ordinal::first(restore.size.into()).collect();
     let first = grants::first(world, places.iter().copied());
     let mut tally = Tally::default();
+    let mut unfit = None;
     let (mut targets, mut permits) = (BTreeMap::new(), Vec::new());
     for place in &places {
         let name = world.name(*place);
@@ -47,6 +49,13 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, mut restore: Restore
             Part::Prepared { cluster, .. } => {
                 tally.prepared += 1;
                 tally.clusters.insert(cluster);
+            }
+            Part::Ready(pod, report) if cannot_fetch(world, &restore, pod, report) => {
+                let uid = pod.uid.clone();
+                unfit.get_or_insert(PodRef { place: *place, uid });
+                tally.waits.push(format!(
+                    "the pod {name} was made without what fetches the backup, and is made anew"
+                ));
             }
             Part::Ready(pod, report) => {
                 let grant = grants::grant(pod, report);
@@ -67,9 +76,11 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, mut restore: Restore
                 tally.waits.push(format!("{name} is to restore it{failed}"));
             }
             Part::Failed(why) => tally.failures.push(format!("{name}: {why}")),
-            Part::Works(_, why) | Part::Other(why) | Part::Silent(why) => {
+            Part::Silent(why) => {
+                tally.silent += 1;
                 tally.waits.push(format!("{name} {why}"));
             }
+            Part::Works(_, why) | Part::Other(why) => tally.waits.push(format!("{name} {why}")),
         }
     }
     let since = restore.come(tally.far, world.now);
@@ -92,6 +103,9 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, mut restore: Restore
     );
     if restore.committed {
         text.push_str(&way_out(world, &restore));
+    } else if restore.previous_incarnation == 0 && tally.silent == places.len() {
+        // Nobody comes back here, so nothing ends it but a person.
+        text.push_str(&pods_stay(&restore));
     }
     tally.waits.extend(tally.failures);
     tally.waits.extend(unconfirmed(world, memory.incarnation));
@@ -101,11 +115,21 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, mut restore: Restore
         Proposal::going(What::Prepare(targets), reason, text)
     };
     let proposal = proposal.blocked_by(tally.waits);
-    match delete_stranger(world, memory.incarnation) {
+    let anew = |pod| Step::DeletePod {
+        pod,
+        leave: Leave::Usual,
+    };
+    match delete_stranger(world, memory.incarnation).or(unfit.map(anew)) {
         Some(step) => proposal.step(step),
         None if permits.is_empty() => proposal,
         None => proposal.step(Step::Permit(permits)),
     }
+}
+
+/// Whether a pod of this very life has neither the backup nor what would fetch it: it was made while nobody knew what to fetch.
+fn cannot_fetch(world: &World, restore: &Restore, pod: &Pod, report: &Report) -> bool {
+    let is_there = report.fetched.as_ref() == Some(&restore.uid);
+    asked(world, restore).is_some() && pod.fetch.is_none() && !is_there
 }
 
 /// How far one member is, as a number that only grows while it gets on: bytes, and beyond any number of them the steps that
@@ -137,6 +161,14 @@ fn way_out(world: &World, restore: &Restore) -> String {
             " The old data are gone and so is the EtcdRestore {name}: members go on as far as they can fetch its backup by themselves; create another EtcdRestore, which takes its place, if they do not."
         )
     }
+}
+
+/// What helps where no pod of a new cluster starts.
+fn pods_stay(restore: &Restore) -> String {
+    let name = &restore.name;
+    format!(
+        " Pods stay as they were made while it stands: if they cannot start, correct the spec, delete the EtcdRestore {name} and create another one."
+    )
 }
 
 enum Decision {

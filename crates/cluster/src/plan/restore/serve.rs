@@ -55,10 +55,12 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory, mut restore: Restore
         return usual;
     }
     if !restore.open {
-        let what = if is_before_there {
-            "no pod of before counts as ready any more: clients could be sent there"
-        } else {
-            "what the members serve is compared with the backup"
+        let what = match &world.next_restore {
+            _ if is_before_there => {
+                "no pod of before counts as ready any more: clients could be sent there".to_owned()
+            }
+            Some(next) => format!("the EtcdRestore {next} takes its place, or is deleted"),
+            None => "what the members serve is compared with the backup".to_owned(),
         };
         let text = format!("The EtcdRestore {}: waiting until {what}.", restore.name);
         return Proposal::idle(Reason::Restoring, text);
@@ -106,14 +108,15 @@ fn late_starts(situation: &Situation<'_>, memory: &Memory, restore: &Restore) ->
 }
 
 /// Whether clients see nothing but the data of the backup: the very ones that are served were compared, or nobody is left who
-/// would do it. Who is there and does not ask any more, because somebody replaced the object without the annotation, asks again.
+/// would do it or have others served in their place. Who is there and does not ask any more, because somebody replaced the object without the annotation, asks again.
 fn may_open(situation: &Situation<'_>, restore: &Restore) -> bool {
     let world = situation.world;
     let is_compared = |intent: &RestoreIntent| {
         let served = restore.cluster.map(|id| id.to_string());
         served.is_some() && intent.compared_cluster == served
     };
-    asked(world, restore).map_or(!world.is_asker_there, is_compared)
+    let is_given_up = !world.is_asker_there && world.next_restore.is_none();
+    asked(world, restore).map_or(is_given_up, is_compared)
 }
 
 /// Whether a pod of before still counts as ready: its node cannot say that it has ended, and clients are sent to it beside

@@ -72,7 +72,8 @@ pub fn stopped(size: u16) -> Scene {
     let mut scene = asked(u8::try_from(size).expect("a size"));
     assert_eq!(follow(&mut scene), "Restoring - -");
     scene.unknown();
-    for number in 0..size {
+    // The leader goes last.
+    for number in (1..size).chain([0]) {
         assert_eq!(follow(&mut scene), format!("Restoring - stop pod pod-{number}"));
         scene.at_gone_pod(number);
     }
@@ -232,6 +233,18 @@ fn a_restore_stops_the_pods_prepares_commits_and_serves_before_clients_are_let_i
     scene.world.restore = Ok(Some(intent("another")));
     follow(&mut scene);
     assert_eq!(phase(&scene), Phase::Stopping);
+    // The other one was rolled back, or carried out; the first is still not forgotten.
+    for ends in [Phase::RolledBack, Phase::Finished] {
+        let mut scene = scene.clone();
+        let other = scene.world.memory.restore.as_mut().expect("the other one");
+        other.phase = ends;
+        withdraw(&mut scene);
+        follow(&mut scene);
+        scene.world.restore = Ok(Some(intent("r")));
+        follow(&mut scene);
+        let last = scene.world.memory.restore.as_ref();
+        assert!(last.is_none_or(|last| last.uid != "r"), "{last:?}");
+    }
 }
 
 #[test]

@@ -121,6 +121,11 @@ fn who_has_nothing_to_come_back_to_waits_for_as_long_as_it_takes() {
     later(&mut scene, 600);
     follow(&mut scene);
     assert_eq!(phase(&scene), Phase::Preparing);
+    let told = plan(&scene.world).why.text;
+    assert!(
+        told.contains("correct the spec"),
+        "only a person can help: {told}"
+    );
 }
 
 #[test]
@@ -312,6 +317,40 @@ fn clients_stay_out_while_whoever_asked_is_there_and_has_not_compared() {
     scene.world.is_asker_there = false;
     follow(&mut scene);
     assert!(is_open(&scene), "nobody is left who would compare");
+}
+
+/// Another one is to take its place, and its object was deleted for that.
+#[test]
+fn clients_stay_out_while_another_restore_is_about_to_take_the_place_of_one_that_is_gone() {
+    let mut scene = serving();
+    withdraw(&mut scene);
+    scene.world.next_restore = Some("second".to_owned());
+    for _ in 0..3 {
+        follow(&mut scene);
+        assert!(!is_open(&scene), "nobody has compared what they would see");
+    }
+    assert!(plan(&scene.world).why.text.contains("second"));
+    scene.world.next_restore = None;
+    follow(&mut scene);
+    assert!(is_open(&scene), "nobody is left who would have it otherwise");
+}
+
+/// Its template was made while nobody knew what to fetch.
+#[test]
+fn a_pod_that_neither_has_the_backup_nor_can_fetch_it_is_made_anew() {
+    let mut scene = stopped(3);
+    fetched(&mut scene, 0, "p0", &old());
+    scene.pod_at(0).fetch = None;
+    assert_eq!(follow(&mut scene), "Restoring - delete pod new-0");
+    scene.report(0).fetched = Some("r".to_owned());
+    assert_ne!(follow(&mut scene), "Restoring - delete pod new-0", "it has it");
+    scene.report(0).fetched = None;
+    scene.world.restore = Ok(None);
+    assert_ne!(
+        follow(&mut scene),
+        "Restoring - delete pod new-0",
+        "the next one could not, either"
+    );
 }
 
 /// The node of a pod that was told to end does not hear of it, and nobody has found that out yet.

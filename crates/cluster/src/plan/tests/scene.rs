@@ -67,6 +67,7 @@ impl Scene {
             restore: Ok(None),
             is_stale: false,
             is_asker_there: true,
+            next_restore: None,
             set: None,
             members: BTreeMap::new(),
             membership: Membership::Unknown(vec!["nobody answers".to_owned()]),

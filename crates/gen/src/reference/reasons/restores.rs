@@ -193,7 +193,13 @@ pub(super) const RESTORES: &[Said] = &[
         "Progressing",
         "DataDiffer",
         "True: what the restored members serve is not what the backup holds, so that no client is let in.",
-        "Delete this EtcdRestore to let clients in all the same, and create another one to restore again.",
+        "Create another EtcdRestore, which takes its place; or delete this one while there is no other, to let clients in all the same.",
+    ),
+    said(
+        "Progressing",
+        "NotComparable",
+        "True: etcd has compacted what was to be compared (keys of the backup ran out of their leases, and time went by), so that no client is let in.",
+        "Create another EtcdRestore, which takes its place; or delete this one while there is no other, to let clients in all the same.",
     ),
     said(
         "Progressing",

@@ -178,6 +178,7 @@ fn a_restore_that_cannot_go_on_keeps_no_other_waiting() {
     let gone = Vec::new;
     let there = || vec![older("r", "Serving", "Comparing")];
     let differs = || vec![older("r", "Serving", "DataDiffer")];
+    let compacted = || vec![older("r", "Serving", "NotComparable")];
     let is_lost = json!([{"type": "DataLost", "status": "True"}]);
     let is_well = json!([{"type": "DataLost", "status": "False"}]);
     for (phase, committed, open, conditions, others, is_rival) in [
@@ -207,6 +208,7 @@ fn a_restore_that_cannot_go_on_keeps_no_other_waiting() {
         ("Serving", true, false, &is_well, gone(), false),
         ("Serving", true, false, &is_well, there(), true),
         ("Serving", true, false, &is_well, differs(), false),
+        ("Serving", true, false, &is_well, compacted(), false),
         // Clients write already.
         ("Serving", true, true, &is_well, gone(), true),
         ("Serving", true, true, &is_well, differs(), true),

@@ -215,3 +215,20 @@ fn a_revision_is_one_of_the_life_that_was_backed_up_last_unless_that_never_came_
         assert_eq!(found.object, wanted, "{revision}");
     }
 }
+
+#[test]
+fn what_was_carried_out_before_another_one_is_not_asked_for_again_by_who_has_forgotten_it() {
+    let mut world = world();
+    cluster(&mut world).progress = Some(RestoreProgress {
+        uid: "of another one".to_owned(),
+        ..progress("Finished")
+    });
+    assert_ne!(follow(&mut world).phase, Phase::Succeeded);
+    let mut world = self::world();
+    cluster(&mut world).earlier = vec![world.uid.clone()];
+    let told = follow(&mut world);
+    assert_eq!((told.phase, told.job), (Phase::Failed, None));
+    assert!(told.text.contains("create another one"), "{}", told.text);
+    cluster(&mut world).earlier.clear();
+    assert_eq!(follow(&mut world).phase, Phase::Failed, "for good");
+}
