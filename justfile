@@ -36,6 +36,6 @@ release:
 bench *ARGS:
     cargo xtask bench {{ARGS}}
 
-# The operator's container image (not built yet: says so)
+# The operator's container image as an archive, made without an engine for containers
 image *ARGS:
     cargo xtask image {{ARGS}}

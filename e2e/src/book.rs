@@ -58,11 +58,14 @@ impl Page {
         Self::parse(path, &text)
     }
 
-    /// Has the page show what a desk said when all of it was typed there, and the name of now where it had another one.
-    pub fn shows(&self, said: &str, (before, now): (&str, &str)) -> Result<()> {
+    /// Has the page show what a desk said when all of it was typed there, and names of now where it had other ones.
+    pub fn shows(&self, said: &str, renamed: &[(&str, &str)]) -> Result<()> {
         let file = repository().join(&self.path);
         let text = std::fs::read_to_string(&file)?;
-        let now = transcript::told(&self.path, &text, said)?.replace(before, now);
+        let told = transcript::told(&self.path, &text, said)?;
+        let now = renamed
+            .iter()
+            .fold(told, |text, (before, now)| text.replace(before, now));
         std::fs::write(&file, now).with_context(|| format!("cannot write {}", file.display()))
     }
 
@@ -120,12 +123,13 @@ impl Page {
             .filter(|block| matches!(block.kind, Kind::Shell { .. }))
     }
 
-    /// The first block of this language.
-    pub fn first(&self, language: &str) -> Result<&str> {
+    /// What it shows in this language; there must be something.
+    pub fn all(&self, language: &str) -> Result<Vec<&str>> {
         let wanted = Kind::Text(language.to_owned());
-        let found = self.blocks.iter().find(|block| block.kind == wanted);
-        let found = found.with_context(|| format!("{} shows no {language}", self.path))?;
-        Ok(&found.text)
+        let found = self.blocks.iter().filter(|block| block.kind == wanted);
+        let found: Vec<&str> = found.map(|block| &*block.text).collect();
+        ensure!(!found.is_empty(), "{} shows no {language}", self.path);
+        Ok(found)
     }
 }
 
@@ -183,7 +187,8 @@ mod tests {
         assert_eq!(told, wanted);
         assert_eq!(page.under("Two").unwrap().len(), 1);
         assert!(page.under("Three").is_err());
-        assert_eq!(page.first("yaml").unwrap(), "a: 1\n");
+        assert_eq!(page.all("yaml").unwrap(), ["a: 1\n"]);
+        assert!(page.all("toml").is_err());
     }
 
     #[test]
@@ -220,7 +225,29 @@ mod tests {
             .iter()
             .map(|line| line.split_whitespace().take(3).collect::<Vec<_>>().join(" "))
             .collect();
-        // What plays all this, and what needs an older operator's cluster.
-        assert_eq!(first_words, ["cargo xtask up", "etcdctl make-mirror --endpoints"]);
+        // What plays all this.
+        assert_eq!(first_words, ["cargo xtask up"]);
+    }
+
+    /// A piece of one cannot be applied, and so not be tried.
+    #[test]
+    fn every_manifest_on_a_page_is_whole_and_on_a_page_whose_manifests_are_applied() {
+        let mut shown = Vec::new();
+        for path in Desk::PAGES {
+            let page = Page::read(path).unwrap();
+            for block in &page.blocks {
+                if block.kind == Kind::Text("yaml".to_owned()) {
+                    let all = ["apiVersion: ", "\nkind: ", "\nmetadata:\n  name: ", "\nspec:\n"];
+                    assert!(
+                        all.iter().all(|part| block.text.contains(part)),
+                        "{}",
+                        block.place
+                    );
+                    shown.push(path);
+                }
+            }
+        }
+        shown.dedup();
+        assert_eq!(shown, ["docs/migration.md", "docs/restores.md"]);
     }
 }

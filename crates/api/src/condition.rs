@@ -57,7 +57,7 @@ pub enum ConditionType {
     Recovering,
     /// The number of members is changing.
     Scaling,
-    /// The version is changing.
+    /// The version is changing: the ancestor's word, which is taken away where it stands, as it is true no more.
     Upgrading,
     /// The spec is valid and everything it asks for exists in this operator.
     Accepted,
@@ -75,12 +75,8 @@ pub enum ConditionType {
     StorageEphemeral,
     /// The etcd version is one the operator knows to be good.
     VersionSupported,
-    /// All members hold the same data.
-    Consistent,
     /// A recent backup exists.
     BackupFresh,
-    /// Certificates are present and valid.
-    TLSReady,
     /// An object of a name the operator needs belongs to somebody else.
     NameConflict,
     /// The `EtcdCluster`s and `EtcdBackup`s that the spec names exist.
@@ -96,7 +92,9 @@ impl ConditionType {
             Self::Available => "Clients can write.",
             Self::Recovering => "Members are being replaced.",
             Self::Scaling => "The number of members is changing.",
-            Self::Upgrading => "The version is changing.",
+            Self::Upgrading => {
+                "The version is changing. Told by the older operator only; this one takes it away."
+            }
             Self::Accepted => "The spec is valid and everything it asks for exists in this operator.",
             Self::Progressing => "The operator is at work.",
             Self::Degraded => "The cluster works, but worse than it should.",
@@ -105,9 +103,7 @@ impl ConditionType {
             Self::DataLost => "No member has data any more.",
             Self::StorageEphemeral => "Data lives only as long as the pods.",
             Self::VersionSupported => "The etcd version is one the operator knows to be good.",
-            Self::Consistent => "All members hold the same data.",
             Self::BackupFresh => "A recent backup exists.",
-            Self::TLSReady => "Certificates are present and valid.",
             Self::NameConflict => "An object of a name the operator needs belongs to somebody else.",
             Self::ReferenceFound => {
                 "The EtcdClusters and EtcdBackups that the spec names exist; Secrets are not looked up."
@@ -131,9 +127,7 @@ impl ConditionType {
             Self::DataLost => "DataLost",
             Self::StorageEphemeral => "StorageEphemeral",
             Self::VersionSupported => "VersionSupported",
-            Self::Consistent => "Consistent",
             Self::BackupFresh => "BackupFresh",
-            Self::TLSReady => "TLSReady",
             Self::NameConflict => "NameConflict",
             Self::ReferenceFound => "ReferenceFound",
             Self::BackupsElsewhere => "BackupsElsewhere",
@@ -273,8 +267,8 @@ fn settle(old: Option<&Condition>, finding: &Finding, generation: Option<i64>, n
     }
 }
 
-/// All types this operator writes.
-pub const ALL: [ConditionType; 18] = [
+/// All types this operator writes, or takes away where they are not found again.
+pub const ALL: [ConditionType; 16] = [
     ConditionType::Available,
     ConditionType::Recovering,
     ConditionType::Scaling,
@@ -287,9 +281,7 @@ pub const ALL: [ConditionType; 18] = [
     ConditionType::DataLost,
     ConditionType::StorageEphemeral,
     ConditionType::VersionSupported,
-    ConditionType::Consistent,
     ConditionType::BackupFresh,
-    ConditionType::TLSReady,
     ConditionType::NameConflict,
     ConditionType::ReferenceFound,
     ConditionType::BackupsElsewhere,

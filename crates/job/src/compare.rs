@@ -4,6 +4,7 @@ use etcd_operator_api::contract::{CompareTask, JobOutcome};
 use etcd_operator_etcd::endpoint::{Endpoint, Limits};
 use etcd_operator_etcd::error::Error;
 use etcd_operator_etcd::id::{ClusterId, Revision};
+use etcd_operator_etcd::rejection::Rejection;
 use etcd_operator_snapshot::content::Digest;
 
 use crate::failure::Failure;
@@ -29,6 +30,11 @@ pub async fn compare(task: &CompareTask) -> Result<JobOutcome, Failure> {
                 let url = &endpoint.url;
                 let message = format!("{url} is of cluster {found}, and {cluster} was to be compared");
                 return Err(Failure::lasting("OtherCluster", message));
+            }
+            Err(Unread::Failed(error)) if error.rejection() == Some(&Rejection::Compacted) => {
+                // So it is on every other member, now or in a moment, and for good.
+                let message = format!("the revision {} was compacted meanwhile: {error}", task.revision);
+                return Err(Failure::lasting("Compacted", message));
             }
             Err(Unread::Failed(error)) => {
                 tracing::warn!(endpoint = %endpoint.url, %error, "this member cannot be read to the end");

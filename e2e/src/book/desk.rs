@@ -16,7 +16,7 @@ use crate::install::cache_beside;
 use crate::{images, operator};
 
 /// For all blocks that are typed in one go.
-const LIMIT: Duration = Duration::from_mins(8);
+const LIMIT: Duration = Duration::from_mins(12);
 
 /// A shell and its directory.
 pub struct Desk<'a> {
@@ -28,12 +28,13 @@ pub struct Desk<'a> {
 
 impl<'a> Desk<'a> {
     /// The pages that scenarios play.
-    pub const PAGES: [&'static str; 7] = [
+    pub const PAGES: [&'static str; 8] = [
         "README.md",
         "docs/backups.md",
         "docs/cluster.md",
         "docs/disaster.md",
         "docs/install.md",
+        "docs/migration.md",
         "docs/operations.md",
         "docs/restores.md",
     ];

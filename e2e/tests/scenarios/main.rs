@@ -17,8 +17,10 @@ mod figures;
 mod images;
 mod install;
 mod manager;
+mod neighbours;
 mod restore;
 mod rights;
+mod samples;
 mod upgrade;
 mod volumes;
 
@@ -52,6 +54,8 @@ async fn main() -> ExitCode {
         faults_network::SCENARIOS,
         faults_long::SCENARIOS,
         install::SCENARIOS,
+        neighbours::SCENARIOS,
+        samples::SCENARIOS,
         figures::SCENARIOS,
         docs::SCENARIOS,
         upgrade::SCENARIOS,

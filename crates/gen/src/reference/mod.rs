@@ -1,10 +1,11 @@
-//! The reference pages: one for each kind, one for conditions, one for rights.
+//! The reference pages: one for each kind, one for conditions, one for rights, one for the command line.
 //!
 //! Sentences come from the sources alone (descriptions in the schema, messages of rules, the table of rights); here
 //! is only how a page is laid out.
 
 mod conditions;
 mod field;
+mod flags;
 mod kind;
 mod reasons;
 mod rights;
@@ -17,6 +18,7 @@ use crate::Files;
 pub fn files() -> Files {
     let mut files = kind::files();
     files.insert("docs/reference/conditions.md".into(), conditions::page());
+    files.insert("docs/reference/flags.md".into(), flags::page());
     files.insert("docs/reference/rbac.md".into(), rights::page());
     files
 }

@@ -144,7 +144,7 @@ pub async fn on_a_new_kubernetes(stage: Arc<Stage>) -> Result<()> {
     }
     ensure!(said.contains("RestoreSucceeded"), "{said}");
     if stage.prints() {
-        page.shows(&desk.retold(&said), (&shown, &object))?;
+        page.shows(&desk.retold(&said), &[(&shown, &object)])?;
     }
     Ok(())
 }
