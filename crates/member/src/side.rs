@@ -1,7 +1,10 @@
 //! Making a member's data beside the old ones, of a snapshot that was downloaded: by etcd's own program, checked, brought
 //! to the disk, and marked as complete last of all. Nothing that was there before is touched.
 
-use std::path::Path;
+use std::convert::Infallible;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use etcd_operator_api::contract::{PrepareFailure, Prepared, VERSION};
 use etcd_operator_etcd::tool::{Restore, ToolError, Tools, run};
@@ -12,6 +15,9 @@ use crate::permit::Preparation;
 use crate::room::{self, LOG};
 use crate::view::{Data, LogHead};
 use crate::volume::Volume;
+
+/// How often what etcd's program writes is brought to the disk.
+const FLUSH: Duration = Duration::from_millis(250);
 
 /// Makes it.
 pub async fn make(volume: &Volume, preparation: Preparation, program: &Path) -> Result<(), PrepareFailure> {
@@ -36,7 +42,12 @@ pub async fn make(volume: &Volume, preparation: Preparation, program: &Path) -> 
         .invocation(&tools, tools.that_restores())
         .map_err(|error| failure("ToolFailed", error.to_string(), false))?;
     tracing::info!(restore = preparation.restore_uid, program = %told.program.display(), "restoring beside the data");
-    let made = match run(&told).await {
+    let ended = tokio::select! {
+        biased;
+        ended = run(&told) => ended,
+        never = flush(directory.join("member/snap/db")) => match never {},
+    };
+    let made = match ended {
         Ok(_) => blocking(volume, move |volume| complete(volume, &preparation)).await,
         Err(error) => Err(tool(&error)),
     };
@@ -50,6 +61,17 @@ pub async fn make(volume: &Volume, preparation: Preparation, program: &Path) -> 
         .await;
     }
     made
+}
+
+/// Brings to the disk what the program has written so far, again and again: all of it has to be there before it counts, and
+/// gibibytes that are written only in the end would be waited for then, while the disk was idle before.
+async fn flush(database: PathBuf) -> Infallible {
+    loop {
+        tokio::time::sleep(FLUSH).await;
+        let database = database.clone();
+        // It may not be there yet; and what cannot be written is found in the end, when it must be.
+        let _ = tokio::task::spawn_blocking(move || File::open(database)?.sync_data()).await;
+    }
 }
 
 /// What is on the disk by now is checked as any start would, and only then marked.
