@@ -132,12 +132,9 @@ impl Memory {
 
     /// Whether this is more news than how far members of a restore are: that changes with every byte.
     pub fn differs_in_more_than_progress(&self, before: &Self) -> bool {
-        let without = |memory: &Self| {
-            let mut memory = memory.clone();
-            if let Some(restore) = &mut memory.restore {
-                restore.furthest = None;
-            }
-            memory
+        let without = |memory: &Self| Self {
+            restore: memory.restore.as_ref().map(Restore::without_progress),
+            ..memory.clone()
         };
         self != before && without(self) != without(before)
     }

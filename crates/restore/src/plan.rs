@@ -270,7 +270,7 @@ fn decide(world: &World) -> Plan {
         }
         return plan;
     }
-    let is_earlier = cluster.is_some_and(|cluster| cluster.earlier.contains(&world.uid));
+    let is_earlier = world.is_earlier();
     // One that is over asks for nothing: it was applied again by somebody who had written it down before.
     let is_stale = own_intent(world).is_some() && Phase::is_over(&memory.phase);
     let is_wanted = own_intent(world).is_some() && !is_stale && !is_earlier;

@@ -215,8 +215,7 @@ fn beside(known: &Known, members: &[MemberNow]) -> Known {
 }
 
 fn verdict(world: &World, known: &Known) -> Result<String, (Reason, String)> {
-    let earlier = world.cluster.as_ref().map(|cluster| cluster.earlier.as_slice());
-    if world.memory.succeeded || earlier.is_ok_and(|earlier| earlier.contains(&world.uid)) {
+    if world.memory.succeeded || world.is_earlier() {
         let text = "this restore was carried out, and no restore is carried out twice: create another one";
         return Err((Reason::Restored, text.to_owned()));
     }

@@ -167,6 +167,12 @@ pub struct JobEnd {
 }
 
 impl World {
+    /// Whether the cluster has committed this restore before the one that it carries out, or carried out last.
+    pub fn is_earlier(&self) -> bool {
+        let cluster = self.cluster.as_ref();
+        cluster.is_ok_and(|cluster| cluster.earlier.contains(&self.uid))
+    }
+
     /// The Job of this name.
     pub fn job(&self, name: &str) -> Option<&JobSeen> {
         self.jobs.iter().find(|job| job.name == name)

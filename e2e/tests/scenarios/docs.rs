@@ -13,7 +13,7 @@ use etcd_operator_e2e::install::{Kubernetes, NAMESPACE};
 use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
 use serde_json::json;
 
-use crate::install::prepared;
+use crate::install::{prepared, sampled};
 
 /// The image in pages, and the same in kustomizations.
 const NAMES: [&str; 2] = [
@@ -74,11 +74,7 @@ pub const SCENARIOS: &[Scenario] = &[
 ];
 
 async fn toured(stage: Arc<Stage>) -> Result<()> {
-    let kubernetes = prepared(&stage).await?;
-    kubernetes.install(images::OPERATOR).await?;
-    kubernetes.ready().await?;
-    kubernetes.apply_samples().await?;
-    kubernetes.sample_serves().await?;
+    let kubernetes = sampled(&stage).await?;
     kubernetes.sample_is_backed_up().await?;
     let desk = Desk::new(stage.cluster(), "desk", NAMESPACE).await?;
     let page = Page::read("README.md")?;

@@ -100,6 +100,16 @@ pub async fn prepared(stage: &Stage) -> Result<Kubernetes> {
     Kubernetes::at(cluster.control_plane().kubeconfig()).await
 }
 
+/// The same with the operator, its samples accepted, and the cluster among them serving.
+pub async fn sampled(stage: &Stage) -> Result<Kubernetes> {
+    let kubernetes = prepared(stage).await?;
+    kubernetes.install(images::OPERATOR).await?;
+    kubernetes.ready().await?;
+    kubernetes.apply_samples().await?;
+    kubernetes.sample_serves().await?;
+    Ok(kubernetes)
+}
+
 async fn example(stage: Arc<Stage>) -> Result<()> {
     let kubernetes = prepared(&stage).await?;
     kubernetes.kubectl(&["create", "namespace", NAMESPACE]).await?;

@@ -8,7 +8,7 @@ use etcd_operator_e2e::images;
 use etcd_operator_e2e::install::NAMESPACE;
 use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
 
-use crate::install::prepared;
+use crate::install::sampled;
 
 pub const SCENARIOS: &[Scenario] = &[
     // What installing shows, with a second release; who gives way is also shown in unit tests.
@@ -27,11 +27,7 @@ const LOOK: &str = "kubectl get pods --selector etcd_cluster=orders --output \
                     kubectl get etcd orders --output jsonpath='{.status.controlledBy}'\n";
 
 async fn second(stage: Arc<Stage>) -> Result<()> {
-    let kubernetes = prepared(&stage).await?;
-    kubernetes.install(images::OPERATOR).await?;
-    kubernetes.ready().await?;
-    kubernetes.apply_samples().await?;
-    kubernetes.sample_serves().await?;
+    sampled(&stage).await?;
     let desk = Desk::new(stage.cluster(), "desk", NAMESPACE).await?;
     let before = desk.runs(LOOK).await?;
     ensure!(before.contains("etcd/etcd-operator"), "{before}");

@@ -83,14 +83,10 @@ impl Latch {
             let members: Vec<String> = members.iter().map(write).collect();
             all.insert(MEMBERS.to_owned(), members.join(","));
         }
-        // How far the members are changes with every byte, and is not worth a change of the StatefulSet each time.
-        let progress = restore.as_ref().map(|restore| {
-            let restore = Restore {
-                furthest: None,
-                ..restore.clone()
-            };
-            restore.write(None)
-        });
+        // How far the members are is not worth a change of the StatefulSet each time.
+        let progress = restore
+            .as_ref()
+            .map(|restore| restore.without_progress().write(None));
         let text = progress.map(|progress| serde_json::to_string(&progress).expect("progress is JSON"));
         all.extend(text.map(|text| (RESTORE.to_owned(), text)));
         if *restored_revision > 0 {

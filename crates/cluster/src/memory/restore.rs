@@ -135,6 +135,15 @@ impl Restore {
         }
     }
 
+    /// The same without how far the members are, which changes with every byte.
+    #[must_use]
+    pub fn without_progress(&self) -> Self {
+        Self {
+            furthest: None,
+            ..self.clone()
+        }
+    }
+
     /// As it stands in the status.
     pub fn write(&self, members: Option<Vec<MemberRestoreStatus>>) -> RestoreProgress {
         RestoreProgress {

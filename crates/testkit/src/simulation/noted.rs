@@ -6,16 +6,19 @@ use serde_json::Value;
 
 /// Whether a StatefulSet has the ID of its cluster noted on it.
 pub(super) fn knows_cluster(set: &Value) -> bool {
-    let annotations = set["metadata"]["annotations"].as_object();
-    annotations.is_some_and(|all| all.keys().any(|key| key.ends_with("/cluster-id")))
+    annotation(set, "/cluster-id").is_some()
+}
+
+/// What is noted on it under the key that ends so.
+fn annotation<'a>(set: &'a Value, ending: &str) -> Option<&'a str> {
+    let annotations = set["metadata"]["annotations"].as_object()?;
+    let (_, text) = annotations.iter().find(|(key, _)| key.ends_with(ending))?;
+    text.as_str()
 }
 
 /// Whether it has all that a status tells of the voters and their volumes.
 pub(super) fn knows_voters(set: &Value, status: &Value) -> bool {
-    let annotations = set["metadata"]["annotations"].as_object();
-    let noted = annotations.and_then(|all| all.iter().find(|(key, _)| key.ends_with("/members")));
-    let noted: Vec<&str> = noted
-        .and_then(|(_, text)| text.as_str())
+    let noted: Vec<&str> = annotation(set, "/members")
         .unwrap_or_default()
         .split(',')
         .collect();
@@ -29,15 +32,11 @@ pub(super) fn knows_voters(set: &Value, status: &Value) -> bool {
 
 /// Whether it has all that a status tells of a restore, but for what members have come to.
 pub(super) fn knows_restore(set: &Value, status: &Value) -> bool {
-    let annotations = set["metadata"]["annotations"].as_object();
-    let raised = annotations.and_then(|all| all.iter().find(|(key, _)| key.ends_with("/restored-revision")));
-    let raised = raised.and_then(|(_, text)| text.as_str()?.parse().ok());
+    let raised = annotation(set, "/restored-revision").and_then(|text| text.parse().ok());
     if raised != status["restoredRevision"].as_i64() {
         return false;
     }
-    let earlier = annotations.and_then(|all| all.iter().find(|(key, _)| key.ends_with("/earlier-restores")));
-    let earlier: Vec<_> = earlier
-        .and_then(|(_, text)| text.as_str())
+    let earlier: Vec<_> = annotation(set, "/earlier-restores")
         .map(|text| text.split(',').collect())
         .unwrap_or_default();
     let told: Vec<_> = status["earlierRestores"]
@@ -49,8 +48,8 @@ pub(super) fn knows_restore(set: &Value, status: &Value) -> bool {
     if earlier != told {
         return false;
     }
-    let noted = annotations.and_then(|all| all.iter().find(|(key, _)| key.ends_with("/restore-progress")));
-    let noted: Option<Value> = noted.and_then(|(_, text)| serde_json::from_str(text.as_str()?).ok());
+    let noted: Option<Value> =
+        annotation(set, "/restore-progress").and_then(|text| serde_json::from_str(text).ok());
     let told = status["restore"].as_object();
     let Some(told) = told else {
         return noted.is_none();

@@ -8,12 +8,11 @@ use etcd_operator_e2e::book::{Block, Desk, Page};
 use etcd_operator_e2e::cluster::{Cluster, Options};
 use etcd_operator_e2e::emulator::{BUCKET, Emulator};
 use etcd_operator_e2e::faults::{CREDENTIALS, REGION, profile};
-use etcd_operator_e2e::images;
 use etcd_operator_e2e::install::NAMESPACE;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::json;
 
-use crate::install::prepared;
+use crate::install::{prepared, sampled};
 
 /// The page that is followed.
 const PAGE: &str = "docs/disaster.md";
@@ -40,11 +39,7 @@ fn lay(desk: &Desk<'_>, store: &Emulator) -> Result<()> {
 async fn a_kubernetes_that_is_lost(bucket: &BedDir) -> Result<String> {
     let cluster = Arc::new(Cluster::start(&Options::default()).await?);
     let stage = Stage::on(Arc::clone(&cluster), "lost").await?;
-    let kubernetes = prepared(&stage).await?;
-    kubernetes.install(images::OPERATOR).await?;
-    kubernetes.ready().await?;
-    kubernetes.apply_samples().await?;
-    kubernetes.sample_serves().await?;
+    let kubernetes = sampled(&stage).await?;
     let etcd = async |words: &[&str]| {
         let namespace = ["--namespace", NAMESPACE];
         kubernetes.kubectl(&[&namespace[..], words].concat()).await
