@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use etcd_operator_api::contract::{PrepareFailure, Prepared, VERSION};
 use etcd_operator_etcd::tool::{Restore, ToolError, Tools, run};
+use rustix::fs::{Advice, fadvise};
 
 use crate::disk::{self, Depth};
 use crate::keeper::{Keeper, NotKept};
@@ -16,8 +17,10 @@ use crate::room::{self, LOG};
 use crate::view::{Data, LogHead};
 use crate::volume::Volume;
 
-/// How often what etcd's program writes is brought to the disk.
-const FLUSH: Duration = Duration::from_millis(250);
+/// How often it is looked whether etcd's program has copied what was downloaded.
+const LOOK: Duration = Duration::from_millis(250);
+/// What etcd puts behind a snapshot, and leaves out of the copy.
+const HASH: u64 = 32;
 
 /// Makes it.
 pub async fn make(volume: &Volume, preparation: Preparation, program: &Path) -> Result<(), PrepareFailure> {
@@ -45,7 +48,7 @@ pub async fn make(volume: &Volume, preparation: Preparation, program: &Path) -> 
     let ended = tokio::select! {
         biased;
         ended = run(&told) => ended,
-        never = flush(directory.join("member/snap/db")) => match never {},
+        never = let_go(volume.snapshot(), directory.join("member/snap/db")) => match never {},
     };
     let made = match ended {
         Ok(_) => blocking(volume, move |volume| complete(volume, &preparation)).await,
@@ -63,15 +66,28 @@ pub async fn make(volume: &Volume, preparation: Preparation, program: &Path) -> 
     made
 }
 
-/// Brings to the disk what the program has written so far, again and again: all of it has to be there before it counts, and
-/// gibibytes that are written only in the end would be waited for then, while the disk was idle before.
-async fn flush(database: PathBuf) -> Infallible {
+/// Takes what was downloaded out of the page cache once the program has its copy. The copy is read three times, twice by the
+/// program and then by etcd; where memory does not hold both, pages that nobody needs would push it out, and each of
+/// these reads would wait for the disk.
+async fn let_go(snapshot: PathBuf, copy: PathBuf) -> Infallible {
     loop {
-        tokio::time::sleep(FLUSH).await;
-        let database = database.clone();
-        // It may not be there yet; and what cannot be written is found in the end, when it must be.
-        let _ = tokio::task::spawn_blocking(move || File::open(database)?.sync_data()).await;
+        tokio::time::sleep(LOOK).await;
+        let (snapshot, copy) = (snapshot.clone(), copy.clone());
+        let gone = tokio::task::spawn_blocking(move || without_pages(&snapshot, &copy)).await;
+        if matches!(gone, Ok(Ok(true))) {
+            return std::future::pending().await;
+        }
     }
+}
+
+/// Whether there is a copy of all of it, and so none of its pages in the cache any more. Its bytes stay as they are.
+fn without_pages(snapshot: &Path, copy: &Path) -> std::io::Result<bool> {
+    let snapshot = File::open(snapshot)?;
+    if std::fs::metadata(copy)?.len() + HASH < snapshot.metadata()?.len() {
+        return Ok(false);
+    }
+    fadvise(&snapshot, 0, None, Advice::DontNeed)?;
+    Ok(true)
 }
 
 /// What is on the disk by now is checked as any start would, and only then marked.
@@ -150,4 +166,25 @@ async fn blocking(
     let volume = volume.clone();
     let done = tokio::task::spawn_blocking(move || work(&volume)).await;
     done.unwrap_or_else(|stopped| Err(failure("Io", stopped.to_string(), true)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::Scratch;
+
+    #[test]
+    fn what_was_downloaded_leaves_the_cache_only_once_there_is_a_copy_of_all_of_it() {
+        let scratch = Scratch::new();
+        let bytes = vec![7; 8192 + usize::try_from(HASH).unwrap()];
+        scratch.file("snapshot.db", &bytes);
+        let snapshot = scratch.path().join("snapshot.db");
+        let copy = scratch.path().join("db");
+        assert!(without_pages(&snapshot, &copy).is_err(), "there is none yet");
+        for (length, is_whole) in [(0, false), (8191, false), (8192, true), (bytes.len(), true)] {
+            std::fs::write(&copy, &bytes[..length]).unwrap();
+            assert_eq!(without_pages(&snapshot, &copy).unwrap(), is_whole, "{length}");
+            assert_eq!(std::fs::read(&snapshot).unwrap(), bytes);
+        }
+    }
 }
