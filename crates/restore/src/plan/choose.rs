@@ -3,9 +3,28 @@
 use etcd_operator_api::EtcdBackup;
 use etcd_operator_api::backup::BackupRecord;
 use etcd_operator_api::location::Blocks;
+use etcd_operator_api::span::second;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::desired::{At, Desired, From};
 use crate::world::Source;
+
+/// What comes after a moment that somebody names, who reads it where it is told to the second: all of that second counts.
+fn after(moment: Timestamp) -> Timestamp {
+    later(second(moment))
+}
+
+/// Whether a backup, of which the store says to the fraction when it was finished, may be one that was chosen as finished not
+/// after a moment: what a status tells of it is up to a second earlier.
+pub(super) fn may_be_by(finished: Timestamp, moment: Timestamp) -> bool {
+    finished < later(after(moment))
+}
+
+/// A second later, or never.
+fn later(moment: Timestamp) -> Timestamp {
+    let later = moment.checked_add(SignedDuration::from_secs(1));
+    later.unwrap_or(Timestamp::MAX)
+}
 
 /// Where the backup is that is meant, with what opens it, or why there is none. One that was chosen before stays the one.
 pub fn chosen(
@@ -62,7 +81,7 @@ fn among(backup: &EtcdBackup, name: &str, at: At, before: Option<&str>) -> Resul
     let fits = |record: &&BackupRecord| match at {
         At::Latest => true,
         At::Revision(revision) => record.revision.is_some_and(|found| found <= revision),
-        At::Time(time) => record.completed().is_some_and(|found| found <= time),
+        At::Time(time) => record.completed().is_some_and(|found| found < after(time)),
     };
     // Of one that lies where the spec no longer says, another object may bear the name at the place of now.
     let here = location.key().map(|path| location.address(path));

@@ -8,6 +8,7 @@ use etcd_operator_api::span::Span;
 use etcd_operator_api::version::EtcdVersion;
 
 use super::Reason;
+use super::choose::may_be_by;
 use crate::desired::{At, From};
 use crate::world::{Cluster, Source, World};
 
@@ -82,7 +83,7 @@ fn strays(world: &World, source: &Source, verified: &Verified) -> Option<String>
         At::Revision(wanted) if found > wanted => Some(format!(
             "{object} holds revision {found} by now, and one not above {wanted} is asked for"
         )),
-        At::Time(wanted) if verified.completed_at.is_none_or(|at| at > wanted) => Some(format!(
+        At::Time(wanted) if !verified.completed_at.is_some_and(|at| may_be_by(at, wanted)) => Some(format!(
             "{object} was made again since, and one that was finished not after {wanted} is asked for"
         )),
         _ => None,

@@ -519,7 +519,7 @@ fn nightly(history: &Value) -> EtcdBackup {
 #[test]
 fn the_backup_that_is_meant_is_the_newest_not_after_the_point() {
     let backup = nightly(&json!([
-        {"object": "o3", "revision": 300, "startedAt": "2026-03-03T03:00:00Z", "duration": "1m"},
+        {"object": "o3", "revision": 300, "startedAt": "2026-03-03T03:00:00Z", "duration": "1m700ms"},
         {"object": "o2", "revision": 200, "startedAt": "2026-03-02T03:00:00Z", "duration": "1m"},
         {"object": "o1", "revision": 100, "startedAt": "2026-03-01T03:00:00Z", "duration": "1m"},
     ]));
@@ -528,8 +528,10 @@ fn the_backup_that_is_meant_is_the_newest_not_after_the_point() {
         (At::Latest, Ok("o3")),
         (At::Revision(250), Ok("o2")),
         (At::Revision(200), Ok("o2")),
-        (time("2026-03-03T03:00:30Z"), Ok("o2")),
+        (time("2026-03-03T03:00:59Z"), Ok("o2")),
+        // As it is told, to the second, although it was finished a part of one later.
         (time("2026-03-03T03:01:00Z"), Ok("o3")),
+        (time("9999-12-30T00:00:00Z"), Ok("o3")),
         (At::Revision(99), Err("not above 99")),
         (time("2026-02-01T00:00:00Z"), Err("of 3 backups")),
     ] {

@@ -34,20 +34,30 @@ fn what_time_does_not_mend_is_not_tried_again_by_itself_when_nobody_thinks_of_it
 fn an_object_that_was_made_again_since_it_was_chosen_is_not_restored() {
     let mut world = world();
     follow(&mut world);
-    world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
+    // Its status, where times are to the second, tells of an earlier moment.
+    let found = Verified {
+        completed_at: "2026-03-01T10:00:00.9Z".parse().ok(),
+        ..verified()
+    };
+    world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(found)))];
     let asked = |at| From::Backup {
         name: "nightly".to_owned(),
         at,
     };
-    let early = "2026-03-01T09:59:59Z".parse().expect("a time");
+    let early = "2026-03-01T09:59:58Z".parse().expect("a time");
     for at in [At::Revision(39), At::Time(early)] {
         world.desired.from = asked(at);
         let refused = plan(&world);
         assert_eq!((refused.phase, &refused.ask), (Phase::Failed, &Ask::AsBefore));
         assert!(refused.text.contains("Nothing was touched"), "{}", refused.text);
     }
-    world.desired.from = asked(At::Revision(40));
-    assert!(matches!(plan(&world).ask, Ask::For(_)));
+    for at in [
+        At::Revision(40),
+        At::Time("2026-03-01T10:00:00Z".parse().expect("a time")),
+    ] {
+        world.desired.from = asked(at);
+        assert!(matches!(plan(&world).ask, Ask::For(_)), "{at:?}");
+    }
 }
 
 /// Somebody pauses the cluster, restores another backup, or deletes the Job: none of that asks for another try.
