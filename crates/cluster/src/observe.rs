@@ -85,7 +85,7 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
     let intent = asked.as_ref().ok().and_then(Option::as_ref);
     let is_stale = asker::is_stale(intent, &memory, &key, deps).await?;
     let is_asker_there = asker::is_there(intent, &memory, &key, deps).await?;
-    let next_restore = asker::next(is_asker_there, intent, &memory, &key, deps).await?;
+    let next_restore = asker::next(is_asker_there, &memory, &key, deps).await?;
     let world = World {
         now: deps.clock.now(),
         instance: deps.instance.clone(),

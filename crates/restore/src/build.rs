@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use etcd_operator_api::backup::{Compression, Verification};
 use etcd_operator_api::contract::{
-    BackupTask, CompareTask, JobOrder, Limits, Naming, Source as Etcd, Task as Order, VERSION, VerifyTask,
-    mounts,
+    BackupTask, CompareTask, JobOrder, Limits, Naming, Source as Etcd, StoreOrder, Task as Order, VERSION,
+    VerifyTask, mounts,
 };
 use etcd_operator_api::names::{
     APP_RESTORE_VALUE, LABEL_APP, LABEL_MANAGED_BY, LABEL_RESTORE, LABEL_TASK, MANAGED_BY,
@@ -50,8 +50,8 @@ pub struct Frame<'a> {
     pub uid: &'a str,
     /// The cluster that is restored.
     pub cluster: &'a Cluster,
-    /// Where the backup is.
-    pub source: &'a Source,
+    /// Where the backup is; whoever only compares what is served needs none.
+    pub source: Option<&'a Source>,
     /// The operator's own image.
     pub image: &'a str,
     /// The time.
@@ -88,19 +88,30 @@ impl Frame<'_> {
         (has_data && !self.cluster.is_ephemeral).then(|| self.members())
     }
 
+    /// The object that is read or written.
+    fn store(&self, task: &Task) -> StoreOrder {
+        self.source.map_or_else(StoreOrder::default, |source| match task {
+            Task::BackUp => source.location.order(&source.beside(self.name)),
+            Task::Verify | Task::Compare { .. } => source.location.order(&source.object),
+        })
+    }
+
+    /// Where the keys of sealed backups are mounted.
+    fn keys(&self) -> Option<String> {
+        let keys = self.source.and_then(|source| source.keys.as_ref());
+        keys.map(|_| mounts::KEYS.to_owned())
+    }
+
     fn order(&self, wanted: &Wanted) -> JobOrder {
         let deadline = self.now.checked_add(LONGEST).unwrap_or(Timestamp::MAX);
         JobOrder {
             version: VERSION,
             run: format!("{}/{}", wanted.name, self.uid),
             owner_uid: self.uid.to_owned(),
-            store: match wanted.task {
-                Task::BackUp => self.source.location.order(&self.source.beside(self.name)),
-                Task::Verify | Task::Compare { .. } => self.source.location.order(&self.source.object),
-            },
+            store: self.store(&wanted.task),
             task: match &wanted.task {
                 Task::Verify => Order::Verify(VerifyTask {
-                    keys: self.source.keys.as_ref().map(|_| mounts::KEYS.to_owned()),
+                    keys: self.keys(),
                     beside: self.beside(),
                     deadline,
                 }),
@@ -110,7 +121,7 @@ impl Frame<'_> {
                     incarnation: self.cluster.incarnation,
                     naming: Naming::Periodic,
                     compression: Compression::Zstd,
-                    keys: self.source.keys.as_ref().map(|_| mounts::KEYS.to_owned()),
+                    keys: self.keys(),
                     verification: Verification::Full,
                     deadline,
                     limits: Limits::default(),

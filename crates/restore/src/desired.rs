@@ -59,6 +59,8 @@ pub enum From {
         /// Which of them.
         at: At,
     },
+    /// Nowhere that could be told: the spec was edited while the restore was under way, and is refused by now, for this reason.
+    Refused(String),
 }
 
 /// Which backup of several.
@@ -123,6 +125,22 @@ pub fn desired(restore: &EtcdRestore) -> Result<Desired, Vec<Refusal>> {
             refused.extend(more);
             Err(refused)
         }
+    }
+}
+
+/// What is left of an `EtcdRestore` that is refused by now and under way already: it goes on as it was asked for, which the
+/// cluster has written down.
+pub fn as_begun(restore: &EtcdRestore, refused: &[Refusal]) -> Desired {
+    let spec = &restore.spec;
+    let words: Vec<_> = refused.iter().map(ToString::to_string).collect();
+    Desired {
+        cluster: spec.etcd_cluster.name.clone(),
+        template: None,
+        from: From::Refused(words.join("; ")),
+        revision_bump: REVISION_BUMP,
+        keep_previous: KEEP_PREVIOUS,
+        backs_up_first: false,
+        keys: None,
     }
 }
 

@@ -57,7 +57,7 @@ pub async fn observe(restore: &EtcdRestore, desired: Desired, deps: &Deps) -> Re
     let is_chosen = has_begun || (chosen_in.contains(&memory.phase.as_str()) && !is_edited);
     let backup = match &desired.from {
         From::Backup { name, .. } => deps.backups.get(&key.beside(name)),
-        From::Object(_) => None,
+        From::Object(_) | From::Refused(_) => None,
     };
     let before = memory.object.as_deref().filter(|_| is_chosen);
     let source = chosen(&desired, backup.as_deref(), before);

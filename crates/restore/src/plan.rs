@@ -11,11 +11,13 @@ mod safety;
 mod tests;
 mod verify;
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use etcd_operator_api::contract::RestoreIntent;
 use etcd_operator_api::restore::MemberRestoreStatus;
 
+use crate::desired::From;
 use crate::memory::Memory;
 use crate::world::{Cluster, World};
 
@@ -207,6 +209,13 @@ impl Plan {
 /// What to do next.
 pub fn plan(world: &World) -> Plan {
     let mut plan = decide(world);
+    if let From::Refused(why) = &world.desired.from {
+        let _ = write!(
+            plan.text,
+            " What its spec says by now is refused and changes nothing of this: {why}"
+        );
+        plan.observes = false;
+    }
     stuck(world, &mut plan);
     let needed = plan.job.as_ref().map(|job| job.name.as_str());
     let unneeded = world
@@ -221,8 +230,24 @@ pub fn plan(world: &World) -> Plan {
     plan
 }
 
+/// Why a Job of this task cannot be made.
+pub fn cannot_be_made<'a>(world: &'a World, task: &Task) -> Option<&'a str> {
+    // Those who compare read what is served.
+    let source = world.source.as_ref().err();
+    let source = source.filter(|_| !matches!(task, Task::Compare { .. }));
+    let cluster = world.cluster.as_ref().err();
+    let why = cluster.or(world.image.as_ref().err()).or(source);
+    why.map(String::as_str)
+}
+
 /// A Job that could not be made is tried again, and until that has come to something the same is said of it.
 fn stuck(world: &World, plan: &mut Plan) {
+    if let Some(job) = plan.job.as_ref().filter(|job| world.job(&job.name).is_none())
+        && let Some(why) = cannot_be_made(world, &job.task)
+    {
+        let _ = write!(plan.text, " The Job {} cannot be made: {why}", job.name);
+        return;
+    }
     let (Some(job), Some(said)) = (&plan.job, &world.memory.said) else {
         return;
     };

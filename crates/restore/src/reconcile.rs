@@ -27,9 +27,9 @@ use kube::core::Status;
 use tracing::info;
 
 use crate::build::{self, Frame};
-use crate::desired::{Desired, From, desired};
+use crate::desired::{Desired, From, as_begun, desired};
 use crate::observe::{is_owned, observe};
-use crate::plan::{Phase, Plan, Reason, name_taken, not_taken, plan};
+use crate::plan::{Phase, Plan, Reason, cannot_be_made, name_taken, not_taken, plan};
 use crate::status;
 use crate::world::World;
 use ask::asked;
@@ -166,6 +166,11 @@ impl Reconciler {
         self.withdraw_stale(key, restore.uid().as_deref()).await?;
         match desired(&restore) {
             Ok(desired) => Box::pin(self.serve(key, restore, desired)).await,
+            Err(refused) if self.has_begun(key, &restore).await? => {
+                // What was edited meanwhile counts for the next try, and must not stop this one half-way.
+                let desired = as_begun(&restore, &refused);
+                Box::pin(self.serve(key, restore, desired)).await
+            }
             Err(refused) => self.refuse(&restore, &refused).await,
         }
     }
@@ -215,12 +220,10 @@ impl Reconciler {
         restore: &Arc<EtcdRestore>,
         references: &References,
     ) -> Result<Wake, Error> {
-        let (Some(wanted), Ok(cluster), Ok(source), Ok(image)) =
-            (&plan.job, &world.cluster, &world.source, &world.image)
-        else {
+        let (Some(wanted), Ok(cluster), Ok(image)) = (&plan.job, &world.cluster, &world.image) else {
             return Ok(Wake::After(plan.wake));
         };
-        if world.job(&wanted.name).is_some() {
+        if world.job(&wanted.name).is_some() || cannot_be_made(world, &wanted.task).is_some() {
             return Ok(Wake::After(plan.wake));
         }
         let frame = Frame {
@@ -228,7 +231,7 @@ impl Reconciler {
             name: &world.name,
             uid: &world.uid,
             cluster,
-            source,
+            source: world.source.as_ref().ok(),
             image,
             now: world.now,
         };
@@ -312,7 +315,7 @@ impl Reconciler {
             From::Backup { name, .. } => {
                 references.with(format!("EtcdBackup {name}"), backups.sight(&key.beside(name)))
             }
-            From::Object(_) => references,
+            From::Object(_) | From::Refused(_) => references,
         }
     }
 }

@@ -57,21 +57,21 @@ pub async fn is_there(
     Ok(found.is_some_and(|found| stays(&found, &restore.uid)))
 }
 
-/// Another `EtcdRestore` of this cluster that is not over, where the one under way is past its commit, lets nobody in yet and is
-/// not asked for any more: it is to take the place, and clients are not let in to what nobody has compared for that moment.
+/// Another `EtcdRestore` of this cluster, where the one under way is past its commit, lets nobody in yet and is not asked for any
+/// more: it is to take the place, and clients are not let in to what nobody has compared for that moment. What else the
+/// cluster's annotation says has no say: somebody may have applied it from long ago.
 pub async fn next(
     is_asker_there: bool,
-    intent: Option<&RestoreIntent>,
     memory: &Memory,
     key: &ObjectKey,
     deps: &Deps,
 ) -> Result<Option<String>, Error> {
     let restore = memory.restore.as_ref().filter(|restore| is_shut(restore));
-    let Some(restore) = restore.filter(|_| !is_asker_there && intent.is_none()) else {
+    let Some(restore) = restore.filter(|_| !is_asker_there) else {
         return Ok(None);
     };
     let all: Vec<EtcdRestore> = deps.applier.list(&key.namespace).await?;
-    let mut waiting = all.iter().filter(|other| waits(other, key, restore));
+    let mut waiting = all.iter().filter(|other| waits(other, key, &restore.uid));
     Ok(waiting.find_map(|other| other.metadata.name.clone()))
 }
 
@@ -80,12 +80,21 @@ fn is_shut(restore: &Restore) -> bool {
     restore.phase == Phase::Serving && !restore.open
 }
 
-/// Whether it is one of this cluster, is not over, and is another one than this.
-fn waits(other: &EtcdRestore, key: &ObjectKey, restore: &Restore) -> bool {
+/// Whether it is one of this cluster, is another one than this, and may still be carried out. One that failed before anything was
+/// touched may be: it is tried again by itself, or once somebody has corrected it.
+fn waits(other: &EtcdRestore, key: &ObjectKey, under_way: &str) -> bool {
     other.spec.etcd_cluster.name == key.name
-        && other.metadata.uid.as_deref() != Some(restore.uid.as_str())
+        && other.metadata.uid.as_deref() != Some(under_way)
         && other.metadata.deletion_timestamp.is_none()
-        && !is_over(other)
+        && !is_done(other)
+}
+
+/// Whether it was carried out, or took its turn and was rolled back.
+fn is_done(found: &EtcdRestore) -> bool {
+    let status = found.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_deref());
+    status.is_some_and(|status| status.succeeded || status.committed)
+        || phase.is_some_and(|phase| ["Succeeded", "RolledBack"].contains(&phase))
 }
 
 /// Whether it asks for nothing until somebody edits it.
@@ -160,5 +169,29 @@ mod tests {
             let found = restore(uid, deleted, &status);
             assert_eq!(asks(Some(&found), &intent), wanted, "{uid} {deleted:?} {status}");
         }
+    }
+
+    #[test]
+    fn whatever_may_still_be_carried_out_keeps_clients_out() {
+        let key = ObjectKey::new("shop", "orders");
+        for (uid, status, wanted) in [
+            ("another", Value::Null, true),
+            ("another", json!({"phase": "Waiting"}), true),
+            // Its store did not answer, and it is tried again in a minute.
+            ("another", json!({"phase": "Failed"}), true),
+            // Somebody mistyped it, and corrects that.
+            ("another", json!({"phase": "Invalid"}), true),
+            ("another", json!({"phase": "Failed", "committed": true}), false),
+            ("another", json!({"phase": "RolledBack"}), false),
+            ("another", json!({"phase": "Succeeded", "succeeded": true}), false),
+            ("r", json!({"phase": "Serving"}), false),
+        ] {
+            let found = restore(uid, None, &status);
+            assert_eq!(waits(&found, &key, "r"), wanted, "{uid} {status}");
+        }
+        let deleted = restore("another", Some("2026-03-01T12:00:00Z"), &Value::Null);
+        assert!(!waits(&deleted, &key, "r"));
+        let key = ObjectKey::new("shop", "customers");
+        assert!(!waits(&restore("another", None, &Value::Null), &key, "r"));
     }
 }

@@ -288,27 +288,19 @@ fn delete_stranger(world: &World, incarnation: i64) -> Option<Step> {
     }
     let mut strangers = strangers(world, incarnation);
     let (place, pod) = strangers.find(|(_, pod)| pod.deleting.is_none())?;
-    Some(delete(place, pod))
-}
-
-/// Deletes a pod whose data nobody needs from it.
-fn delete(place: Ordinal, pod: &Pod) -> Step {
     let uid = pod.uid.clone();
-    Step::DeletePod {
+    Some(Step::DeletePod {
         pod: PodRef { place, uid },
         leave: Leave::Short,
-    }
-}
-
-/// Whether it is not known to have ended: its object is there, and kubelet has not said so of its container.
-fn may_still_run(pod: &Pod) -> bool {
-    let has_ended = matches!(pod.container, Container::Ended { .. });
-    !(has_ended && pod.deleting.is_some())
+    })
 }
 
 /// Those of them that may still run: a pod is gone when its object is, or when kubelet says that its container has ended.
 fn unconfirmed(world: &World, incarnation: i64) -> Vec<String> {
-    let running = strangers(world, incarnation).filter(|(_, pod)| may_still_run(pod));
+    let running = strangers(world, incarnation).filter(|(_, pod)| {
+        let has_ended = matches!(pod.container, Container::Ended { .. });
+        !(has_ended && pod.deleting.is_some())
+    });
     running
         .map(|(place, pod)| {
             let node = pod.node.as_deref().unwrap_or("no node");

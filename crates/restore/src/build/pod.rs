@@ -153,13 +153,15 @@ fn mounted(wanted: &Wanted, frame: &Frame<'_>) -> Vec<(Volume, VolumeMount)> {
         frame.cluster.client_tls.as_deref(),
         mounts::CLIENT_TLS,
     );
-    if matches!(wanted.task, Task::Compare { .. }) {
+    // Whoever compares reads what members serve, and nothing of the store.
+    let is_read = !matches!(wanted.task, Task::Compare { .. });
+    let Some(source) = frame.source.filter(|_| is_read) else {
         return all;
-    }
-    let location = &frame.source.location;
+    };
+    let location = &source.location;
     add("store", location.secret(), mounts::STORE_SECRET);
     add("store-ca", location.ca_secret(), mounts::STORE_CA);
-    add("keys", frame.source.keys.as_deref(), mounts::KEYS);
+    add("keys", source.keys.as_deref(), mounts::KEYS);
     all.extend(location.claim().map(|claim| {
         let volume = Volume {
             name: "backups".to_owned(),

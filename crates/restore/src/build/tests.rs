@@ -30,6 +30,15 @@ fn nodes() -> Nodes {
 }
 
 fn made(task: Task, location: Location) -> Value {
+    let source = Source {
+        location,
+        object: "etcd/$(HOME)".to_owned(),
+        keys: Some("keys".to_owned()),
+    };
+    made_from(task, Some(&source))
+}
+
+fn made_from(task: Task, source: Option<&Source>) -> Value {
     let cluster = Cluster {
         name: "orders".to_owned(),
         cluster_id: Some("cdf8".to_owned()),
@@ -42,17 +51,12 @@ fn made(task: Task, location: Location) -> Value {
         nodes: nodes(),
         ..Cluster::default()
     };
-    let source = Source {
-        location,
-        object: "etcd/$(HOME)".to_owned(),
-        keys: Some("keys".to_owned()),
-    };
     let frame = Frame {
         namespace: "shop",
         name: "back",
         uid: "r",
         cluster: &cluster,
-        source: &source,
+        source,
         image: "operator:1",
         now: "2026-03-01T12:00:00Z".parse().expect("a time"),
     };
@@ -100,6 +104,7 @@ fn each_job_has_the_secrets_it_needs_and_no_rights() {
     let verify = made(Task::Verify, s3());
     assert_eq!(secrets(&verify), ["client", "aws", "ca", "keys"]);
     assert_eq!(secrets(&made(compare(), s3())), ["client"]);
+    assert_eq!(secrets(&made_from(compare(), None)), ["client"]);
     assert_eq!(
         secrets(&made(Task::BackUp, s3())),
         ["client", "aws", "ca", "keys"]

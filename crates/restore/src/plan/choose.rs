@@ -52,6 +52,7 @@ pub fn choose(
             object: location.key().unwrap_or(cluster).to_owned(),
             keys: None,
         }),
+        From::Refused(why) => Err(why.clone()),
         From::Backup { name, at } => {
             let backup = backup.ok_or_else(|| format!("there is no EtcdBackup {name} that can be read"))?;
             among(backup, name, *at, before)

@@ -52,6 +52,31 @@ impl Reconciler {
         Ok(true)
     }
 
+    /// Whether the cluster carries this restore out or has done so. What it was asked for and has not begun is taken back: whoever asks is refused
+    /// by now, and would stand in the way of others. Looked at past every copy.
+    pub(super) async fn has_begun(&self, key: &ObjectKey, restore: &EtcdRestore) -> Result<bool, Error> {
+        if restore.status.as_ref().is_some_and(|status| status.succeeded) {
+            return Ok(true);
+        }
+        let uid = restore.uid().unwrap_or_default();
+        let cluster = key.beside(&restore.spec.etcd_cluster.name);
+        let Some(now) = self.deps.applier.read::<EtcdCluster>(&cluster).await? else {
+            return Ok(false);
+        };
+        let progress = now.status.as_ref().and_then(|status| status.restore.as_ref());
+        if progress.is_some_and(|progress| progress.uid == uid && progress.phase != "RolledBack") {
+            return Ok(true);
+        }
+        if asked(&now).is_some_and(|asked| asked.is_ok_and(|asked| asked.uid == uid)) {
+            self.deps
+                .applier
+                .annotate(&now, &[(ANNOTATION_RESTORE, None)])
+                .await?;
+            info!(%cluster, restore = %key, "the restore is refused by now and no longer asked for");
+        }
+        Ok(false)
+    }
+
     /// The `EtcdRestore` of this name and UID, if there is one that is to stay.
     async fn found(&self, key: &ObjectKey, name: &str, uid: &str) -> Result<Option<EtcdRestore>, Error> {
         let found = self.deps.applier.read::<EtcdRestore>(&key.beside(name)).await?;

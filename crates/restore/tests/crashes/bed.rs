@@ -92,6 +92,14 @@ impl Bed {
         }));
     }
 
+    /// Somebody edits what a restore asks for.
+    pub(crate) fn edit(&self, name: &str, change: impl FnOnce(&mut Value)) {
+        self.fake
+            .update_object(GROUP, "EtcdRestore", "shop", name, |restore| {
+                change(&mut restore["spec"]);
+            });
+    }
+
     /// Whether the cluster is to be left alone.
     pub(crate) fn pause(&self, is_paused: bool) {
         self.fake

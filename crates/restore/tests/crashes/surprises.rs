@@ -37,6 +37,57 @@ fn a_restore_that_goes_and_is_held_by_somebody_is_asked_for_no_more_and_another_
     });
 }
 
+/// Its user corrects the path for the next try, and mistypes it.
+#[test]
+fn a_restore_that_is_edited_into_nonsense_midway_goes_on_to_its_end_and_says_so() {
+    run(|| async {
+        let bed = Bed::new();
+        let gate = bed.operate();
+        bed.put("back");
+        bed.until("it is under way", |bed| {
+            bed.status("back")["phase"] == "Preparing"
+        })
+        .await;
+        bed.edit("back", |spec| spec["s3"]["path"] = json!("bucket/etcd/v1/"));
+        bed.until("the slip is told", |bed| {
+            bed.says("back", "is refused and changes nothing")
+        })
+        .await;
+        bed.until("it is over", |bed| bed.status("back")["phase"] == "Succeeded")
+            .await;
+        let seen = bed.others.seen();
+        assert_eq!((seen.finished, seen.rolled_back), (1, 0), "{seen:?}");
+        assert!(!seen.opened_blindly);
+        bed.until("nothing is asked for any more", |bed| bed.asked().is_none())
+            .await;
+        gate.kill();
+    });
+}
+
+#[test]
+fn a_restore_that_is_edited_into_nonsense_before_it_begins_stands_in_nobodys_way() {
+    run(|| async {
+        let bed = Bed::new();
+        let gate = bed.operate();
+        bed.others.away(true);
+        bed.put("back");
+        bed.until("it is asked for", |bed| bed.asked().is_some()).await;
+        bed.edit("back", |spec| spec["s3"]["path"] = json!("bucket/etcd/v1/"));
+        bed.until("it is asked for no more", |bed| {
+            bed.asked().is_none() && bed.status("back")["phase"] == "Invalid"
+        })
+        .await;
+        bed.others.away(false);
+        bed.put("next");
+        bed.until("the next one is over", |bed| {
+            bed.status("next")["phase"] == "Succeeded"
+        })
+        .await;
+        assert_eq!(bed.others.seen().begun.len(), 1);
+        gate.kill();
+    });
+}
+
 /// A manager that has just taken over has heard of the cluster, and not yet of what it is asked for.
 #[test]
 fn a_restore_that_a_copy_has_not_heard_of_is_not_taken_back() {

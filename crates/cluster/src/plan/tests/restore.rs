@@ -72,8 +72,7 @@ pub fn stopped(size: u16) -> Scene {
     let mut scene = asked(u8::try_from(size).expect("a size"));
     assert_eq!(follow(&mut scene), "Restoring - -");
     scene.unknown();
-    // The leader goes last.
-    for number in (1..size).chain([0]) {
+    for number in 0..size {
         assert_eq!(follow(&mut scene), format!("Restoring - stop pod pod-{number}"));
         scene.at_gone_pod(number);
     }

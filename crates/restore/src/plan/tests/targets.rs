@@ -3,6 +3,7 @@
 use etcd_operator_api::restore::ClusterTemplate;
 use etcd_operator_runtime::key::ObjectKey;
 
+use super::chosen::nightly;
 use super::*;
 use crate::build;
 use crate::plan::Reason;
