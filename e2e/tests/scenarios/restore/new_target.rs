@@ -189,9 +189,9 @@ pub async fn given_up(stage: Arc<Stage>) -> Result<()> {
     let _bucket = Bucket::start(&stage, None).await?;
     let source = backed_up_one(&stage, 1).await?;
     let copy = source.named("copy");
-    // No node has it, so no member can be prepared, and nothing is committed.
+    // No node has as much, so no member can be prepared, and nothing is committed; the Job that verifies needs little.
     let mut nowhere = waiting(&copy, 3);
-    nowhere["pod"] = json!({"nodeSelector": {"nobody": "has-this"}});
+    nowhere["pod"] = json!({"resources": {"requests": {"cpu": "1000"}}});
     copy.apply(&nowhere).await?;
     copy.condition("Progressing", "False", "AwaitingRestore").await?;
     let restore = Restore::named(&stage, "first");
