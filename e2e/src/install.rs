@@ -103,6 +103,11 @@ impl Kubernetes {
         self.install_with(image, &everywhere).await
     }
 
+    /// The same for these namespaces: what a scope is set to.
+    pub async fn install_in(&self, image: &str, scope: &str) -> Result<()> {
+        self.install_with(image, &["--set", scope]).await
+    }
+
     /// The same with the chart's own example of a cluster.
     pub async fn install_example(&self, image: &str) -> Result<()> {
         // The kinds come with the first, and objects of theirs with the second.
@@ -131,6 +136,15 @@ impl Kubernetes {
             "--logs",
         ])
         .await
+    }
+
+    /// The commands that helm has told people to type next.
+    pub async fn told_next(&self) -> Result<Vec<String>> {
+        let notes = self
+            .helm(&["get", "notes", RELEASE, "--namespace", NAMESPACE])
+            .await?;
+        let typed = notes.lines().filter_map(|line| line.strip_prefix("  "));
+        Ok(typed.map(|line| line.trim().to_owned()).collect())
     }
 
     /// Takes the release away.

@@ -113,6 +113,54 @@ fn pods_run_under_the_restricted_profile() -> Result<()> {
     Ok(())
 }
 
+/// What scrapes finds the manager, whatever is rendered with it: its pods by their labels, the port by its name, and
+/// nothing in the monitor but what its own definition has had since it is stable.
+#[test]
+fn a_pod_monitor_finds_the_manager_that_it_is_rendered_with() -> Result<()> {
+    let all = all()?;
+    let mut seen = 0;
+    for (name, monitor) in all.iter().filter(|(_, object)| object["kind"] == "PodMonitor") {
+        let (_, deployment) = all
+            .iter()
+            .find(|(other, object)| other == name && object["kind"] == "Deployment")
+            .context("a monitor of nothing")?;
+        assert_eq!(monitor["apiVersion"], "monitoring.coreos.com/v1", "{name}");
+        // Without a list of namespaces it looks in its own.
+        assert_eq!(
+            monitor["metadata"]["namespace"], deployment["metadata"]["namespace"],
+            "{name}"
+        );
+        let pod = &deployment["spec"]["template"];
+        let wanted = monitor["spec"]["selector"]["matchLabels"].as_object();
+        let wanted = wanted.filter(|labels| !labels.is_empty()).context("it selects")?;
+        for (key, value) in wanted {
+            assert_eq!(pod["metadata"]["labels"][key], *value, "{name}: {key}");
+        }
+        assert_eq!(
+            monitor["spec"].as_object().map(serde_json::Map::len),
+            Some(2),
+            "{name}"
+        );
+        let endpoints = monitor["spec"]["podMetricsEndpoints"].as_array();
+        for endpoint in endpoints.context("it scrapes")? {
+            let known = ["port", "path", "honorLabels", "interval", "scrapeTimeout"];
+            let fields = endpoint.as_object().context("an endpoint")?;
+            assert!(
+                fields.keys().all(|key| known.contains(&key.as_str())),
+                "{name}: {endpoint}"
+            );
+            assert_eq!(endpoint["path"], "/metrics", "{name}");
+            let ports = pod["spec"]["containers"][0]["ports"].as_array();
+            let is_there =
+                ports.is_some_and(|ports| ports.iter().any(|port| port["name"] == endpoint["port"]));
+            assert!(is_there, "{name}: {endpoint}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 0, "nothing is scraped");
+    Ok(())
+}
+
 /// Everything says where it is, so that nothing lands in whatever namespace is current; and what has none is named after
 /// the release and its namespace, so that two releases never share it.
 #[test]

@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::{Context, Result};
 use etcd_operator_e2e::components::Component;
 
-use crate::helm::{HELMS, chart, helm, repository, template};
+use crate::helm::{HELMS, NAMESPACE, RELEASE, chart, helm, repository, template};
 
 /// A file of values by its name, and flags that go with it.
 const MATRIX: &[(&str, &[&str])] = &[
@@ -59,6 +59,43 @@ async fn values_render_as_committed_with_either_helm() -> Result<()> {
                 "{component:?}: {name} renders differently, first {differs:?}; if it is meant, run this test with UPDATE_RENDERED=1"
             );
         }
+    }
+    Ok(())
+}
+
+/// What people read after an install, for values that change it.
+const TOLD: &[&str] = &["defaults", "namespaces", "cluster-wide", "example"];
+
+/// What helm would say after an install with these values, on a Kubernetes that knows nothing of us. The one before asks a
+/// Kubernetes even so, and is heard where releases live.
+async fn notes(name: &str) -> Result<String> {
+    let (chart, values) = (chart(), values(name));
+    let chart = chart.to_str().unwrap_or_default();
+    let install = [
+        "install",
+        RELEASE,
+        chart,
+        "--namespace",
+        NAMESPACE,
+        "--dry-run=client",
+    ];
+    let said = helm(Component::Helm, &[&install[..], &["--values", &values]].concat()).await?;
+    let said = said.map_err(|complaint| anyhow::anyhow!("{name}: {complaint}"))?;
+    let (_, notes) = said.split_once("\nNOTES:\n").context("no notes")?;
+    Ok(format!("{}\n", notes.trim()))
+}
+
+#[tokio::test]
+async fn people_are_told_what_is_committed() -> Result<()> {
+    let update = std::env::var_os("UPDATE_RENDERED").is_some();
+    for name in TOLD {
+        let path = repository("e2e/tests/chart/notes").join(format!("{name}.txt"));
+        let told = notes(name).await?;
+        if update {
+            fs::write(&path, &told)?;
+        }
+        let committed = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        assert_eq!(told, committed, "{name}: if it is meant, UPDATE_RENDERED=1");
     }
     Ok(())
 }

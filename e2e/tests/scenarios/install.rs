@@ -174,6 +174,14 @@ async fn installed(stage: Arc<Stage>) -> Result<()> {
         stage.note(&format!("{line}\n{said}"));
     }
 
+    let next = kubernetes.told_next().await?;
+    ensure!(next.len() == 3, "{next:#?}");
+    for line in next {
+        let said = kubernetes.try_out(&line).await?;
+        ensure!(!said.trim().is_empty(), "`{line}` says nothing");
+        stage.note(&format!("{line}\n{said}"));
+    }
+
     // Twice is as good as once, and a mistake is told where people look.
     kubernetes.install(images::OPERATOR).await?;
     kubernetes.ready().await?;

@@ -1,14 +1,15 @@
-//! Two releases that would both look after one namespace: the second one finds out, says so, and touches nothing.
+//! Who looks after which namespace: a release that is told of several, or of all with a mark on each cluster; and two
+//! that would both look after one, of which the second finds out, says so, and touches nothing.
 
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use etcd_operator_e2e::book::Desk;
 use etcd_operator_e2e::images;
-use etcd_operator_e2e::install::NAMESPACE;
+use etcd_operator_e2e::install::{NAMESPACE, SAMPLE_VERSION};
 use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
 
-use crate::install::sampled;
+use crate::install::{prepared, sampled};
 
 pub const SCENARIOS: &[Scenario] = &[
     // What installing shows, with a second release; who gives way is also shown in unit tests.
@@ -17,6 +18,14 @@ pub const SCENARIOS: &[Scenario] = &[
         "a_second_release_over_a_namespace_stays_out_of_its_way_and_says_so",
         Bed::Own(1),
         |stage| Box::pin(second(stage)),
+    )
+    .full(),
+    // Which namespaces are watched is also shown by rendered arguments and without nodes.
+    Scenario::gate(
+        "install",
+        "only_namespaces_of_the_list_are_served_and_in_all_of_them_only_marked_clusters",
+        Bed::Own(1),
+        |stage| Box::pin(scopes(stage)),
     )
     .full(),
 ];
@@ -57,4 +66,83 @@ async fn second(stage: Arc<Stage>) -> Result<()> {
         .await?;
     ensure!(scaled.ends_with("etcd/etcd-operator"), "{scaled}");
     Ok(())
+}
+
+/// A cluster of one member in a namespace.
+fn cluster(namespace: &str) -> String {
+    format!(
+        "kubectl create namespace {namespace} --dry-run=client --output=yaml | kubectl apply --filename=-\n\
+         echo '{{\"apiVersion\": \"etcd.database.coreos.com/v1beta2\", \"kind\": \"EtcdCluster\", \
+         \"metadata\": {{\"name\": \"c\"}}, \"spec\": {{\"size\": 1, \"version\": \"{}\"}}}}' \
+         | kubectl --namespace {namespace} apply --filename=-\n",
+        SAMPLE_VERSION.number()
+    )
+}
+
+/// Waits until the cluster of a namespace serves.
+fn serves(namespace: &str) -> String {
+    format!("kubectl --namespace {namespace} wait --for=condition=Available --timeout=3m etcdcluster/c\n")
+}
+
+/// All that is said of, and made for, the cluster of a namespace.
+fn made(namespace: &str) -> String {
+    format!(
+        "kubectl --namespace {namespace} get etcdcluster c --output=jsonpath='{{.status}}'\n\
+         kubectl --namespace {namespace} get statefulsets,pods,services,pvc --output=name\n"
+    )
+}
+
+async fn scopes(stage: Arc<Stage>) -> Result<()> {
+    let kubernetes = prepared(&stage).await?;
+    let desk = Desk::new(stage.cluster(), "desk", NAMESPACE).await?;
+    // Roles are made in namespaces that are there.
+    for namespace in ["one", "two"] {
+        desk.runs(&format!("kubectl create namespace {namespace}\n"))
+            .await?;
+    }
+    kubernetes
+        .install_in(images::OPERATOR, "scope.namespaces={one,two}")
+        .await?;
+    kubernetes.ready().await?;
+    // What is not served is asked for first, so that there was time to serve it.
+    for namespace in ["three", "one", "two"] {
+        desk.runs(&cluster(namespace)).await?;
+    }
+    for namespace in ["one", "two"] {
+        desk.runs(&serves(namespace)).await?;
+    }
+    let said = desk.runs(&made("three")).await?;
+    ensure!(said.trim().is_empty(), "it is not on the list: {said}");
+
+    // The same release looks after all namespaces then, and there after what is marked.
+    kubernetes
+        .install_in(images::OPERATOR, "scope.clusterWide=true")
+        .await?;
+    kubernetes.ready().await?;
+    let before = desk.runs(&pods("one")).await?;
+    desk.runs(&cluster("four")).await?;
+    desk.runs(
+        "kubectl --namespace three annotate etcdcluster c etcd.database.coreos.com/scope=clusterwide\n",
+    )
+    .await?;
+    desk.runs(&serves("three")).await?;
+    let said = desk.runs(&made("four")).await?;
+    ensure!(
+        said.contains(r#""reason":"NotServed""#) && !said.contains("statefulset") && !said.contains("pod/"),
+        "it is not marked: {said}"
+    );
+    let after = desk.runs(&pods("one")).await?;
+    ensure!(
+        !before.trim().is_empty() && before == after,
+        "{before} became {after}"
+    );
+    Ok(())
+}
+
+/// Which pods the cluster of a namespace has.
+fn pods(namespace: &str) -> String {
+    format!(
+        "kubectl --namespace {namespace} get pods --selector etcd_cluster=c \
+         --output jsonpath='{{.items[*].metadata.uid}}'\n"
+    )
 }

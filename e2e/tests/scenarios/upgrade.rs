@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use etcd_operator_api::EtcdCluster;
+use etcd_operator_api::{EtcdBackup, EtcdCluster};
 use etcd_operator_e2e::book::Desk;
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::install::{Kubernetes, NAMESPACE};
 use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
 use etcd_operator_e2e::{images, operator};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::CustomResourceExt as _;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::{Client, CustomResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::install::prepared;
@@ -158,42 +158,110 @@ async fn upgraded(stage: Arc<Stage>) -> Result<()> {
     Ok(())
 }
 
+/// What a newer operator would have in a kind: a text called `later` in each of these parts.
+struct Newer {
+    resource: ApiResource,
+    definition: &'static str,
+    object: &'static str,
+    parts: &'static [&'static str],
+}
+
+/// Where a schema describes it, a list's items by the name `items`.
+fn described(part: &str) -> String {
+    let root = "/spec/versions/0/schema/openAPIV3Schema/properties";
+    let names: Vec<&str> = part.split('/').collect();
+    let path = names.join("/properties/").replace("properties/0", "items");
+    format!("{root}/{path}/properties")
+}
+
+impl Newer {
+    /// Defines them.
+    async fn define(&self, stage: &Stage) -> Result<()> {
+        let definitions = Api::<CustomResourceDefinition>::all(stage.cluster().client().await?);
+        let mut definition = serde_json::to_value(definitions.get(self.definition).await?)?;
+        for part in self.parts {
+            let fields = definition.pointer_mut(&described(part));
+            let fields = fields
+                .and_then(Value::as_object_mut)
+                .with_context(|| format!("{part} has no fields"))?;
+            fields.insert("later".to_owned(), json!({ "type": "string" }));
+        }
+        let newer = json!({ "spec": { "versions": definition["spec"]["versions"] } });
+        definitions
+            .patch(self.definition, &PatchParams::default(), &Patch::Merge(&newer))
+            .await?;
+        Ok(())
+    }
+
+    fn api(&self, client: Client) -> Api<DynamicObject> {
+        Api::namespaced_with(client, NAMESPACE, &self.resource)
+    }
+
+    /// Writes them into the object, as a newer operator and its users would.
+    async fn write(&self, stage: &Stage) -> Result<()> {
+        let api = self.api(stage.cluster().client().await?);
+        let what = format!("the newer fields of {} are known", self.object);
+        until(&what, SOON, || async {
+            let params = PatchParams::default();
+            let mut wanted = serde_json::to_value(api.get(self.object).await?)?;
+            for part in self.parts {
+                let place = wanted.pointer_mut(&format!("/{part}"));
+                place.with_context(|| format!("there is no {part}"))?["later"] = "kept".into();
+            }
+            // Fenced by the version that was read: somebody else writes as well.
+            let change = json!({
+                "metadata": {"resourceVersion": wanted["metadata"]["resourceVersion"]}, "spec": wanted["spec"],
+            });
+            let Ok(written) = api.patch(self.object, &params, &Patch::Merge(&change)).await else {
+                return Ok(None);
+            };
+            let change = json!({
+                "metadata": {"resourceVersion": written.metadata.resource_version}, "status": wanted["status"],
+            });
+            let written = api
+                .patch_status(self.object, &params, &Patch::Merge(&change))
+                .await;
+            // An API server that has not read the newer definition yet drops them without a word.
+            Ok(written.ok().filter(|object| self.lost(object).is_empty()).map(drop))
+        })
+        .await
+    }
+
+    /// The parts that have lost what was written into them.
+    fn lost(&self, object: &DynamicObject) -> Vec<&str> {
+        let has = |part: &&str| object.data.pointer(&format!("/{part}/later")) == Some(&json!("kept"));
+        let lost = self.parts.iter().filter(|part| !has(part));
+        lost.copied().collect()
+    }
+}
+
 async fn skewed(stage: Arc<Stage>) -> Result<()> {
     let (kubernetes, _) = with_previous(&stage).await?;
-
-    // What a newer operator would have: a field in each part, of which this one has never heard.
-    let client = stage.cluster().client().await?;
-    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
-    let later = json!({ "type": "string" });
-    let name = EtcdCluster::crd_name();
-    let mut definition = serde_json::to_value(definitions.get(name).await?)?;
-    let root = "/spec/versions/0/schema/openAPIV3Schema/properties";
-    for part in ["spec", "status"] {
-        let fields = definition.pointer_mut(&format!("{root}/{part}/properties"));
-        let fields = fields
-            .and_then(Value::as_object_mut)
-            .context("a definition without fields")?;
-        fields.insert("later".to_owned(), later.clone());
+    kubernetes.sample_is_backed_up().await?;
+    let kinds = [
+        Newer {
+            resource: ApiResource::erase::<EtcdCluster>(&()),
+            definition: EtcdCluster::crd_name(),
+            object: "orders",
+            parts: &["spec", "spec/storage", "status", "status/members"],
+        },
+        Newer {
+            resource: ApiResource::erase::<EtcdBackup>(&()),
+            definition: EtcdBackup::crd_name(),
+            object: "orders-nightly",
+            parts: &[
+                "spec",
+                "spec/backupPolicy",
+                "spec/local",
+                "status",
+                "status/history/0",
+            ],
+        },
+    ];
+    for kind in &kinds {
+        kind.define(&stage).await?;
+        kind.write(&stage).await?;
     }
-    let newer = json!({ "spec": { "versions": definition["spec"]["versions"] } });
-    definitions
-        .patch(name, &PatchParams::default(), &Patch::Merge(&newer))
-        .await?;
-    let clusters =
-        Api::<DynamicObject>::namespaced_with(client, NAMESPACE, &ApiResource::erase::<EtcdCluster>(&()));
-    let word = json!({ "spec": { "later": "kept" }, "status": { "later": "kept" } });
-    until("the newer fields are known", SOON, || async {
-        let params = PatchParams::default();
-        let asked = clusters.patch("orders", &params, &Patch::Merge(&word)).await?;
-        let written = clusters
-            .patch_status("orders", &params, &Patch::Merge(&word))
-            .await?;
-        // An API server that has not read the newer definition yet drops them without a word.
-        let are_kept =
-            asked.data.pointer("/spec/later").is_some() && written.data.pointer("/status/later").is_some();
-        Ok(are_kept.then_some(()))
-    })
-    .await?;
     let before = members(&kubernetes).await?;
     // It goes on with what it knows, and writes its part of the status.
     let grow = r#"{"spec":{"size":5}}"#;
@@ -222,12 +290,35 @@ async fn skewed(stage: Arc<Stage>) -> Result<()> {
     for line in before.lines() {
         ensure!(after.contains(line), "{line} is not in {after}");
     }
-    let orders = clusters.get("orders").await?;
-    for part in ["/spec/later", "/status/later"] {
+    works(&kubernetes, "second").await?;
+    let listed = [
+        "--namespace",
+        NAMESPACE,
+        "get",
+        "etcdbackup",
+        "orders-nightly",
+        "--output=jsonpath={.status.history[*].object}",
+    ];
+    until("both backups are listed", SOON, || async {
+        let said = kubernetes.kubectl(&listed).await?;
+        Ok((said.split_whitespace().count() == 2).then_some(()))
+    })
+    .await?;
+    for kind in &kinds {
+        let mut object = kind.api(stage.cluster().client().await?).get(kind.object).await?;
+        if kind.object == "orders-nightly" {
+            // The newest is the first; the one that was written into is behind it by now.
+            let history = object.data.pointer_mut("/status/history");
+            let history = history.and_then(Value::as_array_mut).context("no history")?;
+            ensure!(history.len() == 2, "{history:?}");
+            history.remove(0);
+        }
+        let lost = kind.lost(&object);
         ensure!(
-            orders.data.pointer(part) == Some(&json!("kept")),
-            "{part} is lost: {}",
-            orders.data
+            lost.is_empty(),
+            "{lost:?} of {} are lost: {}",
+            kind.object,
+            object.data
         );
     }
     Ok(())

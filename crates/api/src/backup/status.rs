@@ -1,9 +1,12 @@
 //! What the operator reports about an `EtcdBackup`.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     condition::{Condition, Conditioned},
@@ -151,6 +154,11 @@ pub struct BackupRecord {
     /// How it was verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<String>,
+    /// What a newer version of the operator recorded besides. It stays: a list is written as a whole, and nobody reads
+    /// these again from the store.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub later: BTreeMap<String, Value>,
 }
 
 impl BackupRecord {
@@ -171,6 +179,7 @@ impl BackupRecord {
             duration: Some(Span(took).to_string()),
             member: Some(stored.member.clone()),
             verified: Some(stored.verification.clone()),
+            later: BTreeMap::new(),
         }
     }
 
@@ -188,7 +197,16 @@ impl BackupRecord {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn what_a_newer_version_recorded_of_a_backup_is_written_again() {
+        let given = json!({"object": "k", "revision": 7, "later": {"seals": [1]}});
+        let record: BackupRecord = serde_json::from_value(given.clone()).expect("a record");
+        assert_eq!(serde_json::to_value(record).expect("JSON"), given);
+    }
 
     #[test]
     fn a_record_was_complete_when_it_had_taken_its_time_and_else_counts_from_its_start() {
