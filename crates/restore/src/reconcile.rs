@@ -166,7 +166,7 @@ impl Reconciler {
         self.withdraw_stale(key, restore.uid().as_deref()).await?;
         match desired(&restore) {
             Ok(desired) => Box::pin(self.serve(key, restore, desired)).await,
-            Err(refused) if self.has_begun(key, &restore).await? => {
+            Err(refused) if self.begun_or_withdrawn(key, &restore).await? => {
                 // What was edited meanwhile counts for the next try, and must not stop this one half-way.
                 let desired = as_begun(&restore, &refused);
                 Box::pin(self.serve(key, restore, desired)).await

@@ -91,17 +91,21 @@ fn waits(other: &EtcdRestore, key: &ObjectKey, under_way: &str) -> bool {
 
 /// Whether it was carried out, or took its turn and was rolled back.
 fn is_done(found: &EtcdRestore) -> bool {
-    let status = found.status.as_ref();
-    let phase = status.and_then(|status| status.phase.as_deref());
-    status.is_some_and(|status| status.succeeded || status.committed)
-        || phase.is_some_and(|phase| ["Succeeded", "RolledBack"].contains(&phase))
+    let is_committed = found.status.as_ref().is_some_and(|status| status.committed);
+    is_committed || has_ended(found, &["Succeeded", "RolledBack"])
 }
 
 /// Whether it asks for nothing until somebody edits it.
 fn is_over(found: &EtcdRestore) -> bool {
-    let status = found.status.as_ref();
-    let phase = status.and_then(|status| status.phase.as_deref());
-    status.is_some_and(|status| status.succeeded) || phase.is_some_and(|phase| OVER.contains(&phase))
+    has_ended(found, &OVER)
+}
+
+/// Whether it succeeded, or is in one of these phases.
+fn has_ended(found: &EtcdRestore, phases: &[&str]) -> bool {
+    found.status.as_ref().is_some_and(|status| {
+        let phase = status.phase.as_deref();
+        status.succeeded || phase.is_some_and(|phase| phases.contains(&phase))
+    })
 }
 
 /// Whether it is the one of this UID, and nobody has deleted it.

@@ -52,9 +52,13 @@ impl Reconciler {
         Ok(true)
     }
 
-    /// Whether the cluster carries this restore out or has done so. What it was asked for and has not begun is taken back: whoever asks is refused
-    /// by now, and would stand in the way of others. Looked at past every copy.
-    pub(super) async fn has_begun(&self, key: &ObjectKey, restore: &EtcdRestore) -> Result<bool, Error> {
+    /// Takes back what the cluster was asked for and has not begun: whoever asks is refused by now, and would stand in the way of
+    /// others. Returns whether it carries this restore out, or has done so. Looked at past every copy.
+    pub(super) async fn begun_or_withdrawn(
+        &self,
+        key: &ObjectKey,
+        restore: &EtcdRestore,
+    ) -> Result<bool, Error> {
         if restore.status.as_ref().is_some_and(|status| status.succeeded) {
             return Ok(true);
         }
