@@ -33,6 +33,7 @@ pub mod report;
 pub mod rights;
 pub mod scenario;
 pub mod standing;
+pub mod unprivileged;
 pub mod up;
 pub mod volumes;
 pub mod workload;

@@ -20,6 +20,7 @@ use crate::chronicle::Chronicle;
 use crate::cluster::Cluster;
 use crate::command::printed;
 use crate::deadline::until;
+use crate::unprivileged::unprivileged;
 use crate::{images, observe};
 
 /// Long enough for a pod on a machine that also compiles.
@@ -265,7 +266,7 @@ impl Stage {
             .apply(&json!({
                 "apiVersion": "v1", "kind": "Pod",
                 "metadata": { "name": pod, "namespace": self.namespace, "labels": { "app": pod } },
-                "spec": spec,
+                "spec": unprivileged(spec),
             }))
             .await
     }

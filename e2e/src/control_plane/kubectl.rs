@@ -1,5 +1,6 @@
 //! What tests do with a control plane before they begin: kubectl, definitions, namespaces of their own.
 
+use std::collections::BTreeMap;
 use std::process::Output;
 
 use anyhow::{Context, Result};
@@ -10,13 +11,16 @@ use tokio::process::Command;
 use super::ControlPlane;
 use crate::command::{output, printed};
 use crate::components::{self, Component};
+use crate::unprivileged::ENFORCED;
 
 impl ControlPlane {
-    /// A new namespace whose name begins with `prefix`.
+    /// A new namespace whose name begins with `prefix`, and in which only pods without rights on their node may run.
     pub async fn namespace(&self, prefix: &str) -> Result<String> {
+        let (key, value) = ENFORCED;
         let namespace = Namespace {
             metadata: ObjectMeta {
                 generate_name: Some(format!("{prefix}-")),
+                labels: Some(BTreeMap::from([(key.to_owned(), value.to_owned())])),
                 ..ObjectMeta::default()
             },
             ..Namespace::default()

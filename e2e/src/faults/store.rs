@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::images;
 use crate::scenario::Stage;
+use crate::unprivileged::unprivileged;
 
 /// Where the store listens, which only its proxy knows.
 const BEHIND: u16 = 7070;
@@ -94,7 +95,7 @@ impl<'a> Store<'a> {
             .apply(&json!({
                 "apiVersion": "v1", "kind": "Pod",
                 "metadata": { "name": name, "namespace": stage.namespace(), "labels": { "app": name } },
-                "spec": spec,
+                "spec": unprivileged(spec),
             }))
             .await?;
         stage.expose(name).await?;

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::scenario::{Bed, Scenario, Stage, is_ready};
+use etcd_operator_e2e::unprivileged::unprivileged;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
@@ -87,13 +88,13 @@ fn bare(namespace: &str) -> [Value; 2] {
             "selector": {"matchLabels": labels},
             "template": {
                 "metadata": {"labels": labels},
-                "spec": {"containers": [{
+                "spec": unprivileged(json!({"containers": [{
                     "name": "etcd", "image": format!("quay.io/coreos/etcd:v{}", VERSION.number()),
                     "command": flags,
                     "env": [{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
                     "readinessProbe": {"httpGet": {"path": "/readyz", "port": 2381}, "periodSeconds": 1},
                     "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-                }]},
+                }]})),
             },
             "volumeClaimTemplates": [{
                 "metadata": {"name": "data"},

@@ -45,16 +45,13 @@ pub const SCENARIOS: &[Scenario] = &[
         Bed::Own(1),
         |stage| Box::pin(toured(stage)),
     )
-    .long()
-    .full(),
-    // What the chart does is played by others, too.
+    .long(),
     Scenario::gate(
         "docs",
         "whoever_follows_the_page_about_installing_installs_upgrades_and_takes_all_away",
         Bed::Own(1),
         |stage| Box::pin(installed(stage)),
-    )
-    .full(),
+    ),
     Scenario::gate(
         "docs",
         "whoever_follows_the_page_about_moving_has_all_keys_in_a_cluster_of_this_operator",

@@ -9,6 +9,7 @@ use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::images;
 use etcd_operator_e2e::scenario::Stage;
+use etcd_operator_e2e::unprivileged::unprivileged;
 use serde_json::json;
 
 /// The only container.
@@ -36,7 +37,7 @@ pub async fn start(
         .apply(&json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": { "name": pod, "namespace": stage.namespace(), "labels": { "app": "etcd" } },
-            "spec": {
+            "spec": unprivileged(json!({
                 "terminationGracePeriodSeconds": 1,
                 "nodeSelector": { "kubernetes.io/hostname": node },
                 "volumes": [volume],
@@ -54,7 +55,7 @@ pub async fn start(
                     ],
                     "volumeMounts": [{ "name": "data", "mountPath": "/var/etcd" }],
                 }],
-            },
+            })),
         }))
         .await?;
     stage.ready(pod).await?;

@@ -10,6 +10,7 @@ use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::images;
 use etcd_operator_e2e::observe;
 use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
+use etcd_operator_e2e::unprivileged::unprivileged;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -66,7 +67,7 @@ async fn evicted(stage: Arc<Stage>) -> Result<()> {
             "metadata": { "name": "tenant", "namespace": stage.namespace() },
             "spec": { "replicas": 1, "selector": { "matchLabels": labels }, "template": {
                 "metadata": { "labels": labels },
-                "spec": {
+                "spec": unprivileged(json!({
                     "tolerations": [
                         toleration("node.kubernetes.io/unreachable"),
                         toleration("node.kubernetes.io/not-ready"),
@@ -75,7 +76,7 @@ async fn evicted(stage: Arc<Stage>) -> Result<()> {
                         "name": "probe", "image": images::TOOLS, "imagePullPolicy": "Never",
                         "command": ["probe", "serve", ":80"],
                     }],
-                },
+                })),
             } },
         }))
         .await?;

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::images;
 use etcd_operator_e2e::scenario::Stage;
+use etcd_operator_e2e::unprivileged::bounded;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -40,7 +41,7 @@ fn spec(tenant: &Tenant) -> Value {
             "patch": {"spec": {
                 "hostAliases": [{"ip": "10.0.0.7", "hostnames": ["registry.internal"]}],
                 "containers": [{
-                    "name": "beside", "image": images::TOOLS, "imagePullPolicy": "Never", "command": ["probe", "pause"],
+                    "name": "beside", "image": images::TOOLS, "imagePullPolicy": "Never", "command": ["probe", "pause"], "securityContext": bounded(),
                 }],
             }},
         },
