@@ -248,6 +248,9 @@ mod tests {
             }
         }
         shown.dedup();
-        assert_eq!(shown, ["docs/migration.md", "docs/restores.md"]);
+        assert_eq!(
+            shown,
+            ["docs/install.md", "docs/migration.md", "docs/restores.md"]
+        );
     }
 }

@@ -113,11 +113,16 @@ impl<'a> Desk<'a> {
 
     /// Gives the image of the operator another name on every node.
     pub async fn image(&self, name: &str) -> Result<()> {
+        self.copied(&format!("docker.io/library/{}", images::OPERATOR), name)
+            .await
+    }
+
+    /// Gives an image that every node has another name there, as if it came from another registry.
+    pub async fn copied(&self, known: &str, name: &str) -> Result<()> {
         let ctr = components::find(Component::Ctr).await?;
         let ctr = ctr.to_str().context("a path that is no text")?;
-        let known = format!("docker.io/library/{}", images::OPERATOR);
         for node in self.cluster.nodes() {
-            let tag = ["--namespace", "k8s.io", "images", "tag", "--force", &known, name];
+            let tag = ["--namespace", "k8s.io", "images", "tag", "--force", known, name];
             node.entry().run(ctr, &tag).await?;
         }
         Ok(())

@@ -9,7 +9,7 @@ use etcd_operator_e2e::command::{self, printed};
 use etcd_operator_e2e::emulator::{BUCKET, Emulator, Speech};
 use etcd_operator_e2e::faults::{CREDENTIALS, REGION, profile};
 use etcd_operator_e2e::images;
-use etcd_operator_e2e::install::{Kubernetes, NAMESPACE};
+use etcd_operator_e2e::install::{Kubernetes, NAMESPACE, SAMPLE_VERSION};
 use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
 use serde_json::json;
 
@@ -20,6 +20,8 @@ const NAMES: [&str; 2] = [
     "registry.example.com/etcd-operator:0.1.0",
     "docker.io/library/etcd-operator:0.1.0",
 ];
+/// The image of etcd in the registry of somebody without a way to the internet.
+const FAR: &str = "registry.example.com/etcd:v3.6.16";
 /// Thirty-two bytes.
 const KEY: &str = "0123456789abcdef0123456789abcdef";
 
@@ -201,20 +203,31 @@ async fn installed(stage: Arc<Stage>) -> Result<()> {
         &page.under("Definitions")?[..],
         &helm[..],
         &page.under("Upgrade")?[..],
-        &[first, helm[0], last],
     ]
     .concat();
+    let end = [first, helm[0], last];
     // That takes its time, and has a story of its own below.
     let elsewhere = page.under("The image")?;
     for block in page.shell() {
         ensure!(
-            story.contains(&block) || elsewhere.contains(&block),
+            story.contains(&block) || end.contains(&block) || elsewhere.contains(&block),
             "{} is never typed",
             block.place
         );
     }
     let said = desk.types(&story).await?;
     ensure!(said.contains("Phase:          Succeeded"), "{said}");
+    let [far] = page.all("yaml")?[..] else {
+        bail!("the page shows other clusters by now");
+    };
+    desk.copied(&images::etcd_reference(SAMPLE_VERSION), FAR).await?;
+    desk.lay("orders.yaml", far)?;
+    desk.runs(
+        "kubectl apply --filename orders.yaml\n\
+         kubectl wait --for=condition=Available --timeout=170s etcdcluster/orders\n",
+    )
+    .await?;
+    desk.types(&end).await?;
     let left = [
         "get",
         "crd,pvc,clusterrole,clusterrolebinding",
