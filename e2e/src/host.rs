@@ -160,18 +160,45 @@ fn settings(found: &mut BTreeSet<String>) {
     }
 }
 
-fn groups(directory: &Path, found: &mut BTreeSet<String>) {
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            found.insert(format!("control group {}", entry.path().display()));
-            groups(&entry.path(), found);
-        }
+/// Those at the top of each hierarchy, and all in one of a bed. What a manager of this host makes in a group of its own
+/// meanwhile, such as one for each session, is no bed's.
+fn groups(mount: &Path, found: &mut BTreeSet<String>) {
+    if mount.join("cgroup.controllers").is_file() {
+        return groups_in(mount, found);
     }
+    for hierarchy in directories(mount) {
+        groups_in(&hierarchy, found);
+    }
+}
+
+fn groups_in(directory: &Path, found: &mut BTreeSet<String>) {
+    for group in directories(directory) {
+        let name = group.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with(PREFIX) {
+            all_groups_in(&group, found);
+        }
+        found.insert(format!("control group {}", group.display()));
+    }
+}
+
+fn all_groups_in(directory: &Path, found: &mut BTreeSet<String>) {
+    for group in directories(directory) {
+        all_groups_in(&group, found);
+        found.insert(format!("control group {}", group.display()));
+    }
+}
+
+fn directories(place: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(place).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bed_dir::BedDir;
 
     #[test]
     fn what_a_bed_that_is_owned_has_is_not_left_and_what_merely_looks_like_it_is() {
@@ -194,6 +221,36 @@ mod tests {
             "process 7 kubelet",
         ] {
             assert!(!is_of(other, &bed), "{other}");
+        }
+    }
+
+    #[test]
+    fn groups_of_a_bed_are_seen_to_the_bottom_and_those_of_others_at_the_top() {
+        for (layout, at) in [("one", ""), ("many", "memory/")] {
+            let place = BedDir::create().unwrap();
+            let mount = place.path().join(layout);
+            fs::create_dir(&mount).unwrap();
+            if layout == "one" {
+                fs::write(mount.join("cgroup.controllers"), "memory").unwrap();
+            }
+            let bed = format!("{PREFIX}0a1b2c3d-1-2-0");
+            for group in ["sessions/one", &format!("{bed}/node-0/kubepods"), "kubepods"] {
+                fs::create_dir_all(mount.join(format!("{at}{group}"))).unwrap();
+            }
+            let mut found = BTreeSet::new();
+            groups(&mount, &mut found);
+            let wanted = [
+                bed.clone(),
+                format!("{bed}/node-0"),
+                format!("{bed}/node-0/kubepods"),
+                "kubepods".to_owned(),
+                "sessions".to_owned(),
+            ];
+            let wanted = wanted.map(|group| {
+                let place = mount.join(format!("{at}{group}"));
+                format!("control group {}", place.display())
+            });
+            assert_eq!(found, BTreeSet::from(wanted), "{layout}");
         }
     }
 }
