@@ -48,10 +48,11 @@ pub const SETS: &[&ComponentSet] = &[
     &table::FAKE_GCS,
     &table::AZURITE,
     &table::OSS_SIGNER,
+    &table::BILL_SCHEMA,
 ];
 
 /// So many of the last are built only when they are asked for.
-const ON_DEMAND: usize = 3;
+const ON_DEMAND: usize = 4;
 
 /// What is built beforehand, so that nothing that is timed waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -114,7 +115,7 @@ mod tests {
         }
         assert_eq!(Group::ControlPlane.sets().len(), 2);
         assert_eq!(Group::Nodes.sets().last().map(|set| set.name), Some("helm"));
-        for on_demand in ["fake-gcs-server", "azurite", "oss-signer"] {
+        for on_demand in ["fake-gcs-server", "azurite", "oss-signer", "bill-schema"] {
             assert!(!Group::Gate.sets().iter().any(|set| set.name == on_demand));
         }
     }

@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
+use tokio::process::Command;
+
 use super::*;
+use crate::bed_dir::BedDir;
+use crate::components::{self, Component};
 
 const PACKAGE: &str = "etcd-operator-manager";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -74,6 +78,37 @@ async fn the_bill_of_the_operator_has_what_its_specification_asks_for() {
     broken["components"][1]["hashes"] = json!([{"alg": "SHA-256", "content": "12"}]);
     broken["dependencies"][2]["dependsOn"] = json!(["pkg:cargo/nobody@1.0.0"]);
     assert_eq!(faults(&broken).len(), 3, "{:?}", faults(&broken));
+}
+
+/// What those who publish the format say of it, by the schema that they publish.
+#[tokio::test]
+async fn the_bill_of_the_operator_fits_the_schema_of_its_format() {
+    let bed = BedDir::create().unwrap();
+    let checker = components::find(Component::BillSchema).await.unwrap();
+    let check = async |bill: &Value| {
+        let file = bed.write("bill.json", bill.to_string()).unwrap();
+        let mut check = Command::new(&checker);
+        check.arg(file);
+        command::succeed(check, "").await
+    };
+    let (_, bill) = ours().await;
+    assert_eq!(check(&bill).await.unwrap().trim(), "it fits");
+    for (place, wrong) in [
+        ("/components/0/type", json!("crate")),
+        (
+            "/components/1/hashes",
+            json!([{"alg": "SHA-256", "content": "12"}]),
+        ),
+        ("/specVersion", json!(1.6)),
+        ("/serialNumber", json!("one")),
+    ] {
+        let mut broken = bill.clone();
+        match broken.pointer_mut(place) {
+            Some(value) => *value = wrong,
+            None => broken[&place[1..]] = wrong,
+        }
+        assert!(check(&broken).await.is_err(), "{place} passes");
+    }
 }
 
 #[tokio::test]

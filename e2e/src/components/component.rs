@@ -42,6 +42,8 @@ pub enum Component {
     Azurite,
     /// What tells how the vendor's own client signs for OSS.
     OssSigner,
+    /// What holds a bill of materials against its schema.
+    BillSchema,
     /// What scenarios run in pods.
     Probe,
     /// Clients of a cluster that remember what they saw.
@@ -129,6 +131,7 @@ impl Component {
             Self::FakeGcsServer => (&table::FAKE_GCS, "fake-gcs-server"),
             Self::Azurite => (&table::AZURITE, "azurite-blob"),
             Self::OssSigner => (&table::OSS_SIGNER, "oss-signer"),
+            Self::BillSchema => (&table::BILL_SCHEMA, "bill-schema"),
             Self::Probe => (&table::PROBE, "probe"),
             Self::Workload => (&table::WORKLOAD, "workload"),
             Self::Etcd(version) => (version.set(), "etcd"),
@@ -158,12 +161,13 @@ mod tests {
     #[test]
     fn every_component_is_a_binary_of_its_set() {
         use Component::{
-            Azurite, CniBridge, Containerd, CoreDns, Ctr, EtcdOfControlPlane, FakeGcsServer, Helm, Helm3,
-            KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler, Kubectl, Kubelet, OssSigner,
-            Probe, Runc, Versitygw, Workload,
+            Azurite, BillSchema, CniBridge, Containerd, CoreDns, Ctr, EtcdOfControlPlane, FakeGcsServer,
+            Helm, Helm3, KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler, Kubectl, Kubelet,
+            OssSigner, Probe, Runc, Versitygw, Workload,
         };
         let mut all = vec![
             Azurite,
+            BillSchema,
             CniBridge,
             Containerd,
             CoreDns,

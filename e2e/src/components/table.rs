@@ -143,6 +143,20 @@ pub static OSS_SIGNER: ComponentSet = ComponentSet {
     cold_seconds: 20,
 };
 
+/// What holds a bill of materials against the schema of its format: of our own, on what publishes that schema.
+pub static BILL_SCHEMA: ComponentSet = ComponentSet {
+    name: "bill-schema",
+    source: Source::Go(GoModule {
+        tools: "bill-schema",
+        module: None,
+        stamps: &[],
+        linkage: Linkage::PureGo,
+        without: &[],
+    }),
+    binaries: &[binary("bill-schema", "etcd-operator/e2e/tools/bill-schema")],
+    cold_seconds: 5,
+};
+
 /// The cluster's name server.
 pub static COREDNS: ComponentSet = ComponentSet {
     name: "coredns",
