@@ -23,7 +23,8 @@ install
 it was not installed by helm
 {{- else if or (ne $release $root.Release.Name) (ne $namespace $root.Release.Namespace) -}}
 release {{ $release }} in namespace {{ $namespace }} keeps it
-{{- else if and $written (semverCompare (printf ">%s-0" $root.Chart.Version) $written) (ne $written $root.Chart.Version) -}}
+{{- /* By order alone: a constraint leaves out versions before a release, or takes them for later ones. */ -}}
+{{- else if and $written (gt ((semver $written).Compare (semver $root.Chart.Version)) 0) -}}
 version {{ $written }} of the chart wrote it
 {{- else -}}
 install

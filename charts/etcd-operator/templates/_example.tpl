@@ -30,6 +30,7 @@
 {{- with $values.storage -}}{{- $_ := set $spec "storage" . -}}{{- end -}}
 {{- with $values.pod -}}{{- $_ := set $spec "pod" . -}}{{- end -}}
 {{- if $values.enableTLS -}}{{- $_ := set $spec "TLS" $values.tls -}}{{- end -}}
+{{- with .Values.imagePullSecrets -}}{{- $_ := set $spec "imagePullSecrets" . -}}{{- end -}}
 {{- $spec = mergeOverwrite $spec (deepCopy $values.spec) -}}
 {{- $backup := deepCopy .Values.etcdBackup.spec -}}
 {{- if not (or $backup.etcdCluster $backup.etcdEndpoints) -}}

@@ -18,9 +18,12 @@
 {{ include "etcd-operator.fullname" . }}
 {{- end -}}
 
-{{- /* Cluster-scoped names: releases of one name may exist in several namespaces. */}}
+{{- /*
+Names that releases of several namespaces share a room for. Neither part has a colon in it, so that no two releases
+come by the same name, as a-b and c would with a and b-c.
+*/}}
 {{- define "etcd-operator.clusterName" -}}
-{{ printf "%s-%s" .Release.Namespace (include "etcd-operator.fullname" .) }}
+{{ printf "%s:%s" .Release.Namespace (include "etcd-operator.fullname" .) }}
 {{- end -}}
 
 {{- define "etcd-operator.selector" -}}

@@ -51,7 +51,7 @@ pub trait Conditioned {
 /// The types of conditions, as stable words. The first four are the ancestor's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConditionType {
-    /// Clients can write.
+    /// A quorum of the voters answers.
     Available,
     /// Members are being replaced.
     Recovering,
@@ -89,7 +89,9 @@ impl ConditionType {
     /// What it means when the condition is true.
     pub fn meaning(self) -> &'static str {
         match self {
-            Self::Available => "Clients can write.",
+            Self::Available => {
+                "A quorum of the voters answers. Whether etcd takes writes then, no alarm standing, Progressing tells."
+            }
             Self::Recovering => "Members are being replaced.",
             Self::Scaling => "The number of members is changing.",
             Self::Upgrading => {

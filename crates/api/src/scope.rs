@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use crate::EtcdCluster;
 use crate::names::{ANNOTATION_SCOPE, SCOPE_CLUSTERWIDE};
 
 /// Which objects an installation looks after, among those it can see.
@@ -33,6 +34,16 @@ impl fmt::Display for ScopeRule {
             Self::Everything => f.write_str("all objects"),
         }
     }
+}
+
+/// The installation that `controlledBy` of a cluster names, if it is another one than ours.
+pub fn another<'a>(controlled_by: Option<&'a str>, installation: &str) -> Option<&'a str> {
+    controlled_by.filter(|by| !by.is_empty() && *by != installation)
+}
+
+/// The installation that looks after this cluster, and so after its backups and restores, if it is another one than ours.
+pub fn elsewhere<'a>(cluster: &'a EtcdCluster, installation: &str) -> Option<&'a str> {
+    another(cluster.status.as_ref()?.controlled_by.as_deref(), installation)
 }
 
 impl ScopeRule {

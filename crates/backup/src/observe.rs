@@ -98,12 +98,14 @@ fn of_cluster(cluster: &EtcdCluster, desired: &Desired, key: &ObjectKey) -> Resu
     };
     let members = status.member_status.unwrap_or_default();
     let members = members.iter().filter(|member| member.role.is_some());
-    let statics = cluster.spec.tls.as_ref().and_then(|tls| tls.static_.as_ref());
-    let secret = statics
-        .and_then(|tls| tls.operator_secret.clone())
-        .filter(|secret| !secret.is_empty());
+    let is_secure = cluster.has_secure_clients();
+    let secret = cluster.operator_secret().filter(|_| is_secure).map(str::to_owned);
     let client_tls = desired.client_tls.clone().or(secret);
-    let scheme = if client_tls.is_some() { "https" } else { "http" };
+    let scheme = if is_secure || desired.client_tls.is_some() {
+        "https"
+    } else {
+        "http"
+    };
     let domain = cluster
         .spec
         .pod

@@ -9,12 +9,13 @@ use etcd_operator_api::refusal::Refusal;
 use etcd_operator_api::{
     EtcdBackup, EtcdBackupStatus, EtcdCluster,
     reference::References,
-    scope::{NotServed, ScopeRule},
+    scope::{NotServed, ScopeRule, elsewhere},
 };
 use etcd_operator_runtime::{
     apply::{Applier, Error},
     clock::SharedClock,
     controller::Function,
+    elsewhere::Elsewhere,
     events::Severity,
     key::ObjectKey,
     latest::Latest,
@@ -55,6 +56,8 @@ pub struct Deps {
     pub reporter: Reporter,
     /// Which clusters, and so which backups, are this installation's business.
     pub scope: ScopeRule,
+    /// Names this installation: the backups of a cluster that another one looks after are that one's.
+    pub installation: String,
     /// The operator's own image, of which Jobs are made; without it the sentence that says what to do.
     pub operator_image: Result<String, String>,
     /// How many Jobs run at once, over all backups.
@@ -69,6 +72,7 @@ pub struct Reconciler {
     deps: Arc<Deps>,
     latest: Latest<EtcdBackup>,
     turns: Turns,
+    elsewhere: Elsewhere,
 }
 
 impl Reconciler {
@@ -76,6 +80,7 @@ impl Reconciler {
     pub fn new(deps: Deps) -> Self {
         Self {
             turns: Turns::new(deps.most_jobs),
+            elsewhere: Elsewhere::new(&deps.installation),
             deps: Arc::new(deps),
             latest: Latest::default(),
         }
@@ -112,11 +117,13 @@ impl Reconciler {
             applier,
             reporter,
             scope,
+            installation,
             clock,
             ..
         } = &*self.deps;
         let Some(backup) = backups.get(key) else {
             self.latest.forget(key);
+            self.elsewhere.forget(key);
             let serves = |bad: &Malformed| {
                 let cluster = bad
                     .cluster
@@ -140,6 +147,13 @@ impl Reconciler {
             }
             return Ok(Wake::OnChange);
         }
+        let known = cluster.as_ref().and_then(|cluster| clusters.get(cluster));
+        if let (Some(name), Some(other)) = (named, known.as_deref().and_then(|c| elsewhere(c, installation)))
+        {
+            self.elsewhere.tell(reporter, &*backup, name, other);
+            return Ok(Wake::OnChange);
+        }
+        self.elsewhere.forget(key);
         let references = cluster.map_or_else(References::default, |cluster| {
             References::default().with(format!("EtcdCluster {}", cluster.name), clusters.sight(&cluster))
         });

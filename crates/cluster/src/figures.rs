@@ -4,10 +4,12 @@
 mod readings;
 
 use std::fmt;
+use std::sync::Arc;
 
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::cluster::MemberStatus;
 use etcd_operator_api::condition::Conditioned;
+use etcd_operator_api::scope::{self, ScopeRule};
 use etcd_operator_runtime::clock::SharedClock;
 use etcd_operator_runtime::key::ObjectKey;
 use etcd_operator_runtime::metrics::{Figure, Metrics, PerObject};
@@ -21,6 +23,7 @@ pub use readings::{Database, Look, Reading, Readings};
 pub struct Figures {
     clusters: Store<EtcdCluster>,
     readings: Readings,
+    scope: ScopeRule,
     installation: String,
     clock: SharedClock,
 }
@@ -117,17 +120,25 @@ pub const FAMILIES: [Family; 11] = [
     ),
 ];
 
+/// The family about clusters that nobody else on this page speaks of: its name, and what it says.
+pub const ELSEWHERE: (&str, &str) = (
+    "cluster_controlled_elsewhere",
+    "1 for an EtcdCluster in scope that another installation of the operator looks after",
+);
+
 impl Figures {
-    /// Of the clusters in this store that this installation looks after.
+    /// Of the clusters in this store, those in scope that this installation looks after or leaves to another one.
     pub fn new(
         clusters: Store<EtcdCluster>,
         readings: Readings,
+        scope: ScopeRule,
         installation: String,
         clock: SharedClock,
     ) -> Self {
         Self {
             clusters,
             readings,
+            scope,
             installation,
             clock,
         }
@@ -139,6 +150,20 @@ impl Figures {
             let figures = self.clone();
             metrics.register_computed(name, help, move || figures.each(family));
         }
+        let (name, help) = ELSEWHERE;
+        let figures = self.clone();
+        metrics.register_computed(name, help, move || figures.elsewhere());
+    }
+
+    /// Nothing else is told of these, so that they would be missed by every alert.
+    fn elsewhere(&self) -> Vec<Figure> {
+        let is_left = |cluster: &&Arc<EtcdCluster>| {
+            self.scope.serves(cluster.metadata.annotations.as_ref()).is_ok()
+                && scope::elsewhere(cluster, &self.installation).is_some()
+        };
+        let clusters = self.clusters.list();
+        let left = clusters.iter().filter(is_left);
+        left.map(|cluster| of(cluster, 1).into()).collect()
     }
 
     fn each(&self, family: fn(&EtcdCluster, &Reading) -> Vec<Figure>) -> Vec<Figure> {

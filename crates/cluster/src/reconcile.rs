@@ -8,11 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdClusterStatus, refusal::Refusal, scope::ScopeRule};
+use etcd_operator_api::{
+    EtcdBackup, EtcdCluster, EtcdClusterStatus,
+    refusal::Refusal,
+    scope::{self, ScopeRule},
+};
 use etcd_operator_runtime::{
     apply::Applier,
     clock::SharedClock,
     controller::Function,
+    elsewhere::Elsewhere,
     events::Severity,
     key::ObjectKey,
     queue::Wake,
@@ -79,7 +84,7 @@ pub struct Reconciler {
     deps: Arc<Deps>,
     /// Clusters in scope that another installation looks after, and which one: told when it is news, for their own
     /// status is not this installation's to write.
-    elsewhere: Arc<Mutex<BTreeMap<ObjectKey, String>>>,
+    elsewhere: Elsewhere,
     fresh: Fresh,
     /// Where this process has yet to touch pods, because it took over what another one began: whoever dies of it comes
     /// back under another name and takes over anew.
@@ -104,8 +109,8 @@ impl Reconciler {
     /// A controller that reads and writes with these.
     pub fn new(deps: Deps) -> Self {
         Self {
+            elsewhere: Elsewhere::new(&deps.installation),
             deps: Arc::new(deps),
-            elsewhere: Arc::default(),
             fresh: Fresh::default(),
             owed: Arc::default(),
             asked: Arc::default(),
@@ -119,6 +124,7 @@ impl Reconciler {
         Figures::new(
             deps.clusters.clone(),
             self.readings.clone(),
+            deps.scope,
             deps.installation.clone(),
             deps.clock.clone(),
         )
@@ -142,7 +148,7 @@ impl Reconciler {
             ..
         } = &*self.deps;
         let Some(cluster) = clusters.get(key) else {
-            self.elsewhere(key, None);
+            self.elsewhere.forget(key);
             self.fresh.forget(key);
             self.readings.forget(key);
             self.owes(key, BTreeSet::new());
@@ -152,7 +158,7 @@ impl Reconciler {
                 .remove(key);
             let serves = |bad: &Malformed| {
                 let by = bad.controlled_by.as_deref();
-                scope.serves(Some(&bad.annotations)).is_ok() && status::another(by, installation).is_none()
+                scope.serves(Some(&bad.annotations)).is_ok() && scope::another(by, installation).is_none()
             };
             return Ok(reporter.absent::<EtcdCluster>(clusters, key, serves).await?);
         };
@@ -163,23 +169,11 @@ impl Reconciler {
             return Ok(Wake::OnChange);
         }
         let served = scope.serves(cluster.metadata.annotations.as_ref());
-        let other = status::controlled_by_another(&cluster, installation).filter(|_| served.is_ok());
-        let news = self.elsewhere(key, other);
-        if let Some(other) = other {
-            let note = format!(
-                "The installation {other} of the operator looks after this cluster; {installation} leaves it alone."
-            );
-            if news {
-                reporter.tell(
-                    &*cluster,
-                    Severity::Warning,
-                    "ControlledElsewhere",
-                    "LeaveAlone",
-                    note,
-                );
-            }
+        if let Some(other) = scope::elsewhere(&cluster, installation).filter(|_| served.is_ok()) {
+            self.elsewhere.tell(reporter, &*cluster, &key.name, other);
             return Ok(Wake::OnChange);
         }
+        self.elsewhere.forget(key);
         if let Err(not_served) = served {
             if let Some(after) = status::left_alone(&cluster, &not_served, installation, clock.now()) {
                 self.report(&cluster, after).await?;
@@ -327,16 +321,6 @@ impl Reconciler {
     ) -> Result<EtcdCluster, Error> {
         let after = status::status(cluster, world, plan, around);
         self.report(cluster, after).await
-    }
-
-    /// Notes which other installation looks after a cluster; tells whether that is news.
-    fn elsewhere(&self, key: &ObjectKey, other: Option<&str>) -> bool {
-        let mut known = self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = match other {
-            Some(other) => known.insert(key.clone(), other.to_owned()),
-            None => known.remove(key),
-        };
-        before.as_deref() != other
     }
 
     fn owed(&self, key: &ObjectKey) -> BTreeSet<Ordinal> {

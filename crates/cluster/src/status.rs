@@ -28,7 +28,7 @@ use crate::world::World;
 
 pub use backups::Freshness;
 pub use news::{troubles, turn};
-pub use scope::{another, controlled_by_another, left_alone};
+pub use scope::left_alone;
 
 /// Most words in a list of the status.
 const MOST: usize = 16;

@@ -75,7 +75,7 @@ fn nodes_are_watched_only_where_that_is_granted() {
     assert!(everywhere.contains("value: --watch-nodes") && everywhere.contains("- ../rbac/nodes"));
     assert!(!text("config/manager/deployment.yaml").contains("watch-nodes"));
     let condition = "{{- if include \"etcd-operator.watchesNodes\" . }}\n";
-    let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: {{ include \"etcd-operator.clusterName\" . }}-nodes\n";
+    let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: {{ include \"etcd-operator.clusterName\" . }}:nodes\n";
     assert!(text("charts/etcd-operator/templates/roles.yaml").contains(&format!("{condition}{role}")));
     let flag = "        - --watch-nodes\n";
     assert!(text("charts/etcd-operator/templates/deployment.yaml").contains(&format!("{condition}{flag}")));
@@ -119,6 +119,10 @@ fn unknown(values: &Value, schema: &Value, path: &str, found: &mut Vec<String>) 
     let Some(properties) = schema["properties"].as_object() else {
         return;
     };
+    // Labels of one's own, but for those that the chart sets.
+    if properties.values().all(|schema| schema == false) {
+        return;
+    }
     if schema["additionalProperties"] != false {
         found.push(format!("{path} takes any key"));
     }

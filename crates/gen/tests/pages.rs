@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use etcd_operator_cluster::figures::FAMILIES;
+use etcd_operator_cluster::figures::{ELSEWHERE, FAMILIES};
 use etcd_operator_gen::tree;
 use serde_json::Value;
 
@@ -30,6 +30,7 @@ fn every_metric_has_a_row_and_every_row_is_of_a_metric() {
     let mut names = registered(runtime);
     names.extend(registered(&text("crates/manager/src/run.rs")));
     names.extend(FAMILIES.map(|(name, _, _)| name.to_owned()));
+    names.insert(ELSEWHERE.0.to_owned());
     assert!(names.len() > 20 && names.contains("queue_depth"), "{names:?}");
     let page = text("docs/operations.md");
     let rows: BTreeSet<String> = page
@@ -111,6 +112,14 @@ fn value<'a>(schema: &'a Value, path: &str) -> Option<&'a Value> {
         let part = part.split('[').next().unwrap_or(part);
         let schema = schema.get("items").unwrap_or(schema);
         match schema.get("properties") {
+            // Where some keys are taken, any other one is.
+            Some(properties)
+                if properties
+                    .as_object()
+                    .is_some_and(|all| all.values().all(|one| one == false)) =>
+            {
+                schema.get("additionalProperties")
+            }
             Some(properties) => properties.get(part),
             // What is open there is Kubernetes' own.
             None => Some(schema),
@@ -123,7 +132,7 @@ fn every_value_that_a_page_names_is_one_of_the_chart() {
     let schema: Value = serde_json::from_str(&text("charts/etcd-operator/values.schema.json")).expect("JSON");
     let page = text("docs/install.md");
     let mut seen = 0;
-    let words = page.split(|c: char| c.is_whitespace() || "`,:".contains(c));
+    let words = page.split(|c: char| c.is_whitespace() || "`,:\"".contains(c));
     for word in words.filter(|word| !word.starts_with(['-', '/', '$'])) {
         let Some((path, _)) = word.split_once('=') else {
             continue;

@@ -191,6 +191,7 @@ impl Functions {
             applier: applier("etcd-operator/backup"),
             reporter: reporter("etcd-operator/backup", &shared.own.backups),
             scope: shared.scope,
+            installation: shared.installation.clone(),
             operator_image: match &shared.operator_image {
                 Ok(image) => Ok(image.to_string()),
                 Err(none) => Err(none.to_string()),
@@ -207,6 +208,7 @@ impl Functions {
             applier: applier("etcd-operator/restore"),
             reporter: reporter("etcd-operator/restore", &shared.own.restores),
             scope: shared.scope,
+            installation: shared.installation.clone(),
             operator_image: match &shared.operator_image {
                 Ok(image) => Ok(image.to_string()),
                 Err(none) => Err(none.to_string()),

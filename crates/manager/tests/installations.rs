@@ -320,3 +320,61 @@ async fn a_backup_follows_its_cluster_even_where_that_cannot_be_read() {
         .await;
     bench.end().await;
 }
+
+/// Whoever looks after a cluster looks after its backups and restores as well: two would make two Jobs, and write two
+/// statuses in turn.
+#[tokio::test(start_paused = true)]
+async fn backups_and_restores_of_a_cluster_that_is_taken_are_left_alone_until_it_is_given_up() {
+    let mut bench = Bench::new();
+    bench.cluster(&json!({"size": 3}), &json!({}));
+    let own = |installation: Value| {
+        move |cluster: &mut Value| {
+            cluster["status"] = json!({"phase": "Running", "controlledBy": installation});
+        }
+    };
+    bench.fake.update_object(
+        GROUP,
+        "EtcdCluster",
+        "shop",
+        "x",
+        own(json!("gone/etcd-operator")),
+    );
+    bench.fake.put_object(backup());
+    bench.fake.put_object(json!({
+        "apiVersion": GROUP, "kind": "EtcdRestore", "metadata": {"name": "x", "namespace": "shop"},
+        "spec": {"etcdCluster": {"name": "x"}, "backupStorageType": "OSS", "oss": {"path": "bucket/key", "ossSecret": "s"}},
+    }));
+    let mark = bench.fake.mark();
+    bench.start("shop", &[]).await;
+    bench
+        .until("a word on each", |b| {
+            let told = b.events().into_iter();
+            told.filter(|(reason, _)| reason == "ControlledElsewhere").count() == 3
+        })
+        .await;
+    sleep(RESYNCS).await;
+    let events = bench.events();
+    assert_eq!(events.len(), 3, "{events:?}");
+    assert!(
+        events
+            .iter()
+            .all(|(_, note)| note.contains("kubectl patch etcdcluster x --subresource=status")),
+        "{events:?}"
+    );
+    let writes = bench.fake.writes_since(mark);
+    let ours = |resource: &str| resource.starts_with("etcd") || resource == "jobs";
+    assert!(writes.iter().all(|call| !ours(&call.resource)), "{writes:?}");
+    // As that Event says.
+    bench
+        .fake
+        .update_object(GROUP, "EtcdCluster", "shop", "x", own(Value::Null));
+    bench
+        .until("all are taken", |b| {
+            let is_taken = |kind| b.accepted(kind)["status"] == "True";
+            b.status("EtcdCluster")["controlledBy"] == "shop/etcd-operator"
+                && is_taken("EtcdBackup")
+                && is_taken("EtcdRestore")
+        })
+        .await;
+    bench.end().await;
+}

@@ -138,11 +138,9 @@ pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
     let silence = silence(&status, spec.size);
     let members = status.member_status.unwrap_or_default();
     let members: Vec<_> = members.iter().filter(|member| member.role.is_some()).collect();
-    let statics = spec.tls.as_ref().and_then(|tls| tls.static_.as_ref());
-    let client_tls = statics
-        .and_then(|tls| tls.operator_secret.clone())
-        .filter(|secret| !secret.is_empty());
-    let scheme = if client_tls.is_some() { "https" } else { "http" };
+    let is_secure = cluster.has_secure_clients();
+    let client_tls = cluster.operator_secret().filter(|_| is_secure).map(str::to_owned);
+    let scheme = if is_secure { "https" } else { "http" };
     let pod = spec.pod.as_ref();
     let domain = pod
         .and_then(|pod| pod.cluster_domain.as_deref())

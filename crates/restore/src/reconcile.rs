@@ -8,11 +8,15 @@ use std::time::Duration;
 
 use etcd_operator_api::reference::{References, Sight};
 use etcd_operator_api::refusal::{Refusal, bounded};
-use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore, EtcdRestoreStatus, scope::ScopeRule};
+use etcd_operator_api::{
+    EtcdBackup, EtcdCluster, EtcdRestore, EtcdRestoreStatus,
+    scope::{ScopeRule, elsewhere},
+};
 use etcd_operator_runtime::{
     apply::{Applier, Error, Introduced},
     clock::SharedClock,
     controller::Function,
+    elsewhere::Elsewhere,
     events::Severity,
     key::ObjectKey,
     latest::Latest,
@@ -59,6 +63,8 @@ pub struct Deps {
     pub reporter: Reporter,
     /// Which clusters, and so which restores, are this installation's business.
     pub scope: ScopeRule,
+    /// Names this installation: the restores of a cluster that another one looks after are that one's.
+    pub installation: String,
     /// The operator's own image, of which Jobs are made; without it the sentence that says what to do.
     pub operator_image: Result<String, String>,
     /// Tells the time.
@@ -70,12 +76,14 @@ pub struct Deps {
 pub struct Reconciler {
     deps: Arc<Deps>,
     latest: Latest<EtcdRestore>,
+    elsewhere: Elsewhere,
 }
 
 impl Reconciler {
     /// A controller that reads and writes with these.
     pub fn new(deps: Deps) -> Self {
         Self {
+            elsewhere: Elsewhere::new(&deps.installation),
             deps: Arc::new(deps),
             latest: Latest::default(),
         }
@@ -127,11 +135,13 @@ impl Reconciler {
             applier,
             reporter,
             scope,
+            installation,
             clock,
             ..
         } = &*self.deps;
         let Some(restore) = restores.get(key) else {
             self.latest.forget(key);
+            self.elsewhere.forget(key);
             if restores.sight(key) == Sight::Missing && !self.withdraw_stale(key, None).await? {
                 // Nobody tells of one that goes before its copy has ever been here.
                 return Ok(Wake::After(REFUSED));
@@ -163,6 +173,16 @@ impl Reconciler {
             }
             return Ok(Wake::OnChange);
         }
+        let known = clusters.get(&key.beside(&restore.spec.etcd_cluster.name));
+        if let Some(other) = known
+            .as_deref()
+            .and_then(|cluster| elsewhere(cluster, installation))
+        {
+            self.elsewhere
+                .tell(reporter, &*restore, &restore.spec.etcd_cluster.name, other);
+            return Ok(Wake::OnChange);
+        }
+        self.elsewhere.forget(key);
         self.withdraw_stale(key, restore.uid().as_deref()).await?;
         match desired(&restore) {
             Ok(desired) => Box::pin(self.serve(key, restore, desired)).await,

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,6 +113,18 @@ async fn metrics(State(health): State<Health>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, OPEN_METRICS)], health.metrics.encode())
 }
 
+/// Listens there. All addresses are those of both kinds, where there are both: where there is only the newer one, the
+/// kubelet asks at no other.
+async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    if address.ip() == Ipv4Addr::UNSPECIFIED {
+        match TcpListener::bind((Ipv6Addr::UNSPECIFIED, address.port())).await {
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => {}
+            found => return found,
+        }
+    }
+    TcpListener::bind(address).await
+}
+
 /// A server that is bound but not yet serving.
 #[derive(Debug)]
 pub struct Server {
@@ -124,7 +136,7 @@ impl Server {
     /// Binds, so that a taken address is an error at start.
     pub async fn bind(address: SocketAddr) -> io::Result<Self> {
         Ok(Self {
-            listener: TcpListener::bind(address).await?,
+            listener: listen(address).await?,
             longest: LONGEST,
         })
     }

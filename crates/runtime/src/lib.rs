@@ -9,6 +9,7 @@
 //! | [`echo`] | own status writes that the watch brings back, and that wake nobody |
 //! | [`events`] | events for people, best effort |
 //! | [`report`] | what a controller found, in the status and as an Event |
+//! | [`elsewhere`] | objects of another installation, which are left alone and told so |
 //! | [`error`] | classes of errors: back-off, condition reason, metric label |
 //! | [`gate`], [`health`], [`metrics`] | what is waited for, and the pages that tell |
 //! | [`clock`], [`jitter`] | time and chance, here and nowhere else |
@@ -58,6 +59,7 @@ pub mod clock;
 pub mod controller;
 pub mod drift;
 pub mod echo;
+pub mod elsewhere;
 pub mod error;
 pub mod events;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! How releases live in a real API server: definitions that stay and are never taken back, and an example that comes and
 //! goes with its release. There are no nodes: what runs is played on a bed.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -200,6 +201,43 @@ async fn definitions_belong_to_one_release_and_are_never_taken_back() -> Result<
         place.install(RELEASE, NAMESPACE, &newer, "replicas=1").await?;
         place.uninstall(RELEASE, NAMESPACE).await?;
         assert_eq!(place.definitions().await?, by(RELEASE, "0.9.0"), "{helm:?}");
+    }
+    Ok(())
+}
+
+/// Versions before a release come before it, and in the order of their names.
+#[tokio::test]
+async fn definitions_follow_versions_before_a_release_in_their_order() -> Result<()> {
+    let bed = BedDir::create()?;
+    let steps = [
+        ("0.9.0-rc.1", "0.9.0-rc.1"),
+        ("0.9.0-rc.2", "0.9.0-rc.2"),
+        ("0.9.0-rc.1", "0.9.0-rc.2"),
+        ("0.9.0", "0.9.0"),
+        ("0.9.0-rc.2", "0.9.0"),
+        ("0.9.0+rebuilt", "0.9.0+rebuilt"),
+        ("0.10.0-rc.1", "0.10.0-rc.1"),
+        ("0.9.9", "0.10.0-rc.1"),
+    ];
+    let charts: BTreeMap<&str, PathBuf> = steps
+        .iter()
+        .map(|(version, _)| *version)
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .map(|version| Ok((version, chart_of(version, &bed)?)))
+        .collect::<Result<_>>()?;
+    for helm in HELMS {
+        let place = Place::new(helm).await?;
+        for (number, (installed, left)) in steps.iter().enumerate() {
+            place
+                .install(RELEASE, NAMESPACE, &charts[installed], "replicas=1")
+                .await?;
+            assert_eq!(
+                place.definitions().await?,
+                by(RELEASE, left),
+                "{helm:?}, step {number}"
+            );
+        }
     }
     Ok(())
 }

@@ -172,7 +172,7 @@ fn objects_are_in_a_namespace_or_named_after_one() -> Result<()> {
             .is_some_and(|kind| kind.starts_with("Cluster"))
         {
             assert!(
-                own.starts_with(&format!("{NAMESPACE}-{RELEASE}")),
+                own.starts_with(&format!("{NAMESPACE}:{RELEASE}")),
                 "{name}: {own}"
             );
             assert!(

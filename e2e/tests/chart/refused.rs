@@ -10,6 +10,24 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("replica=2", &["replica"]),
     ("replicas=two", &["replicas"]),
     ("replicas=-1", &["replicas"]),
+    (
+        "image.repository=registry.example.com/X y",
+        &["image", "repository"],
+    ),
+    ("image.repository=/a", &["image", "repository"]),
+    ("serviceAccount.name=Bad Name", &["serviceAccount", "name"]),
+    (
+        "labels.app\\.kubernetes\\.io/name=mine",
+        &["labels", "app.kubernetes.io~1name"],
+    ),
+    (
+        "podLabels.app\\.kubernetes\\.io/instance=mine",
+        &["podLabels", "app.kubernetes.io~1instance"],
+    ),
+    (
+        "etcdBackup.name=a123456789a123456789a123456789a123456789a123456789abc",
+        &["etcdBackup", "name"],
+    ),
     ("image.tag=a:b", &["image", "tag"]),
     ("image.repository=etcd-operator:1", &["image", "repository"]),
     ("image.digest=sha256:12", &["image", "digest"]),

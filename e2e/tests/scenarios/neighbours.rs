@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use etcd_operator_e2e::book::Desk;
+use etcd_operator_e2e::book::{Desk, Page};
 use etcd_operator_e2e::images;
 use etcd_operator_e2e::install::{NAMESPACE, SAMPLE_VERSION};
 use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
@@ -34,6 +34,10 @@ pub const SCENARIOS: &[Scenario] = &[
 const LOOK: &str = "kubectl get pods --selector etcd_cluster=orders --output \
                     jsonpath='{.items[*].metadata.uid}{.items[*].status.containerStatuses[*].restartCount}'\n\
                     kubectl get etcd orders --output jsonpath='{.status.controlledBy}'\n";
+
+/// What is said of the pods alone.
+const PODS: &str = "kubectl get pods --selector etcd_cluster=orders --output \
+                    jsonpath='{.items[*].metadata.uid}{.items[*].status.containerStatuses[*].restartCount}'\n";
 
 async fn second(stage: Arc<Stage>) -> Result<()> {
     sampled(&stage).await?;
@@ -65,6 +69,23 @@ async fn second(stage: Arc<Stage>) -> Result<()> {
         )
         .await?;
     ensure!(scaled.ends_with("etcd/etcd-operator"), "{scaled}");
+    // Once it is gone for good, whoever looked on takes over as the page tells, and no pod is touched for it.
+    let before = desk.runs(PODS).await?;
+    let install = Page::read("docs/install.md")?;
+    desk.runs("helm uninstall etcd-operator --wait\n").await?;
+    desk.types(&install.under("Another installation")?).await?;
+    desk.runs(
+        "kubectl wait --for=jsonpath='{.status.controlledBy}'=other/second-etcd-operator --timeout=2m etcd/orders\n\
+         kubectl wait --for=condition=Available --timeout=2m etcd/orders\n",
+    )
+    .await?;
+    let after = desk.runs(PODS).await?;
+    ensure!(before == after, "{before} became {after}");
+    desk.runs(
+        "kubectl scale etcd orders --replicas=3\n\
+         kubectl wait --for=jsonpath='{.status.readyMembers}'=3/3 --timeout=4m etcd/orders\n",
+    )
+    .await?;
     Ok(())
 }
 

@@ -184,6 +184,60 @@ impl EtcdClusterSpec {
     }
 }
 
+impl EtcdCluster {
+    /// Whether members speak TLS to clients. The address in the status is that of members as they run; until there is one
+    /// the spec tells, whose edits reach no member that runs.
+    pub fn has_secure_clients(&self) -> bool {
+        let endpoints = self.status.as_ref().and_then(|status| status.endpoints.as_ref());
+        let told = endpoints.and_then(|endpoints| endpoints.first());
+        told.map_or(self.operator_secret().is_some(), |address| {
+            address.starts_with("https://")
+        })
+    }
+
+    /// The Secret that the operator shows to members, if the spec names one.
+    pub fn operator_secret(&self) -> Option<&str> {
+        let statics = self.spec.tls.as_ref()?.static_.as_ref()?;
+        statics.operator_secret.as_deref().filter(|name| !name.is_empty())
+    }
+}
+
 fn default_size() -> i32 {
     DEFAULT_SIZE
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A field that is pending must not make anybody ask members otherwise than they answer.
+    #[test]
+    fn members_speak_as_they_run_and_not_as_the_spec_would_have_them() {
+        let tls = json!({"static": {"operatorSecret": "client"}});
+        let none = json!({"static": {"operatorSecret": ""}});
+        let (plain, secure) = (
+            json!(["http://c-client.a.svc:2379"]),
+            json!(["https://c-client.a.svc:2379"]),
+        );
+        let table = [
+            (json!(null), json!(null), false),
+            (tls.clone(), json!(null), true),
+            (none, json!(null), false),
+            (tls.clone(), json!([]), true),
+            (tls.clone(), plain.clone(), false),
+            (json!(null), secure.clone(), true),
+            (tls, secure, true),
+            (json!(null), plain, false),
+        ];
+        for (tls, endpoints, is_secure) in table {
+            let cluster: EtcdCluster = serde_json::from_value(json!({
+                "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster", "metadata": {"name": "c"},
+                "spec": {"size": 3, "TLS": tls}, "status": {"endpoints": endpoints},
+            }))
+            .expect("a cluster");
+            assert_eq!(cluster.has_secure_clients(), is_secure, "{tls} {endpoints}");
+        }
+    }
 }

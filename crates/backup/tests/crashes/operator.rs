@@ -110,6 +110,7 @@ async fn operate(client: kube::Client, now: Timestamp, most_jobs: usize) {
         reporter: Reporter::new(applier.clone().noting(own.clone()), recorder, clock.clone()),
         applier,
         scope: ScopeRule::Namespaced,
+        installation: "simulated".to_owned(),
         operator_image: Ok("etcd-operator:test".to_owned()),
         most_jobs,
         clock: clock.clone(),

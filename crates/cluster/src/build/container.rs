@@ -1,6 +1,7 @@
 //! The two containers of a member's pod.
 
 use etcd_operator_api::names::{CLIENT_PORT, METRICS_PORT, PEER_PORT};
+use etcd_operator_etcd::version::Minor;
 use k8s_openapi::api::core::v1::{Container, ContainerPort, EnvVar, EnvVarSource, ObjectFieldSelector};
 
 use super::{
@@ -25,6 +26,9 @@ pub(crate) const VARIABLES: [(&str, &str); 4] = [
     ("POD_IP", "status.podIP"),
 ];
 
+/// Which interface of etcd its tool speaks.
+const ETCDCTL_API: &str = "ETCDCTL_API";
+
 /// etcd in the image that upstream makes, behind the guard.
 pub(super) fn etcd(desired: &Desired, frame: &Frame, flags: Vec<String>) -> Container {
     let mut command = vec![
@@ -43,6 +47,15 @@ pub(super) fn etcd(desired: &Desired, frame: &Frame, flags: Vec<String>) -> Cont
         .map(|(name, path)| variable(name, path))
         .collect();
     env.extend(desired.pod.env.iter().cloned());
+    // Whoever types in the pod means the interface that members serve; older tools speak another one by themselves.
+    let is_said = env.iter().any(|variable| variable.name == ETCDCTL_API);
+    if Minor::of(&frame.version).is_some_and(|minor| minor < Minor::V3_4) && !is_said {
+        env.push(EnvVar {
+            name: ETCDCTL_API.to_owned(),
+            value: Some("3".to_owned()),
+            ..EnvVar::default()
+        });
+    }
     Container {
         name: ETCD.to_owned(),
         image: Some(image::etcd(&desired.image, &frame.version)),

@@ -22,12 +22,13 @@ pub fn pass(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
     let by = by.map_or_else(|| "A member".to_owned(), |member| situation.call(member));
     let text = match alarm.kind {
         AlarmKind::NoSpace => format!(
-            "{by} has reached the size its database may have, and etcd refuses writes: delete keys or compact, run etcdctl defrag on every member and then etcdctl alarm disarm; spec.etcd.quotaBackendBytes is the size."
+            "{by} has reached the size its database may have, and etcd refuses writes: delete keys or compact, run etcdctl defrag on every member and then etcdctl alarm disarm. The size is spec.etcd.quotaBackendBytes, which a cluster that has formed keeps."
         ),
         AlarmKind::Corrupt => format!(
             "etcd has raised the alarm CORRUPT without a member that could be replaced, and refuses writes: find out with etcdctl endpoint hashkv whose data are wrong, annotate this EtcdCluster with {ANNOTATION_REPLACE} and its ID, and take the alarm back with etcdctl alarm disarm."
         ),
         kind @ AlarmKind::Other(_) => format!("{by} has raised the alarm {kind}, and etcd refuses writes."),
     };
-    Some(Proposal::idle(Reason::Blocked, text))
+    let against = format!("the alarm {} stands", alarm.kind);
+    Some(Proposal::idle(Reason::Blocked, text).blocked_by(vec![against]))
 }

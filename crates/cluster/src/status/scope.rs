@@ -3,16 +3,6 @@
 use etcd_operator_api::{EtcdCluster, EtcdClusterStatus, condition, scope::NotServed};
 use jiff::Timestamp;
 
-/// The installation that looks after this cluster, if it is another one than ours.
-pub fn controlled_by_another<'a>(cluster: &'a EtcdCluster, installation: &str) -> Option<&'a str> {
-    another(cluster.status.as_ref()?.controlled_by.as_deref(), installation)
-}
-
-/// The installation that `controlledBy` names, if it is another one than ours.
-pub fn another<'a>(controlled_by: Option<&'a str>, installation: &str) -> Option<&'a str> {
-    controlled_by.filter(|by| !by.is_empty() && *by != installation)
-}
-
 /// The status of a cluster that is not this installation's business: said once, where nobody has said anything yet,
 /// and over its own verdict where it looked after the cluster until now, so that another installation may take it.
 pub fn left_alone(

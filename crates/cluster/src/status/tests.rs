@@ -1,6 +1,6 @@
 //! Which phase and conditions follow from which spec, and what is never written twice.
 
-use etcd_operator_api::scope::ScopeRule;
+use etcd_operator_api::scope::{ScopeRule, elsewhere};
 use serde_json::{Value, json};
 
 use super::*;
@@ -160,7 +160,7 @@ fn a_cluster_belongs_to_whom_its_status_names() {
         (json!({"phase": "", "controlledBy": "theirs"}), Some("theirs")),
     ] {
         let cluster = cluster(&json!({}), &status);
-        assert_eq!(controlled_by_another(&cluster, "ours"), other, "{status}");
+        assert_eq!(elsewhere(&cluster, "ours"), other, "{status}");
     }
 }
 

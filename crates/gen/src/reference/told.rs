@@ -76,8 +76,8 @@ pub(super) const EVENTS: &[Said] = &[
     said(
         "EtcdCluster",
         "ControlledElsewhere",
-        "Another installation of the operator looks after this cluster; this one leaves it alone.",
-        "Give each installation a scope of its own.",
+        "Warning: another installation of the operator looks after this cluster; this one leaves it alone.",
+        "[Is it gone?](../install.md#another-installation) Else give each installation a scope of its own.",
     ),
     said(
         "EtcdCluster",
@@ -102,6 +102,12 @@ pub(super) const EVENTS: &[Said] = &[
         "RestoreRollsBack",
         "Warning: an EtcdRestore is given up, and the cluster of before comes back.",
         "The message says why.",
+    ),
+    said(
+        "EtcdBackup",
+        "ControlledElsewhere",
+        "Warning: another installation of the operator looks after the cluster of this backup; this one leaves it alone.",
+        "[Is it gone?](../install.md#another-installation) Else give each installation a scope of its own.",
     ),
     said("EtcdBackup", "BackupStarted", "The Job of a backup was made.", ""),
     said(
@@ -157,6 +163,12 @@ pub(super) const EVENTS: &[Said] = &[
         "EraseFailed",
         "What the EtcdBackup had stored could not be deleted, which is tried again.",
         "The message names the field and the cause. To give the stored backups up, set `spec.deletionPolicy: Retain`.",
+    ),
+    said(
+        "EtcdRestore",
+        "ControlledElsewhere",
+        "Warning: another installation of the operator looks after the cluster of this restore; this one leaves it alone.",
+        "[Is it gone?](../install.md#another-installation) Else give each installation a scope of its own.",
     ),
     said(
         "EtcdRestore",

@@ -112,6 +112,7 @@ async fn operate(client: kube::Client, now: Timestamp) {
         reporter: Reporter::new(applier.clone().noting(own.clone()), recorder, clock.clone()),
         applier,
         scope: ScopeRule::Namespaced,
+        installation: "simulated".to_owned(),
         operator_image: Ok("etcd-operator:test".to_owned()),
         clock: clock.clone(),
     })
