@@ -15,6 +15,7 @@ pub mod freshness;
 pub mod memory;
 mod news;
 mod observe;
+mod ours;
 pub mod plan;
 mod reconcile;
 pub mod status;
@@ -22,5 +23,6 @@ pub mod trim;
 mod turns;
 pub mod world;
 
+pub use ours::Ours;
 pub use reconcile::{Deps, Reconciler};
 pub use turns::waiting;

@@ -99,6 +99,11 @@ fn of_cluster(cluster: &EtcdCluster, desired: &Desired, key: &ObjectKey) -> Resu
     let members = status.member_status.unwrap_or_default();
     let members = members.iter().filter(|member| member.role.is_some());
     let is_secure = cluster.has_secure_clients();
+    if is_secure && desired.client_tls.is_none() && cluster.operator_secret().is_none() {
+        return Err(format!(
+            "members of the EtcdCluster {name} speak TLS, and its spec names no operatorSecret any more"
+        ));
+    }
     let secret = cluster.operator_secret().filter(|_| is_secure).map(str::to_owned);
     let client_tls = desired.client_tls.clone().or(secret);
     let scheme = if is_secure || desired.client_tls.is_some() {

@@ -1,16 +1,11 @@
 //! One pass over one `EtcdBackup`: look, decide, write down what was decided, and only then do it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_operator_api::backup::{BackupPolicy, DeletionPolicy};
 use etcd_operator_api::refusal::Refusal;
-use etcd_operator_api::{
-    EtcdBackup, EtcdBackupStatus, EtcdCluster,
-    reference::References,
-    scope::{NotServed, ScopeRule, elsewhere},
-};
+use etcd_operator_api::{EtcdBackup, EtcdBackupStatus, EtcdCluster, reference::References, scope::ScopeRule};
 use etcd_operator_runtime::{
     apply::{Applier, Error},
     clock::SharedClock,
@@ -33,6 +28,7 @@ use crate::desired::{Desired, desired};
 use crate::memory::Task;
 use crate::news::event;
 use crate::observe::observe;
+use crate::ours::{Left, Ours};
 use crate::plan::promise::promised_before;
 use crate::plan::{Plan, plan};
 use crate::status::{self, Obstacle};
@@ -73,14 +69,17 @@ pub struct Reconciler {
     latest: Latest<EtcdBackup>,
     turns: Turns,
     elsewhere: Elsewhere,
+    ours: Ours,
 }
 
 impl Reconciler {
     /// A controller that reads and writes with these.
     pub fn new(deps: Deps) -> Self {
+        let elsewhere = Elsewhere::new(&deps.installation);
         Self {
+            ours: Ours::new(deps.clusters.clone(), deps.scope, elsewhere.clone()),
             turns: Turns::new(deps.most_jobs),
-            elsewhere: Elsewhere::new(&deps.installation),
+            elsewhere,
             deps: Arc::new(deps),
             latest: Latest::default(),
         }
@@ -116,8 +115,6 @@ impl Reconciler {
             clusters,
             applier,
             reporter,
-            scope,
-            installation,
             clock,
             ..
         } = &*self.deps;
@@ -125,34 +122,31 @@ impl Reconciler {
             self.latest.forget(key);
             self.elsewhere.forget(key);
             let serves = |bad: &Malformed| {
-                let cluster = bad
-                    .cluster
-                    .as_deref()
-                    .filter(|name| !name.is_empty())
-                    .map(|name| key.beside(name));
-                serves(*scope, &bad.annotations, cluster.as_ref(), clusters).is_ok()
+                let left = self.ours.left_of(key, &bad.annotations, bad.cluster.as_deref());
+                left.is_none()
             };
             return reporter.absent::<EtcdBackup>(backups, key, serves).await;
         };
         let Some(backup) = self.latest.newest(backup, applier).await? else {
             return Ok(Wake::OnChange);
         };
+        match self.ours.left(&backup) {
+            Some(Left::NotServed(not_served)) => {
+                if let Some(after) = status::left_alone(&backup, &not_served, clock.now())
+                    && backup.metadata.deletion_timestamp.is_none()
+                {
+                    self.report(&backup, after).await?;
+                }
+                return Ok(Wake::OnChange);
+            }
+            Some(Left::Elsewhere { cluster, other }) => {
+                self.elsewhere.tell(reporter, &*backup, &cluster, &other);
+                return Ok(Wake::OnChange);
+            }
+            None => {}
+        }
         let named = backup.spec.etcd_cluster.as_ref().map(|c| c.name.as_str());
         let cluster = named.filter(|name| !name.is_empty()).map(|name| key.beside(name));
-        if let Err(not_served) = serves(*scope, backup.annotations(), cluster.as_ref(), clusters) {
-            if let Some(after) = status::left_alone(&backup, &not_served, clock.now())
-                && backup.metadata.deletion_timestamp.is_none()
-            {
-                self.report(&backup, after).await?;
-            }
-            return Ok(Wake::OnChange);
-        }
-        let known = cluster.as_ref().and_then(|cluster| clusters.get(cluster));
-        if let (Some(name), Some(other)) = (named, known.as_deref().and_then(|c| elsewhere(c, installation)))
-        {
-            self.elsewhere.tell(reporter, &*backup, name, other);
-            return Ok(Wake::OnChange);
-        }
         self.elsewhere.forget(key);
         let references = cluster.map_or_else(References::default, |cluster| {
             References::default().with(format!("EtcdCluster {}", cluster.name), clusters.sight(&cluster))
@@ -215,7 +209,9 @@ impl Reconciler {
         let mut world = observe(&backup, desired, deps.clock.now(), deps);
         let mut plan = plan(&world);
         let turn = match plan.waits_since.filter(|_| deps.operator_image.is_ok()) {
-            Some(due) => self.turns.take(key, due, &deps.backups, &deps.jobs, &self.latest),
+            Some(due) => self
+                .turns
+                .take(key, due, &self.ours, &deps.backups, &deps.jobs, &self.latest),
             None => None,
         };
         if turn.is_some() {
@@ -383,16 +379,4 @@ fn obstacle(world: &World, image: Option<&str>, deps: &Deps) -> Option<Obstacle>
 
 fn taken(job: &str) -> String {
     format!("the Job {job} exists and is not this EtcdBackup's: it is waited for until it is deleted")
-}
-
-/// A backup follows its cluster; while that does not exist, its own annotations decide. One with bare endpoints is
-/// served.
-fn serves(
-    scope: ScopeRule,
-    own: &BTreeMap<String, String>,
-    cluster: Option<&ObjectKey>,
-    clusters: &Store<EtcdCluster>,
-) -> Result<(), NotServed> {
-    let Some(cluster) = cluster else { return Ok(()) };
-    scope.serves(Some(clusters.annotations(cluster).as_ref().unwrap_or(own)))
 }

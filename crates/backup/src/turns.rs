@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 
 use crate::observe;
+use crate::ours::Ours;
 use crate::plan::Phase;
 use crate::plan::turn::{Waiting, is_next};
 
@@ -50,6 +51,7 @@ impl Turns {
         &'a self,
         key: &'a ObjectKey,
         due: Timestamp,
+        ours: &Ours,
         backups: &Store<EtcdBackup>,
         jobs: &Store<Job>,
         latest: &Latest<EtcdBackup>,
@@ -60,6 +62,10 @@ impl Turns {
         for copy in backups.list() {
             let other = ObjectKey::of(&*copy);
             let seen = latest.written(&other).unwrap_or(copy);
+            // What nobody here brings to an end must not be waited for.
+            if !ours.includes(&seen) {
+                continue;
+            }
             let runs = running_of(seen.status.as_ref(), |job| {
                 let job = jobs.get(&other.beside(job));
                 job.is_some_and(|job| observe::seen(&job).end.is_none())
@@ -103,10 +109,11 @@ fn waiting_since(status: Option<&EtcdBackupStatus>) -> Option<Timestamp> {
 }
 
 /// The objects whose runs have waited longest: those to wake when a turn is free.
-pub fn waiting(backups: &Store<EtcdBackup>, most: usize) -> Vec<ObjectKey> {
+pub fn waiting(backups: &Store<EtcdBackup>, ours: &Ours, most: usize) -> Vec<ObjectKey> {
     let mut line: Vec<(Waiting, ObjectKey)> = backups
         .list()
         .iter()
+        .filter(|backup| ours.includes(backup))
         .filter_map(|backup| {
             let key = ObjectKey::of(&**backup);
             let since = waiting_since(backup.status.as_ref())?;

@@ -33,7 +33,7 @@ use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::status::Alarm;
 
 use crate::intent::{Intent, What};
-use crate::memory::Memory;
+use crate::memory::{Memory, Restore};
 use crate::world::{Container, Ordinal, World};
 
 pub use evidence::{Evidence, evidence};
@@ -295,6 +295,13 @@ pub fn plan(world: &World) -> Plan {
             intent: memory.intent.clone().map(|intent| intent.what),
             ..Proposal::idle(Reason::Paused, "The cluster is paused: nothing is done about it.")
         },
+    };
+    // A restore has an eye on alarms of its own.
+    let is_restored = memory.restore.as_ref().is_some_and(Restore::is_active);
+    let proposal = if is_restored {
+        proposal
+    } else {
+        alarms::told(world, proposal)
     };
     let keeps_hands_off = proposal.why.reason == Reason::Paused || memory.foreign_step.is_some();
     let Proposal { intent, step, why } = proposal;

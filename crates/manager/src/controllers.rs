@@ -20,6 +20,7 @@ use etcd_operator_runtime::{
     clock::SharedClock,
     controller::{Controller, Function},
     echo::Echoes,
+    elsewhere::Elsewhere,
     events::Recorder,
     fence::Leadership,
     informer::{Informer, Informers, Scope, Selection, Watched},
@@ -284,13 +285,15 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
 
     // Where a Job has ended, one that waits may have its turn, and the cluster tells how fresh its backups are.
     let (wake, store, most) = (backups.wakeup(), kinds.backups.store(), shared.most_backup_jobs);
+    let elsewhere = Elsewhere::new(&shared.installation);
+    let ours = backup::Ours::new(kinds.clusters.store(), shared.scope, elsewhere);
     let clusters_wake = clusters.wakeup();
     kinds.backups.sink(move |change| {
         let backup = change.object();
         let status = backup.and_then(|backup| backup.status.as_ref());
         let is_busy = status.is_some_and(|status| status.active.is_some());
         if !is_busy {
-            push(&wake, backup::waiting(&store, most));
+            push(&wake, backup::waiting(&store, &ours, most));
             let cluster = backup.and_then(|backup| backup.spec.etcd_cluster.as_ref());
             if let Some(cluster) = cluster {
                 clusters_wake.push(change.key().beside(&cluster.name));

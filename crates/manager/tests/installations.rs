@@ -358,7 +358,8 @@ async fn backups_and_restores_of_a_cluster_that_is_taken_are_left_alone_until_it
     assert!(
         events
             .iter()
-            .all(|(_, note)| note.contains("kubectl patch etcdcluster x --subresource=status")),
+            .all(|(_, note)| note
+                .contains("kubectl --namespace shop patch etcdcluster x --subresource=status")),
         "{events:?}"
     );
     let writes = bench.fake.writes_since(mark);
@@ -376,5 +377,33 @@ async fn backups_and_restores_of_a_cluster_that_is_taken_are_left_alone_until_it
                 && is_taken("EtcdRestore")
         })
         .await;
+    bench.end().await;
+}
+
+/// The same where this version cannot read the cluster: a backup must not be told that its cluster is missing.
+#[tokio::test(start_paused = true)]
+async fn a_backup_of_an_unreadable_cluster_that_is_taken_is_left_alone() {
+    let mut bench = Bench::new();
+    bench.cluster(&unreadable(), &json!({}));
+    bench
+        .fake
+        .update_object(GROUP, "EtcdCluster", "shop", "x", |cluster| {
+            cluster["status"] = json!({"phase": "Running", "controlledBy": "ops/etcd-operator"});
+        });
+    bench.fake.put_object(backup());
+    let mark = bench.fake.mark();
+    bench.start("shop", &[]).await;
+    bench
+        .until("a word", |b| {
+            let told = b.events().into_iter();
+            told.filter(|(reason, _)| reason == "ControlledElsewhere").count() == 1
+        })
+        .await;
+    sleep(RESYNCS).await;
+    let writes = bench.fake.writes_since(mark);
+    assert!(
+        writes.iter().all(|call| !call.resource.starts_with("etcd")),
+        "{writes:?}"
+    );
     bench.end().await;
 }

@@ -8,10 +8,7 @@ use std::time::Duration;
 
 use etcd_operator_api::reference::{References, Sight};
 use etcd_operator_api::refusal::{Refusal, bounded};
-use etcd_operator_api::{
-    EtcdBackup, EtcdCluster, EtcdRestore, EtcdRestoreStatus,
-    scope::{ScopeRule, elsewhere},
-};
+use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore, EtcdRestoreStatus, scope::ScopeRule};
 use etcd_operator_runtime::{
     apply::{Applier, Error, Introduced},
     clock::SharedClock,
@@ -135,7 +132,6 @@ impl Reconciler {
             applier,
             reporter,
             scope,
-            installation,
             clock,
             ..
         } = &*self.deps;
@@ -148,10 +144,12 @@ impl Reconciler {
             }
             let serves = |bad: &Malformed| {
                 let cluster = bad.cluster.as_deref().unwrap_or_default();
-                let annotations = clusters.annotations(&key.beside(cluster));
+                let cluster = key.beside(cluster);
+                let annotations = clusters.annotations(&cluster);
                 scope
                     .serves(Some(annotations.as_ref().unwrap_or(&bad.annotations)))
                     .is_ok()
+                    && self.elsewhere.who(clusters, &cluster).is_none()
             };
             return reporter.absent::<EtcdRestore>(restores, key, serves).await;
         };
@@ -173,13 +171,9 @@ impl Reconciler {
             }
             return Ok(Wake::OnChange);
         }
-        let known = clusters.get(&key.beside(&restore.spec.etcd_cluster.name));
-        if let Some(other) = known
-            .as_deref()
-            .and_then(|cluster| elsewhere(cluster, installation))
-        {
-            self.elsewhere
-                .tell(reporter, &*restore, &restore.spec.etcd_cluster.name, other);
+        let cluster = key.beside(&restore.spec.etcd_cluster.name);
+        if let Some(other) = self.elsewhere.who(clusters, &cluster) {
+            self.elsewhere.tell(reporter, &*restore, &cluster.name, &other);
             return Ok(Wake::OnChange);
         }
         self.elsewhere.forget(key);

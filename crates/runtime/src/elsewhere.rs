@@ -3,19 +3,30 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use etcd_operator_api::EtcdCluster;
+use etcd_operator_api::scope::another;
+
 use crate::apply::Writable;
 use crate::events::Severity;
 use crate::key::ObjectKey;
 use crate::report::Reporter;
+use crate::store::Store;
 
 /// The Event that tells it.
 pub const REASON: &str = "ControlledElsewhere";
+
+/// Which object was told of which installation: one that is made anew under the same name is told anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Told {
+    uid: Option<String>,
+    other: String,
+}
 
 /// Which objects are known to be another installation's; cheap to clone. A process that starts anew tells it anew.
 #[derive(Clone, Debug)]
 pub struct Elsewhere {
     installation: Arc<str>,
-    known: Arc<Mutex<BTreeMap<ObjectKey, String>>>,
+    known: Arc<Mutex<BTreeMap<ObjectKey, Told>>>,
 }
 
 impl Elsewhere {
@@ -27,13 +38,28 @@ impl Elsewhere {
         }
     }
 
+    /// The other installation that looks after a cluster, be it readable here or not; none if it is ours or nobody's.
+    pub fn who(&self, clusters: &Store<EtcdCluster>, cluster: &ObjectKey) -> Option<String> {
+        let by = match clusters.get(cluster) {
+            Some(readable) => readable.status.as_ref()?.controlled_by.clone(),
+            None => clusters.malformed(cluster)?.controlled_by.clone(),
+        };
+        another(by.as_deref(), &self.installation).map(str::to_owned)
+    }
+
     /// Tells an object that `other` looks after it, because it does so after `cluster`, unless that is known.
     pub fn tell<K: Writable>(&self, reporter: &Reporter, object: &K, cluster: &str, other: &str) {
-        if !self.is_news(ObjectKey::of(object), other) {
+        let key = ObjectKey::of(object);
+        let namespace = key.namespace.clone();
+        let told = Told {
+            uid: object.meta().uid.clone(),
+            other: other.to_owned(),
+        };
+        if !self.is_news(key, told) {
             return;
         }
         let note = format!(
-            "The installation {other} of the operator looks after the EtcdCluster {cluster}; {} leaves this alone. Only where {other} is gone for good, give it up for it: kubectl patch etcdcluster {cluster} --subresource=status --type=merge --patch '{{\"status\":{{\"controlledBy\":null}}}}'",
+            "The installation {other} of the operator looks after the EtcdCluster {cluster}; {} leaves this alone. Only where {other} is gone for good, give it up for it: kubectl --namespace {namespace} patch etcdcluster {cluster} --subresource=status --type=merge --patch '{{\"status\":{{\"controlledBy\":null}}}}'",
             self.installation
         );
         reporter.tell(object, Severity::Warning, REASON, "LeaveAlone", note);
@@ -47,9 +73,9 @@ impl Elsewhere {
             .remove(key);
     }
 
-    fn is_news(&self, key: ObjectKey, other: &str) -> bool {
+    fn is_news(&self, key: ObjectKey, told: Told) -> bool {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(key, other.to_owned()).as_deref() != Some(other)
+        known.insert(key, told.clone()) != Some(told)
     }
 }
 
@@ -61,10 +87,15 @@ mod tests {
     fn what_is_known_is_no_news_until_it_changes_or_is_forgotten() {
         let elsewhere = Elsewhere::new("ours/etcd-operator");
         let key = || ObjectKey::new("shop", "orders");
-        assert!(elsewhere.is_news(key(), "a/etcd-operator"));
-        assert!(!elsewhere.clone().is_news(key(), "a/etcd-operator"));
-        assert!(elsewhere.is_news(key(), "b/etcd-operator"));
+        let told = |uid: &str, other: &str| Told {
+            uid: Some(uid.to_owned()),
+            other: other.to_owned(),
+        };
+        assert!(elsewhere.is_news(key(), told("1", "a/etcd-operator")));
+        assert!(!elsewhere.clone().is_news(key(), told("1", "a/etcd-operator")));
+        assert!(elsewhere.is_news(key(), told("1", "b/etcd-operator")));
+        assert!(elsewhere.is_news(key(), told("2", "b/etcd-operator")));
         elsewhere.forget(&key());
-        assert!(elsewhere.is_news(key(), "b/etcd-operator"));
+        assert!(elsewhere.is_news(key(), told("2", "b/etcd-operator")));
     }
 }

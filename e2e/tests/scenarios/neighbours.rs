@@ -65,6 +65,7 @@ async fn second(stage: Arc<Stage>) -> Result<()> {
         .runs(
             "kubectl scale etcd orders --replicas=1\n\
              kubectl wait --for=jsonpath='{.status.readyMembers}'=1/1 --timeout=4m etcd/orders\n\
+             until [ $(kubectl get pods --selector etcd_cluster=orders --output name | wc -l) = 1 ]; do sleep 1; done\n\
              kubectl get etcd orders --output jsonpath='{.status.controlledBy}'\n",
         )
         .await?;

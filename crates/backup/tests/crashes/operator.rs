@@ -8,11 +8,12 @@ use std::task::{Context, Poll};
 use etcd_operator_api::names::{APP_BACKUP_VALUE, LABEL_APP, LABEL_BACKUP};
 use etcd_operator_api::scope::ScopeRule;
 use etcd_operator_api::{EtcdBackup, EtcdCluster};
-use etcd_operator_backup::{Deps, Reconciler, trim, waiting};
+use etcd_operator_backup::{Deps, Ours, Reconciler, trim, waiting};
 use etcd_operator_runtime::apply::Applier;
 use etcd_operator_runtime::clock::{SharedClock, TestClock};
 use etcd_operator_runtime::controller::Controller;
 use etcd_operator_runtime::echo::Echoes;
+use etcd_operator_runtime::elsewhere::Elsewhere;
 use etcd_operator_runtime::events;
 use etcd_operator_runtime::fence::Leadership;
 use etcd_operator_runtime::informer::{Informer, Informers, Scope, Selection, Watched, keep_all};
@@ -130,8 +131,13 @@ async fn operate(client: kube::Client, now: Timestamp, most_jobs: usize) {
         }
     });
     let (wake, store) = (controller.wakeup(), backups.store());
+    let ours = Ours::new(
+        clusters.store(),
+        ScopeRule::Namespaced,
+        Elsewhere::new("simulated"),
+    );
     backups.sink(move |_| {
-        for key in waiting(&store, most_jobs) {
+        for key in waiting(&store, &ours, most_jobs) {
             wake.push(key);
         }
     });

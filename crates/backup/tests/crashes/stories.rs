@@ -187,6 +187,42 @@ fn two_hundred_that_are_due_at_once_all_run_within_the_limit_though_the_operator
     });
 }
 
+/// What another installation has begun nobody here brings to an end: waiting for it would be for ever.
+#[test]
+fn a_run_of_another_installation_takes_no_turn() {
+    run(|| async {
+        let bed = Bed::new(1);
+        bed.fake.put_object(json!({
+            "apiVersion": GROUP, "kind": "EtcdCluster", "metadata": {"name": "taken", "namespace": "shop"},
+            "spec": {"size": 3}, "status": {"phase": "Running", "controlledBy": "gone/etcd-operator"},
+        }));
+        let theirs = json!({"etcdEndpoints": null, "etcdCluster": {"name": "taken"}});
+        for (name, run) in [
+            (
+                "runs",
+                json!({"run": "r", "job": "runs-1", "due": "2020-01-01T00:00:00Z", "startedAt": "2020-01-01T00:00:00Z"}),
+            ),
+            (
+                "waits",
+                json!({"run": "w", "job": "waits-1", "due": "2020-01-01T00:00:00Z"}),
+            ),
+        ] {
+            bed.put(name, &theirs);
+            bed.fake
+                .update_object(GROUP, "EtcdBackup", "shop", name, |backup| {
+                    backup["status"] = json!({"active": [run], "lastScheduleTime": "2020-01-01T00:00:00Z"});
+                });
+        }
+        let before = [bed.status("runs"), bed.status("waits")];
+        bed.put("ours", &json!({}));
+        let gate = bed.operate();
+        bed.until("done", |bed| bed.status("ours")["succeeded"] == true)
+            .await;
+        assert_eq!([bed.status("runs"), bed.status("waits")], before);
+        gate.kill();
+    });
+}
+
 #[test]
 fn a_failure_is_told_with_its_field_and_corrected_by_an_edit() {
     run(|| async {

@@ -1,10 +1,12 @@
 //! Alarms of etcd.
 
+use std::collections::BTreeSet;
+
 use etcd_operator_api::names::ANNOTATION_REPLACE;
 use etcd_operator_etcd::membership::Known;
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
-use super::{Proposal, Reason, Situation, Step};
+use super::{Proposal, Reason, Situation, Step, World};
 
 /// Alarms that still stand. While one does, etcd refuses writes, whoever raised it.
 pub fn pass(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
@@ -22,13 +24,20 @@ pub fn pass(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
     let by = by.map_or_else(|| "A member".to_owned(), |member| situation.call(member));
     let text = match alarm.kind {
         AlarmKind::NoSpace => format!(
-            "{by} has reached the size its database may have, and etcd refuses writes: delete keys or compact, run etcdctl defrag on every member and then etcdctl alarm disarm. The size is spec.etcd.quotaBackendBytes, which a cluster that has formed keeps."
+            "{by} has reached the size its database may have, and etcd refuses writes: delete keys or compact, run etcdctl --command-timeout=10m defrag on one member after the other and then etcdctl alarm disarm. The size is spec.etcd.quotaBackendBytes, which a cluster that has formed keeps."
         ),
         AlarmKind::Corrupt => format!(
             "etcd has raised the alarm CORRUPT without a member that could be replaced, and refuses writes: find out with etcdctl endpoint hashkv whose data are wrong, annotate this EtcdCluster with {ANNOTATION_REPLACE} and its ID, and take the alarm back with etcdctl alarm disarm."
         ),
         kind @ AlarmKind::Other(_) => format!("{by} has raised the alarm {kind}, and etcd refuses writes."),
     };
-    let against = format!("the alarm {} stands", alarm.kind);
-    Some(Proposal::idle(Reason::Blocked, text).blocked_by(vec![against]))
+    Some(Proposal::idle(Reason::Blocked, text))
+}
+
+/// Whatever comes first, clients that cannot write are told why, and so is whoever counts what stands in the way.
+pub fn told(world: &World, mut proposal: Proposal) -> Proposal {
+    let kinds: BTreeSet<String> = world.alarms.iter().map(|alarm| alarm.kind.to_string()).collect();
+    let stand = kinds.iter().map(|kind| format!("the alarm {kind} stands"));
+    proposal.why.blocked_by.extend(stand);
+    proposal
 }

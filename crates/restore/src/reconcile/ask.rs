@@ -98,7 +98,8 @@ impl Reconciler {
         };
         let is_stale = |cluster: &EtcdCluster| {
             let is_ours = self.deps.scope.serves(cluster.metadata.annotations.as_ref());
-            is_ours.is_ok() && meant(cluster).is_some()
+            let other = self.elsewhere.who(&self.deps.clusters, &ObjectKey::of(cluster));
+            is_ours.is_ok() && other.is_none() && meant(cluster).is_some()
         };
         let mut is_all = true;
         for cluster in self.deps.clusters.filter(&key.namespace, is_stale) {

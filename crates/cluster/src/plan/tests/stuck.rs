@@ -185,4 +185,24 @@ fn the_alarm_of_a_member_that_was_replaced_is_taken_back_and_any_other_is_told()
         "{}",
         told.why.text
     );
+    // Whatever else there is to do or to leave alone, that clients cannot write is not passed over.
+    let mut grows = scene.clone();
+    grows.asks_for(4);
+    grows.member(3, id(3), Role::Learner, false);
+    grows.waits(3, "p3", &Verdict::Empty);
+    let scaling = plan(&grows.world);
+    scene.world.desired.paused = true;
+    let paused = plan(&scene.world);
+    assert_eq!(
+        (scaling.why.reason, paused.why.reason),
+        (Reason::Scaling, Reason::Paused)
+    );
+    for plan in [told, scaling, paused] {
+        let told = plan
+            .why
+            .blocked_by
+            .iter()
+            .filter(|by| *by == "the alarm NOSPACE stands");
+        assert_eq!(told.count(), 1, "{:?}", plan.why);
+    }
 }
