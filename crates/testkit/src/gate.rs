@@ -177,6 +177,11 @@ impl Gate {
         self.turn(&[Stance::Stopped], Stance::Open);
     }
 
+    /// Whether both hold the same caller.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Whether the caller is dead.
     pub fn is_dead(&self) -> bool {
         self.stance() == Stance::Dead

@@ -43,7 +43,6 @@ impl Simulation {
                 let (this, time) = (self.clone(), *time);
                 tokio::spawn(async move {
                     let is_held = tokio::time::timeout(PATIENCE, gate.held()).await.is_ok();
-                    // Whoever else stopped it has let another one lead, and a lease is never given to two.
                     let is_met = !gate.call_off();
                     if is_met && is_held && gate.is_stopped() {
                         this.overtake(gate, time);
@@ -190,6 +189,10 @@ impl Simulation {
 
     /// Another operator takes the place of one that is stopped, which goes on later and then finds out.
     fn overtake(&self, stopped: crate::gate::Gate, time: Duration) {
+        // Where two faults stop the same one, another leads already: a lease is never given to two.
+        if !self.gate().is_some_and(|leads| leads.is(&stopped)) {
+            return;
+        }
         self.timeline()
             .note(OPERATOR, "is stopped, and another one leads");
         self.start_operator();
