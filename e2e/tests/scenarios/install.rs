@@ -85,7 +85,8 @@ pub const SCENARIOS: &[Scenario] = &[
     .full(),
 ];
 
-/// A bed whose nodes have the images that a first install needs.
+/// A bed whose nodes have the images that a first install needs, and that lets no pod into the namespace of the release that
+/// asks for more than the strictest level of Pod Security has.
 pub async fn prepared(stage: &Stage) -> Result<Kubernetes> {
     let cluster = stage.cluster();
     let archives = [
@@ -97,7 +98,13 @@ pub async fn prepared(stage: &Stage) -> Result<Kubernetes> {
             node.import(archive).await?;
         }
     }
-    Kubernetes::at(cluster.control_plane().kubeconfig()).await
+    let kubernetes = Kubernetes::at(cluster.control_plane().kubeconfig()).await?;
+    kubernetes.kubectl(&["create", "namespace", NAMESPACE]).await?;
+    let restricted = "pod-security.kubernetes.io/enforce=restricted";
+    kubernetes
+        .kubectl(&["label", "namespace", NAMESPACE, restricted])
+        .await?;
+    Ok(kubernetes)
 }
 
 /// The same with the operator, its samples accepted, and the cluster among them serving.
@@ -112,11 +119,6 @@ pub async fn sampled(stage: &Stage) -> Result<Kubernetes> {
 
 async fn example(stage: Arc<Stage>) -> Result<()> {
     let kubernetes = prepared(&stage).await?;
-    kubernetes.kubectl(&["create", "namespace", NAMESPACE]).await?;
-    let restricted = "pod-security.kubernetes.io/enforce=restricted";
-    kubernetes
-        .kubectl(&["label", "namespace", NAMESPACE, restricted])
-        .await?;
     kubernetes.install_example(images::OPERATOR).await?;
     let said = kubernetes.test_example().await?;
     ensure!(said.contains("Succeeded") && said.contains("written"), "{said}");

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use etcd_operator_api::{EtcdBackup, EtcdCluster};
+use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore};
 use etcd_operator_e2e::book::Desk;
 use etcd_operator_e2e::deadline::until;
-use etcd_operator_e2e::install::{Kubernetes, NAMESPACE};
+use etcd_operator_e2e::install::{Kubernetes, NAMESPACE, SAMPLE_VERSION};
 use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
 use etcd_operator_e2e::{images, operator};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
-use kube::{Client, CustomResourceExt as _};
+use kube::{Client, CustomResourceExt as _, Resource as _};
 use serde_json::{Value, json};
 
 use crate::install::prepared;
@@ -235,9 +235,37 @@ impl Newer {
     }
 }
 
+/// The second cluster, and what makes it.
+const COPY: &str = "orders-copy";
+
+/// A restore of this backup beside the first cluster, or the one that is there turned to it.
+async fn restored_from(stage: &Stage, backup: &str) -> Result<()> {
+    let api = Api::<EtcdRestore>::namespaced(stage.cluster().client().await?, NAMESPACE);
+    let template = json!({"size": 1, "version": SAMPLE_VERSION.number(), "storage": {"size": "1Gi"}});
+    let wanted = json!({
+        "apiVersion": EtcdRestore::api_version(&()),
+        "kind": EtcdRestore::kind(&()),
+        "metadata": {"name": COPY},
+        "spec": {
+            "etcdCluster": {"name": COPY},
+            "clusterTemplate": {"spec": template},
+            "source": {"backup": {"name": backup}},
+        },
+    });
+    let params = PatchParams::apply("user");
+    api.patch(COPY, &params, &Patch::Apply(&wanted)).await?;
+    until("the manager has looked at the restore", SOON, || async {
+        let seen = api.get(COPY).await?;
+        let generation = seen.status.and_then(|status| status.observed_generation);
+        Ok((generation == seen.metadata.generation).then_some(()))
+    })
+    .await
+}
+
 async fn skewed(stage: Arc<Stage>) -> Result<()> {
     let (kubernetes, _) = with_previous(&stage).await?;
     kubernetes.sample_is_backed_up().await?;
+    restored_from(&stage, "a-backup-to-come").await?;
     let kinds = [
         Newer {
             resource: ApiResource::erase::<EtcdCluster>(&()),
@@ -256,6 +284,12 @@ async fn skewed(stage: Arc<Stage>) -> Result<()> {
                 "status",
                 "status/history/0",
             ],
+        },
+        Newer {
+            resource: ApiResource::erase::<EtcdRestore>(&()),
+            definition: EtcdRestore::crd_name(),
+            object: COPY,
+            parts: &["spec", "spec/source", "spec/clusterTemplate/spec", "status"],
         },
     ];
     for kind in &kinds {
@@ -304,6 +338,16 @@ async fn skewed(stage: Arc<Stage>) -> Result<()> {
         Ok((said.split_whitespace().count() == 2).then_some(()))
     })
     .await?;
+    restored_from(&stage, "orders-nightly").await?;
+    let wait = [
+        "--namespace",
+        NAMESPACE,
+        "wait",
+        "--for=jsonpath={.status.phase}=Succeeded",
+        "--timeout=170s",
+        "etcdrestore/orders-copy",
+    ];
+    kubernetes.kubectl(&wait).await?;
     for kind in &kinds {
         let mut object = kind.api(stage.cluster().client().await?).get(kind.object).await?;
         if kind.object == "orders-nightly" {

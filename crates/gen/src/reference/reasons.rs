@@ -114,13 +114,13 @@ const OF_ALL: &[Said] = &[
         "QuorumLost",
         "QuorumLost",
         "True: a majority of voters does not answer, and nothing can be decided.",
-        "Bring pods and nodes back: members with their data come back by themselves. The operator replaces nobody now, as it could only guess what was written.",
+        "Bring pods and nodes back: members with their data come back by themselves. The operator replaces nobody now, as it could only guess what was written. If most volumes are gone for good, restore a backup, step by step as docs/restores.md has it.",
     ),
     said(
         "DataLost",
         "DataLost",
         "True: no member has its data any more.",
-        "The message says which volumes were found empty. Bring volumes back, or make the cluster anew.",
+        "The message says which volumes were found empty. Bring volumes back, restore a backup (docs/restores.md), or make the cluster anew.",
     ),
     said(
         "NameConflict",

@@ -63,9 +63,10 @@ pub fn pass(
     }
     if world.is_claim_shared == Some(false) && cluster.members > 1 {
         let text = format!(
-            "the PersistentVolumeClaim {} can be mounted on one node only, and {} members on several nodes would need it: use a claim with the access mode ReadWriteMany or ReadOnlyMany, or an object store",
+            "the PersistentVolumeClaim {} can be mounted on one node only, and {} members on several nodes would need it: restore into one member (spec.size: 1 in the EtcdCluster {}) and raise the size again once the restore has succeeded, or use a claim with the access mode ReadWriteMany or ReadOnlyMany, or an object store",
             source.location.claim().unwrap_or_default(),
-            cluster.members
+            cluster.members,
+            cluster.name
         );
         return Err((Reason::ClaimNotShared, text));
     }

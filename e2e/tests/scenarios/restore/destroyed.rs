@@ -8,7 +8,7 @@ use etcd_operator_e2e::emulator::{BUCKET, Emulator, Speech};
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::json;
 
-use super::in_place::{serving, shows_the_backup, write};
+use super::in_place::{backed_up, serving, shows_the_backup, write};
 use super::seen::Restore;
 use crate::backup::vault::{self, Backup, Bucket, secret};
 use crate::cluster::tenant::{SOON, Tenant};
@@ -114,4 +114,47 @@ pub async fn with_its_volumes(stage: Arc<Stage>) -> Result<()> {
     tenant.agrees().await?;
     stage.event("back", "RestoreSucceeded", SOON).await?;
     Ok(())
+}
+
+/// Two of three members with their volumes, before there was any backup. The one that is left is backed up onto a volume that
+/// one node can mount at a time, and what lies there is brought back as the refusal says: into one member, which then grows.
+pub async fn but_for_one(stage: Arc<Stage>) -> Result<()> {
+    let tenant = serving(&stage, EtcdVersion::V3_6_16, 3).await?;
+    write(&tenant, "before").await?;
+    let lost = [tenant.pod(0), tenant.pod(1)];
+    for pod in &lost {
+        let claim = format!("data-{pod}");
+        tenant.kubectl(&["delete", "pvc", &claim, "--wait=false"]).await?;
+    }
+    let [first, second] = &lost;
+    tenant
+        .kubectl(&["delete", "pods", first, second, "--force", "--grace-period=0"])
+        .await?;
+    tenant.condition("QuorumLost", "True", "QuorumLost").await?;
+
+    stage.claim("backups", None, "300Mi").await?;
+    backed_up(
+        &stage,
+        &json!({
+            "etcdCluster": {"name": "c"}, "storageType": "Local",
+            "local": {"persistentVolumeClaim": "backups", "path": "etcd/orders"},
+        }),
+    )
+    .await?;
+    let back = json!({"etcdCluster": {"name": "c"}, "source": {"backup": {"name": "orders"}}});
+    let restore = Restore::named(&stage, "back");
+    restore.apply(&back).await?;
+    let reason = restore.reaches("Failed").await?.reason.unwrap_or_default();
+    ensure!(
+        reason.contains("spec.size: 1 in the EtcdCluster c") && reason.contains("Nothing was touched"),
+        "{reason}"
+    );
+
+    // The one that was refused goes on by itself.
+    tenant.scale(1).await?;
+    restore.succeeds().await?;
+    tenant.scale(3).await?;
+    tenant.converged(3).await?;
+    shows_the_backup(&tenant).await?;
+    tenant.agrees().await
 }

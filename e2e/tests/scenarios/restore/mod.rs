@@ -36,7 +36,7 @@ const GATE: [Scenario; 2] = [
 ];
 
 /// The rest, for their time.
-const FULL: [Scenario; 33] = [
+const FULL: [Scenario; 34] = [
     shared!("so_is_one_of_the_minor_before", in_place::of_3_5),
     shared!("a_single_member_from_a_volume", in_place::from_a_volume),
     shared!("what_cannot_be_restored_touches_nothing", in_place::refused),
@@ -78,6 +78,10 @@ const FULL: [Scenario; 33] = [
     shared!(
         "all_pods_and_volumes_are_gone_and_all_data_come_back",
         destroyed::with_its_volumes
+    ),
+    shared!(
+        "the_last_member_is_backed_up_and_its_data_brought_back_through_a_volume_of_one_node",
+        destroyed::but_for_one
     ),
     shared!("from_s3_over_tls", stores::from_s3),
     shared!("from_oss_over_tls", stores::from_oss),

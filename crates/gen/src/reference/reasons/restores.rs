@@ -115,7 +115,7 @@ pub(super) const RESTORES: &[Said] = &[
         "Progressing",
         "ClaimNotShared",
         "False: the backup lies on a volume that only one node can mount, and several members need it; nothing was touched.",
-        "Copy the backup to a volume with the access mode ReadWriteMany or ReadOnlyMany, or into an object store.",
+        "Set `spec.size` of the EtcdCluster to 1, and back to what it was once the restore has succeeded; or copy the backup to a volume with the access mode ReadWriteMany or ReadOnlyMany, or into an object store.",
     ),
     said(
         "Progressing",
