@@ -1,5 +1,6 @@
 //! Who looks after which namespace: a release that is told of several, or of all with a mark on each cluster; and two
-//! that would both look after one, of which the second finds out, says so, and touches nothing.
+//! that would both look after one, of which the second finds out, says so, and touches nothing; and two managers of one
+//! release, of which one works.
 
 use std::sync::Arc;
 
@@ -26,6 +27,14 @@ pub const SCENARIOS: &[Scenario] = &[
         "only_namespaces_of_the_list_are_served_and_in_all_of_them_only_marked_clusters",
         Bed::Own(1),
         |stage| Box::pin(scopes(stage)),
+    )
+    .full(),
+    // Who leads is also shown with processes alone; this shows what the chart makes of it.
+    Scenario::gate(
+        "install",
+        "two_managers_lie_on_two_nodes_and_the_other_goes_on_when_the_leading_one_dies",
+        Bed::Own(3),
+        |stage| Box::pin(taken_over(stage)),
     )
     .full(),
 ];
@@ -60,6 +69,7 @@ async fn second(stage: Arc<Stage>) -> Result<()> {
     );
     let after = desk.runs(LOOK).await?;
     ensure!(before == after, "{before} became {after}");
+    desk.runs(&figure(1)).await?;
     // The first one goes on, whoever else looks on.
     let scaled = desk
         .runs(
@@ -80,12 +90,56 @@ async fn second(stage: Arc<Stage>) -> Result<()> {
          kubectl wait --for=condition=Available --timeout=2m etcd/orders\n",
     )
     .await?;
+    desk.runs(&figure(0)).await?;
     let after = desk.runs(PODS).await?;
     ensure!(before == after, "{before} became {after}");
     desk.runs(
         "kubectl scale etcd orders --replicas=3\n\
          kubectl wait --for=jsonpath='{.status.readyMembers}'=3/3 --timeout=4m etcd/orders\n",
     )
+    .await?;
+    Ok(())
+}
+
+/// Waits until the second installation counts so many clusters as another one's.
+fn figure(count: u8) -> String {
+    format!(
+        "pod=$(kubectl --namespace other get pods --output jsonpath='{{.items[0].metadata.name}}')\n\
+         page=/api/v1/namespaces/other/pods/$pod:8080/proxy/metrics\n\
+         until [ $(kubectl get --raw $page | grep --count '^etcd_operator_cluster_controlled_elsewhere{{.*}} 1$') = {count} ]; \
+         do sleep 1; done\n"
+    )
+}
+
+async fn taken_over(stage: Arc<Stage>) -> Result<()> {
+    prepared(&stage).await?;
+    let desk = Desk::new(stage.cluster(), "desk", NAMESPACE).await?;
+    let (repository, tag) = images::OPERATOR.split_once(':').unwrap_or((images::OPERATOR, ""));
+    let managers = "kubectl get pods --selector app.kubernetes.io/name=etcd-operator";
+    let said = desk
+        .runs(&format!(
+            "helm install etcd-operator charts/etcd-operator --set image.repository={repository} --set image.tag={tag} \
+               --set replicas=2 --set antiAffinity=required\n\
+             kubectl rollout status deployment/etcd-operator --timeout=3m\n\
+             kubectl wait --for=jsonpath='{{.status.disruptionsAllowed}}'=1 --timeout=1m poddisruptionbudget/etcd-operator\n\
+             kubectl apply --filename config/samples/etcdcluster.yaml\n\
+             kubectl wait --for=condition=Available --timeout=4m etcd/orders\n\
+             {managers} --output jsonpath='{{range .items[*]}}{{.spec.nodeName}}{{\"\\n\"}}{{end}}' | sort --unique | wc -l\n"
+        ))
+        .await?;
+    ensure!(said.trim_end().ends_with("\n2"), "{said}");
+    // It says nothing to anybody before it goes, and so its lease must run out.
+    desk.runs(&format!(
+        "holder=$(kubectl get lease etcd-operator --output jsonpath='{{.spec.holderIdentity}}')\n\
+         for pod in $({managers} --output name); do\n\
+           case $holder in ${{pod#pod/}}*) kubectl delete $pod --force --grace-period=0;; esac\n\
+         done\n\
+         {managers} --output name\n\
+         kubectl scale etcd orders --replicas=1\n\
+         kubectl wait --for=jsonpath='{{.status.readyMembers}}'=1/1 --timeout=4m etcd/orders\n\
+         [ $(kubectl get lease etcd-operator --output jsonpath='{{.spec.holderIdentity}}') != $holder ]\n\
+         kubectl rollout status deployment/etcd-operator --timeout=3m\n"
+    ))
     .await?;
     Ok(())
 }

@@ -137,6 +137,11 @@ async fn told(stage: Arc<Stage>) -> Result<()> {
         .collect();
     ensure!(reader.right == known, "compared were {:?}", reader.right);
 
+    tenant.scale(3).await?;
+    tenant.converged(3).await?;
+    reader.members = members(&tenant).await?;
+    reader.agrees("without the fourth").await?;
+
     backup.delete(&tenant).await?;
     reader.backup = None;
     reader.agrees("without its backup").await?;
