@@ -108,12 +108,13 @@ impl Kubernetes {
         self.install_with(image, &["--set", scope]).await
     }
 
-    /// The same with the chart's own example of a cluster.
+    /// The same with the chart's own example of a cluster, and of a backup into the claim `backups`.
     pub async fn install_example(&self, image: &str) -> Result<()> {
         // The kinds come with the first, and objects of theirs with the second.
         self.install(image).await?;
-        self.install_with(image, &["--set", "etcdCluster.create=true"])
-            .await
+        let example = "etcdCluster.create=true,etcdBackup.create=true,\
+                       etcdBackup.spec.storageType=Local,etcdBackup.spec.local.persistentVolumeClaim=backups";
+        self.install_with(image, &["--set", example]).await
     }
 
     /// Waits until the example serves, and lets helm write a key into it and read it back; gives what was read.

@@ -119,6 +119,12 @@ pub async fn sampled(stage: &Stage) -> Result<Kubernetes> {
 
 async fn example(stage: Arc<Stage>) -> Result<()> {
     let kubernetes = prepared(&stage).await?;
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "backups", "namespace": NAMESPACE},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "300Mi"}}},
+    });
+    stage.cluster().apply(&claim).await?;
     kubernetes.install_example(images::OPERATOR).await?;
     let said = kubernetes.test_example().await?;
     ensure!(said.contains("Succeeded") && said.contains("written"), "{said}");
@@ -133,11 +139,21 @@ async fn example(stage: Arc<Stage>) -> Result<()> {
     ];
     let before = kubernetes.kubectl(&[&etcd[..], &all].concat()).await?;
     ensure!(before.split_whitespace().count() == 6, "{before}");
+    let stored = [
+        "wait",
+        "--for=jsonpath={.status.succeeded}=true",
+        "--timeout=170s",
+        "etcdbackup/etcd-cluster",
+    ];
+    kubernetes.kubectl(&[&etcd[..], &stored].concat()).await?;
     kubernetes.install_example(images::OPERATOR).await?;
     kubernetes.ready().await?;
     let after = kubernetes.kubectl(&[&etcd[..], &all].concat()).await?;
     ensure!(before == after, "{before} became {after}");
     kubernetes.uninstall().await?;
+    let left = ["get", "etcdclusters,etcdbackups", "--output=name"];
+    let left = kubernetes.kubectl(&[&etcd[..], &left].concat()).await?;
+    ensure!(left.trim().is_empty(), "{left}");
     until("the example's pods are gone", SOON, || async {
         let pods = [
             "get",
