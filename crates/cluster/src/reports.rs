@@ -72,6 +72,7 @@ async fn fetch<D: Document>(place: std::net::SocketAddr, path: &str) -> Result<A
     let mut is_open = true;
     loop {
         tokio::select! {
+            biased;
             answer = &mut exchange => return answer,
             ended = &mut connection, if is_open => {
                 ended?;

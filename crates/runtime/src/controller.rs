@@ -22,7 +22,7 @@ use crate::clock::SharedClock;
 use crate::error::{Class, Classified};
 use crate::fence::Leadership;
 use crate::gate::Synced;
-use crate::jitter;
+use crate::jitter::Jitter;
 use crate::key::ObjectKey;
 use crate::metrics::Metrics;
 use crate::queue::{Config, Outcome, Queue, Wake};
@@ -279,7 +279,7 @@ where
             }
         };
         let now = self.now();
-        self.queue.done(&key, outcome, now, jitter::unit());
+        self.queue.done(&key, outcome, now, Jitter::default().unit());
     }
 
     async fn drain(mut self) {

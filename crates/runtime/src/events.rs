@@ -21,7 +21,7 @@ use tracing::debug;
 use crate::apply::send_permitted;
 use crate::clock::SharedClock;
 use crate::fence::Leadership;
-use crate::jitter;
+use crate::jitter::Jitter;
 use crate::metrics::Metrics;
 use aggregate::{Aggregator, Verdict};
 
@@ -95,6 +95,7 @@ pub struct Publisher {
     metrics: Metrics,
     channel: mpsc::Receiver<Notice>,
     aggregator: Aggregator,
+    jitter: Jitter,
 }
 
 impl fmt::Debug for Publisher {
@@ -127,15 +128,24 @@ pub fn channel(
         metrics,
         channel: receiver,
         aggregator: Aggregator::default(),
+        jitter: Jitter::default(),
     };
     (recorder, publisher)
 }
 
 impl Publisher {
+    /// Draws what tells events apart from another source than the machine's.
+    #[must_use]
+    pub fn jitter(mut self, jitter: Jitter) -> Self {
+        self.jitter = jitter;
+        self
+    }
+
     /// Sends until `shutdown`, or until no recorder is left.
     pub async fn run(mut self, shutdown: CancellationToken) {
         loop {
             let notice = tokio::select! {
+                biased;
                 () = shutdown.cancelled() => return,
                 notice = self.channel.recv() => notice,
             };
@@ -143,6 +153,7 @@ impl Publisher {
             truncate(&mut notice.note);
             // A call that is not answered must not use up the time a process has for its stop.
             let sent = tokio::select! {
+                biased;
                 () = shutdown.cancelled() => return,
                 sent = self.send(&notice) => sent,
             };
@@ -206,7 +217,7 @@ impl Publisher {
         Event {
             metadata: ObjectMeta {
                 namespace: Some(namespace(notice).to_owned()),
-                name: Some(format!("{name}.{}{}", jitter::suffix(), jitter::suffix())),
+                name: Some(format!("{name}.{}{}", self.jitter.suffix(), self.jitter.suffix())),
                 ..ObjectMeta::default()
             },
             event_time: Some(MicroTime(self.clock.now())),

@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::SharedClock;
 use crate::gate::{State, Synced};
+use crate::jitter::Jitter;
 use crate::metrics::Metrics;
 use crate::store::{Change, Store};
 use reflector::Reflector;
@@ -181,6 +182,7 @@ pub struct Informers {
     clock: SharedClock,
     metrics: Metrics,
     timing: Timing,
+    jitter: Jitter,
     starts: Vec<Start>,
     gates: Vec<Synced>,
 }
@@ -204,6 +206,7 @@ impl Informers {
             clock,
             metrics,
             timing: Timing::default(),
+            jitter: Jitter::default(),
             starts: Vec::new(),
             gates: Vec::new(),
         }
@@ -213,6 +216,13 @@ impl Informers {
     #[must_use]
     pub fn timing(mut self, timing: Timing) -> Self {
         self.timing = timing;
+        self
+    }
+
+    /// Spreads what is tried again by draws from another source than the machine's.
+    #[must_use]
+    pub fn jitter(mut self, jitter: Jitter) -> Self {
+        self.jitter = jitter;
         self
     }
 
@@ -239,6 +249,7 @@ impl Informers {
                 client: self.client.clone(),
                 clock: Arc::clone(&self.clock),
                 timing: self.timing,
+                jitter: self.jitter.clone(),
                 shared: Arc::clone(&shared),
                 namespace,
                 labels: labels.clone(),

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use crate::clock::SharedClock;
 use crate::fence::{Leadership, Tenure};
-use crate::jitter;
+use crate::jitter::Jitter;
 use crate::lease::{Candidate, Decision, Record, Timing, Write};
 use crate::metrics::Metrics;
 
@@ -83,7 +83,7 @@ impl Elector {
         Self {
             leases: Api::namespaced(client, namespace),
             name: name.to_owned(),
-            candidate: Candidate::new(format!("{host}_{}", jitter::suffix()), timing),
+            candidate: Candidate::new(format!("{host}_{}", Jitter::default().suffix()), timing),
             timing,
             clock,
             metrics,

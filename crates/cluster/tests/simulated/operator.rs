@@ -3,8 +3,8 @@
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use etcd_operator_api::contract::{FetchProgress, Report};
@@ -23,6 +23,7 @@ use etcd_operator_runtime::error::{Class, Classified as _};
 use etcd_operator_runtime::events;
 use etcd_operator_runtime::fence::Leadership;
 use etcd_operator_runtime::informer::{Informer, Informers, Scope, Selection, Watched, keep_all};
+use etcd_operator_runtime::jitter::Jitter;
 use etcd_operator_runtime::key::ObjectKey;
 use etcd_operator_runtime::metrics::Metrics;
 use etcd_operator_runtime::queue::{Config, Outcome, Queue};
@@ -84,11 +85,18 @@ fn install_that(sim: &Simulation, watches_nodes: bool) {
 }
 
 /// Works until it is killed.
-async fn operate(seat: Seat, instance: String, chance: Chance, rounds: Arc<AtomicU64>, watches_nodes: bool) {
+async fn operate(
+    seat: Seat,
+    instance: String,
+    mut chance: Chance,
+    rounds: Arc<AtomicU64>,
+    watches_nodes: bool,
+) {
     let client = seat.client();
     let clock: SharedClock = Arc::new(TestClock::starting_at(seat.wall()));
     let leadership = Leadership::always(clock.clone());
     let metrics = Metrics::new("0.0.0", "simulated");
+    let jitter = jitter(chance.split());
     let (recorder, publisher) = events::channel(
         client.clone(),
         instance.clone(),
@@ -96,10 +104,11 @@ async fn operate(seat: Seat, instance: String, chance: Chance, rounds: Arc<Atomi
         clock.clone(),
         metrics.clone(),
     );
+    let publisher = publisher.jitter(jitter.clone());
     // Nobody makes backups here: their store stays empty, and costs no call.
     let unwatched = Informers::new(client.clone(), clock.clone(), metrics.clone())
         .add::<EtcdBackup>(Selection::from(Scope::All), keep_all);
-    let mut informers = Informers::new(client.clone(), clock.clone(), metrics);
+    let mut informers = Informers::new(client.clone(), clock.clone(), metrics).jitter(jitter);
     let scope = Scope::Namespaces([NAMESPACE.to_owned()].into());
     let labelled = || scope.clone().labelled(format!("{LABEL_APP}={APP_VALUE}"));
     let clusters = informers.add::<EtcdCluster>(Selection::from(scope.clone()), keep_all);
@@ -163,6 +172,12 @@ async fn operate(seat: Seat, instance: String, chance: Chance, rounds: Arc<Atomi
         (&seat, &rounds),
     )
     .await;
+}
+
+/// What the machine's chance would be.
+fn jitter(chance: Chance) -> Jitter {
+    let chance = Mutex::new(chance);
+    Jitter::drawn(move || chance.lock().unwrap().bits())
 }
 
 /// A change of a part wakes the cluster whose label it bears.

@@ -20,7 +20,7 @@ use super::decode::{Decoded, Line, Page, version_of};
 use super::{Shared, Timing, Watched};
 use crate::clock::SharedClock;
 use crate::gate::State;
-use crate::jitter;
+use crate::jitter::Jitter;
 use crate::store::Malformed;
 
 /// Objects per page of a list.
@@ -43,6 +43,7 @@ pub(super) struct Reflector<K> {
     pub(super) client: Client,
     pub(super) clock: SharedClock,
     pub(super) timing: Timing,
+    pub(super) jitter: Jitter,
     pub(super) shared: Arc<Shared<K>>,
     pub(super) namespace: Option<String>,
     pub(super) labels: Option<String>,
@@ -62,6 +63,7 @@ enum End {
 impl<K: Watched> Reflector<K> {
     pub(super) async fn run(self, shutdown: CancellationToken) {
         tokio::select! {
+            biased;
             () = shutdown.cancelled() => {}
             () = self.follow_for_ever() => {}
         }
@@ -309,7 +311,7 @@ impl<K: Watched> Reflector<K> {
     }
 
     async fn pause(&self, failures: u32) {
-        tokio::time::sleep(back_off(failures, jitter::unit())).await;
+        tokio::time::sleep(back_off(failures, self.jitter.unit())).await;
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::faults::{Fault, Mishap};
 use super::{NAMESPACE, OPERATOR, Simulation};
+use crate::chance::Chance;
 use crate::etcd::{CallFault, Calls};
 use crate::fake::{self, Matching};
 use crate::gate::{Ambush, Side};
@@ -18,6 +19,9 @@ use crate::ledger::BLINDNESS;
 const PATIENCE: Duration = Duration::from_mins(1);
 /// How long an operator is away whose node was lost: longer than a fault may go unnoticed.
 const AWAY: Duration = BLINDNESS.saturating_add(Duration::from_secs(2));
+
+/// How many passings an operator has at most that was overtaken: some passes over its cluster.
+const LAST_PASSINGS: u64 = 120;
 
 impl Simulation {
     /// What goes wrong with the operator and its calls.
@@ -199,6 +203,9 @@ impl Simulation {
         self.later(time, move |this| {
             this.timeline().note(OPERATOR, "that was stopped goes on");
             stopped.go_on();
+            // It gets as far as its chance takes it: two that go on side by side for long only write over one another,
+            // and that is the same again and again.
+            stopped.kill_at(1 + Chance::new(this.draw()).below(LAST_PASSINGS));
             this.later(Duration::from_secs(5), move |_| stopped.kill());
         });
     }
