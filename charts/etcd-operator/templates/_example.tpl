@@ -15,6 +15,9 @@
 {{- if and $settings.backup (eq (toString .Values.etcdBackup.spec.deletionPolicy) "Delete") -}}
 {{- fail "etcdBackup.spec.deletionPolicy: Delete needs an operator that outlives the EtcdBackup, and this one goes with the release; take Retain, or write an EtcdBackup of your own" -}}
 {{- end -}}
+{{- if and $settings.backup (not .Values.etcdBackup.spec.storageType) -}}
+{{- fail "etcdBackup.spec.storageType must say where backups go: S3, ABS, GCS, OSS or Local, beside the block of that name; for example: etcdBackup.spec.storageType=Local,etcdBackup.spec.local.persistentVolumeClaim=backups" -}}
+{{- end -}}
 {{- $namespace := .Release.Namespace -}}
 {{- if and $scope.namespaces (not (has $namespace $scope.namespaces)) -}}
 {{- $namespace = first $scope.namespaces -}}
@@ -24,13 +27,13 @@
 {{- $_ := set $annotations "etcd.database.coreos.com/scope" "clusterwide" -}}
 {{- end -}}
 {{- $old := default dict $values.image -}}
-{{- $spec := dict "size" $values.size "version" (toString $values.version) -}}
+{{- $spec := dict "size" $values.size "version" (include "etcd-operator.etcdVersion" .) -}}
 {{- with default $values.repository $old.repository -}}{{- $_ := set $spec "repository" . -}}{{- end -}}
 {{- with $old.pullPolicy -}}{{- $_ := set $spec "imagePullPolicy" . -}}{{- end -}}
 {{- with $values.storage -}}{{- $_ := set $spec "storage" . -}}{{- end -}}
 {{- with $values.pod -}}{{- $_ := set $spec "pod" . -}}{{- end -}}
 {{- if $values.enableTLS -}}{{- $_ := set $spec "TLS" $values.tls -}}{{- end -}}
-{{- with .Values.imagePullSecrets -}}{{- $_ := set $spec "imagePullSecrets" . -}}{{- end -}}
+{{- with $settings.imagePullSecrets -}}{{- $_ := set $spec "imagePullSecrets" . -}}{{- end -}}
 {{- $spec = mergeOverwrite $spec (deepCopy $values.spec) -}}
 {{- $backup := deepCopy .Values.etcdBackup.spec -}}
 {{- if not (or $backup.etcdCluster $backup.etcdEndpoints) -}}

@@ -1,5 +1,7 @@
+{{- /* The older chart's name of its operator was a part of its objects' names as well. */}}
 {{- define "etcd-operator.name" -}}
-{{ default .Chart.Name .Values.nameOverride | trunc 52 | trimSuffix "-" }}
+{{- $given := default .Values.nameOverride (default dict .Values.etcdOperator).name -}}
+{{ default .Chart.Name $given | trunc 52 | trimSuffix "-" }}
 {{- end -}}
 
 {{- /* The name of everything the release makes; also of its lease, which names the installation. */}}

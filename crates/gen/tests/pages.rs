@@ -23,8 +23,8 @@ fn registered(source: &str) -> BTreeSet<String> {
     calls.collect()
 }
 
-#[test]
-fn every_metric_has_a_row_and_every_row_is_of_a_metric() {
+/// The names of all metrics of the manager, without what comes before and after them on the page.
+fn metrics() -> BTreeSet<String> {
     let runtime = text("crates/runtime/src/metrics.rs");
     let (runtime, _) = runtime.split_once("#[cfg(test)]").expect("tests at its end");
     let mut names = registered(runtime);
@@ -32,16 +32,52 @@ fn every_metric_has_a_row_and_every_row_is_of_a_metric() {
     names.extend(FAMILIES.map(|(name, _, _)| name.to_owned()));
     names.insert(ELSEWHERE.0.to_owned());
     assert!(names.len() > 20 && names.contains("queue_depth"), "{names:?}");
+    names
+}
+
+#[test]
+fn every_metric_has_a_row_and_every_row_is_of_a_metric() {
     let page = text("docs/operations.md");
     let rows: BTreeSet<String> = page
         .lines()
         .filter_map(|line| line.strip_prefix("| `etcd_operator_")?.split('`').next())
         .map(|name| name.trim_end_matches("_total").to_owned())
         .collect();
-    assert_eq!(rows, names);
+    assert_eq!(rows, metrics());
     assert_eq!(
         registered("register(\"a\", x) register_computed(\n  \"b\", y) register(name)"),
         BTreeSet::from(["a".to_owned(), "b".to_owned()])
+    );
+}
+
+/// The names of metrics in an expression.
+fn asked_for(expression: &str) -> BTreeSet<&str> {
+    let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words
+        .filter_map(|word| word.strip_prefix("etcd_operator_"))
+        .map(|name| name.trim_end_matches("_total"))
+        .collect()
+}
+
+/// A name that nothing tells would make an alert that never comes.
+#[test]
+fn every_alert_asks_for_metrics_there_are() {
+    let page = text("docs/operations.md");
+    let (_, section) = page.split_once("\n## Alerts worth having\n").expect("alerts");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let asked: BTreeSet<&str> = section
+        .split("```")
+        .skip(1)
+        .step_by(2)
+        .flat_map(asked_for)
+        .collect();
+    let known = metrics();
+    let unknown: Vec<_> = asked.iter().filter(|name| !known.contains(**name)).collect();
+    assert!(unknown.is_empty(), "nothing tells {unknown:?}");
+    assert!(asked.len() > 8 && asked.contains("leader"), "{asked:?}");
+    assert_eq!(
+        asked_for("rate(etcd_operator_a_b_total[5m]) > 0 unless on (x) etcd_operator_c{d=\"e\"}"),
+        BTreeSet::from(["a_b", "c"])
     );
 }
 

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
+use etcd_operator_api::EtcdBackup;
 use etcd_operator_backup::freshness::Freshness;
 use etcd_operator_cluster::{build::NoOperatorImage, ports::Reach, reports};
 use etcd_operator_runtime::{
@@ -16,8 +17,9 @@ use etcd_operator_runtime::{
     fence::Leadership,
     health::{Health, Server},
     informer::Informers,
+    key::ObjectKey,
     leader::Elector,
-    metrics::Metrics,
+    metrics::{Figure, Metrics, PerObject},
 };
 use kube::Client;
 use tokio::{
@@ -236,23 +238,40 @@ impl Manager {
 
 /// How late backups are, on the page of metrics.
 fn freshness(kinds: &Kinds, shared: &Shared) {
-    let freshness = Freshness::new(kinds.backups.store(), shared.clock.clone());
+    let backups = kinds.backups.store();
+    let freshness = Freshness::new(backups.clone(), shared.clock.clone());
     let (ages, sizes) = (freshness.clone(), freshness.clone());
+    let about = move |figures: Vec<PerObject>| -> Vec<Figure> {
+        // One that went meanwhile is told of no more.
+        let found = |figure: PerObject| {
+            let key = ObjectKey::new(figure.namespace.as_str(), figure.name.as_str());
+            let backup = backups.get(&key)?;
+            Some(with_cluster(figure, &backup))
+        };
+        figures.into_iter().filter_map(found).collect()
+    };
+    let (about_ages, about_sizes) = (about.clone(), about.clone());
     shared.metrics.register_computed(
         "backup_size_bytes",
         "Bytes of the last good backup of an EtcdBackup, as stored",
-        move || sizes.sizes(),
+        move || about_sizes(sizes.sizes()),
     );
     shared.metrics.register_computed(
         "backup_age_seconds",
         "Time since the last good backup of an EtcdBackup, or since that was made",
-        move || ages.ages(),
+        move || about_ages(ages.ages()),
     );
     shared.metrics.register_computed(
         "backup_late_seconds",
         "By how much a good backup of an EtcdBackup is later than its schedule promises; 0 while it is not",
-        move || freshness.lateness(),
+        move || about(freshness.lateness()),
     );
+}
+
+/// The same by the cluster as well that is backed up; its name is empty where a backup goes by addresses.
+fn with_cluster(figure: PerObject, backup: &EtcdBackup) -> Figure {
+    let cluster = backup.spec.etcd_cluster.as_ref();
+    figure.with("cluster", cluster.map_or("", |cluster| cluster.name.as_str()))
 }
 
 /// What is said of an address that cannot be bound.
@@ -282,7 +301,39 @@ fn host_name() -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn figures_of_a_backup_name_the_cluster_that_it_names() {
+        for (source, wanted) in [
+            (json!({"etcdCluster": {"name": "orders"}}), "orders"),
+            (json!({"etcdEndpoints": ["http://elsewhere:2379"]}), ""),
+        ] {
+            let mut spec = json!({"storageType": "Local", "local": {"persistentVolumeClaim": "backups"}});
+            spec.as_object_mut()
+                .unwrap()
+                .extend(source.as_object().unwrap().clone());
+            let backup: EtcdBackup = serde_json::from_value(json!({
+                "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdBackup",
+                "metadata": {"name": "nightly", "namespace": "shop"}, "spec": spec,
+            }))
+            .unwrap();
+            let figure = PerObject {
+                namespace: "shop".to_owned(),
+                name: "nightly".to_owned(),
+                value: 7,
+            };
+            let labels = [("namespace", "shop"), ("name", "nightly"), ("cluster", wanted)];
+            let figure = with_cluster(figure, &backup);
+            assert_eq!(
+                figure.labels,
+                labels.map(|(label, text)| (label, text.to_owned()))
+            );
+            assert_eq!(figure.value, 7);
+        }
+    }
 
     #[test]
     fn a_taken_address_is_named_with_a_way_out() {

@@ -4,5 +4,6 @@
 mod helm;
 mod lives;
 mod objects;
+mod older;
 mod refused;
 mod rendered;

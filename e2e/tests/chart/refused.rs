@@ -77,7 +77,75 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
     (
         "etcdOperator.image.repository=quay.io/coreos/etcd-operator",
-        &["etcdOperator", "image"],
+        &["etcdOperator", "image", "repository"],
+    ),
+    (
+        "etcdOperator.readinessProbe.enable=true",
+        &["etcdOperator", "readinessProbe", "enable"],
+    ),
+    (
+        "etcdOperator.livenessProbe.successThreshold=2",
+        &["etcdOperator", "livenessProbe", "successThreshold"],
+    ),
+    (
+        "etcdOperator.securityContext.runasuser=1000",
+        &["etcdOperator", "securityContext", "runasuser"],
+    ),
+    ("rbac.apiVersion=v1beta1", &["rbac", "apiVersion"]),
+    (
+        "global.imagePullSecrets=registry",
+        &["global", "imagePullSecrets"],
+    ),
+    ("etcdCluster.image.tag=latest", &["etcdCluster", "image", "tag"]),
+    (
+        "etcdCluster.version=3.5.21,etcdCluster.image.tag=v3.5.9",
+        &["etcdCluster.version", "3.5.21", "etcdCluster.image.tag", "v3.5.9"],
+    ),
+    (
+        "etcdCluster.storage.sise=8Gi",
+        &["etcdCluster", "storage", "sise"],
+    ),
+    (
+        "etcdCluster.storage.medium=Disk",
+        &["etcdCluster", "storage", "medium"],
+    ),
+    (
+        "etcdCluster.pod.antiaffinity=true",
+        &["etcdCluster", "pod", "antiaffinity"],
+    ),
+    (
+        "etcdCluster.pod.tolerations[0].keys=dedicated",
+        &["etcdCluster", "pod", "tolerations", "keys"],
+    ),
+    (
+        "etcdCluster.pod.securityContext.runAsNonroot=true",
+        &["etcdCluster", "pod", "securityContext", "runAsNonroot"],
+    ),
+    ("etcdCluster.spec.sise=3", &["etcdCluster", "spec", "sise"]),
+    (
+        "etcdBackup.spec.storagetype=S3",
+        &["etcdBackup", "spec", "storagetype"],
+    ),
+    (
+        "etcdBackup.spec.storageType=FTP",
+        &["etcdBackup", "spec", "storageType"],
+    ),
+    (
+        "etcdCluster.create=true,etcdBackup.create=true",
+        &["etcdBackup.spec.storageType"],
+    ),
+    (
+        "customResources.createEtcdClusterCRD=true,customResources.createBackupCRD=true",
+        &["etcdBackup.spec.storageType"],
+    ),
+    ("tolerations[0].effect=NoRun", &["tolerations", "effect"]),
+    (
+        "podSecurityContext.runAsNonroot=true",
+        &["podSecurityContext", "runAsNonroot"],
+    ),
+    (
+        "securityContext.readOnlyRootFileSystem=true",
+        &["securityContext", "readOnlyRootFileSystem"],
     ),
 ];
 

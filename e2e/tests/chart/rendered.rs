@@ -63,12 +63,22 @@ async fn values_render_as_committed_with_either_helm() -> Result<()> {
     Ok(())
 }
 
-/// What people read after an install, for values that change it.
-const TOLD: &[&str] = &["defaults", "namespaces", "cluster-wide", "example"];
+/// What people read after an install that changes it: a name, a file of values, and flags that go with it.
+const TOLD: &[(&str, &str, &[&str])] = &[
+    ("defaults", "defaults", &[]),
+    ("namespaces", "namespaces", &[]),
+    ("cluster-wide", "cluster-wide", &[]),
+    (
+        "cluster-wide-annotated",
+        "cluster-wide",
+        &["--set", "scope.requireAnnotation=true"],
+    ),
+    ("example", "example", &[]),
+];
 
 /// What helm would say after an install with these values, on a Kubernetes that knows nothing of us. The one before asks a
 /// Kubernetes even so, and is heard where releases live.
-async fn notes(name: &str) -> Result<String> {
+async fn said_after(name: &str, flags: &[&str]) -> Result<String> {
     let (chart, values) = (chart(), values(name));
     let chart = chart.to_str().unwrap_or_default();
     let install = [
@@ -79,23 +89,31 @@ async fn notes(name: &str) -> Result<String> {
         NAMESPACE,
         "--dry-run=client",
     ];
-    let said = helm(Component::Helm, &[&install[..], &["--values", &values]].concat()).await?;
-    let said = said.map_err(|complaint| anyhow::anyhow!("{name}: {complaint}"))?;
+    let said = helm(
+        Component::Helm,
+        &[&install[..], &["--values", &values], flags].concat(),
+    )
+    .await?;
+    said.map_err(|complaint| anyhow::anyhow!("{name}: {complaint}"))
+}
+
+/// Compares the notes in what helm has said with those that are committed under a name.
+pub fn told_as_committed(name: &str, said: &str) -> Result<()> {
     let (_, notes) = said.split_once("\nNOTES:\n").context("no notes")?;
-    Ok(format!("{}\n", notes.trim()))
+    let told = format!("{}\n", notes.trim());
+    let path = repository("e2e/tests/chart/notes").join(format!("{name}.txt"));
+    if std::env::var_os("UPDATE_RENDERED").is_some() {
+        fs::write(&path, &told)?;
+    }
+    let committed = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    assert_eq!(told, committed, "{name}: if it is meant, UPDATE_RENDERED=1");
+    Ok(())
 }
 
 #[tokio::test]
 async fn people_are_told_what_is_committed() -> Result<()> {
-    let update = std::env::var_os("UPDATE_RENDERED").is_some();
-    for name in TOLD {
-        let path = repository("e2e/tests/chart/notes").join(format!("{name}.txt"));
-        let told = notes(name).await?;
-        if update {
-            fs::write(&path, &told)?;
-        }
-        let committed = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        assert_eq!(told, committed, "{name}: if it is meant, UPDATE_RENDERED=1");
+    for (name, values, flags) in TOLD {
+        told_as_committed(name, &said_after(values, flags).await?)?;
     }
     Ok(())
 }
@@ -125,31 +143,6 @@ async fn either_helm_finds_nothing_to_complain_about() -> Result<()> {
             let said = helm(component, &["lint", "--strict", chart, "--values", &values]).await?;
             assert!(said.is_ok(), "{component:?} {name}: {said:?}");
         }
-    }
-    Ok(())
-}
-
-/// The older chart's names give the same as ours.
-#[tokio::test]
-async fn names_of_the_older_chart_mean_what_they_meant() -> Result<()> {
-    let theirs = "etcdOperator.replicaCount=2,etcdOperator.nodeSelector.a=b,etcdOperator.priorityClassName=high,\
-        etcdOperator.podAnnotations.c=d,etcdOperator.commandArgs.cluster-wide=true,\
-        etcdOperator.resources.memory=128Mi,etcdOperator.resources.cpu=100m,\
-        serviceAccount.etcdOperatorServiceAccount.name=runner,customResources.createEtcdClusterCRD=true,\
-        etcdCluster.image.repository=mirror/etcd,deployments.backupOperator=true";
-    let ours = "replicas=2,nodeSelector.a=b,priorityClassName=high,podAnnotations.c=d,scope.clusterWide=true,\
-        resources.requests.memory=128Mi,resources.limits.memory=128Mi,\
-        resources.requests.cpu=100m,resources.limits.cpu=100m,\
-        serviceAccount.name=runner,etcdCluster.create=true,etcdCluster.repository=mirror/etcd";
-    for component in HELMS {
-        let theirs = template(component, &[&["--set", theirs], KNOWN].concat())
-            .await?
-            .map_err(anyhow::Error::msg)?;
-        let ours = template(component, &[&["--set", ours], KNOWN].concat())
-            .await?
-            .map_err(anyhow::Error::msg)?;
-        assert_eq!(theirs, ours);
-        assert!(theirs.contains("replicas: 2") && theirs.contains("--cluster-wide"));
     }
     Ok(())
 }

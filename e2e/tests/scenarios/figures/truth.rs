@@ -141,8 +141,11 @@ impl Found {
         let stage = tenant.stage();
         let client = stage.cluster().client().await?;
         let backups = Api::<EtcdBackup>::namespaced(client, stage.namespace());
-        let status = backups.get(name).await?.status.unwrap_or_default();
-        let of = |family: &str| format!("backup_{family}{{name=\"{name}\"}}");
+        let object = backups.get(name).await?;
+        let cluster = object.spec.etcd_cluster.map(|cluster| cluster.name);
+        let cluster = cluster.unwrap_or_default();
+        let status = object.status.unwrap_or_default();
+        let of = |family: &str| format!("backup_{family}{{name=\"{name}\",cluster=\"{cluster}\"}}");
         let last = status.last_success_date.context("it was never made")?.0;
         let age = |now: Timestamp| now.duration_since(last).as_secs();
         // Times in objects have no parts of a second.
