@@ -1,5 +1,8 @@
 //! The pages as somebody follows them who has nothing else: each command that they show is typed, in their order.
 
+mod moving;
+mod trouble;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -58,8 +61,27 @@ pub const SCENARIOS: &[Scenario] = &[
         "docs",
         "whoever_follows_the_page_about_moving_has_all_keys_in_a_cluster_of_this_operator",
         Bed::Own(1),
-        |stage| Box::pin(moved(stage)),
+        |stage| Box::pin(moving::moved(stage)),
     )
+    .full(),
+    Scenario::gate(
+        "docs",
+        "whoever_follows_the_pages_in_trouble_makes_room_and_restores_what_lost_its_quorum",
+        Bed::Own(1),
+        |stage| Box::pin(trouble::filled_and_lost(stage)),
+    )
+    // A shell on a node asks the resolver of this host, to which no way leads from there.
+    .leaving()
+    // So many pages take their time.
+    .long()
+    .full(),
+    Scenario::gate(
+        "docs",
+        "whoever_follows_the_page_about_certificates_renews_them_and_no_pod_is_made_anew",
+        Bed::Own(1),
+        |stage| Box::pin(trouble::renewed(stage)),
+    )
+    .long()
     .full(),
     // The binary as it is shipped takes a quarter of an hour to build.
     Scenario::gate(
@@ -95,93 +117,6 @@ async fn toured(stage: Arc<Stage>) -> Result<()> {
     if stage.prints() {
         page.shows(&said, &[])?;
     }
-    Ok(())
-}
-
-/// The cluster that is left is one of ours here: what the page does with it goes by the names of its Services alone, which are
-/// the older operator's.
-async fn moved(stage: Arc<Stage>) -> Result<()> {
-    let kubernetes = prepared(&stage).await?;
-    kubernetes.install_everywhere(images::OPERATOR).await?;
-    kubernetes.ready().await?;
-    let cluster = stage.cluster();
-    let orders = |namespace: &str| {
-        json!({
-            "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster",
-            "metadata": {"name": "orders", "namespace": namespace},
-            "spec": {"size": 1, "version": "3.6.16", "storage": {"size": "1Gi"}},
-        })
-    };
-    let serves = async |namespace: &str| {
-        let wait = [
-            "wait",
-            "--for=condition=Available",
-            "--timeout=170s",
-            "etcdcluster/orders",
-        ];
-        kubernetes
-            .kubectl(&[&["--namespace", namespace], &wait[..]].concat())
-            .await
-    };
-    for namespace in ["old", "new"] {
-        kubernetes.kubectl(&["create", "namespace", namespace]).await?;
-    }
-    cluster.apply(&orders("old")).await?;
-    serves("old").await?;
-    let put = [
-        "exec",
-        "orders-0",
-        "--container",
-        "etcd",
-        "--",
-        "etcdctl",
-        "put",
-        "customers/ada",
-        "paid",
-    ];
-    kubernetes
-        .kubectl(&[&["--namespace", "old"], &put[..]].concat())
-        .await?;
-
-    let store = Emulator::start(cluster, Speech::S3).await?;
-    let place = format!(
-        "awsSecret: s3-credentials\n    caSecret: s3-credentials\n    endpoint: {}\n    forcePathStyle: true",
-        store.endpoint
-    );
-    let desk = Desk::new(cluster, "desk", "new")
-        .await?
-        .with("awsSecret: s3-credentials", &place);
-    let (key, secret) = CREDENTIALS;
-    for (name, text) in profile(key, secret, REGION) {
-        desk.lay(&format!("s3-secret/{name}"), &text)?;
-    }
-    desk.lay("s3-secret/ca.crt", &store.authority)?;
-    let page = Page::read("docs/migration.md")?;
-    desk.lay("backup.yaml", &desk.told(page.all("yaml")?[0]))?;
-    desk.runs(
-        "kubectl create secret generic s3-credentials --from-file=s3-secret\nkubectl apply --filename backup.yaml\n\
-         kubectl wait --for=jsonpath='{.status.succeeded}'=true --timeout=170s etcdbackup/orders-before-the-move\n",
-    )
-    .await?;
-    cluster.apply(&orders("new")).await?;
-    serves("new").await?;
-    let said = desk.types(&page.shell().collect::<Vec<_>>()).await?;
-    let sums: Vec<&str> = said.lines().rev().take(2).collect();
-    ensure!(sums[0] == sums[1], "not all keys came over: {said}");
-    let get = [
-        "exec",
-        "orders-0",
-        "--container",
-        "etcd",
-        "--",
-        "etcdctl",
-        "get",
-        "customers/ada",
-    ];
-    let found = kubernetes
-        .kubectl(&[&["--namespace", "new"], &get[..]].concat())
-        .await?;
-    ensure!(found.contains("paid"), "{found}");
     Ok(())
 }
 
@@ -296,11 +231,8 @@ async fn used(stage: Arc<Stage>) -> Result<()> {
         .await?
         .with("https://minio.example.com:9000", &store.endpoint);
     desk.image(NAMES[0]).await?;
-    let (key, secret) = CREDENTIALS;
-    for (name, text) in profile(key, secret, REGION) {
-        for folder in [".aws", "s3-secret"] {
-            desk.lay(&format!("{folder}/{name}"), &text)?;
-        }
+    for folder in [".aws", "s3-secret"] {
+        lay_credentials(&desk, folder)?;
     }
     desk.lay("s3-secret/ca.crt", &store.authority)?;
     desk.lay("keys/2026-11", KEY)?;
@@ -317,7 +249,7 @@ async fn used(stage: Arc<Stage>) -> Result<()> {
 
     // First, as it leaves a cluster as the next page makes it.
     let clusters = Page::read("docs/cluster.md")?;
-    let said = desk.types(&clusters.shell().collect::<Vec<_>>()).await?;
+    let said = desk.types(&all_but(&clusters, &trouble::OF_CLUSTERS)).await?;
     let (_, adopted) = said
         .rsplit_once("coreos.com/adopt")
         .context("kept volumes were not found")?;
@@ -377,7 +309,24 @@ async fn restored(kubernetes: &Kubernetes, desk: &Desk<'_>, store: &Emulator) ->
         ))
         .await?;
     }
-    let said = desk.types(&page.shell().collect::<Vec<_>>()).await?;
+    let said = desk.types(&all_but(&page, &trouble::OF_RESTORES)).await?;
     ensure!(said.contains("Succeeded"), "{said}");
     Ok(())
+}
+
+/// The two files of Amazon's command line that open the store.
+fn lay_credentials(desk: &Desk<'_>, folder: &str) -> Result<()> {
+    let (key, secret) = CREDENTIALS;
+    for (name, text) in profile(key, secret, REGION) {
+        desk.lay(&format!("{folder}/{name}"), &text)?;
+    }
+    Ok(())
+}
+
+/// All that is to be typed on a page, but for what stands under headings that have stories of their own.
+fn all_but<'a>(page: &'a Page, elsewhere: &[&str]) -> Vec<&'a Block> {
+    let shell = page.shell();
+    shell
+        .filter(|block| !elsewhere.contains(&&*block.heading))
+        .collect()
 }

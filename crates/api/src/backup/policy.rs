@@ -39,7 +39,7 @@ pub struct BackupPolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("(self >= 0 && self <= 1000)").message("backupPolicy.keepWeekly must be 0 to 1000; for example: keepWeekly: 8"))]
     pub keep_weekly: Option<i32>,
-    /// How many seconds late a due backup may still start. Default: half the time to the next one.
+    /// How many seconds late a due backup may still start. Default: half the time to the next one, 24 hours at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self >= 0").message("backupPolicy.startingDeadlineSeconds must not be negative; for example: startingDeadlineSeconds: 600"))]
     pub starting_deadline_seconds: Option<i64>,

@@ -64,6 +64,12 @@ const OF_ALL: &[Said] = &[
     ),
     said(
         "Available",
+        "MembersUnreachable",
+        "Unknown: the operator reaches no member; they may serve all the same.",
+        "See the condition Progressing.",
+    ),
+    said(
+        "Available",
         "QuorumServes",
         "True: a majority of the voters answers and is well.",
         "",
@@ -82,6 +88,12 @@ const OF_ALL: &[Said] = &[
     ),
     said(
         "Degraded",
+        "MembersUnreachable",
+        "Unknown: the operator reaches no member; they may serve all the same.",
+        "See the condition Progressing.",
+    ),
+    said(
+        "Degraded",
         "AllWell",
         "False: as many voters as are asked for, and all are well.",
         "",
@@ -91,6 +103,12 @@ const OF_ALL: &[Said] = &[
         "MembersMissing",
         "True: fewer voters are well than there should be.",
         "Usually nothing: members come back or are replaced. If it stays, look at Progressing and at `status.memberStatus`.",
+    ),
+    said(
+        "QuorumAtRisk",
+        "MembersUnreachable",
+        "Unknown: the operator reaches no member; they may serve all the same.",
+        "See the condition Progressing.",
     ),
     said(
         "QuorumAtRisk",
@@ -133,6 +151,18 @@ const OF_ALL: &[Said] = &[
         "NameTaken",
         "True: an object that the operator needs exists and is somebody else's; it is not touched.",
         "Remove or rename what the message names.",
+    ),
+    said(
+        "Applied",
+        "AllTaken",
+        "True: the API server takes again what is asked of volumes and pods that are there.",
+        "",
+    ),
+    said(
+        "Applied",
+        "Refused",
+        "False: the API server refuses a change of a volume or a pod that is there. Members are looked after all the same.",
+        "The message says which change and why: correct the spec, the StorageClass or the quota.",
     ),
     said(
         "Progressing",

@@ -75,6 +75,12 @@ pub(super) const EVENTS: &[Said] = &[
     ),
     said(
         "EtcdCluster",
+        "ChangeRefused",
+        "Warning: the API server refuses a change of a volume or a pod that is there.",
+        "See the condition Applied.",
+    ),
+    said(
+        "EtcdCluster",
         "ControlledElsewhere",
         "Warning: another installation of the operator looks after this cluster; this one leaves it alone.",
         "[Is it gone?](../install.md#another-installation) Else give each installation a scope of its own.",
@@ -119,13 +125,13 @@ pub(super) const EVENTS: &[Said] = &[
     said(
         "EtcdBackup",
         "BackupFailed",
-        "A backup was not made; nothing of it counts.",
+        "Warning: a backup was not made; nothing of it counts.",
         "The message names the field and the cause; see `LastRunFailed`.",
     ),
     said(
         "EtcdBackup",
         "BackupMissed",
-        "A backup that was due was given up, as it could not start in time.",
+        "Warning: a backup that was due was given up, as it could not start in time.",
         "The message says why. `spec.backupPolicy.startingDeadlineSeconds` says how late one may start.",
     ),
     said(
@@ -143,7 +149,7 @@ pub(super) const EVENTS: &[Said] = &[
     said(
         "EtcdBackup",
         "PruneFailed",
-        "Backups that are no longer kept could not be deleted, which is tried again after the next backup.",
+        "Warning: backups that are no longer kept could not be deleted, which is tried again after the next backup.",
         "The message names the field and the cause.",
     ),
     said(
@@ -155,13 +161,13 @@ pub(super) const EVENTS: &[Said] = &[
     said(
         "EtcdBackup",
         "BackupsErased",
-        "What the EtcdBackup had stored is deleted, and it goes. The message says where backups are left that were stored before the spec named another place.",
+        "What the EtcdBackup had stored is deleted, and it goes. The message says where backups are left that were stored before the spec named another place; it is a warning then.",
         "",
     ),
     said(
         "EtcdBackup",
         "EraseFailed",
-        "What the EtcdBackup had stored could not be deleted, which is tried again.",
+        "Warning: what the EtcdBackup had stored could not be deleted, which is tried again.",
         "The message names the field and the cause. To give the stored backups up, set `spec.deletionPolicy: Retain`.",
     ),
     said(
