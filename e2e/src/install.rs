@@ -52,6 +52,14 @@ impl Kubernetes {
         Self::new(None, Some(name.to_owned())).await
     }
 
+    /// The same by another helm.
+    pub async fn with_helm(self, helm: Component) -> Result<Self> {
+        Ok(Self {
+            helm: components::find(helm).await?,
+            ..self
+        })
+    }
+
     async fn new(kubeconfig: Option<PathBuf>, context: Option<String>) -> Result<Self> {
         Ok(Self {
             kubectl: components::find(Component::Kubectl).await?,

@@ -1,30 +1,17 @@
 //! The way users take: the chart, a ready manager, accepted samples, and what they are told to try.
 
-use std::ffi::OsStr;
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use etcd_operator_e2e::bed_dir::BedDir;
+use anyhow::{Result, ensure};
+use etcd_operator_e2e::components::Component;
+use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::install::{Kubernetes, NAMESPACE, SAMPLE_VERSION, TO_TRY};
-use etcd_operator_e2e::process::{ProcessId, Sent};
 use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
-use etcd_operator_e2e::{deadline::until, host::Host, images, operator};
-use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::Command;
+use etcd_operator_e2e::{images, operator};
+use serde_json::json;
 
 const SOON: Duration = Duration::from_mins(1);
-/// What a story may take, so that there is time left to end its bed.
-const STORY_LIMIT: Duration = Duration::from_mins(8);
-/// What `down` may take, by the project's budget.
-const AT_ONCE: Duration = Duration::from_secs(15);
-/// A warm `up` takes seconds; this is for machines that also compile.
-const UP_LIMIT: Duration = Duration::from_mins(5);
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario::gate(
@@ -37,50 +24,14 @@ pub const SCENARIOS: &[Scenario] = &[
         "install",
         "an_example_under_restricted_pod_security_is_written_and_read_by_helm_and_goes_with_its_release",
         Bed::Own(1),
-        |stage| Box::pin(example(stage)),
+        |stage| Box::pin(example(stage, Component::Helm)),
     ),
+    // What the story before shows, with the helm that many still run.
     Scenario::gate(
         "install",
-        "up_survives_a_reboot_converges_and_serves_a_context_and_down_leaves_nothing",
-        Bed::Without,
-        |stage| Box::pin(up_and_down(stage)),
-    ),
-    Scenario::gate(
-        "install",
-        "down_removes_the_cache_only_when_it_is_told_to",
-        Bed::Without,
-        |stage| Box::pin(purged(stage)),
-    ),
-    // What one node shows, with more of them, for half a minute more.
-    Scenario::gate(
-        "install",
-        "up_makes_three_nodes_when_it_is_told_to",
-        Bed::Without,
-        |stage| Box::pin(three_nodes(stage)),
-    )
-    .full(),
-    // Three more beds, one after the other.
-    Scenario::gate(
-        "install",
-        "an_up_that_is_killed_leaves_nothing_and_two_at_once_make_one_bed",
-        Bed::Without,
-        |stage| Box::pin(killed_and_twice(stage)),
-    )
-    .full(),
-    // Another bed that shows nothing of the operator.
-    Scenario::gate(
-        "install",
-        "down_ends_a_bed_at_once_on_which_an_up_is_at_work",
-        Bed::Without,
-        |stage| Box::pin(ended_meanwhile(stage)),
-    )
-    .full(),
-    // Once more a bed of its own that shows nothing of the operator.
-    Scenario::gate(
-        "install",
-        "an_up_that_does_not_start_says_what_to_do_and_leaves_a_report",
-        Bed::Without,
-        |stage| Box::pin(not_started(stage)),
+        "helm_3_makes_an_example_writes_and_reads_it_and_takes_it_away_with_its_release",
+        Bed::Own(1),
+        |stage| Box::pin(example(stage, Component::Helm3)),
     )
     .full(),
 ];
@@ -117,8 +68,8 @@ pub async fn sampled(stage: &Stage) -> Result<Kubernetes> {
     Ok(kubernetes)
 }
 
-async fn example(stage: Arc<Stage>) -> Result<()> {
-    let kubernetes = prepared(&stage).await?;
+async fn example(stage: Arc<Stage>, helm: Component) -> Result<()> {
+    let kubernetes = prepared(&stage).await?.with_helm(helm).await?;
     let claim = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": {"name": "backups", "namespace": NAMESPACE},
@@ -151,9 +102,12 @@ async fn example(stage: Arc<Stage>) -> Result<()> {
     let after = kubernetes.kubectl(&[&etcd[..], &all].concat()).await?;
     ensure!(before == after, "{before} became {after}");
     kubernetes.uninstall().await?;
-    let left = ["get", "etcdclusters,etcdbackups", "--output=name"];
-    let left = kubernetes.kubectl(&[&etcd[..], &left].concat()).await?;
-    ensure!(left.trim().is_empty(), "{left}");
+    until("the example is gone", SOON, || async {
+        let left = ["get", "etcdclusters,etcdbackups", "--output=name"];
+        let left = kubernetes.kubectl(&[&etcd[..], &left].concat()).await?;
+        Ok(left.trim().is_empty().then_some(()))
+    })
+    .await?;
     until("the example's pods are gone", SOON, || async {
         let pods = [
             "get",
@@ -221,340 +175,4 @@ async fn installed(stage: Arc<Stage>) -> Result<()> {
         Ok(said.contains("spec.timeZone").then_some(()))
     })
     .await
-}
-
-/// The commands `up` and `down`, with notes of their own about the bed that stays, so that one which somebody uses is
-/// left alone.
-struct Commands<'a> {
-    stage: &'a Stage,
-    state: BedDir,
-    before: Host,
-    operator: String,
-}
-
-impl<'a> Commands<'a> {
-    async fn new(stage: &'a Stage) -> Result<Self> {
-        stage.note("builds the operator, if it is not built yet");
-        Ok(Self {
-            stage,
-            state: BedDir::create()?,
-            before: Host::look().await?,
-            operator: format!("--operator={}", operator::binary().await?.display()),
-        })
-    }
-
-    async fn run(&self, arguments: &[&str], around: &[(&str, &OsStr)]) -> Result<String> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_bed"));
-        command
-            .args(arguments)
-            .env("XDG_STATE_HOME", self.state.path())
-            .envs(around.iter().copied())
-            .kill_on_drop(true);
-        let output = tokio::time::timeout(UP_LIMIT, command.output())
-            .await
-            .context("it does not end")??;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let complained = String::from_utf8_lossy(&output.stderr);
-        let told = format!("bed {}:\n{said}{complained}", arguments.join(" "));
-        self.stage.note(&told);
-        ensure!(output.status.success(), "{told}");
-        Ok(said)
-    }
-
-    async fn up(&self, arguments: &[&str]) -> Result<String> {
-        self.run(&[&["up", &self.operator], arguments].concat(), &[])
-            .await
-    }
-
-    /// `up` with a context of somebody's own kubeconfig.
-    async fn up_in(
-        &self,
-        context: &str,
-        more: &[&str],
-        kubeconfig: &Path,
-        path: Option<&OsStr>,
-    ) -> Result<String> {
-        let usual = std::env::var_os("PATH").unwrap_or_default();
-        let around = [
-            ("KUBECONFIG", kubeconfig.as_os_str()),
-            ("NO_PROXY", OsStr::new("*")),
-            ("PATH", path.unwrap_or(&usual)),
-        ];
-        let context = format!("--context={context}");
-        self.run(&[&["up", &self.operator, &context], more].concat(), &around)
-            .await
-    }
-
-    fn note(&self) -> PathBuf {
-        self.state.path().join("etcd-operator/bed.json")
-    }
-
-    /// Ends the bed, whatever came of the story, and looks whether anything is left.
-    async fn end(self, played: Result<()>) -> Result<()> {
-        if played.is_err() {
-            let log = std::fs::read_to_string(self.note().with_file_name("bed.log"));
-            self.stage
-                .note(&format!("the bed's log:\n{}", log.unwrap_or_default()));
-        }
-        let down = self.run(&["down"], &[]).await;
-        played?;
-        let down = down?;
-        ensure!(down.contains("the bed is gone"), "{down}");
-        ensure!(down.contains("nothing is left of it"), "{down}");
-        let left = Host::left_since(&self.before).await?;
-        ensure!(left.is_empty(), "left: {left:#?}");
-        let again = self.run(&["down"], &[]).await?;
-        ensure!(again.contains("no bed stands"), "{again}");
-        Ok(())
-    }
-}
-
-/// Where `up` says the kubeconfig is.
-fn kubeconfig(said: &str) -> Result<PathBuf> {
-    said.lines()
-        .find_map(|line| {
-            line.trim()
-                .strip_prefix("export KUBECONFIG='")?
-                .strip_suffix('\'')
-        })
-        .map(PathBuf::from)
-        .with_context(|| format!("it does not say how to use what it made:\n{said}"))
-}
-
-async fn try_all(said: &str, kubeconfig: &Path) -> Result<()> {
-    ensure!(TO_TRY.iter().all(|line| said.contains(line)), "{said}");
-    let kubernetes = Kubernetes::at(kubeconfig).await?;
-    for line in TO_TRY {
-        let said = kubernetes.try_out(line).await?;
-        ensure!(!said.trim().is_empty(), "`{line}` says nothing");
-    }
-    Ok(())
-}
-
-async fn up_and_down(stage: Arc<Stage>) -> Result<()> {
-    let commands = Commands::new(&stage).await?;
-    let played = tokio::time::timeout(STORY_LIMIT, converges(&commands)).await;
-    commands.end(played.context("it takes too long").flatten()).await
-}
-
-async fn converges(commands: &Commands<'_>) -> Result<()> {
-    let first = commands.up(&[]).await?;
-    try_all(&first, &kubeconfig(&first)?).await?;
-
-    reboot(commands, &kubeconfig(&first)?)?;
-    let anew = commands.up(&[]).await?;
-    ensure!(anew.contains("starting the bed"), "{anew}");
-    let kubeconfig = kubeconfig(&anew)?;
-    try_all(&anew, &kubeconfig).await?;
-
-    let again = commands.up(&[]).await?;
-    let place = kubeconfig.display().to_string();
-    ensure!(
-        again.contains("stands already") && again.contains(&place),
-        "{again}"
-    );
-    let three = commands.up(&["--nodes=3"]).await;
-    ensure!(
-        three.is_err_and(|error| format!("{error:#}").contains("xtask down")),
-        "it was replaced"
-    );
-    contexts(commands, &kubeconfig).await
-}
-
-/// What a reboot does: everything ends at once, notes and directories stay, and pids are given to others.
-fn reboot(commands: &Commands<'_>, kubeconfig: &Path) -> Result<()> {
-    let bed = kubeconfig.parent().context("the kubeconfig lies nowhere")?;
-    let mut note: Value = serde_json::from_slice(&std::fs::read(commands.note())?)?;
-    let of_note = |process: &Value| -> Option<ProcessId> {
-        let pid = u32::try_from(process["pid"].as_u64()?).ok()?;
-        Some(ProcessId::recorded(pid, process["started"].as_u64()?))
-    };
-    let keeper = of_note(&note["keeper"]).context("the note names no keeper")?;
-    let recorded = std::fs::read_to_string(bed.join("processes"))?;
-    let recorded = recorded.lines().map(str::parse);
-    for process in recorded.chain([Ok(keeper)]) {
-        process?.send(Sent::Kill)?;
-    }
-    for entry in std::fs::read_dir(bed)?.flatten() {
-        let _ = std::fs::remove_dir_all(entry.path().join("run"));
-    }
-    let somebody = ProcessId::own()?;
-    note["boot"] = json!("that of yesterday");
-    note["keeper"] = json!({ "pid": somebody.pid(), "started": somebody.started() });
-    std::fs::write(commands.note(), note.to_string())?;
-    Ok(())
-}
-
-/// A Kubernetes of somebody's own: with an image its nodes can pull, with one that is given to them, and with neither.
-async fn contexts(commands: &Commands<'_>, kubeconfig: &Path) -> Result<()> {
-    let image = format!("--image={}", images::OPERATOR);
-    let other = commands.up_in("bed", &[&image], kubeconfig, None).await?;
-    ensure!(other.contains("use-context 'bed'"), "{other}");
-    let without = commands.up_in("bed", &[], kubeconfig, None).await;
-    ensure!(
-        without.is_err_and(|error| format!("{error:#}").contains("--image")),
-        "nobody gave it an image"
-    );
-
-    // A stand-in for kind: the nodes have the image already.
-    let programs = commands.state.path().join("programs");
-    std::fs::create_dir(&programs)?;
-    let kind = programs.join("kind");
-    std::fs::write(&kind, "#!/bin/sh\necho \"$@\" > \"$0.called\"\n")?;
-    std::fs::set_permissions(&kind, Permissions::from_mode(0o755))?;
-    let usual = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths([programs].into_iter().chain(std::env::split_paths(&usual)))?;
-    let renamed = commands
-        .state
-        .write("kind.kubeconfig", std::fs::read(kubeconfig)?)?;
-    let text = std::fs::read_to_string(&renamed)?;
-    let mut config: Value = serde_saphyr::from_str(&text)?;
-    config["contexts"][0]["name"] = json!("kind-bed");
-    std::fs::write(&renamed, config.to_string())?;
-    let other = commands.up_in("kind-bed", &[], &renamed, Some(&path)).await?;
-    ensure!(other.contains("use-context 'kind-bed'"), "{other}");
-    let called = std::fs::read_to_string(kind.with_extension("called"))?;
-    ensure!(
-        called.starts_with("load image-archive /") && called.ends_with(" --name bed\n"),
-        "{called}"
-    );
-    Ok(())
-}
-
-async fn killed_and_twice(stage: Arc<Stage>) -> Result<()> {
-    let commands = Commands::new(&stage).await?;
-    let played = tokio::time::timeout(STORY_LIMIT, async {
-        // Nobody is told of its end: what it has begun must end by itself or by `down`.
-        let mut up = Command::new(env!("CARGO_BIN_EXE_bed"))
-            .args(["up", &commands.operator])
-            .env("XDG_STATE_HOME", commands.state.path())
-            .stdout(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()?;
-        let keeper = commands.note().with_file_name("keeper.json");
-        until("the bed has a keeper", SOON, || async {
-            Ok(keeper.exists().then_some(()))
-        })
-        .await?;
-        up.kill().await?;
-        let down = commands.run(&["down"], &[]).await?;
-        ensure!(down.contains("nothing is left of it"), "{down}");
-
-        let (one, other) = tokio::join!(commands.up(&[]), commands.up(&[]));
-        ensure!(kubeconfig(&one?)? == kubeconfig(&other?)?, "two beds stand");
-        Ok(())
-    })
-    .await;
-    commands.end(played.context("it takes too long").flatten()).await
-}
-
-/// Both who installs and who waits for what was installed is told, and nobody waits for them.
-async fn ended_meanwhile(stage: Arc<Stage>) -> Result<()> {
-    let commands = Commands::new(&stage).await?;
-    let played = tokio::time::timeout(STORY_LIMIT, async {
-        for moment in ["installing the chart", "waiting for the manager"] {
-            let mut up = Command::new(env!("CARGO_BIN_EXE_bed"))
-                .args(["up", &commands.operator])
-                .env("XDG_STATE_HOME", commands.state.path())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .kill_on_drop(true)
-                .spawn()?;
-            let said = up.stdout.take().context("what it says cannot be read")?;
-            let mut said = BufReader::new(said).lines();
-            while !said
-                .next_line()
-                .await?
-                .with_context(|| format!("it ended before {moment}"))?
-                .contains(moment)
-            {}
-            let began = Instant::now();
-            let down = commands.run(&["down"], &[]).await?;
-            ensure!(down.contains("nothing is left of it"), "{down}");
-            let took = began.elapsed();
-            ensure!(took < AT_ONCE, "{moment}: `down` took {} s", took.as_secs());
-            let ended = tokio::time::timeout(AT_ONCE, up.wait_with_output())
-                .await
-                .with_context(|| format!("{moment}: `up` goes on without a bed"))??;
-            let complaint = String::from_utf8_lossy(&ended.stderr);
-            ensure!(!ended.status.success(), "{moment}: `up` says it is done");
-            ensure!(
-                complaint.contains("the bed was ended meanwhile"),
-                "{moment}: {complaint}"
-            );
-        }
-        commands.up(&[]).await?;
-        Ok(())
-    })
-    .await;
-    commands.end(played.context("it takes too long").flatten()).await
-}
-
-/// With a cache of its own, in which an image is damaged.
-async fn not_started(stage: Arc<Stage>) -> Result<()> {
-    let commands = Commands::new(&stage).await?;
-    let pause = images::base().await?.swap_remove(0);
-    let entry = pause.parent().context("an image lies nowhere")?;
-    let cache = commands.state.path().join("cache/etcd-operator");
-    std::fs::create_dir_all(&cache)?;
-    for other in std::fs::read_dir(entry.parent().context("the cache lies nowhere")?)?.flatten() {
-        if other.path() != entry {
-            std::os::unix::fs::symlink(other.path(), cache.join(other.file_name()))?;
-        }
-    }
-    let damaged = cache.join(entry.file_name().context("an image has no name")?);
-    std::fs::create_dir(&damaged)?;
-    std::fs::write(damaged.join("image.tar"), "no archive")?;
-
-    let home = commands.state.path().join("cache");
-    let around = [("XDG_CACHE_HOME", home.as_os_str())];
-    let Err(failure) = commands.run(&["up", &commands.operator], &around).await else {
-        bail!("a bed started with a damaged image");
-    };
-    let failure = format!("{failure:#}");
-    let report = commands.note().with_file_name("report");
-    for told in [
-        "down --purge",
-        &damaged.display().to_string(),
-        &report.display().to_string(),
-    ] {
-        ensure!(failure.contains(told), "{failure}");
-    }
-    ensure!(report.join("processes/node-1/containerd.log").is_file());
-    let left = Host::left_since(&commands.before).await?;
-    ensure!(left.is_empty(), "left: {left:#?}");
-    let down = commands.run(&["down"], &[]).await?;
-    ensure!(!report.exists(), "{down}");
-    Ok(())
-}
-
-async fn three_nodes(stage: Arc<Stage>) -> Result<()> {
-    let commands = Commands::new(&stage).await?;
-    let played = async {
-        let said = commands.up(&["--nodes=3"]).await?;
-        let kubeconfig = kubeconfig(&said)?;
-        try_all(&said, &kubeconfig).await?;
-        let kubernetes = Kubernetes::at(&kubeconfig).await?;
-        let wait = ["wait", "node", "--all", "--for=condition=Ready", "--timeout=100s"];
-        let ready = kubernetes.kubectl(&wait).await?;
-        ensure!(ready.lines().count() == 3, "{ready}");
-        Ok(())
-    }
-    .await;
-    commands.end(played).await
-}
-
-/// With a cache of its own, which holds what a cache does that nothing was built into.
-async fn purged(stage: Arc<Stage>) -> Result<()> {
-    let commands = Commands::new(&stage).await?;
-    let cache = commands.state.path().join("cache");
-    let entry = cache.join("etcd-operator/kubernetes-0123456789abcdef");
-    std::fs::create_dir_all(&entry)?;
-    let around = [("XDG_CACHE_HOME", cache.as_os_str())];
-    let said = commands.run(&["down"], &around).await?;
-    ensure!(entry.exists(), "`down` removed the cache: {said}");
-    let said = commands.run(&["down", "--purge"], &around).await?;
-    ensure!(said.contains(&cache.display().to_string()), "{said}");
-    ensure!(!cache.join("etcd-operator").exists(), "{said}");
-    Ok(())
 }

@@ -15,7 +15,12 @@ mod faults_process;
 mod faults_store;
 mod figures;
 mod images;
+mod images_clones;
 mod install;
+mod install_commands;
+mod install_tour;
+mod install_up;
+mod install_wide;
 mod manager;
 mod neighbours;
 mod restore;
@@ -54,6 +59,9 @@ async fn main() -> ExitCode {
         faults_network::SCENARIOS,
         faults_long::SCENARIOS,
         install::SCENARIOS,
+        install_up::SCENARIOS,
+        install_tour::SCENARIOS,
+        install_wide::SCENARIOS,
         neighbours::SCENARIOS,
         samples::SCENARIOS,
         figures::SCENARIOS,
@@ -61,6 +69,7 @@ async fn main() -> ExitCode {
         upgrade::SCENARIOS,
         manager::SCENARIOS,
         images::SCENARIOS,
+        images_clones::SCENARIOS,
         bench::SCENARIOS,
         bench_backup::SCENARIOS,
         bench_restore::SCENARIOS,

@@ -1,4 +1,4 @@
-//! The operator itself dies, stands still, or is away.
+//! The operator itself dies or is away, and clusters that do not answer keep it from no other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +14,11 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{Api, ListParams};
 use serde_json::json;
 
+use super::heal::wipe;
 use super::tenant::{SOON, Tenant, is};
 
 /// The operator's containers as they run now.
-async fn managers(tenant: &Tenant) -> Result<Vec<Container>> {
+pub(super) async fn managers(tenant: &Tenant) -> Result<Vec<Container>> {
     let cluster = tenant.stage().cluster();
     let pods = Api::<Pod>::namespaced(cluster.client().await?, NAMESPACE);
     let chosen = ListParams::default().labels("app.kubernetes.io/name=etcd-operator");
@@ -69,7 +70,7 @@ pub async fn leads(tenant: &Tenant) -> Result<()> {
 }
 
 /// Who holds the lease.
-async fn leader(tenant: &Tenant) -> Result<String> {
+pub(super) async fn leader(tenant: &Tenant) -> Result<String> {
     tenant
         .kubectl_of_operator(&[
             "get",
@@ -90,83 +91,62 @@ pub fn moments() -> impl Iterator<Item = u64> {
     })
 }
 
+/// How often it is killed.
+const KILLS: usize = 20;
+
 pub async fn killed_at_any_moment(stage: Arc<Stage>) -> Result<()> {
     let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
     let load = tenant.load().await?;
-    let mut sizes = [5, 3, 4, 1, 3].into_iter().cycle();
-    let mut killed = 0;
-    for moment in moments() {
-        if killed >= 20 {
+    // While a disk is wiped the others have to be a majority: the size of one comes last.
+    let mut sizes = [5, 3, 4, 5, 1].into_iter();
+    let (mut size, mut killed) = (3, 0);
+    let mut wiped: Vec<String> = Vec::new();
+    for (round, moment) in moments().enumerate() {
+        if round >= KILLS && killed >= KILLS {
             break;
         }
-        if killed % 4 == 0 {
-            let size = sizes.next().unwrap_or(3);
+        if round % 4 == 0
+            && let Some(next) = sizes.next()
+        {
+            size = next;
             tenant.scale(size).await?;
         }
-        if killed % 6 == 3 {
+        if round % 6 == 3 && wiped.len() < 3 {
             // What is replaced while the operator dies.
-            let victim = tenant.disk("c-0").await?;
-            let container = tenant.container("c-0").await;
-            let well = tenant.members().await.is_ok_and(|members| members.len() >= 3);
-            let ready = tenant
-                .status()
-                .await?
-                .members
-                .unready
-                .unwrap_or_default()
-                .is_empty();
-            if let (Ok(container), true, true) = (container, well, ready) {
-                tenant.note("wipes c-0");
-                container.pause()?;
-                victim.wipe()?;
-                container.kill()?;
-            }
+            let id = wipe_once_well(&tenant, size, wiped.last()).await?;
+            wiped.push(id);
         }
         // The moment is the point of this scenario: nothing is waited for.
         tokio::time::sleep(Duration::from_millis(moment)).await;
         tenant.note(&format!("{moment} ms later"));
         killed += kill_operator(&tenant).await?;
+        // Whoever does not lead yet does nothing, and dies for nothing.
+        leads(&tenant).await?;
     }
     tenant.scale(3).await?;
+    let last = wiped.last().context("no disk was wiped")?;
+    tenant.becomes_another("c-0", last).await?;
     tenant.converged(3).await?;
+    ensure!(wiped.len() == 3, "c-0 was wiped as {wiped:?} only");
+    tenant.note(&format!(
+        "{killed} kills; c-0 was replaced {} times: {wiped:?}",
+        wiped.len()
+    ));
     tenant.survived(load).await
 }
 
-/// A leader that stood still for a minute wakes up in the middle of what its successor does, and harms nothing.
-pub async fn stood_still(stage: Arc<Stage>) -> Result<()> {
-    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
-    let load = tenant.load().await?;
-    tenant
-        .kubectl_of_operator(&["scale", "deployment/etcd-operator", "--replicas=2"])
-        .await?;
-    until("two operators run", SOON, || async {
-        Ok((managers(&tenant).await?.len() == 2).then_some(()))
+/// Wipes the disk of the first member once the cluster is well, and whoever was wiped before is replaced; its ID.
+async fn wipe_once_well(tenant: &Tenant, size: u8, before: Option<&String>) -> Result<String> {
+    if let Some(before) = before {
+        tenant.becomes_another("c-0", before).await?;
+    }
+    tenant.says_converged(size).await?;
+    let id = until("c-0 is a member", SOON, || async {
+        Ok(tenant.id_of("c-0").await.ok().filter(|id| !id.is_empty()))
     })
     .await?;
-    tenant.scale(5).await?;
-    let name = leader(&tenant).await?;
-    let pod = name
-        .split(['_', '/'])
-        .find(|part| part.starts_with("etcd-operator-"))
-        .with_context(|| format!("the lease is held by {name}, which names no pod"))?
-        .to_owned();
-    let cluster = tenant.stage().cluster();
-    let stale = cluster.container(NAMESPACE, &pod, "manager").await?;
-    tenant.note(&format!("{pod} leads and stands still"));
-    stale.pause()?;
-    until("another one leads", SOON, || async {
-        let now = leader(&tenant).await?;
-        Ok((!now.is_empty() && now != name).then_some(()))
-    })
-    .await?;
-    tenant.converged(5).await?;
-    tenant.scale(3).await?;
-    stale.resume()?;
-    tenant.converged(3).await?;
-    tenant
-        .kubectl_of_operator(&["scale", "deployment/etcd-operator", "--replicas=1"])
-        .await?;
-    tenant.survived(load).await
+    wipe(tenant, "c-0").await?;
+    Ok(id)
 }
 
 /// Clusters whose members let the operator wait cost others nothing.
@@ -278,103 +258,4 @@ pub async fn away(stage: Arc<Stage>) -> Result<()> {
         .await?;
     tenant.converged(5).await?;
     tenant.survived(load).await
-}
-
-/// Whatever is deleted of a cluster's objects is put back.
-pub async fn children_put_back(stage: Arc<Stage>) -> Result<()> {
-    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
-    let load = tenant.load().await?;
-    let members = tenant.members().await?;
-    for child in ["service/c-client", "service/c", "poddisruptionbudget/c"] {
-        let uid = ".metadata.uid";
-        let before = tenant.field(child, uid).await?;
-        tenant.note(&format!("deletes {child}"));
-        tenant.kubectl(&["delete", child]).await?;
-        until(&format!("{child} is there again"), SOON, || async {
-            let now = tenant.field(child, uid).await?;
-            Ok((!now.is_empty() && now != before).then_some(()))
-        })
-        .await?;
-    }
-    tenant.note("deletes the StatefulSet, and its pods stay");
-    tenant
-        .kubectl(&["delete", "statefulset/c", "--cascade=orphan"])
-        .await?;
-    until("it is there again", SOON, || async {
-        let now = tenant
-            .kubectl(&["get", "statefulset/c", "--output=name", "--ignore-not-found"])
-            .await?;
-        Ok((!now.is_empty()).then_some(()))
-    })
-    .await?;
-    tenant.converged(3).await?;
-    tenant.note("deletes the StatefulSet with its pods");
-    let uids = tenant.pod_uids().await?;
-    tenant.kubectl(&["delete", "statefulset/c"]).await?;
-    tenant.all_others(&uids).await?;
-    tenant.converged(3).await?;
-    ensure!(
-        tenant.members().await? == members,
-        "members were replaced whose disks are whole"
-    );
-    tenant.note("deletes the claim of a pod that runs: it waits for its pod");
-    tenant
-        .kubectl(&["delete", "pvc/data-c-1", "--wait=false"])
-        .await?;
-    let before = tenant.id_of("c-1").await?;
-    tenant.delete_pod("c-1").await?;
-    tenant.becomes_another("c-1", &before).await?;
-    tenant.converged(3).await?;
-    // The address of the Service was another one for a moment: clients were at the old one.
-    drop(load);
-    tenant.agrees().await
-}
-
-/// Settings of objects that a person changes by hand are put back; what is theirs alone is left alone.
-/// A person took a member out: its etcd finds that out and ends, and another member takes its place.
-pub async fn removed_by_hand(stage: Arc<Stage>) -> Result<()> {
-    for version in [EtcdVersion::V3_4_23, EtcdVersion::V3_6_16, EtcdVersion::V3_7_3] {
-        let tenant = Tenant::serving(stage.clone(), version, 3).await?;
-        let load = tenant.load().await?;
-        for pod in ["c-2", "c-0"] {
-            let before = tenant.id_of(pod).await?;
-            let id: u64 = before.parse()?;
-            tenant.note(&format!("removes {pod} by hand"));
-            let id = format!("{id:x}");
-            // etcd refuses until its members have known one another for some seconds.
-            until("etcd takes it out", SOON, || async {
-                Ok(tenant.etcdctl(&["member", "remove", &id]).await.ok())
-            })
-            .await?;
-            tenant.becomes_another(pod, &before).await?;
-            tenant.converged(3).await?;
-        }
-        tenant.survived(load).await?;
-        tenant.delete().await?;
-        tenant.kubectl(&["delete", "pvc", "--all", "--wait=true"]).await?;
-    }
-    Ok(())
-}
-
-pub async fn drift_put_back(stage: Arc<Stage>) -> Result<()> {
-    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
-    let patch = json!({
-        "metadata": {"annotations": {"theirs": "kept"}},
-        "spec": {"selector": {"app": "somebody-else"}},
-    });
-    let patch = patch.to_string();
-    tenant
-        .kubectl(&["patch", "service", "c-client", "--type=merge", "--patch", &patch])
-        .await?;
-    until("the selector is back", SOON, || async {
-        let said = tenant.field("service/c-client", ".spec.selector.app").await?;
-        Ok((said == "etcd").then_some(()))
-    })
-    .await?;
-    let theirs = tenant
-        .field("service/c-client", ".metadata.annotations.theirs")
-        .await?;
-    ensure!(theirs == "kept", "{theirs}");
-    tenant.put("drift").await?;
-    tenant.holds("drift").await
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
+use etcd_operator_e2e::faults::Rules;
 use etcd_operator_e2e::scenario::Stage;
 use etcd_operator_e2e::volumes::Disk;
 use serde_json::json;
@@ -73,6 +74,7 @@ pub async fn wiped_while_it_formed(stage: Arc<Stage>) -> Result<()> {
     for (name, moment) in moments {
         let tenant = first.named(name);
         tenant.apply(&tenant.spec(3)).await?;
+        let load = tenant.load_from_the_first().await?;
         let pod = tenant.pod(0);
         match name {
             "running" => {
@@ -113,7 +115,7 @@ pub async fn wiped_while_it_formed(stage: Arc<Stage>) -> Result<()> {
         tenant.converged(3).await?;
         tenant.put("formed").await?;
         ensure!(tenant.members().await?.len() == 3, "{moment}");
-        tenant.agrees().await?;
+        tenant.survived(load).await?;
         tenant.delete().await?;
     }
     Ok(())
@@ -225,6 +227,7 @@ pub async fn cut_log(stage: Arc<Stage>) -> Result<()> {
 pub async fn emptied_while_another_was_down(stage: Arc<Stage>) -> Result<()> {
     for version in [EtcdVersion::V3_4_23, EtcdVersion::V3_5_35, EtcdVersion::V3_6_16] {
         let tenant = Tenant::serving(stage.clone(), version, 3).await?;
+        let load = tenant.load().await?;
         // The third stands still and misses what the other two agree on.
         let third = tenant.container("c-2").await?;
         third.pause()?;
@@ -255,7 +258,7 @@ pub async fn emptied_while_another_was_down(stage: Arc<Stage>) -> Result<()> {
         for number in 0..30 {
             tenant.holds(&format!("k{number}")).await?;
         }
-        tenant.agrees().await?;
+        tenant.survived(load).await?;
         tenant.delete().await?;
         tenant.kubectl(&["delete", "pvc", "--all", "--wait=true"]).await?;
     }
@@ -283,12 +286,10 @@ pub async fn with_defaults(stage: Arc<Stage>) -> Result<()> {
 /// While names cannot be found a new member waits, and then it joins.
 pub async fn without_names(stage: Arc<Stage>) -> Result<()> {
     let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 1).await?;
+    let load = tenant.load().await?;
     let rules = tenant.stage().cluster().fail_dns().await?;
     tenant.scale(3).await?;
-    until("names are asked for in vain", Duration::from_mins(2), || async {
-        Ok((rules.dropped().await? > 0).then_some(()))
-    })
-    .await?;
+    in_vain(&rules).await?;
     tenant
         .says("it is not done", |status| {
             status.ready_members.as_deref() != Some("3/3")
@@ -296,5 +297,33 @@ pub async fn without_names(stage: Arc<Stage>) -> Result<()> {
         .await?;
     tenant.note("names can be found again");
     rules.heal().await?;
-    tenant.converged(3).await
+    tenant.converged(3).await?;
+    tenant.survived(load).await
+}
+
+/// While names cannot be found nobody starts that has no data yet, and then all do.
+pub async fn without_names_at_first(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::on(stage, EtcdVersion::V3_6_16).await?;
+    let rules = tenant.stage().cluster().fail_dns().await?;
+    tenant.apply(&tenant.spec(3)).await?;
+    let load = tenant.load_from_the_first().await?;
+    in_vain(&rules).await?;
+    let status = tenant
+        .says("nobody serves", |status| {
+            status.ready_members.as_deref() == Some("0/3")
+        })
+        .await?;
+    ensure!(status.cluster_id.is_none(), "it formed without names: {status:?}");
+    tenant.note("names can be found again");
+    rules.heal().await?;
+    tenant.converged(3).await?;
+    ensure!(tenant.members().await?.len() == 3, "three are fewer");
+    tenant.survived(load).await
+}
+
+async fn in_vain(rules: &Rules) -> Result<()> {
+    until("names are asked for in vain", Duration::from_mins(2), || async {
+        Ok((rules.dropped().await? > 0).then_some(()))
+    })
+    .await
 }

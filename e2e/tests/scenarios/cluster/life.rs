@@ -62,9 +62,33 @@ pub async fn scaled(stage: Arc<Stage>) -> Result<()> {
     tenant.survived(load).await
 }
 
+/// As many as there can be, from nothing, and then fewer.
+pub async fn of_nine(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::on(stage, EtcdVersion::V3_6_16).await?;
+    let mut spec = tenant.spec(9);
+    spec["pod"] = json!({"resources": {"requests": {"cpu": "10m", "memory": "32Mi"}}});
+    tenant.apply(&spec).await?;
+    let load = tenant.load_from_the_first().await?;
+    tenant.converged(9).await?;
+    load.flows().await?;
+    ensure!(tenant.members().await?.len() == 9, "nine are fewer");
+    tenant.agrees().await?;
+    tenant.scale(7).await?;
+    tenant.converged(7).await?;
+    until("volumes of members that left are gone", SOON, || async {
+        Ok((tenant.claims().await?.len() == 7).then_some(()))
+    })
+    .await?;
+    ensure!(tenant.members().await?.len() == 7, "seven are others");
+    tenant.survived(load).await
+}
+
 pub async fn slept(stage: Arc<Stage>) -> Result<()> {
     let tenant = Tenant::serving(stage, EtcdVersion::V3_5_35, 3).await?;
     tenant.put("dream").await?;
+    // Clients do not know of the sleep, and go on when it is over.
+    let load = tenant.load().await?;
+    load.flows().await?;
     tenant.scale(0).await?;
     tenant
         .says("it sleeps", |status| status.phase == "Hibernated")
@@ -76,7 +100,7 @@ pub async fn slept(stage: Arc<Stage>) -> Result<()> {
     tenant.scale(3).await?;
     tenant.converged(3).await?;
     tenant.holds("dream").await?;
-    tenant.agrees().await
+    tenant.survived(load).await
 }
 
 /// The manifest of the older operator, and what its users do next.
@@ -225,6 +249,7 @@ pub async fn changed_its_mind(stage: Arc<Stage>) -> Result<()> {
 
 pub async fn paused(stage: Arc<Stage>) -> Result<()> {
     let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let load = tenant.load().await?;
     let mut spec = tenant.spec(5);
     spec["paused"] = json!(true);
     tenant.apply(&spec).await?;
@@ -241,5 +266,6 @@ pub async fn paused(stage: Arc<Stage>) -> Result<()> {
     ensure!(status.control_paused, "{status:?}");
     ensure!(tenant.members().await?.len() == 3, "it was scaled while paused");
     tenant.apply(&tenant.spec(5)).await?;
-    tenant.converged(5).await
+    tenant.converged(5).await?;
+    tenant.survived(load).await
 }

@@ -1,11 +1,14 @@
 //! EtcdClusters on a real Kubernetes: they come into being, grow, shrink, heal, sleep and go, and never lose a write.
 
+mod by_hand;
 pub mod control;
 pub mod heal;
 mod kept;
 mod life;
 mod nodes;
+mod rolled_back;
 mod secure;
+mod stale;
 pub mod tenant;
 mod wishes;
 mod wrong;
@@ -51,11 +54,12 @@ const GATE: [Scenario; 7] = [
 ];
 
 /// The rest, for their time: each of these takes a minute or more, or a bed for itself.
-const FULL: [Scenario; 31] = [
+const FULL: [Scenario; 35] = [
     shared!("one_member_and_five_members", life::of_one_and_of_five),
     shared!("size_and_image_are_enough", life::size_and_image),
     shared!("wishes_about_pods_are_seen_on_one_that_runs", wishes::seen),
     shared!("an_autoscaler_finds_what_it_needs", life::autoscaled),
+    alone!("nine_members_come_from_nothing_and_two_go_again", life::of_nine).long(),
     alone!("twenty_at_once", life::many),
     shared!("two_of_one_name_in_two_namespaces_do_not_meet", life::namesakes),
     shared!("a_size_that_changes_while_it_is_followed", life::changed_its_mind),
@@ -71,12 +75,29 @@ const FULL: [Scenario; 31] = [
         "a_voter_emptied_while_another_was_down_loses_nothing",
         heal::emptied_while_another_was_down
     ),
+    shared!(
+        "a_volume_of_before_never_votes_in_the_place_of_its_member",
+        rolled_back::never_votes
+    )
+    .long(),
     shared!("with_nothing_but_defaults_pods_come_and_go", heal::with_defaults),
     alone!("names_that_cannot_be_found_are_waited_for", heal::without_names),
+    alone!(
+        "names_that_cannot_be_found_at_first_are_waited_for",
+        heal::without_names_at_first
+    ),
     Scenario {
         bed: Bed::Own(3),
         ..shared!("a_node_that_is_lost_for_good_is_replaced", nodes::lost)
     },
+    Scenario {
+        bed: Bed::Own(3),
+        ..shared!(
+            "with_nothing_but_defaults_a_lost_node_is_replaced_after_five_minutes",
+            nodes::lost_with_defaults
+        )
+    }
+    .long(),
     alone!("nodes_are_drained_one_after_the_other", nodes::drained).on_three_nodes(),
     shared!("a_member_that_is_cut_off_is_waited_for", nodes::cut_off),
     alone!(
@@ -87,8 +108,9 @@ const FULL: [Scenario; 31] = [
     alone!(
         "the_operator_is_killed_at_twenty_moments",
         control::killed_at_any_moment
-    ),
-    alone!("a_leader_that_stood_still_harms_nothing", control::stood_still),
+    )
+    .long(),
+    alone!("a_leader_that_stood_still_harms_nothing", stale::stood_still).long(),
     alone!("members_restart_while_no_operator_runs", control::away),
     alone!(
         "clusters_that_do_not_answer_delay_no_other",
@@ -96,16 +118,16 @@ const FULL: [Scenario; 31] = [
     ),
     shared!(
         "what_is_deleted_of_a_cluster_is_put_back",
-        control::children_put_back
+        by_hand::children_put_back
     ),
-    shared!("what_is_changed_by_hand_is_put_back", control::drift_put_back),
+    shared!("what_is_changed_by_hand_is_put_back", by_hand::drift_put_back),
     shared!(
         "members_show_one_another_certificates",
         secure::static_certificates
     ),
     shared!(
         "a_member_that_was_removed_by_hand_is_replaced",
-        control::removed_by_hand
+        by_hand::removed_by_hand
     ),
     shared!(
         "kept_volumes_are_taken_over_by_consent_only",

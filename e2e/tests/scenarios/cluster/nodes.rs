@@ -1,9 +1,10 @@
 //! Nodes that go, for a while or for good, and pods for which there is none.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, bail, ensure};
+use etcd_operator_e2e::cluster::Node;
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::scenario::Stage;
@@ -26,23 +27,65 @@ pub async fn lost(stage: Arc<Stage>) -> Result<()> {
     let tenant = Tenant::on(stage, EtcdVersion::V3_6_16).await?;
     tenant.apply(&impatient(tenant.spec(3))).await?;
     tenant.converged(3).await?;
-    let cluster = tenant.stage().cluster();
-    // Clients live on the first node: another one goes.
-    let mut member = None;
-    for ordinal in 0..3 {
-        let pod = tenant.pod(ordinal);
-        let (node, _) = cluster.place_of(tenant.stage().namespace(), &pod).await?;
-        if node.name() != cluster.nodes()[0].name() {
-            member = Some((pod, node));
-        }
-    }
-    let (pod, node) = member.context("all members are on one node")?;
+    let (pod, node) = apart(&tenant).await?;
     let before = tenant.id_of(&pod).await?;
     let load = tenant.load().await?;
-    cluster.lose_node(node)?;
+    tenant.stage().cluster().lose_node(node)?;
     tenant.becomes_another(&pod, &before).await?;
     tenant.converged(3).await?;
     tenant.survived(load).await
+}
+
+/// The same as everybody has it who says nothing about it: five minutes are waited, and no longer than it takes.
+pub async fn lost_with_defaults(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let (pod, node) = apart(&tenant).await?;
+    let object = format!("pod/{pod}");
+    let tolerated = tenant
+        .field(&object, ".spec.tolerations[*].tolerationSeconds")
+        .await?;
+    ensure!(
+        tolerated == "300 300",
+        "its tolerations are not the default ones: {tolerated}"
+    );
+    let before = tenant.id_of(&pod).await?;
+    let load = tenant.load().await?;
+    tenant.stage().cluster().lose_node(node)?;
+    let from = Instant::now();
+    tenant.condition("Degraded", "True", "MembersMissing").await?;
+    tenant
+        .becomes_another_within(&pod, &before, Duration::from_mins(15))
+        .await?;
+    let after = from.elapsed();
+    tenant.note(&format!("{pod} is another member after {after:?}"));
+    ensure!(
+        after >= Duration::from_mins(5),
+        "a node that was gone for {after:?} was given up"
+    );
+    tenant.converged(3).await?;
+    tenant.survived(load).await
+}
+
+/// A member, and its node, on which there is neither a client nor the operator: that one would be missed for minutes.
+async fn apart(tenant: &Tenant) -> Result<(String, &Node)> {
+    let cluster = tenant.stage().cluster();
+    let operators = tenant
+        .kubectl_of_operator(&[
+            "get",
+            "pods",
+            "--selector=app.kubernetes.io/name=etcd-operator",
+            "--output=jsonpath={.items[*].spec.nodeName}",
+        ])
+        .await?;
+    for ordinal in 0..3 {
+        let pod = tenant.pod(ordinal);
+        let (node, _) = cluster.place_of(tenant.stage().namespace(), &pod).await?;
+        let is_taken = operators.split_whitespace().any(|taken| taken == node.name());
+        if !is_taken && node.name() != cluster.nodes()[0].name() {
+            return Ok((pod, node));
+        }
+    }
+    bail!("no member is apart from clients and operator")
 }
 
 /// One node after the other is emptied, as for an upgrade of Kubernetes. A budget keeps two members from going at once.

@@ -79,7 +79,8 @@ async fn converged(tenant: &Tenant, size: u8) -> Result<EtcdClusterStatus> {
     Ok(status)
 }
 
-fn spec(tenant: &Tenant, size: u8) -> Value {
+/// What is asked for with certificates.
+pub fn spec(tenant: &Tenant, size: u8) -> Value {
     let mut spec = tenant.spec(size);
     spec["TLS"] = json!({"static": {
         "member": {"peerSecret": "peer-tls", "serverSecret": "server-tls"},
@@ -113,12 +114,12 @@ async fn inside(tenant: &Tenant, verb: &str, words: &[&str]) -> Result<String> {
 }
 
 /// The Secrets with the names of files that the older operator wanted.
-async fn secrets(tenant: &Tenant, authority: &Authority) -> Result<()> {
+pub async fn secrets(tenant: &Tenant, authority: &Authority) -> Result<()> {
     let namespace = tenant.stage().namespace();
-    let members = format!("*.c.{namespace}.svc");
+    let members = format!("*.{}.{namespace}.svc", tenant.name());
     // etcd looks up the name of who connects, and is told the long one.
     let looked_up = format!("{members}.cluster.local");
-    let service = format!("c-client.{namespace}.svc");
+    let service = format!("{}-client.{namespace}.svc", tenant.name());
     let hosts = [&members, &looked_up, &service, "localhost"];
     for (secret, prefix) in [
         ("peer-tls", "peer"),

@@ -258,6 +258,20 @@ impl Tenant {
         Ok(format!("http://{}:2379", address.trim()))
     }
 
+    /// The same by another Service, of which the operator knows nothing: it stays while those of the cluster go, and its
+    /// address while pods come back with others.
+    pub async fn detour(&self) -> Result<String> {
+        let name = format!("{}-detour", self.name);
+        let service = json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": name, "namespace": self.stage.namespace()},
+            "spec": {"selector": {"etcd_cluster": self.name}, "ports": [{"port": 2379}]},
+        });
+        self.stage.cluster().apply(&service).await?;
+        let address = self.field(&format!("service/{name}"), ".spec.clusterIP").await?;
+        Ok(format!("http://{address}:2379"))
+    }
+
     /// etcdctl through the client Service; anything but success is an error.
     pub async fn etcdctl(&self, words: &[&str]) -> Result<String> {
         let endpoint = self.endpoint().await?;
@@ -294,7 +308,12 @@ impl Tenant {
 
     /// Waits until the member of this name is another one than before. Who cannot tell at a moment is asked again.
     pub async fn becomes_another(&self, name: &str, before: &str) -> Result<()> {
-        until(&format!("{name} is another member"), SOON, || async {
+        self.becomes_another_within(name, before, SOON).await
+    }
+
+    /// The same with another limit.
+    pub async fn becomes_another_within(&self, name: &str, before: &str, within: Duration) -> Result<()> {
+        until(&format!("{name} is another member"), within, || async {
             let now = self.id_of(name).await.unwrap_or_default();
             Ok((!now.is_empty() && now != before).then_some(()))
         })
@@ -389,10 +408,24 @@ impl Tenant {
 
     /// Clients that load the cluster until they are stopped.
     pub async fn load(&self) -> Result<Workload> {
+        self.load_at(&self.endpoint().await?).await
+    }
+
+    /// The same from the first moment at which there is an address, whether anybody answers there or not.
+    pub async fn load_from_the_first(&self) -> Result<Workload> {
+        let endpoint = until("there is an address for clients", SOON, || async {
+            Ok(self.endpoint().await.ok())
+        })
+        .await?;
+        self.load_at(&endpoint).await
+    }
+
+    /// The same at another address.
+    pub async fn load_at(&self, endpoint: &str) -> Result<Workload> {
         let node = &self.stage.cluster().nodes()[0];
         let file = format!("clients-of-{}-{}.log", self.stage.namespace(), self.name);
         let history = self.stage.cluster().control_plane().directory().join(file);
-        Workload::start(node, &self.endpoint().await?, history).await
+        Workload::start(node, endpoint, history).await
     }
 
     /// Ends them; what they saw must be what a cluster shows that never lost a write, and all members must hold the

@@ -1,106 +1,191 @@
-//! Wishes that cannot be fulfilled: the object says so, nothing is half made, and correcting it is enough.
+//! Wishes that cannot be fulfilled: the object says so by the field and tells what to do, nothing is half made, and
+//! correcting it is enough.
 
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use etcd_operator_e2e::components::EtcdVersion;
+use etcd_operator_e2e::pki::Authority;
 use etcd_operator_e2e::scenario::Stage;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::tenant::{Tenant, told, waits};
+use super::secure;
+use super::tenant::{SOON, Tenant, is, told, waits};
 
-/// Told apart by what they ask for; each must be told by words from the object itself.
+/// A cluster that asks for what cannot be had, and what must be said of it. No name holds a word that is looked for.
+struct Wish {
+    tenant: Tenant,
+    spec: Value,
+    words: &'static [&'static str],
+}
+
+impl Wish {
+    /// What is good but for the value at this path.
+    fn new(first: &Tenant, name: &str, path: &str, value: Value, words: &'static [&'static str]) -> Self {
+        let mut spec = first.spec(1);
+        let (parent, key) = path.rsplit_once('/').unwrap_or_default();
+        if let Some(parent) = spec.pointer_mut(parent) {
+            parent[key] = value;
+        }
+        Self {
+            tenant: first.named(name),
+            spec,
+            words,
+        }
+    }
+
+    fn is_told_by(&self, mut texts: impl Iterator<Item = impl AsRef<str>>) -> bool {
+        texts.any(|text| self.words.iter().all(|word| text.as_ref().contains(word)))
+    }
+
+    /// Whatever there is of the cluster but its own object.
+    async fn made(&self) -> Result<String> {
+        let selector = format!("--selector=etcd_cluster={}", self.tenant.name());
+        let kinds = "statefulsets,pods,services,persistentvolumeclaims,poddisruptionbudgets";
+        self.tenant
+            .kubectl(&["get", kinds, &selector, "--output=name"])
+            .await
+    }
+
+    /// It asks for what can be had, and gets it.
+    async fn mended(&self) -> Result<()> {
+        self.tenant.note(&format!("{} is corrected", self.tenant.name()));
+        self.tenant.apply(&self.tenant.spec(1)).await?;
+        self.tenant.converged(1).await
+    }
+}
+
+/// Told apart by when it is found out: by the API server, by the operator, by those who make pods.
 pub async fn told_and_mended(stage: Arc<Stage>) -> Result<()> {
     let first = Tenant::on(stage, EtcdVersion::V3_6_16).await?;
-    let good = first.spec(1);
-    let changed = |name: &'static str, path: &str, value: serde_json::Value| {
-        let mut spec = good.clone();
-        if let Some(place) = spec.pointer_mut(path) {
-            *place = value;
-        } else {
-            let (parent, key) = path.rsplit_once('/').unwrap_or_default();
-            if let Some(parent) = spec.pointer_mut(parent) {
-                parent[key] = value;
-            }
-        }
-        (first.named(name), spec)
-    };
-    let waiting = [
-        (
-            changed("no-image", "/image", json!("quay.io/coreos/nothing:v3.6.16")),
-            "nothing:v3.6.16",
-        ),
-        (
-            changed("no-class", "/storage/storageClassName", json!("imaginary")),
-            "imaginary",
-        ),
-        (
-            changed(
-                "no-room",
-                "/pod",
-                json!({"resources": {"requests": {"cpu": "900"}}}),
-            ),
-            "cpu",
-        ),
-        (
-            changed(
-                "no-secret",
-                "/TLS",
-                json!({"static": {"member": {"peerSecret": "p", "serverSecret": "s"}, "operatorSecret": "o"}}),
-            ),
-            "ecret",
-        ),
+    not_taken(&first).await?;
+    refused(&first).await?;
+    waiting(&first).await?;
+    without_secrets(&first).await
+}
+
+/// What the API server does not even take.
+async fn not_taken(first: &Tenant) -> Result<()> {
+    let too_many = &["spec.size", "size must be 0 to 9", "for example: size: 3"];
+    let nothing = &[
+        "spec.storage.size",
+        "storage.size must be a quantity above zero",
+        "for example: size: 8Gi",
     ];
-    for ((tenant, spec), word) in &waiting {
-        tenant.apply(spec).await?;
-        let status = tenant
-            .says(&format!("it names {word}"), |status| {
-                told(status).any(|text| text.contains(word))
+    for wish in [
+        Wish::new(first, "ten", "/size", json!(10), too_many),
+        Wish::new(first, "flat", "/storage/size", json!("0"), nothing),
+    ] {
+        let Err(error) = wish.tenant.apply(&wish.spec).await else {
+            anyhow::bail!("{} was taken", wish.spec);
+        };
+        let said = format!("{error:#}");
+        ensure!(wish.is_told_by([&said].into_iter()), "{said}");
+        let object = format!("etcdcluster/{}", wish.tenant.name());
+        let found = wish.tenant.field(&object, ".metadata.name").await?;
+        ensure!(found.is_empty(), "it was made all the same");
+        wish.mended().await?;
+    }
+    Ok(())
+}
+
+/// What the operator does not act upon.
+async fn refused(first: &Tenant) -> Result<()> {
+    let version = &["spec.version: etcd 3.5.2 ", ": take 3.5.35"];
+    let unbuilt = &["spec.auth: is not implemented", "leave it out"];
+    for wish in [
+        Wish::new(first, "old", "/version", json!("3.5.2"), version),
+        Wish::new(first, "early", "/auth", json!({"enabled": false}), unbuilt),
+    ] {
+        wish.tenant.apply(&wish.spec).await?;
+        wish.tenant
+            .says("it is refused by the field, and what to do is told", |status| {
+                let mut all = status.conditions.iter().flatten();
+                let refusal = all.find(|one| one.type_ == "Accepted" && one.status == "False");
+                wish.is_told_by(refusal.iter().filter_map(|one| one.message.as_deref()))
             })
             .await?;
-        ensure!(status.cluster_id.is_none(), "{status:?}");
+        let made = wish.made().await?;
+        ensure!(made.is_empty(), "something was made all the same: {made}");
+        wish.mended().await?;
+        wish.tenant.condition("Accepted", "True", "Valid").await?;
     }
-    let (tenant, spec) = changed("refused", "/version", json!("3.5.2"));
-    tenant.apply(&spec).await?;
-    tenant
-        .says(
-            "the version is refused, and which one to take is told",
-            |status| {
-                let mut all = status.conditions.iter().flatten();
-                all.any(|one| {
-                    let told = one.message.as_deref().unwrap_or_default();
-                    one.type_ == "Accepted" && one.status == "False" && told.contains("take 3.5.35")
-                })
-            },
-        )
+    Ok(())
+}
+
+/// What is found out only when pods are made: none of them is started, and so nothing has begun that must be ended.
+async fn waiting(first: &Tenant) -> Result<()> {
+    let image = &["is not started yet: ", "quay.io/coreos/nothing:v3.6.16"];
+    let class = &[
+        "finds no node: ",
+        "spec.storage.storageClassName is imaginary",
+        "`kubectl get storageclass` shows which there are",
+    ];
+    let room = &["finds no node: ", "Insufficient cpu"];
+    let requests = json!({"resources": {"requests": {"cpu": "900"}}});
+    let wishes = [
+        Wish::new(
+            first,
+            "unpulled",
+            "/image",
+            json!("quay.io/coreos/nothing:v3.6.16"),
+            image,
+        ),
+        Wish::new(
+            first,
+            "unbound",
+            "/storage/storageClassName",
+            json!("imaginary"),
+            class,
+        ),
+        Wish::new(first, "unplaced", "/pod", requests, room),
+    ];
+    for wish in &wishes {
+        wish.tenant.apply(&wish.spec).await?;
+    }
+    for wish in &wishes {
+        let status = wish
+            .tenant
+            .says(&format!("it says {:?}", wish.words), |status| {
+                wish.is_told_by(told(status))
+            })
+            .await?;
+        ensure!(
+            status.cluster_id.is_none() && is(&status, "Available", "False", "NotFormed"),
+            "{status:?}"
+        );
+    }
+    for wish in &wishes {
+        if wish.spec.pointer("/storage/storageClassName").is_some() {
+            // Where data lie cannot be changed: this one is made again, and nothing of it stands in the way.
+            wish.tenant.delete().await?;
+            let selector = format!("--selector=etcd_cluster={}", wish.tenant.name());
+            wish.tenant.kubectl(&["delete", "pvc", &selector]).await?;
+        }
+        wish.mended().await?;
+    }
+    Ok(())
+}
+
+/// Secrets that are made only later: the cluster waits for them and is not touched for it.
+async fn without_secrets(first: &Tenant) -> Result<()> {
+    let tenant = first.named("unsigned");
+    tenant.apply(&secure::spec(&tenant, 1)).await?;
+    let event = tenant.stage().event(&tenant.pod(0), "FailedMount", SOON).await?;
+    let said = event.message.unwrap_or_default();
+    ensure!(said.contains("-tls"), "{said}");
+    let status = tenant
+        .says("it says which pod is not started", |status| {
+            waits(status).any(|why| why.contains("unsigned-0 is not started yet: "))
+        })
         .await?;
     ensure!(
-        tenant.pod_uids().await?.is_empty(),
-        "something was made all the same"
+        status.cluster_id.is_none() && is(&status, "Available", "False", "NotFormed"),
+        "{status:?}"
     );
-
-    let mut corrected = good.clone();
-    corrected["storage"] = json!({"size": "256Mi"});
-    for ((tenant, spec), word) in &waiting {
-        tenant.note(&format!("what is said about {word} is corrected"));
-        if spec.pointer("/storage/storageClassName").is_some() {
-            // Where data lie cannot be changed: this one is made again, and nothing of it stands in the way.
-            tenant.delete().await?;
-            tenant
-                .kubectl(&[
-                    "delete",
-                    "pvc",
-                    "--selector",
-                    &format!("etcd_cluster={}", tenant.name()),
-                ])
-                .await?;
-        }
-        if spec.pointer("/TLS").is_some() {
-            continue;
-        }
-        tenant.apply(&corrected).await?;
-        tenant.converged(1).await?;
-    }
+    tenant.note("the Secrets are made");
+    secure::secrets(&tenant, &Authority::new()?).await?;
+    tenant.says_converged(1).await?;
     Ok(())
 }
 
@@ -110,12 +195,17 @@ pub async fn image_corrected(stage: Arc<Stage>) -> Result<()> {
     let mut spec = tenant.spec(3);
     spec["repository"] = json!("quay.io/coreos/nothing");
     tenant.apply(&spec).await?;
-    tenant
+    let status = tenant
         .says("it says that there is no such image", |status| {
-            waits(status).any(|why| why.to_lowercase().contains("image"))
+            waits(status).any(|why| {
+                why.contains("is not started yet: ") && why.contains("quay.io/coreos/nothing:v3.6.16")
+            })
         })
         .await?;
+    ensure!(status.cluster_id.is_none(), "{status:?}");
     tenant.apply(&tenant.spec(3)).await?;
+    let load = tenant.load_from_the_first().await?;
     tenant.converged(3).await?;
-    tenant.put("corrected").await
+    tenant.put("corrected").await?;
+    tenant.survived(load).await
 }
