@@ -3,9 +3,12 @@
 //! Pure: the time of a change is an argument, and a condition whose status did not change keeps its time, so that a
 //! status that says nothing new is equal to the one before and is not written.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::scope::NotServed;
 use crate::span::second;
@@ -40,6 +43,10 @@ pub struct Condition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub last_update_time: Option<String>,
+    /// What a newer version of the operator wrote besides. It stays, for a list is written as a whole.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub later: BTreeMap<String, Value>,
 }
 
 /// A status that has conditions.
@@ -79,6 +86,8 @@ pub enum ConditionType {
     BackupFresh,
     /// An object of a name the operator needs belongs to somebody else.
     NameConflict,
+    /// What is asked of objects that are there was taken.
+    Applied,
     /// The `EtcdCluster`s and `EtcdBackup`s that the spec names exist.
     ReferenceFound,
     /// Backups lie where the spec no longer says, and are left there.
@@ -106,6 +115,9 @@ impl ConditionType {
             Self::StorageEphemeral => "Data lives only as long as the pods.",
             Self::VersionSupported => "The etcd version is one the operator knows to be good.",
             Self::BackupFresh => "A recent backup exists.",
+            Self::Applied => {
+                "The API server took what the spec asks of volumes and pods that are there. Absent until it refuses something."
+            }
             Self::NameConflict => "An object of a name the operator needs belongs to somebody else.",
             Self::ReferenceFound => {
                 "The EtcdClusters and EtcdBackups that the spec names exist; Secrets are not looked up."
@@ -131,6 +143,7 @@ impl ConditionType {
             Self::VersionSupported => "VersionSupported",
             Self::BackupFresh => "BackupFresh",
             Self::NameConflict => "NameConflict",
+            Self::Applied => "Applied",
             Self::ReferenceFound => "ReferenceFound",
             Self::BackupsElsewhere => "BackupsElsewhere",
         }
@@ -175,7 +188,8 @@ pub struct Finding {
 /// Puts findings into the list of conditions of before.
 ///
 /// Types of [`ConditionType`] that were not found again are dropped (a condition that does not apply is absent, as
-/// the ancestor did it); types this operator does not know stay, for a newer one may have written them.
+/// the ancestor did it); types this operator does not know stay, for a newer one may have written them, and so does what
+/// it does not know of the others.
 pub fn merge(
     before: &[Condition],
     findings: &[Finding],
@@ -246,6 +260,7 @@ fn settle(old: Option<&Condition>, finding: &Finding, generation: Option<i64>, n
         observed_generation: generation,
         last_transition_time: stamp.clone(),
         last_update_time: stamp,
+        later: BTreeMap::new(),
     };
     let Some(old) = old else { return fresh };
     let last_transition_time = if old.status == fresh.status {
@@ -265,12 +280,13 @@ fn settle(old: Option<&Condition>, finding: &Finding, generation: Option<i64>, n
     Condition {
         last_transition_time,
         last_update_time,
+        later: old.later.clone(),
         ..fresh
     }
 }
 
 /// All types this operator writes, or takes away where they are not found again.
-pub const ALL: [ConditionType; 16] = [
+pub const ALL: [ConditionType; 17] = [
     ConditionType::Available,
     ConditionType::Recovering,
     ConditionType::Scaling,
@@ -285,6 +301,7 @@ pub const ALL: [ConditionType; 16] = [
     ConditionType::VersionSupported,
     ConditionType::BackupFresh,
     ConditionType::NameConflict,
+    ConditionType::Applied,
     ConditionType::ReferenceFound,
     ConditionType::BackupsElsewhere,
 ];
@@ -349,5 +366,26 @@ mod tests {
         let after = merge(&before, &[finding(Truth::True, "ok")], None, at(1));
         let types: Vec<_> = after.iter().map(|c| c.type_.as_str()).collect();
         assert_eq!(types, ["Accepted", "FromTheFuture"]);
+    }
+
+    #[test]
+    fn what_a_newer_version_wrote_of_a_condition_is_no_news_and_stays_with_its_type() {
+        let given = serde_json::json!({"type": "Accepted", "status": "True", "later": {"since": [1]}});
+        let read: Condition = serde_json::from_value(given.clone()).expect("a condition");
+        assert_eq!(serde_json::to_value(&read).expect("JSON"), given);
+
+        let mut first = merge(&[], &[finding(Truth::True, "ok")], Some(1), at(100));
+        first[0].later.clone_from(&read.later);
+        let second = merge(&first, &[finding(Truth::True, "ok")], Some(1), at(200));
+        assert_eq!(second, first);
+        let third = merge(&second, &[finding(Truth::False, "no")], Some(2), at(300));
+        assert_eq!(third[0].later, read.later);
+        assert_eq!(news(&second, &second, ConditionType::Accepted), None);
+
+        let other = Finding {
+            type_: ConditionType::Progressing,
+            ..finding(Truth::True, "ok")
+        };
+        assert!(merge(&third, &[other], Some(2), at(400))[0].later.is_empty());
     }
 }

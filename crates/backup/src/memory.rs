@@ -157,6 +157,7 @@ impl Memory {
                 job_uid: run.job_uid.clone(),
                 attempt: (run.attempt > 1).then_some(run.attempt),
                 message: run.note.clone(),
+                ..ActiveRun::default()
             })
             .collect();
         (!runs.is_empty()).then_some(runs)

@@ -6,7 +6,7 @@
 mod elsewhere;
 mod findings;
 
-use etcd_operator_api::backup::BackupRecord;
+use etcd_operator_api::backup::{ActiveRun, BackupRecord};
 use etcd_operator_api::contract::Skipped;
 use etcd_operator_api::refusal::{self, Refusal, bounded};
 use etcd_operator_api::retention;
@@ -48,7 +48,10 @@ pub fn status(
             Some(_) => Phase::BLOCKED.0.to_owned(),
             None => Phase::of(plan.why.reason).0.to_owned(),
         }),
-        active: plan.memory.active(&world.name, &world.uid),
+        active: plan
+            .memory
+            .active(&world.name, &world.uid)
+            .map(|runs| kept(runs, before.active.as_deref().unwrap_or_default())),
         last_schedule_time: plan.memory.last.map(Time),
         next_schedule_time: plan.next.map(|next| Time(second(next))),
         failures: Some(plan.memory.failures),
@@ -80,6 +83,17 @@ fn failure(before: &EtcdBackupStatus) -> Option<String> {
     let is_invalid = before.phase.as_deref() == Some(Phase::INVALID.0);
     let reason = before.reason.clone().filter(|_| !is_invalid);
     reason.filter(|reason| awaited.is_none_or(|awaited| bounded(awaited, LONGEST) != *reason))
+}
+
+/// Runs with what a newer version of the operator wrote of them.
+fn kept(mut runs: Vec<ActiveRun>, before: &[ActiveRun]) -> Vec<ActiveRun> {
+    for run in &mut runs {
+        let was = before
+            .iter()
+            .find(|was| was.run == run.run && was.task == run.task);
+        run.later = was.map(|was| was.later.clone()).unwrap_or_default();
+    }
+    runs
 }
 
 /// What is said of a run that was given up.

@@ -11,6 +11,7 @@ use etcd_operator_api::{
     condition::{self, Condition, ConditionType, Finding, Truth},
     reference::References,
     refusal::{self, Refusal, bounded},
+    restore::MemberRestoreStatus,
     scope::NotServed,
 };
 use jiff::Timestamp;
@@ -59,13 +60,29 @@ pub fn status(
             .progress
             .clone()
             .or_else(|| Some(plan.phase.as_str().to_owned())),
-        members: plan.members.clone().or_else(|| before.members.clone()),
+        members: match &plan.members {
+            Some(now) => Some(members(now, before.members.as_deref().unwrap_or_default())),
+            None => before.members,
+        },
         attempt: Some(memory.attempt).filter(|attempt| *attempt > 0),
         safety_backup: memory.safety.clone(),
         plan: memory.plan.as_deref().map(|text| bounded(text, LONGEST)),
         started_at: memory.started.map(Time),
         completed_at: memory.completed.map(Time),
     }
+}
+
+/// Each member's part, with what a newer version of the operator wrote of it here. What it wrote of it in the status of the
+/// `EtcdCluster` stays there: the definition of this kind may not have it, and would drop it with every write.
+fn members(now: &[MemberRestoreStatus], before: &[MemberRestoreStatus]) -> Vec<MemberRestoreStatus> {
+    let told = |member: &MemberRestoreStatus| {
+        let was = before.iter().find(|was| was.name == member.name);
+        MemberRestoreStatus {
+            later: was.map(|was| was.later.clone()).unwrap_or_default(),
+            ..member.clone()
+        }
+    };
+    now.iter().map(told).collect()
 }
 
 /// The status of a restore whose spec cannot be.

@@ -112,6 +112,10 @@ pub struct ActiveRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,
+    /// What a newer version of the operator wrote besides. It stays, for a list is written as a whole.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub later: BTreeMap<String, Value>,
 }
 
 /// One good backup.
@@ -206,6 +210,14 @@ mod tests {
         let given = json!({"object": "k", "revision": 7, "later": {"seals": [1]}});
         let record: BackupRecord = serde_json::from_value(given.clone()).expect("a record");
         assert_eq!(serde_json::to_value(record).expect("JSON"), given);
+    }
+
+    #[test]
+    fn what_a_newer_version_wrote_of_a_run_is_written_again() {
+        let given =
+            json!({"run": "r", "job": "j", "task": "Backup", "due": "2026-03-01T03:00:00Z", "later": [1]});
+        let run: ActiveRun = serde_json::from_value(given.clone()).expect("a run");
+        assert_eq!(serde_json::to_value(run).expect("JSON"), given);
     }
 
     #[test]

@@ -2,9 +2,12 @@
 //!
 //! Figures that change with every client write (revision, raft index, sizes) do not belong here: they live in metrics.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     condition::{Condition, Conditioned},
@@ -16,7 +19,7 @@ use crate::{
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdClusterStatus {
-    /// What the cluster is doing, in one word: Creating, Waiting, Running, Hibernated, Restoring, Failed.
+    /// What the cluster is doing, in one word: Invalid, Creating, Waiting, Running, Hibernated, Restoring, Failed.
     #[serde(default)]
     pub phase: String,
     /// Why the cluster is in this phase.
@@ -156,6 +159,10 @@ pub struct MemberStatus {
     /// The PersistentVolume that it was last seen to run on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume_name: Option<String>,
+    /// What a newer version of the operator wrote besides. It stays, for a list is written as a whole.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub later: BTreeMap<String, Value>,
 }
 
 /// What the operator does or waits for.
@@ -219,6 +226,10 @@ pub struct StepTarget {
     /// The UID of its volume claim.
     #[serde(default, rename = "claimUID", skip_serializing_if = "Option::is_none")]
     pub claim_uid: Option<String>,
+    /// What a newer version of the operator wrote besides. It stays, for a list is written as a whole.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub later: BTreeMap<String, Value>,
 }
 
 impl RestoreProgress {
@@ -291,4 +302,21 @@ pub struct RestoreProgress {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 9), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub members: Option<Vec<MemberRestoreStatus>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_newer_version_wrote_of_a_member_is_written_again() {
+        let given = json!({"name": "orders-0", "id": "ab", "healthy": true, "later": {"disks": [1]}});
+        let member: MemberStatus = serde_json::from_value(given.clone()).expect("a member");
+        assert_eq!(serde_json::to_value(member).expect("JSON"), given);
+        let given = json!({"member": "orders-0", "podUID": "p", "later": "kept"});
+        let target: StepTarget = serde_json::from_value(given.clone()).expect("a target");
+        assert_eq!(serde_json::to_value(target).expect("JSON"), given);
+    }
 }

@@ -1,8 +1,11 @@
 //! What the operator reports about an `EtcdRestore`.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     backup::BackupRecord,
@@ -89,4 +92,22 @@ pub struct MemberRestoreStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,
+    /// What a newer version of the operator wrote besides. It stays, for a list is written as a whole.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub later: BTreeMap<String, Value>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_newer_version_wrote_of_a_members_part_is_written_again() {
+        let given = json!({"name": "orders-0", "bytes": 7, "later": {"parts": [1]}});
+        let part: MemberRestoreStatus = serde_json::from_value(given.clone()).expect("a part");
+        assert_eq!(serde_json::to_value(part).expect("JSON"), given);
+    }
 }

@@ -157,6 +157,31 @@ fn a_status_that_says_nothing_new_is_equal_and_keeps_what_others_wrote() {
 }
 
 #[test]
+fn what_a_newer_version_wrote_of_members_stays_here_and_is_not_taken_from_the_cluster() {
+    let part = |name: &str, phase: &str, later: Option<&str>| -> MemberRestoreStatus {
+        serde_json::from_value(match later {
+            Some(later) => json!({"name": name, "phase": phase, "later": later}),
+            None => json!({"name": name, "phase": phase}),
+        })
+        .expect("a part")
+    };
+    let before = [
+        part("c-0", "Fetching", Some("here")),
+        part("c-1", "Fetching", None),
+    ];
+    let of_cluster = [
+        part("c-1", "Prepared", Some("there")),
+        part("c-0", "Prepared", Some("there")),
+    ];
+    let wanted = [
+        part("c-1", "Prepared", None),
+        part("c-0", "Prepared", Some("here")),
+    ];
+    assert_eq!(members(&of_cluster, &before), wanted);
+    assert_eq!(members(&wanted, &wanted), wanted);
+}
+
+#[test]
 fn a_restore_of_another_scope_is_told_so_once_and_only_if_nobody_looks_after_it() {
     let not_served = ScopeRule::ClusterWide.serves(None).expect_err("not served");
     let mut object = restore(&json!({"etcdCluster": {"name": ""}}), &json!(null));

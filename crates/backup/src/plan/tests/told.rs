@@ -77,6 +77,33 @@ fn what_is_waited_for_is_the_reason_until_it_comes_and_hides_no_failure() {
 }
 
 #[test]
+fn what_a_newer_version_wrote_of_a_run_is_no_news_and_goes_with_the_run() {
+    let (mut scene, mut backup) = (Scene::every(600), nightly());
+    // What is written in the first passes is settled by the third.
+    for second in 1..=3 {
+        let plan = scene.pass(second);
+        report(&scene, &plan, &mut backup);
+    }
+    let written = backup.status.as_mut().expect("a status");
+    let run = &mut written.active.as_mut().expect("a run")[0];
+    run.later.insert("later".to_owned(), "kept".into());
+    let name = run.run.clone();
+    let before = written.clone();
+    let plan = scene.pass(3);
+    assert_eq!(report(&scene, &plan, &mut backup), before);
+
+    scene.end(&stored(at(3)));
+    for second in [4, 5, 700, 701] {
+        let plan = scene.pass(second);
+        report(&scene, &plan, &mut backup);
+    }
+    let runs = backup.status.and_then(|status| status.active).expect("a run");
+    let next = runs.iter().find(|run| run.task == "Backup").expect("a backup");
+    assert_ne!(next.run, name);
+    assert!(next.later.is_empty(), "{next:?}");
+}
+
+#[test]
 fn backups_of_an_edited_path_are_told_of_by_their_old_place_and_no_more_when_it_is_named_again() {
     let (mut scene, mut backup) = (Scene::every(600), nightly());
     scene.pass(0);
