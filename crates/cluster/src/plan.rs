@@ -22,8 +22,10 @@ mod safety;
 mod scale;
 mod shape;
 mod situation;
+mod start_over;
 #[cfg(test)]
 mod tests;
+mod wake;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -34,19 +36,12 @@ use etcd_operator_etcd::status::Alarm;
 
 use crate::intent::{Intent, What};
 use crate::memory::{Memory, Restore};
-use crate::world::{Container, Ordinal, World};
+use crate::world::{Ordinal, World};
 
 pub use evidence::{Evidence, evidence};
 pub use restore::told;
 pub use shape::{Fetching, Shape};
-pub use situation::{Situation, majority};
-
-/// How soon to look again while something is under way that no watch tells about.
-const SOON: Duration = Duration::from_millis(500);
-/// How soon to look again at what only a person or a node can mend; a watch tells sooner.
-const PATIENT: Duration = Duration::from_secs(5);
-/// How soon to look again when nothing is to be done.
-const QUIET: Duration = Duration::from_secs(30);
+pub use situation::{CUT_OFF, Situation, majority};
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq)]
@@ -323,19 +318,7 @@ pub fn plan(world: &World) -> Plan {
         ),
         _ => (step, why.text.clone()),
     };
-    let wake = match why.reason {
-        Reason::Converged | Reason::Paused | Reason::Hibernated => QUIET,
-        _ if memory.differs_in_more_than_progress(&world.memory) => Duration::ZERO,
-        Reason::Bootstrapping | Reason::Scaling | Reason::Recovering if !is_anybody_running(world) => QUIET,
-        Reason::Restoring if !is_anybody_running(world) => PATIENT,
-        Reason::Bootstrapping | Reason::Scaling | Reason::Recovering | Reason::Restoring => SOON,
-        Reason::AwaitingRestore => QUIET,
-        Reason::Waiting
-        | Reason::Blocked
-        | Reason::MembersUnreachable
-        | Reason::QuorumLost
-        | Reason::DataLost => PATIENT,
-    };
+    let wake = wake::wake(world, &memory, why.reason, step.is_some());
     Plan {
         shape: (!keeps_hands_off).then(|| Shape::of(&situation, &memory)),
         memory,
@@ -344,12 +327,6 @@ pub fn plan(world: &World) -> Plan {
         wake,
         owed,
     }
-}
-
-/// Whether anything goes on inside a pod, which no watch tells of. All else that may happen wakes the controller by itself.
-fn is_anybody_running(world: &World) -> bool {
-    let mut pods = world.members.values().filter_map(|seen| seen.pod.as_ref());
-    pods.any(|pod| pod.container == Container::Running)
 }
 
 /// Where this process takes over what another one began, and has not done so yet. Whoever is not seen to run there may

@@ -253,22 +253,35 @@ impl Reconciler {
         let mut around = Surroundings {
             installation: &deps.installation,
             conflicts: objects::conflicts(key, &observed.world.uid, deps),
+            refused: None,
             pending: wanted.as_ref().and_then(|wanted| wanted.pending),
             applied_template,
             backups: objects::backups(key, deps),
         };
-        let stored = self.write_down(cluster, &observed.world, &plan, &around).await?;
+        let mut stored = self.write_down(cluster, &observed.world, &plan, &around).await?;
         if let Some(wanted) = &wanted
             && around.conflicts.is_empty()
         {
             let keeper = Keeper::new(&stored, &deps.applier, &self.fresh);
-            around.conflicts = match objects::keep(&keeper, wanted, &plan, &observed, key, deps).await {
-                Ok(conflicts) => conflicts,
+            let failed = match objects::keep(&keeper, wanted, &plan, &observed, key, deps).await {
+                Ok(kept) => {
+                    around.conflicts = kept.conflicts;
+                    around.refused = Some(kept.refused);
+                    None
+                }
                 Err(Halt::Stale) => return Ok(Wake::After(WAIT)),
-                Err(Halt::Failed(error)) => return Err(error.into()),
+                Err(Halt::Failed(error)) => {
+                    let refused = error.is_refusal().then(|| error.to_string());
+                    around.refused = refused.map(|refused| vec![refused]);
+                    Some(error)
+                }
             };
-            if !around.conflicts.is_empty() {
-                self.write_down(&stored, &observed.world, &plan, &around).await?;
+            let is_refused = around.refused.as_ref().is_some_and(|refused| !refused.is_empty());
+            if !around.conflicts.is_empty() || is_refused || status::tells_of_refusals(&stored) {
+                stored = self.write_down(&stored, &observed.world, &plan, &around).await?;
+            }
+            if let Some(error) = failed {
+                return Err(error.into());
             }
         }
         if !around.conflicts.is_empty() {

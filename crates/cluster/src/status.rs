@@ -5,6 +5,7 @@
 
 mod backups;
 mod findings;
+mod later;
 mod members;
 mod news;
 mod scope;
@@ -42,12 +43,24 @@ pub struct Surroundings<'a> {
     pub installation: &'a str,
     /// Objects of needed names that are somebody else's.
     pub conflicts: Vec<String>,
+    /// What the API server refuses to have changed at objects that are there; none while it was not asked.
+    pub refused: Option<Vec<String>>,
     /// Why pods are not as the spec asks for.
     pub pending: Option<Pending>,
     /// The pod template that runs, while another one is asked for.
     pub applied_template: Option<String>,
     /// What is said of its backups.
     pub backups: Vec<Freshness>,
+}
+
+/// Whether the status says that the API server refused something.
+pub fn tells_of_refusals(cluster: &EtcdCluster) -> bool {
+    let conditions = cluster
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref());
+    condition::find(conditions.unwrap_or_default(), ConditionType::Applied)
+        .is_some_and(|applied| applied.status == Truth::False.as_str())
 }
 
 /// The status of a cluster that is looked after.
@@ -73,10 +86,10 @@ pub fn status(
         generation,
         world.now,
     );
-    let foreign_step = before.plan.as_ref().and_then(|plan| plan.step.clone());
+    let written = before.plan.as_ref().and_then(|plan| plan.step.as_ref());
     let step = match (&memory.intent, &memory.foreign_step) {
-        (Some(intent), _) => Some(intent.write(|place| world.name(place))),
-        (None, Some(_)) => foreign_step,
+        (Some(intent), _) => Some(later::step(intent.write(|place| world.name(place)), written)),
+        (None, Some(_)) => written.cloned(),
         (None, None) => None,
     };
     let told = members::told(
@@ -133,7 +146,8 @@ fn restore(world: &World, memory: &Memory, before: Option<RestoreProgress>) -> O
         return before;
     }
     let restore = memory.restore.as_ref()?;
-    Some(restore.write(Some(plan::told(world, restore))))
+    let now = restore.write(Some(plan::told(world, restore)));
+    Some(later::restore(now, before.as_ref()))
 }
 
 /// The status of a cluster whose spec cannot be.

@@ -12,7 +12,7 @@ use etcd_operator_etcd::policy::Feature;
 use etcd_operator_etcd::status::{Alarm, AlarmKind, Status};
 use etcd_operator_etcd::url::ClientUrl;
 use etcd_operator_runtime::key::ObjectKey;
-use futures::future::join_all;
+use futures::future::{join, join_all};
 
 use super::secrets::Speech;
 use super::{Connection, silent};
@@ -217,11 +217,31 @@ async fn one(
     speech: &Speech,
     deps: &Deps,
 ) -> Answers {
-    let report = if pod.ready {
-        Asked::Elsewhere
-    } else {
-        deps.reach.reports.ask(at).await
+    let report = async {
+        if pod.ready {
+            Asked::Elsewhere
+        } else {
+            deps.reach.reports.ask(at).await
+        }
     };
+    let serving = async {
+        let dialed = match endpoint(desired, key, place, at, speech) {
+            Ok(endpoint) => {
+                let dialed = deps.reach.etcd.dial(&endpoint).await;
+                dialed.map_err(|error| error.to_string())
+            }
+            Err(why) => Err(why),
+        };
+        match dialed {
+            Ok(connection) => match connection.status().await {
+                Ok(status) => (Asked::Answer(status), Some(Connection::from(connection))),
+                Err(error) => (silent(&error), None),
+            },
+            Err(why) => (Asked::Silent(why), None),
+        }
+    };
+    // Both at once: whoever is on a node that is gone keeps the clusters of others waiting only once.
+    let (report, (status, connection)) = join(report, serving).await;
     if report.answer().is_some() {
         return Answers {
             report,
@@ -229,22 +249,6 @@ async fn one(
             connection: None,
         };
     }
-    let connection = match endpoint(desired, key, place, at, speech) {
-        Ok(endpoint) => deps
-            .reach
-            .etcd
-            .dial(&endpoint)
-            .await
-            .map_err(|error| error.to_string()),
-        Err(why) => Err(why),
-    };
-    let (status, connection) = match connection {
-        Ok(connection) => match connection.status().await {
-            Ok(status) => (Asked::Answer(status), Some(Connection::from(connection))),
-            Err(error) => (silent(&error), None),
-        },
-        Err(why) => (Asked::Silent(why), None),
-    };
     Answers {
         report,
         status,

@@ -12,7 +12,7 @@ use etcd_operator_etcd::membership::Known;
 
 use super::grants::{self, Terms};
 use super::{
-    Leave, PodRef, Proposal, Reason, Situation, Step, Why, adopt, awaits, corrected, majority, remove,
+    CUT_OFF, Leave, Proposal, Reason, Situation, Step, adopt, awaits, corrected, majority, remove, start_over,
 };
 use crate::desired::Storage;
 use crate::intent::{Grant, What};
@@ -28,7 +28,7 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
     }
     match intent {
         Some(What::Bootstrap(targets)) => started(situation, memory, targets),
-        Some(What::StartOver) => start_over(situation, memory),
+        Some(What::StartOver) => start_over::pass(situation, memory),
         Some(What::Discard(discard)) => {
             remove::discard(situation, discard).unwrap_or_else(|| begin(situation, memory))
         }
@@ -113,8 +113,7 @@ fn begin(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
         return discard;
     }
     if situation.is_cut_off() {
-        let text = "No member can be reached from here, though their pods run: a NetworkPolicy or a mesh may keep the operator from ports 2379 and 2381.";
-        return Proposal::idle(Reason::MembersUnreachable, text).blocked_by(waits);
+        return Proposal::idle(Reason::MembersUnreachable, CUT_OFF).blocked_by(waits);
     }
     if !waits.is_empty() {
         let text = format!("Waiting for all {size} members to report an empty disk.");
@@ -245,7 +244,8 @@ fn why_unbound(situation: &Situation<'_>, place: Ordinal) -> Option<String> {
     })
 }
 
-fn said(detail: &str, verdict: &Verdict) -> String {
+/// What a disk is, in words.
+pub fn said(detail: &str, verdict: &Verdict) -> String {
     if detail.is_empty() {
         format!("{verdict:?}")
     } else {
@@ -254,7 +254,7 @@ fn said(detail: &str, verdict: &Verdict) -> String {
 }
 
 /// Permits are being given. One process of each member gets them, and no other ever.
-fn started(
+pub fn started(
     situation: &Situation<'_>,
     memory: &mut Memory,
     mut targets: BTreeMap<Ordinal, Grant>,
@@ -316,66 +316,5 @@ fn started(
         proposal
     } else {
         proposal.step(Step::Permit(permits))
-    }
-}
-
-/// Every pod of the former incarnation goes; then all begins anew, unless a disk holds what a client wrote.
-fn start_over(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
-    let world = situation.world;
-    let going = |text: &str| Proposal::going(What::StartOver, Reason::Bootstrapping, text);
-    let made_for = world.set.as_ref().and_then(|set| set.intent.as_ref());
-    let of_before = world.members.iter().find_map(|(place, seen)| {
-        let pod = seen.pod.as_ref()?;
-        let is_outdated = pod.incarnation != memory.incarnation || is_for_another(pod, made_for);
-        (is_outdated && pod.deleting.is_none()).then(|| PodRef {
-            place: *place,
-            uid: pod.uid.clone(),
-        })
-    });
-    // The template must be the new one first, or the pod would come back as it was.
-    let is_template_new = world
-        .set
-        .as_ref()
-        .is_some_and(|set| set.incarnation == memory.incarnation);
-    if !is_template_new {
-        return going("Starting over: the pods' template gets the new incarnation.");
-    }
-    if let Some(pod) = of_before {
-        let text = format!("Starting over: {} is re-created.", world.name(pod.place));
-        return going(&text).step(Step::DeletePod {
-            pod,
-            leave: Leave::Usual,
-        });
-    }
-    let wanted = u16::from(world.desired.size.get());
-    let size = world.set.as_ref().map_or(wanted, |set| set.replicas.max(wanted));
-    let (mut targets, mut waits) = (BTreeMap::new(), Vec::new());
-    for place in Ordinal::first(size) {
-        let Some((pod, report)) = situation.report(place, memory.incarnation) else {
-            waits.push(format!("{} {}", world.name(place), why_silent(situation, place)));
-            continue;
-        };
-        let is_blank = match report.verdict {
-            Verdict::Empty | Verdict::Unborn => true,
-            Verdict::OtherIncarnation { .. } => report.wal_client_entries == Some(false),
-            _ => false,
-        };
-        if !is_blank {
-            let text = format!(
-                "{} may hold what clients wrote before the cluster was seen to work ({}): a person must decide.",
-                world.name(place),
-                said(&report.detail, &report.verdict)
-            );
-            return Proposal {
-                why: Why::new(Reason::QuorumLost, text),
-                ..going("")
-            };
-        }
-        targets.insert(place, grants::grant(pod, report));
-    }
-    if waits.is_empty() {
-        started(situation, memory, targets)
-    } else {
-        going("Starting over: waiting for all members to report.").blocked_by(waits)
     }
 }

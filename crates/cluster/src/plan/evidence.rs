@@ -1,14 +1,14 @@
 //! What shows that a member's data are gone or wrong, or that its node is. Nothing else is a reason to replace one: a
 //! container that fails for a flag, a secret, an image or a full disk would fail again on a new disk.
 
-use etcd_operator_api::contract::Verdict;
-use etcd_operator_api::names::ANNOTATION_DISCARD;
+use etcd_operator_api::contract::{Report, Verdict, kind};
+use etcd_operator_api::names::{ANNOTATION_DISCARD, ANNOTATION_REPLACE};
 use etcd_operator_etcd::membership::{Known, Member};
 use jiff::Timestamp;
 
 use super::{Situation, corrupt, request};
 use crate::intent::Cause;
-use crate::world::{Container, Ordinal, Pod};
+use crate::world::{Container, Ordinal, Pod, last_words};
 
 /// What is known of a member's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,9 +63,16 @@ fn of_data(situation: &Situation<'_>, known: &Known, place: Ordinal, member: &Me
                 "{name} holds data of incarnation {found}, which is newer than {}: the status of this EtcdCluster may have been lost",
                 world.memory.incarnation
             )),
-            Verdict::Moved if is_its_own(situation, place, member) => Evidence::Moved,
+            Verdict::Moved
+                if is_its_own(situation, place, member)
+                    && !is_foreign_to_its_member(situation, place, report) =>
+            {
+                Evidence::Moved
+            }
             Verdict::Moved => Evidence::Replace(Cause::OtherVolume),
-            Verdict::Foreign | Verdict::Unreadable if situation.is_given_up(place) => {
+            Verdict::Foreign | Verdict::Unreadable
+                if situation.is_given_up(place) && !is_used_by_consent(situation, place, member) =>
+            {
                 Evidence::Replace(Cause::Discarded)
             }
             // A quorum was taken over by consent, and this one was to be.
@@ -73,6 +80,10 @@ fn of_data(situation: &Situation<'_>, known: &Known, place: Ordinal, member: &Me
             Verdict::Foreign => Evidence::Waits(format!(
                 "{name} found data of somebody else on its volume ({}): to delete them, annotate this EtcdCluster with {ANNOTATION_DISCARD} and the UID of the PersistentVolumeClaim",
                 report.detail
+            )),
+            Verdict::Unreadable if is_used_by_consent(situation, place, member) => Evidence::Waits(format!(
+                "{name} cannot read its volume: {}. If it stays so, annotate this EtcdCluster with {ANNOTATION_REPLACE} and the ID {}: the member then gets another volume",
+                report.detail, member.id
             )),
             Verdict::Unreadable => Evidence::Waits(format!(
                 "{name} cannot read its volume: {}. If it stays so, annotate this EtcdCluster with {ANNOTATION_DISCARD} and the UID of the PersistentVolumeClaim: the member then gets another volume",
@@ -97,7 +108,7 @@ fn of_data(situation: &Situation<'_>, known: &Known, place: Ordinal, member: &Me
     if let Container::Ended { words, code } = &pod.container
         && *code != 0
         && seen.status().is_none()
-        && LAST_WORDS.iter().any(|signature| words.contains(signature))
+        && last_words(words).any(|line| LAST_WORDS.iter().any(|signature| line.contains(signature)))
     {
         return Evidence::Replace(Cause::DiskDamaged);
     }
@@ -107,6 +118,21 @@ fn of_data(situation: &Situation<'_>, known: &Known, place: Ordinal, member: &Me
     Evidence::None
 }
 
+/// Whether what lies on a volume was copied there, file by file: its directory is another one than the one that the member
+/// made, whatever device it lies on. Files of long ago may lie on the right volume.
+/// Whoever says so by consent is believed.
+pub fn is_foreign_to_its_member(situation: &Situation<'_>, place: Ordinal, report: &Report) -> bool {
+    let before = report.identity.as_ref().map(|identity| &identity.fingerprint.0);
+    let is_another = |of: &str| {
+        let (before, now) = (
+            before.and_then(|before| before.get(of)),
+            report.fingerprint.0.get(of),
+        );
+        before.zip(now).is_some_and(|(before, now)| before != now)
+    };
+    (is_another(kind::INODE) || is_another(kind::BIRTH)) && !situation.is_taken_over(place)
+}
+
 /// Whether the volume is the very one that the member was last seen to run on: only its attachment is new.
 fn is_its_own(situation: &Situation<'_>, place: Ordinal, member: &Member) -> bool {
     let world = situation.world;
@@ -114,6 +140,16 @@ fn is_its_own(situation: &Situation<'_>, place: Ordinal, member: &Member) -> boo
         return false;
     };
     before.id == member.id && before.is_on(claim)
+}
+
+/// Whether the volume is older than the cluster and the member's own all the same: a person consented to its use with the
+/// annotation that later would be one to delete it, and nobody takes annotations away.
+fn is_used_by_consent(situation: &Situation<'_>, place: Ordinal, member: &Member) -> bool {
+    let claim = situation.world.seen(place).claim.as_ref();
+    let is_older = claim
+        .and_then(|claim| claim.created)
+        .is_some_and(|created| created < situation.world.created);
+    is_older && is_its_own(situation, place, member)
 }
 
 /// Whether a member runs on another volume than the one that is noted as its own: it had nothing by which it could be told

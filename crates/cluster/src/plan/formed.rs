@@ -3,10 +3,11 @@
 use etcd_operator_api::contract::{Mode, Verdict};
 use etcd_operator_etcd::membership::{Known, Role};
 
-use super::evidence::{Evidence, evidence};
+use super::evidence::{Evidence, evidence, is_foreign_to_its_member};
 use super::grants::{self, Terms};
 use super::{
-    Proposal, Reason, Situation, Step, alarms, bootstrap, join, majority, remove, replace, request, scale,
+    CUT_OFF, Proposal, Reason, Situation, Step, alarms, bootstrap, join, majority, remove, replace, request,
+    scale,
 };
 use crate::intent::{Grant, Join, What};
 use crate::world::{Membership, Ordinal};
@@ -206,10 +207,10 @@ fn finish_members(situation: &Situation<'_>, known: &Known) -> Option<Proposal> 
 }
 
 /// Lets a member start whose own volume is attached elsewhere now.
-fn resume(situation: &Situation<'_>, place: Ordinal, granted: Option<&Grant>) -> Option<Proposal> {
+pub fn resume(situation: &Situation<'_>, place: Ordinal, granted: Option<&Grant>) -> Option<Proposal> {
     let world = situation.world;
     let (pod, report) = situation.report(place, world.memory.incarnation)?;
-    if report.verdict != Verdict::Moved {
+    if report.verdict != Verdict::Moved || is_foreign_to_its_member(situation, place, report) {
         return None;
     }
     let before = world.memory.members.get(&place)?;
@@ -313,7 +314,8 @@ fn unknown(situation: &Situation<'_>, intent: Option<&What>) -> Proposal {
         };
         let is_empty = matches!(report.verdict, Verdict::Empty | Verdict::Unborn);
         let claim = world.seen(**place).claim.as_ref().map(|claim| &claim.uid);
-        let is_another = member.claim.is_some() && claim != member.claim.as_ref();
+        let is_another = is_foreign_to_its_member(situation, **place, report)
+            || (member.claim.is_some() && claim != member.claim.as_ref());
         empty += usize::from(is_empty);
         gone += usize::from(
             is_empty
@@ -343,8 +345,7 @@ fn unknown(situation: &Situation<'_>, intent: Option<&What>) -> Proposal {
         return keep(Proposal::idle(Reason::QuorumLost, text).blocked_by(silent));
     }
     if situation.is_cut_off() {
-        let text = "No member can be reached from here, though their pods run: a NetworkPolicy or a mesh may keep the operator from ports 2379 and 2381.";
-        return keep(Proposal::idle(Reason::MembersUnreachable, text).blocked_by(silent));
+        return keep(Proposal::idle(Reason::MembersUnreachable, CUT_OFF).blocked_by(silent));
     }
     let unnoted = unnoted(situation);
     if !unnoted.is_empty() {

@@ -6,7 +6,9 @@ use etcd_operator_etcd::membership::{Known, Member, Role};
 use etcd_operator_etcd::policy::Feature;
 
 use super::grants::{self, Terms};
-use super::{Evidence, Proposal, Reason, Situation, Step, bootstrap, evidence, majority, replace, safety};
+use super::{
+    Evidence, Proposal, Reason, Situation, Step, bootstrap, evidence, formed, majority, replace, safety,
+};
 use crate::intent::{Cause, Join, What};
 use crate::world::{Container, Ordinal, Pod};
 
@@ -20,7 +22,7 @@ pub fn go_on(situation: &Situation<'_>, known: &Known, join: Join) -> Option<Pro
         // The spec has changed its mind: whoever has no vote goes again, however far it has come.
         Some(member) if member.role == Role::Learner && join.place.get() >= wanted => None,
         Some(member) if !member.has_started() => Some(start(situation, known, member, join)),
-        Some(member) if member.role == Role::Learner => promote(situation, known, member, join),
+        Some(member) if member.role == Role::Learner => Some(promote(situation, known, member, join)),
         Some(member) => settle(situation, known, member, join),
     }
 }
@@ -220,11 +222,11 @@ fn overheard(situation: &Situation<'_>) -> Option<Join> {
 }
 
 /// It follows: it gets a vote when it answers for itself, on the disk it was started on, and etcd agrees.
-fn promote(situation: &Situation<'_>, known: &Known, member: &Member, join: Join) -> Option<Proposal> {
+fn promote(situation: &Situation<'_>, known: &Known, member: &Member, join: Join) -> Proposal {
     let world = situation.world;
     let (place, attempt) = (join.place, join.attempt);
-    if let Evidence::Replace(cause) = evidence(situation, known, place, member) {
-        return replace::begin(situation, known, place, member.id, cause, attempt + 1);
+    if let Some(mended) = mended(situation, known, member, place, attempt) {
+        return mended;
     }
     let join = Join {
         id: Some(member.id),
@@ -242,26 +244,38 @@ fn promote(situation: &Situation<'_>, known: &Known, member: &Member, join: Join
     });
     if !answers {
         if stands_in_the_way(situation, known, place) {
-            return Some(taken_out_again(situation, known, member, place));
+            return taken_out_again(situation, known, member, place);
         }
         let why = bootstrap::why_silent(situation, place);
-        return Some(
-            going("waiting for the learner to answer")
-                .blocked_by(vec![format!("{} {why}", world.name(place))]),
-        );
+        return going("waiting for the learner to answer")
+            .blocked_by(vec![format!("{} {why}", world.name(place))]);
     }
     // A promote takes a quorum of the voters of now, and the new voter counts for the next one.
     let voters = known.voters().count();
     let well = situation.well(known).len();
     if well < majority(voters) {
-        return Some(
-            going("waiting for the voters").blocked_by(vec![format!("{well} of {voters} voters are well")]),
-        );
+        return going("waiting for the voters")
+            .blocked_by(vec![format!("{well} of {voters} voters are well")]);
     }
     if !situation.is_well(known, member) {
-        return Some(going("the learner receives the data"));
+        return going("the learner receives the data");
     }
-    Some(going("it gets its vote").step(Step::Promote { place, id: member.id }))
+    going("it gets its vote").step(Step::Promote { place, id: member.id })
+}
+
+/// What is wrong with it is mended before anything else: its data are gone, or its volume is attached elsewhere now.
+fn mended(
+    situation: &Situation<'_>,
+    known: &Known,
+    member: &Member,
+    place: Ordinal,
+    attempt: i64,
+) -> Option<Proposal> {
+    match evidence(situation, known, place, member) {
+        Evidence::Replace(cause) => replace::begin(situation, known, place, member.id, cause, attempt + 1),
+        Evidence::Moved => formed::resume(situation, place, None),
+        Evidence::None | Evidence::Waits(_) => None,
+    }
 }
 
 /// It votes: all that is left is that it answers.
@@ -270,8 +284,8 @@ fn settle(situation: &Situation<'_>, known: &Known, member: &Member, join: Join)
         return None;
     }
     let place = join.place;
-    if let Evidence::Replace(cause) = evidence(situation, known, place, member) {
-        return replace::begin(situation, known, place, member.id, cause, join.attempt + 1);
+    if let Some(mended) = mended(situation, known, member, place, join.attempt) {
+        return Some(mended);
     }
     let why = bootstrap::why_silent(situation, place);
     let waits = vec![format!("{} {why}", situation.world.name(place))];

@@ -13,6 +13,9 @@ use crate::intent::Discard;
 use crate::memory::{Admitted, Memory};
 use crate::world::{Container, Ordinal, Pod, World};
 
+/// What is said where nobody is reached.
+pub const CUT_OFF: &str = "No member can be reached from here, though their pods run: a NetworkPolicy, a mesh, or certificates that are missing or refused may keep the operator from ports 2379 and 2381.";
+
 /// How many entries of the log a voter may be behind and still count as well.
 const BEHIND: u64 = 5_000;
 
@@ -77,7 +80,8 @@ impl<'a> Situation<'a> {
         self.place_of(&member.peer_urls)
     }
 
-    /// Whether pods run for long enough to answer, and not one of them can be reached.
+    /// Whether pods run for long enough to answer, and not one of them can be reached. One that its node finds ready is not
+    /// asked for a report, as it has none.
     pub fn is_cut_off(&self) -> bool {
         let running = self.world.members.values().filter(|seen| {
             seen.pod
@@ -89,7 +93,9 @@ impl<'a> Situation<'a> {
             any = true;
             let refused = |why: &str| why.contains("refused");
             let silent = |why: Option<&str>| why.is_some_and(|why| !refused(why));
-            if !silent(seen.report.silence()) || !silent(seen.status.silence()) {
+            let is_ready = seen.pod.as_ref().is_some_and(|pod| pod.ready);
+            let has_no_report = is_ready || silent(seen.report.silence());
+            if !has_no_report || !silent(seen.status.silence()) {
                 return false;
             }
         }

@@ -16,6 +16,9 @@ use crate::reconcile::Deps;
 use crate::reconcile::keeper::{Halt, Keeper, foreign};
 use crate::status::Freshness;
 
+/// What is said of a volume that does not become what is asked for.
+const TOO_LARGE: &str = "spec.storage.size or spec.pod.labels (a StorageClass without allowVolumeExpansion grows no volume; to take a size back, remove spec.storage.size and set the former one again)";
+
 /// What the objects should be; none if they are to be left as they are.
 pub fn wanted(
     plan: &Plan,
@@ -105,7 +108,16 @@ pub fn conflicts(key: &ObjectKey, uid: &str, deps: &Deps) -> Vec<String> {
     found
 }
 
-/// Makes the objects what they should be; returns those that are somebody else's.
+/// What became of the objects.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// Objects of needed names that are somebody else's.
+    pub conflicts: Vec<String>,
+    /// What the API server refuses to have changed at claims and pods that are there. No step waits for it.
+    pub refused: Vec<String>,
+}
+
+/// Makes the objects what they should be.
 pub async fn keep(
     keeper: &Keeper<'_>,
     wanted: &Objects,
@@ -113,7 +125,7 @@ pub async fn keep(
     observed: &Observed,
     key: &ObjectKey,
     deps: &Deps,
-) -> Result<Vec<String>, Halt> {
+) -> Result<Kept, Halt> {
     let mut found = Vec::new();
     found.extend(keeper.one(&deps.services, &wanted.headless).await?);
     let seen = observed.set.as_deref();
@@ -127,11 +139,22 @@ pub async fn keep(
             }
         }
     }
-    claims(keeper, plan, observed, key, deps).await?;
+    let mut refused = claims(keeper, plan, observed, key, deps).await?;
     if found.is_empty() {
-        pods(keeper, wanted, observed, key, deps).await?;
+        refused.extend(pods(keeper, wanted, observed, key, deps).await?);
     }
-    Ok(found)
+    Ok(Kept {
+        conflicts: found,
+        refused,
+    })
+}
+
+/// What to say of a write that was refused for what it says; whatever else keeps one from being done ends the pass.
+fn refusal(done: Result<(), Halt>, what: &str) -> Result<Option<String>, Halt> {
+    match done {
+        Err(Halt::Failed(error)) if error.is_refusal() => Ok(Some(format!("{what}: {error}"))),
+        other => other.map(|()| None),
+    }
 }
 
 /// Labels and annotations of the user that reach running pods without a restart. A pod that wears them already, because
@@ -142,8 +165,9 @@ async fn pods(
     observed: &Observed,
     key: &ObjectKey,
     deps: &Deps,
-) -> Result<(), Halt> {
+) -> Result<Vec<String>, Halt> {
     let world = &observed.world;
+    let mut refused = Vec::new();
     for (place, seen) in &world.members {
         let Some(seen) = seen.pod.as_ref().filter(|pod| pod.deleting.is_none()) else {
             continue;
@@ -164,10 +188,11 @@ async fn pods(
         let is_dressed = has_all(&worn.metadata.labels, stored.labels())
             && has_all(&worn.metadata.annotations, stored.annotations());
         if was_given || !is_dressed {
-            keeper.ensure(&*stored, &worn).await?;
+            let done = keeper.ensure(&*stored, &worn).await;
+            refused.extend(refusal(done, "spec.pod.labels or spec.pod.annotations")?);
         }
     }
-    Ok(())
+    Ok(refused)
 }
 
 /// Claims of members: labels, owner, size. A claim that no member was seen to run on may be somebody else's.
@@ -177,12 +202,13 @@ async fn claims(
     observed: &Observed,
     key: &ObjectKey,
     deps: &Deps,
-) -> Result<(), Halt> {
+) -> Result<Vec<String>, Halt> {
+    let mut refused = Vec::new();
     let Ok(image) = &deps.operator_image else {
-        return Ok(());
+        return Ok(refused);
     };
     let Some(frame) = frame(plan, observed, image) else {
-        return Ok(());
+        return Ok(refused);
     };
     let desired = &observed.world.desired;
     for (place, member) in &plan.memory.members {
@@ -201,8 +227,9 @@ async fn claims(
             continue;
         }
         if let Some(wanted) = build::claim(desired, &frame, &stored) {
-            keeper.ensure(&*stored, &wanted).await?;
+            let done = keeper.ensure(&*stored, &wanted).await;
+            refused.extend(refusal(done, TOO_LARGE)?);
         }
     }
-    Ok(())
+    Ok(refused)
 }

@@ -99,7 +99,10 @@ pub fn findings(
         .restore
         .as_ref()
         .is_some_and(Restore::keeps_clients_out);
+    // Whoever reaches nobody cannot tell, and the members may well serve others.
+    let is_blind = plan.memory.has_formed() && is(&[Reason::MembersUnreachable]);
     match (is_available, plan.memory.has_formed()) {
+        _ if is_blind => {}
         _ if is_shut => add(ConditionType::Available, false, "Restoring", &text),
         (true, _) => add(ConditionType::Available, true, "QuorumServes", &count),
         (false, true) => add(ConditionType::Available, false, "NoQuorum", &text),
@@ -129,7 +132,7 @@ pub fn findings(
         reason.as_str(),
         &text,
     );
-    if plan.memory.has_formed() && reason != Reason::Hibernated {
+    if plan.memory.has_formed() && reason != Reason::Hibernated && !is_blind {
         let wanted = usize::from(world.desired.size.get());
         let is_degraded = well < voters || voters < wanted || known.is_none();
         let why = if is_degraded { "MembersMissing" } else { "AllWell" };
@@ -170,6 +173,17 @@ pub fn findings(
     if plan.memory.has_formed() {
         findings.push(backups::finding(&around.backups));
     }
+    if is_blind {
+        let blind = [
+            ConditionType::Available,
+            ConditionType::Degraded,
+            ConditionType::QuorumAtRisk,
+        ];
+        findings.extend(blind.map(|type_| Finding {
+            status: Truth::Unknown,
+            ..found(type_, false, reason.as_str(), text.clone())
+        }));
+    }
     let mut add =
         |type_, is_so, reason, text: &str| findings.push(found(type_, is_so, reason, text.to_owned()));
     let is_conflict = !around.conflicts.is_empty();
@@ -181,7 +195,28 @@ pub fn findings(
         };
         add(ConditionType::NameConflict, is_conflict, why, &text);
     }
+    findings.extend(applied(around, before));
     findings
+}
+
+/// Whether the API server takes what is asked of objects that are there, once it has refused something. While it has not
+/// been asked in this pass, what it said last holds.
+fn applied(around: &Surroundings<'_>, before: &[Condition]) -> Option<Finding> {
+    let before = condition::find(before, ConditionType::Applied);
+    let refused = match &around.refused {
+        Some(refused) => (!refused.is_empty()).then(|| refusal::bounded(&refused.join("; "), 2_000)),
+        None => before
+            .filter(|before| before.status == Truth::False.as_str())
+            .map(|before| before.message.clone().unwrap_or_default()),
+    };
+    match (refused, before) {
+        (Some(message), _) => Some(found(ConditionType::Applied, false, "Refused", message)),
+        (None, Some(_)) => {
+            let message = "The API server takes all that is asked for.".to_owned();
+            Some(found(ConditionType::Applied, true, "AllTaken", message))
+        }
+        (None, None) => None,
+    }
 }
 
 /// Whether fewer voters answer than it takes to decide, of those that were seen last.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use etcd_operator_api::cluster::MemberStatus;
 use etcd_operator_etcd::membership::Role;
 
+use super::later;
 use crate::memory::{LEARNER, Memory, VOTER};
 use crate::plan::Situation;
 use crate::world::Ordinal;
@@ -61,7 +62,7 @@ pub fn told(situation: &Situation<'_>, memory: &Memory, before: &[MemberStatus])
             .report()
             .and_then(|report| serde_json::to_value(&report.verdict).ok())
             .and_then(|verdict| Some(verdict["kind"].as_str()?.to_owned()));
-        told.members.push(MemberStatus {
+        let now = MemberStatus {
             id: admitted.map(|admitted| admitted.id.to_string()),
             role: role.map(str::to_owned),
             version: seen
@@ -77,7 +78,9 @@ pub fn told(situation: &Situation<'_>, memory: &Memory, before: &[MemberStatus])
             claim_uid: admitted.and_then(|admitted| admitted.claim.clone()),
             volume_name: admitted.and_then(|admitted| admitted.volume.clone()),
             name,
-        });
+            ..MemberStatus::default()
+        };
+        told.members.push(later::member(now, was));
     }
     let versions = world.members.values().filter_map(|seen| seen.status());
     told.version = versions

@@ -23,6 +23,9 @@ fn name(type_: ConditionType) -> Option<&'static str> {
 /// Where the next step is not safe, or not the operator's to take.
 const BLOCKED: &str = "Blocked";
 
+/// Where the API server takes no change of what is there.
+const REFUSED: &str = "ChangeRefused";
+
 /// Trouble that the status of after tells and the one of before does not: the reason of an Event, and its words.
 pub fn troubles(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec<(&'static str, String)> {
     let conditions = |status: &EtcdClusterStatus| status.conditions.clone().unwrap_or_default();
@@ -46,6 +49,14 @@ pub fn troubles(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec<(&
     };
     if let Some(message) = blocked(&after).filter(|_| blocked(&before).is_none()) {
         troubles.push((BLOCKED, message));
+    }
+    let refused = |all: &[condition::Condition]| {
+        condition::find(all, ConditionType::Applied)
+            .filter(|one| one.status == Truth::False.as_str())
+            .map(|one| one.message.clone().unwrap_or_default())
+    };
+    if let Some(message) = refused(&after).filter(|now| refused(&before).as_ref() != Some(now)) {
+        troubles.push((REFUSED, message));
     }
     troubles
 }

@@ -16,19 +16,42 @@ pub fn essence(words: &str) -> String {
     }
 }
 
+/// The gravest kind of line.
+const FATAL: u8 = 4;
+
+/// The lines in which a program says of what it dies. What clients write stands in milder ones: a slow request is warned
+/// of with its keys.
+pub fn last_words(words: &str) -> impl Iterator<Item = &str> {
+    words
+        .lines()
+        .filter(|line| gravity(line) == FATAL || is_end_of_grave(line))
+}
+
+/// Whether this is the end of a line of which the beginning was not kept, and only a line of an error has such an end. A
+/// text of a client in such a line has no bare quotes.
+fn is_end_of_grave(line: &str) -> bool {
+    !line.starts_with('{') && line.contains("\",\"stacktrace\":\"") && line.ends_with('}')
+}
+
+/// Whether a line of older versions is of this level: `DATE TIME L | package: message`.
+fn is_of_level(line: &str, level: &str) -> bool {
+    line.split_once(" | ")
+        .is_some_and(|(head, _)| head.ends_with(level))
+}
+
 /// How grave a line is: of two that are the same the later one counts.
 fn gravity(line: &str) -> u8 {
     let level = match serde_json::from_str::<Value>(line) {
         Ok(line) => line["level"].as_str().unwrap_or_default().to_owned(),
-        Err(_) if line.starts_with("panic: ") || line.contains(" C | ") || line.starts_with("Error: ") => {
+        Err(_) if line.starts_with("panic: ") || is_of_level(line, " C") || line.starts_with("Error: ") => {
             "fatal".to_owned()
         }
-        Err(_) if line.contains(" E | ") => "error".to_owned(),
+        Err(_) if is_of_level(line, " E") => "error".to_owned(),
         Err(_) if line.contains("\",\"") => return 0,
         Err(_) => String::new(),
     };
     match level.as_str() {
-        "fatal" | "panic" | "dpanic" => 4,
+        "fatal" | "panic" | "dpanic" => FATAL,
         "error" => 3,
         "warn" => 2,
         _ => 1,
@@ -76,6 +99,24 @@ mod tests {
             "Error: the volume is not there"
         );
         assert_eq!(essence(""), "");
+    }
+
+    #[test]
+    fn what_clients_write_is_no_last_word() {
+        let count = |words: &str| last_words(words).count();
+        let slow = concat!(
+            "{\"level\":\"warn\",\"msg\":\"apply request took too long\",\"request\":\"key:\\\"checksum error\\\"\"}\n",
+            "2026-01-01 00:00:00.0 W | etcdserver: request \"key:\\\"a C | checksum error\\\"\" took too long\n",
+            "t\",\"request\":\"key:\\\"\\\",\\\"stacktrace\\\":\\\"checksum error\\\"\",\"took\":\"1s\"}\n",
+        );
+        assert_eq!(count(slow), 0);
+        let dying = concat!(
+            "{\"level\":\"fatal\",\"msg\":\"failed to read WAL\",\"error\":\"wal: crc mismatch\"}\n",
+            "2026-01-01 00:00:00.0 C | etcdserver: wal: crc mismatch\n",
+            "panic: page 3 already freed\n",
+            "base\",\"error\":\"invalid database\",\"stacktrace\":\"go.etcd.io/etcd\\n\\tmain.go\"}\n",
+        );
+        assert_eq!(count(dying), 4);
     }
 
     #[test]

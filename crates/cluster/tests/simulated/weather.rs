@@ -317,12 +317,29 @@ async fn settle(sim: &Simulation) -> u8 {
         };
         sim.look(NAME, asks) == Some(true)
     };
-    sim.until(PATIENCE, |sim| sim.is_whole(NAME, size) || asks(sim))
-        .await;
+    sim.until(PATIENCE, |sim| {
+        sim.is_whole(NAME, size) || asks(sim) || unread(sim).is_some()
+    })
+    .await;
+    while let Some(pod) = unread(sim) {
+        // The person risks what only they can judge.
+        sim.tally().count("refusal: unread data go with a pod");
+        sim.ledger().forgive_losses();
+        sim.fake().delete_object("v1", "Pod", NAMESPACE, &pod);
+        let is_over = |sim: &Simulation| unread(sim).as_ref() != Some(&pod);
+        sim.until(MINUTE, is_over).await;
+    }
     if asks(sim) {
         sim.tally().count("refusal: too many replacements");
         sim.edit(NAME, |spec| spec["recovery"] = json!({"replaceAfter": "4m"}));
     }
     converges(sim, size, "in the end").await;
     size
+}
+
+/// The pod with which data would go that nobody has read, if a person is asked about one.
+fn unread(sim: &Simulation) -> Option<String> {
+    let plan = status(sim)["plan"]["why"].as_str()?.to_owned();
+    let is_asked = plan.contains("its data go with its pod: it may hold what clients wrote");
+    is_asked.then(|| plan.split(' ').next().unwrap_or_default().to_owned())
 }

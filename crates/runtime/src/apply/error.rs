@@ -45,6 +45,20 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether the API server was reached and takes no such write, for what it says or for who sends it: sent again it
+    /// would be refused again.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Api { source, .. } => {
+                matches!(&**source, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
+            }
+            Self::Unwritable { .. } => true,
+            Self::NotLeading(_) | Self::Timeout { .. } => false,
+        }
+    }
+}
+
 impl Classified for Error {
     fn class(&self) -> Class {
         match self {

@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 /// What turns `from` into `to`; `None` if they are the same.
 ///
 /// Only fields that `from` or `to` have are named, so whatever else is stored stays: a status written by a newer
-/// version keeps the fields this one does not know. Lists are replaced as a whole; a `null` is an absent field.
+/// version keeps the fields this one does not know. Lists are replaced as a whole, so their items have to bring such fields
+/// along; a `null` is an absent field.
 pub(super) fn between(from: &Value, to: &Value) -> Option<Value> {
     let (Value::Object(before), Value::Object(after)) = (from, to) else {
         return (from != to).then(|| to.clone());

@@ -162,6 +162,7 @@ pub fn told(world: &World, restore: &Restore) -> Vec<MemberRestoreStatus> {
             message: message.map(|text| etcd_operator_api::refusal::bounded(&text, 500)),
             bytes: arrived.map(|(bytes, _)| number(bytes)),
             total: arrived.map(|(_, total)| number(total)),
+            ..MemberRestoreStatus::default()
         }
     };
     Ordinal::first(restore.size.into()).map(told).collect()

@@ -131,7 +131,42 @@ fn keeps_data(world: &World, step: &Step) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// P5. Who is wanted and well is taken out only because a person asked for it, because most agree that its data are
+/// P3. Whoever answers with data is not the last one that goes, whether its membership goes, its disk or its pod.
+fn keeps_a_copy(world: &World, step: &Step) -> Result<(), TestCaseError> {
+    let Some(known) = world.known() else {
+        return Ok(());
+    };
+    let place_of = |member: &Member| world.place_of(&member.peer_urls);
+    let answers = |member: &Member| {
+        let status = place_of(member).and_then(|place| world.seen(place).status());
+        status.is_some_and(|status| {
+            status.position.member == member.id && status.position.cluster == known.cluster
+        })
+    };
+    let stays = |member: &Member| match step {
+        Step::Remove { id, .. } => member.id != *id,
+        Step::DeleteClaim { place, .. } => place_of(member) != Some(*place),
+        Step::DeletePod { pod, .. } => place_of(member) != Some(pod.place),
+        _ => true,
+    };
+    let copies: Vec<_> = voters(known).filter(|voter| answers(voter)).collect();
+    let is_any_left = copies.iter().any(|voter| stays(voter));
+    prop_assert!(
+        copies.is_empty() || is_any_left,
+        "the last one that answers: {step:?}"
+    );
+    Ok(())
+}
+
+/// P1, P2 and P3 of one step.
+pub fn is_safe(world: &World, step: &Step) -> Result<(), TestCaseError> {
+    keeps_quorum(world, step)?;
+    is_one_change(world, step)?;
+    keeps_data(world, step)?;
+    keeps_a_copy(world, step)
+}
+
+/// Who is wanted and well is taken out only because a person asked for it, because most agree that its data are
 /// wrong, or because it runs on another volume than its own.
 fn has_a_reason(world: &World, step: &Step) -> Result<(), TestCaseError> {
     let (
@@ -197,18 +232,28 @@ fn after(scene: &Scene, plan: &Plan) -> Scene {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_500, ..ProptestConfig::default() })]
 
+    /// P1, P2 and P3.
     #[test]
     fn no_step_costs_the_quorum_a_second_change_or_a_disk(scene in worlds()) {
         let plan = plan(&scene.world);
         if let Some(step) = &plan.step {
-            keeps_quorum(&scene.world, step)?;
-            is_one_change(&scene.world, step)?;
-            keeps_data(&scene.world, step)?;
+            is_safe(&scene.world, step)?;
             has_a_reason(&scene.world, step)?;
             is_written_down(&plan, step)?;
         }
     }
 
+    /// P1, P2 and P3 where data live with their pods, so that a pod that goes is a disk that goes.
+    #[test]
+    fn no_step_costs_them_where_data_go_with_their_pods(scene in worlds()) {
+        let mut scene = scene;
+        scene.is_fleeting();
+        if let Some(step) = &plan(&scene.world).step {
+            is_safe(&scene.world, step)?;
+        }
+    }
+
+    /// P5.
     #[test]
     fn whoever_finds_a_step_written_down_and_not_taken_takes_it(scene in worlds()) {
         let first = plan(&scene.world);
@@ -218,6 +263,7 @@ proptest! {
         prop_assert_eq!(&again.memory.intent, &first.memory.intent, "{:?}", told);
     }
 
+    /// P7.
     #[test]
     fn one_world_has_one_plan(scene in worlds()) {
         prop_assert_eq!(plan(&scene.world), plan(&scene.world.clone()));

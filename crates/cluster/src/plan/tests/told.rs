@@ -9,19 +9,36 @@ use super::{follow, plan};
 use crate::status::{Surroundings, status, troubles};
 
 /// The status of a scene as it is.
-fn told(scene: &Scene) -> EtcdClusterStatus {
+pub fn told(scene: &Scene) -> EtcdClusterStatus {
+    told_after(scene, None)
+}
+
+/// The same where this status stood.
+fn told_after(scene: &Scene, before: Option<EtcdClusterStatus>) -> EtcdClusterStatus {
+    told_after_refusal(scene, None, before)
+}
+
+/// The same where the API server refused this; none if it was not asked.
+pub fn told_after_refusal(
+    scene: &Scene,
+    refused: Option<Vec<String>>,
+    before: Option<EtcdClusterStatus>,
+) -> EtcdClusterStatus {
     let around = Surroundings {
+        refused,
         installation: "default",
         conflicts: Vec::new(),
         pending: None,
         applied_template: None,
         backups: Vec::new(),
     };
-    let cluster = EtcdCluster::new("c", EtcdClusterSpec::default());
+    let mut cluster = EtcdCluster::new("c", EtcdClusterSpec::default());
+    cluster.status = before;
     status(&cluster, &scene.world, &plan(&scene.world), &around)
 }
 
-fn one(status: &EtcdClusterStatus, type_: ConditionType) -> Option<Condition> {
+/// A condition of a status.
+pub fn one(status: &EtcdClusterStatus, type_: ConditionType) -> Option<Condition> {
     condition::find(status.conditions.as_deref().unwrap_or_default(), type_).cloned()
 }
 
@@ -45,6 +62,17 @@ fn a_small_cluster_that_is_well_is_told_to_have_no_redundancy_and_nobody_is_woke
         );
         assert_eq!(troubles(&EtcdClusterStatus::default(), &status), []);
     }
+}
+
+#[test]
+fn what_a_newer_version_wrote_of_members_and_conditions_is_no_news_and_stays() {
+    let scene = Scene::formed(3);
+    let mut before = told_after(&scene, Some(told(&scene)));
+    let members = before.member_status.as_mut().expect("members");
+    members[0].later.insert("later".to_owned(), "kept".into());
+    let conditions = before.conditions.as_mut().expect("conditions");
+    conditions[0].later.insert("later".to_owned(), "kept".into());
+    assert_eq!(told_after(&scene, Some(before.clone())), before);
 }
 
 #[test]
