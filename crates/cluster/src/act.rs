@@ -272,6 +272,16 @@ fn speaker(observed: &Observed) -> Option<&Connection> {
     leader.or_else(|| reached.connections.get(&reached.reader?))
 }
 
+/// Whether a learner answers for itself at this very moment: the leader only remembers how far it was, and would give a
+/// vote to one that has lost its disk since.
+async fn still_learns(observed: &Observed, place: Ordinal, id: MemberId) -> bool {
+    let Some(connection) = observed.reached.connections.get(&place) else {
+        return false;
+    };
+    let status = connection.status().await;
+    status.is_ok_and(|status| status.position.member == id && status.is_learner)
+}
+
 async fn change_members(step: &Step, observed: &Observed) -> Result<Outcome, Error> {
     let world = &observed.world;
     let (Some(known), Some(connection)) = (world.known(), speaker(observed)) else {
@@ -281,6 +291,12 @@ async fn change_members(step: &Step, observed: &Observed) -> Result<Outcome, Err
         Read::Known(now) if now.members == known.members && now.cluster == known.cluster => {}
         Read::Known(_) => return Ok(Outcome::Stale("the members have changed".to_owned())),
         Read::Unknown(why) => return Ok(Outcome::Waits(why.to_string())),
+    }
+    if let Step::Promote { place, id } = step
+        && !still_learns(observed, *place, *id).await
+    {
+        let text = format!("{} does not answer as the learner any more", world.name(*place));
+        return Ok(Outcome::Stale(text));
     }
     let mut added = None;
     let (done, text) = match step {

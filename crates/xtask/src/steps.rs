@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::counts::{Kind, Tally};
 use crate::floor::Floor;
 use crate::packages::Tier;
-use crate::{Failure, deny, generated, machine, only_flag, run, suites};
+use crate::{Failure, deny, generated, machine, only_flag, run, simulate, suites};
 
 struct Step {
     title: &'static str,
@@ -22,6 +22,8 @@ enum Needs {
     Build,
     /// That, and a control plane: left out of a fast run.
     ControlPlane,
+    /// A build of its own, which takes minutes: left out of a fast run.
+    OwnBuild,
 }
 
 const BUILD: &str = "build";
@@ -56,6 +58,11 @@ const STEPS: &[Step] = &[
         title: "tests of the crates",
         needs: Needs::Build,
         work: suites::crates,
+    },
+    Step {
+        title: "simulated lives",
+        needs: Needs::OwnBuild,
+        work: |_| simulate::first(),
     },
     Step {
         title: "generated files",
@@ -101,7 +108,7 @@ pub(crate) fn test(arguments: &[String]) -> Result<(), Failure> {
     let mut built = true;
     let mut outcomes = Vec::new();
     for (index, step) in STEPS.iter().enumerate() {
-        let outcome = if fast && step.needs == Needs::ControlPlane {
+        let outcome = if fast && matches!(step.needs, Needs::ControlPlane | Needs::OwnBuild) {
             Outcome::LeftOut("fast")
         } else if step.needs != Needs::Nothing && !built {
             Outcome::LeftOut("the build failed")

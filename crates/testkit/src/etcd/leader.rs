@@ -166,7 +166,7 @@ impl World {
         let (commit, last) = (theirs.commit, own.log.last());
         if matched.min(commit) > last {
             let why = format!(
-                "tocommit({}) is out of range [lastIndex({last})]",
+                "panic: tocommit({}) is out of range [lastIndex({last})]",
                 matched.min(commit)
             );
             self.exit(peer, 2, &why);
