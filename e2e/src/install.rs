@@ -120,6 +120,11 @@ impl Kubernetes {
     pub async fn install_example(&self, image: &str) -> Result<()> {
         // The kinds come with the first, and objects of theirs with the second.
         self.install(image).await?;
+        self.upgrade_with_example(image).await
+    }
+
+    /// Upgrades a release to one that has the example, whether it had it before or not.
+    pub async fn upgrade_with_example(&self, image: &str) -> Result<()> {
         let example = "etcdCluster.create=true,etcdBackup.create=true,\
                        etcdBackup.spec.storageType=Local,etcdBackup.spec.local.persistentVolumeClaim=backups";
         self.install_with(image, &["--set", example]).await

@@ -97,7 +97,7 @@ async fn example(stage: Arc<Stage>, helm: Component) -> Result<()> {
         "etcdbackup/etcd-cluster",
     ];
     kubernetes.kubectl(&[&etcd[..], &stored].concat()).await?;
-    kubernetes.install_example(images::OPERATOR).await?;
+    kubernetes.upgrade_with_example(images::OPERATOR).await?;
     kubernetes.ready().await?;
     let after = kubernetes.kubectl(&[&etcd[..], &all].concat()).await?;
     ensure!(before == after, "{before} became {after}");

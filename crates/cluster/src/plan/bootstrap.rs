@@ -276,7 +276,13 @@ pub fn started(
             continue;
         };
         if report.process != grant.process || pod.uid != grant.pod {
-            forgetful += 1;
+            // Whoever cannot read its disk may have lost nothing.
+            if report.verdict == Verdict::Unreadable {
+                let name = world.name(*place);
+                waits.push(format!("{name} cannot read its volume: {}", report.detail));
+            } else {
+                forgetful += 1;
+            }
             continue;
         }
         grant.nonce.clone_from(&report.nonce);

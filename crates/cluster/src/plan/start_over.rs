@@ -7,7 +7,7 @@ use etcd_operator_api::contract::Verdict;
 use etcd_operator_api::names::ANNOTATION_DISCARD;
 use etcd_operator_etcd::id::RaftTerm;
 
-use super::{Leave, PodRef, Proposal, Reason, Situation, Step, Why, bootstrap, grants, remove};
+use super::{Leave, PodRef, Proposal, Reason, Situation, Step, Why, bootstrap, grants, majority, remove};
 use crate::intent::What;
 use crate::memory::Memory;
 use crate::world::{Container, Ordinal};
@@ -16,8 +16,8 @@ use crate::world::{Container, Ordinal};
 const FIRST_TERM: RaftTerm = RaftTerm(1);
 
 /// Whether the data at a place live with its pod, and it may have agreed to something with others that are not there any
-/// more: nothing would tell once the pod is gone. Who waits has not begun, and who was in no term after the first has
-/// never heard of a leader.
+/// more: nothing would tell once the pod is gone. Who waits has not begun. Who was in no term after the first has never
+/// heard of a leader, and hears of none if too few run to elect one.
 fn may_be_all_there_is(situation: &Situation<'_>, place: Ordinal) -> bool {
     let world = situation.world;
     let seen = world.seen(place);
@@ -29,9 +29,23 @@ fn may_be_all_there_is(situation: &Situation<'_>, place: Ordinal) -> bool {
         return has_begun && report.wal_client_entries != Some(false);
     }
     match seen.status() {
-        Some(status) => status.position.term > FIRST_TERM,
+        Some(status) => status.position.term > FIRST_TERM || may_elect(situation),
         None => pod.container == Container::Running,
     }
+}
+
+/// Whether so many members may run that they could elect a leader at any moment.
+fn may_elect(situation: &Situation<'_>) -> bool {
+    let world = situation.world;
+    let runs = |place: &Ordinal| {
+        let pod = world.seen(*place).pod.as_ref();
+        pod.is_some_and(|pod| {
+            pod.container == Container::Running && situation.report(*place, pod.incarnation).is_none()
+        })
+    };
+    let running = world.members.keys().filter(|place| runs(place)).count();
+    let members = world.set.as_ref().map_or(0, |set| usize::from(set.replicas));
+    running >= majority(members)
 }
 
 /// Every pod of the former incarnation goes; then all begins anew, unless a disk holds what a client wrote.

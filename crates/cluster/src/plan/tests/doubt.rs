@@ -99,6 +99,30 @@ fn fleeting_and_forgetful() -> Scene {
 }
 
 #[test]
+fn who_cannot_read_its_disk_has_not_lost_it_before_the_cluster_forms() {
+    let mut scene = Scene::new(3);
+    follow(&mut scene);
+    for number in 0..3 {
+        scene.waits(number, &format!("p{number}"), &Verdict::Empty);
+    }
+    follow(&mut scene);
+    scene.waits(0, "another", &Verdict::Empty);
+    scene.waits(1, "yet-another", &Verdict::Unreadable);
+    scene.runs(2, id(2));
+    let waits = plan(&scene.world);
+    assert_eq!(line(&scene, &waits), "Bootstrapping Bootstrap(0,1,2) -");
+    assert!(
+        waits
+            .why
+            .blocked_by
+            .iter()
+            .any(|why| why.contains("c-1 cannot read")),
+        "{:?}",
+        waits.why
+    );
+}
+
+#[test]
 fn the_last_data_that_live_with_a_pod_are_not_deleted_unread() {
     let mut scene = fleeting_and_forgetful();
     assert_eq!(planned(&scene), "Bootstrapping StartOver() delete pod pod-0");
@@ -117,6 +141,16 @@ fn the_last_data_that_live_with_a_pod_are_not_deleted_unread() {
         (status.leader, status.position.term) = (None, RaftTerm(1));
     }
     assert_eq!(planned(&scene), "Bootstrapping StartOver() delete pod pod-2");
+    // Two of three that run may hear of one at any moment.
+    let mut two = scene.clone();
+    two.runs(1, id(1));
+    two.pod_at(1).incarnation = 1;
+    for number in 1..3 {
+        if let Some(status) = two.status(number) {
+            (status.leader, status.position.term) = (None, RaftTerm(1));
+        }
+    }
+    assert_eq!(planned(&two), "QuorumLost StartOver() -");
     // With volumes nothing goes with a pod.
     let mut kept = fleeting_and_forgetful();
     kept.world.desired.storage = Scene::new(3).world.desired.storage;
