@@ -79,17 +79,26 @@ fn a_key_that_reads_like_last_words_costs_nobody_a_disk() {
     assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
 }
 
-/// Two of three lost their disks before the cluster formed, and data go with their pods; the third one runs.
-fn fleeting_and_forgetful() -> Scene {
+/// Three members have their permits, and two ask for another one: they found this.
+fn begun(storage: &Scene, found: [&Verdict; 2]) -> Scene {
     let mut scene = Scene::new(3);
-    scene.is_fleeting();
+    scene.world.desired.storage = storage.world.desired.storage.clone();
     follow(&mut scene);
     for number in 0..3 {
         scene.waits(number, &format!("p{number}"), &Verdict::Empty);
     }
     assert!(follow(&mut scene).starts_with("Bootstrapping Bootstrap(0,1,2) Bootstrap c-0"));
-    scene.waits(0, "another", &Verdict::Empty);
-    scene.waits(1, "yet-another", &Verdict::Unborn);
+    for (number, verdict) in (0..).zip(found) {
+        scene.waits(number, &format!("another-{number}"), verdict);
+    }
+    scene
+}
+
+/// Two of three lost their disks before the cluster formed, and data go with their pods; the third one runs.
+fn fleeting_and_forgetful() -> Scene {
+    let mut storage = Scene::new(3);
+    storage.is_fleeting();
+    let mut scene = begun(&storage, [&Verdict::Empty, &Verdict::Unborn]);
     scene.runs(2, id(2));
     if let Some(status) = scene.status(2) {
         status.leader = None;
@@ -100,14 +109,7 @@ fn fleeting_and_forgetful() -> Scene {
 
 #[test]
 fn who_cannot_read_its_disk_has_not_lost_it_before_the_cluster_forms() {
-    let mut scene = Scene::new(3);
-    follow(&mut scene);
-    for number in 0..3 {
-        scene.waits(number, &format!("p{number}"), &Verdict::Empty);
-    }
-    follow(&mut scene);
-    scene.waits(0, "another", &Verdict::Empty);
-    scene.waits(1, "yet-another", &Verdict::Unreadable);
+    let mut scene = begun(&Scene::new(3), [&Verdict::Empty, &Verdict::Unreadable]);
     scene.runs(2, id(2));
     let waits = plan(&scene.world);
     assert_eq!(line(&scene, &waits), "Bootstrapping Bootstrap(0,1,2) -");
@@ -162,14 +164,7 @@ fn the_last_data_that_live_with_a_pod_are_not_deleted_unread() {
 
 #[test]
 fn what_may_hold_writes_of_before_is_given_up_by_consent_and_all_begins_anew() {
-    let mut scene = Scene::new(3);
-    follow(&mut scene);
-    for number in 0..3 {
-        scene.waits(number, &format!("p{number}"), &Verdict::Empty);
-    }
-    follow(&mut scene);
-    scene.waits(0, "another", &Verdict::Empty);
-    scene.waits(1, "yet-another", &Verdict::Unborn);
+    let mut scene = begun(&Scene::new(3), [&Verdict::Empty, &Verdict::Unborn]);
     assert_eq!(follow(&mut scene), "Bootstrapping StartOver() -");
     for number in 0..3 {
         scene.gone(number);
