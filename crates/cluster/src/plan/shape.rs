@@ -109,9 +109,9 @@ pub fn replicas(situation: &Situation<'_>, memory: &Memory) -> u16 {
     // What the StatefulSet says of the voters counts where the status has been lost.
     let noted = world.set.as_ref().and_then(|set| set.voters.iter().next_back());
     let highest = highest_of(memory.members.keys().next_back().or(noted));
-    // Where there are no learners, who was added votes before it has started.
+    // Where there are no learners, who was added votes before it has started, even if the answer was lost.
     let joining = match memory.intent.as_ref().map(|intent| &intent.what) {
-        Some(What::Join(join)) if join.id.is_some() => join.place.replicas(),
+        Some(What::Join(join)) => join.place.replicas(),
         _ => 0,
     };
     let highest_voter = highest_of(memory.highest_voter().as_ref().or(noted)).max(joining);

@@ -363,24 +363,32 @@ async fn untouched(stage: &Stage, kubernetes: &Kubernetes) -> Result<()> {
     Ok(())
 }
 
+/// A newer operator defines its fields and writes them, and the older one comes after it. A watch that was opened before
+/// would show objects by the definitions of then, without what these did not know.
+async fn written_into(stage: &Stage, kubernetes: &Kubernetes, kinds: &[Newer]) -> Result<()> {
+    for kind in kinds {
+        kind.define(stage).await?;
+    }
+    kubernetes.restart().await?;
+    kubernetes.ready().await?;
+    for kind in kinds {
+        kind.write(stage).await?;
+    }
+    Ok(())
+}
+
 /// The story.
 pub async fn played(stage: Arc<Stage>) -> Result<()> {
     let (kubernetes, _) = with_previous(&stage).await?;
     kubernetes.sample_is_backed_up().await?;
     restored_from(&stage, "a-backup-to-come").await?;
     let kinds = newer();
-    for kind in &kinds {
-        kind.define(&stage).await?;
-        kind.write(&stage).await?;
-    }
+    written_into(&stage, &kubernetes, &kinds).await?;
     goes_on(&stage, &kubernetes).await?;
     keep_all(&stage, &kinds).await?;
 
     let restored = newer_of_restored();
-    for kind in &restored {
-        kind.define(&stage).await?;
-        kind.write(&stage).await?;
-    }
+    written_into(&stage, &kubernetes, &restored).await?;
     untouched(&stage, &kubernetes).await?;
     // The template is all that may still be edited, and makes no cluster any more; its status is written anew for that.
     let [_, restore] = &restored;
