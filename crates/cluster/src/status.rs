@@ -59,8 +59,7 @@ pub fn tells_of_refusals(cluster: &EtcdCluster) -> bool {
         .status
         .as_ref()
         .and_then(|status| status.conditions.as_deref());
-    condition::find(conditions.unwrap_or_default(), ConditionType::Applied)
-        .is_some_and(|applied| applied.status == Truth::False.as_str())
+    news::refused(conditions.unwrap_or_default()).is_some()
 }
 
 /// The status of a cluster that is looked after.

@@ -5,7 +5,7 @@ use etcd_operator_api::refusal;
 use etcd_operator_etcd::policy::{self, Verdict};
 use etcd_operator_etcd::version::Version;
 
-use super::{Surroundings, backups};
+use super::{Surroundings, backups, news};
 use crate::build::Pending;
 use crate::desired::Desired;
 use crate::memory::Restore;
@@ -202,14 +202,11 @@ pub fn findings(
 /// Whether the API server takes what is asked of objects that are there, once it has refused something. While it has not
 /// been asked in this pass, what it said last holds.
 fn applied(around: &Surroundings<'_>, before: &[Condition]) -> Option<Finding> {
-    let before = condition::find(before, ConditionType::Applied);
     let refused = match &around.refused {
         Some(refused) => (!refused.is_empty()).then(|| refusal::bounded(&refused.join("; "), 2_000)),
-        None => before
-            .filter(|before| before.status == Truth::False.as_str())
-            .map(|before| before.message.clone().unwrap_or_default()),
+        None => news::refused(before),
     };
-    match (refused, before) {
+    match (refused, condition::find(before, ConditionType::Applied)) {
         (Some(message), _) => Some(found(ConditionType::Applied, false, "Refused", message)),
         (None, Some(_)) => {
             let message = "The API server takes all that is asked for.".to_owned();

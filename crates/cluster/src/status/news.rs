@@ -26,6 +26,13 @@ const BLOCKED: &str = "Blocked";
 /// Where the API server takes no change of what is there.
 const REFUSED: &str = "ChangeRefused";
 
+/// What the API server refuses, as conditions tell it; none if it takes everything.
+pub fn refused(conditions: &[condition::Condition]) -> Option<String> {
+    condition::find(conditions, ConditionType::Applied)
+        .filter(|one| one.status == Truth::False.as_str())
+        .map(|one| one.message.clone().unwrap_or_default())
+}
+
 /// Trouble that the status of after tells and the one of before does not: the reason of an Event, and its words.
 pub fn troubles(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec<(&'static str, String)> {
     let conditions = |status: &EtcdClusterStatus| status.conditions.clone().unwrap_or_default();
@@ -50,11 +57,6 @@ pub fn troubles(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec<(&
     if let Some(message) = blocked(&after).filter(|_| blocked(&before).is_none()) {
         troubles.push((BLOCKED, message));
     }
-    let refused = |all: &[condition::Condition]| {
-        condition::find(all, ConditionType::Applied)
-            .filter(|one| one.status == Truth::False.as_str())
-            .map(|one| one.message.clone().unwrap_or_default())
-    };
     if let Some(message) = refused(&after).filter(|now| refused(&before).as_ref() != Some(now)) {
         troubles.push((REFUSED, message));
     }
