@@ -81,6 +81,21 @@ impl ProcessId {
         stat(self.pid).is_some_and(|stat| stat.started == self.started && !stat.ended)
     }
 
+    /// Whether none of its threads goes on: each has stopped or ended. A signal to stop is taken by one thread first, and one
+    /// that waits for a disk takes it only when the disk has answered; until then the others write on.
+    pub fn stands_still(self) -> bool {
+        if !self.is_running() {
+            return true;
+        }
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid));
+        let mut threads = threads.into_iter().flatten().flatten();
+        threads.all(|thread| {
+            let stat = fs::read_to_string(thread.path().join("stat")).ok();
+            stat.and_then(|stat| parse_stat(&stat))
+                .is_none_or(|stat| stat.ended || stat.stopped)
+        })
+    }
+
     /// Memory of its own, in bytes. Pages of its program are not: an unoptimised one has many times those of what is shipped.
     pub fn anonymous(self) -> Result<u64> {
         self.memory("RssAnon:")
@@ -155,6 +170,7 @@ impl FromStr for ProcessId {
 
 struct Stat {
     ended: bool,
+    stopped: bool,
     started: u64,
 }
 
@@ -170,6 +186,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     let started = fields.nth(18)?.parse().ok()?;
     Some(Stat {
         ended: matches!(state, "Z" | "X"),
+        stopped: state == "T",
         started,
     })
 }
@@ -177,8 +194,10 @@ fn parse_stat(text: &str) -> Option<Stat> {
 #[cfg(test)]
 mod tests {
     use std::process::{Command, Stdio};
+    use std::time::Duration;
 
     use super::*;
+    use crate::deadline::until;
 
     #[test]
     fn the_start_time_is_found_behind_an_awkward_command_name() {
@@ -204,6 +223,34 @@ mod tests {
         assert!(!sent);
         assert!(survived);
         assert!(!now.is_running());
+    }
+
+    #[tokio::test]
+    async fn one_that_is_told_to_stop_stands_still_until_it_may_go_on() {
+        let mut child = Command::new("sleep")
+            .arg("600")
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let process = ProcessId::of(child.id()).unwrap();
+        let before = process.stands_still();
+        let patience = Duration::from_mins(1);
+        process.send(Sent::Pause).unwrap();
+        let stopped = until("it stands", patience, || async {
+            Ok(process.stands_still().then_some(()))
+        })
+        .await;
+        process.send(Sent::Resume).unwrap();
+        let gone_on = until("it goes", patience, || async {
+            Ok((!process.stands_still()).then_some(()))
+        })
+        .await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!before);
+        stopped.unwrap();
+        gone_on.unwrap();
+        assert!(process.stands_still());
     }
 
     #[test]

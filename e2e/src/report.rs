@@ -23,6 +23,9 @@ const LEFT_OUT: &[&str] = &["secrets", "events", "events.events.k8s.io", "bindin
 /// Directories of a bed without logs of its own processes: nodes keep other people's there by the thousand.
 const NOT_OURS: &[&str] = &["lib", "run", "log", "volumes", "disks", "etcd"];
 
+/// How many lines of what happened are told at once.
+const SHORT: usize = 40;
+
 /// Writes the report about a cluster into `folder`.
 pub async fn write(cluster: &Cluster, folder: &Path, failure: &str) -> Result<()> {
     put(folder, "failure.txt", failure)?;
@@ -86,6 +89,40 @@ pub async fn without_bed(folder: &Path, failure: &str, chronicle: &Chronicle, be
         }
     }
     Ok(())
+}
+
+/// What is told of the clusters in a namespace, and what happened there last: for those who see nothing of a run but what
+/// it printed.
+pub async fn in_short(cluster: &Cluster, namespace: &str) -> String {
+    let whose = format!("--namespace={namespace}");
+    let clusters = kubectl(cluster, &["get", "etcdclusters", &whose, "--output=json"]).await;
+    let pods = kubectl(cluster, &["get", "pods", &whose, "--output=wide"]).await;
+    let events = kubectl(cluster, &["get", "events", &whose, "--output=json"]).await;
+    let happened = serde_json::from_str(&events).map_or(events, |events| timeline::merged(&events, ""));
+    let states = match serde_json::from_str::<Value>(&clusters) {
+        Ok(list) => list["items"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(state)
+            .collect(),
+        Err(_) => clusters,
+    };
+    let skipped = happened.lines().count().saturating_sub(SHORT);
+    let happened: Vec<&str> = happened.lines().skip(skipped).collect();
+    format!("{states}{pods}{}", happened.join("\n"))
+}
+
+/// Conditions and members of an EtcdCluster, a line each.
+fn state(cluster: &Value) -> String {
+    let status = &cluster["status"];
+    let lines = ["conditions", "memberStatus"].into_iter().flat_map(|list| {
+        let entries = status[list].as_array().into_iter().flatten();
+        entries.map(move |entry| format!("  {list}: {entry}\n"))
+    });
+    let name = cluster["metadata"]["name"].as_str().unwrap_or_default();
+    let plan = &status["plan"];
+    format!("{name}: plan {plan}\n{}", lines.collect::<String>())
 }
 
 /// Where the report is, or why there is none, as a part of an error.

@@ -1,6 +1,8 @@
 //! Processes of containers: killed or made to stand still from outside, so that neither kubelet nor containerd has
 //! a hand in it.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams};
@@ -8,7 +10,11 @@ use kube::api::{Api, DeleteParams};
 use crate::cgroup;
 use crate::chronicle::Chronicle;
 use crate::cluster::{Cluster, Node};
+use crate::deadline::until;
 use crate::process::{ProcessId, Sent};
+
+/// How long a disk may take to answer a process that was told to stop.
+const STANDSTILL: Duration = Duration::from_mins(1);
 
 /// A running container, and no later one in its place.
 #[derive(Clone, Debug)]
@@ -90,9 +96,15 @@ impl Container {
         self.send(Sent::Kill)
     }
 
-    /// Makes all its processes stand still.
-    pub fn pause(&self) -> Result<()> {
-        self.send(Sent::Pause)
+    /// Makes all its processes stand still, and comes back when they do: whoever changes their files after that is not
+    /// overtaken by what they were about to write.
+    pub async fn pause(&self) -> Result<()> {
+        self.send(Sent::Pause)?;
+        until("what was told to stop stands still", STANDSTILL, || async {
+            let still = self.processes()?.into_iter().all(ProcessId::stands_still);
+            Ok(still.then_some(()))
+        })
+        .await
     }
 
     /// Lets them go on.

@@ -197,6 +197,7 @@ pub async fn play_on(scenario: &Scenario, stage: Stage, reports: &Path, keep: bo
     stage.note(&format!("{} has failed: {failure:#}", scenario.title()));
     let folder = folder(reports, scenario);
     let written = report::write(cluster, &folder, &why(scenario, &stage, &failure)).await;
+    let told = report::in_short(cluster, stage.namespace()).await;
     if keep {
         println!(
             "{} failed: {failure:#}\nits bed is kept until Ctrl-C: export KUBECONFIG='{}'",
@@ -206,7 +207,8 @@ pub async fn play_on(scenario: &Scenario, stage: Stage, reports: &Path, keep: bo
         std::future::pending::<()>().await;
     }
     leave(scenario, &stage).await;
-    Err(failure.context(report::place(&folder, &written)))
+    let place = report::place(&folder, &written);
+    Err(anyhow::anyhow!("{place}: {failure:#}\n{told}"))
 }
 
 /// What one scenario has made takes no processor from the next ones on its bed. Whether it is gone is nobody's verdict.

@@ -99,7 +99,7 @@ async fn pause(stage: Arc<Stage>) -> Result<()> {
         .container(stage.namespace(), "server", "probe")
         .await?;
 
-    container.pause()?;
+    container.pause().await?;
     let answer = stage.probe("client", &["get", &url]).await;
     ensure!(answer.is_err(), "a stopped process answered {answer:?}");
 

@@ -182,7 +182,7 @@ async fn etcd_damaged(stage: Arc<Stage>) -> Result<()> {
     })
     .await?;
     let standing = container().await?;
-    standing.pause()?;
+    standing.pause().await?;
     ensure!(
         disk.flip_in_database(etcd_pod::DATA, "hello")? > 0,
         "no such value"
@@ -195,7 +195,7 @@ async fn etcd_damaged(stage: Arc<Stage>) -> Result<()> {
     ensure!(value.contains("\"value\":") && !value.contains(hello), "{value}");
 
     let standing = container().await?;
-    standing.pause()?;
+    standing.pause().await?;
     disk.cut_wal(etcd_pod::DATA)?;
     standing.kill()?;
     starts(1, "etcd has started again").await?;
@@ -206,7 +206,7 @@ async fn etcd_damaged(stage: Arc<Stage>) -> Result<()> {
     .await?;
 
     let standing = container().await?;
-    standing.pause()?;
+    standing.pause().await?;
     disk.break_database(etcd_pod::DATA)?;
     standing.kill()?;
     starts(3, "etcd has failed to start").await?;

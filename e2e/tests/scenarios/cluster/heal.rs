@@ -24,7 +24,7 @@ async fn restarts(tenant: &Tenant, pod: &str) -> Result<u32> {
 async fn harm(tenant: &Tenant, pod: &str, what: impl FnOnce(&Disk) -> Result<()>) -> Result<()> {
     let disk = tenant.disk(pod).await?;
     let container = tenant.container(pod).await?;
-    container.pause()?;
+    container.pause().await?;
     what(&disk)?;
     container.kill()
 }
@@ -230,7 +230,7 @@ pub async fn emptied_while_another_was_down(stage: Arc<Stage>) -> Result<()> {
         let load = tenant.load().await?;
         // The third stands still and misses what the other two agree on.
         let third = tenant.container("c-2").await?;
-        third.pause()?;
+        third.pause().await?;
         for number in 0..30 {
             let key = format!("k{number}");
             until("a write is acknowledged", SOON, || async {
@@ -240,7 +240,7 @@ pub async fn emptied_while_another_was_down(stage: Arc<Stage>) -> Result<()> {
         }
         // Now the one that has everything is away, and the emptied one and the one that missed it could be a majority.
         let first = tenant.container("c-0").await?;
-        first.pause()?;
+        first.pause().await?;
         wipe(&tenant, "c-1").await?;
         third.resume()?;
         tenant

@@ -52,7 +52,7 @@ async fn played(tenant: &Tenant) -> Result<()> {
 
     // The third stands still and misses what the other two agree on.
     let missing = tenant.container(&third).await?;
-    missing.pause()?;
+    missing.pause().await?;
     for number in 0..LACKING {
         let key = format!("k{number}");
         until("a write is acknowledged", SOON, || async {
@@ -62,7 +62,7 @@ async fn played(tenant: &Tenant) -> Result<()> {
     }
     // Now the one that has everything is away, and the copy and the one that missed it could be a majority.
     let knowing = tenant.container(&leader).await?;
-    knowing.pause()?;
+    knowing.pause().await?;
     let own = copy.takes_the_place_of(tenant, &follower).await?;
     missing.resume()?;
     tenant
@@ -170,7 +170,7 @@ async fn copied(tenant: &Tenant, pod: &str, to: &Disk) -> Result<()> {
     tenant.note(&format!("the disk of {pod} is copied"));
     let disk = tenant.disk(pod).await?;
     let container = tenant.container(pod).await?;
-    container.pause()?;
+    container.pause().await?;
     let copied = disk.copy_to(to).await;
     container.resume()?;
     copied

@@ -58,7 +58,7 @@ pub async fn stood_still(stage: Arc<Stage>) -> Result<()> {
         .container(NAMESPACE, &pod, "manager")
         .await?;
     tenant.note(&format!("{pod} leads and stands still"));
-    stale.pause()?;
+    stale.pause().await?;
     let (from, paused) = (Instant::now(), length(&log)?);
     let second = until("another one leads", SOON, || async {
         let now = leader(&tenant).await?;

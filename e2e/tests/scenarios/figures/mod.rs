@@ -177,7 +177,7 @@ async fn standing_still(reader: &mut Reader) -> Result<()> {
         .filter(|pod| *pod != leader);
     for (pod, leads) in followers.zip([1, 0]) {
         let container = tenant.container(&pod).await?;
-        container.pause()?;
+        container.pause().await?;
         paused.push(container);
         let told = reader.agrees(&format!("while {pod} stands still")).await?;
         ensure!(
@@ -204,7 +204,7 @@ async fn held_up(reader: &mut Reader) -> Result<()> {
     let kind = step(&status).context("no step")?.kind.clone();
     // It has waited for this, and needs seconds to be told.
     let container = tenant.container("c-3").await?;
-    container.pause()?;
+    container.pause().await?;
     until("the fourth is a member", SOON, || async {
         Ok((members(&tenant).await?.len() == 4).then_some(()))
     })
