@@ -21,6 +21,7 @@ mod restore;
 mod safety;
 mod scale;
 mod shape;
+mod silent;
 mod situation;
 mod start_over;
 #[cfg(test)]

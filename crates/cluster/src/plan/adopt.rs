@@ -47,7 +47,7 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> 
             continue;
         }
         let Some((_, report)) = report else {
-            let why = super::bootstrap::why_silent(situation, *place);
+            let why = super::silent::why(situation, *place);
             against.push(format!("{} {why}", world.name(*place)));
             continue;
         };

@@ -12,12 +12,12 @@ use etcd_operator_etcd::membership::Known;
 
 use super::grants::{self, Terms};
 use super::{
-    CUT_OFF, Leave, Proposal, Reason, Situation, Step, adopt, awaits, corrected, majority, remove, start_over,
+    CUT_OFF, Leave, Proposal, Reason, Situation, Step, adopt, awaits, corrected, majority, remove, silent,
+    start_over,
 };
-use crate::desired::Storage;
 use crate::intent::{Grant, What};
 use crate::memory::Memory;
-use crate::world::{Asked, Container, Ordinal, Pod, essence};
+use crate::world::{Ordinal, Pod};
 
 /// What to do while the cluster has never been seen to work.
 pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
@@ -172,7 +172,7 @@ fn ready_to_start(
     let world = situation.world;
     let name = world.name(place);
     let Some((pod, report)) = situation.report(place, incarnation) else {
-        return Err(format!("{name} {}", why_silent(situation, place)));
+        return Err(format!("{name} {}", silent::why(situation, place)));
     };
     if !allowed.contains(&report.verdict) {
         let uid = world
@@ -194,54 +194,6 @@ fn ready_to_start(
         ));
     }
     Ok(grants::grant(pod, report))
-}
-
-/// Why there is no report, in words.
-pub fn why_silent(situation: &Situation<'_>, place: Ordinal) -> String {
-    let seen = situation.world.seen(place);
-    let Some(pod) = &seen.pod else {
-        return "has no pod yet".to_owned();
-    };
-    if let Some(why) = &pod.unschedulable {
-        let volume = why_unbound(situation, place).filter(|_| why.to_lowercase().contains("volume"));
-        return format!("finds no node: {why}{}", volume.unwrap_or_default());
-    }
-    if pod.deleting.is_some() {
-        return "is being deleted".to_owned();
-    }
-    if let Some((_, report)) = situation.report(place, situation.world.memory.incarnation)
-        && report.verdict != Verdict::Empty
-    {
-        return format!(
-            "found a disk that is not empty: {}",
-            said(&report.detail, &report.verdict)
-        );
-    }
-    match (&pod.container, &seen.report) {
-        (Container::Waiting(why), _) => format!("is not started yet: {why}"),
-        (Container::Ended { code, words }, _) => {
-            format!("has ended with code {code}: {}", essence(words))
-        }
-        (Container::Running, Asked::Silent(why)) => format!("does not answer: {why}"),
-        (Container::Running, Asked::Answer(_)) => {
-            "reports for another pod or another life of the data".to_owned()
-        }
-        (Container::Running, _) => "has not reported yet".to_owned(),
-    }
-}
-
-/// What the spec has to do with a claim that no volume was found for; the scheduler does not say.
-fn why_unbound(situation: &Situation<'_>, place: Ordinal) -> Option<String> {
-    let Storage::Persistent { claim: wanted, .. } = &situation.world.desired.storage else {
-        return None;
-    };
-    let claim = situation.world.seen(place).claim.as_ref()?;
-    claim.volume.is_none().then(|| match &wanted.storage_class_name {
-        Some(class) => format!(
-            "; its PersistentVolumeClaim is not bound: spec.storage.storageClassName is {class}, and `kubectl get storageclass` shows which there are"
-        ),
-        None => "; its PersistentVolumeClaim is not bound: spec.storage.storageClassName is not set, and perhaps no StorageClass is the default one".to_owned(),
-    })
 }
 
 /// What a disk is, in words.
@@ -270,7 +222,7 @@ pub fn started(
                 waits.push(format!(
                     "{} {}",
                     world.name(*place),
-                    why_silent(situation, *place)
+                    silent::why(situation, *place)
                 ));
             }
             continue;

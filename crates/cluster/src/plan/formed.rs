@@ -6,8 +6,8 @@ use etcd_operator_etcd::membership::{Known, Role};
 use super::evidence::{Evidence, evidence, is_foreign_to_its_member};
 use super::grants::{self, Terms};
 use super::{
-    CUT_OFF, Proposal, Reason, Situation, Step, alarms, bootstrap, join, majority, remove, replace, request,
-    scale,
+    CUT_OFF, Proposal, Reason, Situation, Step, alarms, join, majority, remove, replace, request, scale,
+    silent,
 };
 use crate::intent::{Grant, Join, What};
 use crate::world::{Membership, Ordinal};
@@ -93,7 +93,7 @@ fn why_ill(situation: &Situation<'_>, place: Ordinal) -> String {
     match situation.world.seen(place).status() {
         Some(status) if status.leader.is_none() => "answers and follows no leader".to_owned(),
         Some(status) => format!("answers and is behind, at index {}", status.raft_index),
-        None => bootstrap::why_silent(situation, place),
+        None => silent::why(situation, place),
     }
 }
 
@@ -307,7 +307,7 @@ fn unknown(situation: &Situation<'_>, intent: Option<&What>) -> Proposal {
                     status.raft_index
                 )
             } else {
-                let why = bootstrap::why_silent(situation, **place);
+                let why = silent::why(situation, **place);
                 format!("{} {why}", world.name(**place))
             });
             continue;

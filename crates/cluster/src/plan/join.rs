@@ -7,7 +7,7 @@ use etcd_operator_etcd::policy::Feature;
 
 use super::grants::{self, Terms};
 use super::{
-    Evidence, Proposal, Reason, Situation, Step, bootstrap, evidence, formed, majority, replace, safety,
+    Evidence, Proposal, Reason, Situation, Step, evidence, formed, majority, replace, safety, silent,
 };
 use crate::intent::{Cause, Join, What};
 use crate::world::{Container, Ordinal, Pod};
@@ -74,7 +74,7 @@ fn add(situation: &Situation<'_>, known: &Known, join: &Join) -> Option<Proposal
                 ..old
             });
         }
-        let why = bootstrap::why_silent(situation, place);
+        let why = silent::why(situation, place);
         let waits = vec![format!("{} {why}", world.name(place))];
         return Some(going("waiting for its pod to report an empty disk").blocked_by(waits));
     }
@@ -103,11 +103,7 @@ fn start(situation: &Situation<'_>, known: &Known, member: &Member, join: Join) 
         if stands_in_the_way(situation, known, place) {
             return taken_out_again(situation, known, member, place);
         }
-        let waits = vec![format!(
-            "{} {}",
-            world.name(place),
-            bootstrap::why_silent(situation, place)
-        )];
+        let waits = vec![format!("{} {}", world.name(place), silent::why(situation, place))];
         let text = text(situation, place, "waiting for it to start");
         return Proposal::going(What::Join(join), Reason::Scaling, text).blocked_by(waits);
     };
@@ -246,7 +242,7 @@ fn promote(situation: &Situation<'_>, known: &Known, member: &Member, join: Join
         if stands_in_the_way(situation, known, place) {
             return taken_out_again(situation, known, member, place);
         }
-        let why = bootstrap::why_silent(situation, place);
+        let why = silent::why(situation, place);
         return going("waiting for the learner to answer")
             .blocked_by(vec![format!("{} {why}", world.name(place))]);
     }
@@ -287,7 +283,7 @@ fn settle(situation: &Situation<'_>, known: &Known, member: &Member, join: Join)
     if let Some(mended) = mended(situation, known, member, place, join.attempt) {
         return Some(mended);
     }
-    let why = bootstrap::why_silent(situation, place);
+    let why = silent::why(situation, place);
     let waits = vec![format!("{} {why}", situation.world.name(place))];
     let join = Join {
         id: Some(member.id),

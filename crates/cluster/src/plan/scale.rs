@@ -4,7 +4,7 @@
 use etcd_operator_etcd::membership::{Known, Member};
 
 use super::evidence::is_without_node;
-use super::{Proposal, Reason, Situation, bootstrap, corrupt, join, remove};
+use super::{Proposal, Reason, Situation, corrupt, join, remove, silent};
 use crate::intent::Join;
 use crate::world::Ordinal;
 
@@ -95,7 +95,7 @@ fn await_missing(situation: &Situation<'_>, known: &Known, missing: &[Ordinal], 
         format!(
             "{} {}",
             situation.world.name(*place),
-            bootstrap::why_silent(situation, *place)
+            silent::why(situation, *place)
         )
     });
     Proposal::idle(Reason::Waiting, text).blocked_by(waits.collect())

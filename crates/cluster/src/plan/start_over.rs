@@ -7,7 +7,9 @@ use etcd_operator_api::contract::Verdict;
 use etcd_operator_api::names::ANNOTATION_DISCARD;
 use etcd_operator_etcd::id::RaftTerm;
 
-use super::{Leave, PodRef, Proposal, Reason, Situation, Step, Why, bootstrap, grants, majority, remove};
+use super::{
+    Leave, PodRef, Proposal, Reason, Situation, Step, Why, bootstrap, grants, majority, remove, silent,
+};
 use crate::intent::What;
 use crate::memory::Memory;
 use crate::world::{Container, Ordinal};
@@ -91,11 +93,7 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
     let (mut targets, mut waits) = (BTreeMap::new(), Vec::new());
     for place in Ordinal::first(size) {
         let Some((pod, report)) = situation.report(place, memory.incarnation) else {
-            waits.push(format!(
-                "{} {}",
-                world.name(place),
-                bootstrap::why_silent(situation, place)
-            ));
+            waits.push(format!("{} {}", world.name(place), silent::why(situation, place)));
             continue;
         };
         let is_blank = match report.verdict {

@@ -17,6 +17,7 @@ mod restore_ends;
 mod restore_props;
 mod scale;
 mod scene;
+mod silent;
 mod stable;
 mod stuck;
 mod told;

@@ -115,13 +115,21 @@ async fn refused(first: &Tenant) -> Result<()> {
 
 /// What is found out only when pods are made: none of them is started, and so nothing has begun that must be ended.
 async fn waiting(first: &Tenant) -> Result<()> {
-    let image = &["is not started yet: ", "quay.io/coreos/nothing:v3.6.16"];
+    let image = &[
+        "is not started yet: ",
+        "quay.io/coreos/nothing:v3.6.16",
+        "; correct spec.image, ",
+    ];
     let class = &[
         "finds no node: ",
         "spec.storage.storageClassName is imaginary",
         "`kubectl get storageclass` shows which there are",
     ];
-    let room = &["finds no node: ", "Insufficient cpu"];
+    let room = &[
+        "finds no node: ",
+        "Insufficient cpu",
+        "; spec.pod.resources asks for cpu 900: ask for less",
+    ];
     let requests = json!({"resources": {"requests": {"cpu": "900"}}});
     let wishes = [
         Wish::new(
@@ -175,9 +183,15 @@ async fn without_secrets(first: &Tenant) -> Result<()> {
     let said = event.message.unwrap_or_default();
     ensure!(said.contains("-tls"), "{said}");
     let status = tenant
-        .says("it says which pod is not started", |status| {
-            waits(status).any(|why| why.contains("unsigned-0 is not started yet: "))
-        })
+        .says(
+            "it says which pod is not started, and which Secrets it needs",
+            |status| {
+                waits(status).any(|why| {
+                    why.contains("unsigned-0 is not started yet: ")
+                        && why.contains("spec.TLS.static.member, and each must exist: ")
+                })
+            },
+        )
         .await?;
     ensure!(
         status.cluster_id.is_none() && is(&status, "Available", "False", "NotFormed"),
@@ -198,7 +212,9 @@ pub async fn image_corrected(stage: Arc<Stage>) -> Result<()> {
     let status = tenant
         .says("it says that there is no such image", |status| {
             waits(status).any(|why| {
-                why.contains("is not started yet: ") && why.contains("quay.io/coreos/nothing:v3.6.16")
+                why.contains("is not started yet: ")
+                    && why.contains("quay.io/coreos/nothing:v3.6.16")
+                    && why.contains("; correct spec.repository and spec.version, ")
             })
         })
         .await?;

@@ -6,7 +6,7 @@ use etcd_operator_api::restore::MemberRestoreStatus;
 use etcd_operator_etcd::id::{ClusterId, MemberId};
 
 use crate::memory::{Phase, Restore};
-use crate::plan::{Situation, bootstrap};
+use crate::plan::{Situation, silent};
 use crate::world::{Fetch, Ordinal, Pod, World};
 
 /// In how many steps a download is told.
@@ -54,10 +54,10 @@ pub fn part<'a>(situation: &Situation<'a>, restore: &Restore, place: Ordinal) ->
             Some(failure) if failure.is_lasting => Part::Failed(failure.words.clone()),
             Some(failure) => Part::Works("Fetching", format!("fetches again after: {}", failure.words)),
             None if fetch.is_running => Part::Works("Fetching", fetching(fetch)),
-            None => Part::Silent(bootstrap::why_silent(situation, place)),
+            None => Part::Silent(silent::why(situation, place)),
         };
     }
-    Part::Silent(bootstrap::why_silent(situation, place))
+    Part::Silent(silent::why(situation, place))
 }
 
 /// How far a download is, in steps that are worth telling.

@@ -388,29 +388,3 @@ fn a_spec_that_is_corrected_before_anything_started_makes_the_pods_anew() {
     }
     assert!(planned(&scene).starts_with("Bootstrapping Bootstrap(0,1,2) Bootstrap c-0 for q0"));
 }
-
-#[test]
-fn a_volume_that_cannot_be_had_is_told_by_the_field_that_asks_for_it() {
-    let mut scene = Scene::new(3);
-    scene.pod(0, "pod-0");
-    scene.pod_at(0).unschedulable = Some("pod has unbound immediate PersistentVolumeClaims".to_owned());
-    if let Some(claim) = scene.claim_at(0) {
-        claim.volume = None;
-    }
-    let told = |scene: &Scene| plan(&scene.world).why.blocked_by[0].clone();
-    assert!(
-        told(&scene).contains("storageClassName is not set"),
-        "{}",
-        told(&scene)
-    );
-    if let crate::desired::Storage::Persistent { claim, .. } = &mut scene.world.desired.storage {
-        claim.storage_class_name = Some("imaginary".to_owned());
-    }
-    assert!(
-        told(&scene).contains("storageClassName is imaginary"),
-        "{}",
-        told(&scene)
-    );
-    scene.pod_at(0).unschedulable = Some("Insufficient cpu".to_owned());
-    assert_eq!(told(&scene), "c-0 finds no node: Insufficient cpu");
-}

@@ -1,0 +1,140 @@
+//! Why a member does not say what is on its disk, in words that name the field of the spec that helps.
+//!
+//! Kubernetes tells what it lacks and not who asked for it. Nothing is decided by these words.
+
+use std::fmt::Write as _;
+
+use etcd_operator_api::contract::Verdict;
+
+use super::Situation;
+use super::bootstrap::said;
+use crate::desired::{Desired, Image, Storage};
+use crate::world::{Asked, Container, Ordinal, essence};
+
+/// What kubelet says of an image that it does not get.
+const NO_IMAGE: [&str; 4] = [
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+];
+/// How what is told of a container begins that runs before etcd's.
+const BEFORE: &str = "its init container ";
+
+/// Why there is no report, in words.
+pub fn why(situation: &Situation<'_>, place: Ordinal) -> String {
+    let seen = situation.world.seen(place);
+    let desired = &situation.world.desired;
+    let Some(pod) = &seen.pod else {
+        return "has no pod yet".to_owned();
+    };
+    if let Some(why) = &pod.unschedulable {
+        let volume = why_unbound(situation, place).filter(|_| why.to_lowercase().contains("volume"));
+        return format!(
+            "finds no node: {why}{}{}",
+            volume.unwrap_or_default(),
+            of_nodes(desired, why)
+        );
+    }
+    if pod.deleting.is_some() {
+        return "is being deleted".to_owned();
+    }
+    if let Some((_, report)) = situation.report(place, situation.world.memory.incarnation)
+        && report.verdict != Verdict::Empty
+    {
+        return format!(
+            "found a disk that is not empty: {}",
+            said(&report.detail, &report.verdict)
+        );
+    }
+    match (&pod.container, &seen.report) {
+        (Container::Waiting(why), _) => format!("is not started yet: {why}{}", of_start(desired, why)),
+        (Container::Ended { code, words }, _) => {
+            format!("has ended with code {code}: {}", essence(words))
+        }
+        (Container::Running, Asked::Silent(why)) => format!("does not answer: {why}"),
+        (Container::Running, Asked::Answer(_)) => {
+            "reports for another pod or another life of the data".to_owned()
+        }
+        (Container::Running, _) => "has not reported yet".to_owned(),
+    }
+}
+
+/// What the spec has to do with a claim that no volume was found for; the scheduler does not say.
+fn why_unbound(situation: &Situation<'_>, place: Ordinal) -> Option<String> {
+    let Storage::Persistent { claim: wanted, .. } = &situation.world.desired.storage else {
+        return None;
+    };
+    let claim = situation.world.seen(place).claim.as_ref()?;
+    claim.volume.is_none().then(|| match &wanted.storage_class_name {
+        Some(class) => format!(
+            "; its PersistentVolumeClaim is not bound: spec.storage.storageClassName is {class}, and `kubectl get storageclass` shows which there are"
+        ),
+        None => "; its PersistentVolumeClaim is not bound: spec.storage.storageClassName is not set, and perhaps no StorageClass is the default one".to_owned(),
+    })
+}
+
+/// Which fields keep a pod off nodes, of those that are set and that the scheduler counts nodes against.
+fn of_nodes(desired: &Desired, why: &str) -> String {
+    let pod = &desired.pod;
+    let mut told = String::new();
+    if let Some(asked) = requests(desired).filter(|_| why.contains("Insufficient ")) {
+        let _ = write!(
+            told,
+            "; spec.pod.resources asks for {asked}: ask for less, or add a node with as much to spare"
+        );
+    }
+    let is_picky = !pod.node_selector.is_empty() || pod.affinity.is_some();
+    if is_picky && why.contains("didn't match Pod's node affinity/selector") {
+        told.push_str("; spec.pod.nodeSelector and spec.pod.affinity say which nodes it takes");
+    }
+    if pod.apart && why.contains("anti-affinity") {
+        told.push_str("; spec.pod.antiAffinity wants a node for each member: add nodes, or set it to false");
+    }
+    if pod.spread.is_some() && why.contains("topology spread constraints") {
+        told.push_str("; spec.pod.topologySpreadConstraints says how far members are apart");
+    }
+    if told.is_empty() && why.contains("untolerated taint") {
+        told.push_str("; spec.pod.tolerations says which taints it bears");
+    }
+    told
+}
+
+/// What each pod asks a node for.
+fn requests(desired: &Desired) -> Option<String> {
+    let resources = desired.pod.resources.as_ref()?;
+    // Kubernetes takes a limit for a request where there is none.
+    let asked = resources.requests.as_ref().or(resources.limits.as_ref())?;
+    let asked: Vec<String> = asked
+        .iter()
+        .map(|(what, much)| format!("{what} {}", much.0))
+        .collect();
+    (!asked.is_empty()).then(|| asked.join(", "))
+}
+
+/// Which fields a container that is not started hangs on.
+fn of_start(desired: &Desired, why: &str) -> String {
+    if NO_IMAGE.iter().any(|reason| why.contains(reason)) {
+        if why.starts_with(BEFORE) {
+            return "; that image is the operator's own: nodes must be able to pull it, and spec.imagePullSecrets names what its registry asks for".to_owned();
+        }
+        let field = match &desired.image {
+            Image::Whole { .. } => "spec.image",
+            Image::Tagged { .. } => "spec.repository and spec.version",
+        };
+        return format!("; correct {field}, or name in spec.imagePullSecrets what the registry asks for");
+    }
+    if why.contains("CreateContainerConfigError") && !desired.pod.env.is_empty() {
+        return "; spec.pod.etcdEnv names it".to_owned();
+    }
+    let tls = &desired.tls;
+    let server = tls.client.as_ref().map(|client| &client.server);
+    let mounted: Vec<&str> = tls.peer.iter().chain(server).map(String::as_str).collect();
+    if mounted.is_empty() {
+        return String::new();
+    }
+    format!(
+        "; it mounts the Secrets of spec.TLS.static.member, and each must exist: {}",
+        mounted.join(", ")
+    )
+}
