@@ -24,6 +24,11 @@ pub enum Task {
 impl Task {
     const ALL: [Self; 3] = [Self::Backup, Self::Prune, Self::Erase];
 
+    /// The one with this word, if this version knows it.
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|task| task.as_str() == word)
+    }
+
     /// The word in statuses and labels.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -87,7 +92,7 @@ impl Run {
 }
 
 /// What must survive the operator.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
     /// Runs that are not recorded yet.
     pub runs: Vec<Run>,
@@ -101,6 +106,9 @@ pub struct Memory {
     pub requested: Option<String>,
     /// The names of recorded good runs.
     pub recorded: Vec<String>,
+    /// Runs of tasks that only a newer version of the operator knows. They are kept for it as they are: nothing here goes on
+    /// with one or waits for it.
+    pub unknown: Vec<ActiveRun>,
 }
 
 impl Memory {
@@ -112,8 +120,10 @@ impl Memory {
         let time = |time: &Option<Time>| time.as_ref().map(|time| time.0);
         let success = time(&status.last_success_date);
         let made = status.succeeded.then(|| success.unwrap_or(Timestamp::UNIX_EPOCH));
+        let active = || status.active.iter().flatten();
         Self {
-            runs: status.active.iter().flatten().filter_map(run).collect(),
+            runs: active().filter_map(run).collect(),
+            unknown: active().filter(|active| run(active).is_none()).cloned().collect(),
             last: time(&status.last_schedule_time).or(made),
             success,
             failures: status.failures.unwrap_or(0),
@@ -159,6 +169,7 @@ impl Memory {
                 message: run.note.clone(),
                 ..ActiveRun::default()
             })
+            .chain(self.unknown.iter().cloned())
             .collect();
         (!runs.is_empty()).then_some(runs)
     }
@@ -166,7 +177,7 @@ impl Memory {
 
 fn run(active: &ActiveRun) -> Option<Run> {
     Some(Run {
-        task: Task::ALL.into_iter().find(|task| task.as_str() == active.task)?,
+        task: Task::of(&active.task)?,
         due: active.due.as_ref()?.0,
         started: active.started_at.as_ref().map(|time| time.0),
         job_uid: active.job_uid.clone(),
@@ -191,6 +202,8 @@ fn base36(seconds: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use etcd_operator_api::names::MAX_NAME;
 
     use super::*;
@@ -231,6 +244,38 @@ mod tests {
             ..EtcdBackupStatus::default()
         };
         assert_eq!(Memory::read(Some(&status)), memory);
+    }
+
+    #[test]
+    fn a_run_that_only_a_newer_version_knows_stays_as_it_is() {
+        let known = Run::due(Task::Prune, at("2026-11-22T03:00:00Z"));
+        let newer = ActiveRun {
+            run: "2026-11-23T03:00:00Z/uid".to_owned(),
+            job: "orders-v1".to_owned(),
+            task: "Verify".to_owned(),
+            due: Some(Time(at("2026-11-23T03:00:00Z"))),
+            later: BTreeMap::from([("depth".to_owned(), "Whole".into())]),
+            ..ActiveRun::default()
+        };
+        let mut active = vec![newer.clone()];
+        let status = |active: &[ActiveRun]| EtcdBackupStatus {
+            active: Some(active.to_vec()),
+            ..EtcdBackupStatus::default()
+        };
+        let alone = Memory::read(Some(&status(&active)));
+        assert_eq!(alone.runs, []);
+        assert_eq!(alone.active("orders", "uid").as_ref(), Some(&active));
+
+        active.push(ActiveRun {
+            run: known.id("uid"),
+            job: known.job("orders"),
+            task: known.task.to_string(),
+            due: Some(Time(known.due)),
+            ..ActiveRun::default()
+        });
+        let both = Memory::read(Some(&status(&active)));
+        assert_eq!(both.runs, [known]);
+        assert!(both.active("orders", "uid").unwrap().contains(&newer));
     }
 
     #[test]

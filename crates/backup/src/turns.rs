@@ -12,6 +12,7 @@ use etcd_operator_runtime::store::Store;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 
+use crate::memory::Task;
 use crate::observe;
 use crate::ours::Ours;
 use crate::plan::Phase;
@@ -95,16 +96,19 @@ fn runs(status: Option<&EtcdBackupStatus>) -> impl Iterator<Item = &ActiveRun> {
 }
 
 /// How many Jobs run for an object. Of one whose spec cannot be read nothing is recorded, so its Jobs tell themselves
-/// whether they still take a turn: it must not hold one for ever.
+/// whether they still take a turn: it must not hold one for ever. So do those of which only a newer version knows what
+/// they do.
 fn running_of(status: Option<&EtcdBackupStatus>, lives: impl Fn(&str) -> bool) -> usize {
     let is_read = status.is_none_or(|status| status.phase.as_deref() != Some(Phase::INVALID.0));
     let started = runs(status).filter(|run| run.started_at.is_some());
-    started.filter(|run| is_read || lives(&run.job)).count()
+    started
+        .filter(|run| is_read && Task::of(&run.task).is_some() || lives(&run.job))
+        .count()
 }
 
 /// Since when its next run has been due that waits.
 fn waiting_since(status: Option<&EtcdBackupStatus>) -> Option<Timestamp> {
-    let waiting = runs(status).filter(|run| run.started_at.is_none());
+    let waiting = runs(status).filter(|run| run.started_at.is_none() && Task::of(&run.task).is_some());
     waiting.filter_map(|run| Some(run.due.as_ref()?.0)).min()
 }
 
@@ -130,22 +134,49 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn an_object_that_cannot_be_read_has_a_turn_only_while_its_job_runs() {
-        let run = ActiveRun {
-            job: "orders-1".to_owned(),
-            started_at: Some(Time(Timestamp::UNIX_EPOCH)),
-            ..ActiveRun::default()
-        };
-        let status = |phase: &str| EtcdBackupStatus {
+    fn status(phase: &str, run: &ActiveRun) -> EtcdBackupStatus {
+        EtcdBackupStatus {
             phase: Some(phase.to_owned()),
             active: Some(vec![run.clone()]),
             ..EtcdBackupStatus::default()
+        }
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_has_a_turn_only_while_its_job_runs() {
+        let mut run = ActiveRun {
+            job: "orders-1".to_owned(),
+            task: Task::Backup.to_string(),
+            started_at: Some(Time(Timestamp::UNIX_EPOCH)),
+            ..ActiveRun::default()
         };
         // Whoever is read is recorded, too, as soon as its Job has ended.
-        assert_eq!(running_of(Some(&status("Running")), |_| false), 1);
-        assert_eq!(running_of(Some(&status("Invalid")), |job| job == "orders-1"), 1);
-        assert_eq!(running_of(Some(&status("Invalid")), |_| false), 0);
+        assert_eq!(running_of(Some(&status("Running", &run)), |_| false), 1);
+        assert_eq!(
+            running_of(Some(&status("Invalid", &run)), |job| job == "orders-1"),
+            1
+        );
+        assert_eq!(running_of(Some(&status("Invalid", &run)), |_| false), 0);
         assert_eq!(running_of(None, |_| true), 0);
+        // What it does is known to a newer version only, which may never come back.
+        run.task = "Verify".to_owned();
+        assert_eq!(
+            running_of(Some(&status("Running", &run)), |job| job == "orders-1"),
+            1
+        );
+        assert_eq!(running_of(Some(&status("Running", &run)), |_| false), 0);
+    }
+
+    #[test]
+    fn only_a_run_that_this_version_knows_waits_in_line() {
+        let due = Timestamp::UNIX_EPOCH;
+        let mut run = ActiveRun {
+            task: Task::Backup.to_string(),
+            due: Some(Time(due)),
+            ..ActiveRun::default()
+        };
+        assert_eq!(waiting_since(Some(&status("Running", &run))), Some(due));
+        run.task = "Verify".to_owned();
+        assert_eq!(waiting_since(Some(&status("Running", &run))), None);
     }
 }
