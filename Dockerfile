@@ -13,7 +13,8 @@ RUN cargo xtask release \
  && cp target/*/release/etcd-operator /image/usr/local/bin/ \
  && cp /etc/ssl/certs/ca-certificates.crt /image/etc/ssl/certs/ \
  && echo 'nonroot:x:65532:65532:nonroot:/nonexistent:/sbin/nologin' > /image/etc/passwd \
- && echo 'nonroot:x:65532:' > /image/etc/group
+ && echo 'nonroot:x:65532:' > /image/etc/group \
+ && echo 'hosts: files dns' > /image/etc/nsswitch.conf
 
 FROM scratch
 ARG VERSION=0.1.0

@@ -302,6 +302,16 @@ fn the_dockerfile_makes_the_image_that_is_made_without_an_engine() {
     ] {
         assert!(dockerfile.contains(line), "{line}");
     }
+    for line in [
+        "nonroot:x:65532:65532:nonroot:/nonexistent:/sbin/nologin",
+        "nonroot:x:65532:",
+        "hosts: files dns",
+        "etc/passwd",
+        "etc/group",
+        "etc/nsswitch.conf",
+    ] {
+        assert!(dockerfile.contains(line) && shipped.contains(line), "{line}");
+    }
     let toolchain = text("rust-toolchain.toml");
     let channel = toolchain
         .lines()

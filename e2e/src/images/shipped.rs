@@ -10,8 +10,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::archive::{self, Run};
+use super::tar::Access;
 use super::tree::Tree;
-use super::{NONROOT, linkage, without_shell};
+use super::{NONROOT, linkage};
 
 /// Where Go, OpenSSL and our own TLS look for authorities.
 const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates.crt";
@@ -59,7 +60,7 @@ pub(super) async fn image(binary: &Path, reference: &str) -> Result<(Run, Tree)>
             binary.display()
         );
     }
-    let tree = without_shell()
+    let tree = around_it()
         .text(AUTHORITIES, authorities()?)
         .executable("usr/local/bin/etcd-operator", binary.to_owned());
     let run = Run {
@@ -69,6 +70,22 @@ pub(super) async fn image(binary: &Path, reference: &str) -> Result<(Run, Tree)>
         ..Run::default()
     };
     Ok((run, tree))
+}
+
+/// The few files that a program asks a system for. The `Dockerfile` writes the same.
+fn around_it() -> Tree {
+    let shared = Access {
+        mode: 0o1777,
+        owner: 0,
+    };
+    Tree::default()
+        .text(
+            "etc/passwd",
+            "nonroot:x:65532:65532:nonroot:/nonexistent:/sbin/nologin\n",
+        )
+        .text("etc/group", "nonroot:x:65532:\n")
+        .text("etc/nsswitch.conf", "hosts: files dns\n")
+        .directory_of("tmp", shared)
 }
 
 fn labels(build: &Build) -> Vec<(&'static str, String)> {
