@@ -28,7 +28,7 @@ use crate::desired::{Desired, desired};
 use crate::memory::Task;
 use crate::news::event;
 use crate::observe::observe;
-use crate::ours::{Left, Ours};
+use crate::ours::{Left, Ours, cluster_of};
 use crate::plan::promise::promised_before;
 use crate::plan::{Plan, plan};
 use crate::status::{self, Obstacle};
@@ -122,8 +122,8 @@ impl Reconciler {
             self.latest.forget(key);
             self.elsewhere.forget(key);
             let serves = |bad: &Malformed| {
-                let left = self.ours.left_of(key, &bad.annotations, bad.cluster.as_deref());
-                left.is_none()
+                let (cluster, by) = (bad.cluster.as_deref(), bad.controlled_by.as_deref());
+                self.ours.left_of(key, &bad.annotations, cluster, by).is_none()
             };
             return reporter.absent::<EtcdBackup>(backups, key, serves).await;
         };
@@ -139,14 +139,13 @@ impl Reconciler {
                 }
                 return Ok(Wake::OnChange);
             }
-            Some(Left::Elsewhere { cluster, other }) => {
-                self.elsewhere.tell(reporter, &*backup, &cluster, &other);
+            Some(Left::Elsewhere { owned, other }) => {
+                self.elsewhere.tell(reporter, &*backup, &owned, &other);
                 return Ok(Wake::OnChange);
             }
             None => {}
         }
-        let named = backup.spec.etcd_cluster.as_ref().map(|c| c.name.as_str());
-        let cluster = named.filter(|name| !name.is_empty()).map(|name| key.beside(name));
+        let cluster = cluster_of(&backup).map(|name| key.beside(name));
         self.elsewhere.forget(key);
         let references = cluster.map_or_else(References::default, |cluster| {
             References::default().with(format!("EtcdCluster {}", cluster.name), clusters.sight(&cluster))
@@ -278,8 +277,9 @@ impl Reconciler {
     async fn report(
         &self,
         seen: &Arc<EtcdBackup>,
-        status: EtcdBackupStatus,
+        mut status: EtcdBackupStatus,
     ) -> Result<Arc<EtcdBackup>, Error> {
+        status.controlled_by = self.ours.owner(seen);
         let written = self.deps.reporter.report(&**seen, status).await?;
         let Some(stored) = written.changed() else {
             return Ok(Arc::clone(seen));

@@ -17,7 +17,7 @@ use etcd_operator_runtime::{
     apply::Applier,
     clock::SharedClock,
     controller::Function,
-    elsewhere::Elsewhere,
+    elsewhere::{Elsewhere, Owned},
     events::Severity,
     key::ObjectKey,
     queue::Wake,
@@ -170,7 +170,8 @@ impl Reconciler {
         }
         let served = scope.serves(cluster.metadata.annotations.as_ref());
         if let Some(other) = scope::elsewhere(&cluster, installation).filter(|_| served.is_ok()) {
-            self.elsewhere.tell(reporter, &*cluster, &key.name, other);
+            self.elsewhere
+                .tell(reporter, &*cluster, &Owned::cluster(&key.name), other);
             return Ok(Wake::OnChange);
         }
         self.elsewhere.forget(key);

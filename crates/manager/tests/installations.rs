@@ -2,13 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end at the first surprise")]
 
+#[path = "installations/endpoints.rs"]
+mod endpoints;
+
 use std::time::Duration;
 
 use clap::Parser as _;
 use etcd_operator_api::crd;
 use etcd_operator_manager::cli::{Cli, Command};
 use etcd_operator_manager::run::Manager;
-use etcd_operator_runtime::clock::TestClock;
+use etcd_operator_runtime::clock::{SharedClock, TestClock};
 use etcd_operator_runtime::health::Server;
 use etcd_operator_testkit::Fake;
 use etcd_operator_testkit::fake::{Fault, Matching};
@@ -25,6 +28,7 @@ const RESYNCS: Duration = Duration::from_hours(1);
 /// An API server and the managers on it.
 struct Bench {
     fake: Fake,
+    clock: SharedClock,
     stop: CancellationToken,
     managers: JoinSet<anyhow::Result<()>>,
 }
@@ -40,6 +44,7 @@ impl Bench {
         }
         Self {
             fake,
+            clock: TestClock::shared(),
             stop: CancellationToken::new(),
             managers: JoinSet::new(),
         }
@@ -57,7 +62,7 @@ impl Bench {
             namespace: namespace.to_owned(),
             api_server: "http://fake".to_owned(),
             client: self.fake.client(namespace),
-            clock: TestClock::shared(),
+            clock: self.clock.clone(),
         };
         self.managers.spawn(manager.run(self.stop.clone()));
     }
@@ -76,7 +81,8 @@ impl Bench {
     }
 
     fn status(&self, kind: &str) -> Value {
-        self.fake.get_object(GROUP, kind, "shop", "x").unwrap()["status"].clone()
+        let object = self.fake.get_object(GROUP, kind, "shop", "x");
+        object.unwrap_or_default()["status"].clone()
     }
 
     fn accepted(&self, kind: &str) -> Value {
@@ -100,8 +106,8 @@ impl Bench {
             }
         };
         let ended = timeout(Duration::from_mins(2), wait).await;
-        let status = self.status("EtcdCluster");
-        assert!(ended.is_ok(), "{what}: {status} {:?}", self.events());
+        let statuses = ["EtcdCluster", "EtcdBackup"].map(|kind| self.status(kind));
+        assert!(ended.is_ok(), "{what}: {statuses:?} {:?}", self.events());
     }
 
     async fn end(mut self) {

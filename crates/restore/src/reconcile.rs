@@ -13,7 +13,7 @@ use etcd_operator_runtime::{
     apply::{Applier, Error, Introduced},
     clock::SharedClock,
     controller::Function,
-    elsewhere::Elsewhere,
+    elsewhere::{Elsewhere, Owned},
     events::Severity,
     key::ObjectKey,
     latest::Latest,
@@ -173,7 +173,8 @@ impl Reconciler {
         }
         let cluster = key.beside(&restore.spec.etcd_cluster.name);
         if let Some(other) = self.elsewhere.who(clusters, &cluster) {
-            self.elsewhere.tell(reporter, &*restore, &cluster.name, &other);
+            let owned = Owned::cluster(&cluster.name);
+            self.elsewhere.tell(reporter, &*restore, &owned, &other);
             return Ok(Wake::OnChange);
         }
         self.elsewhere.forget(key);

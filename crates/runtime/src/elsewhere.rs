@@ -22,11 +22,30 @@ struct Told {
     other: String,
 }
 
+/// The object whose status says which installation it is that looks after something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owned {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+}
+
 /// Which objects are known to be another installation's; cheap to clone. A process that starts anew tells it anew.
 #[derive(Clone, Debug)]
 pub struct Elsewhere {
     installation: Arc<str>,
     known: Arc<Mutex<BTreeMap<ObjectKey, Told>>>,
+}
+
+impl Owned {
+    /// A cluster.
+    pub fn cluster(name: &str) -> Self {
+        Self {
+            kind: "EtcdCluster",
+            name: name.to_owned(),
+        }
+    }
 }
 
 impl Elsewhere {
@@ -44,11 +63,21 @@ impl Elsewhere {
             Some(readable) => readable.status.as_ref()?.controlled_by.clone(),
             None => clusters.malformed(cluster)?.controlled_by.clone(),
         };
-        another(by.as_deref(), &self.installation).map(str::to_owned)
+        self.another(by.as_deref())
     }
 
-    /// Tells an object that `other` looks after it, because it does so after `cluster`, unless that is known.
-    pub fn tell<K: Writable>(&self, reporter: &Reporter, object: &K, cluster: &str, other: &str) {
+    /// The other installation that this names; none if it is ours or nobody's.
+    pub fn another(&self, controlled_by: Option<&str>) -> Option<String> {
+        another(controlled_by, &self.installation).map(str::to_owned)
+    }
+
+    /// This installation.
+    pub fn installation(&self) -> &str {
+        &self.installation
+    }
+
+    /// Tells an object that `other` looks after it, because it does so after `owned`, unless that is known.
+    pub fn tell<K: Writable>(&self, reporter: &Reporter, object: &K, owned: &Owned, other: &str) {
         let key = ObjectKey::of(object);
         let namespace = key.namespace.clone();
         let told = Told {
@@ -58,9 +87,11 @@ impl Elsewhere {
         if !self.is_news(key, told) {
             return;
         }
+        let Owned { kind, name } = owned;
         let note = format!(
-            "The installation {other} of the operator looks after the EtcdCluster {cluster}; {} leaves this alone. Only where {other} is gone for good, give it up for it: kubectl --namespace {namespace} patch etcdcluster {cluster} --subresource=status --type=merge --patch '{{\"status\":{{\"controlledBy\":null}}}}'",
-            self.installation
+            "The installation {other} of the operator looks after the {kind} {name}; {} leaves this alone. Only where {other} is gone for good, give it up for it: kubectl --namespace {namespace} patch {} {name} --subresource=status --type=merge --patch '{{\"status\":{{\"controlledBy\":null}}}}'",
+            self.installation,
+            kind.to_lowercase(),
         );
         reporter.tell(object, Severity::Warning, REASON, "LeaveAlone", note);
     }

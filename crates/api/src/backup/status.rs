@@ -44,6 +44,10 @@ pub struct EtcdBackupStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Option<Vec<Condition>>,
+    /// The installation of the operator that makes this backup, where it names no cluster; another one leaves it alone. A backup of a cluster follows the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 317))]
+    pub controlled_by: Option<String>,
     /// The runs that have started and are not finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
