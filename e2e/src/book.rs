@@ -13,6 +13,16 @@ pub use desk::Desk;
 
 /// How a block of shell begins.
 const FENCE: &str = "```";
+/// What begins a line that is to be typed, in whatever block it stands.
+const TYPED: [&str; 7] = [
+    "cargo",
+    "curl",
+    "etcd-operator",
+    "etcdctl",
+    "helm",
+    "just",
+    "kubectl",
+];
 /// Of a hundred blocks of shell, how many may be unplayed.
 const MOST_UNPLAYED: usize = 5;
 
@@ -79,6 +89,7 @@ impl Page {
             let bare = line.trim_start();
             if let Some((mut block, indent)) = open.take() {
                 if bare == FENCE {
+                    block.says_what_it_is()?;
                     blocks.push(block);
                     continue;
                 }
@@ -132,6 +143,22 @@ impl Page {
         let found: Vec<&str> = found.map(|block| &*block.text).collect();
         ensure!(!found.is_empty(), "{} shows no {language}", self.path);
         Ok(found)
+    }
+}
+
+impl Block {
+    /// Refuses what is to be typed and does not say so: nobody would play it, nor count it among what is not played.
+    fn says_what_it_is(&self) -> Result<()> {
+        let typed = |line: &str| {
+            let word = line.split_whitespace().next();
+            word.is_some_and(|word| TYPED.contains(&word))
+        };
+        ensure!(
+            self.kind != Kind::Text(String::new()) || !self.text.lines().any(typed),
+            "{} is to be typed: begin it with {FENCE}sh",
+            self.place
+        );
+        Ok(())
     }
 }
 
@@ -219,18 +246,40 @@ mod tests {
         assert!(Page::parse("page.md", "```sh\nls\n").is_err());
     }
 
+    #[test]
+    fn what_is_to_be_typed_says_so() {
+        let bare = |line: &str| Page::parse("page.md", &format!("```\nwords\n  {line}\n```\n"));
+        for word in TYPED {
+            let error = bare(&format!("{word} --version")).unwrap_err().to_string();
+            assert!(error.contains("page.md:2"), "{error}");
+        }
+        assert!(bare("so does kubectl").is_ok());
+        assert!(Page::parse("page.md", "```text\nkubectl get etcd\n```\n").is_ok());
+    }
+
+    /// The README, and the documentation with its folders.
+    fn paths() -> Vec<String> {
+        let mut paths = vec!["README.md".to_owned()];
+        let mut folders = vec!["docs".to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(repository().join(&folder)).unwrap() {
+                let path = entry.unwrap().path();
+                let name = format!("{folder}/{}", path.file_name().unwrap().display());
+                if path.is_dir() {
+                    folders.push(name);
+                } else if path.extension().is_some_and(|ending| ending == "md") {
+                    paths.push(name);
+                }
+            }
+        }
+        paths.sort_unstable();
+        paths
+    }
+
     /// A page that nobody plays would tell people what nobody has tried.
     #[test]
     fn every_page_with_something_to_type_is_played_but_for_these() {
-        let docs = std::fs::read_dir(repository().join("docs")).unwrap();
-        let mut paths: Vec<String> = docs
-            .map(|entry| entry.unwrap().path())
-            .filter(|path| path.extension().is_some_and(|ending| ending == "md"))
-            .map(|path| format!("docs/{}", path.file_name().unwrap().display()))
-            .chain(["README.md".to_owned()])
-            .collect();
-        paths.sort_unstable();
-        let pages: Vec<Page> = paths.iter().map(|path| Page::read(path).unwrap()).collect();
+        let pages: Vec<Page> = paths().iter().map(|path| Page::read(path).unwrap()).collect();
         let played: Vec<&str> = pages
             .iter()
             .filter(|page| page.shell().next().is_some())

@@ -4,11 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use kube::api::ObjectMeta;
 use tokio::process::Command;
 
 use crate::book::repository;
 use crate::command;
 use crate::components::{self, Component, EtcdVersion};
+use crate::unprivileged::confined;
 
 /// The namespace of the release and of the samples.
 pub const NAMESPACE: &str = "etcd";
@@ -71,14 +73,39 @@ impl Kubernetes {
 
     /// Runs kubectl; anything but success is an error.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        self.run(&self.kubectl, "--context", arguments).await
+        self.run(&self.kubectl, "--context", arguments, "").await
     }
 
     async fn helm(&self, arguments: &[&str]) -> Result<String> {
-        self.run(&self.helm, "--kube-context", arguments).await
+        self.run(&self.helm, "--kube-context", arguments, "").await
     }
 
-    async fn run(&self, program: &Path, context_flag: &str, arguments: &[&str]) -> Result<String> {
+    /// Makes a namespace that takes only pods without rights on their node, or lets one that is there take no others.
+    pub async fn confine(&self, namespace: &str) -> Result<()> {
+        let namespace = confined(ObjectMeta {
+            name: Some(namespace.to_owned()),
+            ..ObjectMeta::default()
+        });
+        let apply = [
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            // Whoever applies the same namespace without the label under kubectl's own name would take it away.
+            "--field-manager=bed",
+            "--filename=-",
+        ];
+        let object = serde_json::to_string(&namespace)?;
+        self.run(&self.kubectl, "--context", &apply, &object).await?;
+        Ok(())
+    }
+
+    async fn run(
+        &self,
+        program: &Path,
+        context_flag: &str,
+        arguments: &[&str],
+        input: &str,
+    ) -> Result<String> {
         let mut command = Command::new(program);
         if let Some(context) = &self.context {
             command.args([context_flag, context]);
@@ -97,7 +124,7 @@ impl Kubernetes {
                 .env("KUBECACHEDIR", cache_beside(kubeconfig));
         }
         command.args(arguments);
-        command::succeed(command, "").await
+        command::succeed(command, input).await
     }
 
     /// Installs the chart, or upgrades what is there, with an image the nodes have already.
@@ -161,6 +188,22 @@ impl Kubernetes {
         Ok(typed.map(|line| line.trim().to_owned()).collect())
     }
 
+    /// The monitor that the chart makes for a Prometheus that shall find the manager, as YAML.
+    pub async fn pod_monitor(&self) -> Result<String> {
+        self.helm(&[
+            "template",
+            RELEASE,
+            &chart()?,
+            "--namespace",
+            NAMESPACE,
+            // Nobody is asked for a version; the chart takes every one from this on.
+            "--kube-version=1.30.0",
+            "--set=podMonitor.create=true",
+            "--show-only=templates/podmonitor.yaml",
+        ])
+        .await
+    }
+
     /// Takes the release away.
     pub async fn uninstall(&self) -> Result<()> {
         self.helm(&["uninstall", RELEASE, "--namespace", NAMESPACE])
@@ -170,11 +213,10 @@ impl Kubernetes {
 
     async fn install_with(&self, image: &str, more: &[&str]) -> Result<()> {
         let (repository, tag) = image.rsplit_once(':').context("an image without a tag")?;
-        let chart = repository_file("charts/etcd-operator");
-        let chart = chart.to_str().context("the chart's path is not UTF-8")?;
+        let chart = chart()?;
         let repository = format!("image.repository={repository}");
         let tag = format!("image.tag={tag}");
-        let upgrade = ["upgrade", "--install", RELEASE, chart, "--namespace", NAMESPACE];
+        let upgrade = ["upgrade", "--install", RELEASE, &chart, "--namespace", NAMESPACE];
         let values = [
             "--create-namespace",
             "--set-string",
@@ -265,6 +307,12 @@ impl Kubernetes {
 /// Where kubectl and helm keep what they have learnt about a bed: with it, since the next one has the same address.
 pub fn cache_beside(kubeconfig: &Path) -> PathBuf {
     kubeconfig.with_file_name("kubectl-cache")
+}
+
+fn chart() -> Result<String> {
+    let path = repository_file("charts/etcd-operator");
+    let path = path.to_str().context("the chart's path is not UTF-8")?;
+    Ok(path.to_owned())
 }
 
 fn repository_file(path: &str) -> PathBuf {

@@ -132,6 +132,7 @@ async fn equip(mut standing: Standing, binary: &Path, say: &impl Fn(&str)) -> Re
         standing.import(&images::etcd(SAMPLE_VERSION).await?).await?;
     }
     say("installing the chart");
+    kubernetes.confine(NAMESPACE).await?;
     kubernetes.install(images::OPERATOR).await?;
     if known.as_ref().is_some_and(|known| *known != archive) {
         kubernetes.restart().await?;

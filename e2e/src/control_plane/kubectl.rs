@@ -1,6 +1,5 @@
 //! What tests do with a control plane before they begin: kubectl, definitions, namespaces of their own.
 
-use std::collections::BTreeMap;
 use std::process::Output;
 
 use anyhow::{Context, Result};
@@ -11,20 +10,15 @@ use tokio::process::Command;
 use super::ControlPlane;
 use crate::command::{output, printed};
 use crate::components::{self, Component};
-use crate::unprivileged::ENFORCED;
+use crate::unprivileged::confined;
 
 impl ControlPlane {
     /// A new namespace whose name begins with `prefix`, and in which only pods without rights on their node may run.
     pub async fn namespace(&self, prefix: &str) -> Result<String> {
-        let (key, value) = ENFORCED;
-        let namespace = Namespace {
-            metadata: ObjectMeta {
-                generate_name: Some(format!("{prefix}-")),
-                labels: Some(BTreeMap::from([(key.to_owned(), value.to_owned())])),
-                ..ObjectMeta::default()
-            },
-            ..Namespace::default()
-        };
+        let namespace = confined(ObjectMeta {
+            generate_name: Some(format!("{prefix}-")),
+            ..ObjectMeta::default()
+        });
         let made = Api::<Namespace>::all(self.client().await?)
             .create(&PostParams::default(), &namespace)
             .await

@@ -50,11 +50,7 @@ pub async fn prepared(stage: &Stage) -> Result<Kubernetes> {
         }
     }
     let kubernetes = Kubernetes::at(cluster.control_plane().kubeconfig()).await?;
-    kubernetes.kubectl(&["create", "namespace", NAMESPACE]).await?;
-    let restricted = "pod-security.kubernetes.io/enforce=restricted";
-    kubernetes
-        .kubectl(&["label", "namespace", NAMESPACE, restricted])
-        .await?;
+    kubernetes.confine(NAMESPACE).await?;
     Ok(kubernetes)
 }
 

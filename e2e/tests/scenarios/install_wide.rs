@@ -28,7 +28,8 @@ pub const SCENARIOS: &[Scenario] = &[
 ];
 
 async fn wide(stage: Arc<Stage>) -> Result<()> {
-    prepared(&stage).await?;
+    let kubernetes = prepared(&stage).await?;
+    kubernetes.confine("etcd-operator").await?;
     // The page shows the other overlay, and says that this one is applied like it.
     let desk = Desk::new(stage.cluster(), "desk", NAMESPACE)
         .await?
@@ -38,10 +39,6 @@ async fn wide(stage: Arc<Stage>) -> Result<()> {
     desk.types(&page.under("With kubectl")?).await?;
 
     let namespace = stage.namespace();
-    desk.runs(&format!(
-        "kubectl label namespace {namespace} pod-security.kubernetes.io/enforce=restricted\n"
-    ))
-    .await?;
     // What is not served is asked for first, so that there was time to serve it.
     for (name, annotations) in [("plain", json!({})), ("marked", json!({ (MARK.0): MARK.1 }))] {
         let object = json!({

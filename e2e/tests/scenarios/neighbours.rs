@@ -49,13 +49,14 @@ const PODS: &str = "kubectl get pods --selector etcd_cluster=orders --output \
                     jsonpath='{.items[*].metadata.uid}{.items[*].status.containerStatuses[*].restartCount}'\n";
 
 async fn second(stage: Arc<Stage>) -> Result<()> {
-    sampled(&stage).await?;
+    let kubernetes = sampled(&stage).await?;
+    kubernetes.confine("other").await?;
     let desk = Desk::new(stage.cluster(), "desk", NAMESPACE).await?;
     let before = desk.runs(LOOK).await?;
     ensure!(before.contains("etcd/etcd-operator"), "{before}");
     let (repository, tag) = images::OPERATOR.split_once(':').unwrap_or((images::OPERATOR, ""));
     let install = format!(
-        "helm install second charts/etcd-operator --namespace other --create-namespace \
+        "helm install second charts/etcd-operator --namespace other \
          --set image.repository={repository} --set image.tag={tag} --set 'scope.namespaces={{{NAMESPACE}}}'\n\
          kubectl --namespace other rollout status deployment/second-etcd-operator --timeout=3m\n\
          until kubectl get events --field-selector reason=ControlledElsewhere --output name | grep --quiet .; do sleep 1; done\n\
@@ -147,8 +148,7 @@ async fn taken_over(stage: Arc<Stage>) -> Result<()> {
 /// A cluster of one member in a namespace.
 fn cluster(namespace: &str) -> String {
     format!(
-        "kubectl create namespace {namespace} --dry-run=client --output=yaml | kubectl apply --filename=-\n\
-         echo '{{\"apiVersion\": \"etcd.database.coreos.com/v1beta2\", \"kind\": \"EtcdCluster\", \
+        "echo '{{\"apiVersion\": \"etcd.database.coreos.com/v1beta2\", \"kind\": \"EtcdCluster\", \
          \"metadata\": {{\"name\": \"c\"}}, \"spec\": {{\"size\": 1, \"version\": \"{}\"}}}}' \
          | kubectl --namespace {namespace} apply --filename=-\n",
         SAMPLE_VERSION.number()
@@ -172,9 +172,8 @@ async fn scopes(stage: Arc<Stage>) -> Result<()> {
     let kubernetes = prepared(&stage).await?;
     let desk = Desk::new(stage.cluster(), "desk", NAMESPACE).await?;
     // Roles are made in namespaces that are there.
-    for namespace in ["one", "two"] {
-        desk.runs(&format!("kubectl create namespace {namespace}\n"))
-            .await?;
+    for namespace in ["one", "two", "three", "four"] {
+        kubernetes.confine(namespace).await?;
     }
     kubernetes
         .install_in(images::OPERATOR, "scope.namespaces={one,two}")

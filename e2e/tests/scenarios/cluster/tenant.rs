@@ -54,6 +54,7 @@ impl Tenant {
         let mut installed = INSTALLED.lock().await;
         if !installed.contains(&kubeconfig) {
             import(&stage, &images::operator(operator).await?).await?;
+            kubernetes.confine(NAMESPACE).await?;
             kubernetes.install_everywhere(images::OPERATOR).await?;
             kubernetes.ready().await?;
             installed.push(kubeconfig);

@@ -24,7 +24,7 @@ helm get manifest etcd-operator --namespace new | grep --count '^kind: CustomRes
 pub async fn moved(stage: Arc<Stage>) -> Result<()> {
     let kubernetes = prepared(&stage).await?;
     for namespace in ["old", "new"] {
-        kubernetes.kubectl(&["create", "namespace", namespace]).await?;
+        kubernetes.confine(namespace).await?;
     }
     kubernetes
         .install_in(images::OPERATOR, "scope.namespaces={old}")

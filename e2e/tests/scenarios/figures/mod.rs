@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::backup::vault::Backup;
 use crate::cluster::tenant::{SOON, Tenant};
-use page::{Figures, differences, scrape};
+use page::{Figures, Monitor, differences};
 use truth::{Found, Listed, members, step};
 
 /// What is told of backups.
@@ -41,6 +41,7 @@ pub const SCENARIOS: &[Scenario] = &[
 /// Who compares.
 struct Reader {
     tenant: Tenant,
+    monitor: Monitor,
     members: Vec<Listed>,
     /// The EtcdBackup that there is.
     backup: Option<&'static str>,
@@ -57,7 +58,7 @@ impl Reader {
         let last = Mutex::new(Vec::new());
         let agreed = until(when, SOON, || async {
             let before = clock.now();
-            let told = scrape(&self.tenant).await?;
+            let told = self.monitor.scrape(&self.tenant).await?;
             let times = [before, clock.now()];
             let mut found = Found::default();
             found.of_cluster(&self.tenant, &self.members, self.since).await?;
@@ -105,6 +106,7 @@ async fn told(stage: Arc<Stage>) -> Result<()> {
     let mut reader = Reader {
         members: members(&tenant).await?,
         tenant: tenant.clone(),
+        monitor: Monitor::on(&stage).await?,
         backup: Some("yearly"),
         since: Instant::now(),
         right: BTreeSet::new(),
@@ -147,7 +149,7 @@ async fn told(stage: Arc<Stage>) -> Result<()> {
     reader.agrees("without its backup").await?;
     tenant.delete().await?;
     until("nothing is told of what is gone", SOON, || async {
-        Ok(scrape(&tenant).await?.is_empty().then_some(()))
+        Ok(reader.monitor.scrape(&tenant).await?.is_empty().then_some(()))
     })
     .await
 }
@@ -219,9 +221,9 @@ async fn held_up(reader: &mut Reader) -> Result<()> {
     }
     let of_age = |told: &Figures| told.get(r#"cluster_plan_step_age_seconds{name="c"}"#).copied();
     let seen = Instant::now();
-    let first = of_age(&scrape(&tenant).await?).context("no age")?;
+    let first = of_age(&reader.monitor.scrape(&tenant).await?).context("no age")?;
     let grown = until("the step grows older", SOON, || async {
-        let told = scrape(&tenant).await?;
+        let told = reader.monitor.scrape(&tenant).await?;
         Ok(of_age(&told).filter(|age| *age >= first + LATER))
     })
     .await?;

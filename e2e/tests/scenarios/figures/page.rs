@@ -1,10 +1,13 @@
-//! The manager's page of metrics as whoever scrapes it has it, and how it differs from what is so.
+//! The manager's page of metrics as a Prometheus has it by the chart's PodMonitor, and how it differs from what is so.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use etcd_operator_e2e::command::printed;
+use etcd_operator_e2e::install::{Kubernetes, NAMESPACE};
+use etcd_operator_e2e::scenario::Stage;
+use serde_json::Value;
 use tokio::process::Command;
 
 use crate::cluster::tenant::Tenant;
@@ -18,27 +21,61 @@ pub type Figures = BTreeMap<String, i64>;
 /// What each may be. Nothing else may be told.
 pub type Truth = BTreeMap<String, RangeInclusive<i64>>;
 
-/// What the manager tells of objects in the namespace of a tenant.
-pub async fn scrape(tenant: &Tenant) -> Result<Figures> {
-    let addresses = tenant
-        .kubectl_of_operator(&[
-            "get",
-            "pods",
-            "--selector=app.kubernetes.io/name=etcd-operator",
-            "--output=jsonpath={.items[*].status.podIP}",
-        ])
-        .await?;
-    let addresses: Vec<_> = addresses.split_whitespace().collect();
-    let [address] = addresses[..] else {
-        anyhow::bail!("not one manager but {addresses:?}");
-    };
-    let node = &tenant.stage().cluster().nodes()[0];
-    let mut curl: Command = node.entry().command("curl")?.into();
-    curl.args(["--silent", "--show-error", "--fail", "--max-time", "5"])
-        .arg(format!("http://{address}:8080/metrics"))
-        .kill_on_drop(true);
-    let page = printed(curl.output().await?, "curl /metrics")?;
-    read(&page, tenant.stage().namespace())
+/// Whom to scrape, and where.
+pub struct Monitor {
+    selector: String,
+    /// The port's name.
+    port: String,
+    path: String,
+}
+
+impl Monitor {
+    /// The one that the chart makes for the manager of a bed.
+    pub async fn on(stage: &Stage) -> Result<Self> {
+        let kubernetes = Kubernetes::at(stage.cluster().control_plane().kubeconfig()).await?;
+        let monitor: Value = serde_saphyr::from_str(&kubernetes.pod_monitor().await?)?;
+        // Without a list of namespaces it looks in its own.
+        ensure!(monitor["metadata"]["namespace"] == NAMESPACE, "{monitor}");
+        let labels = monitor["spec"]["selector"]["matchLabels"].as_object();
+        let labels = labels.context("a monitor of everything")?.iter();
+        let labels: Vec<String> = labels
+            .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+            .collect();
+        let endpoints = monitor["spec"]["podMetricsEndpoints"].as_array();
+        let [endpoint] = endpoints.context("a monitor of nothing")?.as_slice() else {
+            bail!("the manager has not one page: {monitor}");
+        };
+        let text = |key: &str| endpoint[key].as_str().map(str::to_owned);
+        Ok(Self {
+            selector: labels.join(","),
+            port: text("port").context("a page without a port")?,
+            path: text("path").context("a page without a path")?,
+        })
+    }
+
+    /// What the manager tells of objects in the namespace of a tenant.
+    pub async fn scrape(&self, tenant: &Tenant) -> Result<Figures> {
+        let selector = format!("--selector={}", self.selector);
+        let output = format!(
+            "--output=jsonpath={{range .items[*]}}{{.status.podIP}}:\
+             {{.spec.containers[*].ports[?(@.name==\"{}\")].containerPort}} {{end}}",
+            self.port
+        );
+        let addresses = tenant
+            .kubectl_of_operator(&["get", "pods", &selector, &output])
+            .await?;
+        let addresses: Vec<_> = addresses.split_whitespace().collect();
+        let [address] = addresses[..] else {
+            bail!("not one manager but {addresses:?}");
+        };
+        let node = &tenant.stage().cluster().nodes()[0];
+        let mut curl: Command = node.entry().command("curl")?.into();
+        curl.args(["--silent", "--show-error", "--fail", "--max-time", "5"])
+            .arg(format!("http://{address}{}", self.path))
+            .kill_on_drop(true);
+        let page = printed(curl.output().await?, "curl of the metrics")?;
+        read(&page, tenant.stage().namespace())
+    }
 }
 
 fn read(page: &str, namespace: &str) -> Result<Figures> {

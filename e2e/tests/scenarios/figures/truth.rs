@@ -146,17 +146,21 @@ impl Found {
         let cluster = cluster.unwrap_or_default();
         let status = object.status.unwrap_or_default();
         let of = |family: &str| format!("backup_{family}{{name=\"{name}\",cluster=\"{cluster}\"}}");
-        let last = status.last_success_date.context("it was never made")?.0;
+        let record = status.last_success.context("no record of it")?;
+        let disk = stage.cluster().disk(stage.namespace(), "backups").await?;
+        let stored = disk.read(&record.object)?.len();
+        self.exactly(of("size_bytes"), i64::try_from(stored)?);
+        // What the Job wrote, whatever the operator makes of it.
+        let manifest: Value =
+            serde_json::from_slice(&disk.read(&format!("{}.manifest.json", record.object))?)?;
+        let last = manifest["completedAt"].as_str();
+        let last: Timestamp = last.context("a manifest without a time")?.parse()?;
         let age = |now: Timestamp| now.duration_since(last).as_secs();
         // Times in objects have no parts of a second.
         self.truth
             .insert(of("age_seconds"), age(before) - 1..=age(after) + 1);
         // Its next time is a year away.
         self.exactly(of("late_seconds"), 0);
-        let record = status.last_success.context("no record of it")?;
-        let disk = stage.cluster().disk(stage.namespace(), "backups").await?;
-        let stored = disk.read(&record.object)?.len();
-        self.exactly(of("size_bytes"), i64::try_from(stored)?);
         Ok(())
     }
 
