@@ -179,7 +179,7 @@ pub async fn silent_beside(stage: Arc<Stage>) -> Result<()> {
     for tenant in &silent {
         tenant
             .says("it does not answer", |status| {
-                is(status, "Available", "False", "NoQuorum")
+                is(status, "Available", "Unknown", "MembersUnreachable")
             })
             .await?;
     }
