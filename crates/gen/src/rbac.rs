@@ -193,48 +193,6 @@ pub const RIGHTS: &[Right] = &[
     },
 ];
 
-/// What shows that a right is used which no run of the gate shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
-    /// Scenarios that only a full run plays.
-    ByFullRuns,
-    /// None for sure: it takes a moment that nobody can arrange.
-    ByChance,
-}
-
-/// A right that scenarios of the gate need not use; they must use all others.
-#[derive(Clone, Copy, Debug)]
-pub struct Seldom {
-    /// The API group, as in the table above.
-    pub group: &'static str,
-    /// One of its resources.
-    pub resource: &'static str,
-    /// What is seldom done with it.
-    pub verb: &'static str,
-    /// What shows it all the same.
-    pub shown: Shown,
-    /// When it is done, in a sentence.
-    pub when: &'static str,
-}
-
-/// All of them.
-pub const SELDOM: &[Seldom] = &[
-    Seldom {
-        group: "",
-        resource: "secrets",
-        verb: "get",
-        shown: Shown::ByFullRuns,
-        when: "The certificate of the operator is read where members ask for one; no cluster of the gate has TLS.",
-    },
-    Seldom {
-        group: etcd_operator_api::GROUP,
-        resource: "etcdclusters",
-        verb: "create",
-        shown: Shown::ByFullRuns,
-        when: "An EtcdCluster is made where a restore has a template for it; those of the gate find theirs.",
-    },
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,25 +230,6 @@ mod tests {
                     );
                 }
             }
-        }
-    }
-    #[test]
-    fn what_is_seldom_used_is_granted_once_and_says_when() {
-        let mut seen = std::collections::BTreeSet::new();
-        for seldom in SELDOM {
-            let Seldom {
-                group,
-                resource,
-                verb,
-                shown: _,
-                when,
-            } = seldom;
-            let is_granted = |right: &Right| {
-                right.group == *group && right.resources.contains(resource) && right.verbs.contains(verb)
-            };
-            assert!(RIGHTS.iter().any(is_granted), "{seldom:?}");
-            assert!(seen.insert((group, resource, verb)), "{seldom:?}");
-            assert!(when.contains(' ') && when.ends_with('.'), "{seldom:?}");
         }
     }
 }

@@ -1,27 +1,16 @@
 //! What was heard on beds, compared with what the roles grant. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 
 use super::{Ask, Heard};
-
-/// How a right is used by scenarios that not every run of them shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seldom {
-    /// By some that only a full run plays.
-    Full,
-    /// By none for sure.
-    Chance,
-}
 
 /// What the roles grant.
 #[derive(Clone, Debug, Default)]
 pub struct Terms {
     /// All of it.
     pub granted: BTreeSet<Ask>,
-    /// What of it may be missed in a run, and in which.
-    pub seldom: BTreeMap<Ask, Seldom>,
 }
 
 /// How much of all that shows the operator was played, and passed.
@@ -29,10 +18,8 @@ pub struct Terms {
 pub enum Played {
     /// Only a part: nothing follows from what was not used.
     Part,
-    /// The gate.
+    /// The gate, or more than that.
     Gate,
-    /// Everything but what measures.
-    Full,
 }
 
 impl Terms {
@@ -47,20 +34,15 @@ impl Terms {
         Ok(())
     }
 
-    /// A whole run: every right was used, or it is said why it need not be.
-    pub fn in_all(&self, used: &BTreeSet<Ask>, played: Played) -> Result<()> {
-        let may_be_missed = |ask: &&Ask| match (self.seldom.get(*ask), played) {
-            (_, Played::Part) | (Some(Seldom::Chance), _) | (Some(Seldom::Full), Played::Gate) => true,
-            (None, _) | (Some(Seldom::Full), Played::Full) => false,
-        };
-        let missing = told(self.granted.difference(used).filter(|ask| !may_be_missed(ask)));
-        if missing.is_empty() {
-            return Ok(());
-        }
-        bail!(
-            "granted and never used: {missing}. Take each out of the table of rights, or note there why no scenario of \
-             such a run uses it"
-        )
+    /// A whole run: every right was used.
+    pub fn in_all(&self, used: &BTreeSet<Ask>) -> Result<()> {
+        let missing = told(self.granted.difference(used));
+        ensure!(
+            missing.is_empty(),
+            "granted and never used: {missing}. Take each out of the table of rights, or have a scenario of the gate \
+             use it"
+        );
+        Ok(())
     }
 
     /// What can be said where only a part was played; nothing where no operator ran.
@@ -73,8 +55,8 @@ impl Terms {
         };
         (!used.is_empty()).then(|| {
             format!(
-                "rights: {count} of {all} were used{rest}\nrights are not judged: that takes the whole gate, or a whole \
-                 full run, and all of it passed"
+                "rights: {count} of {all} were used{rest}\nrights are not judged: that takes the whole gate, and all of it \
+                 passed"
             )
         })
     }

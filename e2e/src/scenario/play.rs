@@ -147,7 +147,7 @@ impl Player {
             }
             return None;
         }
-        let judged = self.terms.in_all(&used, played);
+        let judged = self.terms.in_all(&used);
         Some(found("rights", "each_that_is_granted_was_used", start, judged))
     }
 
