@@ -86,10 +86,11 @@ pub async fn drop_jobs(jobs: &[Drop], backup: &EtcdBackup, deps: &Deps) -> Resul
     let now = deps.applier.read::<EtcdBackup>(&key).await?;
     let now = now.filter(|now| now.uid() == backup.uid());
     let memory = Memory::read(now.as_ref().and_then(|now| now.status.as_ref()));
+    let is_going = now.is_none_or(|now| now.metadata.deletion_timestamp.is_some());
     for job in jobs {
         let run = memory.runs.iter().find(|run| run.job(&key.name) == job.name);
         let is_needed = match run {
-            None => false,
+            None => !is_going && memory.is_of_unknown(&job.name),
             Some(run) => !(job.is_in_vain && run.job_uid.as_ref().is_none_or(|uid| *uid == job.uid)),
         };
         if !is_needed {

@@ -25,4 +25,4 @@ pub mod world;
 
 pub use ours::Ours;
 pub use reconcile::{Deps, Reconciler};
-pub use turns::waiting;
+pub use turns::{is_busy, waiting};

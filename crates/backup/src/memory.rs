@@ -123,7 +123,10 @@ impl Memory {
         let active = || status.active.iter().flatten();
         Self {
             runs: active().filter_map(run).collect(),
-            unknown: active().filter(|active| run(active).is_none()).cloned().collect(),
+            unknown: active()
+                .filter(|active| Task::of(&active.task).is_none())
+                .cloned()
+                .collect(),
             last: time(&status.last_schedule_time).or(made),
             success,
             failures: status.failures.unwrap_or(0),
@@ -140,6 +143,11 @@ impl Memory {
     /// The run that does this.
     pub fn of(&self, task: Task) -> Option<&Run> {
         self.runs.iter().find(|run| run.task == task)
+    }
+
+    /// Whether a Job is of a run that only a newer version of the operator knows.
+    pub fn is_of_unknown(&self, job: &str) -> bool {
+        self.unknown.iter().any(|run| run.job == job)
     }
 
     /// The API server does not take the Job of a run.

@@ -60,15 +60,9 @@ impl Ours {
         )
     }
 
-    /// Who makes a backup, for its status: of one that names a cluster the cluster tells.
-    pub fn owner(&self, backup: &EtcdBackup) -> Option<String> {
-        let is_followed = cluster_of(backup).is_some();
-        (!is_followed).then(|| self.elsewhere.installation().to_owned())
-    }
-
     /// The same of one that may not be readable. A backup follows its cluster; while that does not exist, its own
-    /// annotations decide. One with bare endpoints is whose who was there first: two that serve it would each undo
-    /// what the other one says of it.
+    /// annotations decide. One with bare endpoints belongs to whoever came first: two that served it would undo each other's
+    /// statuses.
     pub fn left_of(
         &self,
         key: &ObjectKey,
@@ -77,10 +71,7 @@ impl Ours {
         controlled_by: Option<&str>,
     ) -> Option<Left> {
         let Some(cluster) = cluster.filter(|name| !name.is_empty()) else {
-            let owned = Owned {
-                kind: "EtcdBackup",
-                name: key.name.clone(),
-            };
+            let owned = Owned::backup(&key.name);
             let other = self.elsewhere.another(controlled_by)?;
             return Some(Left::Elsewhere { owned, other });
         };
@@ -92,6 +83,12 @@ impl Ours {
         let other = self.elsewhere.who(&self.clusters, &cluster)?;
         let owned = Owned::cluster(&cluster.name);
         Some(Left::Elsewhere { owned, other })
+    }
+
+    /// Who makes a backup, for its status: of one that names a cluster the cluster tells.
+    pub fn owner(&self, backup: &EtcdBackup) -> Option<String> {
+        let is_followed = cluster_of(backup).is_some();
+        (!is_followed).then(|| self.elsewhere.installation().to_owned())
     }
 }
 

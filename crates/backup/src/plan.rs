@@ -210,7 +210,12 @@ fn jobs(world: &World, plan: &mut Plan) {
             plan.jobs.push(run.clone());
         }
     }
-    for job in world.jobs.iter().filter(|job| !job.is_going) {
+    let is_kept = |name: &str| world.deleted.is_none() && world.memory.is_of_unknown(name);
+    for job in world
+        .jobs
+        .iter()
+        .filter(|job| !job.is_going && !is_kept(&job.name))
+    {
         let mut runs = plan.memory.runs.iter_mut();
         let run = runs.find(|run| run.job(&world.name) == job.name);
         let is_in_vain = run.map(|run| {

@@ -106,6 +106,11 @@ fn running_of(status: Option<&EtcdBackupStatus>, lives: impl Fn(&str) -> bool) -
         .count()
 }
 
+/// Whether runs are under way or wait, of those that this version brings to an end.
+pub fn is_busy(status: &EtcdBackupStatus) -> bool {
+    runs(Some(status)).any(|run| Task::of(&run.task).is_some())
+}
+
 /// Since when its next run has been due that waits.
 fn waiting_since(status: Option<&EtcdBackupStatus>) -> Option<Timestamp> {
     let waiting = runs(status).filter(|run| run.started_at.is_none() && Task::of(&run.task).is_some());

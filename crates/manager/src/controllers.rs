@@ -291,7 +291,7 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
     kinds.backups.sink(move |change| {
         let backup = change.object();
         let status = backup.and_then(|backup| backup.status.as_ref());
-        let is_busy = status.is_some_and(|status| status.active.is_some());
+        let is_busy = status.is_some_and(backup::is_busy);
         if !is_busy {
             push(&wake, backup::waiting(&store, &ours, most));
             let cluster = backup.and_then(|backup| backup.spec.etcd_cluster.as_ref());

@@ -11,6 +11,7 @@ use crate::events::Severity;
 use crate::key::ObjectKey;
 use crate::report::Reporter;
 use crate::store::Store;
+use tracing::info;
 
 /// The Event that tells it.
 pub const REASON: &str = "ControlledElsewhere";
@@ -20,6 +21,7 @@ pub const REASON: &str = "ControlledElsewhere";
 struct Told {
     uid: Option<String>,
     other: String,
+    is_going: bool,
 }
 
 /// The object whose status says which installation it is that looks after something.
@@ -29,6 +31,8 @@ pub struct Owned {
     pub kind: &'static str,
     /// Its name.
     pub name: String,
+    /// How grave it is that another one looks after it: where both were meant to see it, nothing is wrong.
+    pub severity: Severity,
 }
 
 /// Which objects are known to be another installation's; cheap to clone. A process that starts anew tells it anew.
@@ -44,6 +48,16 @@ impl Owned {
         Self {
             kind: "EtcdCluster",
             name: name.to_owned(),
+            severity: Severity::Warning,
+        }
+    }
+
+    /// A backup that names no cluster. No annotation tells whose it is, so whoever comes second merely says so.
+    pub fn backup(name: &str) -> Self {
+        Self {
+            kind: "EtcdBackup",
+            name: name.to_owned(),
+            severity: Severity::Normal,
         }
     }
 }
@@ -76,24 +90,34 @@ impl Elsewhere {
         &self.installation
     }
 
-    /// Tells an object that `other` looks after it, because it does so after `owned`, unless that is known.
+    /// Tells an object that `other` looks after it, because it does so after `owned`, unless that is known. Once it is being
+    /// deleted that is told anew: what holds it nobody here takes away.
     pub fn tell<K: Writable>(&self, reporter: &Reporter, object: &K, owned: &Owned, other: &str) {
         let key = ObjectKey::of(object);
         let namespace = key.namespace.clone();
+        let is_going = object.meta().deletion_timestamp.is_some();
         let told = Told {
             uid: object.meta().uid.clone(),
             other: other.to_owned(),
+            is_going,
         };
         if !self.is_news(key, told) {
             return;
         }
-        let Owned { kind, name } = owned;
+        let Owned { kind, name, severity } = owned;
+        let held = if is_going {
+            " It is being deleted, and stays until that one has done its part."
+        } else {
+            ""
+        };
         let note = format!(
-            "The installation {other} of the operator looks after the {kind} {name}; {} leaves this alone. Only where {other} is gone for good, give it up for it: kubectl --namespace {namespace} patch {} {name} --subresource=status --type=merge --patch '{{\"status\":{{\"controlledBy\":null}}}}'",
+            "The installation {other} of the operator looks after the {kind} {name}; {} leaves this alone.{held} Only where {other} is gone for good, or looks into this namespace no more, give it up for it: kubectl --namespace {namespace} patch {} {name} --subresource=status --type=merge --patch '{{\"status\":{{\"controlledBy\":null}}}}'",
             self.installation,
             kind.to_lowercase(),
         );
-        reporter.tell(object, Severity::Warning, REASON, "LeaveAlone", note);
+        let severity = if is_going { Severity::Warning } else { *severity };
+        info!(object = %ObjectKey::of(object), other, "{note}");
+        reporter.tell(object, severity, REASON, "LeaveAlone", note);
     }
 
     /// Forgets an object that is gone, or ours.
@@ -121,11 +145,18 @@ mod tests {
         let told = |uid: &str, other: &str| Told {
             uid: Some(uid.to_owned()),
             other: other.to_owned(),
+            is_going: false,
         };
         assert!(elsewhere.is_news(key(), told("1", "a/etcd-operator")));
         assert!(!elsewhere.clone().is_news(key(), told("1", "a/etcd-operator")));
         assert!(elsewhere.is_news(key(), told("1", "b/etcd-operator")));
         assert!(elsewhere.is_news(key(), told("2", "b/etcd-operator")));
+        let going = || Told {
+            is_going: true,
+            ..told("2", "b/etcd-operator")
+        };
+        assert!(elsewhere.is_news(key(), going()));
+        assert!(!elsewhere.is_news(key(), going()));
         elsewhere.forget(&key());
         assert!(elsewhere.is_news(key(), told("2", "b/etcd-operator")));
     }

@@ -5,11 +5,13 @@
 use std::fmt::Write as _;
 
 use etcd_operator_api::contract::Verdict;
+use etcd_operator_api::refusal::bounded;
 
 use super::Situation;
 use super::bootstrap::said;
+use crate::build::{FETCH, INSTALL};
 use crate::desired::{Desired, Image, Storage};
-use crate::world::{Asked, Container, Ordinal, essence};
+use crate::world::{Asked, Container, Ordinal, PREPARED, essence};
 
 /// What kubelet says of an image that it does not get.
 const NO_IMAGE: [&str; 4] = [
@@ -20,6 +22,8 @@ const NO_IMAGE: [&str; 4] = [
 ];
 /// How what is told of a container begins that runs before etcd's.
 const BEFORE: &str = "its init container ";
+/// No more than this of what Kubernetes says is shown: in a status the field that helps must have room after it.
+const LONGEST: usize = 300;
 
 /// Why there is no report, in words.
 pub fn why(situation: &Situation<'_>, place: Ordinal) -> String {
@@ -31,7 +35,8 @@ pub fn why(situation: &Situation<'_>, place: Ordinal) -> String {
     if let Some(why) = &pod.unschedulable {
         let volume = why_unbound(situation, place).filter(|_| why.to_lowercase().contains("volume"));
         return format!(
-            "finds no node: {why}{}{}",
+            "finds no node: {}{}{}",
+            bounded(why, LONGEST),
             volume.unwrap_or_default(),
             of_nodes(desired, why)
         );
@@ -48,7 +53,10 @@ pub fn why(situation: &Situation<'_>, place: Ordinal) -> String {
         );
     }
     match (&pod.container, &seen.report) {
-        (Container::Waiting(why), _) => format!("is not started yet: {why}{}", of_start(desired, why)),
+        (Container::Waiting(why), _) => {
+            let said = bounded(why, LONGEST);
+            format!("is not started yet: {said}{}", of_start(desired, why))
+        }
         (Container::Ended { code, words }, _) => {
             format!("has ended with code {code}: {}", essence(words))
         }
@@ -84,9 +92,13 @@ fn of_nodes(desired: &Desired, why: &str) -> String {
             "; spec.pod.resources asks for {asked}: ask for less, or add a node with as much to spare"
         );
     }
-    let is_picky = !pod.node_selector.is_empty() || pod.affinity.is_some();
-    if is_picky && why.contains("didn't match Pod's node affinity/selector") {
-        told.push_str("; spec.pod.nodeSelector and spec.pod.affinity say which nodes it takes");
+    if why.contains("didn't match Pod's node affinity/selector") {
+        if !pod.node_selector.is_empty() {
+            told.push_str("; spec.pod.nodeSelector says which labels a node must have");
+        }
+        if pod.affinity.is_some() {
+            told.push_str("; spec.pod.affinity says which nodes it takes");
+        }
     }
     if pod.apart && why.contains("anti-affinity") {
         told.push_str("; spec.pod.antiAffinity wants a node for each member: add nodes, or set it to false");
@@ -104,7 +116,8 @@ fn of_nodes(desired: &Desired, why: &str) -> String {
 fn requests(desired: &Desired) -> Option<String> {
     let resources = desired.pod.resources.as_ref()?;
     // Kubernetes takes a limit for a request where there is none.
-    let asked = resources.requests.as_ref().or(resources.limits.as_ref())?;
+    let mut asked = resources.limits.clone().unwrap_or_default();
+    asked.extend(resources.requests.clone().unwrap_or_default());
     let asked: Vec<String> = asked
         .iter()
         .map(|(what, much)| format!("{what} {}", much.0))
@@ -115,8 +128,12 @@ fn requests(desired: &Desired) -> Option<String> {
 /// Which fields a container that is not started hangs on.
 fn of_start(desired: &Desired, why: &str) -> String {
     if NO_IMAGE.iter().any(|reason| why.contains(reason)) {
-        if why.starts_with(BEFORE) {
+        let is_of = |name: &str| why.starts_with(&format!("{BEFORE}{name} "));
+        if is_of(INSTALL) || is_of(FETCH) {
             return "; that image is the operator's own: nodes must be able to pull it, and spec.imagePullSecrets names what its registry asks for".to_owned();
+        }
+        if why.starts_with(BEFORE) {
+            return "; spec.pod.patch adds it".to_owned();
         }
         let field = match &desired.image {
             Image::Whole { .. } => "spec.image",
@@ -124,8 +141,15 @@ fn of_start(desired: &Desired, why: &str) -> String {
         };
         return format!("; correct {field}, or name in spec.imagePullSecrets what the registry asks for");
     }
-    if why.contains("CreateContainerConfigError") && !desired.pod.env.is_empty() {
+    let is_named = ["secret \"", "configmap \"", "couldn't find key"]
+        .iter()
+        .any(|what| why.contains(what));
+    if why.starts_with("CreateContainerConfigError") && is_named && !desired.pod.env.is_empty() {
         return "; spec.pod.etcdEnv names it".to_owned();
+    }
+    // Kubelet waits for what a pod mounts without saying so in its status.
+    if !why.ends_with(PREPARED) {
+        return String::new();
     }
     let tls = &desired.tls;
     let server = tls.client.as_ref().map(|client| &client.server);

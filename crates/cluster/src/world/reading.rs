@@ -125,6 +125,9 @@ fn container(pod: &core::Pod, status: &core::PodStatus) -> Container {
     Container::Waiting(words.join(": "))
 }
 
+/// How what is told of a pod ends that has a node, and of which nothing else is known yet.
+pub const PREPARED: &str = "prepares it";
+
 /// Why the container has not been started, from what comes before it.
 fn before_start(pod: &core::Pod, status: &core::PodStatus) -> String {
     let init = status.init_container_statuses.iter().flatten().find_map(|init| {
@@ -142,7 +145,7 @@ fn before_start(pod: &core::Pod, status: &core::PodStatus) -> String {
     init.unwrap_or_else(|| {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         match node {
-            Some(node) => format!("node {node} prepares it"),
+            Some(node) => format!("node {node} {PREPARED}"),
             None => "no node has it yet".to_owned(),
         }
     })

@@ -112,7 +112,7 @@ pub(super) const EVENTS: &[Said] = &[
     said(
         "EtcdBackup",
         "ControlledElsewhere",
-        "Warning: another installation of the operator looks after the cluster of this backup; this one leaves it alone.",
+        "Warning: another installation of the operator looks after the cluster of this backup, or without a cluster (no warning) after the backup itself; this one leaves it alone.",
         "[Is it gone?](../install.md#another-installation) Else give each installation a scope of its own.",
     ),
     said("EtcdBackup", "BackupStarted", "The Job of a backup was made.", ""),

@@ -142,7 +142,7 @@ impl Scene {
         plan
     }
 
-    fn make(&mut self, name: String) {
+    pub(super) fn make(&mut self, name: String) {
         let uid = format!("job-{}", self.made.len());
         self.made.push(name.clone());
         self.world.jobs.push(JobSeen {

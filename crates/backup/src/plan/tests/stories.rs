@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use etcd_operator_api::backup::ActiveRun;
 use etcd_operator_api::retention::Keep;
 
 use super::scene::{Scene, at, desired, failed, pruned, stored};
@@ -398,4 +399,25 @@ fn a_backup_is_promised_by_the_schedule_and_never_where_one_was_made_that_was_as
     scene.pass(0);
     scene.end(&stored(at(10)));
     assert_eq!(scene.pass(11).promised, None);
+}
+
+#[test]
+fn a_job_of_a_task_that_only_a_newer_version_knows_goes_with_the_object_and_not_before() {
+    let mut scene = Scene::once();
+    scene.pass(1);
+    scene.end_well();
+    scene.pass(2);
+    scene.pass(3);
+    let newer = ActiveRun {
+        job: scene.made[0].clone(),
+        task: "Verify".to_owned(),
+        ..ActiveRun::default()
+    };
+    scene.make(newer.job.clone());
+    let run = |scene: &mut Scene, second| scene.pass(second).drops.len();
+    scene.world.memory.unknown = vec![newer];
+    assert_eq!(run(&mut scene, 4), 0);
+    assert_eq!(scene.world.memory.unknown.len(), 1);
+    scene.world.deleted = Some(at(5));
+    assert_eq!(run(&mut scene, 5), 1);
 }

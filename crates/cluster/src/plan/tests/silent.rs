@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{ResourceRequirements, TopologySpreadConstraint};
+use k8s_openapi::api::core::v1::{EnvVar, ResourceRequirements, TopologySpreadConstraint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::scene::Scene;
@@ -59,8 +59,9 @@ fn a_volume_that_cannot_be_had_is_told_by_the_field_that_asks_for_it() {
 fn what_no_node_has_to_spare_is_told_with_what_is_asked_for() {
     let mut scene = first();
     scene.world.desired.pod.resources = Some(ResourceRequirements {
-        requests: Some(BTreeMap::from([
-            ("cpu".to_owned(), Quantity("900".to_owned())),
+        requests: Some(BTreeMap::from([("cpu".to_owned(), Quantity("900".to_owned()))])),
+        limits: Some(BTreeMap::from([
+            ("cpu".to_owned(), Quantity("1000".to_owned())),
             ("memory".to_owned(), Quantity("1Gi".to_owned())),
         ])),
         ..ResourceRequirements::default()
@@ -89,6 +90,7 @@ fn only_fields_that_are_set_are_blamed_for_nodes_that_do_not_suit() {
         "spec.pod.antiAffinity",
         "spec.pod.topologySpreadConstraints",
     ];
+    let unset = "spec.pod.affinity";
     let mut scene = first();
     let said = found(&mut scene, why);
     assert!(!said.contains("spec.pod"), "{said}");
@@ -98,6 +100,7 @@ fn only_fields_that_are_set_are_blamed_for_nodes_that_do_not_suit() {
     pod.spread = Some(vec![TopologySpreadConstraint::default()]);
     let said = told(&scene);
     assert!(fields.iter().all(|field| said.contains(field)), "{said}");
+    assert!(!said.contains(unset), "{said}");
 }
 
 #[test]
@@ -148,4 +151,32 @@ fn secrets_that_a_pod_mounts_are_named_while_its_node_prepares_it() {
         ),
         "{said}"
     );
+}
+
+#[test]
+fn what_has_nothing_to_do_with_secrets_that_are_mounted_does_not_name_them() {
+    let mut scene = first();
+    scene.world.desired.tls.peer = Some("c-peer".to_owned());
+    for why in ["RunContainerError: no such user", "no node has it yet"] {
+        let said = waiting(&mut scene, why);
+        assert_eq!(said, format!("c-0 is not started yet: {why}"));
+    }
+}
+
+#[test]
+fn a_variable_is_blamed_only_for_what_it_names() {
+    let mut scene = first();
+    scene.world.desired.pod.env = vec![EnvVar::default()];
+    let missing = "CreateContainerConfigError: secret \"tokens\" not found";
+    assert!(waiting(&mut scene, missing).ends_with("; spec.pod.etcdEnv names it"));
+    let root = "CreateContainerConfigError: container has runAsNonRoot and image will run as root";
+    let said = waiting(&mut scene, root);
+    assert!(said.ends_with("run as root"), "{said}");
+}
+
+#[test]
+fn the_field_is_not_lost_behind_what_a_registry_says_at_length() {
+    let mut scene = first();
+    let said = waiting(&mut scene, &format!("ErrImagePull: {}", "x".repeat(2_000)));
+    assert!(said.len() < 450 && said.contains("; correct spec."), "{said}");
 }
