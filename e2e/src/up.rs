@@ -46,11 +46,15 @@ pub async fn up(wanted: Wanted, binary: &Path) -> Result<()> {
             let (standing, kubernetes) = bed(nodes, binary, &say).await?;
             let finished = unless_gone(&standing, finish(&kubernetes, &say));
             unless_interrupted(finished, STAYS).await?;
-            let kubectl = components::find(Component::Kubectl).await?;
-            let programs = kubectl.parent().context("kubectl lies nowhere")?;
+            let mut programs = Vec::new();
+            for program in [Component::Kubectl, Component::Helm] {
+                let path = components::find(program).await?;
+                let folder = path.parent().context("a program lies nowhere")?;
+                programs.push(folder.display().to_string());
+            }
             println!("\nTo use it:");
             println!("  export KUBECONFIG='{}'", standing.kubeconfig.display());
-            println!("  export PATH='{}':\"$PATH\"", programs.display());
+            println!("  export PATH='{}':\"$PATH\"", programs.join(":"));
             println!(
                 "  export KUBECACHEDIR='{}'",
                 cache_beside(&standing.kubeconfig).display()

@@ -99,7 +99,7 @@ pub fn status(
     let ready = told.ready.as_ref().map_or(0, Vec::len);
     EtcdClusterStatus {
         phase: phase(plan).to_owned(),
-        reason: Some(plan.why.text.clone()),
+        reason: Some(findings::in_short(plan, around)),
         control_paused: desired.paused,
         conditions: Some(conditions),
         size: i32::try_from(memory.members.len()).unwrap_or(i32::MAX),

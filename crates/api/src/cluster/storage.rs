@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!has(self.size) || !has(oldSelf.size) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0").message("storage.size cannot shrink, because volumes only grow: set it to the present size or more; for a smaller volume restore a backup into a new EtcdCluster").field_path(".size"),
-    validation = Rule::new("!has(oldSelf.storageClassName) || (has(self.storageClassName) && self.storageClassName == oldSelf.storageClassName)").message("storage.storageClassName cannot change while the cluster exists: restore a backup into a new EtcdCluster with the other class"),
+    validation = Rule::new("!has(oldSelf.storageClassName) || (has(self.storageClassName) && self.storageClassName == oldSelf.storageClassName)").message("storage.storageClassName cannot change while the cluster exists: restore a backup into a new EtcdCluster with the other class, or, before it has formed, delete it with its claims and create it anew"),
     validation = Rule::new("!has(self.storageClassName) || !has(self.medium) || self.medium == 'PersistentVolume'").message("storage.storageClassName is for storage.medium: PersistentVolume only: leave it out, or change the medium").field_path(".storageClassName"),
 )]
 pub struct StorageSpec {

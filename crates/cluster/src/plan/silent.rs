@@ -74,12 +74,28 @@ fn why_unbound(situation: &Situation<'_>, place: Ordinal) -> Option<String> {
         return None;
     };
     let claim = situation.world.seen(place).claim.as_ref()?;
-    claim.volume.is_none().then(|| match &wanted.storage_class_name {
+    if claim.volume.is_some() {
+        return None;
+    }
+    let wanted = wanted.storage_class_name.as_ref();
+    if let (Some(wanted), Some(class)) = (wanted, claim.class.as_ref())
+        && wanted != class
+    {
+        let name = place.claim(&situation.world.desired.name);
+        return Some(format!(
+            "; its PersistentVolumeClaim is of before and not bound: it asks for the StorageClass {class}, and spec.storage.storageClassName is {wanted}. It holds nothing: kubectl delete pvc {name}"
+        ));
+    }
+    let mut told = match wanted {
         Some(class) => format!(
             "; its PersistentVolumeClaim is not bound: spec.storage.storageClassName is {class}, and `kubectl get storageclass` shows which there are"
         ),
         None => "; its PersistentVolumeClaim is not bound: spec.storage.storageClassName is not set, and perhaps no StorageClass is the default one".to_owned(),
-    })
+    };
+    if !situation.world.memory.has_formed() {
+        told.push_str(". To take another one, delete this EtcdCluster and its PersistentVolumeClaims, and create it anew");
+    }
+    Some(told)
 }
 
 /// Which fields keep a pod off nodes, of those that are set and that the scheduler counts nodes against.

@@ -12,6 +12,8 @@ use crate::memory::Restore;
 use crate::plan::{Plan, Reason, Situation, majority};
 
 /// What there is to know of a cluster that is well and bears no failure.
+/// What is asked for and not done.
+const PENDING: &str = " Changes of the spec that restart members are pending: this version of the operator does not roll them out.";
 const ONE_ALONE: &str =
     " One member has no redundancy: nobody can read or write while it is away, as was asked for.";
 const TWO_ALONE: &str =
@@ -65,7 +67,7 @@ pub fn findings(
     let world = situation.world;
     let reason = plan.why.reason;
     let text = if plan.why.blocked_by.is_empty() {
-        plan.why.text.clone()
+        in_short(plan, around)
     } else {
         let blocked_by = super::listed(&plan.why.blocked_by).join("; ");
         refusal::bounded(&format!("{} {blocked_by}", plan.why.text), 2_000)
@@ -88,6 +90,9 @@ pub fn findings(
         || plan.memory.members.values().filter(|member| member.votes).count(),
         |known| known.voters().count(),
     );
+    // Between two steps the next member has no pod yet, and that is no end of it.
+    let awaits_members =
+        known.is_some() && is(&[Reason::Waiting]) && voters != usize::from(world.desired.size.get());
     let well = known.map_or(0, |known| situation.well(known).len());
     let count = match known {
         Some(_) => format!("{well} of {voters} voters are well."),
@@ -109,9 +114,7 @@ pub fn findings(
         (false, false) => add(ConditionType::Available, false, "NotFormed", &text),
     }
     let pending = match around.pending {
-        Some(Pending::Change) => {
-            " Changes of the spec that restart members are pending: this version of the operator does not roll them out."
-        }
+        Some(Pending::Change) if reason != Reason::Converged => PENDING,
         _ => "",
     };
     add(
@@ -122,7 +125,7 @@ pub fn findings(
     );
     add(
         ConditionType::Scaling,
-        is(&[Reason::Scaling]),
+        is(&[Reason::Scaling]) || awaits_members,
         reason.as_str(),
         &text,
     );
@@ -197,6 +200,14 @@ pub fn findings(
     }
     findings.extend(applied(around, before));
     findings
+}
+
+/// What is done or waited for, without what is in its way.
+pub fn in_short(plan: &Plan, around: &Surroundings<'_>) -> String {
+    match (plan.why.reason, around.pending) {
+        (Reason::Converged, Some(Pending::Change)) => format!("All members are there and well.{PENDING}"),
+        _ => plan.why.text.clone(),
+    }
 }
 
 /// Whether the API server takes what is asked of objects that are there, once it has refused something. While it has not

@@ -158,4 +158,6 @@ pub struct Claim {
     pub created: Option<Timestamp>,
     /// The node that its volume was made for.
     pub node: Option<String>,
+    /// The StorageClass that it asks for.
+    pub class: Option<String>,
 }

@@ -167,6 +167,10 @@ pub fn claim(claim: &PersistentVolumeClaim) -> Option<Claim> {
             .annotations
             .as_ref()
             .and_then(|all| all.get(SELECTED_NODE).cloned()),
+        class: claim
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.storage_class_name.clone()),
     })
 }
 

@@ -240,6 +240,7 @@ impl Life {
                 deleting: None,
                 created: Some(now),
                 node: None,
+                class: None,
             });
         }
         self.scene.pod(number, &format!("pod-{number}-{given}"));

@@ -196,6 +196,7 @@ impl Scene {
             deleting: None,
             created: Some(Timestamp::from_second(950_000).expect("a time")),
             node: None,
+            class: None,
         };
         let seen = self.at(number);
         seen.claim.get_or_insert(claim);

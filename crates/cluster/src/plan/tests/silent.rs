@@ -51,6 +51,15 @@ fn a_volume_that_cannot_be_had_is_told_by_the_field_that_asks_for_it() {
         "{}",
         told(&scene)
     );
+    assert!(told(&scene).contains("create it anew"), "{}", told(&scene));
+    if let Some(claim) = scene.claim_at(0) {
+        claim.class = Some("of-before".to_owned());
+    }
+    let said = told(&scene);
+    assert!(
+        said.contains("asks for the StorageClass of-before") && said.ends_with("kubectl delete pvc data-c-0"),
+        "{said}"
+    );
     scene.pod_at(0).unschedulable = Some("Insufficient cpu".to_owned());
     assert_eq!(told(&scene), "c-0 finds no node: Insufficient cpu");
 }

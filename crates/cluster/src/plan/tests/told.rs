@@ -6,6 +6,8 @@ use etcd_operator_api::{EtcdCluster, EtcdClusterSpec, EtcdClusterStatus};
 use super::restore::intent;
 use super::scene::Scene;
 use super::{follow, plan};
+use crate::build::Pending;
+use crate::desired::Size;
 use crate::status::{Surroundings, status, troubles};
 
 /// The status of a scene as it is.
@@ -24,17 +26,25 @@ pub fn told_after_refusal(
     refused: Option<Vec<String>>,
     before: Option<EtcdClusterStatus>,
 ) -> EtcdClusterStatus {
-    let around = Surroundings {
-        refused,
+    let around = Surroundings { refused, ..around() };
+    told_of(scene, &around, before)
+}
+
+fn around() -> Surroundings<'static> {
+    Surroundings {
+        refused: None,
         installation: "default",
         conflicts: Vec::new(),
         pending: None,
         applied_template: None,
         backups: Vec::new(),
-    };
+    }
+}
+
+fn told_of(scene: &Scene, around: &Surroundings<'_>, before: Option<EtcdClusterStatus>) -> EtcdClusterStatus {
     let mut cluster = EtcdCluster::new("c", EtcdClusterSpec::default());
     cluster.status = before;
-    status(&cluster, &scene.world, &plan(&scene.world), &around)
+    status(&cluster, &scene.world, &plan(&scene.world), around)
 }
 
 /// A condition of a status.
@@ -95,6 +105,36 @@ fn members_that_a_restore_has_stopped_are_no_lost_quorum() {
         assert!(
             woken.iter().all(|(reason, _)| *reason != "QuorumLost"),
             "{woken:?}"
+        );
+    }
+}
+
+#[test]
+fn a_cluster_that_grows_is_scaling_before_the_next_member_has_a_pod() {
+    let mut scene = Scene::formed(3);
+    let truth = |scene: &Scene| {
+        let scaling = one(&told(scene), ConditionType::Scaling).expect("the condition");
+        (scaling.status, scaling.reason.unwrap_or_default())
+    };
+    assert_eq!(truth(&scene), ("False".to_owned(), "Converged".to_owned()));
+    scene.world.desired.size = Size::of(5);
+    assert_eq!(truth(&scene), ("True".to_owned(), "Waiting".to_owned()));
+}
+
+#[test]
+fn what_is_asked_for_and_not_done_is_not_called_done() {
+    let scene = Scene::formed(3);
+    let pending = Surroundings {
+        pending: Some(Pending::Change),
+        ..around()
+    };
+    let status = told_of(&scene, &pending, None);
+    let progress = one(&status, ConditionType::Progressing).expect("the condition");
+    for text in [status.reason, progress.message] {
+        let text = text.unwrap_or_default();
+        assert!(
+            text.contains("are pending: ") && !text.contains("All is as asked for"),
+            "{text}"
         );
     }
 }
