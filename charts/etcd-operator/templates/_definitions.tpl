@@ -12,23 +12,28 @@ another release may keep it, somebody may have applied it by hand, and a later v
 {{- if $there -}}
 {{- $marks = default dict $there.metadata.annotations -}}
 {{- end -}}
+{{- $is_kept := eq (get $marks "helm.sh/resource-policy") "keep" -}}
 {{- $release := get $marks "meta.helm.sh/release-name" -}}
 {{- $namespace := get $marks "meta.helm.sh/release-namespace" -}}
 {{- $written := get $marks "etcd.database.coreos.com/chart-version" -}}
+{{- $what := "install" -}}
 {{- if not $root.Values.crds.install -}}
-crds.install is false
+{{- $what = "crds.install is false" -}}
 {{- else if not $there -}}
-install
+{{- $what = "install" -}}
 {{- else if not $release -}}
-it was not installed by helm
+{{- $what = "it was not installed by helm" -}}
 {{- else if or (ne $release $root.Release.Name) (ne $namespace $root.Release.Namespace) -}}
-release {{ $release }} in namespace {{ $namespace }} keeps it
+{{- $what = printf "release %s in namespace %s keeps it" $release $namespace -}}
 {{- /* By order alone: a constraint leaves out versions before a release, or takes them for later ones. */ -}}
 {{- else if and $written (gt ((semver $written).Compare (semver $root.Chart.Version)) 0) -}}
-version {{ $written }} of the chart wrote it
-{{- else -}}
-install
+{{- $what = printf "version %s of the chart wrote it" $written -}}
 {{- end -}}
+{{- /* What helm once wrote and finds no more among what is to be, it deletes, and with a definition every cluster. */ -}}
+{{- if and $there $root.Release.IsUpgrade (ne $what "install") (not $is_kept) -}}
+{{- fail (printf "the CustomResourceDefinition %s has lost the annotation that keeps it: helm could delete it now, and every object of its kind. First type: kubectl annotate crd %s helm.sh/resource-policy=keep" .name .name) -}}
+{{- end -}}
+{{- $what -}}
 {{- end -}}
 
 {{- define "etcd-operator.definitions" -}}

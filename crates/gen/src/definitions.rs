@@ -11,9 +11,17 @@ use crate::{Files, yaml};
 /// Tells which version of the chart wrote a definition, so that an older one leaves it alone.
 const CHART_VERSION: &str = "etcd.database.coreos.com/chart-version";
 
+/// Tells helm to delete a definition never, and with it every cluster: not when the release goes, and not when an upgrade
+/// leaves out what an earlier one wrote. Helm reads it from the object that is there, so whoever replaces that by what lies
+/// in `config/` must bring it as well.
+const KEPT: (&str, &str) = ("helm.sh/resource-policy", "keep");
+
 /// The definitions in `config/crd` and in the chart.
 pub fn files() -> Files {
-    let definitions = crd::all();
+    let mut definitions = crd::all();
+    for definition in &mut definitions {
+        annotate(definition, KEPT);
+    }
     let mut files = Files::new();
     let mut names = Vec::new();
     for definition in definitions {
@@ -38,17 +46,18 @@ pub fn files() -> Files {
     files
 }
 
-/// Helm installs what lies in `crds/` once and never again, so the chart has templates instead; the annotation keeps
-/// the definitions, and with them every cluster, when the release goes. Whether a definition is this release's to write
-/// is found out by a template of the chart, which compares the version that is written into each.
+fn annotate(definition: &mut CustomResourceDefinition, (key, value): (&str, &str)) {
+    let annotations = definition.metadata.annotations.get_or_insert_default();
+    annotations.insert(key.to_owned(), value.to_owned());
+}
+
+/// Helm installs what lies in `crds/` once and never again, so the chart has templates instead. Whether a definition is
+/// this release's to write is found out by a template of the chart, which compares the version that is written into each.
 fn in_chart(mut definition: CustomResourceDefinition) -> String {
     // Replaced in the text, for a template is no YAML before it is rendered.
     const VERSION: &str = "THE-VERSION-OF-THE-CHART";
     let name = definition.metadata.name.clone().unwrap_or_default();
-    definition.metadata.annotations.get_or_insert_default().extend(
-        [("helm.sh/resource-policy", "keep"), (CHART_VERSION, VERSION)]
-            .map(|(key, value)| (key.to_owned(), value.to_owned())),
-    );
+    annotate(&mut definition, (CHART_VERSION, VERSION));
     let body =
         yaml::escape_template(&yaml::object(&definition)).replace(VERSION, "{{ .Chart.Version | quote }}");
     let asked = format!("include \"etcd-operator.definition\" (dict \"root\" . \"name\" \"{name}\")");
@@ -79,6 +88,11 @@ mod tests {
             .filter(|(path, _)| path.starts_with("charts"))
             .collect();
         assert_eq!(chart.len(), 3);
+        let kept = format!("{}: {}\n", KEPT.0, KEPT.1);
+        let mut crds = files
+            .iter()
+            .filter(|(_, text)| text.contains("kind: CustomResourceDefinition\n"));
+        assert!(crds.all(|(_, text)| text.contains(&kept)));
         let asked = std::fs::read_to_string(
             crate::tree::root().join("charts/etcd-operator/templates/_definitions.tpl"),
         )
@@ -87,7 +101,6 @@ mod tests {
         for (path, text) in chart {
             let name = path.file_stem().and_then(|name| name.to_str()).expect("a name");
             for part in [
-                "helm.sh/resource-policy: keep\n".to_owned(),
                 format!("{CHART_VERSION}: {{{{ .Chart.Version | quote }}}}\n"),
                 format!(
                     "{{{{- if eq (include \"etcd-operator.definition\" (dict \"root\" . \"name\" \"{name}\")) \"install\" }}}}\n"

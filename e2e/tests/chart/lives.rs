@@ -17,6 +17,8 @@ use serde_json::Value;
 use crate::helm::{HELMS, NAMESPACE, RELEASE, chart, run};
 use crate::rendered::told_as_committed;
 
+/// What tells helm to delete a definition never.
+const KEPT: &str = "helm.sh/resource-policy: keep";
 const DEFINITIONS: [&str; 3] = [
     "etcdclusters.etcd.database.coreos.com",
     "etcdbackups.etcd.database.coreos.com",
@@ -98,6 +100,27 @@ impl Place {
             .iter()
             .map(|item| item["metadata"]["uid"].to_string())
             .collect())
+    }
+
+    /// Gives definitions that are there to the release, as docs/install.md has it.
+    async fn hand_over(&self) -> Result<()> {
+        let marks = [
+            format!("meta.helm.sh/release-name={RELEASE}"),
+            format!("meta.helm.sh/release-namespace={NAMESPACE}"),
+        ];
+        let words =
+            |verb, more: &[&'static str]| [&[verb, "--overwrite", "crd"], &DEFINITIONS[..], more].concat();
+        let annotate = [words("annotate", &[]), marks.iter().map(String::as_str).collect()].concat();
+        self.kubectl(&annotate).await?;
+        self.kubectl(&words("label", &["app.kubernetes.io/managed-by=Helm"]))
+            .await?;
+        Ok(())
+    }
+
+    /// The UIDs of the definitions: with another one come no objects of before.
+    async fn uids(&self) -> Result<String> {
+        self.kubectl(&["get", "crd", "--output=jsonpath={.items[*].metadata.uid}"])
+            .await
     }
 
     /// Which release keeps each definition, and which version of the chart wrote it.
@@ -243,6 +266,56 @@ async fn definitions_follow_versions_before_a_release_in_their_order() -> Result
     Ok(())
 }
 
+/// Helm deletes what it once wrote and is not to write any more, but for what says on the spot that it is kept.
+#[tokio::test]
+async fn definitions_that_somebody_replaced_outlive_the_next_upgrade() -> Result<()> {
+    let bed = BedDir::create()?;
+    let crds = crate::helm::repository("config/crd");
+    let crds = crds.to_str().context("the path is not UTF-8")?;
+    let file = bed.path().join("replaced.yaml");
+    for helm in HELMS {
+        let place = Place::new(helm).await?;
+        place.install(RELEASE, NAMESPACE, &chart(), "replicas=1").await?;
+        let uids = place.uids().await?;
+
+        // By what lies in the repository, which says so, too.
+        place.kubectl(&["replace", "--kustomize", crds]).await?;
+        let said = place.install(RELEASE, NAMESPACE, &chart(), "replicas=1").await?;
+        assert!(said.contains("it was not installed by helm"), "{helm:?}: {said}");
+        assert_eq!(place.uids().await?, uids, "{helm:?}");
+
+        // By what does not say it: the upgrade is refused before helm does anything.
+        place.hand_over().await?;
+        place.install(RELEASE, NAMESPACE, &chart(), "replicas=1").await?;
+        let without = place
+            .kubectl(&["kustomize", crds])
+            .await?
+            .replace(KEPT, "other: mark");
+        fs::write(&file, without)?;
+        place
+            .kubectl(&[
+                "replace",
+                "--filename",
+                file.to_str().context("the path is not UTF-8")?,
+            ])
+            .await?;
+        let upgraded = place.install(RELEASE, NAMESPACE, &chart(), "replicas=1").await;
+        let refused = format!("{:#}", upgraded.err().context("it was upgraded")?);
+        let remedy = "helm.sh/resource-policy=keep";
+        assert!(
+            refused.contains("kubectl annotate crd ") && refused.contains(remedy),
+            "{helm:?}: {refused}"
+        );
+        assert_eq!(place.uids().await?, uids, "{helm:?}");
+        place
+            .kubectl(&[&["annotate", "crd"], &DEFINITIONS[..], &[remedy]].concat())
+            .await?;
+        place.install(RELEASE, NAMESPACE, &chart(), "replicas=1").await?;
+        assert_eq!(place.uids().await?, uids, "{helm:?}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn definitions_that_somebody_applied_are_left_until_they_are_handed_over() -> Result<()> {
     for helm in HELMS {
@@ -257,18 +330,7 @@ async fn definitions_that_somebody_applied_are_left_until_they_are_handed_over()
         assert!(said.contains("docs/install.md"), "{helm:?}: {said}");
         assert_eq!(place.definitions().await?, by("", ""), "{helm:?}");
 
-        // As docs/install.md has it.
-        let marks = [
-            format!("meta.helm.sh/release-name={RELEASE}"),
-            format!("meta.helm.sh/release-namespace={NAMESPACE}"),
-        ];
-        let words =
-            |verb, more: &[&'static str]| [&[verb, "--overwrite", "crd"], &DEFINITIONS[..], more].concat();
-        let annotate = [words("annotate", &[]), marks.iter().map(String::as_str).collect()].concat();
-        place.kubectl(&annotate).await?;
-        place
-            .kubectl(&words("label", &["app.kubernetes.io/managed-by=Helm"]))
-            .await?;
+        place.hand_over().await?;
         let said = place.install(RELEASE, NAMESPACE, &chart(), "replicas=1").await?;
         assert!(!said.contains("is left as it is"), "{helm:?}: {said}");
         assert_eq!(
