@@ -33,6 +33,7 @@ use crate::act::{self, Error, Outcome};
 use crate::build::{NoOperatorImage, OperatorImage, Pending};
 use crate::desired::{Desired, desired};
 use crate::figures::{Figures, Look, Readings};
+use crate::memory::{Memory, Restore};
 use crate::observe::observe;
 use crate::plan::{Plan, Step, plan};
 use crate::ports::Reach;
@@ -268,7 +269,7 @@ impl Reconciler {
                 Ok(kept) => {
                     around.conflicts = kept.conflicts;
                     around.refused = Some(kept.refused);
-                    None
+                    kept.lacking.filter(|_| !goes_without(&plan.memory))
                 }
                 Err(Halt::Stale) => return Ok(Wake::After(WAIT)),
                 Err(Halt::Failed(error)) => {
@@ -374,6 +375,11 @@ impl Reconciler {
         self.fresh.wrote(&stored);
         Ok(stored)
     }
+}
+
+/// Whether members are looked after although an object of theirs is not what it should be.
+fn goes_without(memory: &Memory) -> bool {
+    memory.has_formed() && !memory.restore.as_ref().is_some_and(Restore::is_active)
 }
 
 /// How soon to look again for a name that somebody else has.

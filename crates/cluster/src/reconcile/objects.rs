@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use etcd_operator_api::EtcdBackup;
 use etcd_operator_api::refusal::Refusal;
+use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::drift::APPLIED;
 use etcd_operator_runtime::key::ObjectKey;
 use kube::ResourceExt as _;
@@ -113,8 +114,11 @@ pub fn conflicts(key: &ObjectKey, uid: &str, deps: &Deps) -> Vec<String> {
 pub struct Kept {
     /// Objects of needed names that are somebody else's.
     pub conflicts: Vec<String>,
-    /// What the API server refuses to have changed at claims and pods that are there. No step waits for it.
+    /// What the API server refuses to have made or changed.
     pub refused: Vec<String>,
+    /// The first refusal that is not about claims or pods that are there. Members that have formed a cluster are looked
+    /// after all the same; before that, and while a restore shapes their pods, no step goes without its objects.
+    pub lacking: Option<Error>,
 }
 
 /// Makes the objects what they should be.
@@ -126,27 +130,40 @@ pub async fn keep(
     key: &ObjectKey,
     deps: &Deps,
 ) -> Result<Kept, Halt> {
-    let mut found = Vec::new();
-    found.extend(keeper.one(&deps.services, &wanted.headless).await?);
+    let mut kept = Kept::default();
+    kept.note(keeper.one(&deps.services, &wanted.headless).await)?;
     let seen = observed.set.as_deref();
-    found.extend(keeper.set(&deps.sets, seen, &wanted.members).await?);
-    found.extend(keeper.one(&deps.services, &wanted.client).await?);
+    kept.note(keeper.set(&deps.sets, seen, &wanted.members).await)?;
+    kept.note(keeper.one(&deps.services, &wanted.client).await)?;
     match &wanted.disruption {
-        Some(budget) => found.extend(keeper.one(&deps.budgets, budget).await?),
+        Some(budget) => kept.note(keeper.one(&deps.budgets, budget).await)?,
         None => {
             if let Some(old) = deps.budgets.get(key).filter(|old| keeper.is_ours(&**old)) {
-                keeper.delete(&*old).await?;
+                kept.note(keeper.delete(&*old).await.map(|()| None))?;
             }
         }
     }
-    let mut refused = claims(keeper, plan, observed, key, deps).await?;
-    if found.is_empty() {
-        refused.extend(pods(keeper, wanted, observed, key, deps).await?);
+    kept.refused
+        .extend(claims(keeper, plan, observed, key, deps).await?);
+    if kept.conflicts.is_empty() {
+        kept.refused
+            .extend(pods(keeper, wanted, observed, key, deps).await?);
     }
-    Ok(Kept {
-        conflicts: found,
-        refused,
-    })
+    Ok(kept)
+}
+
+impl Kept {
+    /// What became of one object; whatever else than a refusal keeps it from being done ends the pass.
+    fn note(&mut self, done: Result<Option<String>, Halt>) -> Result<(), Halt> {
+        match done {
+            Err(Halt::Failed(error)) if error.is_refusal() => {
+                self.refused.push(error.to_string());
+                self.lacking.get_or_insert(error);
+            }
+            other => self.conflicts.extend(other?),
+        }
+        Ok(())
+    }
 }
 
 /// What to say of a write that was refused for what it says; whatever else keeps one from being done ends the pass.

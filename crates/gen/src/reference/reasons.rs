@@ -161,8 +161,8 @@ const OF_ALL: &[Said] = &[
     said(
         "Applied",
         "Refused",
-        "False: the API server refuses a change of a volume or a pod that is there. Members are looked after all the same.",
-        "The message says which change and why: correct the spec, the StorageClass or the quota.",
+        "False: the API server refuses to have something made or changed. Members that have formed a cluster are looked after all the same, but while a restore goes on.",
+        "The message says which object and why: correct the spec, the StorageClass, the quota or the admission rule, or give the operator the right that is missing ([rbac.md](rbac.md)).",
     ),
     said(
         "Progressing",

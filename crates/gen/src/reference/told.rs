@@ -76,7 +76,7 @@ pub(super) const EVENTS: &[Said] = &[
     said(
         "EtcdCluster",
         "ChangeRefused",
-        "Warning: the API server refuses a change of a volume or a pod that is there.",
+        "Warning: the API server refuses to have an object of the cluster made or changed.",
         "See the condition Applied.",
     ),
     said(

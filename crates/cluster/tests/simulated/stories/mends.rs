@@ -2,6 +2,7 @@
 
 use etcd_operator_api::contract::Fingerprint;
 use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_REPLACE};
+use etcd_operator_testkit::fake::{Fault, Matching};
 use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, run};
 use serde_json::{Value, json};
 
@@ -198,4 +199,48 @@ fn where_nodes_are_watched_a_silent_one_is_given_up_before_anybody_deletes_its_p
         assert!(sim.is_whole("c", 3));
         sim.check();
     });
+}
+
+/// A quota, an admission rule or a right that was taken away: what it keeps from being so keeps nobody from being healed.
+#[test]
+fn a_member_is_replaced_while_the_api_server_refuses_what_the_spec_asks_for_besides() {
+    let wishes = [
+        ("statefulsets", "size", json!(5), 5),
+        ("services", "service", json!({"type": "LoadBalancer"}), 3),
+    ];
+    for (resource, field, wish, size) in wishes {
+        run(12, |sim| async move {
+            cluster(&sim, 3).await;
+            let _writers = sim.write("c", 2, SECOND);
+            sim.api_fault(
+                Matching::writes().resource(resource),
+                Fault::Status(403),
+                u32::MAX,
+            );
+            sim.edit("c", |spec| spec[field] = wish);
+            let before = id_of(&sim, "c-1");
+            sim.wipe("c-1");
+            sim.expect("another one has its place", 5 * MINUTE, |sim| {
+                let members = status(sim)["memberStatus"].clone();
+                let mut members = members.as_array().into_iter().flatten();
+                members.any(|member| {
+                    member["name"] == "c-1" && member["id"] != json!(before) && member["healthy"] == true
+                })
+            })
+            .await;
+            let refused = |sim: &Simulation| {
+                let conditions = status(sim)["conditions"].clone();
+                let mut conditions = conditions.as_array().into_iter().flatten();
+                conditions.any(|one| one["type"] == "Applied" && one["status"] == "False")
+            };
+            assert!(refused(&sim), "{resource}: {}", status(&sim));
+            sim.heal();
+            sim.expect("all is as asked for", 10 * MINUTE, |sim| {
+                sim.is_whole("c", size) && !refused(sim)
+            })
+            .await;
+            assert!(sim.ledger().verify(NAMESPACE, "c").await);
+            sim.check();
+        });
+    }
 }
