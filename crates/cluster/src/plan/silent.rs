@@ -11,7 +11,7 @@ use super::Situation;
 use super::bootstrap::said;
 use crate::build::{FETCH, INSTALL};
 use crate::desired::{Desired, Image, Storage};
-use crate::world::{Asked, Container, Ordinal, PREPARED, essence};
+use crate::world::{Asked, BEFORE, Container, Ordinal, PREPARED, essence};
 
 /// What kubelet says of an image that it does not get.
 const NO_IMAGE: [&str; 4] = [
@@ -20,8 +20,6 @@ const NO_IMAGE: [&str; 4] = [
     "InvalidImageName",
     "ErrImageNeverPull",
 ];
-/// How what is told of a container begins that runs before etcd's.
-const BEFORE: &str = "its init container ";
 /// No more than this of what Kubernetes says is shown: in a status the field that helps must have room after it.
 const LONGEST: usize = 300;
 

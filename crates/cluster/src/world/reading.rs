@@ -125,6 +125,8 @@ fn container(pod: &core::Pod, status: &core::PodStatus) -> Container {
     Container::Waiting(words.join(": "))
 }
 
+/// How what is told of a container begins that runs before etcd's.
+pub const BEFORE: &str = "its init container ";
 /// How what is told of a pod ends that has a node, and of which nothing else is known yet.
 pub const PREPARED: &str = "prepares it";
 
@@ -137,10 +139,7 @@ fn before_start(pod: &core::Pod, status: &core::PodStatus) -> String {
             .as_deref()
             .filter(|reason| *reason != "PodInitializing")?;
         let message = waiting.message.as_deref().unwrap_or_default();
-        Some(format!(
-            "its init container {} waits: {reason} {message}",
-            init.name
-        ))
+        Some(format!("{BEFORE}{} waits: {reason} {message}", init.name))
     });
     init.unwrap_or_else(|| {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());

@@ -45,12 +45,17 @@ fn scheduled() -> Bench {
     bench
 }
 
-/// Two installations whose images differ, and so would their Jobs. Each has come to its verdict about the backup.
-async fn settled(bench: &mut Bench) {
+/// Two installations whose images differ, and so would their Jobs.
+async fn start_both(bench: &mut Bench) {
     bench.start("shop", &["--operator-image=operator:1"]).await;
     bench
         .start("ops", &["--cluster-wide", "--operator-image=operator:2"])
         .await;
+}
+
+/// The same once each has come to its verdict about the backup.
+async fn settled(bench: &mut Bench) {
+    start_both(bench).await;
     bench.until("one leaves it alone", |b| left(b) == 1).await;
     bench
         .until("a verdict", |b| b.accepted("EtcdBackup")["status"] == "True")
@@ -171,10 +176,7 @@ async fn of_two_that_find_a_backup_at_once_one_gets_it() {
     bench
         .fake
         .fault(verdicts, Fault::Delay(Duration::from_secs(2)), 1);
-    bench.start("shop", &["--operator-image=operator:1"]).await;
-    bench
-        .start("ops", &["--cluster-wide", "--operator-image=operator:2"])
-        .await;
+    start_both(&mut bench).await;
     let mark = bench.fake.mark();
     let refused = |bench: &Bench| {
         let mut writes = bench.fake.writes_since(mark).into_iter();
