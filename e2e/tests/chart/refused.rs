@@ -51,6 +51,22 @@ const REFUSED: &[(&str, &[&str])] = &[
         "topologySpreadConstraints[0].maxSkew=1",
         &["topologySpreadConstraints", "topologyKey"],
     ),
+    (
+        "resources.requests.cpu=lots",
+        &["resources", "requests", "cpu"],
+    ),
+    (
+        "resources.limits.memory=64 Mi",
+        &["resources", "limits", "memory"],
+    ),
+    (
+        "etcdOperator.resources.cpu=-1",
+        &["etcdOperator", "resources", "cpu"],
+    ),
+    (
+        "etcdCluster.storage.size=8GB",
+        &["etcdCluster", "storage", "size"],
+    ),
     ("podMonitor.interval=often", &["podMonitor", "interval"]),
     ("etcdCluster.size=10", &["etcdCluster", "size"]),
     ("etcdCluster.name=Etcd", &["etcdCluster", "name"]),
