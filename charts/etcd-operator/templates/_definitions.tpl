@@ -5,7 +5,10 @@ another release may keep it, somebody may have applied it by hand, and a later v
 {{- define "etcd-operator.definition" -}}
 {{- $root := .root -}}
 {{- $there := dict -}}
-{{- if $root.Values.crds.install -}}
+{{- $crds := $root.Values.crds -}}
+{{- /* Values of a release of before may not have it. */ -}}
+{{- $is_guarded := and $root.Release.IsUpgrade (not (and (hasKey $crds "guard") (not $crds.guard))) -}}
+{{- if or $crds.install $is_guarded -}}
 {{- $there = lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" .name -}}
 {{- end -}}
 {{- $marks := dict -}}
@@ -17,7 +20,7 @@ another release may keep it, somebody may have applied it by hand, and a later v
 {{- $namespace := get $marks "meta.helm.sh/release-namespace" -}}
 {{- $written := get $marks "etcd.database.coreos.com/chart-version" -}}
 {{- $what := "install" -}}
-{{- if not $root.Values.crds.install -}}
+{{- if not $crds.install -}}
 {{- $what = "crds.install is false" -}}
 {{- else if not $there -}}
 {{- $what = "install" -}}

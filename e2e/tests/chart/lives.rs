@@ -299,19 +299,23 @@ async fn definitions_that_somebody_replaced_outlive_the_next_upgrade() -> Result
                 file.to_str().context("the path is not UTF-8")?,
             ])
             .await?;
-        let upgraded = place.install(RELEASE, NAMESPACE, &chart(), "replicas=1").await;
-        let refused = format!("{:#}", upgraded.err().context("it was upgraded")?);
         let remedy = "helm.sh/resource-policy=keep";
-        assert!(
-            refused.contains("kubectl annotate crd ") && refused.contains(remedy),
-            "{helm:?}: {refused}"
-        );
-        assert_eq!(place.uids().await?, uids, "{helm:?}");
+        for values in ["replicas=1", "replicas=1,crds.install=false"] {
+            let upgraded = place.install(RELEASE, NAMESPACE, &chart(), values).await;
+            let refused = format!("{:#}", upgraded.err().context("it was upgraded")?);
+            assert!(
+                refused.contains("kubectl annotate crd ") && refused.contains(remedy),
+                "{helm:?} {values}: {refused}"
+            );
+            assert_eq!(place.uids().await?, uids, "{helm:?} {values}");
+        }
         place
             .kubectl(&[&["annotate", "crd"], &DEFINITIONS[..], &[remedy]].concat())
             .await?;
-        place.install(RELEASE, NAMESPACE, &chart(), "replicas=1").await?;
-        assert_eq!(place.uids().await?, uids, "{helm:?}");
+        for values in ["replicas=1,crds.install=false", "replicas=1"] {
+            place.install(RELEASE, NAMESPACE, &chart(), values).await?;
+            assert_eq!(place.uids().await?, uids, "{helm:?} {values}");
+        }
     }
     Ok(())
 }

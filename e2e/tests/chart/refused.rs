@@ -51,10 +51,7 @@ const REFUSED: &[(&str, &[&str])] = &[
         "topologySpreadConstraints[0].maxSkew=1",
         &["topologySpreadConstraints", "topologyKey"],
     ),
-    (
-        "resources.requests.cpu=lots",
-        &["resources", "requests", "cpu"],
-    ),
+    ("resources.requests.cpu=lots", &["resources", "requests", "cpu"]),
     (
         "resources.limits.memory=64 Mi",
         &["resources", "limits", "memory"],

@@ -59,7 +59,7 @@ impl Stored {
     /// The object as text.
     pub(crate) fn text(&self) -> Bytes {
         self.text
-            .get_or_init(|| Bytes::from(self.value.to_string()))
+            .get_or_init(|| Bytes::from(serde_json::to_vec(&self.value).expect("a value is JSON")))
             .clone()
     }
 

@@ -181,6 +181,11 @@ impl Machine {
         self.with(|state| state.short_lives.insert(member.to_owned(), after));
     }
 
+    /// Lets nobody die in a start any more.
+    pub fn let_live(&self) {
+        self.with_quietly(|state| state.short_lives.clear());
+    }
+
     pub(crate) fn steps_to_live(&self, member: &str) -> Option<usize> {
         self.with_quietly(|state| state.short_lives.remove(member))
     }

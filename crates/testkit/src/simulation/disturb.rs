@@ -66,6 +66,10 @@ impl Simulation {
                     .faults
                     .add(Matching::any(), fake::Fault::Status(503), *times);
             }
+            Fault::Forbid(kind, code, times) => {
+                let of_it = Matching::writes().resource(kind).subresource("");
+                self.0.faults.add(of_it, fake::Fault::Status(*code), *times);
+            }
             Fault::LoseWrite => self.0.faults.add(Matching::writes(), fake::Fault::LoseAnswer, 1),
             Fault::Duplicate => self.0.faults.add(Matching::writes(), fake::Fault::Duplicate, 1),
             Fault::LoseChange => {

@@ -79,6 +79,10 @@ pub enum Fault {
     LoseStatus,
     /// Names do not resolve at first starts for a while.
     Nameless(Duration),
+    /// A process that begins dies in the middle of writing down that it does, after so many steps.
+    DieYoung(String, usize),
+    /// The API server does not let the operator write to objects of this kind, so many times.
+    Forbid(&'static str, u16, u32),
     /// A user wants another member in the place of one.
     GiveUp(String),
     /// A user wants another size.
@@ -171,7 +175,14 @@ impl Schedule {
         let step = near.filter(|_| !chance.one_in(4)).unwrap_or(any).to_owned();
         let side = *chance.pick(&[Side::Before, Side::After])?;
         let children = ["Service", "PodDisruptionBudget", "StatefulSet"];
-        Some(match chance.below(54) {
+        let kinds = [
+            "statefulsets",
+            "services",
+            "poddisruptionbudgets",
+            "persistentvolumeclaims",
+            "pods",
+        ];
+        Some(match chance.below(58) {
             0 | 1 => Fault::Kill(member),
             2 => Fault::Stop(member, short),
             3 => Fault::Part(member, short),
@@ -208,6 +219,12 @@ impl Schedule {
             45..=47 => Fault::Befall(*chance.pick(&MISHAPS)?, short),
             50 => Fault::Isolate(some(members, chance), long),
             48 | 49 => Fault::GiveUp(member),
+            51 | 52 => Fault::DieYoung(member, usize::try_from(chance.below(5)).unwrap_or(0)),
+            53 | 54 => Fault::Forbid(
+                chance.pick(&kinds)?,
+                *chance.pick(&[403, 422])?,
+                1 + u32::try_from(chance.below(12)).unwrap_or(0),
+            ),
             _ => match chance.pick(&self.sizes) {
                 Some(size) => Fault::Resize(*size),
                 None => Fault::Kill(member),

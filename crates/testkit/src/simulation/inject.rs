@@ -97,6 +97,7 @@ impl Simulation {
         self.etcds().clear_faults();
         self.fake().release_watches();
         self.machine().set_nameless(false);
+        self.machine().let_live();
         if self.gate().is_none_or(|gate| gate.is_dead()) {
             self.start_operator();
         }
@@ -183,6 +184,7 @@ impl Simulation {
                     this.machine().reconnect(node);
                 }
             }),
+            Fault::DieYoung(member, steps) => self.machine().die_in_start(&member, steps),
             Fault::Late(member, time) => self.with_node(&member, time, |this, node, is_late| {
                 let (least, most) = if is_late { (20_000, 60_000) } else { (100, 600) };
                 let of = Duration::from_millis;
