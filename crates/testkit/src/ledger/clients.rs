@@ -129,7 +129,12 @@ impl Ledger {
     /// Reads everything that was acknowledged, through any member that answers. False if none does.
     pub async fn verify(&self, namespace: &str, cluster: &str) -> bool {
         let owed = self.owed(namespace, cluster);
-        for host in self.0.machine.endpoints(namespace, cluster) {
+        // Somebody may have deleted one of its Services a moment ago.
+        let services = [cluster.to_owned(), format!("{cluster}-client")];
+        let hosts = services
+            .iter()
+            .flat_map(|service| self.0.machine.endpoints(namespace, service));
+        for host in hosts {
             let Ok((position, keys)) = self.connect(&host).all().await else {
                 continue;
             };
