@@ -195,8 +195,11 @@ impl Etcds {
     fn pause(&self, process: ProcessId, is_stopped: bool) {
         self.with(|world| {
             world.note(process, if is_stopped { "is stopped" } else { "goes on" });
-            if let Some(process) = world.processes.get_mut(&process) {
-                process.is_stopped = is_stopped;
+            if let Some(found) = world.processes.get_mut(&process) {
+                found.is_stopped = is_stopped;
+                if found.is_ending && !is_stopped {
+                    world.after(STOPPING.0, Event::Terminated(process));
+                }
             }
             world.changed();
             world.refresh();
@@ -342,6 +345,17 @@ impl World {
         let (least, most) = STOPPING;
         let stopping = self.chance.between(least, most);
         self.after(stopping, Event::Terminated(process));
+    }
+
+    /// Ends a process that was told to. One that is stopped hears of it when it goes on.
+    pub(crate) fn ends(&mut self, process: ProcessId) {
+        let hears = self
+            .processes
+            .get(&process)
+            .is_some_and(|found| !found.is_stopped);
+        if hears {
+            self.exit(process, 0, "told to end");
+        }
     }
 
     fn kill_users(&mut self, disk: DiskId, why: &str) {

@@ -172,7 +172,7 @@ impl World {
             Event::Timer(process, stamp) => self.timer_fires(process, stamp),
             Event::Publish(process) => self.publish(process),
             Event::Dismissed(process) => self.dismiss(process),
-            Event::Terminated(process) => self.exit(process, 0, "told to end"),
+            Event::Terminated(process) => self.ends(process),
             Event::Notice(process) => self.notice(process),
         }
     }

@@ -118,6 +118,11 @@ pub(crate) fn step(machine: &Machine, pod: &mut Pod, state: &mut State, now: Ins
     }
 }
 
+/// Whether a pod still has something to fetch.
+pub(crate) fn is_due(pod: &Pod) -> bool {
+    pod.fetch.as_ref().is_some_and(|fetch| fetch.stage != Stage::Done)
+}
+
 impl Fetch {
     fn fail(&mut self, reason: String, retriable: bool, now: Instant) -> Instant {
         let result = JobResult {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use etcd_operator_api::names::EXIT_BEFORE_ETCD;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -17,6 +18,8 @@ use crate::fake::Stored;
 
 /// How long until a container can start: images are there, volumes are mounted, the program is copied.
 const CREATING: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(1500));
+/// How much of that comes after everything that is run before it.
+const STARTING: Duration = Duration::from_millis(300);
 /// The first pause before a container that ended soon starts again; doubled each time.
 const BACK_OFF: Duration = Duration::from_secs(10);
 const LONGEST_BACK_OFF: Duration = Duration::from_mins(5);
@@ -49,9 +52,9 @@ pub(crate) fn step(
             hear(&mut pod, &uid, objects, state, now);
         }
         run(machine, &uid, &mut pod, objects, state, now, due);
-        let is_over = pod.ending.is_some() && matches!(pod.container, Container::Ended(_));
+        let is_over = pod.is_over();
         if node.is_connected {
-            writes.extend(tell(machine, &mut pod, &uid, is_over, objects));
+            writes.extend(tell(machine, &mut pod, &uid, objects));
         }
         let is_forgotten = is_over && node.is_connected && !is_stored(&uid, objects);
         if is_forgotten {
@@ -92,6 +95,7 @@ fn take_pods(objects: &Objects, state: &mut State) {
             restarts: 0,
             failures: 0,
             last: None,
+            before: None,
             permit: watch::Sender::new(member::permit_of(pod)),
             permit_due: None,
             is_ready: false,
@@ -148,11 +152,14 @@ fn run(
     }
     if let Some(deadline) = pod.ending {
         end(machine, pod, deadline, now, due);
+        // Whoever takes its time to end is still looked at.
+        probe(machine, pod, now, due);
         return;
     }
     let next = match &pod.container {
         Container::Creating(at) | Container::Ended(at) if now < *at => {
             due.push(*at);
+            due.extend(pod.backs_off_at().filter(|at| now < *at));
             None
         }
         Container::Creating(_) | Container::Ended(_) => {
@@ -182,6 +189,7 @@ fn run(
             due.push(*at);
         }
         pod.container = next;
+        due.extend(pod.backs_off_at().filter(|at| now < *at));
     }
     probe(machine, pod, now, due);
 }
@@ -190,11 +198,7 @@ fn run(
 pub(crate) fn ended(pod: &mut Pod, since: Instant, code: i32, why: &str, now: Instant) -> Container {
     pod.failures = if now >= since + LONG { 0 } else { pod.failures + 1 };
     pod.restarts += 1;
-    pod.last = Some(Ended {
-        code,
-        why: why.to_owned(),
-        at: now,
-    });
+    note_end(pod, code, why, now);
     let doublings = pod.failures.saturating_sub(2).min(10);
     let pause = match pod.failures {
         0 | 1 => Duration::from_millis(100),
@@ -203,11 +207,27 @@ pub(crate) fn ended(pod: &mut Pod, since: Instant, code: i32, why: &str, now: In
     Container::Ended(now + pause)
 }
 
+fn note_end(pod: &mut Pod, code: i32, why: &str, now: Instant) {
+    let ended = Ended {
+        code,
+        why: why.to_owned(),
+        at: now,
+    };
+    pod.before = pod.last.replace(ended);
+}
+
 /// Tells a pod to end, and makes it end when its time is over.
 fn end(machine: &Machine, pod: &mut Pod, deadline: Instant, now: Instant, due: &mut Vec<Instant>) {
     let code = match &pod.container {
         Container::Ended(_) => return,
-        Container::Creating(_) | Container::Waiting { .. } => 0,
+        // All that runs before it has run: of one that should be there and cannot be found is said that it was killed.
+        Container::Creating(at) if *at <= now + STARTING && !fetch::is_due(pod) => 137,
+        // It was not its turn yet: nothing is said of how it ended.
+        Container::Creating(_) => {
+            pod.container = Container::Ended(now);
+            return;
+        }
+        Container::Waiting { .. } => i32::from(EXIT_BEFORE_ETCD),
         Container::Running { process, .. } => match machine.etcds().exit(*process) {
             Some(exit) => exit.code,
             None if now >= deadline => {
@@ -221,11 +241,7 @@ fn end(machine: &Machine, pod: &mut Pod, deadline: Instant, now: Instant, due: &
             }
         },
     };
-    pod.last = Some(Ended {
-        code,
-        why: "ended".to_owned(),
-        at: now,
-    });
+    note_end(pod, code, "ended", now);
     pod.container = Container::Ended(now);
     pod.is_ready = false;
 }
@@ -284,12 +300,17 @@ fn unmount(etcds: &Etcds, pod: &Pod) {
     }
 }
 
-/// What the kubelet writes about a pod.
-fn tell(machine: &Machine, pod: &mut Pod, own: &str, is_over: bool, objects: &Objects) -> Option<Write> {
+/// What the kubelet writes about a pod: whatever changes, how it ended before it goes, and then that it is gone.
+fn tell(machine: &Machine, pod: &mut Pod, own: &str, objects: &Objects) -> Option<Write> {
     let stored = objects.pods.iter().find(|stored| uid(stored) == own)?;
-    let place = || (namespace(stored).to_owned(), name(stored).to_owned());
-    if is_over {
-        let (namespace, name) = place();
+    let is_over = pod.is_over();
+    if !is_over && pod.told.as_ref().is_some_and(|told| told.is_still(pod, stored)) {
+        return None;
+    }
+    let wanted = status::of(machine, pod, &stored["status"]);
+    let is_told = status::is_told(&stored["status"], &wanted);
+    let (namespace, name) = (namespace(stored).to_owned(), name(stored).to_owned());
+    if is_told && is_over {
         return Some(Write::Delete {
             kind: Kind::Pod,
             namespace,
@@ -298,15 +319,10 @@ fn tell(machine: &Machine, pod: &mut Pod, own: &str, is_over: bool, objects: &Ob
             is_at_once: true,
         });
     }
-    if pod.told.as_ref().is_some_and(|told| told.is_still(pod, stored)) {
-        return None;
-    }
-    let wanted = status::of(machine, pod, &stored["status"]);
-    if status::is_told(&stored["status"], &wanted) {
+    if is_told {
         pod.told = Some(Shown::of(pod, stored));
         return None;
     }
-    let (namespace, name) = place();
     Some(Write::Patch {
         kind: Kind::Pod,
         namespace,

@@ -204,8 +204,7 @@ impl Machine {
             let mut writes = Vec::new();
             if !is_decided {
                 writes.extend(sets::step(&objects, &mut state.revisions));
-                writes.extend(volumes::step(&objects, &mut state, &self.0.etcds));
-                writes.extend(scheduler::step(&objects, &state));
+                writes.extend(scheduled(&objects, &mut state, &self.0.etcds));
             }
             let others = kubelet::step(self, &objects, &mut state, &mut due);
             let others = others
@@ -231,6 +230,22 @@ impl Machine {
             self.0.fake.collect_garbage();
         }
         due.into_iter().min()
+    }
+}
+
+/// What scheduler and provisioner do, who do not know of one another: either may be the first to find a new pod, and the
+/// scheduler looks again when a claim has its volume.
+fn scheduled(objects: &Objects, state: &mut State, etcds: &Etcds) -> Vec<api::Write> {
+    if state.chance.one_in(2) {
+        let mut writes = scheduler::step(objects, state);
+        writes.extend(volumes::step(objects, state, etcds));
+        return writes;
+    }
+    let writes = volumes::step(objects, state, etcds);
+    if writes.is_empty() {
+        scheduler::step(objects, state)
+    } else {
+        writes
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) fn step(
         if let Some(since) = known.silent {
             let at = since + SILENCE + PATIENCE;
             if now >= at {
-                writes.extend(evict(node, objects));
+                writes.extend(evict(node, objects, &stamp));
             } else {
                 due.push(at);
             }
@@ -127,15 +127,34 @@ fn mark_pods(node: &Value, objects: &Objects, stamp: &str) -> Vec<Write> {
         .collect()
 }
 
-fn evict(node: &Value, objects: &Objects) -> Vec<Write> {
+/// Pods of a node that is not heard of for long go elsewhere: first it is said of them why, and then they are deleted.
+fn evict(node: &Value, objects: &Objects, stamp: &str) -> Vec<Write> {
     let doomed = on(node, objects).filter(|pod| !is_ending(pod));
     doomed
-        .map(|pod| Write::Delete {
-            kind: Kind::Pod,
-            namespace: namespace(pod).to_owned(),
-            name: name(pod).to_owned(),
-            uid: uid(pod).to_owned(),
-            is_at_once: false,
+        .flat_map(|pod| {
+            let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+            let others = conditions.filter(|condition| condition["type"] != "DisruptionTarget");
+            let mut conditions: Vec<Value> = others.cloned().collect();
+            conditions.push(json!({
+                "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
+                "message": "Taint manager: deleting due to NoExecute taint", "lastTransitionTime": stamp,
+            }));
+            let (namespace, name) = (namespace(pod).to_owned(), name(pod).to_owned());
+            let told = Write::Patch {
+                kind: Kind::Pod,
+                namespace: namespace.clone(),
+                name: name.clone(),
+                is_status: true,
+                patch: json!({"metadata": {"uid": uid(pod)}, "status": {"conditions": conditions}}),
+            };
+            let deleted = Write::Delete {
+                kind: Kind::Pod,
+                namespace,
+                name,
+                uid: uid(pod).to_owned(),
+                is_at_once: false,
+            };
+            [told, deleted]
         })
         .collect()
 }

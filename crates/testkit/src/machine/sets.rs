@@ -88,7 +88,12 @@ fn one(set: &Arc<Stored>, revision: &str, objects: &Objects) -> Vec<Write> {
     for ordinal in 0..replicas {
         match mine.iter().find(|(other, _)| *other == ordinal) {
             None => writes.extend(create(set, revision, ordinal, objects)),
-            Some((_, pod)) if is_over(pod) && !is_ending(pod) => writes.push(delete(pod)),
+            Some((_, pod)) if is_over(pod) && is_ending(pod) => {}
+            Some((_, pod)) if is_over(pod) => writes.push(delete(pod)),
+            // Claims that are missed are made again for whom they keep from starting.
+            Some((_, pod)) if text(pod, "/status/phase") == "Pending" => {
+                writes.extend(claims(set, name(pod), objects).unwrap_or_default());
+            }
             Some(_) => {}
         }
     }
@@ -135,11 +140,24 @@ fn create(set: &Value, revision: &str, ordinal: i64, objects: &Objects) -> Vec<W
     if objects.pod(place, &pod).is_some() {
         return Vec::new();
     }
+    let Some(mut writes) = claims(set, &pod, objects) else {
+        return Vec::new();
+    };
+    writes.push(Write::Create {
+        kind: Kind::Pod,
+        object: pod_of(set, revision, ordinal, &pod),
+    });
+    writes
+}
+
+/// The claims that a pod is still without; none at all while one of its claims is being deleted.
+fn claims(set: &Value, pod: &str, objects: &Objects) -> Option<Vec<Write>> {
+    let place = namespace(set);
     let mut writes = Vec::new();
     for template in templates(set) {
-        let claim = claim_name(template, &pod);
+        let claim = claim_name(template, pod);
         match objects.claim(place, &claim) {
-            Some(stored) if is_ending(stored) => return Vec::new(),
+            Some(stored) if is_ending(stored) => return None,
             Some(_) => {}
             None => {
                 let mut object = json!({"metadata": template["metadata"], "spec": template["spec"]});
@@ -156,11 +174,7 @@ fn create(set: &Value, revision: &str, ordinal: i64, objects: &Objects) -> Vec<W
             }
         }
     }
-    writes.push(Write::Create {
-        kind: Kind::Pod,
-        object: pod_of(set, revision, ordinal, &pod),
-    });
-    writes
+    Some(writes)
 }
 
 fn merge(target: &mut Value, more: &Value) {

@@ -18,6 +18,9 @@ use crate::chance::Chance;
 use crate::etcd::{DiskId, ProcessId, Snapshot};
 use crate::fake::Stored;
 
+/// How long a kubelet tells of a container how it ended before it tells that it starts it again later.
+const BACKS_OFF: Duration = Duration::from_secs(1);
+
 /// Everything the machines know.
 pub(crate) struct State {
     pub(crate) chance: Chance,
@@ -84,6 +87,8 @@ pub(crate) struct Pod {
     /// How often in a row it ended soon after its start.
     pub(crate) failures: u32,
     pub(crate) last: Option<Ended>,
+    /// How it had ended before that.
+    pub(crate) before: Option<Ended>,
     /// The file with the permit.
     pub(crate) permit: watch::Sender<String>,
     pub(crate) permit_due: Option<(Instant, String)>,
@@ -119,6 +124,27 @@ pub(crate) struct Ended {
     pub(crate) code: i32,
     pub(crate) why: String,
     pub(crate) at: Instant,
+}
+
+impl Pod {
+    /// It was told to end, and has.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ending.is_some() && matches!(self.container, Container::Ended(_))
+    }
+
+    /// From when on its kubelet says that a container that has ended again and again is started later, and no longer how
+    /// it ended.
+    pub(crate) fn backs_off_at(&self) -> Option<Instant> {
+        let waits =
+            matches!(self.container, Container::Ended(_)) && self.failures > 1 && self.ending.is_none();
+        let last = self.last.as_ref().filter(|_| waits)?;
+        Some(last.at + BACKS_OFF)
+    }
+
+    /// Whether its kubelet says so now.
+    pub(crate) fn backs_off(&self) -> bool {
+        self.backs_off_at().is_some_and(|at| Instant::now() >= at)
+    }
 }
 
 impl Drop for Container {

@@ -56,31 +56,46 @@ fn container(pod: &Pod) -> (u8, Option<Instant>) {
         Container::Creating(_) => (0, None),
         Container::Waiting { since, .. } => (1, Some(*since)),
         Container::Running { since, .. } => (2, Some(*since)),
+        Container::Ended(_) if pod.is_over() => (4, None),
+        Container::Ended(_) if pod.backs_off() => (5, None),
         Container::Ended(_) => (3, None),
     }
 }
 
 /// The status of a pod as its kubelet sees it, given the one that is stored.
 pub(crate) fn of(machine: &Machine, pod: &Pod, stored: &Value) -> Value {
+    let is_over = pod.is_over();
+    let has_never_started = is_over && pod.last.is_none();
     let state = match &pod.container {
         Container::Creating(_) => json!({"waiting": {"reason": "PodInitializing"}}),
         Container::Waiting { since, .. } | Container::Running { since, .. } => {
             json!({"running": {"startedAt": machine.stamp(*since)}})
         }
-        Container::Ended(_) if pod.failures > 1 => json!({"waiting": {
+        Container::Ended(_) if has_never_started => json!({"waiting": {"reason": "PodInitializing"}}),
+        Container::Ended(_) if pod.backs_off() => json!({"waiting": {
             "reason": "CrashLoopBackOff", "message": "back-off restarting failed container etcd",
         }}),
-        Container::Ended(_) => json!({"terminated": ended(machine, pod)}),
+        Container::Ended(_) => json!({"terminated": ended(machine, pod.last.as_ref())}),
     };
     let has_started = matches!(
         pod.container,
         Container::Waiting { .. } | Container::Running { .. }
     );
-    let is_creating = matches!(pod.container, Container::Creating(_));
-    let last = match (&pod.container, &pod.last) {
-        (Container::Creating(_), _) | (_, None) => json!({}),
-        (Container::Ended(_), Some(_)) if pod.failures <= 1 => json!({}),
-        (_, Some(_)) => json!({"terminated": ended(machine, pod)}),
+    let is_creating = matches!(pod.container, Container::Creating(_)) || has_never_started;
+    let last = match &pod.container {
+        Container::Creating(_) => None,
+        Container::Ended(_) if !pod.backs_off() => pod.before.as_ref(),
+        _ => pod.last.as_ref(),
+    };
+    let last = last.map_or_else(
+        || json!({}),
+        |last| json!({"terminated": ended(machine, Some(last))}),
+    );
+    let phase = match &pod.last {
+        Some(last) if is_over && last.code == 0 => "Succeeded",
+        _ if is_over => "Failed",
+        _ if is_creating => "Pending",
+        _ => "Running",
     };
     let now = machine.stamp(Instant::now());
     let condition = |kind: &str, is_true: bool| {
@@ -92,16 +107,21 @@ pub(crate) fn of(machine: &Machine, pod: &Pod, stored: &Value) -> Value {
             .unwrap_or(&now);
         json!({"type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": since})
     };
+    let own = [
+        condition("PodScheduled", true),
+        condition("Initialized", !is_creating),
+        condition("ContainersReady", pod.is_ready),
+        condition("Ready", pod.is_ready),
+    ];
+    // What others say of a pod, such as that it was evicted, is theirs.
+    let known = stored["conditions"].as_array().into_iter().flatten();
+    let others = known.filter(|known| own.iter().all(|own| own["type"] != known["type"]));
+    let conditions: Vec<Value> = own.iter().chain(others).cloned().collect();
     let image = text(&pod.object, "/spec/containers/0/image");
     let mut status = json!({
-        "phase": if is_creating { "Pending" } else { "Running" },
+        "phase": phase,
         "hostIP": "10.0.0.1",
-        "conditions": [
-            condition("PodScheduled", true),
-            condition("Initialized", !is_creating),
-            condition("ContainersReady", pod.is_ready),
-            condition("Ready", pod.is_ready),
-        ],
+        "conditions": conditions,
         "containerStatuses": [{
             "name": "etcd", "image": image, "imageID": image, "ready": pod.is_ready, "started": has_started,
             "restartCount": pod.restarts, "state": state, "lastState": last,
@@ -117,8 +137,7 @@ pub(crate) fn of(machine: &Machine, pod: &Pod, stored: &Value) -> Value {
     status
 }
 
-fn ended(machine: &Machine, pod: &Pod) -> Value {
-    let last = pod.last.as_ref();
+fn ended(machine: &Machine, last: Option<&Ended>) -> Value {
     let code = last.map_or(0, |last| last.code);
     json!({
         "exitCode": code,

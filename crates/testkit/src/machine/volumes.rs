@@ -26,11 +26,12 @@ pub(crate) fn step(objects: &Objects, state: &mut State, etcds: &Etcds) -> Vec<W
     writes
 }
 
-/// Whether a pod that has not ended mounts a claim.
+/// Whether a pod uses a claim: one that has a node, even if its containers have ended, for the volume may be mounted
+/// there still. No kubelet starts a pod whose claim is being deleted.
 fn is_used(claim: &Value, objects: &Objects) -> bool {
     objects.pods.iter().any(|pod| {
         namespace(pod) == namespace(claim)
-            && !["Failed", "Succeeded"].contains(&text(pod, "/status/phase"))
+            && !text(pod, "/spec/nodeName").is_empty()
             && claims_of(pod).any(|(_, mounted)| mounted == name(claim))
     })
 }

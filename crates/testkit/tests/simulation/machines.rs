@@ -130,6 +130,70 @@ fn a_claim_goes_after_its_pod_and_no_pod_comes_before_it_is_gone() {
 }
 
 #[test]
+fn a_pod_that_goes_tells_how_it_ended_and_what_others_said_of_it_stays() {
+    run(13, |sim| async move {
+        waiting(&sim, 1).await;
+        let before = sim.pod("c-0").unwrap().uid;
+        sim.fake().update_object("v1", "Pod", NAMESPACE, "c-0", |pod| {
+            pod["metadata"]["finalizers"] = json!(["accounting.example/seen"]);
+            let conditions = pod["status"]["conditions"].as_array_mut().unwrap();
+            conditions.push(json!({"type": "Billed", "status": "True"}));
+        });
+        sim.fake().delete_object("v1", "Pod", NAMESPACE, "c-0");
+        tokio::time::sleep(10 * SECOND).await;
+        let stored = pod(&sim, "c-0").unwrap();
+        assert_eq!(stored["metadata"]["uid"], before.as_str());
+        let status = &stored["status"];
+        // As the program in it ends that was told to.
+        let ended = &status["containerStatuses"][0]["state"]["terminated"];
+        assert_eq!(
+            (&status["phase"], &ended["exitCode"]),
+            (&json!("Failed"), &json!(70))
+        );
+        assert!(status["conditions"].to_string().contains("Billed"), "{status}");
+    });
+}
+
+#[test]
+fn a_claim_that_no_pod_on_a_node_uses_goes_at_once_and_a_pod_that_misses_it_gets_another() {
+    run(14, |sim| async move {
+        sim.machine().set_too_large(NAMESPACE, "c-0", true);
+        let cluster = sim.create("c", 1, "3.6.16");
+        sim.fake().put_object(objects::set(&cluster, 1, true));
+        tokio::time::sleep(10 * SECOND).await;
+        let uid = |object: Option<Value>| object.map(|object| object["metadata"]["uid"].clone());
+        let (claim_before, pod_before) = (uid(claim(&sim, "data-c-0")), uid(pod(&sim, "c-0")));
+        assert!(claim_before.is_some() && pod_before.is_some());
+        sim.fake()
+            .delete_object("v1", "PersistentVolumeClaim", NAMESPACE, "data-c-0");
+        tokio::time::sleep(10 * SECOND).await;
+        let after = uid(claim(&sim, "data-c-0"));
+        assert!(after.is_some() && after != claim_before, "{after:?}");
+        assert_eq!(uid(pod(&sim, "c-0")), pod_before, "the pod is another");
+    });
+}
+
+#[test]
+fn a_process_that_is_stopped_ends_when_it_goes_on_or_is_killed_in_the_end() {
+    for (seed, goes_on) in [(15, true), (16, false)] {
+        run(seed, |sim| async move {
+            cluster(&sim, 1, Flaw::None).await;
+            let process = sim.pod("c-0").unwrap().process.unwrap();
+            sim.stop("c-0", true);
+            sim.fake().delete_object("v1", "Pod", NAMESPACE, "c-0");
+            tokio::time::sleep(20 * SECOND).await;
+            assert_eq!(sim.etcds().exit(process), None);
+            if goes_on {
+                sim.etcds().go_on(process);
+            }
+            tokio::time::sleep(15 * SECOND).await;
+            let code = sim.etcds().exit(process).unwrap().code;
+            assert_eq!(code, if goes_on { 0 } else { 137 });
+        });
+    }
+}
+
+#[test]
 fn a_lost_node_s_pods_are_unready_soon_deleted_later_and_gone_only_by_force() {
     run(5, |sim| async move {
         cluster(&sim, 3, Flaw::None).await;
