@@ -9,6 +9,7 @@ mod operator;
 mod restores;
 mod seeds;
 mod stories;
+mod traces;
 mod weather;
 
 use std::time::Duration;

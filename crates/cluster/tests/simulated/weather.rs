@@ -145,12 +145,23 @@ impl Life {
 
 /// Lives through a seed, with all of its faults or only some.
 pub fn live(about: About, seed: u64, only: Option<&BTreeSet<u32>>) -> Life {
+    lived(about, seed, only, |_| ()).0
+}
+
+/// The same while somebody looks on, who must not change anything by that.
+pub fn lived<T>(
+    about: About,
+    seed: u64,
+    only: Option<&BTreeSet<u32>>,
+    onlooker: impl FnOnce(&Simulation) -> T,
+) -> (Life, T) {
     run(seed, |sim| async move {
+        let looks_on = onlooker(&sim);
         let injected = Box::pin(story(&sim, about, only.cloned())).await;
         let status = sim
             .cluster(NAME)
             .map_or(Value::Null, |cluster| cluster["status"].clone());
-        Life {
+        let life = Life {
             about,
             seed,
             violations: sim.ledger().violations(),
@@ -160,7 +171,8 @@ pub fn live(about: About, seed: u64, only: Option<&BTreeSet<u32>>) -> Life {
             counts: sim.tally().counts(),
             record: sim.timeline().text(),
             status: serde_json::to_string_pretty(&status).unwrap_or_default(),
-        }
+        };
+        (life, looks_on)
     })
 }
 

@@ -1,0 +1,220 @@
+//! The stories that were played on real beds, told to the models: what is done to a cluster is the same, and of what
+//! follows from it the models know nothing but what they model.
+
+use std::collections::BTreeSet;
+
+use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD};
+use etcd_operator_testkit::simulation::{Fault, NAMESPACE, Simulation, run};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::look_on;
+use crate::stories::{claims, cluster, cluster_of};
+use crate::{MINUTE, SECOND, operator};
+
+type Story = fn(Simulation) -> BoxFuture<'static, ()>;
+
+/// What beds have played.
+pub const PLAYED: [Story; 11] = [
+    |sim| scaled(sim).boxed(),
+    |sim| slept(sim).boxed(),
+    |sim| killed_and_deleted(sim).boxed(),
+    |sim| harmed(sim).boxed(),
+    |sim| kept(sim, ANNOTATION_ADOPT).boxed(),
+    |sim| kept(sim, ANNOTATION_DISCARD).boxed(),
+    |sim| with_defaults(sim).boxed(),
+    |sim| gone_with_the_cluster(sim).boxed(),
+    |sim| drained(sim).boxed(),
+    |sim| without_room(sim).boxed(),
+    |sim| on_a_lost_node(sim).boxed(),
+];
+
+/// What happens on a bed only by chance, when much is asked of its machine.
+pub const BY_CHANCE: [Story; 3] = [
+    |sim| killed_again_and_again(sim).boxed(),
+    |sim| ended_badly(sim, true).boxed(),
+    |sim| ended_badly(sim, false).boxed(),
+];
+
+/// Every move in any of these.
+pub fn moves(stories: &[Story]) -> BTreeSet<String> {
+    let told = (1..).zip(stories).map(|(seed, story)| {
+        run(seed, |sim| async move {
+            let moves = look_on(&sim);
+            story(sim.clone()).await;
+            sim.check();
+            moves.lines()
+        })
+    });
+    told.flatten().collect()
+}
+
+async fn whole(sim: &Simulation, size: u8) {
+    // Whoever is harmed is missed only a moment later.
+    tokio::time::sleep(20 * SECOND).await;
+    sim.expect("it is whole", 10 * MINUTE, |sim| sim.is_whole("c", size))
+        .await;
+}
+
+async fn gone(sim: &Simulation) {
+    sim.expect("no pod is left", 2 * MINUTE, |sim| sim.members("c").is_empty())
+        .await;
+}
+
+fn delete_pod(sim: &Simulation, pod: &str) {
+    sim.fake().delete_object("v1", "Pod", NAMESPACE, pod);
+}
+
+async fn scaled(sim: Simulation) {
+    cluster(&sim, 1).await;
+    for size in [3, 5, 3, 1] {
+        sim.edit("c", |spec| spec["size"] = json!(size));
+        whole(&sim, size).await;
+    }
+    // Again before it is done with the last.
+    for size in [3, 2, 4, 1] {
+        sim.edit("c", |spec| spec["size"] = json!(size));
+        tokio::time::sleep(2 * SECOND).await;
+    }
+    whole(&sim, 1).await;
+}
+
+async fn slept(sim: Simulation) {
+    cluster_of(&sim, 3, "3.5.35").await;
+    sim.edit("c", |spec| spec["size"] = json!(0));
+    gone(&sim).await;
+    sim.edit("c", |spec| spec["size"] = json!(3));
+    whole(&sim, 3).await;
+}
+
+async fn killed_and_deleted(sim: Simulation) {
+    cluster(&sim, 3).await;
+    for member in ["c-0", "c-1"] {
+        sim.kill(member);
+        whole(&sim, 3).await;
+    }
+    for member in ["c-1", "c-2"] {
+        delete_pod(&sim, member);
+        whole(&sim, 3).await;
+    }
+    let is_creating = |sim: &Simulation| {
+        let pod = sim.fake().get_object("v1", "Pod", NAMESPACE, "c-2");
+        let state = pod.map(|pod| pod["status"]["containerStatuses"][0]["state"].clone());
+        state.is_some_and(|state| state["waiting"].is_object())
+    };
+    // The next one has not even started when it goes, too.
+    for tenths in 0..8 {
+        delete_pod(&sim, "c-2");
+        sim.expect("the next pod is on its way", MINUTE, is_creating)
+            .await;
+        tokio::time::sleep(SECOND / 10 * tenths).await;
+        delete_pod(&sim, "c-2");
+        whole(&sim, 3).await;
+    }
+}
+
+async fn harmed(sim: Simulation) {
+    cluster(&sim, 3).await;
+    sim.wipe("c-1");
+    whole(&sim, 3).await;
+    sim.damage("c-2");
+    sim.kill("c-2");
+    whole(&sim, 3).await;
+}
+
+async fn kept(sim: Simulation, consent: &str) {
+    cluster(&sim, 3).await;
+    sim.delete("c");
+    gone(&sim).await;
+    sim.create("c", 3, "3.6.16");
+    tokio::time::sleep(MINUTE).await;
+    sim.annotate("c", consent, &claims(&sim));
+    whole(&sim, 3).await;
+}
+
+fn create(sim: &Simulation, spec: &Value) {
+    operator::install(sim);
+    sim.create_with(json!({"metadata": {"name": "c", "namespace": NAMESPACE}, "spec": spec}));
+}
+
+async fn with_defaults(sim: Simulation) {
+    create(&sim, &json!({"size": 3, "version": "3.6.16"}));
+    whole(&sim, 3).await;
+    for member in ["c-0", "c-1"] {
+        delete_pod(&sim, member);
+        whole(&sim, 3).await;
+    }
+}
+
+async fn gone_with_the_cluster(sim: Simulation) {
+    let storage = json!({"size": "1Gi", "retention": "Delete"});
+    create(&sim, &json!({"size": 3, "version": "3.6.16", "storage": storage}));
+    whole(&sim, 3).await;
+    sim.delete("c");
+    gone(&sim).await;
+    tokio::time::sleep(10 * SECOND).await;
+}
+
+async fn drained(sim: Simulation) {
+    cluster(&sim, 3).await;
+    for member in ["c-0", "c-1", "c-2"] {
+        sim.inject("c", &Fault::Evict(member.to_owned()));
+        whole(&sim, 3).await;
+    }
+}
+
+async fn without_room(sim: Simulation) {
+    cluster(&sim, 3).await;
+    let nodes: Vec<String> = (0..5).map(|number| format!("node-{number}")).collect();
+    for node in &nodes {
+        sim.machine().cordon(node, true);
+    }
+    sim.edit("c", |spec| spec["size"] = json!(5));
+    tokio::time::sleep(MINUTE).await;
+    for node in &nodes {
+        sim.machine().cordon(node, false);
+    }
+    whole(&sim, 5).await;
+}
+
+async fn on_a_lost_node(sim: Simulation) {
+    cluster(&sim, 3).await;
+    let node = sim.pod("c-1").map(|pod| pod.node).unwrap_or_default();
+    sim.machine().lose(&node);
+    tokio::time::sleep(6 * MINUTE).await;
+    whole(&sim, 3).await;
+}
+
+async fn killed_again_and_again(sim: Simulation) {
+    cluster(&sim, 3).await;
+    for _ in 0..3 {
+        sim.kill("c-1");
+        whole(&sim, 3).await;
+    }
+    delete_pod(&sim, "c-1");
+    whole(&sim, 3).await;
+}
+
+/// Whoever was told to end ends slowly, is killed, or does not listen.
+async fn ended_badly(sim: Simulation, has_volumes: bool) {
+    let mut spec = json!({"size": 3, "version": "3.6.16"});
+    if has_volumes {
+        spec["storage"] = json!({"size": "1Gi"});
+    }
+    create(&sim, &spec);
+    whole(&sim, 3).await;
+    sim.stop("c-0", true);
+    delete_pod(&sim, "c-0");
+    tokio::time::sleep(15 * SECOND).await;
+    sim.stop("c-0", false);
+    whole(&sim, 3).await;
+    sim.stop("c-1", true);
+    delete_pod(&sim, "c-1");
+    tokio::time::sleep(SECOND).await;
+    sim.kill("c-1");
+    whole(&sim, 3).await;
+    sim.stop("c-2", true);
+    delete_pod(&sim, "c-2");
+    whole(&sim, 3).await;
+}
