@@ -55,7 +55,7 @@ pub async fn end(
         }
         Ending::Bury => bury(sim, size, chance).await,
         Ending::Ruin => {
-            ruin(sim, chance, has_backup).await;
+            ruin(sim, size, chance, has_backup).await;
             return false;
         }
     }
@@ -98,7 +98,10 @@ async fn bury(sim: &Simulation, size: u8, chance: &mut Chance) {
 }
 
 /// Most members lose their data, or all: that is said, and nothing is begun anew.
-async fn ruin(sim: &Simulation, chance: &mut Chance, has_backup: bool) {
+async fn ruin(sim: &Simulation, size: u8, chance: &mut Chance, has_backup: bool) {
+    // Who is on the way out takes nothing along.
+    sim.until(MINUTE, |sim| sim.members(NAME).len() == usize::from(size))
+        .await;
     let members = sim.members(NAME);
     let spared = usize::from(chance.one_in(2) && members.len() > 1);
     if !has_backup {

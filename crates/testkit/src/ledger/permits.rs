@@ -27,6 +27,14 @@ impl Ledger {
         if text.is_empty() || known.and_then(Value::as_str) == Some(text) {
             return;
         }
+        // Of another pod, or of what it was before: whoever was held up with it is refused.
+        let names_another = ["uid", "resourceVersion"].into_iter().any(|field| {
+            let named = &request.body["metadata"][field];
+            !named.is_null() && stored.as_ref().is_none_or(|pod| pod["metadata"][field] != *named)
+        });
+        if names_another {
+            return;
+        }
         let at = self.0.etcds.now();
         let permit: Permit = match read(text.as_bytes()) {
             Ok(permit) => permit,
