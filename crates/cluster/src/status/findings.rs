@@ -11,9 +11,9 @@ use crate::desired::Desired;
 use crate::memory::Restore;
 use crate::plan::{Plan, Reason, Situation, majority};
 
-/// What there is to know of a cluster that is well and bears no failure.
-/// What is asked for and not done.
+/// What is said of what is asked for and not done.
 const PENDING: &str = " Changes of the spec that restart members are pending: this version of the operator does not roll them out.";
+/// What there is to know of a cluster that is well and bears no failure.
 const ONE_ALONE: &str =
     " One member has no redundancy: nobody can read or write while it is away, as was asked for.";
 const TWO_ALONE: &str =
