@@ -11,6 +11,7 @@ mod news;
 mod scope;
 #[cfg(test)]
 mod tests;
+mod waking;
 
 use etcd_operator_api::cluster::{PlanStatus, RestoreProgress};
 use etcd_operator_api::names::CLIENT_PORT;

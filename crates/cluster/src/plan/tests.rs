@@ -22,6 +22,7 @@ mod stable;
 mod stuck;
 mod told;
 mod waits;
+mod waking;
 
 use super::{Plan, plan};
 use scene::Scene;

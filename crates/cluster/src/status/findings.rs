@@ -5,6 +5,7 @@ use etcd_operator_api::refusal;
 use etcd_operator_etcd::policy::{self, Verdict};
 use etcd_operator_etcd::version::Version;
 
+use super::waking::Waking;
 use super::{Surroundings, backups, news};
 use crate::build::Pending;
 use crate::desired::Desired;
@@ -18,6 +19,9 @@ const ONE_ALONE: &str =
     " One member has no redundancy: nobody can read or write while it is away, as was asked for.";
 const TWO_ALONE: &str =
     " Two members have no redundancy: writes need both, so two bear no more failures than one.";
+
+/// The word for members that are started after a sleep.
+pub const WAKING: &str = "Waking";
 
 /// What the spec alone tells, and the oldest version that runs.
 pub fn of_spec(desired: &Desired, running: Option<&Version>) -> Vec<Finding> {
@@ -162,13 +166,19 @@ pub fn findings(
     // Who looks away or cannot see says nothing new about what was lost.
     // Nor who has stopped the members itself.
     let is_known = !is_shut && !is(&[Reason::Paused, Reason::MembersUnreachable, Reason::Restoring]);
-    let is_silent = is_known && is_majority_silent(situation, plan);
+    let waking = Waking::of(situation, plan, before);
+    let is_silent = is_known && is_majority_silent(situation, plan, waking);
     for (type_, wanted, is_seen) in [
         (ConditionType::QuorumLost, Reason::QuorumLost, is_silent),
         (ConditionType::DataLost, Reason::DataLost, false),
     ] {
         let is_so = is_seen || reason == wanted;
-        if is_so || (is_known && condition::find(before, type_).is_some()) {
+        let is_waking = type_ == ConditionType::QuorumLost && waking.is_some();
+        if is_waking && !is_so {
+            // The same words each time: since when they stand tells since when members are started.
+            let text = "The members are started after a sleep, and have not had time to answer.";
+            add(type_, false, WAKING, text);
+        } else if is_so || (is_known && condition::find(before, type_).is_some()) {
             let why = if is_so { wanted } else { reason };
             add(type_, is_so, why.as_str(), &text);
         }
@@ -227,17 +237,19 @@ fn applied(around: &Surroundings<'_>, before: &[Condition]) -> Option<Finding> {
     }
 }
 
-/// Whether fewer voters answer than it takes to decide, of those that were seen last.
-fn is_majority_silent(situation: &Situation<'_>, plan: &Plan) -> bool {
+/// Whether fewer voters answer than it takes to decide, of those that were seen last. Whoever may still come after a sleep
+/// counts as if it answered.
+fn is_majority_silent(situation: &Situation<'_>, plan: &Plan, waking: Option<Waking>) -> bool {
     let is_told = situation.known().is_some();
     if is_told || !plan.memory.has_formed() || plan.why.reason == Reason::Hibernated {
         return false;
     }
     let members = plan.memory.members.iter().filter(|(_, member)| member.votes);
     let voters: Vec<_> = members.map(|(place, _)| *place).collect();
-    let answering = voters
-        .iter()
-        .filter(|place| situation.world.seen(**place).status().is_some());
+    let answering = voters.iter().filter(|place| {
+        let is_excused = waking.is_some_and(|waking| waking.excuses(situation, **place));
+        is_excused || situation.world.seen(**place).status().is_some()
+    });
     !voters.is_empty() && answering.count() < majority(voters.len())
 }
 

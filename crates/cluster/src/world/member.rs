@@ -85,6 +85,8 @@ pub struct Pod {
     pub ip: Option<IpAddr>,
     /// Whether Kubernetes sends it clients.
     pub ready: bool,
+    /// When it was made.
+    pub created: Option<Timestamp>,
     /// Since when it is being deleted.
     pub deleting: Option<Timestamp>,
     /// The incarnation its template had.

@@ -43,6 +43,7 @@ pub fn pod(pod: &core::Pod, node_lost: Option<Timestamp>) -> Option<Pod> {
         node: spec.node_name.clone(),
         ip: status.pod_ip.as_deref().and_then(|ip| ip.parse().ok()),
         ready: condition("Ready").is_some_and(|ready| ready.status == "True"),
+        created: meta.creation_timestamp.as_ref().map(|time| time.0),
         deleting,
         incarnation: incarnation.unwrap_or_default(),
         intent: annotation(ANNOTATION_INTENT).cloned(),

@@ -135,6 +135,12 @@ const OF_ALL: &[Said] = &[
         "Bring pods and nodes back: members with their data come back by themselves. The operator replaces nobody now, as it could only guess what was written. If most volumes are gone for good, restore a backup, step by step as docs/restores.md has it.",
     ),
     said(
+        "QuorumLost",
+        "Waking",
+        "False: members are started after a sleep (`spec.size` was 0), and have not had time to answer.",
+        "",
+    ),
+    said(
         "DataLost",
         "DataLost",
         "True: no member has its data any more.",

@@ -206,6 +206,7 @@ impl Scene {
             node: Some("n".to_owned()),
             ip: Some([10, 0, 0, 1].into()),
             ready: false,
+            created: None,
             deleting: None,
             incarnation,
             intent: Some("as-asked".to_owned()),

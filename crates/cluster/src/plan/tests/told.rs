@@ -16,7 +16,7 @@ pub fn told(scene: &Scene) -> EtcdClusterStatus {
 }
 
 /// The same where this status stood.
-fn told_after(scene: &Scene, before: Option<EtcdClusterStatus>) -> EtcdClusterStatus {
+pub fn told_after(scene: &Scene, before: Option<EtcdClusterStatus>) -> EtcdClusterStatus {
     told_after_refusal(scene, None, before)
 }
 
