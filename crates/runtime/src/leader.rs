@@ -64,6 +64,8 @@ pub struct Elector {
     tenure: Tenure,
     /// The lease as it was last read or written: what others put on it stays.
     stored: Option<Lease>,
+    /// The other process that was told last to hold it.
+    holder: Option<String>,
     /// The last write was a conflict.
     conflicted: bool,
 }
@@ -89,6 +91,7 @@ impl Elector {
             metrics,
             tenure,
             stored: None,
+            holder: None,
             conflicted: false,
         }
     }
@@ -166,6 +169,7 @@ impl Elector {
                     self.candidate.read(record, self.clock.elapsed());
                     self.stored = lease;
                     self.reached(Verb::Read);
+                    self.tell_holder();
                 }
                 failure => self.failed(Verb::Read, failure.map(Result::err)).await,
             },
@@ -195,6 +199,23 @@ impl Elector {
         if over && self.tenure.trouble(None) {
             info!(lease = self.name, "the lease is within reach again");
         }
+    }
+
+    /// Tells whom this process waits for: once, and anew when that is another one.
+    fn tell_holder(&mut self) {
+        let spec = self.stored.as_ref().and_then(|lease| lease.spec.as_ref());
+        let is_another = |holder: &&String| !holder.is_empty() && *holder != self.candidate.name();
+        let holder = spec.and_then(|spec| spec.holder_identity.as_ref());
+        let holder = holder.filter(is_another).cloned();
+        if let Some(holder) = holder.as_ref().filter(|_| holder != self.holder) {
+            let since = spec.and_then(|spec| spec.acquire_time.as_ref());
+            let since = since.map_or_else(|| "nobody knows when".to_owned(), |since| since.0.to_string());
+            info!(
+                lease = self.name,
+                holder, since, "another process holds the lease"
+            );
+        }
+        self.holder = holder;
     }
 
     async fn failed<T>(&mut self, verb: Verb, failure: Result<Option<Error>, T>) {

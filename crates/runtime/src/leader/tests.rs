@@ -259,11 +259,42 @@ async fn what_others_wrote_on_the_lease_outlives_renewals_and_the_time_of_taking
     assert_ne!(lease["spec"]["renewTime"], acquired);
 }
 
-/// Counts warnings.
+/// Keeps what candidates say.
 #[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<usize>>);
+struct Log(Arc<Mutex<Vec<(tracing::Level, String)>>>);
 
-impl tracing::Subscriber for Warnings {
+impl Log {
+    /// Listens to this thread. As long as there is one subscriber in a process, the thread that comes first by a line decides
+    /// for all whether it is ever heard, and those of other tests listen to none: so there are two.
+    fn listens() -> (Self, tracing::Dispatch, tracing::subscriber::DefaultGuard) {
+        let log = Self::default();
+        let second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
+        let guard = tracing::subscriber::set_default(log.clone());
+        (log, second, guard)
+    }
+
+    /// The lines of this level that hold these words.
+    fn lines(&self, level: tracing::Level, words: &str) -> Vec<String> {
+        let lines = self.0.lock().unwrap();
+        let said = lines
+            .iter()
+            .filter(|(of, line)| *of == level && line.contains(words));
+        said.map(|(_, line)| line.clone()).collect()
+    }
+}
+
+/// The fields of a line, one after the other.
+#[derive(Default)]
+struct Line(String);
+
+impl tracing::field::Visit for Line {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0
+            .push_str(&[field.name(), "=", &format!("{value:?}"), " "].concat());
+    }
+}
+
+impl tracing::Subscriber for Log {
     fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
         true
     }
@@ -277,9 +308,11 @@ impl tracing::Subscriber for Warnings {
     fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
 
     fn event(&self, event: &tracing::Event<'_>) {
-        let counts = *event.metadata().level() == tracing::Level::WARN
-            && event.metadata().target() == "etcd_operator_runtime::leader";
-        *self.0.lock().unwrap() += usize::from(counts);
+        if event.metadata().target() == "etcd_operator_runtime::leader" {
+            let mut line = Line::default();
+            event.record(&mut line);
+            self.0.lock().unwrap().push((*event.metadata().level(), line.0));
+        }
     }
 
     fn enter(&self, _: &tracing::span::Id) {}
@@ -289,8 +322,8 @@ impl tracing::Subscriber for Warnings {
 
 #[tokio::test(start_paused = true)]
 async fn what_keeps_the_lease_out_of_reach_is_said_once_and_shown_until_it_is_over() {
-    let warnings = Warnings::default();
-    let _guard = tracing::subscriber::set_default(warnings.clone());
+    let (log, _second, _guard) = Log::listens();
+    let warnings = || log.lines(tracing::Level::WARN, "").len();
     let (shelf, code) = (Shelf::default(), Arc::new(Mutex::new(403)));
     let (store, refusal) = (shelf.clone(), code.clone());
     let server = Server::new(move |call| match *refusal.lock().unwrap() {
@@ -302,10 +335,10 @@ async fn what_keeps_the_lease_out_of_reach_is_said_once_and_shown_until_it_is_ov
     pass(60.0).await;
     let page = "waiting lease: cannot be read: leases is forbidden (403)\n".to_owned();
     assert_eq!(health.readiness(), (false, page));
-    assert_eq!(*warnings.0.lock().unwrap(), 1);
+    assert_eq!(warnings(), 1);
     *code.lock().unwrap() = 500;
     pass(60.0).await;
-    assert_eq!(*warnings.0.lock().unwrap(), 2, "another cause is news");
+    assert_eq!(warnings(), 2, "another cause is news");
     *code.lock().unwrap() = 0;
     pass(20.0).await;
     assert_eq!(health.readiness(), (true, "ok lease: leading\n".to_owned()));
@@ -313,4 +346,28 @@ async fn what_keeps_the_lease_out_of_reach_is_said_once_and_shown_until_it_is_ov
     pass(3.0).await;
     let (ready, page) = health.readiness();
     assert!(ready && page.contains("leading, but it cannot be"), "{page}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_holds_the_lease_is_said_once_and_anew_when_that_is_another_one() {
+    let (log, _second, _guard) = Log::listens();
+    let held = || log.lines(tracing::Level::INFO, "another process holds the lease");
+    let (shelf, clock) = (Shelf::default(), TestClock::shared());
+    let first = manager(&shelf, &clock);
+    pass(FIRST).await;
+    assert_eq!(held(), [""; 0], "nobody else was there");
+    let _second = manager(&shelf, &clock);
+    pass(60.0).await;
+    let lines = held();
+    let since = shelf.spec()["acquireTime"].as_str().unwrap()[..19].to_owned();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].contains(&first.identity) && lines[0].contains(&since),
+        "{lines:?}"
+    );
+    shelf.edit(|lease| lease["spec"]["holderIdentity"] = json!("somebody-else"));
+    pass(5.0).await;
+    let lines = held();
+    let of_others = lines.iter().filter(|line| line.contains("somebody-else"));
+    assert_eq!(of_others.count(), 2, "each of the two is told: {lines:?}");
 }
