@@ -1,6 +1,8 @@
 //! What of a status is worth an Event: trouble that was not there before, and a restore that takes a turn. Whoever looks after
 //! the cluster may not know of the restore, or its object may be gone by then.
 
+use std::collections::BTreeSet;
+
 use etcd_operator_api::EtcdClusterStatus;
 use etcd_operator_api::condition::{self, ConditionType, Truth};
 
@@ -33,6 +35,13 @@ pub fn refused(conditions: &[condition::Condition]) -> Option<String> {
         .map(|one| one.message.clone().unwrap_or_default())
 }
 
+/// What a list of refusals is about: the fields and objects that it names, and not what is said of each. Others change that
+/// all the time.
+fn subjects(refused: &str) -> BTreeSet<&str> {
+    let heads = refused.split("; ").map(|one| one.split(": ").next());
+    heads.flatten().collect()
+}
+
 /// Trouble that the status of after tells and the one of before does not: the reason of an Event, and its words.
 pub fn troubles(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec<(&'static str, String)> {
     let conditions = |status: &EtcdClusterStatus| status.conditions.clone().unwrap_or_default();
@@ -57,7 +66,10 @@ pub fn troubles(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec<(&
     if let Some(message) = blocked(&after).filter(|_| blocked(&before).is_none()) {
         troubles.push((BLOCKED, message));
     }
-    if let Some(message) = refused(&after).filter(|now| refused(&before).as_ref() != Some(now)) {
+    let known = refused(&before);
+    let known = known.as_deref().map(subjects).unwrap_or_default();
+    let is_news = |now: &String| !subjects(now).is_subset(&known);
+    if let Some(message) = refused(&after).filter(is_news) {
         troubles.push((REFUSED, message));
     }
     troubles
@@ -172,5 +184,48 @@ mod tests {
         assert_eq!(told(&well, &blocked), ["Blocked"]);
         assert_eq!(troubles(&well, &blocked)[0].1, "Blocked, in words");
         assert_eq!(told(&blocked, &blocked), [""; 0]);
+    }
+
+    #[test]
+    fn a_refusal_is_told_once_for_what_it_is_about_however_it_is_listed_and_worded() {
+        let refused = |list: &[&str]| {
+            let finding = Finding {
+                type_: ConditionType::Applied,
+                status: if list.is_empty() {
+                    Truth::True
+                } else {
+                    Truth::False
+                },
+                reason: "Refused",
+                message: list.join("; "),
+            };
+            EtcdClusterStatus {
+                conditions: Some(condition::merge(&[], &[finding], Some(1), Timestamp::UNIX_EPOCH)),
+                ..EtcdClusterStatus::default()
+            }
+        };
+        let size = "spec.storage.size or spec.pod.labels (give it back; or not): no";
+        let labels = "spec.pod.labels or spec.pod.annotations: apply Pod ns/c-0: no";
+        let of_another = "spec.pod.labels or spec.pod.annotations: apply Pod ns/c-1: no, for the 7th time";
+        let set = "apply StatefulSet ns/c: exceeded quota: q, used: 3";
+        let used_by_more = "apply StatefulSet ns/c: exceeded quota: q, used: 4";
+        let table: &[(&[&str], &[&str], bool)] = &[
+            (&[], &[size], true),
+            (&[size, labels], &[labels, size], false),
+            (&[size, labels], &[size], false),
+            (&[labels], &[labels, of_another], false),
+            (&[set], &[used_by_more], false),
+            (&[set], &[labels], true),
+            (&[set], &[set, labels], true),
+            (&[set], &[], false),
+        ];
+        for (before, after, is_told) in table {
+            let expected: &[&str] = if *is_told { &["ChangeRefused"] } else { &[] };
+            assert_eq!(
+                told(&refused(before), &refused(after)),
+                expected,
+                "{before:?} {after:?}"
+            );
+        }
     }
 }
