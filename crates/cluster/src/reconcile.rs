@@ -3,6 +3,7 @@
 mod fresh;
 mod keeper;
 mod objects;
+mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,15 +28,15 @@ use etcd_operator_runtime::{
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use tracing::{debug, info, warn};
+use tracing::warn;
 
-use crate::act::{self, Error, Outcome};
+use crate::act::{self, Error};
 use crate::build::{NoOperatorImage, OperatorImage, Pending};
 use crate::desired::{Desired, desired};
 use crate::figures::{Figures, Look, Readings};
 use crate::memory::{Memory, Restore};
 use crate::observe::observe;
-use crate::plan::{Plan, Step, plan};
+use crate::plan::{Plan, plan};
 use crate::ports::Reach;
 use crate::status::{self, Surroundings};
 use crate::world::Ordinal;
@@ -256,6 +257,8 @@ impl Reconciler {
             installation: &deps.installation,
             conflicts: objects::conflicts(key, &observed.world.uid, deps),
             refused: None,
+            step: plan.step.as_ref().map(act::name),
+            refused_step: None,
             pending: wanted.as_ref().and_then(|wanted| wanted.pending),
             applied_template,
             backups: objects::backups(key, deps),
@@ -289,41 +292,7 @@ impl Reconciler {
         if !around.conflicts.is_empty() {
             return Ok(Wake::After(CONFLICT));
         }
-        let Some(step) = &plan.step else {
-            return Ok(Wake::After(plan.wake));
-        };
-        match act::act(step, &plan, &observed, key, deps).await? {
-            Outcome::Done(text) => {
-                if matches!(step, Step::TakeOver(_)) {
-                    self.owes(key, BTreeSet::new());
-                }
-                self.tell(&stored, step, text);
-                Ok(Wake::After(Duration::ZERO))
-            }
-            Outcome::Added(id, text) => {
-                self.tell(&stored, step, text);
-                // Where it votes at once, nobody may be able to tell its ID before it has started.
-                self.write_down(&stored, &observed.world, &plan.with_added(id), &around)
-                    .await?;
-                Ok(Wake::After(Duration::ZERO))
-            }
-            Outcome::Stale(why) => {
-                debug!(cluster = %key, %why, "looked at anew");
-                Ok(Wake::After(Duration::ZERO))
-            }
-            Outcome::Waits(why) => {
-                debug!(cluster = %key, %why, "etcd lets the step wait");
-                Ok(Wake::After(plan.wake.max(WAIT)))
-            }
-        }
-    }
-
-    fn tell(&self, cluster: &EtcdCluster, step: &Step, text: String) {
-        info!(cluster = %ObjectKey::of(cluster), step = act::name(step), "{text}");
-        let (reason, severity) = (act::name(step), Severity::Normal);
-        self.deps
-            .reporter
-            .tell(cluster, severity, reason, "Reconcile", text);
+        self.take(key, &stored, &observed, &plan, &around).await
     }
 
     /// Stores what the plan says, and hands back the object as it is now.

@@ -5,6 +5,7 @@
 
 mod backups;
 mod findings;
+mod hindered;
 mod later;
 mod members;
 mod news;
@@ -46,6 +47,10 @@ pub struct Surroundings<'a> {
     pub conflicts: Vec<String>,
     /// What the API server refuses to have changed at objects that are there; none while it was not asked.
     pub refused: Option<Vec<String>>,
+    /// The step that is to be taken, in one word.
+    pub step: Option<&'static str>,
+    /// What the API server refuses of it; none while it was not asked.
+    pub refused_step: Option<String>,
     /// Why pods are not as the spec asks for.
     pub pending: Option<Pending>,
     /// The pod template that runs, while another one is asked for.

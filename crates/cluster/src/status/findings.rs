@@ -6,7 +6,7 @@ use etcd_operator_etcd::policy::{self, Verdict};
 use etcd_operator_etcd::version::Version;
 
 use super::waking::Waking;
-use super::{Surroundings, backups, news};
+use super::{Surroundings, backups, hindered, news};
 use crate::build::Pending;
 use crate::desired::Desired;
 use crate::memory::Restore;
@@ -121,11 +121,13 @@ pub fn findings(
         Some(Pending::Change) if reason != Reason::Converged => PENDING,
         _ => "",
     };
+    let refused = hindered::refused(around, before);
+    let refused = refused.map(|refused| format!(" {refused}")).unwrap_or_default();
     add(
         ConditionType::Progressing,
         works,
         reason.as_str(),
-        &format!("{text}{pending}"),
+        &format!("{text}{pending}{refused}"),
     );
     add(
         ConditionType::Scaling,

@@ -33,6 +33,8 @@ pub fn told_after_refusal(
 fn around() -> Surroundings<'static> {
     Surroundings {
         refused: None,
+        step: None,
+        refused_step: None,
         installation: "default",
         conflicts: Vec::new(),
         pending: None,
@@ -136,5 +138,36 @@ fn what_is_asked_for_and_not_done_is_not_called_done() {
             text.contains("are pending: ") && !text.contains("All is as asked for"),
             "{text}"
         );
+    }
+}
+
+#[test]
+fn a_step_that_the_api_server_refuses_is_told_with_what_to_do_until_it_is_taken() {
+    let scene = Scene::formed(3);
+    let progress = |step, refused: Option<&str>, before: Option<&EtcdClusterStatus>| {
+        let around = Surroundings {
+            step,
+            refused_step: refused.map(str::to_owned),
+            ..around()
+        };
+        let status = told_of(&scene, &around, before.cloned());
+        let message = one(&status, ConditionType::Progressing).and_then(|one| one.message);
+        (status, message.unwrap_or_default())
+    };
+    let permit = Some("StartPermitted");
+    let (refused, message) = progress(permit, Some("annotate Pod ns/c-0: forbidden"), None);
+    assert!(
+        message.ends_with(
+            " The API server refuses the step StartPermitted: annotate Pod ns/c-0: forbidden. Correct the quota or the admission rule that it names, or give the operator the right that is missing; it is tried again."
+        ),
+        "{message}"
+    );
+    let (not_asked, same) = progress(permit, None, Some(&refused));
+    assert_eq!((&same, &not_asked), (&message, &refused));
+    let (_, anew) = progress(permit, Some("annotate Pod ns/c-1: no"), Some(&refused));
+    assert_eq!(anew.matches("The API server refuses").count(), 1, "{anew}");
+    for other in [None, Some("PodDeleted")] {
+        let (_, message) = progress(other, None, Some(&refused));
+        assert!(!message.contains("refuses"), "{other:?} {message}");
     }
 }

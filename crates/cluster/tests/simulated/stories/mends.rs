@@ -244,3 +244,32 @@ fn a_member_is_replaced_while_the_api_server_refuses_what_the_spec_asks_for_besi
         });
     }
 }
+
+#[test]
+fn a_start_that_the_api_server_lets_nobody_permit_is_told_with_what_to_do() {
+    run(6, |sim| async move {
+        operator::install(&sim);
+        sim.create("c", 3, "3.6.16");
+        let permits = Matching::writes().resource("pods");
+        sim.api_fault(permits, Fault::Status(403), u32::MAX);
+        let told = |sim: &Simulation| {
+            let conditions = status(sim)["conditions"].clone();
+            let mut conditions = conditions.as_array().into_iter().flatten();
+            let progress = conditions.find(|one| one["type"] == "Progressing").cloned();
+            let message = progress.unwrap_or_default()["message"].to_string();
+            message.contains("The API server refuses the step StartPermitted: annotate Pod")
+                && message.contains("give the operator the right that is missing")
+        };
+        sim.expect("it says what is refused", 5 * MINUTE, told).await;
+        for _ in 0..100 {
+            tokio::time::sleep(SECOND).await;
+            assert!(told(&sim), "{}", status(&sim));
+        }
+        sim.heal();
+        sim.expect("it is whole", 5 * MINUTE, |sim| {
+            sim.is_whole("c", 3) && !told(sim)
+        })
+        .await;
+        sim.check();
+    });
+}
