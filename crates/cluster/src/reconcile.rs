@@ -257,6 +257,7 @@ impl Reconciler {
             installation: &deps.installation,
             conflicts: objects::conflicts(key, &observed.world.uid, deps),
             refused: None,
+            forgets_plans: status::told_to_forget(cluster),
             step: plan.step.as_ref().map(act::name),
             refused_step: None,
             pending: wanted.as_ref().and_then(|wanted| wanted.pending),
@@ -264,6 +265,10 @@ impl Reconciler {
             backups: objects::backups(key, deps),
         };
         let mut stored = self.write_down(cluster, &observed.world, &plan, &around).await?;
+        if status::forgets_plans(&stored) != around.forgets_plans {
+            around.forgets_plans = !around.forgets_plans;
+            stored = self.write_down(&stored, &observed.world, &plan, &around).await?;
+        }
         if let Some(wanted) = &wanted
             && around.conflicts.is_empty()
         {
@@ -289,8 +294,8 @@ impl Reconciler {
                 return Err(error.into());
             }
         }
-        if !around.conflicts.is_empty() {
-            return Ok(Wake::After(CONFLICT));
+        if !around.conflicts.is_empty() || around.forgets_plans {
+            return Ok(Wake::After(LATER));
         }
         self.take(key, &stored, &observed, &plan, &around).await
     }
@@ -351,7 +356,7 @@ fn goes_without(memory: &Memory) -> bool {
     memory.has_formed() && !memory.restore.as_ref().is_some_and(Restore::is_active)
 }
 
-/// How soon to look again for a name that somebody else has.
-const CONFLICT: Duration = Duration::from_secs(30);
+/// How soon to look again where nothing can be done: for a name that somebody else has, for definitions that drop the plan.
+const LATER: Duration = Duration::from_secs(30);
 /// How soon to ask etcd again for what it does not want yet.
 const WAIT: Duration = Duration::from_secs(1);

@@ -30,6 +30,7 @@ use crate::plan::{self, Plan, Reason, Situation};
 use crate::world::World;
 
 pub use backups::Freshness;
+pub use hindered::{forgets_plans, told_to_forget};
 pub use news::{troubles, turn};
 pub use scope::left_alone;
 
@@ -47,6 +48,8 @@ pub struct Surroundings<'a> {
     pub conflicts: Vec<String>,
     /// What the API server refuses to have changed at objects that are there; none while it was not asked.
     pub refused: Option<Vec<String>>,
+    /// Whether the definitions that are there drop the plan.
+    pub forgets_plans: bool,
     /// The step that is to be taken, in one word.
     pub step: Option<&'static str>,
     /// What the API server refuses of it; none while it was not asked.

@@ -123,12 +123,17 @@ pub fn findings(
     };
     let refused = hindered::refused(around, before);
     let refused = refused.map(|refused| format!(" {refused}")).unwrap_or_default();
-    add(
-        ConditionType::Progressing,
-        works,
-        reason.as_str(),
-        &format!("{text}{pending}{refused}"),
-    );
+    if hindered::by_definitions(reason, around) {
+        add(
+            ConditionType::Progressing,
+            false,
+            hindered::OUTDATED,
+            hindered::FORGETFUL,
+        );
+    } else {
+        let text = format!("{text}{pending}{refused}");
+        add(ConditionType::Progressing, works, reason.as_str(), &text);
+    }
     add(
         ConditionType::Scaling,
         is(&[Reason::Scaling]) || awaits_members,
@@ -217,6 +222,7 @@ pub fn findings(
 /// What is done or waited for, without what is in its way.
 pub fn in_short(plan: &Plan, around: &Surroundings<'_>) -> String {
     match (plan.why.reason, around.pending) {
+        (reason, _) if hindered::by_definitions(reason, around) => hindered::FORGETFUL.to_owned(),
         (Reason::Converged, Some(Pending::Change)) => format!("All members are there and well.{PENDING}"),
         _ => plan.why.text.clone(),
     }

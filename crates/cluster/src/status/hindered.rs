@@ -1,12 +1,38 @@
-//! Who keeps a step from being taken that is decided and safe, for the condition Progressing.
+//! What keeps a step from being taken that is decided and safe, for the condition Progressing: a refusal, or definitions that
+//! drop what must stand in the status before.
 
+use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::condition::{self, Condition, ConditionType};
 use etcd_operator_api::refusal;
 
 use super::Surroundings;
+use crate::plan::Reason;
 
 /// The longest text of the API server that is told.
 const LONGEST: usize = 1_000;
+
+/// The word for definitions that drop the plan.
+pub const OUTDATED: &str = "DefinitionsOutdated";
+/// What is said of them.
+pub const FORGETFUL: &str = "The definition of EtcdCluster that this Kubernetes has is of an older version and drops status.plan, where a step must stand before it is taken: so none is. Apply the definitions of this version: upgrade the Helm release that they belong to, or kubectl apply --server-side --kustomize config/crd.";
+
+/// Whether the plan that was written into this status has not stayed there.
+pub fn forgets_plans(stored: &EtcdCluster) -> bool {
+    stored.status.as_ref().is_none_or(|status| status.plan.is_none())
+}
+
+/// Whether a status tells so already.
+pub fn told_to_forget(cluster: &EtcdCluster) -> bool {
+    let status = cluster.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_deref());
+    let progress = condition::find(conditions.unwrap_or_default(), ConditionType::Progressing);
+    forgets_plans(cluster) && progress.is_some_and(|one| one.reason.as_deref() == Some(OUTDATED))
+}
+
+/// Whether definitions keep the operator from doing anything about a cluster that stands like this.
+pub fn by_definitions(reason: Reason, around: &Surroundings<'_>) -> bool {
+    around.forgets_plans && !matches!(reason, Reason::Paused | Reason::Hibernated)
+}
 
 /// What the API server refuses of the step that is to be taken, and what to do. While it has not been asked in this pass, what
 /// it said last of such a step holds.

@@ -120,6 +120,7 @@ mod tests {
                 "\n}\n",
             ),
             include_str!("../../../cluster/src/status/findings.rs"),
+            include_str!("../../../cluster/src/status/hindered.rs"),
             include_str!("../../../cluster/src/status/backups.rs"),
             include_str!("../../../cluster/src/build/image.rs"),
             include_str!("../../../api/src/reference.rs"),

@@ -245,6 +245,12 @@ const OF_ALL: &[Said] = &[
     ),
     said(
         "Progressing",
+        "DefinitionsOutdated",
+        "False: the definition of EtcdCluster is of an older version and drops `status.plan`, so that no step is taken.",
+        "Apply the definitions of this version: upgrade the Helm release that they belong to, or `kubectl apply --server-side --kustomize config/crd`.",
+    ),
+    said(
+        "Progressing",
         "BackingUp",
         "True: a Job makes a backup, on its own or before a restore; the message names it, and why its pod has not started where that is so.",
         "If the pod does not start, look at it: its image, its node, `spec.job`.",

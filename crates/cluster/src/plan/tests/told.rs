@@ -33,6 +33,7 @@ pub fn told_after_refusal(
 fn around() -> Surroundings<'static> {
     Surroundings {
         refused: None,
+        forgets_plans: false,
         step: None,
         refused_step: None,
         installation: "default",
@@ -170,4 +171,38 @@ fn a_step_that_the_api_server_refuses_is_told_with_what_to_do_until_it_is_taken(
         let (_, message) = progress(other, None, Some(&refused));
         assert!(!message.contains("refuses"), "{other:?} {message}");
     }
+}
+
+#[test]
+fn definitions_that_drop_the_plan_are_told_with_what_to_do_unless_nothing_is_to_be_done() {
+    let forgets = Surroundings {
+        forgets_plans: true,
+        ..around()
+    };
+    let progress = |scene: &Scene, around: &Surroundings<'_>| {
+        let status = told_of(scene, around, None);
+        let one = one(&status, ConditionType::Progressing).expect("the condition");
+        (one, status.reason.unwrap_or_default())
+    };
+    let mut scene = Scene::new(3);
+    for formed in [false, true] {
+        if formed {
+            scene = Scene::formed(3);
+        }
+        let (told, short) = progress(&scene, &forgets);
+        assert_eq!(
+            (told.status.as_str(), told.reason.as_deref()),
+            ("False", Some("DefinitionsOutdated"))
+        );
+        for text in [told.message.unwrap_or_default(), short] {
+            assert!(
+                text.contains("kubectl apply --server-side --kustomize config/crd"),
+                "{text}"
+            );
+        }
+        let (usual, _) = progress(&scene, &around());
+        assert_ne!(usual.reason.as_deref(), Some("DefinitionsOutdated"));
+    }
+    scene.world.desired.paused = true;
+    assert_eq!(progress(&scene, &forgets).0.reason.as_deref(), Some("Paused"));
 }

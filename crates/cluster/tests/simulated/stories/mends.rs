@@ -1,6 +1,7 @@
 //! What people do to have things mended, and what they do that must be mended.
 
 use etcd_operator_api::contract::Fingerprint;
+use etcd_operator_api::crd;
 use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_REPLACE};
 use etcd_operator_testkit::fake::{Fault, Matching};
 use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, run};
@@ -245,6 +246,14 @@ fn a_member_is_replaced_while_the_api_server_refuses_what_the_spec_asks_for_besi
     }
 }
 
+/// What the condition Progressing says.
+fn progress(sim: &Simulation) -> Value {
+    let conditions = status(sim)["conditions"].clone();
+    let mut conditions = conditions.as_array().into_iter().flatten();
+    let progress = conditions.find(|one| one["type"] == "Progressing");
+    progress.cloned().unwrap_or_default()
+}
+
 #[test]
 fn a_start_that_the_api_server_lets_nobody_permit_is_told_with_what_to_do() {
     run(6, |sim| async move {
@@ -253,10 +262,7 @@ fn a_start_that_the_api_server_lets_nobody_permit_is_told_with_what_to_do() {
         let permits = Matching::writes().resource("pods");
         sim.api_fault(permits, Fault::Status(403), u32::MAX);
         let told = |sim: &Simulation| {
-            let conditions = status(sim)["conditions"].clone();
-            let mut conditions = conditions.as_array().into_iter().flatten();
-            let progress = conditions.find(|one| one["type"] == "Progressing").cloned();
-            let message = progress.unwrap_or_default()["message"].to_string();
+            let message = progress(sim)["message"].to_string();
             message.contains("The API server refuses the step StartPermitted: annotate Pod")
                 && message.contains("give the operator the right that is missing")
         };
@@ -266,6 +272,40 @@ fn a_start_that_the_api_server_lets_nobody_permit_is_told_with_what_to_do() {
             assert!(told(&sim), "{}", status(&sim));
         }
         sim.heal();
+        sim.expect("it is whole", 5 * MINUTE, |sim| {
+            sim.is_whole("c", 3) && !told(sim)
+        })
+        .await;
+        sim.check();
+    });
+}
+
+/// Somebody applied definitions of an older version over those that are needed.
+#[test]
+fn definitions_that_drop_the_plan_are_told_of_and_all_goes_on_once_they_are_mended() {
+    run(6, |sim| async move {
+        let mut all = crd::all().into_iter();
+        let definition = all.find(|one| one.spec.names.kind == "EtcdCluster").unwrap();
+        let mut older = serde_json::to_value(&definition).unwrap();
+        let status = older
+            .pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties/status/properties")
+            .and_then(Value::as_object_mut);
+        status.unwrap().remove("plan").unwrap();
+        sim.fake().register(&serde_json::from_value(older).unwrap());
+        operator::install(&sim);
+        sim.create("c", 3, "3.6.16");
+        let told = |sim: &Simulation| progress(sim)["reason"] == "DefinitionsOutdated";
+        sim.expect("it says what drops the plan", 2 * MINUTE, told).await;
+        let mark = sim.fake().mark();
+        for _ in 0..120 {
+            tokio::time::sleep(SECOND).await;
+            assert!(told(&sim), "{}", super::status(&sim));
+        }
+        let writes = sim.fake().writes_since(mark);
+        let statuses = writes.iter().filter(|call| call.resource == "etcdclusters");
+        assert!(statuses.count() <= 20, "it goes round and round: {writes:?}");
+        assert_eq!(super::status(&sim)["clusterID"], json!(null));
+        sim.fake().register(&definition);
         sim.expect("it is whole", 5 * MINUTE, |sim| {
             sim.is_whole("c", 3) && !told(sim)
         })
