@@ -42,6 +42,7 @@ use crate::world::{Ordinal, World};
 pub use evidence::{Evidence, evidence};
 pub use restore::told;
 pub use shape::{Fetching, Shape};
+pub use silent::cause;
 pub use situation::{CUT_OFF, Situation, majority};
 
 /// What to do next.

@@ -10,6 +10,7 @@ mod later;
 mod members;
 mod news;
 mod scope;
+mod short;
 #[cfg(test)]
 mod tests;
 mod waking;
@@ -108,7 +109,11 @@ pub fn status(
     let ready = told.ready.as_ref().map_or(0, Vec::len);
     EtcdClusterStatus {
         phase: phase(plan).to_owned(),
-        reason: Some(findings::in_short(plan, around)),
+        reason: Some(short::reason(
+            plan,
+            around,
+            before.conditions.as_deref().unwrap_or_default(),
+        )),
         control_paused: desired.paused,
         conditions: Some(conditions),
         size: i32::try_from(memory.members.len()).unwrap_or(i32::MAX),

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 pub use laid::Laid;
 pub use member::{Asked, Claim, Container, Fetch, FetchFailure, Pod, Seen};
 pub use ordinal::Ordinal;
-pub use reading::{BEFORE, PREPARED};
+pub use reading::{BEFORE, PREPARED, UNTAKEN};
 pub use words::{essence, last_words};
 
 use crate::desired::Desired;

@@ -11,7 +11,7 @@ use super::Situation;
 use super::bootstrap::said;
 use crate::build::{FETCH, INSTALL};
 use crate::desired::{Desired, Image, Storage};
-use crate::world::{Asked, BEFORE, Container, Ordinal, PREPARED, essence};
+use crate::world::{Asked, BEFORE, Container, Ordinal, PREPARED, UNTAKEN, essence};
 
 /// What kubelet says of an image that it does not get.
 const NO_IMAGE: [&str; 4] = [
@@ -23,6 +23,35 @@ const NO_IMAGE: [&str; 4] = [
 /// No more than this of what Kubernetes says is shown: in a status the field that helps must have room after it.
 const LONGEST: usize = 300;
 
+/// What is said of a pod that no node takes.
+const NO_NODE: &str = "finds no node: ";
+/// What is said of a container that is not started.
+const NOT_STARTED: &str = "is not started yet: ";
+/// What is said of a container that has ended.
+const ENDED: &str = "has ended with code ";
+/// How that ends for one that is about to be started, as every one is for a moment.
+const UNDER_WAY: [&str; 3] = [PREPARED, UNTAKEN, "ContainerCreating"];
+/// What is said of members that will not come by themselves.
+const CAUSES: [&str; 7] = [
+    NO_NODE,
+    ENDED,
+    "found a disk that is not empty: ",
+    "has a volume that is older than this EtcdCluster",
+    "found data of somebody else on its volume",
+    "holds data of incarnation ",
+    "cannot read its volume: ",
+];
+
+/// The first of what stands in the way that is a cause by itself, and not only somebody who has not come yet.
+pub fn cause(blocked_by: &[String]) -> Option<&str> {
+    let is_stuck = |why: &str| {
+        let is_under_way = UNDER_WAY.iter().any(|words| why.ends_with(words));
+        why.contains(NOT_STARTED) && !is_under_way
+    };
+    let mut all = blocked_by.iter().map(String::as_str);
+    all.find(|why| is_stuck(why) || CAUSES.iter().any(|words| why.contains(words)))
+}
+
 /// Why there is no report, in words.
 pub fn why(situation: &Situation<'_>, place: Ordinal) -> String {
     let seen = situation.world.seen(place);
@@ -33,7 +62,7 @@ pub fn why(situation: &Situation<'_>, place: Ordinal) -> String {
     if let Some(why) = &pod.unschedulable {
         let volume = why_unbound(situation, place).filter(|_| why.to_lowercase().contains("volume"));
         return format!(
-            "finds no node: {}{}{}",
+            "{NO_NODE}{}{}{}",
             bounded(why, LONGEST),
             volume.unwrap_or_default(),
             of_nodes(desired, why)
@@ -53,10 +82,10 @@ pub fn why(situation: &Situation<'_>, place: Ordinal) -> String {
     match (&pod.container, &seen.report) {
         (Container::Waiting(why), _) => {
             let said = bounded(why, LONGEST);
-            format!("is not started yet: {said}{}", of_start(desired, why))
+            format!("{NOT_STARTED}{said}{}", of_start(desired, why))
         }
         (Container::Ended { code, words }, _) => {
-            format!("has ended with code {code}: {}", essence(words))
+            format!("{ENDED}{code}: {}", essence(words))
         }
         (Container::Running, Asked::Silent(why)) => format!("does not answer: {why}"),
         (Container::Running, Asked::Answer(_)) => {

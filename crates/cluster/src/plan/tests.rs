@@ -17,6 +17,7 @@ mod restore_ends;
 mod restore_props;
 mod scale;
 mod scene;
+mod short;
 mod silent;
 mod stable;
 mod stuck;

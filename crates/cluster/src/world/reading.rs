@@ -130,6 +130,8 @@ fn container(pod: &core::Pod, status: &core::PodStatus) -> Container {
 pub const BEFORE: &str = "its init container ";
 /// How what is told of a pod ends that has a node, and of which nothing else is known yet.
 pub const PREPARED: &str = "prepares it";
+/// What is told of a pod that the scheduler has not looked at.
+pub const UNTAKEN: &str = "no node has it yet";
 
 /// Why the container has not been started, from what comes before it.
 fn before_start(pod: &core::Pod, status: &core::PodStatus) -> String {
@@ -146,7 +148,7 @@ fn before_start(pod: &core::Pod, status: &core::PodStatus) -> String {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         match node {
             Some(node) => format!("node {node} {PREPARED}"),
-            None => "no node has it yet".to_owned(),
+            None => UNTAKEN.to_owned(),
         }
     })
 }
