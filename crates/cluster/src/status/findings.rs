@@ -70,11 +70,14 @@ pub fn findings(
 ) -> Vec<Finding> {
     let world = situation.world;
     let reason = plan.why.reason;
-    let text = if plan.why.blocked_by.is_empty() {
-        in_short(plan, around)
+    // What is in the way is told in full where it belongs, and once.
+    let (text, elsewhere) = if plan.why.blocked_by.is_empty() {
+        let text = in_short(plan, around);
+        (text.clone(), text)
     } else {
         let blocked_by = super::listed(&plan.why.blocked_by).join("; ");
-        refusal::bounded(&format!("{} {blocked_by}", plan.why.text), 2_000)
+        let text = refusal::bounded(&format!("{} {blocked_by}", plan.why.text), 2_000);
+        (text, format!("{} See the condition Progressing.", plan.why.text))
     };
     let is = |wanted: &[Reason]| wanted.contains(&reason);
     let works = is(&[
@@ -112,10 +115,10 @@ pub fn findings(
     let is_blind = plan.memory.has_formed() && is(&[Reason::MembersUnreachable]);
     match (is_available, plan.memory.has_formed()) {
         _ if is_blind => {}
-        _ if is_shut => add(ConditionType::Available, false, "Restoring", &text),
+        _ if is_shut => add(ConditionType::Available, false, "Restoring", &elsewhere),
         (true, _) => add(ConditionType::Available, true, "QuorumServes", &count),
-        (false, true) => add(ConditionType::Available, false, "NoQuorum", &text),
-        (false, false) => add(ConditionType::Available, false, "NotFormed", &text),
+        (false, true) => add(ConditionType::Available, false, "NoQuorum", &elsewhere),
+        (false, false) => add(ConditionType::Available, false, "NotFormed", &elsewhere),
     }
     let pending = match around.pending {
         Some(Pending::Change) if reason != Reason::Converged => PENDING,
@@ -138,13 +141,13 @@ pub fn findings(
         ConditionType::Scaling,
         is(&[Reason::Scaling]) || awaits_members,
         reason.as_str(),
-        &text,
+        &elsewhere,
     );
     add(
         ConditionType::Recovering,
         is(&[Reason::Recovering]),
         reason.as_str(),
-        &text,
+        &elsewhere,
     );
     if plan.memory.has_formed() && reason != Reason::Hibernated && !is_blind {
         let wanted = usize::from(world.desired.size.get());
@@ -187,7 +190,7 @@ pub fn findings(
             add(type_, false, WAKING, text);
         } else if is_so || (is_known && condition::find(before, type_).is_some()) {
             let why = if is_so { wanted } else { reason };
-            add(type_, is_so, why.as_str(), &text);
+            add(type_, is_so, why.as_str(), if is_so { &text } else { &elsewhere });
         }
     }
     if plan.memory.has_formed() {
@@ -201,7 +204,7 @@ pub fn findings(
         ];
         findings.extend(blind.map(|type_| Finding {
             status: Truth::Unknown,
-            ..found(type_, false, reason.as_str(), text.clone())
+            ..found(type_, false, reason.as_str(), elsewhere.clone())
         }));
     }
     let mut add =

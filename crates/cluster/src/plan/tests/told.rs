@@ -206,3 +206,38 @@ fn definitions_that_drop_the_plan_are_told_with_what_to_do_unless_nothing_is_to_
     scene.world.desired.paused = true;
     assert_eq!(progress(&scene, &forgets).0.reason.as_deref(), Some("Paused"));
 }
+
+#[test]
+fn what_is_in_the_way_is_told_in_full_by_one_condition_and_by_that_of_lost_data() {
+    let mut stuck = Scene::new(3);
+    stuck.pod(0, "pod-0");
+    stuck.pod_at(0).unschedulable = Some("no room anywhere".to_owned());
+    let mut silent = Scene::formed(3);
+    silent.unknown();
+    for number in 0..3 {
+        silent.ended(number, 7);
+    }
+    let mut cut_off = Scene::formed(3);
+    cut_off.unknown();
+    for number in 0..3 {
+        cut_off.silent(number);
+    }
+    let table = [
+        (stuck, "no room anywhere", vec!["Progressing"]),
+        (silent, "ended with code 7", vec!["Progressing", "QuorumLost"]),
+        (cut_off, "no answer", vec!["Progressing"]),
+    ];
+    for (scene, words, expected) in table {
+        let status = told(&scene);
+        let conditions = status.conditions.clone().unwrap_or_default();
+        let message = |one: &Condition| one.message.clone().unwrap_or_default();
+        let in_full = conditions.iter().filter(|one| message(one).contains(words));
+        let in_full: Vec<_> = in_full.map(|one| one.type_.as_str()).collect();
+        assert_eq!(in_full, expected);
+        let available = one(&status, ConditionType::Available).expect("the condition");
+        assert!(
+            message(&available).ends_with(". See the condition Progressing."),
+            "{available:?}"
+        );
+    }
+}
