@@ -1,8 +1,11 @@
 //! What users do with a cluster over the years: let it sleep, pause it, delete it, take it up again.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD};
 use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, run};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{claims, cluster, plan, status};
 use crate::{MINUTE, SECOND};
@@ -18,10 +21,52 @@ fn a_cluster_sleeps_and_wakes_with_its_data() {
         sim.expect("it sleeps", 2 * MINUTE, |sim| sim.members("c").is_empty())
             .await;
         tokio::time::sleep(10 * MINUTE).await;
+        let lost = Arc::new(AtomicBool::new(false));
+        let told = lost.clone();
+        sim.read_statuses(move |status| {
+            told.fetch_or(is_quorum_lost(status), Ordering::Relaxed);
+        });
         sim.edit("c", |spec| spec["size"] = json!(5));
         sim.expect("it is whole", 5 * MINUTE, |sim| sim.is_whole("c", 5))
             .await;
+        assert!(
+            !lost.load(Ordering::Relaxed),
+            "members that start are no lost quorum"
+        );
         assert!(sim.ledger().verify(NAMESPACE, "c").await);
+        sim.check();
+    });
+}
+
+fn is_quorum_lost(status: &Value) -> bool {
+    let mut conditions = status["conditions"].as_array().into_iter().flatten();
+    conditions.any(|one| one["type"] == "QuorumLost" && one["status"] == "True")
+}
+
+#[test]
+fn a_cluster_that_most_members_cannot_wake_in_says_so() {
+    run(1, |sim| async move {
+        cluster(&sim, 3).await;
+        sim.edit("c", |spec| spec["size"] = json!(0));
+        sim.expect("it sleeps", 2 * MINUTE, |sim| sim.members("c").is_empty())
+            .await;
+        for member in ["c-0", "c-1"] {
+            sim.machine().set_too_large(NAMESPACE, member, true);
+        }
+        sim.edit("c", |spec| spec["size"] = json!(3));
+        tokio::time::sleep(MINUTE).await;
+        assert!(!is_quorum_lost(&status(&sim)), "{}", status(&sim));
+        sim.expect("it says that the quorum is lost", 2 * MINUTE, |sim| {
+            is_quorum_lost(&status(sim))
+        })
+        .await;
+        for member in ["c-0", "c-1"] {
+            sim.machine().set_too_large(NAMESPACE, member, false);
+        }
+        sim.expect("it is whole", 5 * MINUTE, |sim| {
+            sim.is_whole("c", 3) && !is_quorum_lost(&status(sim))
+        })
+        .await;
         sim.check();
     });
 }
