@@ -41,7 +41,7 @@ impl Reporter {
     pub async fn report<K>(&self, seen: &K, status: K::Status) -> Result<Written<K>, Error>
     where
         K: Writable + HasStatus,
-        K::Status: Conditioned + Serialize,
+        K::Status: Conditioned + Serialize + PartialEq,
     {
         let now = status.conditions();
         let before = seen.status().map(Conditioned::conditions).unwrap_or_default();

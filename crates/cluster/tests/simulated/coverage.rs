@@ -15,7 +15,7 @@ const OFTEN: u64 = 100;
 const OFTEN_ABOUT_RESTORES: u64 = 10;
 
 /// By what of its words each refusal and each wait is known, and how it is called here.
-const REFUSALS: [(&str, &str); 33] = [
+const REFUSALS: [(&str, &str); 34] = [
     ("only voter", "is the only voter"),
     (
         "voter is not well",
@@ -60,6 +60,10 @@ const REFUSALS: [(&str, &str); 33] = [
         "Waiting for a voter to say who the members are",
     ),
     ("a volume cannot be read", "cannot read its volume"),
+    (
+        "another member's data",
+        "found data of somebody else on its volume",
+    ),
     ("no node", "finds no node"),
     ("a pod goes", "is being deleted"),
     ("a claim is held", "held by"),

@@ -22,6 +22,9 @@ pub async fn end(
     match fate.ending {
         Ending::Nothing => {}
         Ending::Sleep => {
+            if size == 3 && chance.one_in(2) {
+                lose_the_first(sim).await;
+            }
             sim.edit(NAME, |spec| spec["size"] = json!(0));
             let sleeps = sim.until(PATIENCE, |sim| sim.members(NAME).is_empty()).await;
             if !sleeps {
@@ -76,6 +79,20 @@ pub fn ambush(sim: &Simulation, flow: &str, chance: &mut Chance) {
     sim.timeline()
         .note("faults", format_args!("lie in wait {side:?} {call}"));
     sim.crash_operator_around(call, side, 3 * SECOND);
+}
+
+/// The first of three members loses its data, and those who fall asleep next are the others.
+async fn lose_the_first(sim: &Simulation) {
+    sim.wipe(&format!("{NAME}-0"));
+    let votes = |member: &&Value| member["role"] == "voter";
+    let are_two = |sim: &Simulation| {
+        let status = status(sim);
+        let members = status["memberStatus"].as_array();
+        members.is_some_and(|members| members.iter().filter(votes).count() == 2)
+    };
+    if sim.until(5 * MINUTE, are_two).await {
+        sim.tally().count("fault TwoFallAsleep");
+    }
 }
 
 /// A node never comes back.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use etcd_operator_api::names::ANNOTATION_REPLACE;
+use etcd_operator_api::names::{ANNOTATION_DISCARD, ANNOTATION_REPLACE};
 use etcd_operator_etcd::policy::newest;
 use etcd_operator_etcd::version::Minor;
 use etcd_operator_testkit::chance::Chance;
@@ -191,6 +191,7 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
     let mut schedule = Schedule::of(NAME, fate.faults);
     schedule.sizes = vec![1, 3, 3, 5];
     schedule.is_fleeting = fate.is_fleeting;
+    schedule.has_person = about == About::Usual;
     schedule.events = EVENTS;
     let restores = (about == About::Restores).then(|| {
         lives::watch(sim);
@@ -329,10 +330,15 @@ async fn settle(sim: &Simulation) -> u8 {
         };
         sim.look(NAME, asks) == Some(true)
     };
-    sim.until(PATIENCE, |sim| {
-        sim.is_whole(NAME, size) || asks(sim) || unread(sim).is_some()
-    })
-    .await;
+    loop {
+        sim.until(PATIENCE, |sim| {
+            let asks_for_consent = unread(sim).is_some() || stranger(sim).is_some();
+            sim.is_whole(NAME, size) || asks(sim) || asks_for_consent
+        })
+        .await;
+        let Some(pod) = stranger(sim) else { break };
+        give_up(sim, &pod).await;
+    }
     while let Some(pod) = unread(sim) {
         // The person risks what only they can judge.
         sim.tally().count("refusal: unread data go with a pod");
@@ -347,6 +353,24 @@ async fn settle(sim: &Simulation) -> u8 {
     }
     converges(sim, size, "in the end").await;
     size
+}
+
+/// The member that found another one's data on its volume, if a person is asked about one.
+fn stranger(sim: &Simulation) -> Option<String> {
+    let plan = status(sim)["plan"].to_string();
+    let (before, _) = plan.split_once(" found data of somebody else on its volume")?;
+    before.rsplit([' ', '"', '\'']).next().map(str::to_owned)
+}
+
+/// Gives up the volume of a member, with the data of somebody else that are on it.
+async fn give_up(sim: &Simulation, pod: &str) {
+    let claim = sim
+        .fake()
+        .get_object("v1", "PersistentVolumeClaim", NAMESPACE, &format!("data-{pod}"));
+    let uid = claim.as_ref().and_then(|claim| claim["metadata"]["uid"].as_str());
+    sim.annotate(NAME, ANNOTATION_DISCARD, uid.unwrap_or_default());
+    let is_over = |sim: &Simulation| stranger(sim).is_none_or(|asked| asked != pod);
+    sim.until(PATIENCE, is_over).await;
 }
 
 /// The pod with which data would go that nobody has read, if a person is asked about one.

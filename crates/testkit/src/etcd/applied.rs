@@ -176,6 +176,9 @@ impl Applied {
     /// Bytes that a defragmentation leaves: the newest value of each key, and what was not compacted.
     pub(crate) fn bytes_in_use(&self) -> u64 {
         let kept = usize::try_from((self.compacted - self.raised).max(1) - 1).unwrap_or(0);
+        if kept == 0 {
+            return EMPTY + self.writes.iter().map(size_of).sum::<u64>();
+        }
         let newest: BTreeMap<&str, &Written> =
             self.writes.iter().map(|written| (&*written.0, written)).collect();
         let old = self.writes[..kept.min(self.writes.len())].iter();

@@ -18,22 +18,32 @@ fn ignored_by(kind: &Kind, subresource: &str) -> &'static [&'static str] {
     }
 }
 
-/// The writer of a request.
-pub(crate) fn writer<'a>(ask: &'a Ask, operation: Operation, now: &'a str, version: &'a str) -> Writer<'a> {
-    Writer {
-        manager: &ask.manager,
-        operation,
-        subresource: &ask.route.subresource,
-        api_version: version,
-        now,
-        ignored: ignored_by(&ask.kind, &ask.route.subresource),
-    }
-}
-
 impl State {
+    /// The writer of a request.
+    pub(crate) fn writer<'a>(
+        &self,
+        ask: &'a Ask,
+        operation: Operation,
+        now: &'a str,
+        version: &'a str,
+    ) -> Writer<'a> {
+        Writer {
+            manager: &ask.manager,
+            operation,
+            subresource: &ask.route.subresource,
+            api_version: version,
+            now,
+            ignored: ignored_by(&ask.kind, &ask.route.subresource),
+            is_named: self.names_owners,
+        }
+    }
+
     /// Gives what an ordinary write changed to its writer. Fields are named as the version of the request names them.
     /// Returns who owns what then.
     pub(crate) fn note_writer(&self, ask: &Ask, live: &Value, owners: &Owners, object: &mut Value) -> Owners {
+        if !self.names_owners && ask.route.subresource == "status" {
+            return owners.clone();
+        }
         // The scale subresource drops the time of its own entry.
         let now = if ask.route.subresource == "scale" {
             String::new()
@@ -41,7 +51,7 @@ impl State {
             self.stamp()
         };
         let version = ask.kind.api_version();
-        let writer = writer(ask, Operation::Update, &now, &version);
+        let writer = self.writer(ask, Operation::Update, &now, &version);
         if ask.kind.group == "events.k8s.io" {
             let (mut before, mut after) = (live.clone(), object.clone());
             event_form::from_stored(&mut before);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::kind::Kind;
+use super::path::Path;
 use super::request::{Ask, PatchKind, name_kind};
 use super::schema::{self, Schema, Settled};
 use super::status_error::Failure;
@@ -148,22 +149,23 @@ pub(crate) fn undeclared(kind: &Kind, config: &Value) -> Option<String> {
     if kind.storage == "events" {
         None
     } else {
-        first_missing(config, &pruned, "")
+        first_missing(config, &pruned, Path::Root(&[]))
     }
 }
 
-fn first_missing(all: &Value, kept: &Value, path: &str) -> Option<String> {
+fn first_missing(all: &Value, kept: &Value, path: Path<'_>) -> Option<String> {
     match (all, kept) {
         (Value::Object(all), Value::Object(kept)) => all.iter().find_map(|(key, value)| {
-            let here = format!("{path}.{key}");
-            kept.get(key)
-                .map_or_else(|| Some(here.clone()), |kept| first_missing(value, kept, &here))
+            let here = path.field(key);
+            match kept.get(key) {
+                Some(kept) => first_missing(value, kept, here),
+                None => Some(format!(".{here}")),
+            }
         }),
-        (Value::Array(all), Value::Array(kept)) => all
-            .iter()
-            .zip(kept)
-            .enumerate()
-            .find_map(|(index, (value, kept))| first_missing(value, kept, &format!("{path}[{index}]"))),
+        (Value::Array(all), Value::Array(kept)) => {
+            let mut both = all.iter().zip(kept).enumerate();
+            both.find_map(|(index, (value, kept))| first_missing(value, kept, Path::Item(&path, index)))
+        }
         _ => None,
     }
 }

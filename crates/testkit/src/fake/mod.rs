@@ -49,7 +49,7 @@ pub use self::calls::{Call, Mark};
 pub(crate) use self::faults::Rules;
 pub use self::faults::{Fault, Matching};
 pub(crate) use self::judge::Judge;
-pub(crate) use self::request::Sent;
+pub(crate) use self::request::{PatchKind, Sent};
 pub use self::route::Verb;
 pub(crate) use self::route::{Query, Route, Target, parse};
 pub use self::service::FakeService;

@@ -22,9 +22,16 @@ impl<'a> Path<'a> {
         matches!(self, Path::Root(_))
     }
 
-    /// Whether a field need not be looked into.
+    /// Whether a field need not be looked into: one at the top, or one below as `above.name`.
     pub(crate) fn is_settled(self, name: &str) -> bool {
-        matches!(self, Path::Root(settled) if settled.contains(&name))
+        match self {
+            Path::Root(settled) => settled.contains(&name),
+            Path::Field(Path::Root(settled), above) => {
+                let mut known = settled.iter().filter_map(|known| known.split_once('.'));
+                known.any(|place| place == (above, name))
+            }
+            _ => false,
+        }
     }
 
     pub(crate) fn text(self) -> String {

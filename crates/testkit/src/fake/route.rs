@@ -58,6 +58,9 @@ impl Query {
 
 fn decode(text: &str) -> String {
     let bytes = text.as_bytes();
+    if !bytes.contains(&b'%') && !bytes.contains(&b'+') {
+        return text.to_owned();
+    }
     let mut out = Vec::with_capacity(bytes.len());
     let mut index = 0;
     while index < bytes.len() {

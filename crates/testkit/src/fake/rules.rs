@@ -4,14 +4,20 @@
 use kube::core::cel;
 use serde_json::{Map, Value};
 
-use super::schema::Schema;
+use super::schema::{Schema, Settled};
 use super::status_error::Cause;
 
-/// What the rules say against an object.
-pub(crate) fn judge(schema: &Schema, object: &Value, before: Option<&Value>) -> Vec<Cause> {
+/// What the rules say against an object, these fields of which are as they were before.
+pub(crate) fn judge(
+    schema: &Schema,
+    object: &Value,
+    before: Option<&Value>,
+    settled: Settled<'_>,
+) -> Vec<Cause> {
     let sees = |key: &str| key != "metadata" && (key != "status" || schema.rules_see_status());
+    let may_differ = |key: &str| sees(key) && !settled.contains(&key);
     // What has not changed is not judged again; most writes are of a status.
-    if before.is_some_and(|before| is_same(before, object, sees)) && !schema.rules_see_status() {
+    if before.is_some_and(|before| is_same(before, object, may_differ)) && !schema.rules_see_status() {
         return Vec::new();
     }
     let question = [Some(object), before].map(|object| object.map(|object| shown(object, sees)));

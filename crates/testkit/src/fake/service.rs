@@ -23,7 +23,7 @@ use super::route::{self, Query, Route, Target, Verb};
 use super::status_error::Failure;
 use super::store::State;
 use super::watch::Watcher;
-use super::{Shared, discovery};
+use super::{Fake, Shared, discovery};
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
@@ -163,6 +163,47 @@ async fn resource(
         Err(broken())
     } else {
         Ok(answer)
+    }
+}
+
+impl Fake {
+    /// A write of another controller: as through a client of its own, of whose answer it reads only whether it was done.
+    pub(crate) async fn write(&self, route: Route, patch: Option<PatchKind>, body: Value) -> bool {
+        let shared = &self.0;
+        let name = match body["metadata"]["name"].as_str() {
+            Some(name) if route.name.is_empty() => name.to_owned(),
+            _ => route.name.clone(),
+        };
+        let (delay, fault) = shared.take_fault(&route, &name);
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        let kind = shared
+            .state()
+            .kinds
+            .at(&route.group, &route.version, &route.plural);
+        let Some(kind) = kind else { return false };
+        let ask = Ask {
+            kind,
+            patch,
+            manager: "unknown".to_owned(),
+            partial: false,
+            partial_list: false,
+            body: Arc::new(body),
+            route,
+            query: Query::default(),
+        };
+        let run = || shared.change(|state| dispatch(state, &ask)).is_ok();
+        match fault {
+            None => run(),
+            // The answer to the first of the two is the one that got lost.
+            Some(Fault::Duplicate) => [run(), run()][1],
+            Some(Fault::LoseAnswer) => {
+                run();
+                false
+            }
+            Some(_) => false,
+        }
     }
 }
 

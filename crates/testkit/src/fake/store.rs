@@ -59,6 +59,8 @@ pub(crate) struct State {
     pub(crate) collects_garbage: bool,
     /// Whether the garbage collector has nothing to do.
     pub(crate) is_followed: bool,
+    /// Whether objects name the owners of their fields, as those of a real server do.
+    pub(crate) names_owners: bool,
     pub(crate) now: Timestamp,
 }
 
@@ -76,6 +78,7 @@ impl State {
             definitions: 0,
             collects_garbage: false,
             is_followed: false,
+            names_owners: true,
             now,
         }
     }

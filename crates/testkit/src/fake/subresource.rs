@@ -122,7 +122,7 @@ impl State {
         if let Some(Value::Object(parent)) = object.pointer_mut(parent) {
             parent.insert(last.to_owned(), json!(replicas));
         }
-        self.finish_update(ask, &key, &live, object, None)?;
+        self.finish_update(ask, &key, &live, (object, &[]), None)?;
         let after = self.get(&key).cloned().unwrap_or(live);
         let mut out = scale_of(&kind, &paths, &after);
         if ask.dry_run() {
@@ -249,6 +249,7 @@ impl State {
                 api_version: "policy/v1",
                 now: &stamp,
                 ignored: &["spec"],
+                is_named: self.names_owners,
             };
             let owners = ownership::after_update(&kind.schema, &budget, budget.owners(), &mut spent, &writer);
             self.write_owned(budget_key, spent, owners);

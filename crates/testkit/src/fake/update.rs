@@ -16,13 +16,14 @@ use super::stored::Stored;
 use super::{builtin, names, validate};
 
 impl State {
-    /// The last part of every change of an existing object. An applied object brings its owners; else the writer is noted.
+    /// The last part of every change of an existing object, of which these fields at the top are known to be as they were.
+    /// An applied object brings its owners; else the writer is noted.
     pub(crate) fn finish_update(
         &mut self,
         ask: &Ask,
         key: &Key,
         live: &Arc<Stored>,
-        mut object: Value,
+        (mut object, untouched): (Value, &[&str]),
         applied: Option<Owners>,
     ) -> Result<Reply, Failure> {
         let kind = Arc::clone(&ask.kind);
@@ -39,21 +40,28 @@ impl State {
         if sends_uid && sent_uid != live_uid && !ignored {
             return Err(other_uid(ask, key, &text(sent_uid), &text(live_uid)));
         }
-        keep_other_part(&kind, &ask.route.subresource, live, &mut object);
+        keep_other_part(&kind, &ask.route.subresource, live, &mut object, untouched);
         keep_system_fields(live, &mut object);
-        let kept = self.settled_parts(live, &object);
+        let kept = self.settled_parts(live, &object, untouched);
         let settled: Vec<&str> = kept.iter().map(String::as_str).collect();
         settle(&kind, &mut object, Nulls::of(ask.patch), &settled);
         let owners = match applied {
             Some(owners) => owners,
             None => self.note_writer(ask, live, live.owners(), &mut object),
         };
-        if kind.generation && !has_same_spec(&kind, live, &object) {
+        // What is settled is as it was; of built-in kinds the status follows from the rest.
+        let same: Vec<&str> = settled
+            .iter()
+            .copied()
+            .filter(|field| kind.custom || *field != "status")
+            .collect();
+        if kind.generation && !same.contains(&"spec") && !has_same_spec(&kind, live, &object) {
             let generation = live["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
             object["metadata"]["generation"] = json!(generation);
         }
         check_update(&kind, &ask.route.subresource, live, &object, &settled)?;
-        if same_but_times(live, &object) {
+        let is_owned_as_before = self.names_owners || owners.own_the_same_as(live.owners());
+        if is_owned_as_before && same_but_times(live, &object, &same) {
             return Ok(Reply::stored(&kind, live, ask.partial));
         }
         let object = if ask.dry_run() {
@@ -67,16 +75,26 @@ impl State {
         Ok(Reply::stored(&kind, &object, ask.partial))
     }
 
-    /// The fields at the top that are as they were when they were settled and found valid.
-    fn settled_parts(&self, live: &Stored, object: &Value) -> Vec<String> {
-        let fields = object
-            .as_object()
-            .filter(|_| live.settled_by() == Some(self.definitions));
-        let fields = fields.into_iter().flatten();
-        fields
-            .filter(|(key, value)| *key != "metadata" && live.get(key) == Some(value))
-            .map(|(key, _)| key.clone())
-            .collect()
+    /// The fields at the top that are as they were when they were settled and found valid, and such fields of the status.
+    fn settled_parts(&self, live: &Stored, object: &Value, untouched: &[&str]) -> Vec<String> {
+        if live.settled_by() != Some(self.definitions) {
+            return Vec::new();
+        }
+        let mut settled = Vec::new();
+        for (key, value) in object.as_object().into_iter().flatten() {
+            if key == "metadata" {
+                continue;
+            }
+            let before = live.get(key);
+            if untouched.contains(&key.as_str()) || before == Some(value) {
+                settled.push(key.clone());
+            } else if key == "status" {
+                let of_status = value.as_object().into_iter().flatten();
+                let same = of_status.filter(|(key, value)| before.and_then(|b| b.get(key)) == Some(value));
+                settled.extend(same.map(|(key, _)| format!("status.{key}")));
+            }
+        }
+        settled
     }
 }
 
@@ -184,12 +202,12 @@ fn keep(field: &str, live: &Value, object: &mut Map<String, Value>) {
     }
 }
 
-fn keep_other_part(kind: &Kind, subresource: &str, live: &Value, object: &mut Value) {
+fn keep_other_part(kind: &Kind, subresource: &str, live: &Value, object: &mut Value, untouched: &[&str]) {
     let Some(root) = object.as_object_mut() else {
         return;
     };
     if subresource != "status" {
-        if kind.status {
+        if kind.status && !untouched.contains(&"status") {
             keep("status", live, root);
         }
         return;
@@ -201,7 +219,10 @@ fn keep_other_part(kind: &Kind, subresource: &str, live: &Value, object: &mut Va
         .cloned()
         .collect();
     root.retain(|field, _| field == "status" || fields.contains(field));
-    for field in fields.iter().filter(|field| *field != "status") {
+    let others = fields
+        .iter()
+        .filter(|field| *field != "status" && !untouched.contains(&field.as_str()));
+    for field in others {
         match field.as_str() {
             "metadata" if kind.custom => {
                 let managed = root
@@ -239,10 +260,10 @@ fn keep_system_fields(live: &Value, object: &mut Value) {
     }
 }
 
-/// Whether two objects are the same but for the times at which fields got their owners.
-fn same_but_times(live: &Value, object: &Value) -> bool {
+/// Whether two objects, these fields of which are the same, are so in all but the times at which fields got their owners.
+fn same_but_times(live: &Value, object: &Value, same: &[&str]) -> bool {
     let (before, after) = (&live["metadata"], &object["metadata"]);
-    are_same_in(live, object, |key| key != "metadata")
+    are_same_in(live, object, |key| key != "metadata" && !same.contains(&key))
         && are_same_in(before, after, |key| key != "managedFields")
         && have_same_owners(before.get("managedFields"), after.get("managedFields"))
 }

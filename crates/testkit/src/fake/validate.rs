@@ -20,12 +20,12 @@ pub(crate) fn check(kind: &Kind, object: &Value, before: Option<&Value>, settled
     if !kind.schema.written.is_empty() {
         scale(kind, object, &mut causes);
     }
-    with_rules(&kind.schema, object, before, causes)
+    with_rules(&kind.schema, object, before, settled, causes)
 }
 
 /// The same for a new object of a kind that is not served anywhere.
 pub(crate) fn check_against(schema: &Arc<Schema>, object: &Value) -> Vec<Cause> {
-    with_rules(schema, object, None, structure(schema, object, &[]))
+    with_rules(schema, object, None, &[], structure(schema, object, &[]))
 }
 
 fn structure(schema: &Arc<Schema>, object: &Value, settled: Settled<'_>) -> Vec<Cause> {
@@ -41,6 +41,7 @@ fn with_rules(
     schema: &Arc<Schema>,
     object: &Value,
     before: Option<&Value>,
+    settled: Settled<'_>,
     mut causes: Vec<Cause>,
 ) -> Vec<Cause> {
     if schema.written.is_empty() {
@@ -54,7 +55,7 @@ fn with_rules(
              complete validation",
         ));
     } else {
-        causes.extend(rules::judge(schema, object, before));
+        causes.extend(rules::judge(schema, object, before, settled));
     }
     causes
 }

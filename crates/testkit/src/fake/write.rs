@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::authorship::writer;
 use super::decode::{Nulls, decode, settle, undeclared};
 use super::kind::Kind;
 use super::ownership::{self, Operation, Owners};
@@ -184,7 +183,7 @@ impl State {
             ));
         }
         keep_allocated(&ask.kind, &live, &mut object);
-        self.finish_update(ask, &key, &live, object, None)
+        self.finish_update(ask, &key, &live, (object, &[]), None)
     }
 
     /// PATCH of an object or of its status, by whichever kind of patch.
@@ -206,6 +205,11 @@ impl State {
             .get(&key)
             .cloned()
             .ok_or_else(|| Failure::not_found(&ask.kind, &ask.route.name))?;
+        let untouched: Vec<&str> = if patch == PatchKind::Merge {
+            untouched(&live, &ask.body)
+        } else {
+            Vec::new()
+        };
         let mut object = served(&ask.kind, &live, false);
         match patch {
             PatchKind::Merge => merge::json_merge(&mut object, &ask.body),
@@ -222,13 +226,17 @@ impl State {
                 ask.route.name
             )));
         }
-        self.finish_update(ask, &key, &live, object, None)
+        self.finish_update(ask, &key, &live, (object, &untouched), None)
     }
 
     fn apply(&mut self, ask: &Ask, key: &Key) -> Result<Reply, Failure> {
         if ask.query.get("fieldManager").is_none() {
             let cause = Cause::required("fieldManager", "is required for apply patch");
             return Err(Failure::invalid("meta.k8s.io", "PatchOptions", "", vec![cause]));
+        }
+        if !self.names_owners && ask.route.subresource == "status" {
+            let why = "a status has no owners here, so it cannot be applied";
+            return Err(Failure::bad_request(why));
         }
         if ask.body["metadata"].get("managedFields").is_some() {
             return Err(Failure::bad_request("metadata.managedFields must be nil"));
@@ -257,7 +265,7 @@ impl State {
             ));
         }
         let (now, version) = (self.stamp(), ask.kind.api_version());
-        let writer = writer(ask, Operation::Apply, &now, &version);
+        let writer = self.writer(ask, Operation::Apply, &now, &version);
         let force = ask.query.flag("force");
         let Some(live) = self.get(key).cloned() else {
             if !ask.route.subresource.is_empty() {
@@ -278,8 +286,18 @@ impl State {
         let current = served(&ask.kind, &live, false);
         let before = (&current, live.owners());
         let (object, owners) = ownership::apply(&ask.kind.schema, before, &config, &writer, force)?;
-        self.finish_update(ask, key, &live, object, Some(owners))
+        self.finish_update(ask, key, &live, (object, &[]), Some(owners))
     }
+}
+
+/// The fields at the top of an object that a merge patch leaves as they are, but for what names its kind.
+fn untouched<'a>(live: &'a Value, patch: &Value) -> Vec<&'a str> {
+    let fields = live.as_object().into_iter().flat_map(Map::keys);
+    let others = fields.filter(|field| *field != "apiVersion" && *field != "kind");
+    others
+        .map(String::as_str)
+        .filter(|field| patch.is_object() && patch.get(field).is_none())
+        .collect()
 }
 
 fn keep_allocated(kind: &Kind, live: &Value, object: &mut Value) {

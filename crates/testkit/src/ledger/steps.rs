@@ -8,7 +8,7 @@ use etcd_operator_etcd::id::{ClusterId, MemberId};
 use serde_json::Value;
 
 use super::{BLINDNESS, Disrupted, ENDING, Ledger, Promise};
-use crate::etcd::{Step, StepKind, Truth, Voter};
+use crate::etcd::{DiskId, Step, StepKind, Truth, Voter};
 use crate::fake::Verb;
 
 /// How a voter is taken away that is to leave the cluster.
@@ -258,7 +258,12 @@ impl Ledger {
             // What nobody ever agreed on with a majority is over once all was begun anew and that agrees.
             let mut clusters = truth.clusters().into_iter();
             let is_past = !truth.has_decided(cluster) && clusters.any(|other| truth.has_decided(other));
-            if truth.members(cluster).contains_key(&id) && !is_past && !self.is_past(cluster) {
+            // A copy may go while the member has what it is a copy of.
+            let is_copy = || {
+                let own = self.disk_of(truth, &request.namespace, (cluster, id));
+                own.is_some_and(|own| own != disk && truth.owner(own) == Some((cluster, id)))
+            };
+            if truth.members(cluster).contains_key(&id) && !is_past && !self.is_past(cluster) && !is_copy() {
                 let what = format!(
                     "{} is deleted, and {id}, whose data it holds, is a member",
                     request.name
@@ -266,6 +271,19 @@ impl Ledger {
                 self.blame(truth.now(), Promise::S4, what);
             }
         });
+    }
+
+    /// The disk behind the claim of a member.
+    fn disk_of(
+        &self,
+        truth: &Truth,
+        namespace: &str,
+        (cluster, id): (ClusterId, MemberId),
+    ) -> Option<DiskId> {
+        let members = truth.members(cluster);
+        let host = members.get(&id)?.peer_urls.first()?.host();
+        let pod = host.split('.').next().unwrap_or_default();
+        self.0.machine.disk(namespace, &format!("data-{pod}"))
     }
 
     /// Whether a person named the claim as one that may go.

@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use http::{Method, Request};
 use serde_json::{Value, json};
 
 use crate::Fake;
-use crate::fake::{Sent, Stored};
+use crate::fake::{PatchKind, Route, Stored, Verb};
 
 /// One write.
 #[derive(Clone, Debug)]
@@ -61,20 +60,19 @@ impl Kind {
         }
     }
 
-    fn path(self, namespace: &str, name: &str) -> String {
-        let (version, _, plural) = self.row();
-        let root = if version.contains('/') { "apis" } else { "api" };
-        let place = if namespace.is_empty() {
-            String::new()
-        } else {
-            format!("/namespaces/{namespace}")
-        };
-        let name = if name.is_empty() {
-            String::new()
-        } else {
-            format!("/{name}")
-        };
-        format!("/{root}/{version}{place}/{plural}{name}")
+    /// The way to objects of this kind, or to the status of one.
+    fn route(self, verb: Verb, (namespace, name): (&str, &str), is_status: bool) -> Route {
+        let (api_version, _, plural) = self.row();
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        Route {
+            verb,
+            group: group.to_owned(),
+            version: version.to_owned(),
+            namespace: namespace.to_owned(),
+            plural: plural.to_owned(),
+            name: name.to_owned(),
+            subresource: if is_status { "status" } else { "" }.to_owned(),
+        }
     }
 }
 
@@ -172,14 +170,14 @@ pub(crate) fn claims_of(pod: &Value) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// Does one write. Whether it was done; what was refused is tried again when it is still wanted.
-pub(crate) async fn write(client: &kube::Client, fake: &Fake, write: Write) -> bool {
-    let (method, path, body, content) = match write {
+pub(crate) async fn write(fake: &Fake, write: Write) -> bool {
+    match write {
         Write::Create { kind, mut object } => {
             let (version, name, _) = kind.row();
             object["apiVersion"] = json!(version);
             object["kind"] = json!(name);
-            let path = kind.path(namespace(&object), "");
-            (Method::POST, path, object, "application/json")
+            let route = kind.route(Verb::Create, (namespace(&object), ""), false);
+            fake.write(route, None, object).await
         }
         Write::Patch {
             kind,
@@ -188,9 +186,8 @@ pub(crate) async fn write(client: &kube::Client, fake: &Fake, write: Write) -> b
             is_status,
             patch,
         } => {
-            let path = kind.path(&namespace, &name);
-            let path = if is_status { format!("{path}/status") } else { path };
-            (Method::PATCH, path, patch, "application/merge-patch+json")
+            let route = kind.route(Verb::Patch, (&namespace, &name), is_status);
+            fake.write(route, Some(PatchKind::Merge), patch).await
         }
         Write::Delete {
             kind,
@@ -206,12 +203,8 @@ pub(crate) async fn write(client: &kube::Client, fake: &Fake, write: Write) -> b
             if is_at_once {
                 options["gracePeriodSeconds"] = json!(0);
             }
-            (
-                Method::DELETE,
-                kind.path(&namespace, &name),
-                options,
-                "application/json",
-            )
+            let route = kind.route(Verb::Delete, (&namespace, &name), false);
+            fake.write(route, None, options).await
         }
         Write::Bind {
             namespace,
@@ -223,15 +216,7 @@ pub(crate) async fn write(client: &kube::Client, fake: &Fake, write: Write) -> b
                 let scheduled = json!([{"type": "PodScheduled", "status": "True", "lastProbeTime": null}]);
                 pod["status"]["conditions"] = scheduled;
             });
-            return bound.is_some();
+            bound.is_some()
         }
-    };
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header(http::header::CONTENT_TYPE, content)
-        .extension(Sent(Arc::new(body)))
-        .body(Vec::new())
-        .expect("paths of names are well formed");
-    client.request_text(request).await.is_ok()
+    }
 }

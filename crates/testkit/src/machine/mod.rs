@@ -52,7 +52,6 @@ pub struct Machine(Arc<Shared>);
 struct Shared {
     fake: Fake,
     etcds: Etcds,
-    client: kube::Client,
     timeline: Timeline,
     began: Instant,
     poke: Notify,
@@ -105,7 +104,6 @@ impl Machine {
             revisions: BTreeMap::new(),
         };
         let machine = Self(Arc::new(Shared {
-            client: fake.client("default"),
             fake: fake.clone(),
             etcds: etcds.clone(),
             timeline: etcds.timeline(),
@@ -221,7 +219,7 @@ impl Machine {
             writes
         };
         for write in writes {
-            if !api::write(&self.0.client, &self.0.fake, write).await {
+            if !api::write(&self.0.fake, write).await {
                 due.push(Instant::now() + AGAIN);
             }
         }

@@ -31,6 +31,10 @@ pub enum Fault {
     Block(String, Duration),
     /// A claim on a volume made from a snapshot that is so old takes the place of its own.
     Exchange(String, Duration),
+    /// A claim on a copy of another member's volume takes the place of its own.
+    Clone(String, String),
+    /// The volumes of two members change places.
+    Swap(String, String),
     /// Its own volume is attached elsewhere, with all that is on it.
     Reattach(String),
     /// Somebody does not let its claim go for a while.
@@ -135,6 +139,8 @@ pub struct Schedule {
     pub sizes: Vec<u8>,
     /// The data of a member ends with its pod.
     pub is_fleeting: bool,
+    /// Somebody will give up volumes with the data of others, which no operator does by itself.
+    pub has_person: bool,
     /// Only the faults of these numbers; all if there are none.
     pub only: Option<BTreeSet<u32>>,
 }
@@ -149,6 +155,7 @@ impl Schedule {
             between: (Duration::from_millis(200), Duration::from_secs(40)),
             sizes: Vec::new(),
             is_fleeting: false,
+            has_person: false,
             only: None,
         }
     }
@@ -182,7 +189,7 @@ impl Schedule {
             "persistentvolumeclaims",
             "pods",
         ];
-        Some(match chance.below(58) {
+        Some(match chance.below(60) {
             0 | 1 => Fault::Kill(member),
             2 => Fault::Stop(member, short),
             3 => Fault::Part(member, short),
@@ -225,6 +232,8 @@ impl Schedule {
                 *chance.pick(&[403, 422])?,
                 1 + u32::try_from(chance.below(12)).unwrap_or(0),
             ),
+            55 => Fault::Clone(member, other),
+            56 => Fault::Swap(member, other),
             _ => match chance.pick(&self.sizes) {
                 Some(size) => Fault::Resize(*size),
                 None => Fault::Kill(member),
@@ -253,7 +262,7 @@ impl Fault {
     /// Whether it takes the data of a member.
     pub(crate) fn takes_data(&self, is_fleeting: bool) -> bool {
         match self {
-            Self::Wipe(_) | Self::Damage(_) | Self::Exchange(..) => true,
+            Self::Wipe(_) | Self::Damage(_) | Self::Exchange(..) | Self::Clone(..) | Self::Swap(..) => true,
             Self::DeletePod(_) => is_fleeting,
             _ => false,
         }

@@ -64,7 +64,12 @@ impl Simulation {
         if fault.takes_data(schedule.is_fleeting) {
             let is_wipe = matches!(fault, Fault::Wipe(_));
             let is_promised = self.look(cluster, is_given_up) == Some(true);
-            return (is_before && is_wipe) || (is_sound && !is_promised);
+            let is_enough = match fault {
+                Fault::Clone(member, other) => schedule.has_person && member != other,
+                Fault::Swap(member, other) => schedule.has_person && member != other && voters > 4,
+                _ => true,
+            };
+            return (is_before && is_wipe) || (is_sound && is_enough && !is_promised);
         }
         let status = self.look(cluster, |cluster| cluster["status"].clone());
         let is_latched = status
@@ -159,6 +164,17 @@ impl Simulation {
                         this.put_claim_from_snapshot(&member, content);
                     }
                 });
+            }
+            Fault::Clone(member, other) => {
+                if let Some(content) = self.snapshot(&other) {
+                    self.put_claim_from_snapshot(&member, content);
+                }
+            }
+            Fault::Swap(member, other) => {
+                if let (Some(one), Some(two)) = (self.snapshot(&member), self.snapshot(&other)) {
+                    self.exchange(&member, two);
+                    self.exchange(&other, one);
+                }
             }
             Fault::Reattach(member) => {
                 if let Some(content) = self.snapshot(&member) {

@@ -41,6 +41,8 @@ pub type Build = Arc<dyn Fn(Seat) -> BoxFuture<'static, ()> + Send + Sync>;
 static SERVER: LazyLock<Beginning> = LazyLock::new(|| {
     let epoch: jiff::Timestamp = EPOCH.parse().expect("the epoch is a timestamp");
     let fake = Fake::with_clock(Arc::new(move || epoch));
+    // No operator reads it.
+    fake.leave_owners_unnamed();
     for definition in crd::all() {
         fake.register(&definition);
     }

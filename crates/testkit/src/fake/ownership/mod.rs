@@ -71,6 +71,9 @@ pub(crate) fn after_update(
             after.entries.push(Arc::new(new_entry(writer, written)));
         }
     }
+    if !writer.is_named {
+        return after.sorted();
+    }
     after.write(new, owners, named)
 }
 
@@ -106,7 +109,9 @@ pub(crate) fn apply(
         let all = typed::compare(schema, &json!({"metadata": {}}), live, writer.ignored);
         after.entries.push(Arc::new(new_entry(&before, all.written())));
     }
+    // What was applied before and is applied again stays: only where less is applied is anything taken out.
     let last = after.find(writer).map(|entry| Arc::clone(&entry.fields));
+    let last = last.filter(|last| **last != owned);
     if let Some(own) = after.find(writer) {
         if *own.fields != owned || own.api_version != writer.api_version {
             let own = Arc::make_mut(own);
@@ -145,6 +150,9 @@ pub(crate) fn apply(
         writer.now.clone_into(&mut Arc::make_mut(own).time);
     }
     let mut out = restore_identity(live, config, pruned);
+    if !writer.is_named {
+        return Ok((out, after.sorted()));
+    }
     let after = after.write(&mut out, owners, &live["metadata"]["managedFields"]);
     Ok((out, after))
 }

@@ -33,6 +33,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) now: &'a str,
     /// Top-level fields this kind of request cannot write.
     pub(crate) ignored: &'a [&'a str],
+    /// Whether objects name their owners.
+    pub(crate) is_named: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -64,14 +66,17 @@ impl Entry {
         ]
     }
 
-    /// Whether nothing but the time of it is another one.
-    fn differs_in_time(&self, other: &Self) -> bool {
+    /// Whether it is of the same writer.
+    fn is_like(&self, other: &Self) -> bool {
         self.manager == other.manager
             && self.operation == other.operation
             && self.subresource == other.subresource
             && self.api_version == other.api_version
-            && !self.time.is_empty()
-            && !other.time.is_empty()
+    }
+
+    /// Whether nothing but the time of it is another one.
+    fn differs_in_time(&self, other: &Self) -> bool {
+        self.is_like(other) && !self.time.is_empty() && !other.time.is_empty()
     }
 
     fn written(&self) -> Value {
@@ -150,17 +155,31 @@ impl Owners {
         }
     }
 
-    /// Names the owners in an object that comes from one with the owners `before`, named in the list `named`.
-    pub(super) fn write(mut self, object: &mut Value, before: &Owners, named: &Value) -> Owners {
+    /// Whether these own the same, whenever they came to it.
+    pub(crate) fn own_the_same_as(&self, others: &Owners) -> bool {
+        let are_same = |(one, other): (&Arc<Entry>, &Arc<Entry>)| {
+            Arc::ptr_eq(one, other) || one.is_like(other) && one.fields == other.fields
+        };
+        self.entries.len() == others.entries.len() && self.entries.iter().zip(&others.entries).all(are_same)
+    }
+
+    /// In their order, without those who own nothing.
+    pub(super) fn sorted(mut self) -> Owners {
         self.entries.retain(|entry| !entry.fields.is_empty());
         self.entries.sort_by(|a, b| a.place().cmp(&b.place()));
-        self.is_written = true;
+        self
+    }
+
+    /// Names the owners in an object that comes from one with the owners `before`, named in the list `named`.
+    pub(super) fn write(self, object: &mut Value, before: &Owners, named: &Value) -> Owners {
+        let mut this = self.sorted();
+        this.is_written = true;
         let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
-            return self;
+            return this;
         };
-        if self.entries.is_empty() {
+        if this.entries.is_empty() {
             metadata.remove("managedFields");
-            return self;
+            return this;
         }
         let slot = metadata.entry("managedFields").or_insert(Value::Null);
         // What is there already need not be written again.
@@ -168,7 +187,7 @@ impl Owners {
             found @ Value::Array(_) if before.is_written && found == *named => found,
             _ => Value::Null,
         };
-        let list = self.entries.iter().map(|entry| {
+        let list = this.entries.iter().map(|entry| {
             let same_fields = |other: &Arc<Entry>| Arc::ptr_eq(&other.fields, &entry.fields);
             let index = before.entries.iter().position(same_fields);
             let mut known = index.and_then(|index| there.get_mut(index)).map(Value::take);
@@ -183,7 +202,7 @@ impl Owners {
             known.unwrap_or_default()
         });
         *slot = Value::Array(list.collect());
-        self
+        this
     }
 }
 

@@ -25,27 +25,22 @@ pub(super) const UNOWNABLE_METADATA: [&str; 8] = [
 /// Every field a value sets.
 pub(crate) fn fields_of(schema: &Schema, value: &Value) -> FieldSet {
     let mut set = FieldSet::default();
-    let mut path = Vec::new();
-    collect(schema, value, &mut path, &mut set);
-    set
-}
-
-fn collect(schema: &Schema, value: &Value, path: &mut Vec<Step>, set: &mut FieldSet) {
     if schema.atomic(value) {
-        set.insert(path);
-        return;
+        return set;
     }
     match value {
         Value::Object(object) => {
             for (key, child) in object {
                 let (below, named) = schema.field(key);
-                path.push(field_step(key));
-                collect(below, child, path, set);
+                let step = field_step(key);
                 let empty = child.is_null() || child.as_object().is_some_and(Map::is_empty);
-                if empty || !named {
-                    set.insert(path);
+                let inner = fields_of(below, child);
+                if empty || !named || is_whole(below, child) {
+                    set.members.insert(step.clone());
                 }
-                path.pop();
+                if !inner.is_empty() {
+                    set.children.insert(step, inner);
+                }
             }
         }
         Value::Array(list) => {
@@ -54,14 +49,22 @@ fn collect(schema: &Schema, value: &Value, path: &mut Vec<Step>, set: &mut Field
                 let Some(step) = item_step(kind, items, item) else {
                     continue;
                 };
-                path.push(step);
-                collect(items, item, path, set);
-                set.insert(path);
-                path.pop();
+                let inner = fields_of(items, item);
+                if !inner.is_empty() {
+                    let known = set.children.entry(step.clone()).or_default();
+                    *known = known.union(&inner);
+                }
+                set.members.insert(step);
             }
         }
-        _ => set.insert(path),
+        _ => {}
     }
+    set
+}
+
+/// Whether a value is set as one, not part by part.
+fn is_whole(schema: &Schema, value: &Value) -> bool {
+    schema.atomic(value) || !(value.is_object() || value.is_array())
 }
 
 /// What changed between two values.
