@@ -1,9 +1,10 @@
 //! Whether a step leaves quorum. Nothing that touches a member may be proposed without asking here.
 
 use etcd_operator_etcd::id::MemberId;
-use etcd_operator_etcd::membership::Known;
+use etcd_operator_etcd::membership::{Known, Member};
 use etcd_operator_etcd::policy::{Feature, connected_to_add};
 
+use super::evidence::{Evidence, evidence};
 use super::{Situation, majority};
 
 /// Why a member must not be taken out now; empty if it may.
@@ -28,20 +29,24 @@ pub fn against_removing(situation: &Situation<'_>, known: &Known, id: MemberId) 
     let ill = known
         .voters()
         .filter(|voter| voter.id != id && !well.contains(&voter.id));
-    let mut against: Vec<_> = ill
-        .map(|voter| {
-            format!(
-                "{} does not answer as a voter that is caught up",
-                situation.call(voter)
-            )
-        })
-        .collect();
+    let mut against: Vec<_> = ill.map(|voter| why_ill(situation, known, voter)).collect();
     against.push(format!(
         "without {} only {well_left} of {left} voters would be well, and {} are needed",
         situation.call(member),
         majority(left)
     ));
     against
+}
+
+/// What is the matter with a voter that is not well, and what a person has to do where nobody else can.
+fn why_ill(situation: &Situation<'_>, known: &Known, voter: &Member) -> String {
+    let name = situation.call(voter);
+    let place = situation.place(voter);
+    let evidence = place.map(|place| evidence(situation, known, place, voter));
+    match evidence {
+        Some(Evidence::Waits(why)) => format!("{name} does not answer as a voter that is caught up: {why}"),
+        _ => format!("{name} does not answer as a voter that is caught up"),
+    }
 }
 
 /// Why no member can be added now; empty if one can.
@@ -65,12 +70,7 @@ pub fn against_adding(situation: &Situation<'_>, known: &Known) -> Vec<String> {
     };
     if well.len() < needed {
         let ill = known.voters().filter(|voter| !well.contains(&voter.id));
-        against.extend(ill.map(|voter| {
-            format!(
-                "{} does not answer as a voter that is caught up",
-                situation.call(voter)
-            )
-        }));
+        against.extend(ill.map(|voter| why_ill(situation, known, voter)));
     }
     against
 }

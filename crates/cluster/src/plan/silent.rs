@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 
 use etcd_operator_api::contract::Verdict;
+use etcd_operator_api::names::ANNOTATION_DISCARD;
 use etcd_operator_api::refusal::bounded;
 
 use super::Situation;
@@ -75,8 +76,9 @@ pub fn why(situation: &Situation<'_>, place: Ordinal) -> String {
         && report.verdict != Verdict::Empty
     {
         return format!(
-            "found a disk that is not empty: {}",
-            said(&report.detail, &report.verdict)
+            "found a disk that is not empty: {}{}",
+            said(&report.detail, &report.verdict),
+            of_others(situation, place, &report.verdict)
         );
     }
     match (&pod.container, &seen.report) {
@@ -93,6 +95,18 @@ pub fn why(situation: &Situation<'_>, place: Ordinal) -> String {
         }
         (Container::Running, _) => "has not reported yet".to_owned(),
     }
+}
+
+/// What to do about a disk with data of somebody else, which go with the consent of a person alone.
+fn of_others(situation: &Situation<'_>, place: Ordinal, verdict: &Verdict) -> String {
+    let claim = situation.world.seen(place).claim.as_ref();
+    let Some(claim) = claim.filter(|_| *verdict == Verdict::Foreign) else {
+        return String::new();
+    };
+    format!(
+        ". To delete what is on it, annotate this EtcdCluster with {ANNOTATION_DISCARD} and the UID {}",
+        claim.uid
+    )
 }
 
 /// What the spec has to do with a claim that no volume was found for; the scheduler does not say.

@@ -61,6 +61,19 @@ pub enum Ending {
     Ruin,
 }
 
+impl Ending {
+    /// How much happens in it at least, most of the times.
+    fn events(self) -> u64 {
+        match self {
+            Self::Nothing | Self::Alone | Self::Ruin => 0,
+            Self::Bury => 30,
+            Self::Sleep => 50,
+            Self::Adopt => 70,
+            Self::Discard => 100,
+        }
+    }
+}
+
 /// What a seed holds in store.
 #[derive(Clone, Debug)]
 pub struct Fate {
@@ -105,7 +118,7 @@ impl Fate {
             is_fleeting,
             opening: *chance.pick(&openings).expect("there are some"),
             ending,
-            faults: 8 + u32::try_from(chance.below(8)).unwrap_or(0),
+            faults: 4 + u32::try_from(chance.below(7)).unwrap_or(0),
             writes_early: chance.one_in(2),
         }
     }
@@ -192,7 +205,8 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
     schedule.sizes = vec![1, 3, 3, 5];
     schedule.is_fleeting = fate.is_fleeting;
     schedule.has_person = about == About::Usual;
-    schedule.events = EVENTS;
+    schedule.events = EVENTS - fate.ending.events();
+    schedule.between.1 = 25 * SECOND;
     let restores = (about == About::Restores).then(|| {
         lives::watch(sim);
         Restores::draw(sim, &mut chance.split(), fate.is_fleeting, only.clone())
@@ -355,11 +369,17 @@ async fn settle(sim: &Simulation) -> u8 {
     size
 }
 
-/// The member that found another one's data on its volume, if a person is asked about one.
+/// The member on whose volume another one's data are, if a person is asked about one.
 fn stranger(sim: &Simulation) -> Option<String> {
     let plan = status(sim)["plan"].to_string();
-    let (before, _) = plan.split_once(" found data of somebody else on its volume")?;
-    before.rsplit([' ', '"', '\'']).next().map(str::to_owned)
+    let (before, _) = plan
+        .split_once(" found data of somebody else on its volume")
+        .or_else(|| {
+            let (_, after) = plan.split_once("the disk belongs to member")?;
+            after.contains(ANNOTATION_DISCARD).then_some(())?;
+            plan.split_once(" found a disk that is not empty")
+        })?;
+    before.rsplit([' ', '"']).next().map(str::to_owned)
 }
 
 /// Gives up the volume of a member, with the data of somebody else that are on it.

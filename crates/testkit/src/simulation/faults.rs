@@ -259,6 +259,33 @@ impl Fault {
         text[..end.unwrap_or(text.len())].to_owned()
     }
 
+    /// How long it lasts; at once over, or once somebody has come by, takes no time here.
+    pub(crate) fn lasts(&self) -> Duration {
+        match self {
+            Self::Stop(_, time)
+            | Self::Part(_, time)
+            | Self::Deafen(.., time)
+            | Self::Fill(_, time)
+            | Self::Block(_, time)
+            | Self::Exchange(_, time)
+            | Self::HoldClaim(_, time)
+            | Self::LoseNode(_, time)
+            | Self::CutKubelet(_, time)
+            | Self::Late(_, time)
+            | Self::Unschedulable(_, time)
+            | Self::Overtake(time)
+            | Self::OvertakeAt(_, time)
+            | Self::Blind(time)
+            | Self::Befall(_, time)
+            | Self::Isolate(_, time)
+            | Self::Slow(time)
+            | Self::Nameless(time)
+            | Self::Hibernate(time)
+            | Self::Pause(time) => *time,
+            _ => Duration::ZERO,
+        }
+    }
+
     /// Whether it takes the data of a member.
     pub(crate) fn takes_data(&self, is_fleeting: bool) -> bool {
         match self {

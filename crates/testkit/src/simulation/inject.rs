@@ -7,6 +7,7 @@ use etcd_operator_api::names::ANNOTATION_REPLACE;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, EvictParams};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::faults::{Fault, Schedule};
 use super::noted::{is_given_up, is_noted, knows_cluster, knows_restore, knows_voters};
@@ -14,6 +15,9 @@ use super::tally::flow;
 use super::{NAMESPACE, Simulation};
 use crate::chance::{Chance, mixed};
 use crate::fake::{self, Matching};
+
+/// How long after the last fault everything is left to itself: what follows from it may begin late.
+const AFTERMATH: Duration = Duration::from_secs(20);
 
 /// A finalizer of somebody else.
 const HELD: &str = "snapshots.example/held";
@@ -24,6 +28,7 @@ impl Simulation {
     pub async fn suffer(&self, schedule: &Schedule) -> Vec<(u32, Fault)> {
         let seed = self.draw();
         let mut injected = Vec::new();
+        let mut over = Instant::now();
         for number in (0..).take_while(|number| schedule.goes_on(*number, self.events())) {
             let mut chance = Chance::new(mixed(seed.wrapping_add(u64::from(number))));
             let (least, most) = schedule.between;
@@ -34,11 +39,12 @@ impl Simulation {
             };
             if schedule.has(number) && self.is_bearable(schedule, &fault) {
                 self.inject(&schedule.cluster, &fault);
+                over = over.max(Instant::now() + fault.lasts());
                 injected.push((number, fault));
             }
         }
-        // The longest of them ends by itself.
-        tokio::time::sleep(Duration::from_secs(100)).await;
+        // All of them end by themselves.
+        tokio::time::sleep_until(over + AFTERMATH).await;
         self.heal();
         injected
     }
