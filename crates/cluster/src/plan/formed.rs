@@ -60,9 +60,12 @@ pub fn pass(situation: &Situation<'_>) -> Proposal {
 fn yielding(situation: &Situation<'_>, known: &Known, begun: &Proposal) -> Option<Proposal> {
     let waiting = waits_for_others(situation, known, begun)?;
     let is_leaving = matches!(begun.intent, Some(What::Remove { .. }));
-    // Whoever cannot leave yet waits only for those that must be mended before.
-    let others = mend(situation, known, Some(waiting))
-        .or_else(|| (!is_leaving).then(|| scale::pass(situation, known))?);
+    // Whoever cannot leave yet waits only for those that must be mended before. Whoever cannot be added may wait for one
+    // that was added and not brought in, which nobody else would finish.
+    let others = mend(situation, known, Some(waiting)).or_else(|| {
+        let unfinished = || finish_members(situation, known).filter(|other| other.step.is_some());
+        (!is_leaving).then(|| unfinished().or_else(|| scale::pass(situation, known)))?
+    });
     let is_other = |other: &Proposal| {
         other.step.is_some()
             && other

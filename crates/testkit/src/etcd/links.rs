@@ -228,8 +228,10 @@ impl World {
         if running.is_published || running.publishing.is_some() || running.leader().is_none() {
             return;
         }
+        // Of no entry: those with which a log begins have none of their own.
+        let nothing_yet = self.fresh();
         if let Some(running) = self.running_mut(process) {
-            running.publishing = Some(0);
+            running.publishing = Some(nothing_yet);
         }
         self.after(GREETING, Event::Publish(process));
     }

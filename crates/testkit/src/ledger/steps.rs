@@ -257,7 +257,8 @@ impl Ledger {
             };
             // What nobody ever agreed on with a majority is over once all was begun anew and that agrees.
             let mut clusters = truth.clusters().into_iter();
-            let is_past = !truth.has_decided(cluster) && clusters.any(|other| truth.has_decided(other));
+            let is_begun_anew = clusters.any(|other| truth.has_decided(other)) || self.is_restored(request);
+            let is_past = !truth.has_decided(cluster) && is_begun_anew;
             // A copy may go while the member has what it is a copy of.
             let is_copy = || {
                 let own = self.disk_of(truth, &request.namespace, (cluster, id));
@@ -271,6 +272,16 @@ impl Ledger {
                 self.blame(truth.now(), Promise::S4, what);
             }
         });
+    }
+
+    /// Whether a restore without a way back has taken the place of all that was before, be it that nobody ever agreed there.
+    fn is_restored(&self, request: &Request) -> bool {
+        let fake = self.0.machine.fake();
+        let clusters = fake.stored("etcd.database.coreos.com/v1beta2", "EtcdCluster");
+        let mut here = clusters
+            .iter()
+            .filter(|cluster| cluster["metadata"]["namespace"] == *request.namespace);
+        here.any(|cluster| cluster["status"]["restore"]["committed"] == true)
     }
 
     /// The disk behind the claim of a member.
@@ -323,7 +334,8 @@ impl Ledger {
             let of = |ordinal| self.members_of(truth, request, &format!("{}-{ordinal}", request.name));
             // Whoever never agreed on anything has no voters any more once all was begun anew and that agrees.
             let mut all = (0..before).flat_map(of);
-            let is_begun_anew = all.any(|(cluster, _)| truth.has_decided(cluster));
+            let is_begun_anew =
+                all.any(|(cluster, _)| truth.has_decided(cluster)) || self.is_restored(request);
             for ordinal in replicas..before {
                 let pod = format!("{}-{ordinal}", request.name);
                 for (cluster, id) in of(ordinal) {

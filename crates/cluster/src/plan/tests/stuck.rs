@@ -135,6 +135,18 @@ fn a_learner_that_does_not_run_gives_way_to_a_voter_that_lost_its_data() {
 }
 
 #[test]
+fn who_cannot_be_added_gives_way_to_a_learner_that_nobody_else_would_bring_in() {
+    let mut scene = Scene::formed(3);
+    scene.asks_for(5);
+    scene.waits(3, "p3", &Verdict::Empty);
+    assert_eq!(follow(&mut scene), "Scaling Join(3) add learner c-3");
+    // Another one was added meanwhile, and waits on its blank disk to start.
+    scene.member(4, id(4), Role::Learner, false);
+    scene.waits(4, "p4", &Verdict::Empty);
+    assert_eq!(follow(&mut scene), "Scaling Join(4) Join c-4 for p4");
+}
+
+#[test]
 fn a_disk_that_cannot_be_read_keeps_nobody_else_waiting_and_is_given_up_by_consent() {
     let mut scene = Scene::formed(3);
     scene.waits(1, "p1", &Verdict::Unreadable);
