@@ -138,7 +138,7 @@ fn start(situation: &Situation<'_>, known: &Known, member: &Member, join: Join) 
 }
 
 /// It ran once before anybody knew of it, and lost what it had: etcd remembers how far it was, and whoever starts in its stead
-/// dies of that, however often.
+/// dies of that, however often. Or it is of a cluster of before, and what was kept in its place is not what it had.
 fn hopeless(
     situation: &Situation<'_>,
     known: &Known,
@@ -146,18 +146,12 @@ fn hopeless(
     place: Ordinal,
     attempt: i64,
 ) -> Option<Proposal> {
-    let found = evidence(situation, known, place, member);
-    let is_hopeless = member.role == Role::Learner && found == Evidence::Replace(Cause::DiskDamaged);
-    is_hopeless.then(|| {
-        replace::begin(
-            situation,
-            known,
-            place,
-            member.id,
-            Cause::DiskDamaged,
-            attempt + 1,
-        )
-    })?
+    let cause = match evidence(situation, known, place, member) {
+        Evidence::Replace(cause @ (Cause::DiskDamaged | Cause::LeftBehind)) => cause,
+        _ => return None,
+    };
+    let is_hopeless = member.role == Role::Learner;
+    is_hopeless.then(|| replace::begin(situation, known, place, member.id, cause, attempt + 1))?
 }
 
 /// Before there were learners a member votes from the moment it is added, and a single voter has no quorum until the

@@ -346,12 +346,23 @@ async fn settle(sim: &Simulation) -> u8 {
     };
     loop {
         sim.until(PATIENCE, |sim| {
-            let asks_for_consent = unread(sim).is_some() || stranger(sim).is_some();
+            let asks_for_consent = [unread, stranger, undecided]
+                .iter()
+                .any(|asked| asked(sim).is_some());
             sim.is_whole(NAME, size) || asks(sim) || asks_for_consent
         })
         .await;
         let Some(pod) = stranger(sim) else { break };
         give_up(sim, &pod).await;
+    }
+    while let Some(pod) = undecided(sim) {
+        // What nobody was seen to write may be given up by whoever knows that nobody did, or risks it.
+        sim.tally()
+            .count("refusal: what may have been written is given up");
+        sim.ledger().forgive_losses();
+        give_up(sim, &pod).await;
+        let is_over = |sim: &Simulation| undecided(sim).as_ref() != Some(&pod);
+        sim.until(PATIENCE, is_over).await;
     }
     while let Some(pod) = unread(sim) {
         // The person risks what only they can judge.
@@ -391,6 +402,13 @@ async fn give_up(sim: &Simulation, pod: &str) {
     sim.annotate(NAME, ANNOTATION_DISCARD, uid.unwrap_or_default());
     let is_over = |sim: &Simulation| stranger(sim).is_none_or(|asked| asked != pod);
     sim.until(PATIENCE, is_over).await;
+}
+
+/// The member that may hold what clients wrote before its cluster was seen to work, if a person is asked about one.
+fn undecided(sim: &Simulation) -> Option<String> {
+    let plan = status(sim)["plan"]["why"].as_str()?.to_owned();
+    let is_asked = plan.contains("may hold what clients wrote before the cluster was seen to work");
+    is_asked.then(|| plan.split(' ').next().unwrap_or_default().to_owned())
 }
 
 /// The pod with which data would go that nobody has read, if a person is asked about one.

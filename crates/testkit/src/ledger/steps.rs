@@ -78,6 +78,8 @@ impl Ledger {
                     state.disrupted.remove(&key);
                 }
             }),
+            // Who has a vote already gets none, which is what an operator finds that comes too late.
+            StepKind::Promote(id) if truth.is_voter(step.cluster, *id) => {}
             StepKind::Promote(id) => {
                 let is_there = truth
                     .ill_for(step.cluster, *id)

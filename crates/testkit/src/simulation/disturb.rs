@@ -109,10 +109,14 @@ impl Simulation {
         let (this, cluster) = (self.clone(), cluster.to_owned());
         tokio::spawn(async move {
             let end = Instant::now() + PATIENCE;
+            let healed = |this: &Self| this.with(|state| state.healed);
+            let before = healed(&this);
             let again = if mishap == Mishap::EmptiedAgain { 3 } else { 1 };
             for _ in 0..again {
                 let left = end.saturating_duration_since(Instant::now());
-                if !this.until(left, |this| this.learner(&cluster).is_some()).await {
+                let is_over = |this: &Self| healed(this) != before;
+                let is_time = |this: &Self| is_over(this) || this.learner(&cluster).is_some();
+                if !this.until(left, is_time).await || is_over(&this) {
                     return;
                 }
                 if let Some(learner) = this.learner(&cluster) {

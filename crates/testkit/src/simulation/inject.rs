@@ -103,6 +103,7 @@ impl Simulation {
     /// Ends everything that goes wrong by itself no longer than it has to.
     pub fn heal(&self) {
         self.timeline().note("faults", "all end");
+        self.with(|state| state.healed += 1);
         self.0.faults.clear();
         self.etcds().mend_all();
         self.etcds().clear_faults();

@@ -71,6 +71,8 @@ struct State {
     build: Option<Build>,
     operators: Vec<(Gate, AbortHandle)>,
     starts: u64,
+    /// How often all that went wrong was ended.
+    healed: u64,
 }
 
 impl fmt::Debug for Simulation {
@@ -124,6 +126,7 @@ impl Simulation {
                 build: None,
                 operators: Vec::new(),
                 starts: 0,
+                healed: 0,
             }),
         }))
     }

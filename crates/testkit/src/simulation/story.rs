@@ -1,5 +1,6 @@
 //! The words in which stories are told: make a cluster, break something, wait for something.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -212,7 +213,20 @@ impl Simulation {
             .machine()
             .endpoints(NAMESPACE, &format!("{cluster}-client"))
             .len();
-        self.voters(cluster) == (size, size) && ready == size
+        self.voters(cluster) == (size, size) && ready == size && self.are_the_first(cluster, size)
+    }
+
+    /// Whether the voters of a cluster are those that a cluster of this size has.
+    fn are_the_first(&self, cluster: &str, size: usize) -> bool {
+        let first = |number| format!("{cluster}-{number}.{cluster}.{NAMESPACE}.svc");
+        let wanted: BTreeSet<String> = (0..size).map(first).collect();
+        self.etcds().truth(|truth| {
+            let mut clusters = truth.clusters().into_iter().map(|id| truth.voters(id));
+            clusters.any(|voters| {
+                let urls = voters.iter().flat_map(|voter| &voter.member.peer_urls);
+                urls.map(|url| url.host().to_owned()).collect::<BTreeSet<_>>() == wanted
+            })
+        })
     }
 
     /// Lets time pass until nothing has been written to the API server for so long, within a limit.
