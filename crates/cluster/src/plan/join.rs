@@ -146,9 +146,10 @@ fn hopeless(
     place: Ordinal,
     attempt: i64,
 ) -> Option<Proposal> {
-    let cause = match evidence(situation, known, place, member) {
-        Evidence::Replace(cause @ (Cause::DiskDamaged | Cause::LeftBehind)) => cause,
-        _ => return None,
+    let Evidence::Replace(cause @ (Cause::DiskDamaged | Cause::LeftBehind)) =
+        evidence(situation, known, place, member)
+    else {
+        return None;
     };
     let is_hopeless = member.role == Role::Learner;
     is_hopeless.then(|| replace::begin(situation, known, place, member.id, cause, attempt + 1))?
