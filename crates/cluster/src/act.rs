@@ -10,7 +10,8 @@ use etcd_operator_api::names::{
 use etcd_operator_etcd as etcd;
 use etcd_operator_etcd::error::Class as EtcdClass;
 use etcd_operator_etcd::id::MemberId;
-use etcd_operator_etcd::membership::Membership as Read;
+use etcd_operator_etcd::membership::{Known, Member, Membership as Read};
+use etcd_operator_etcd::rejection::Rejection;
 use etcd_operator_runtime::apply;
 use etcd_operator_runtime::error::{Class, Classified};
 use etcd_operator_runtime::key::ObjectKey;
@@ -260,16 +261,25 @@ async fn delete_claim(
     )))
 }
 
-/// Whom to ask for a change of members: the leader if it was reached, else whoever told who the members are.
-fn speaker(observed: &Observed) -> Option<&Connection> {
+/// Whom to ask for a change of members: the leader if it was reached, else whoever told who the members are, and then the
+/// other voters. Each judges by its own connections to others, and one may take them for broken that are not, for ever.
+fn speakers<'a>(observed: &'a Observed, known: &Known) -> Vec<&'a Connection> {
     let reached = &observed.reached;
-    let known = observed.world.known()?;
-    let leader = known
-        .leader
-        .and_then(|id| known.members.get(&id))
-        .and_then(|member| observed.world.place_of(&member.peer_urls))
-        .and_then(|place| reached.connections.get(&place));
-    leader.or_else(|| reached.connections.get(&reached.reader?))
+    let place_of = |member: &Member| observed.world.place_of(&member.peer_urls);
+    let leader = known.leader.and_then(|id| known.members.get(&id));
+    let leader = leader
+        .and_then(place_of)
+        .filter(|place| reached.connections.contains_key(place));
+    let first = leader.or(reached.reader);
+    let voters = known.voters().filter_map(place_of);
+    let others = voters.filter(|place| first.is_some_and(|first| first != *place));
+    let all = first.into_iter().chain(others);
+    all.filter_map(|place| reached.connections.get(&place)).collect()
+}
+
+/// Whom to ask first.
+fn speaker(observed: &Observed) -> Option<&Connection> {
+    speakers(observed, observed.world.known()?).first().copied()
 }
 
 /// Whether a learner answers for itself at this very moment: the leader only remembers how far it was, and would give a
@@ -283,23 +293,49 @@ async fn still_learns(observed: &Observed, place: Ordinal, id: MemberId) -> bool
 }
 
 async fn change_members(step: &Step, observed: &Observed) -> Result<Outcome, Error> {
-    let world = &observed.world;
-    let (Some(known), Some(connection)) = (world.known(), speaker(observed)) else {
+    let Some(known) = observed.world.known() else {
         return Ok(Outcome::Waits("nobody can tell who the members are".to_owned()));
     };
+    let mut outcome = Ok(Outcome::Waits("nobody who could be asked answers".to_owned()));
+    for connection in speakers(observed, known) {
+        match change_through(connection, step, observed, known).await {
+            Said::No(error) if error.rejection() == Some(&Rejection::Unhealthy) => {
+                outcome = Ok(Outcome::Waits(error.to_string()));
+            }
+            // Looking tells whether it was done, and a refusal for now is a normal wait.
+            Said::No(error) if error.may_have_been_done() || error.class() == EtcdClass::Waiting => {
+                return Ok(Outcome::Waits(error.to_string()));
+            }
+            Said::No(error) => return Err(error.into()),
+            Said::Done(done) => return Ok(done),
+        }
+    }
+    outcome
+}
+
+/// What one member says to a change.
+enum Said {
+    Done(Outcome),
+    No(etcd::error::Error),
+}
+
+impl Said {
+    fn of(answer: Result<(), etcd::error::Error>, text: String) -> Self {
+        match answer {
+            Ok(()) => Self::Done(Outcome::Done(text)),
+            Err(error) => Self::No(error),
+        }
+    }
+}
+
+async fn change_through(connection: &Connection, step: &Step, observed: &Observed, known: &Known) -> Said {
+    let world = &observed.world;
     match connection.membership().await {
         Read::Known(now) if now.members == known.members && now.cluster == known.cluster => {}
-        Read::Known(_) => return Ok(Outcome::Stale("the members have changed".to_owned())),
-        Read::Unknown(why) => return Ok(Outcome::Waits(why.to_string())),
+        Read::Known(_) => return Said::Done(Outcome::Stale("the members have changed".to_owned())),
+        Read::Unknown(why) => return Said::Done(Outcome::Waits(why.to_string())),
     }
-    if let Step::Promote { place, id } = step
-        && !still_learns(observed, *place, *id).await
-    {
-        let text = format!("{} does not answer as the learner any more", world.name(*place));
-        return Ok(Outcome::Stale(text));
-    }
-    let mut added = None;
-    let (done, text) = match step {
+    match step {
         Step::Add { place, learner } => {
             let urls = [world.peer_url(*place)];
             let answer = if *learner {
@@ -307,50 +343,40 @@ async fn change_members(step: &Step, observed: &Observed) -> Result<Outcome, Err
             } else {
                 connection.add_voter(&urls).await
             };
-            added = answer.as_ref().ok().map(|answer| answer.member.id);
-            (
-                answer.map(drop),
-                format!("Added {} to the members.", world.name(*place)),
-            )
+            let text = format!("Added {} to the members.", world.name(*place));
+            match answer {
+                Ok(answer) => Said::Done(Outcome::Added(answer.member.id, text)),
+                Err(error) => Said::No(error),
+            }
         }
-        Step::Promote { place, id } => (
-            connection.promote(*id).await.map(drop),
-            format!("Gave {} a vote.", world.name(*place)),
-        ),
+        Step::Promote { place, id } => {
+            if !still_learns(observed, *place, *id).await {
+                let text = format!("{} does not answer as the learner any more", world.name(*place));
+                return Said::Done(Outcome::Stale(text));
+            }
+            let text = format!("Gave {} a vote.", world.name(*place));
+            Said::of(connection.promote(*id).await.map(drop), text)
+        }
         Step::MoveLeader { from, to } => {
             let Some(leader) = observed.reached.connections.get(from) else {
-                return Ok(Outcome::Waits(format!("{} does not answer", world.name(*from))));
+                let text = format!("{} does not answer", world.name(*from));
+                return Said::Done(Outcome::Waits(text));
             };
-            (
-                leader.move_leader(*to).await,
-                format!("Moved leadership away from {}.", world.name(*from)),
-            )
+            let text = format!("Moved leadership away from {}.", world.name(*from));
+            Said::of(leader.move_leader(*to).await, text)
         }
         Step::Remove { place, id } => {
             let who = place.map_or_else(|| format!("member {id}"), |place| world.name(place));
-            (
-                connection.remove(*id).await.map(drop),
-                format!("Took {who} out of the members."),
-            )
+            let text = format!("Took {who} out of the members.");
+            Said::of(connection.remove(*id).await.map(drop), text)
         }
-        Step::Disarm(alarm) => (
-            connection.disarm(*alarm).await,
-            format!("Took back the alarm {} of a member that is no more.", alarm.kind),
-        ),
+        Step::Disarm(alarm) => {
+            let text = format!("Took back the alarm {} of a member that is no more.", alarm.kind);
+            Said::of(connection.disarm(*alarm).await, text)
+        }
         Step::TakeOver(_) | Step::Permit(_) | Step::DeletePod { .. } | Step::DeleteClaim { .. } => {
-            return Ok(Outcome::Stale("this step is not about members".to_owned()));
+            Said::Done(Outcome::Stale("this step is not about members".to_owned()))
         }
-    };
-    match done {
-        Ok(()) => Ok(match added {
-            Some(id) => Outcome::Added(id, text),
-            None => Outcome::Done(text),
-        }),
-        // Looking tells whether it was done, and a refusal for now is a normal wait.
-        Err(error) if error.may_have_been_done() || error.class() == EtcdClass::Waiting => {
-            Ok(Outcome::Waits(error.to_string()))
-        }
-        Err(error) => Err(error.into()),
     }
 }
 

@@ -15,7 +15,11 @@ struct Inner {
     /// Wakes in the order in which they came, unlike tokio's watch, so that a seed decides who goes on first.
     turned: Notify,
     observer: Option<Observer>,
+    doom: Option<Doom>,
 }
+
+/// Says of every passing whether the caller dies of it.
+pub type Doom = Box<dyn Fn(&str, Side) -> bool + Send + Sync>;
 
 /// Sees every passing, and whether the caller dies of it.
 pub type Observer = Box<dyn Fn(&str, Side, bool) + Send + Sync>;
@@ -77,25 +81,33 @@ impl Default for Gate {
 impl Gate {
     /// A gate that lets everything pass.
     pub fn open() -> Self {
-        Self::new(None)
+        Self::new(None, None)
     }
 
     /// The same under somebody's eyes.
     pub fn observed(observer: Observer) -> Self {
-        Self::new(Some(observer))
+        Self::new(Some(observer), None)
     }
 
-    fn new(observer: Option<Observer>) -> Self {
+    /// The same, and its caller dies where somebody says so.
+    pub fn doomed(observer: Observer, doom: Doom) -> Self {
+        Self::new(Some(observer), Some(doom))
+    }
+
+    fn new(observer: Option<Observer>, doom: Option<Doom>) -> Self {
         Self(Arc::new(Inner {
             state: Mutex::default(),
             turned: Notify::new(),
             observer,
+            doom,
         }))
     }
 
     /// One more passing at one side of a call of this name. Never ends for a caller that is dead.
     pub async fn pass(&self, call: &str, side: Side) {
         let was_dead = self.is_dead();
+        let doom = self.0.doom.as_ref().filter(|_| !was_dead);
+        let is_doomed = doom.is_some_and(|doom| doom(call, side));
         {
             let mut state = self.state();
             state.passed += 1;
@@ -104,8 +116,9 @@ impl Gate {
             }
             let is_here = |ambush: &mut Ambush| ambush.call == call && ambush.side == side;
             let ambush = state.ambush.take_if(is_here);
-            let is_killed =
-                ambush.as_ref().is_some_and(|ambush| !ambush.is_stop) || state.kill_at == Some(state.passed);
+            let is_killed = is_doomed
+                || ambush.as_ref().is_some_and(|ambush| !ambush.is_stop)
+                || state.kill_at == Some(state.passed);
             let is_stopped = ambush.is_some() || state.stop_at == Some(state.passed);
             drop(state);
             if is_killed {
@@ -265,6 +278,16 @@ mod tests {
         gate.go_on();
         timeout(SOON, caller).await.expect("in time").expect("no panic");
     }
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_dies_where_it_is_doomed_to_and_goes_no_further() {
+        let doom = |call: &str, side: Side| call == "Put" && side == Side::Before;
+        let gate = Gate::doomed(Box::new(|_, _, _| {}), Box::new(doom));
+        gate.pass("Get", Side::Before).await;
+        assert!(!gate.is_dead());
+        let put = gate.pass("Put", Side::Before);
+        assert!(timeout(SOON, put).await.is_err() && gate.is_dead());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn an_ambush_waits_for_its_call_and_its_side() {
         let (sender, seen) = std::sync::mpsc::channel();

@@ -9,7 +9,7 @@ use etcd_operator_etcd::policy::newest;
 use etcd_operator_etcd::version::Minor;
 use etcd_operator_testkit::chance::Chance;
 use etcd_operator_testkit::ledger::{Promise, Violation, Writers};
-use etcd_operator_testkit::simulation::{NAMESPACE, Schedule, Simulation, run};
+use etcd_operator_testkit::simulation::{Fault, NAMESPACE, Place, Schedule, Simulation, run};
 use serde_json::{Value, json};
 
 use crate::endings::{ambush, end};
@@ -84,6 +84,8 @@ pub struct Fate {
     pub ending: Ending,
     faults: u32,
     writes_early: bool,
+    /// Where its operator dies.
+    place: Place,
 }
 
 impl Fate {
@@ -112,7 +114,9 @@ impl Fate {
         if is_fleeting {
             ending = Ending::Nothing;
         }
-        Self {
+        let places = Place::all();
+        let place = *chance.pick(&places).expect("there are some");
+        let fate = Self {
             version,
             size,
             is_fleeting,
@@ -120,6 +124,48 @@ impl Fate {
             ending,
             faults: 4 + u32::try_from(chance.below(7)).unwrap_or(0),
             writes_early: chance.one_in(2),
+            place,
+        };
+        fate.led_to_its_place()
+    }
+
+    /// The same with what leads its operator to where it dies, where it would seldom come by.
+    fn led_to_its_place(mut self) -> Self {
+        match self.place.flow {
+            "StartOver" => self.opening = Opening::Severed,
+            "Adopt" => self.ending = Ending::Adopt,
+            "Discard" => self.ending = Ending::Discard,
+            "Join" | "Remove" | "Replace" | "Resume" => self.opening = Opening::Calm,
+            _ => {}
+        }
+        let is_kept = ["Adopt", "Discard", "Resume"].contains(&self.place.flow);
+        if is_kept || self.place.call == "DeleteClaim" {
+            self.is_fleeting = false;
+        }
+        if ["StartOver", "Remove", "Replace", "Resume"].contains(&self.place.flow) {
+            self.size = self.size.max(3);
+        }
+        if ["MemberPromote", "MoveLeader"].contains(&self.place.call) {
+            self.version = self.version.max(Minor::V3_4);
+        }
+        if self.place.call == "ForceDeletePod" {
+            self.is_fleeting = false;
+            self.ending = Ending::Bury;
+        }
+        self
+    }
+
+    /// What happens first, once all is well.
+    fn first(&self, sim: &Simulation) -> Option<Fault> {
+        let member = || status(sim)["leader"].as_str().map(str::to_owned);
+        match (self.place.flow, self.place.call) {
+            ("Join", _) => Some(Fault::Resize(self.size + 2)),
+            ("Remove", _) => Some(Fault::Resize(1)),
+            ("Replace", "MoveLeader") => member().map(Fault::GiveUp),
+            ("Replace", "ForceDeletePod") => None,
+            ("Replace", _) => Some(Fault::Wipe(format!("{NAME}-1"))),
+            ("Resume", _) => Some(Fault::Reattach(format!("{NAME}-1"))),
+            _ => None,
         }
     }
 
@@ -194,6 +240,9 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
     let fate = Fate::draw(&mut chance);
     sim.timeline().note("fate", format_args!("{fate:?}"));
     coverage::watch(sim);
+    if about == About::Usual {
+        sim.destine(fate.place.with_those_before());
+    }
     operator::install(sim);
     let object = json!({"metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": fate.spec()});
     sim.create_with(object.clone());
@@ -216,7 +265,10 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
     schedule.only = only;
     match fate.opening {
         Opening::Calm => {
-            converges(sim, fate.size, "after its creation").await;
+            let is_whole = converges(sim, fate.size, "after its creation").await;
+            if let Some(first) = fate.first(sim).filter(|_| is_whole && about == About::Usual) {
+                sim.inject(NAME, &first);
+            }
         }
         Opening::Rough => schedule.between.1 = Duration::from_secs(15),
         Opening::Severed => {
@@ -243,6 +295,9 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
         restores.end().await;
     }
     let size = settle(sim).await;
+    if fate.ending == Ending::Alone {
+        sim.destine(Vec::new());
+    }
     drop(writers);
     if let Some(late) = late {
         late.abort();

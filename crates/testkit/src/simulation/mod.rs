@@ -2,6 +2,7 @@
 //! one seed. Stories are told through it; what it finds is shown with the seed and the record of what happened.
 
 mod disturb;
+mod doom;
 mod faults;
 mod inject;
 mod noted;
@@ -9,6 +10,7 @@ mod seat;
 mod story;
 mod tally;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,6 +19,7 @@ use etcd_operator_api::crd;
 use futures::future::BoxFuture;
 use tokio::task::AbortHandle;
 
+pub use self::doom::Place;
 pub use self::faults::{Fault, Mishap, Schedule};
 pub use self::seat::{OPERATOR, Seat};
 pub use self::tally::{FLOWS, RESTORE_FLOWS, RESTORE_STEPS, STEPS, Tally, calls_of};
@@ -73,6 +76,8 @@ struct State {
     starts: u64,
     /// How often all that went wrong was ended.
     healed: u64,
+    /// Where operators die, one place after another.
+    dooms: VecDeque<Place>,
 }
 
 impl fmt::Debug for Simulation {
@@ -127,6 +132,7 @@ impl Simulation {
                 operators: Vec::new(),
                 starts: 0,
                 healed: 0,
+                dooms: VecDeque::new(),
             }),
         }))
     }
@@ -202,9 +208,8 @@ impl Simulation {
     pub fn seat(&self) -> Seat {
         let inner = &self.0;
         let (tally, fake) = (inner.tally.clone(), inner.fake.clone());
-        let gate = Gate::observed(Box::new(move |call, side, dies| {
-            tally.passes(&fake, call, side, dies);
-        }));
+        let observer = move |call: &str, side: Side, dies: bool| tally.passes(&fake, call, side, dies);
+        let gate = Gate::doomed(Box::new(observer), self.doom());
         Seat::new(
             inner.fake.service(),
             &inner.etcds,

@@ -3,6 +3,8 @@
 use etcd_operator_api::contract::Fingerprint;
 use etcd_operator_api::crd;
 use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_REPLACE};
+use etcd_operator_etcd::rejection::Rejection;
+use etcd_operator_testkit::etcd::{CallFault, Calls};
 use etcd_operator_testkit::fake::{Fault, Matching};
 use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, run};
 use serde_json::{Value, json};
@@ -312,4 +314,27 @@ fn definitions_that_drop_the_plan_are_told_of_and_all_goes_on_once_they_are_mend
         .await;
         sim.check();
     });
+}
+
+#[test]
+fn a_leader_that_takes_its_connections_for_broken_keeps_nobody_from_joining_or_leaving() {
+    for call in ["MemberAdd", "MemberRemove"] {
+        run(11, |sim| async move {
+            cluster(&sim, 3).await;
+            let leader = sim.cluster("c").expect("a cluster")["status"]["leader"].clone();
+            let leader = leader.as_str().expect("a leader").to_owned();
+            let by_the_leader = Calls {
+                host: Some(sim.pod(&leader).expect("a pod").address),
+                ..Calls::of(call)
+            };
+            let refusal = CallFault::Refuse(Rejection::Unhealthy);
+            sim.etcds().fault(by_the_leader, refusal, u32::MAX);
+            for size in [5, 3] {
+                sim.edit("c", |spec| spec["size"] = json!(size));
+                sim.expect("it has the size", 4 * MINUTE, |sim| sim.is_whole("c", size))
+                    .await;
+            }
+            sim.check();
+        });
+    }
 }
