@@ -224,7 +224,7 @@ impl Applier {
 
     /// Stores a status unless it is the one that `seen` has already; refused as a conflict if the object has changed
     /// since `seen`. Fields of the status that neither has, of a newer version of the operator, stay.
-    pub async fn update_status<K: Writable, S: Serialize + PartialEq>(
+    pub async fn update_status<K: Writable, S: Serialize>(
         &self,
         seen: &K,
         before: Option<&S>,
@@ -232,9 +232,6 @@ impl Applier {
     ) -> Result<Written<K>, Error> {
         let what = What::of(seen, "update status of");
         let (uid, version) = what.fences(seen)?;
-        if before == Some(after) {
-            return Ok(Written::Unchanged);
-        }
         let after = what.json(after)?;
         let Some(change) = merge_patch::between(&what.json(&before)?, &after) else {
             return Ok(Written::Unchanged);

@@ -45,7 +45,11 @@ impl Reporter {
     {
         let now = status.conditions();
         let before = seen.status().map(Conditioned::conditions).unwrap_or_default();
-        let written = self.applier.update_status(seen, seen.status(), &status).await;
+        let written = if seen.status() == Some(&status) {
+            Ok(Written::Unchanged)
+        } else {
+            self.applier.update_status(seen, seen.status(), &status).await
+        };
         let (verdict, unstored) = match &written {
             Ok(_) => (condition::news(before, now, ConditionType::Accepted), None),
             // Nothing but an edit of the object helps, and only the Event is left to say so.

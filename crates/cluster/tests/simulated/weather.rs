@@ -116,7 +116,7 @@ impl Fate {
         }
         let places = Place::all();
         let place = *chance.pick(&places).expect("there are some");
-        let fate = Self {
+        Self {
             version,
             size,
             is_fleeting,
@@ -125,8 +125,7 @@ impl Fate {
             faults: 4 + u32::try_from(chance.below(7)).unwrap_or(0),
             writes_early: chance.one_in(2),
             place,
-        };
-        fate.led_to_its_place()
+        }
     }
 
     /// The same with what leads its operator to where it dies, where it would seldom come by.
@@ -237,7 +236,10 @@ pub fn lived<T>(
 
 async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> Vec<(u32, String)> {
     let mut chance = Chance::new(sim.draw());
-    let fate = Fate::draw(&mut chance);
+    let mut fate = Fate::draw(&mut chance);
+    if about == About::Usual {
+        fate = fate.led_to_its_place();
+    }
     sim.timeline().note("fate", format_args!("{fate:?}"));
     coverage::watch(sim);
     if about == About::Usual {
