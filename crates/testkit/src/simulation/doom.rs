@@ -72,12 +72,7 @@ impl Simulation {
         }
         self.with(|state| state.dooms.pop_front());
         self.timeline().note(OPERATOR, "crashes");
-        self.later(BACK_AFTER, |this| {
-            // Another one may have taken its place.
-            if this.gate().is_none_or(|gate| gate.is_dead()) {
-                this.start_operator();
-            }
-        });
+        self.later(BACK_AFTER, Self::start_operator_unless_one_lives);
         true
     }
 }

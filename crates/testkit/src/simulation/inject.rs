@@ -110,9 +110,7 @@ impl Simulation {
         self.fake().release_watches();
         self.machine().set_nameless(false);
         self.machine().let_live();
-        if self.gate().is_none_or(|gate| gate.is_dead()) {
-            self.start_operator();
-        }
+        self.start_operator_unless_one_lives();
         if let Some(gate) = self.gate() {
             gate.call_off();
             gate.go_on();

@@ -289,12 +289,15 @@ impl Simulation {
             }
             tokio::time::sleep(back_after).await;
             let Some(inner) = this.upgrade() else { return };
-            let this = Self(inner);
-            // Another one may have taken its place.
-            if this.gate().is_none_or(|gate| gate.is_dead()) {
-                this.start_operator();
-            }
+            Self(inner).start_operator_unless_one_lives();
         });
+    }
+
+    /// Another one may have taken the place of one that died.
+    fn start_operator_unless_one_lives(&self) {
+        if self.gate().is_none_or(|gate| gate.is_dead()) {
+            self.start_operator();
+        }
     }
 
     /// How often an operator was started.
