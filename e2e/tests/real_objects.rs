@@ -136,12 +136,12 @@ where
 }
 
 async fn applied_all(client: &Client, objects: &Objects) -> Result<StatefulSet> {
-    applied(client, &objects.headless).await?;
-    applied(client, &objects.client).await?;
+    applied(client, &*objects.headless).await?;
+    applied(client, &*objects.client).await?;
     if let Some(budget) = &objects.disruption {
-        applied(client, budget).await?;
+        applied(client, &**budget).await?;
     }
-    applied(client, &objects.members).await
+    applied(client, &*objects.members).await
 }
 
 /// The pod that the StatefulSet controller would make.

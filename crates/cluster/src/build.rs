@@ -39,6 +39,7 @@ use std::sync::Arc;
 
 use etcd_operator_api::refusal::Refusal;
 use etcd_operator_etcd::version::Version;
+use etcd_operator_runtime::apply::Wish;
 use k8s_openapi::{
     api::{
         apps::v1::StatefulSet,
@@ -85,13 +86,13 @@ pub struct Frame {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objects {
     /// The headless Service by which members find one another.
-    pub headless: Service,
+    pub headless: Wish<Service>,
     /// The Service for clients.
-    pub client: Service,
+    pub client: Wish<Service>,
     /// The StatefulSet of the members.
-    pub members: StatefulSet,
+    pub members: Wish<StatefulSet>,
     /// What bounds evictions; none means that there must be none.
-    pub disruption: Option<PodDisruptionBudget>,
+    pub disruption: Option<Wish<PodDisruptionBudget>>,
     /// Why the pod template is not the one that is asked for.
     pub pending: Option<Pending>,
     /// Labels and annotations that a running pod can be given without a restart.
@@ -120,10 +121,10 @@ pub fn build(desired: &Desired, frame: &Frame) -> Result<Objects, Vec<Refusal>> 
     let (mut template, pending) = stored::choose(wanted, frame);
     fetch::apply(&mut template, frame);
     Ok(Objects {
-        headless: service::headless(desired, frame),
-        client: service::client(desired, frame),
-        members: set::set(desired, frame, template),
-        disruption: disruption::budget(desired, frame),
+        headless: service::headless(desired, frame).into(),
+        client: service::client(desired, frame).into(),
+        members: set::set(desired, frame, template).into(),
+        disruption: disruption::budget(desired, frame).map(Wish::from),
         pending,
         worn,
     })

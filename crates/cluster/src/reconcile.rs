@@ -31,7 +31,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use tracing::warn;
 
 use crate::act::{self, Error};
-use crate::build::{NoOperatorImage, OperatorImage, Pending};
+use crate::build::{Frame, NoOperatorImage, OperatorImage, Pending};
 use crate::desired::{Desired, desired};
 use crate::figures::{Figures, Look, Readings};
 use crate::memory::{Memory, Restore};
@@ -42,6 +42,7 @@ use crate::status::{self, Surroundings};
 use crate::world::Ordinal;
 use fresh::Fresh;
 use keeper::{Halt, Keeper};
+use objects::Wanted;
 
 /// What the controller reads and writes with.
 #[derive(Clone, Debug)]
@@ -105,6 +106,8 @@ struct Asked {
     /// The version that runs, where the spec leaves it to the operator.
     version: String,
     desired: Result<Desired, Vec<Refusal>>,
+    /// The objects that follow from it, as they were made last.
+    wanted: Option<Arc<Wanted>>,
 }
 
 impl Reconciler {
@@ -209,9 +212,26 @@ impl Reconciler {
             generation,
             version: version.to_owned(),
             desired: desired.clone(),
+            wanted: None,
         };
         asked.insert(key.clone(), known);
         desired
+    }
+
+    /// The objects that follow from what is asked for and this, which are made once for as long as neither changes.
+    fn wanted(&self, key: &ObjectKey, desired: &Desired, frame: Frame) -> Result<Arc<Wanted>, Vec<Refusal>> {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(asked) = asked.get_mut(key) else {
+            return Wanted::of(desired, frame).map(Arc::new);
+        };
+        match &asked.wanted {
+            Some(wanted) if wanted.follows_from(&frame) => Ok(Arc::clone(wanted)),
+            _ => {
+                let wanted = Arc::new(Wanted::of(desired, frame)?);
+                asked.wanted = Some(Arc::clone(&wanted));
+                Ok(wanted)
+            }
+        }
     }
 
     /// What the spec asks for cannot be: that is said, and members that run are left alone.
@@ -239,12 +259,14 @@ impl Reconciler {
         self.readings.note(key, &Look::of(cluster, &observed.world));
         let plan = plan(&observed.world);
         self.owes(key, plan.owed.clone());
-        let wanted = match objects::wanted(&plan, &observed, image) {
+        let frame = objects::frame(&plan, &observed, image);
+        let wanted = frame.map(|frame| self.wanted(key, &observed.world.desired, frame));
+        let wanted = match wanted.transpose() {
             Ok(wanted) => wanted,
             Err(refused) => return self.refuse(cluster, &refused).await,
         };
         let applied_template = match &wanted {
-            Some(wanted) if wanted.pending == Some(Pending::Change) => {
+            Some(wanted) if wanted.objects.pending == Some(Pending::Change) => {
                 observed.stored.as_ref().map(|stored| stored.text())
             }
             Some(_) => None,
@@ -260,7 +282,7 @@ impl Reconciler {
             forgets_plans: status::told_to_forget(cluster),
             step: plan.step.as_ref().map(act::name),
             refused_step: None,
-            pending: wanted.as_ref().and_then(|wanted| wanted.pending),
+            pending: wanted.as_ref().and_then(|wanted| wanted.objects.pending),
             applied_template,
             backups: objects::backups(key, deps),
         };

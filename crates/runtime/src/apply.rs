@@ -10,6 +10,7 @@ mod raw;
 #[cfg(test)]
 mod tests;
 mod what;
+mod wish;
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -29,11 +30,12 @@ use crate::fence::{Leadership, NotLeading, WritePermit};
 use crate::key::ObjectKey;
 use crate::store::Malformed;
 
-use agreed::Agreed;
+use agreed::{Agreed, Looked};
 use change::{change, wanted};
 pub use error::Error;
 pub(crate) use raw::Raw;
 use what::What;
+pub use wish::Wish;
 
 /// Bound on every call.
 const CALL: Duration = Duration::from_secs(10);
@@ -128,6 +130,13 @@ impl Applier {
     pub fn differs<K: Writable>(&self, current: &K, desired: &K) -> Result<bool, Error> {
         let what = What::of(desired, "apply");
         Ok(change(&self.agreed, &what, Some(current), desired)?.is_some())
+    }
+
+    /// Whether this version of the object is known to be as wanted, without a look at either. Where it is not known,
+    /// [`Self::differs`] tells.
+    pub fn agrees<K: Writable>(&self, current: &K, desired: &Wish<K>) -> bool {
+        let looked = desired.sum().and_then(|sum| Looked::knowing(current, sum));
+        looked.is_some_and(|looked| self.agreed.has(&What::of(&**desired, "apply"), &looked))
     }
 
     /// Deletes exactly this object as it was seen: another one of the same name, or a newer version of this one, is

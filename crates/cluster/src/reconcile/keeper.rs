@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use etcd_operator_api::EtcdCluster;
-use etcd_operator_runtime::apply::{Applier, Error, Introduced, Writable};
+use etcd_operator_runtime::apply::{Applier, Error, Introduced, Wish, Writable};
 use etcd_operator_runtime::key::ObjectKey;
 use etcd_operator_runtime::store::Store;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -51,11 +51,11 @@ impl<'a> Keeper<'a> {
     pub async fn one<K: Writable + Send + Sync + 'static>(
         &self,
         store: &Store<K>,
-        wanted: &K,
+        wanted: &Wish<K>,
     ) -> Result<Option<String>, Halt> {
-        let there = match store.get(&ObjectKey::of(wanted)) {
+        let there = match store.get(&ObjectKey::of(&**wanted)) {
             Some(there) => there,
-            None => match self.introduce(wanted).await? {
+            None => match self.introduce(&**wanted).await? {
                 Introduced::Created(_) => return Ok(None),
                 Introduced::There(there) => Arc::new(there),
             },
@@ -68,29 +68,39 @@ impl<'a> Keeper<'a> {
         &self,
         store: &Store<StatefulSet>,
         seen: Option<&StatefulSet>,
-        wanted: &StatefulSet,
+        wanted: &Wish<StatefulSet>,
     ) -> Result<Option<String>, Halt> {
-        let Some(now) = store.get(&ObjectKey::of(wanted)) else {
-            return match self.introduce(wanted).await? {
+        let Some(now) = store.get(&ObjectKey::of(&**wanted)) else {
+            return match self.introduce(&**wanted).await? {
                 Introduced::Created(_) => Ok(None),
                 // It may be the one that this process made a moment ago, or one without labels, which is in no copy.
-                Introduced::There(there) => self.over(&there, &no_smaller(wanted, &there)).await,
+                Introduced::There(there) => {
+                    let wanted = no_smaller(wanted, &there).into();
+                    self.over(&there, &wanted).await
+                }
             };
         };
         let is_as_seen = seen.is_some_and(|seen| is_the_same(seen, &now));
-        if self.is_ours(&*now) && !is_as_seen && self.applier.differs(&*now, wanted)? {
+        if self.is_ours(&*now) && !is_as_seen && self.differs(&*now, wanted)? {
             return Err(Halt::Stale);
         }
         self.over(&*now, wanted).await
     }
 
     /// This over an object that is stored, unless it is somebody else's.
-    async fn over<K: Writable>(&self, there: &K, wanted: &K) -> Result<Option<String>, Halt> {
+    async fn over<K: Writable>(&self, there: &K, wanted: &Wish<K>) -> Result<Option<String>, Halt> {
         if !self.is_ours(there) {
-            return Ok(Some(foreign(&K::kind(&()), &ObjectKey::of(wanted).name)));
+            return Ok(Some(foreign(&K::kind(&()), &ObjectKey::of(&**wanted).name)));
         }
-        self.ensure(there, wanted).await?;
+        if !self.applier.agrees(there, wanted) {
+            self.ensure(there, &**wanted).await?;
+        }
         Ok(None)
+    }
+
+    /// Whether one that is stored is not as it should be.
+    fn differs<K: Writable>(&self, there: &K, wanted: &Wish<K>) -> Result<bool, Error> {
+        Ok(!self.applier.agrees(there, wanted) && self.applier.differs(there, &**wanted)?)
     }
 
     /// Sees to it that this is stored where that is.
@@ -146,9 +156,12 @@ pub fn foreign(kind: &str, name: &str) -> String {
 
 /// Whether all that a plan is made of is as it was: others write the rest all the time.
 fn is_the_same(seen: &StatefulSet, now: &StatefulSet) -> bool {
-    seen.metadata.uid == now.metadata.uid
-        && seen.metadata.annotations == now.metadata.annotations
-        && seen.spec == now.spec
+    let is_same = || {
+        seen.metadata.uid == now.metadata.uid
+            && seen.metadata.annotations == now.metadata.annotations
+            && seen.spec == now.spec
+    };
+    std::ptr::eq(seen, now) || is_same()
 }
 
 /// The same for no fewer pods than there are: nobody has looked whose they are.

@@ -11,6 +11,7 @@ use etcd_operator_runtime::key::ObjectKey;
 use kube::ResourceExt as _;
 
 use crate::build::{self, Frame, Latch, Objects, OperatorImage};
+use crate::desired::Desired;
 use crate::observe::{Observed, is_owned};
 use crate::plan::Plan;
 use crate::reconcile::Deps;
@@ -20,18 +21,29 @@ use crate::status::Freshness;
 /// What is said of a volume that does not become what is asked for.
 const TOO_LARGE: &str = "spec.storage.size or spec.pod.labels (a StorageClass without allowVolumeExpansion grows no volume; to take a size back, remove spec.storage.size and set the former one again)";
 
-/// What the objects should be; none if they are to be left as they are.
-pub fn wanted(
-    plan: &Plan,
-    observed: &Observed,
-    image: &OperatorImage,
-) -> Result<Option<Objects>, Vec<Refusal>> {
-    frame(plan, observed, image)
-        .map(|frame| build::build(&observed.world.desired, &frame))
-        .transpose()
+/// The objects as they should be, and what they were made of beside what the spec asks for.
+#[derive(Debug)]
+pub struct Wanted {
+    frame: Frame,
+    /// The objects.
+    pub objects: Objects,
 }
 
-fn frame(plan: &Plan, observed: &Observed, image: &OperatorImage) -> Option<Frame> {
+impl Wanted {
+    /// What follows from what is asked for and this.
+    pub fn of(desired: &Desired, frame: Frame) -> Result<Self, Vec<Refusal>> {
+        let objects = build::build(desired, &frame)?;
+        Ok(Self { frame, objects })
+    }
+
+    /// Whether the same follows from this.
+    pub fn follows_from(&self, frame: &Frame) -> bool {
+        self.frame == *frame
+    }
+}
+
+/// What the objects are made of beside what the spec asks for; none if they are to be left as they are.
+pub fn frame(plan: &Plan, observed: &Observed, image: &OperatorImage) -> Option<Frame> {
     let shape = plan.shape.as_ref()?;
     let world = &observed.world;
     let stored = observed.stored.clone();
@@ -124,13 +136,17 @@ pub struct Kept {
 /// Makes the objects what they should be.
 pub async fn keep(
     keeper: &Keeper<'_>,
-    wanted: &Objects,
+    wanted: &Wanted,
     plan: &Plan,
     observed: &Observed,
     key: &ObjectKey,
     deps: &Deps,
 ) -> Result<Kept, Halt> {
     let mut kept = Kept::default();
+    let Wanted {
+        frame,
+        objects: wanted,
+    } = wanted;
     kept.note(keeper.one(&deps.services, &wanted.headless).await)?;
     let seen = observed.set.as_deref();
     kept.note(keeper.set(&deps.sets, seen, &wanted.members).await)?;
@@ -144,7 +160,7 @@ pub async fn keep(
         }
     }
     kept.refused
-        .extend(claims(keeper, plan, observed, key, deps).await?);
+        .extend(claims(keeper, plan, observed, frame, key, deps).await?);
     if kept.conflicts.is_empty() {
         kept.refused
             .extend(pods(keeper, wanted, observed, key, deps).await?);
@@ -217,16 +233,11 @@ async fn claims(
     keeper: &Keeper<'_>,
     plan: &Plan,
     observed: &Observed,
+    frame: &Frame,
     key: &ObjectKey,
     deps: &Deps,
 ) -> Result<Vec<String>, Halt> {
     let mut refused = Vec::new();
-    let Ok(image) = &deps.operator_image else {
-        return Ok(refused);
-    };
-    let Some(frame) = frame(plan, observed, image) else {
-        return Ok(refused);
-    };
     let desired = &observed.world.desired;
     for (place, member) in &plan.memory.members {
         let name = key.beside(&place.claim(&desired.name));
@@ -243,7 +254,7 @@ async fn claims(
         if !is_the_members || stored.metadata.deletion_timestamp.is_some() {
             continue;
         }
-        if let Some(wanted) = build::claim(desired, &frame, &stored) {
+        if let Some(wanted) = build::claim(desired, frame, &stored) {
             let done = keeper.ensure(&*stored, &wanted).await;
             refused.extend(refusal(done, TOO_LARGE)?);
         }

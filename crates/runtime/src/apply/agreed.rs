@@ -23,15 +23,25 @@ pub(super) struct Looked {
 impl Looked {
     /// None if it cannot be told which version it is.
     pub(super) fn of<K: Writable>(current: &K, wanted: &K) -> Option<Self> {
+        Self::knowing(current, sum(wanted)?)
+    }
+
+    /// The same of something wanted that is known by this sum.
+    pub(super) fn knowing<K: Writable>(current: &K, wanted: u64) -> Option<Self> {
         let meta = current.meta();
-        let mut sum = Fnv::new();
-        serde_json::to_writer(&mut sum, wanted).ok()?;
         Some(Self {
             uid: meta.uid.clone()?,
             version: meta.resource_version.clone()?,
-            wanted: sum.sum(),
+            wanted,
         })
     }
+}
+
+/// By what an object that is wanted is known again; none where it cannot be made into text.
+pub(super) fn sum<K: Writable>(wanted: &K) -> Option<u64> {
+    let mut sum = Fnv::new();
+    serde_json::to_writer(&mut sum, wanted).ok()?;
+    Some(sum.sum())
 }
 
 /// By kind and name, the version of an object in which it is as wanted; cheap to clone.

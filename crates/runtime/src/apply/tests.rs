@@ -79,6 +79,22 @@ async fn ensuring_what_is_stored_already_makes_no_call() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wish_agrees_after_a_look_and_no_more_once_either_side_changes() {
+    let server = echo();
+    let applier = applier(&server);
+    let mut wish = Wish::from(wanted(&[("k", "v")]));
+    let stored = applier.ensure(None, &*wish).await.unwrap().changed().unwrap();
+    assert!(!applier.agrees(&stored, &wish), "nobody has looked");
+    assert!(!applier.differs(&stored, &*wish).unwrap());
+    assert!(applier.agrees(&stored, &wish));
+    let mut newer = stored.clone();
+    newer.metadata.resource_version = Some("6".into());
+    assert!(!applier.agrees(&newer, &wish), "another version");
+    wish.data = wanted(&[("k", "w")]).data;
+    assert!(!applier.agrees(&stored, &wish), "another wish");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_found_as_wanted_is_compared_anew_once_either_side_changes() {
     let server = echo();
     let applier = applier(&server);

@@ -73,7 +73,7 @@ fn parse(text: &str) -> Option<(i128, &'static [(&'static str, i128)])> {
 
 /// Rewrites every quantity in a value of this structure, but in these fields.
 pub(crate) fn normalise(schema: &Schema, value: &mut Value, settled: Settled<'_>) {
-    if schema.written.get("format").and_then(Value::as_str) == Some("quantity") {
+    if schema.is_quantity {
         let text = value
             .as_str()
             .map_or_else(|| value.to_string(), ToOwned::to_owned);

@@ -23,7 +23,9 @@ pub(crate) struct Schema {
     pub(crate) shape: Shape,
     pub(crate) default: Option<Value>,
     pub(crate) nullable: bool,
-    /// The schema as written in a custom resource definition; empty for built-in kinds.
+    /// Whether it is an amount of something.
+    pub(crate) is_quantity: bool,
+    /// The schema as written, by which objects of custom kinds are judged.
     pub(crate) written: Map<String, Value>,
     rules: OnceLock<CompiledSchema>,
     rules_see_status: OnceLock<bool>,
@@ -270,6 +272,7 @@ impl Parser {
             shape,
             default: object.get("default").cloned(),
             nullable: flag("nullable"),
+            is_quantity: text("format") == Some("quantity"),
             written: object.clone(),
             rules: OnceLock::new(),
             rules_see_status: OnceLock::new(),

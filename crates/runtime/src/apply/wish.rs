@@ -1,0 +1,61 @@
+//! An object as it should be, with the sum by which it is known again: made once, and compared at every look.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::OnceLock;
+
+use serde::{Serialize, Serializer};
+
+use super::Writable;
+use super::agreed::sum;
+
+/// An object as it should be.
+#[derive(Clone, Debug)]
+pub struct Wish<K> {
+    object: K,
+    /// None where it cannot be made into text.
+    sum: OnceLock<Option<u64>>,
+}
+
+impl<K: Writable> Wish<K> {
+    /// By what it is known again.
+    pub(super) fn sum(&self) -> Option<u64> {
+        *self.sum.get_or_init(|| sum(&self.object))
+    }
+}
+
+impl<K> From<K> for Wish<K> {
+    fn from(object: K) -> Self {
+        Self {
+            object,
+            sum: OnceLock::new(),
+        }
+    }
+}
+
+impl<K> Deref for Wish<K> {
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        &self.object
+    }
+}
+
+impl<K> DerefMut for Wish<K> {
+    fn deref_mut(&mut self) -> &mut K {
+        // It may be another one afterwards.
+        self.sum = OnceLock::new();
+        &mut self.object
+    }
+}
+
+impl<K: PartialEq> PartialEq for Wish<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.object == other.object
+    }
+}
+
+impl<K: Serialize> Serialize for Wish<K> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.object.serialize(serializer)
+    }
+}
