@@ -43,8 +43,16 @@ pub struct Observed {
     pub stored: Option<Arc<Stored>>,
 }
 
+/// What counts of a StatefulSet, which whoever asks may have found out before.
+pub type Read<'a> = &'a (dyn Fn(&StatefulSet) -> Arc<Stored> + Sync);
+
 /// Looks at one cluster.
-pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Result<Observed, Error> {
+pub async fn observe(
+    cluster: &EtcdCluster,
+    desired: Desired,
+    deps: &Deps,
+    read: Read<'_>,
+) -> Result<Observed, Error> {
     let key = ObjectKey::of(cluster);
     let uid = cluster.metadata.uid.clone().unwrap_or_default();
     let set = deps.sets.get(&key).filter(|set| is_owned(&**set, &uid));
@@ -65,11 +73,10 @@ pub async fn observe(cluster: &EtcdCluster, desired: Desired, deps: &Deps) -> Re
     }
     let mut seen = objects(&desired, &key, set.as_deref(), deps);
     let stored = match set.as_deref() {
-        Some(set) => Some(Stored::of(set)),
+        Some(set) => Some(read(set)),
         // Somebody deleted it: pods are made as they were, not as they are asked for by now.
-        None => applied_before(cluster),
+        None => applied_before(cluster).map(Arc::new),
     };
-    let stored = stored.map(Arc::new);
     let tls = secrets::of_members(&desired, stored.as_deref(), &key, deps).await?;
     let set_now = set.as_deref().zip(stored.as_ref());
     let set_now = set_now

@@ -1,5 +1,6 @@
 //! One pass over one `EtcdCluster`: look, decide, write down what was decided, and only then do it.
 
+mod asked;
 mod fresh;
 mod keeper;
 mod objects;
@@ -31,8 +32,8 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use tracing::warn;
 
 use crate::act::{self, Error};
-use crate::build::{Frame, NoOperatorImage, OperatorImage, Pending};
-use crate::desired::{Desired, desired};
+use crate::build::{NoOperatorImage, OperatorImage, Pending};
+use crate::desired::Desired;
 use crate::figures::{Figures, Look, Readings};
 use crate::memory::{Memory, Restore};
 use crate::observe::observe;
@@ -40,9 +41,9 @@ use crate::plan::{Plan, plan};
 use crate::ports::Reach;
 use crate::status::{self, Surroundings};
 use crate::world::Ordinal;
+use asked::Asked;
 use fresh::Fresh;
 use keeper::{Halt, Keeper};
-use objects::Wanted;
 
 /// What the controller reads and writes with.
 #[derive(Clone, Debug)]
@@ -92,22 +93,10 @@ pub struct Reconciler {
     /// Where this process has yet to touch pods, because it took over what another one began: whoever dies of it comes
     /// back under another name and takes over anew.
     owed: Arc<Mutex<BTreeMap<ObjectKey, BTreeSet<Ordinal>>>>,
-    /// What each cluster asks for, by what its spec is known by.
-    asked: Arc<Mutex<BTreeMap<ObjectKey, Asked>>>,
+    /// What each cluster asks for, and what follows from it.
+    asked: Asked,
     /// What was read of each cluster, for the page of metrics.
     readings: Readings,
-}
-
-/// What a spec asks for, and all that this was made of.
-#[derive(Clone, Debug)]
-struct Asked {
-    uid: Option<String>,
-    generation: Option<i64>,
-    /// The version that runs, where the spec leaves it to the operator.
-    version: String,
-    desired: Result<Desired, Vec<Refusal>>,
-    /// The objects that follow from it, as they were made last.
-    wanted: Option<Arc<Wanted>>,
 }
 
 impl Reconciler {
@@ -118,7 +107,7 @@ impl Reconciler {
             deps: Arc::new(deps),
             fresh: Fresh::default(),
             owed: Arc::default(),
-            asked: Arc::default(),
+            asked: Asked::default(),
             readings: Readings::default(),
         }
     }
@@ -157,10 +146,7 @@ impl Reconciler {
             self.fresh.forget(key);
             self.readings.forget(key);
             self.owes(key, BTreeSet::new());
-            self.asked
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .remove(key);
+            self.asked.forget(key);
             let serves = |bad: &Malformed| {
                 let by = bad.controlled_by.as_deref();
                 scope.serves(Some(&bad.annotations)).is_ok() && scope::another(by, installation).is_none()
@@ -186,51 +172,9 @@ impl Reconciler {
             }
             return Ok(Wake::OnChange);
         }
-        match self.desired(key, &cluster) {
+        match self.asked.desired(key, &cluster) {
             Ok(desired) => Box::pin(self.serve(key, &cluster, desired)).await,
             Err(refused) => self.refuse(&cluster, &refused).await,
-        }
-    }
-
-    /// What the spec asks for, which is found out once for each of its generations.
-    fn desired(&self, key: &ObjectKey, cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
-        let (uid, generation) = (&cluster.metadata.uid, cluster.metadata.generation);
-        let status = cluster.status.as_ref();
-        let version = status.map_or("", |status| &status.current_version);
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = asked.get(key)
-            && known.uid == *uid
-            && known.generation == generation
-            && generation.is_some()
-            && known.version == version
-        {
-            return known.desired.clone();
-        }
-        let desired = desired(cluster);
-        let known = Asked {
-            uid: uid.clone(),
-            generation,
-            version: version.to_owned(),
-            desired: desired.clone(),
-            wanted: None,
-        };
-        asked.insert(key.clone(), known);
-        desired
-    }
-
-    /// The objects that follow from what is asked for and this, which are made once for as long as neither changes.
-    fn wanted(&self, key: &ObjectKey, desired: &Desired, frame: Frame) -> Result<Arc<Wanted>, Vec<Refusal>> {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(asked) = asked.get_mut(key) else {
-            return Wanted::of(desired, frame).map(Arc::new);
-        };
-        match &asked.wanted {
-            Some(wanted) if wanted.follows_from(&frame) => Ok(Arc::clone(wanted)),
-            _ => {
-                let wanted = Arc::new(Wanted::of(desired, frame)?);
-                asked.wanted = Some(Arc::clone(&wanted));
-                Ok(wanted)
-            }
         }
     }
 
@@ -254,13 +198,14 @@ impl Reconciler {
                 return Ok(Wake::OnChange);
             }
         };
-        let mut observed = observe(cluster, desired, deps).await?;
+        let read = |set: &StatefulSet| self.asked.stored(key, set);
+        let mut observed = observe(cluster, desired, deps, &read).await?;
         observed.world.owed = self.owed(key);
         self.readings.note(key, &Look::of(cluster, &observed.world));
         let plan = plan(&observed.world);
         self.owes(key, plan.owed.clone());
         let frame = objects::frame(&plan, &observed, image);
-        let wanted = frame.map(|frame| self.wanted(key, &observed.world.desired, frame));
+        let wanted = frame.map(|frame| self.asked.wanted(key, &observed.world.desired, frame));
         let wanted = match wanted.transpose() {
             Ok(wanted) => wanted,
             Err(refused) => return self.refuse(cluster, &refused).await,
