@@ -73,6 +73,15 @@ const REFUSALS: [(&str, &str); 34] = [
     ("paused", "The cluster is paused"),
 ];
 
+/// The words by which a refusal is known that is called so here.
+pub fn words(refusal: &str) -> &'static str {
+    let mut all = REFUSALS.iter();
+    let known = all.find(|(name, _)| *name == refusal);
+    known
+        .unwrap_or_else(|| panic!("no refusal is called {refusal}"))
+        .1
+}
+
 /// Counts what the operator writes into statuses.
 pub fn watch(sim: &Simulation) {
     let tally = sim.tally().clone();

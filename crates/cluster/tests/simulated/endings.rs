@@ -8,6 +8,7 @@ use etcd_operator_testkit::ledger::Promise;
 use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, calls_of};
 use serde_json::{Value, json};
 
+use crate::leads::Lead;
 use crate::weather::{Ending, Fate, NAME, PATIENCE, converges, is_latched, status};
 use crate::{MINUTE, SECOND, coverage};
 
@@ -54,7 +55,7 @@ pub async fn end(
                 sim.ledger()
                     .accuse(Promise::S9, "nobody answers a read before the end".to_owned());
             }
-            return again(sim, fate.ending, size, object, chance).await;
+            return again(sim, fate, size, object, chance).await;
         }
         Ending::Bury => bury(sim, size, chance).await,
         Ending::Ruin => {
@@ -144,31 +145,46 @@ async fn ruin(sim: &Simulation, size: u8, chance: &mut Chance, has_backup: bool)
 }
 
 /// Deletes the cluster and makes it again under its name, with its volumes still there.
-async fn again(sim: &Simulation, ending: Ending, size: u8, mut object: Value, chance: &mut Chance) -> bool {
+async fn again(sim: &Simulation, fate: &Fate, size: u8, mut object: Value, chance: &mut Chance) -> bool {
+    let is_adopted = fate.ending == Ending::Adopt;
+    let copy = fate.lead.and_then(|lead| lead.copies(sim));
     sim.delete(NAME);
     sim.until(PATIENCE, |sim| sim.members(NAME).is_empty()).await;
-    object["spec"]["size"] = json!(size);
-    sim.create_with(object);
-    tokio::time::sleep(2 * MINUTE).await;
-    if is_latched(sim) {
-        sim.ledger().accuse(
-            Promise::S3,
-            "kept volumes are taken over without consent".to_owned(),
-        );
+    if let Some(lead) = fate.lead {
+        lead.keeps(sim, copy);
     }
     let claims = sim.fake().list_objects("v1", "PersistentVolumeClaim", NAMESPACE);
     let uids: Vec<&str> = claims
         .iter()
         .filter_map(|claim| claim["metadata"]["uid"].as_str())
         .collect();
-    let (annotation, flow) = if ending == Ending::Adopt {
+    let uids = uids.join(",");
+    object["spec"]["size"] = json!(size);
+    let is_early = fate.lead == Some(Lead::AdoptEarly);
+    if is_early {
+        object["metadata"]["annotations"] = json!({ANNOTATION_ADOPT: uids});
+    }
+    sim.create_with(object);
+    if !is_early {
+        tokio::time::sleep(2 * MINUTE).await;
+        if is_latched(sim) {
+            sim.ledger().accuse(
+                Promise::S3,
+                "kept volumes are taken over without consent".to_owned(),
+            );
+        }
+    }
+    if let Some(lead) = fate.lead {
+        lead.consents(sim).await;
+    }
+    let (annotation, flow) = if is_adopted {
         (ANNOTATION_ADOPT, "Adopt")
     } else {
         (ANNOTATION_DISCARD, "Discard")
     };
     let is_late = chance.one_in(3);
     ambush(sim, flow, chance);
-    sim.annotate(NAME, annotation, &uids.join(","));
+    sim.annotate(NAME, annotation, &uids);
     // One of them is late now and then.
     if let Some(late) = chance.pick(&sim.members(NAME)).filter(|_| is_late) {
         sim.machine().set_too_large(NAMESPACE, late, true);
@@ -177,5 +193,5 @@ async fn again(sim: &Simulation, ending: Ending, size: u8, mut object: Value, ch
         sim.machine().set_too_large(NAMESPACE, late, false);
     }
     converges(sim, size, "after a person's consent").await;
-    ending == Ending::Adopt
+    is_adopted
 }

@@ -5,9 +5,11 @@
 
 mod coverage;
 mod endings;
+mod leads;
 mod operator;
 mod restores;
 mod seeds;
+mod settle;
 mod stories;
 mod traces;
 mod weather;

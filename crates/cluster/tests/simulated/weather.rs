@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use etcd_operator_api::names::{ANNOTATION_DISCARD, ANNOTATION_REPLACE};
+use etcd_operator_api::names::ANNOTATION_REPLACE;
 use etcd_operator_etcd::policy::newest;
 use etcd_operator_etcd::version::Minor;
 use etcd_operator_testkit::chance::Chance;
@@ -13,7 +13,9 @@ use etcd_operator_testkit::simulation::{Fault, NAMESPACE, Place, Schedule, Simul
 use serde_json::{Value, json};
 
 use crate::endings::{ambush, end};
+use crate::leads::Lead;
 use crate::restores::lives::{self, Restores};
+use crate::settle::settle;
 use crate::{MINUTE, SECOND, coverage, operator};
 
 pub const NAME: &str = "c";
@@ -22,6 +24,9 @@ pub const PATIENCE: Duration = Duration::from_mins(20);
 
 /// How much happens in a life that counts.
 pub const EVENTS: u64 = 200;
+
+/// How many faults a life has at least that is led to a refusal, beside what leads it there.
+const FAULTS_IF_LED: u32 = 4;
 
 /// What lives are about. A seed decides another life for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +91,8 @@ pub struct Fate {
     writes_early: bool,
     /// Where its operator dies.
     place: Place,
+    /// To which refusal it is led on purpose.
+    pub lead: Option<Lead>,
 }
 
 impl Fate {
@@ -125,6 +132,7 @@ impl Fate {
             faults: 4 + u32::try_from(chance.below(7)).unwrap_or(0),
             writes_early: chance.one_in(2),
             place,
+            lead: None,
         }
     }
 
@@ -151,6 +159,26 @@ impl Fate {
             self.is_fleeting = false;
             self.ending = Ending::Bury;
         }
+        self
+    }
+
+    /// The same with what leads it to a refusal, where it is to be led to one.
+    fn led_to_a_refusal(mut self, chance: &mut Chance) -> Self {
+        let Some(lead) = Lead::draw(chance, self.place) else {
+            return self;
+        };
+        self.lead = Some(lead);
+        self.size = if lead.needs_three() { 3 } else { self.size.min(3) };
+        self.is_fleeting &= !lead.needs_volumes();
+        if let Some(ending) = lead.ending() {
+            self.ending = ending;
+        } else {
+            self.opening = Opening::Calm;
+        }
+        if lead.needs_learners() {
+            self.version = self.version.max(Minor::V3_4);
+        }
+        self.faults = FAULTS_IF_LED;
         self
     }
 
@@ -238,7 +266,7 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
     let mut chance = Chance::new(sim.draw());
     let mut fate = Fate::draw(&mut chance);
     if about == About::Usual {
-        fate = fate.led_to_its_place();
+        fate = fate.led_to_its_place().led_to_a_refusal(&mut chance);
     }
     sim.timeline().note("fate", format_args!("{fate:?}"));
     coverage::watch(sim);
@@ -254,6 +282,9 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
     }
     let mut schedule = Schedule::of(NAME, fate.faults);
     schedule.sizes = vec![1, 3, 3, 5];
+    if fate.lead.is_some_and(Lead::needs_three) {
+        schedule.sizes = vec![3, 5];
+    }
     schedule.is_fleeting = fate.is_fleeting;
     schedule.has_person = about == About::Usual;
     schedule.events = EVENTS - fate.ending.events();
@@ -267,7 +298,14 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
     schedule.only = only;
     match fate.opening {
         Opening::Calm => {
-            let is_whole = converges(sim, fate.size, "after its creation").await;
+            if let Some(lead) = fate.lead {
+                lead.before_it_forms(sim, fate.size).await;
+            }
+            let mut is_whole = converges(sim, fate.size, "after its creation").await;
+            if let Some(lead) = fate.lead.filter(|_| is_whole) {
+                let size = lead.amid(sim, fate.size).await;
+                is_whole = converges(sim, size, "after it was led to a refusal").await;
+            }
             if let Some(first) = fate.first(sim).filter(|_| is_whole && about == About::Usual) {
                 sim.inject(NAME, &first);
             }
@@ -292,7 +330,7 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
     if let Some(played) = played {
         played.await.expect("restores are played to their end");
     }
-    want_something(sim);
+    want_something(sim, fate.lead);
     if let Some(restores) = &restores {
         restores.end().await;
     }
@@ -378,99 +416,16 @@ async fn sever(sim: &Simulation, fate: &Fate, chance: &mut Chance) {
 
 /// In the end somebody wants members, wants them looked after, and wants nothing else: what they asked for and was not done
 /// by now they no longer want.
-fn want_something(sim: &Simulation) {
+fn want_something(sim: &Simulation, lead: Option<Lead>) {
+    let is_enough = |size: &Value| {
+        let least = if lead.is_some_and(Lead::needs_three) { 3 } else { 1 };
+        size.as_u64().is_some_and(|size| size >= least)
+    };
     sim.edit(NAME, |spec| {
-        if spec["size"] == 0 {
+        if !is_enough(&spec["size"]) {
             spec["size"] = json!(3);
         }
         spec["paused"] = json!(false);
     });
     sim.annotate(NAME, ANNOTATION_REPLACE, "");
-}
-
-/// Waits until all is as the spec asks for in the end; whoever must be asked about a member is asked.
-async fn settle(sim: &Simulation) -> u8 {
-    let size = sim
-        .cluster(NAME)
-        .and_then(|cluster| u8::try_from(cluster["spec"]["size"].as_u64()?).ok())
-        .unwrap_or(3);
-    let asks = |sim: &Simulation| {
-        let asks = |cluster: &Value| {
-            let text = cluster["status"]["plan"]["why"].as_str();
-            text.is_some_and(|text| text.contains("a person must find out why"))
-        };
-        sim.look(NAME, asks) == Some(true)
-    };
-    loop {
-        sim.until(PATIENCE, |sim| {
-            let asks_for_consent = [unread, stranger, undecided]
-                .iter()
-                .any(|asked| asked(sim).is_some());
-            sim.is_whole(NAME, size) || asks(sim) || asks_for_consent
-        })
-        .await;
-        let Some(pod) = stranger(sim) else { break };
-        give_up(sim, &pod).await;
-    }
-    while let Some(pod) = undecided(sim) {
-        // What nobody was seen to write may be given up by whoever knows that nobody did, or risks it.
-        sim.tally()
-            .count("refusal: what may have been written is given up");
-        sim.ledger().forgive_losses();
-        give_up(sim, &pod).await;
-        let is_over = |sim: &Simulation| undecided(sim).as_ref() != Some(&pod);
-        sim.until(PATIENCE, is_over).await;
-    }
-    while let Some(pod) = unread(sim) {
-        // The person risks what only they can judge.
-        sim.tally().count("refusal: unread data go with a pod");
-        sim.ledger().forgive_losses();
-        sim.fake().delete_object("v1", "Pod", NAMESPACE, &pod);
-        let is_over = |sim: &Simulation| unread(sim).as_ref() != Some(&pod);
-        sim.until(MINUTE, is_over).await;
-    }
-    if asks(sim) {
-        sim.tally().count("refusal: too many replacements");
-        sim.edit(NAME, |spec| spec["recovery"] = json!({"replaceAfter": "4m"}));
-    }
-    converges(sim, size, "in the end").await;
-    size
-}
-
-/// The member on whose volume another one's data are, if a person is asked about one.
-fn stranger(sim: &Simulation) -> Option<String> {
-    let plan = status(sim)["plan"].to_string();
-    let (before, _) = plan
-        .split_once(" found data of somebody else on its volume")
-        .or_else(|| {
-            let (_, after) = plan.split_once("the disk belongs to member")?;
-            after.contains(ANNOTATION_DISCARD).then_some(())?;
-            plan.split_once(" found a disk that is not empty")
-        })?;
-    before.rsplit([' ', '"']).next().map(str::to_owned)
-}
-
-/// Gives up the volume of a member, with the data of somebody else that are on it.
-async fn give_up(sim: &Simulation, pod: &str) {
-    let claim = sim
-        .fake()
-        .get_object("v1", "PersistentVolumeClaim", NAMESPACE, &format!("data-{pod}"));
-    let uid = claim.as_ref().and_then(|claim| claim["metadata"]["uid"].as_str());
-    sim.annotate(NAME, ANNOTATION_DISCARD, uid.unwrap_or_default());
-    let is_over = |sim: &Simulation| stranger(sim).is_none_or(|asked| asked != pod);
-    sim.until(PATIENCE, is_over).await;
-}
-
-/// The member that may hold what clients wrote before its cluster was seen to work, if a person is asked about one.
-fn undecided(sim: &Simulation) -> Option<String> {
-    let plan = status(sim)["plan"]["why"].as_str()?.to_owned();
-    let is_asked = plan.contains("may hold what clients wrote before the cluster was seen to work");
-    is_asked.then(|| plan.split(' ').next().unwrap_or_default().to_owned())
-}
-
-/// The pod with which data would go that nobody has read, if a person is asked about one.
-fn unread(sim: &Simulation) -> Option<String> {
-    let plan = status(sim)["plan"]["why"].as_str()?.to_owned();
-    let is_asked = plan.contains("its data go with its pod: it may hold what clients wrote");
-    is_asked.then(|| plan.split(' ').next().unwrap_or_default().to_owned())
 }

@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use etcd_operator_etcd::endpoint::{Endpoint, Limits};
+use etcd_operator_etcd::port::Dial as _;
+use etcd_operator_etcd::url::PeerUrl;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{NAMESPACE, Simulation};
-use crate::etcd::Content;
+use crate::etcd::{Caller, Content};
 use crate::ledger::Writers;
 use crate::machine::Found;
 
@@ -67,6 +70,32 @@ impl Simulation {
     pub fn delete(&self, name: &str) {
         self.timeline().note("user", format_args!("deletes {name}"));
         self.fake().delete_object(API, KIND, NAMESPACE, name);
+    }
+
+    /// Somebody adds a member without a vote at a host by hand, as etcd's own client does, through any member that serves.
+    pub async fn add_by_hand(&self, cluster: &str, host: &str) {
+        self.timeline()
+            .note("user", format_args!("adds a member at {host} by hand"));
+        let peer: PeerUrl = format!("http://{host}:2380")
+            .parse()
+            .expect("a host is part of a URL");
+        let dialer = self.etcds().dialer(Caller::free("clients"));
+        let service = format!("{cluster}-client");
+        for address in self.machine().endpoints(NAMESPACE, &service) {
+            let endpoint = Endpoint {
+                url: format!("http://{address}:2379")
+                    .parse()
+                    .expect("an address is part of a URL"),
+                tls: None,
+                limits: Limits::default(),
+            };
+            let Ok(port) = dialer.dial(&endpoint).await else {
+                continue;
+            };
+            if port.add_learner(std::slice::from_ref(&peer)).await.is_ok() {
+                return;
+            }
+        }
     }
 
     /// Clients of a cluster at work.

@@ -1,0 +1,99 @@
+//! How a life comes to rest: all is waited for that the spec asks for, and a person decides what no operator may.
+
+use etcd_operator_api::names::ANNOTATION_DISCARD;
+use etcd_operator_testkit::simulation::{NAMESPACE, Simulation};
+use serde_json::{Value, json};
+
+use crate::MINUTE;
+use crate::weather::{NAME, PATIENCE, converges, status};
+
+/// Waits until all is as the spec asks for in the end; whoever must be asked about a member is asked.
+pub async fn settle(sim: &Simulation) -> u8 {
+    let size = sim
+        .cluster(NAME)
+        .and_then(|cluster| u8::try_from(cluster["spec"]["size"].as_u64()?).ok())
+        .unwrap_or(3);
+    let asks = |sim: &Simulation| {
+        let asks = |cluster: &Value| {
+            let text = cluster["status"]["plan"]["why"].as_str();
+            text.is_some_and(|text| text.contains("a person must find out why"))
+        };
+        sim.look(NAME, asks) == Some(true)
+    };
+    loop {
+        sim.until(PATIENCE, |sim| {
+            let asks_for_consent = [unread, stranger, undecided]
+                .iter()
+                .any(|asked| asked(sim).is_some());
+            sim.is_whole(NAME, size) || asks(sim) || asks_for_consent
+        })
+        .await;
+        let Some(pod) = stranger(sim) else { break };
+        give_up(sim, &pod).await;
+    }
+    decide(sim).await;
+    while let Some(pod) = unread(sim) {
+        // The person risks what only they can judge.
+        sim.tally().count("refusal: unread data go with a pod");
+        sim.ledger().forgive_losses();
+        sim.fake().delete_object("v1", "Pod", NAMESPACE, &pod);
+        let is_over = |sim: &Simulation| unread(sim).as_ref() != Some(&pod);
+        sim.until(MINUTE, is_over).await;
+    }
+    if asks(sim) {
+        sim.tally().count("refusal: too many replacements");
+        sim.edit(NAME, |spec| spec["recovery"] = json!({"replaceAfter": "4m"}));
+    }
+    converges(sim, size, "in the end").await;
+    size
+}
+
+/// What may have been written before the cluster was seen to work is given up by whoever knows that nothing was, or risks it.
+pub async fn decide(sim: &Simulation) {
+    while let Some(pod) = undecided(sim) {
+        sim.tally()
+            .count("refusal: what may have been written is given up");
+        sim.ledger().forgive_losses();
+        give_up(sim, &pod).await;
+        let is_over = |sim: &Simulation| undecided(sim).as_ref() != Some(&pod);
+        sim.until(PATIENCE, is_over).await;
+    }
+}
+
+/// The member on whose volume another one's data are, if a person is asked about one.
+fn stranger(sim: &Simulation) -> Option<String> {
+    let plan = status(sim)["plan"].to_string();
+    let (before, _) = plan
+        .split_once(" found data of somebody else on its volume")
+        .or_else(|| {
+            let (_, after) = plan.split_once("the disk belongs to member")?;
+            after.contains(ANNOTATION_DISCARD).then_some(())?;
+            plan.split_once(" found a disk that is not empty")
+        })?;
+    before.rsplit([' ', '"']).next().map(str::to_owned)
+}
+
+/// Gives up the volume of a member, with the data of somebody else that are on it.
+async fn give_up(sim: &Simulation, pod: &str) {
+    let claim = sim
+        .fake()
+        .get_object("v1", "PersistentVolumeClaim", NAMESPACE, &format!("data-{pod}"));
+    let uid = claim.as_ref().and_then(|claim| claim["metadata"]["uid"].as_str());
+    sim.annotate(NAME, ANNOTATION_DISCARD, uid.unwrap_or_default());
+    let is_over = |sim: &Simulation| stranger(sim).is_none_or(|asked| asked != pod);
+    sim.until(PATIENCE, is_over).await;
+}
+
+/// The member that may hold what clients wrote before its cluster was seen to work, if a person is asked about one.
+fn undecided(sim: &Simulation) -> Option<String> {
+    let plan = status(sim)["plan"]["why"].as_str()?.to_owned();
+    let is_asked = plan.contains("may hold what clients wrote before the cluster was seen to work");
+    is_asked.then(|| plan.split(' ').next().unwrap_or_default().to_owned())
+}
+
+/// The pod with which data would go that nobody has read, if a person is asked about one.
+fn unread(sim: &Simulation) -> Option<String> {
+    let plan = status(sim)["plan"]["why"].as_str()?.to_owned();
+    let is_asked = plan.contains("its data go with its pod: it may hold what clients wrote");
+    is_asked.then(|| plan.split(' ').next().unwrap_or_default().to_owned())
+}
