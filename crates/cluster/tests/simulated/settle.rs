@@ -53,7 +53,7 @@ pub async fn decide(sim: &Simulation) {
     while let Some(pod) = undecided(sim) {
         sim.tally()
             .count("refusal: what may have been written is given up");
-        sim.ledger().forgive_losses();
+        sim.ledger().give_up_clusters();
         give_up(sim, &pod).await;
         let is_over = |sim: &Simulation| undecided(sim).as_ref() != Some(&pod);
         sim.until(PATIENCE, is_over).await;

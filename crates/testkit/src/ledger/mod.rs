@@ -105,7 +105,7 @@ pub(crate) struct State {
     pub(crate) permits: BTreeMap<(String, String, i64, String), BTreeSet<String>>,
     /// What clusters serve that were restored, by namespace and name.
     pub(crate) restored: BTreeMap<String, Restored>,
-    /// Clusters in whose place a restore was put for good.
+    /// Clusters in whose place a restore was put for good, or that a person gave up.
     pub(crate) past: BTreeSet<ClusterId>,
     /// Clusters that began with a restore, and the UID of that.
     pub(crate) made_by: BTreeMap<ClusterId, String>,
@@ -172,6 +172,15 @@ impl Ledger {
     /// cannot be seen at a start, or leaves no quorum of them.
     pub fn forgive_losses(&self) {
         self.with(|state| state.is_forgiving = true);
+    }
+
+    /// A person gives up all that was agreed on so far: no cluster that there was has voters any more, and what it lost is
+    /// not held against anybody.
+    pub fn give_up_clusters(&self) {
+        self.0
+            .etcds
+            .truth(|truth| self.with(|state| state.past.extend(truth.clusters())));
+        self.forgive_losses();
     }
 
     /// Every promise that was broken so far, in the order of time.
