@@ -30,7 +30,7 @@ use crate::fence::{Leadership, NotLeading, WritePermit};
 use crate::key::ObjectKey;
 use crate::store::Malformed;
 
-use agreed::{Agreed, Looked};
+use agreed::Agreed;
 use change::{change, wanted};
 pub use error::Error;
 pub(crate) use raw::Raw;
@@ -132,11 +132,11 @@ impl Applier {
         Ok(change(&self.agreed, &what, Some(current), desired)?.is_some())
     }
 
-    /// Whether this version of the object is known to be as wanted, without a look at either. Where it is not known,
-    /// [`Self::differs`] tells.
+    /// Whether the object is known to be as wanted, as it was found so and has not changed since but in its status. Where it is
+    /// not known, [`Self::differs`] tells.
     pub fn agrees<K: Writable>(&self, current: &K, desired: &Wish<K>) -> bool {
-        let looked = desired.sum().and_then(|sum| Looked::knowing(current, sum));
-        looked.is_some_and(|looked| self.agreed.has(&What::of(&**desired, "apply"), &looked))
+        let known = |sum| self.agreed.has(&What::of(&**desired, "apply"), current, sum);
+        desired.sum().is_some_and(known)
     }
 
     /// Deletes exactly this object as it was seen: another one of the same name, or a newer version of this one, is

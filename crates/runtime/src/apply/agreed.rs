@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::Serialize;
+
 use super::Writable;
 use super::what::What;
 use crate::drift::Fnv;
@@ -12,52 +14,83 @@ use crate::key::ObjectKey;
 /// Of so many objects it is kept in mind; then all is compared once more.
 const MOST: usize = 10_000;
 
-/// A version of an object, and what is wanted of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Looked {
+/// An object in which something was found as wanted.
+#[derive(Clone, Debug)]
+struct Looked {
     uid: String,
     version: String,
+    intent: Option<Intent>,
+    /// By what that which is wanted is known again.
     wanted: u64,
 }
 
-impl Looked {
-    /// None if it cannot be told which version it is.
-    pub(super) fn of<K: Writable>(current: &K, wanted: &K) -> Option<Self> {
-        Self::knowing(current, sum(wanted)?)
-    }
+/// The generation of an object's spec, and the sum of its metadata: what can be as wanted or not, whatever its status has come
+/// to since. None where nobody counts generations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Intent(i64, u64);
 
-    /// The same of something wanted that is known by this sum.
-    pub(super) fn knowing<K: Writable>(current: &K, wanted: u64) -> Option<Self> {
-        let meta = current.meta();
-        Some(Self {
-            uid: meta.uid.clone()?,
-            version: meta.resource_version.clone()?,
-            wanted,
-        })
+impl Intent {
+    fn of<K: Writable>(object: &K) -> Option<Self> {
+        let meta = object.meta();
+        let generation = meta.generation.filter(|generation| *generation > 0)?;
+        let metadata = (
+            &meta.labels,
+            &meta.annotations,
+            &meta.owner_references,
+            &meta.finalizers,
+        );
+        Some(Self(generation, sum(&metadata)?))
     }
 }
 
-/// By what an object that is wanted is known again; none where it cannot be made into text.
-pub(super) fn sum<K: Writable>(wanted: &K) -> Option<u64> {
+/// By what something is known again; none where it cannot be made into text.
+pub(super) fn sum(value: &impl Serialize) -> Option<u64> {
     let mut sum = Fnv::new();
-    serde_json::to_writer(&mut sum, wanted).ok()?;
+    serde_json::to_writer(&mut sum, value).ok()?;
     Some(sum.sum())
 }
 
-/// By kind and name, the version of an object in which it is as wanted; cheap to clone.
+/// By kind and name, the object as it was when it was as wanted; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Agreed(Arc<Mutex<BTreeMap<(String, ObjectKey), Looked>>>);
 
 impl Agreed {
-    /// Whether this very version is known to be as wanted.
-    pub(super) fn has(&self, what: &What, looked: &Looked) -> bool {
+    /// Whether this object is known to be as wanted.
+    pub(super) fn has<K: Writable>(&self, what: &What, current: &K, wanted: u64) -> bool {
         let key = (what.kind.clone(), what.key.clone());
-        self.lock().get(&key) == Some(looked)
+        let mut known = self.lock();
+        let Some(looked) = known.get_mut(&key) else {
+            return false;
+        };
+        let meta = current.meta();
+        let (Some(uid), Some(version)) = (&meta.uid, &meta.resource_version) else {
+            return false;
+        };
+        if looked.uid != *uid || looked.wanted != wanted {
+            return false;
+        }
+        if looked.version == *version {
+            return true;
+        }
+        let is_same = looked.intent.is_some() && looked.intent == Intent::of(current);
+        if is_same {
+            looked.version.clone_from(version);
+        }
+        is_same
     }
 
-    /// Notes that it is.
-    pub(super) fn note(&self, what: &What, looked: Option<Looked>) {
-        let Some(looked) = looked else { return };
+    /// Notes that it is; nothing where it cannot be told which version it is.
+    pub(super) fn note<K: Writable>(&self, what: &What, current: &K, wanted: u64) {
+        let meta = current.meta();
+        let (Some(uid), Some(version)) = (&meta.uid, &meta.resource_version) else {
+            return;
+        };
+        let looked = Looked {
+            uid: uid.clone(),
+            version: version.clone(),
+            intent: Intent::of(current),
+            wanted,
+        };
         let mut known = self.lock();
         if known.len() >= MOST {
             known.clear();

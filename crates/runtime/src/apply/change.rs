@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::agreed::{Agreed, Looked};
+use super::agreed::{Agreed, sum};
 use super::what::What;
 use super::{Error, Writable, set};
 use crate::drift::{self, APPLIED};
@@ -14,14 +14,16 @@ pub(super) fn change<K: Writable>(
     current: Option<&K>,
     desired: &K,
 ) -> Result<Option<Value>, Error> {
-    let looked = current.and_then(|current| Looked::of(current, desired));
-    if looked.as_ref().is_some_and(|looked| agreed.has(what, looked)) {
+    let known = current.zip(sum(desired));
+    if known.is_some_and(|(current, sum)| agreed.has(what, current, sum)) {
         return Ok(None);
     }
     let mut wanted = wanted(what, desired)?;
     if let Some(current) = current {
         if !drift::needs_apply(&what.json(current)?, &wanted) {
-            agreed.note(what, looked);
+            if let Some((current, sum)) = known {
+                agreed.note(what, current, sum);
+            }
             return Ok(None);
         }
         let meta = current.meta();

@@ -90,6 +90,17 @@ async fn a_wish_agrees_after_a_look_and_no_more_once_either_side_changes() {
     let mut newer = stored.clone();
     newer.metadata.resource_version = Some("6".into());
     assert!(!applier.agrees(&newer, &wish), "another version");
+    newer.metadata.generation = Some(1);
+    assert!(!applier.differs(&newer, &*wish).unwrap());
+    newer.metadata.resource_version = Some("7".into());
+    assert!(applier.agrees(&newer, &wish), "another status");
+    let mut relabelled = newer.clone();
+    relabelled.metadata.resource_version = Some("8".into());
+    relabelled.metadata.labels.get_or_insert_default().clear();
+    assert!(!applier.agrees(&relabelled, &wish), "other labels");
+    newer.metadata.resource_version = Some("8".into());
+    newer.metadata.generation = Some(2);
+    assert!(!applier.agrees(&newer, &wish), "another spec");
     wish.data = wanted(&[("k", "w")]).data;
     assert!(!applier.agrees(&stored, &wish), "another wish");
 }
