@@ -132,6 +132,10 @@ const LIMIT: usize = 2000;
 
 /// A text cut after so many characters, which then shows.
 pub fn bounded(text: &str, characters: usize) -> String {
+    // No character is shorter than a byte.
+    if text.len() <= characters {
+        return text.to_owned();
+    }
     match text.char_indices().nth(characters) {
         Some((end, _)) => format!("{} …", &text[..end]),
         None => text.to_owned(),

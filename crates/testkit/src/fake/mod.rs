@@ -5,6 +5,7 @@
 mod authorship;
 mod builtin;
 mod calls;
+mod checks;
 mod decode;
 mod definition;
 mod delete;

@@ -27,8 +27,11 @@ impl<'a> Path<'a> {
         match self {
             Path::Root(settled) => settled.contains(&name),
             Path::Field(Path::Root(settled), above) => {
-                let mut known = settled.iter().filter_map(|known| known.split_once('.'));
-                known.any(|place| place == (above, name))
+                let is_here = |known: &&str| {
+                    let below = known.strip_prefix(above).and_then(|rest| rest.strip_prefix('.'));
+                    below == Some(name)
+                };
+                settled.iter().any(is_here)
             }
             _ => false,
         }

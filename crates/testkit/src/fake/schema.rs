@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use kube::core::cel::{CompiledSchema, compile_schema};
 use serde_json::{Map, Value, json};
 
+use super::checks::Checks;
 use super::locked;
 use super::status_error::Cause;
 
@@ -27,6 +28,7 @@ pub(crate) struct Schema {
     pub(crate) is_quantity: bool,
     /// The schema as written, by which objects of custom kinds are judged.
     pub(crate) written: Map<String, Value>,
+    checks: OnceLock<Checks>,
     rules: OnceLock<CompiledSchema>,
     rules_see_status: OnceLock<bool>,
     /// What the rules said, by what they were asked.
@@ -90,6 +92,11 @@ pub(crate) fn any() -> Arc<Schema> {
 }
 
 impl Schema {
+    /// What the written schema demands, read when it is first asked for.
+    pub(crate) fn checks(&self) -> &Checks {
+        self.checks.get_or_init(|| Checks::of(&self.written))
+    }
+
     /// The rules of the written schema, compiled when they are first asked for.
     pub(crate) fn rules(&self) -> &CompiledSchema {
         self.rules
@@ -274,6 +281,7 @@ impl Parser {
             nullable: flag("nullable"),
             is_quantity: text("format") == Some("quantity"),
             written: object.clone(),
+            checks: OnceLock::new(),
             rules: OnceLock::new(),
             rules_see_status: OnceLock::new(),
             verdicts: Mutex::default(),

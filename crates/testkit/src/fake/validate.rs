@@ -1,12 +1,10 @@
 //! Judges a custom object against its written schema, in the words of the API server. Changes nothing.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use regex::Regex;
 use serde_json::{Map, Value};
 
+use super::checks::Checks;
 use super::kind::Kind;
 use super::path::Path;
 use super::rules;
@@ -35,7 +33,7 @@ pub(crate) fn check_against(schema: &Arc<Schema>, object: &Value) -> Vec<Cause> 
 fn structure(schema: &Arc<Schema>, object: &Value, settled: Settled<'_>) -> Vec<Cause> {
     let mut causes = Vec::new();
     if !schema.written.is_empty() {
-        node(&schema.written, object, Path::Root(settled), &mut causes);
+        node(schema.checks(), object, Path::Root(settled), &mut causes);
         list_keys(schema, object, Path::Root(settled), &mut causes);
     }
     causes
@@ -99,21 +97,6 @@ fn scale(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-thread_local! {
-    /// Patterns by their text; none for those that cannot be read.
-    static PATTERNS: RefCell<HashMap<String, Option<Regex>>> = RefCell::default();
-}
-
-/// Whether a text is as a pattern has it. What is no pattern takes everything.
-fn matches(pattern: &str, text: &str) -> bool {
-    PATTERNS.with_borrow_mut(|known| {
-        if !known.contains_key(pattern) {
-            known.insert(pattern.to_owned(), Regex::new(pattern).ok());
-        }
-        known[pattern].as_ref().is_none_or(|regex| regex.is_match(text))
-    })
-}
-
 fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -134,14 +117,14 @@ fn has_type(wanted: &str, value: &Value) -> bool {
     }
 }
 
-fn node(schema: &Map<String, Value>, value: &Value, path: Path<'_>, causes: &mut Vec<Cause>) {
-    let int_or_string = schema.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true));
-    let allowed = schema.get("enum").and_then(Value::as_array);
-    if value.is_null() && schema.get("nullable") == Some(&Value::Bool(true)) {
+fn node(checks: &Checks, value: &Value, path: Path<'_>, causes: &mut Vec<Cause>) {
+    let int_or_string = checks.int_or_string;
+    let allowed = checks.allowed.as_deref();
+    if value.is_null() && checks.nullable {
         causes.extend(outside(allowed, value, path));
         return;
     }
-    let wanted = schema.get("type").and_then(Value::as_str);
+    let wanted = checks.wanted.as_deref();
     let fits = if int_or_string {
         value.is_string() || has_type("integer", value)
     } else {
@@ -153,7 +136,7 @@ fn node(schema: &Map<String, Value>, value: &Value, path: Path<'_>, causes: &mut
         } else {
             wanted.unwrap_or_default()
         };
-        let format = schema.get("format").and_then(Value::as_str);
+        let format = checks.format.as_deref();
         if let (Value::Number(_), "integer", Some(format @ ("int32" | "int64"))) = (value, wanted, format) {
             let detail = format!("{path} in body must be of type {format}: \"float64\"");
             causes.push(Cause::wrong_type(&path.text(), "\"float64\"", &detail));
@@ -172,79 +155,82 @@ fn node(schema: &Map<String, Value>, value: &Value, path: Path<'_>, causes: &mut
     }
     causes.extend(outside(allowed, value, path));
     match value {
-        Value::String(text) => string(schema, text, value, path, causes),
-        Value::Number(_) => number(schema, value, path, causes),
-        Value::Array(items) => array(schema, items, path, causes),
-        Value::Object(object) => fields(schema, object, value, path, causes),
+        Value::String(text) => string(checks, text, value, path, causes),
+        Value::Number(_) => number(checks, value, path, causes),
+        Value::Array(items) => array(checks, items, path, causes),
+        Value::Object(object) => fields(checks, object, value, path, causes),
         _ => {}
     }
 }
 
 /// An enumeration holds for every value, a null that is allowed included.
-fn outside(allowed: Option<&Vec<Value>>, value: &Value, path: Path<'_>) -> Option<Cause> {
+fn outside(allowed: Option<&[Value]>, value: &Value, path: Path<'_>) -> Option<Cause> {
     let allowed = allowed.filter(|allowed| !allowed.contains(value))?;
     Some(Cause::unsupported(&path.text(), value, allowed))
 }
 
-fn string(schema: &Map<String, Value>, text: &str, value: &Value, path: Path<'_>, causes: &mut Vec<Cause>) {
-    let length = text.chars().count() as u64;
-    if let Some(limit) = schema.get("maxLength").and_then(Value::as_u64)
+fn string(checks: &Checks, text: &str, value: &Value, path: Path<'_>, causes: &mut Vec<Cause>) {
+    // Nothing has more characters than bytes.
+    let is_long = checks.max_length.is_some_and(|limit| text.len() as u64 > limit);
+    let length = if is_long || checks.min_length.is_some() {
+        text.chars().count() as u64
+    } else {
+        0
+    };
+    if let Some(limit) = checks.max_length
         && length > limit
     {
         causes.push(Cause::too_long(&path.text(), limit));
     }
-    if let Some(limit) = schema.get("minLength").and_then(Value::as_u64)
+    if let Some(limit) = checks.min_length
         && length < limit
     {
         let detail = format!("{path} in body should be at least {limit} chars long");
         causes.push(Cause::invalid(&path.text(), value, &detail));
     }
-    if let Some(pattern) = schema.get("pattern").and_then(Value::as_str)
-        && !matches(pattern, text)
+    if let Some(pattern) = &checks.pattern
+        && !pattern.matches(text)
     {
         causes.push(Cause::invalid(
             &path.text(),
             value,
-            &format!("{path} in body should match '{pattern}'"),
+            &format!("{path} in body should match '{}'", pattern.text),
         ));
     }
-    if schema.get("format").and_then(Value::as_str) == Some("date-time")
-        && text.parse::<jiff::Timestamp>().is_err()
-    {
+    if checks.format.as_deref() == Some("date-time") && text.parse::<jiff::Timestamp>().is_err() {
         let detail = format!("{path} in body must be of type date-time: {value}");
         causes.push(Cause::wrong_type(&path.text(), &value.to_string(), &detail));
     }
 }
 
-fn number(schema: &Map<String, Value>, value: &Value, path: Path<'_>, causes: &mut Vec<Cause>) {
+fn number(checks: &Checks, value: &Value, path: Path<'_>, causes: &mut Vec<Cause>) {
     let Some(number) = value.as_f64() else { return };
-    if let Some(limit) = schema.get("minimum")
+    if let Some(limit) = &checks.minimum
         && limit.as_f64().is_some_and(|limit| number < limit)
     {
         let detail = format!("{path} in body should be greater than or equal to {limit}");
         causes.push(Cause::invalid(&path.text(), value, &detail));
     }
-    if let Some(limit) = schema.get("maximum")
+    if let Some(limit) = &checks.maximum
         && limit.as_f64().is_some_and(|limit| number > limit)
     {
         let detail = format!("{path} in body should be less than or equal to {limit}");
         causes.push(Cause::invalid(&path.text(), value, &detail));
     }
-    if schema.get("format").and_then(Value::as_str) == Some("int32")
-        && value.as_i64().is_some_and(|n| i32::try_from(n).is_err())
+    if checks.format.as_deref() == Some("int32") && value.as_i64().is_some_and(|n| i32::try_from(n).is_err())
     {
         let detail = format!("Checked value must be of type integer with format int32 in {path}");
         causes.push(Cause::invalid("<nil>", &Value::from(""), &detail));
     }
 }
 
-fn array(schema: &Map<String, Value>, items: &[Value], path: Path<'_>, causes: &mut Vec<Cause>) {
-    if let Some(limit) = schema.get("maxItems").and_then(Value::as_u64)
+fn array(checks: &Checks, items: &[Value], path: Path<'_>, causes: &mut Vec<Cause>) {
+    if let Some(limit) = checks.max_items
         && items.len() as u64 > limit
     {
         causes.push(Cause::too_many(&path.text(), items.len(), limit));
     }
-    if let Some(limit) = schema.get("minItems").and_then(Value::as_u64)
+    if let Some(limit) = checks.min_items
         && (items.len() as u64) < limit
     {
         let unit = if limit == 1 { "item" } else { "items" };
@@ -254,7 +240,7 @@ fn array(schema: &Map<String, Value>, items: &[Value], path: Path<'_>, causes: &
             &format!("{path} in body should have at least {limit} {unit}"),
         ));
     }
-    if let Some(Value::Object(inner)) = schema.get("items") {
+    if let Some(inner) = &checks.items {
         for (index, item) in items.iter().enumerate() {
             node(inner, item, Path::Item(&path, index), causes);
         }
@@ -262,46 +248,36 @@ fn array(schema: &Map<String, Value>, items: &[Value], path: Path<'_>, causes: &
 }
 
 fn fields(
-    schema: &Map<String, Value>,
+    checks: &Checks,
     object: &Map<String, Value>,
     value: &Value,
     path: Path<'_>,
     causes: &mut Vec<Cause>,
 ) {
-    for name in schema
-        .get("required")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-    {
+    for name in &checks.required {
         if !object.contains_key(name) {
             causes.push(Cause::required(&path.field(name).text(), ""));
         }
     }
-    if let Some(limit) = schema.get("maxProperties").and_then(Value::as_u64)
+    if let Some(limit) = checks.max_properties
         && object.len() as u64 > limit
     {
         causes.push(Cause::too_many(&path.text(), object.len(), limit));
     }
-    if let Some(limit) = schema.get("minProperties").and_then(Value::as_u64)
+    if let Some(limit) = checks.min_properties
         && (object.len() as u64) < limit
     {
         let detail = format!("{path} in body should have at least {limit} properties");
         causes.push(Cause::invalid(&path.text(), value, &detail));
     }
-    let properties = schema.get("properties").and_then(Value::as_object);
     for (key, child) in object {
         if path.is_root() && ["metadata", "apiVersion", "kind"].contains(&key.as_str())
             || path.is_settled(key)
         {
             continue;
         }
-        let written = properties
-            .and_then(|all| all.get(key))
-            .or_else(|| schema.get("additionalProperties"));
-        if let Some(Value::Object(written)) = written {
-            node(written, child, path.field(key), causes);
+        if let Some(below) = checks.below(key) {
+            node(below, child, path.field(key), causes);
         }
     }
 }
