@@ -8,8 +8,9 @@ use etcd_operator_testkit::ledger::Promise;
 use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, calls_of};
 use serde_json::{Value, json};
 
+use crate::fate::{Ending, Fate};
 use crate::leads::Lead;
-use crate::weather::{Ending, Fate, NAME, PATIENCE, converges, is_latched, status};
+use crate::weather::{NAME, PATIENCE, converges, is_latched, status};
 use crate::{MINUTE, SECOND, coverage};
 
 /// What a person does in the end. Whether the data of before must still be there.

@@ -1,21 +1,23 @@
 //! Refusals that chance alone comes by too seldom: a life is led to one of them on purpose, by what goes wrong and by what
 //! people do, and in the end its person does what the refusal asks for.
 
+mod ways;
+
 use etcd_operator_api::names::ANNOTATION_ADOPT;
-use etcd_operator_etcd::membership::Role;
-use etcd_operator_etcd::rejection::Rejection;
-use etcd_operator_etcd::url::PeerUrl;
 use etcd_operator_testkit::chance::Chance;
-use etcd_operator_testkit::etcd::{CallFault, Calls, Content};
-use etcd_operator_testkit::simulation::{NAMESPACE, OPERATOR, Place, Simulation};
-use serde_json::{Value, json};
+use etcd_operator_testkit::etcd::Content;
+use etcd_operator_testkit::simulation::{NAMESPACE, Place, Simulation};
 
-use crate::settle::decide;
-use crate::weather::{Ending, NAME};
-use crate::{MINUTE, SECOND, coverage};
+use crate::SECOND;
+use crate::fate::Ending;
+use crate::weather::NAME;
+use ways::{
+    ask_for_less, deafen_learner, empty_again, evict_learner, first, hide_lower, hide_new_voter, hide_voter,
+    hide_voters, regret, said, write_unseen,
+};
 
-/// So many lives have one that is led to a refusal.
-const ONE_IN: u64 = 3;
+/// Of five lives so many are led to a refusal.
+const OF_FIVE: u64 = 2;
 
 /// What leads to a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub enum Lead {
     DeafenLearner,
     /// The operator does not reach a voter when another one has lost its data.
     HideVoter,
+    /// The operator does not reach the first voter when higher ones are to be taken out.
+    HideLower,
     /// A member loses its data again and again before it has its vote back.
     EmptyAgain,
     /// The operator does not reach most voters when a learner could have its vote.
@@ -52,17 +56,26 @@ pub enum Lead {
     KeepEmpty,
 }
 
-const ALL: [Lead; 15] = [
+/// Those are named twice that do not always get there.
+const ALL: [Lead; 23] = [
     Lead::AskForLess,
     Lead::WriteUnseen,
+    Lead::WriteUnseen,
+    Lead::AddStranger,
     Lead::AddStranger,
     Lead::RegretUnstarted,
+    Lead::RegretUnstarted,
+    Lead::RegretLearner,
     Lead::RegretLearner,
     Lead::DeafenLearner,
     Lead::HideVoter,
+    Lead::HideLower,
+    Lead::HideLower,
+    Lead::EmptyAgain,
     Lead::EmptyAgain,
     Lead::HideVoters,
     Lead::HideNewVoter,
+    Lead::EvictLearner,
     Lead::EvictLearner,
     Lead::AdoptTooFew,
     Lead::AdoptCopy,
@@ -75,13 +88,15 @@ impl Lead {
     pub fn draw(chance: &mut Chance, place: Place) -> Option<Self> {
         let suiting: Vec<Self> = ALL.into_iter().filter(|lead| lead.suits(place)).collect();
         let lead = chance.pick(&suiting).copied();
-        lead.filter(|_| chance.one_in(ONE_IN))
+        lead.filter(|_| chance.below(5) < OF_FIVE)
     }
 
     fn suits(self, place: Place) -> bool {
         match self.ending() {
             // Whoever starts over was severed at first.
-            None => place.flow != "StartOver",
+            None if self != Self::HideLower => place.flow != "StartOver",
+            // Nobody is left then whose place another one could take.
+            None => ["Bootstrap", "Join", "Adopt", "Discard"].contains(&place.flow),
             Some(_) if place.call == "ForceDeletePod" => false,
             Some(ending) => match place.flow {
                 "Adopt" => ending == Ending::Adopt,
@@ -107,6 +122,7 @@ impl Lead {
             Self::RegretUnstarted,
             Self::RegretLearner,
             Self::HideVoter,
+            Self::HideLower,
             Self::EmptyAgain,
             Self::HideVoters,
         ];
@@ -120,7 +136,12 @@ impl Lead {
 
     /// Whether somebody must have no vote at first.
     pub fn needs_learners(self) -> bool {
-        let others = [Self::AskForLess, Self::WriteUnseen, Self::HideVoter];
+        let others = [
+            Self::AskForLess,
+            Self::WriteUnseen,
+            Self::HideVoter,
+            Self::HideLower,
+        ];
         self.ending().is_none() && !others.contains(&self)
     }
 
@@ -150,6 +171,10 @@ impl Lead {
             Self::HideVoter => {
                 hide_voter(sim).await;
                 return size;
+            }
+            Self::HideLower => {
+                hide_lower(sim).await;
+                return 1;
             }
             Self::EmptyAgain => {
                 empty_again(sim).await;
@@ -195,185 +220,4 @@ impl Lead {
         sim.annotate(NAME, ANNOTATION_ADOPT, uid.unwrap_or_default());
         said(sim, refusal).await;
     }
-}
-
-/// The member of the first place.
-fn first() -> String {
-    format!("{NAME}-0")
-}
-
-/// Waits until the operator says so.
-async fn said(sim: &Simulation, refusal: &str) {
-    let words = coverage::words(refusal);
-    let says = |cluster: &Value| coverage::says(&cluster["status"], words);
-    sim.until(MINUTE, |sim| sim.look(NAME, says) == Some(true)).await;
-}
-
-/// Whoever is led goes on alone.
-fn let_go(sim: &Simulation) {
-    sim.etcds().mend_all();
-    sim.etcds().clear_faults();
-}
-
-async fn ask_for_less(sim: &Simulation, size: u8) {
-    sim.machine().set_too_large(NAMESPACE, &first(), true);
-    sim.until(MINUTE, |sim| sim.members(NAME).len() == usize::from(size))
-        .await;
-    sim.edit(NAME, |spec| {
-        spec["pod"] = json!({"resources": {"requests": {"cpu": "100m"}}});
-    });
-    said(sim, "spec changed before the start").await;
-    sim.machine().set_too_large(NAMESPACE, &first(), false);
-}
-
-async fn write_unseen(sim: &Simulation, size: u8) {
-    let blind = Calls {
-        caller: Some(OPERATOR.to_owned()),
-        ..Calls::of("Connect")
-    };
-    sim.etcds().fault(blind, CallFault::LoseRequest, u32::MAX);
-    let all = (usize::from(size), usize::from(size));
-    sim.until(MINUTE, |sim| sim.voters(NAME) == all).await;
-    let writers = sim.write(NAME, 2, SECOND);
-    tokio::time::sleep(10 * SECOND).await;
-    drop(writers);
-    // What is lost now a person gives up later.
-    sim.ledger().forgive_losses();
-    for number in 0..=size / 2 {
-        sim.wipe(&format!("{NAME}-{number}"));
-    }
-    sim.etcds().clear_faults();
-    said(sim, "clients may have written").await;
-    decide(sim).await;
-}
-
-/// No learner gets its vote before it is let go: etcd says that it has not caught up.
-fn hold_learners_back(sim: &Simulation) {
-    let refusal = CallFault::Refuse(Rejection::LearnerNotReady);
-    sim.etcds().fault(Calls::of("MemberPromote"), refusal, u32::MAX);
-}
-
-/// The user wants two members more, and the first of them is added and gets no vote.
-async fn grow(sim: &Simulation, size: u8) -> Option<String> {
-    hold_learners_back(sim);
-    sim.edit(NAME, |spec| spec["size"] = json!(size + 2));
-    sim.until(MINUTE, |sim| learner(sim).is_some()).await;
-    learner(sim).map(|(name, _)| name)
-}
-
-/// The same, once it does its part.
-async fn grow_until_it_is_up(sim: &Simulation, size: u8) -> Option<String> {
-    let learner = grow(sim, size).await?;
-    sim.until(MINUTE, is_learner_up).await.then_some(learner)
-}
-
-/// The member without a vote, and whether it does its part.
-fn learner(sim: &Simulation) -> Option<(String, bool)> {
-    let end = format!(".{NAME}.{NAMESPACE}.svc");
-    sim.etcds().truth(|truth| {
-        truth.clusters().into_iter().find_map(|id| {
-            let members = truth.members(id).into_values();
-            let mut learners = members.filter(|member| member.role == Role::Learner);
-            learners.find_map(|learner| {
-                let mut hosts = learner.peer_urls.iter().map(PeerUrl::host);
-                let name = hosts.find_map(|host| host.strip_suffix(&end))?.to_owned();
-                Some((name, truth.up_since(id, learner.id).is_some()))
-            })
-        })
-    })
-}
-
-fn is_learner_up(sim: &Simulation) -> bool {
-    learner(sim).is_some_and(|(_, is_up)| is_up)
-}
-
-/// Nobody who is not well any more leaves before the others can decide, and nobody comes before the last one is finished.
-async fn regret(sim: &Simulation, size: u8, is_started: bool) {
-    let Some(learner) = grow(sim, size).await else {
-        return let_go(sim);
-    };
-    if is_started {
-        sim.until(MINUTE, is_learner_up).await;
-    } else {
-        sim.etcds().part(OPERATOR, &learner);
-    }
-    sim.wipe(&format!("{NAME}-1"));
-    // It has reported by then, and what was begun goes first.
-    tokio::time::sleep(10 * SECOND).await;
-    sim.edit(NAME, |spec| spec["size"] = json!(size));
-    let is_out = |sim: &Simulation| sim.voters(NAME).1 == usize::from(size) - 1;
-    sim.until(MINUTE, is_out).await;
-    sim.etcds().part(OPERATOR, &first());
-    let refusal = if is_started {
-        "a learner is unfinished"
-    } else {
-        "a member has not started"
-    };
-    said(sim, refusal).await;
-    let_go(sim);
-}
-
-async fn hide_voter(sim: &Simulation) {
-    sim.etcds().part(OPERATOR, &first());
-    sim.wipe(&format!("{NAME}-1"));
-    said(sim, "too few would be left").await;
-    let_go(sim);
-}
-
-async fn empty_again(sim: &Simulation) {
-    hold_learners_back(sim);
-    let member = format!("{NAME}-1");
-    sim.wipe(&member);
-    for _ in 0..2 {
-        if !sim.until(MINUTE, is_learner_up).await {
-            return let_go(sim);
-        }
-        sim.wipe(&member);
-    }
-    said(sim, "too many replacements").await;
-    let_go(sim);
-    // Whoever has found out why changes something.
-    sim.edit(NAME, |spec| spec["recovery"] = json!({"replaceAfter": "4m"}));
-}
-
-async fn deafen_learner(sim: &Simulation, size: u8) {
-    if let Some(learner) = grow_until_it_is_up(sim, size).await {
-        for number in 0..size {
-            sim.etcds().cut(&format!("{NAME}-{number}"), &learner);
-        }
-        said(sim, "no vote: it has not all data").await;
-    }
-    let_go(sim);
-}
-
-async fn hide_voters(sim: &Simulation, size: u8) {
-    if grow_until_it_is_up(sim, size).await.is_some() {
-        for number in 0..=size / 2 {
-            sim.etcds().part(OPERATOR, &format!("{NAME}-{number}"));
-        }
-        said(sim, "no vote: too few voters").await;
-    }
-    let_go(sim);
-}
-
-async fn hide_new_voter(sim: &Simulation, size: u8) {
-    sim.edit(NAME, |spec| spec["size"] = json!(size + 2));
-    sim.until(MINUTE, |sim| learner(sim).is_some()).await;
-    let Some((new, _)) = learner(sim) else { return };
-    let votes = |sim: &Simulation| sim.voters(NAME).1 == usize::from(size) + 1;
-    if sim.until(MINUTE, votes).await {
-        sim.etcds().part(OPERATOR, &new);
-        said(sim, "the new voter does not answer").await;
-    }
-    let_go(sim);
-}
-
-async fn evict_learner(sim: &Simulation, size: u8) {
-    if let Some(learner) = grow_until_it_is_up(sim, size).await {
-        sim.machine().set_too_large(NAMESPACE, &learner, true);
-        sim.fake().delete_object("v1", "Pod", NAMESPACE, &learner);
-        said(sim, "a learner in the way").await;
-        sim.machine().set_too_large(NAMESPACE, &learner, false);
-    }
-    let_go(sim);
 }

@@ -5,6 +5,7 @@
 
 mod coverage;
 mod endings;
+mod fate;
 mod leads;
 mod operator;
 mod restores;

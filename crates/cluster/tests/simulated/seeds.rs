@@ -12,14 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::coverage;
-use crate::weather::{About, EVENTS, Life, live};
+use crate::weather::{About, EVENTS, FAULTS, Life, live};
 
 /// How many seeds a look takes.
 const LOOK: u64 = 4;
 /// How many seeds with restores.
 const LOOK_AT_RESTORES: u64 = 4;
-/// How many faults a seed must have had to count, beside enough events.
-const FAULTS: usize = 3;
 
 #[expect(
     clippy::disallowed_methods,
@@ -178,8 +176,13 @@ fn look(about: About, seeds: u64) {
     let sum = search(about, from, seeds, ends_at_first);
     sum.print(start.elapsed().as_secs_f64());
     if let Some(first) = sum.broken.iter().min_by_key(|life| life.record.len()) {
-        let shortest = shorten(first);
-        panic!("{}", tell(&shortest));
+        // Whoever wants no more than one is in a hurry.
+        let told = if ends_at_first {
+            first.clone()
+        } else {
+            shorten(first)
+        };
+        panic!("{}", tell(&told));
     }
     if variable("SIMULATION_EVERYWHERE").is_some() {
         let missing = coverage::missing(about, &sum.counts);

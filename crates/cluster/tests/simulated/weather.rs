@@ -5,14 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use etcd_operator_api::names::ANNOTATION_REPLACE;
-use etcd_operator_etcd::policy::newest;
-use etcd_operator_etcd::version::Minor;
 use etcd_operator_testkit::chance::Chance;
 use etcd_operator_testkit::ledger::{Promise, Violation, Writers};
-use etcd_operator_testkit::simulation::{Fault, NAMESPACE, Place, Schedule, Simulation, run};
+use etcd_operator_testkit::simulation::{NAMESPACE, Schedule, Simulation, run};
 use serde_json::{Value, json};
 
 use crate::endings::{ambush, end};
+use crate::fate::{Ending, Fate, Opening};
 use crate::leads::Lead;
 use crate::restores::lives::{self, Restores};
 use crate::settle::settle;
@@ -24,9 +23,8 @@ pub const PATIENCE: Duration = Duration::from_mins(20);
 
 /// How much happens in a life that counts.
 pub const EVENTS: u64 = 200;
-
-/// How many faults a life has at least that is led to a refusal, beside what leads it there.
-const FAULTS_IF_LED: u32 = 4;
+/// How many faults it has at least.
+pub const FAULTS: usize = 3;
 
 /// What lives are about. A seed decides another life for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,174 +33,6 @@ pub enum About {
     Usual,
     /// Restores, beside everything.
     Restores,
-}
-
-/// When things begin to go wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Opening {
-    /// Once the cluster is whole.
-    Calm,
-    /// At once.
-    Rough,
-    /// At once, and the members cannot agree on anything for a while.
-    Severed,
-}
-
-/// What a person does in the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    Nothing,
-    /// Puts it to sleep and wakes it.
-    Sleep,
-    /// Takes the operator away, and the power of every member.
-    Alone,
-    /// Deletes it, makes it again, and has what was kept taken over.
-    Adopt,
-    /// Deletes it, makes it again, and gives up what was kept.
-    Discard,
-    /// Loses a node for good.
-    Bury,
-    /// Loses the data of most members, or of all.
-    Ruin,
-}
-
-impl Ending {
-    /// How much happens in it at least, most of the times.
-    fn events(self) -> u64 {
-        match self {
-            Self::Nothing | Self::Alone | Self::Ruin => 0,
-            Self::Bury => 30,
-            Self::Sleep => 50,
-            Self::Adopt => 70,
-            Self::Discard => 100,
-        }
-    }
-}
-
-/// What a seed holds in store.
-#[derive(Clone, Debug)]
-pub struct Fate {
-    version: Minor,
-    size: u8,
-    is_fleeting: bool,
-    opening: Opening,
-    pub ending: Ending,
-    faults: u32,
-    writes_early: bool,
-    /// Where its operator dies.
-    place: Place,
-    /// To which refusal it is led on purpose.
-    pub lead: Option<Lead>,
-}
-
-impl Fate {
-    fn draw(chance: &mut Chance) -> Self {
-        use Minor::{V3_2, V3_3, V3_4, V3_5, V3_6, V3_7};
-        let versions = [V3_6, V3_6, V3_6, V3_7, V3_7, V3_5, V3_5, V3_4, V3_3, V3_2];
-        let openings = [
-            Opening::Calm,
-            Opening::Calm,
-            Opening::Rough,
-            Opening::Rough,
-            Opening::Severed,
-        ];
-        let version = *chance.pick(&versions).expect("there are some");
-        let size = *chance.pick(&[1, 3, 3, 3, 3, 5]).expect("there are some");
-        let is_fleeting = chance.one_in(10);
-        let mut ending = match chance.below(16) {
-            0 => Ending::Sleep,
-            1 => Ending::Alone,
-            2 | 3 => Ending::Adopt,
-            4 | 5 => Ending::Discard,
-            6 | 7 => Ending::Bury,
-            8 => Ending::Ruin,
-            _ => Ending::Nothing,
-        };
-        if is_fleeting {
-            ending = Ending::Nothing;
-        }
-        let places = Place::all();
-        let place = *chance.pick(&places).expect("there are some");
-        Self {
-            version,
-            size,
-            is_fleeting,
-            opening: *chance.pick(&openings).expect("there are some"),
-            ending,
-            faults: 4 + u32::try_from(chance.below(7)).unwrap_or(0),
-            writes_early: chance.one_in(2),
-            place,
-            lead: None,
-        }
-    }
-
-    /// The same with what leads its operator to where it dies, where it would seldom come by.
-    fn led_to_its_place(mut self) -> Self {
-        match self.place.flow {
-            "StartOver" => self.opening = Opening::Severed,
-            "Adopt" => self.ending = Ending::Adopt,
-            "Discard" => self.ending = Ending::Discard,
-            "Join" | "Remove" | "Replace" | "Resume" => self.opening = Opening::Calm,
-            _ => {}
-        }
-        let is_kept = ["Adopt", "Discard", "Resume"].contains(&self.place.flow);
-        if is_kept || self.place.call == "DeleteClaim" {
-            self.is_fleeting = false;
-        }
-        if ["StartOver", "Remove", "Replace", "Resume"].contains(&self.place.flow) {
-            self.size = self.size.max(3);
-        }
-        if ["MemberPromote", "MoveLeader"].contains(&self.place.call) {
-            self.version = self.version.max(Minor::V3_4);
-        }
-        if self.place.call == "ForceDeletePod" {
-            self.is_fleeting = false;
-            self.ending = Ending::Bury;
-        }
-        self
-    }
-
-    /// The same with what leads it to a refusal, where it is to be led to one.
-    fn led_to_a_refusal(mut self, chance: &mut Chance) -> Self {
-        let Some(lead) = Lead::draw(chance, self.place) else {
-            return self;
-        };
-        self.lead = Some(lead);
-        self.size = if lead.needs_three() { 3 } else { self.size.min(3) };
-        self.is_fleeting &= !lead.needs_volumes();
-        if let Some(ending) = lead.ending() {
-            self.ending = ending;
-        } else {
-            self.opening = Opening::Calm;
-        }
-        if lead.needs_learners() {
-            self.version = self.version.max(Minor::V3_4);
-        }
-        self.faults = FAULTS_IF_LED;
-        self
-    }
-
-    /// What happens first, once all is well.
-    fn first(&self, sim: &Simulation) -> Option<Fault> {
-        let member = || status(sim)["leader"].as_str().map(str::to_owned);
-        match (self.place.flow, self.place.call) {
-            ("Join", _) => Some(Fault::Resize(self.size + 2)),
-            ("Remove", _) => Some(Fault::Resize(1)),
-            ("Replace", "MoveLeader") => member().map(Fault::GiveUp),
-            ("Replace", "ForceDeletePod") => None,
-            ("Replace", _) => Some(Fault::Wipe(format!("{NAME}-1"))),
-            ("Resume", _) => Some(Fault::Reattach(format!("{NAME}-1"))),
-            _ => None,
-        }
-    }
-
-    fn spec(&self) -> Value {
-        let mut spec = json!({"size": self.size, "version": newest(self.version).to_string()});
-        if !self.is_fleeting {
-            spec["storage"] = json!({"size": "1Gi"});
-        }
-        spec
-    }
 }
 
 /// What became of a seed.
@@ -266,13 +96,14 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
     let mut chance = Chance::new(sim.draw());
     let mut fate = Fate::draw(&mut chance);
     if about == About::Usual {
-        fate = fate.led_to_its_place().led_to_a_refusal(&mut chance);
+        fate = fate.led_to_its_place(&mut chance).led_to_a_refusal(&mut chance);
     }
     sim.timeline().note("fate", format_args!("{fate:?}"));
     coverage::watch(sim);
     if about == About::Usual {
         sim.destine(fate.place.with_those_before());
     }
+    let dooms = sim.dooms();
     operator::install(sim);
     let object = json!({"metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": fate.spec()});
     sim.create_with(object.clone());
@@ -281,13 +112,13 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
         writers = Some(write(sim));
     }
     let mut schedule = Schedule::of(NAME, fate.faults);
-    schedule.sizes = vec![1, 3, 3, 5];
+    schedule.sizes = vec![1, 3, 3, 3, 5];
     if fate.lead.is_some_and(Lead::needs_three) {
         schedule.sizes = vec![3, 5];
     }
     schedule.is_fleeting = fate.is_fleeting;
     schedule.has_person = about == About::Usual;
-    schedule.events = EVENTS - fate.ending.events();
+    schedule.events = EVENTS.saturating_sub(fate.ending.events(fate.size));
     schedule.between.1 = 25 * SECOND;
     let restores = (about == About::Restores).then(|| {
         lives::watch(sim);
@@ -296,6 +127,8 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
     let play = || restores.clone().map(|restores| tokio::spawn(restores.play()));
     let early = (fate.opening != Opening::Calm).then(play).flatten();
     schedule.only = only;
+    // What goes wrong beside the faults of the schedule.
+    let mut others = Vec::new();
     match fate.opening {
         Opening::Calm => {
             if let Some(lead) = fate.lead {
@@ -303,19 +136,28 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
             }
             let mut is_whole = converges(sim, fate.size, "after its creation").await;
             if let Some(lead) = fate.lead.filter(|_| is_whole) {
+                others.push(format!("{lead:?}"));
                 let size = lead.amid(sim, fate.size).await;
                 is_whole = converges(sim, size, "after it was led to a refusal").await;
             }
             if let Some(first) = fate.first(sim).filter(|_| is_whole && about == About::Usual) {
                 sim.inject(NAME, &first);
+                others.push(format!("{first:?}"));
             }
         }
         Opening::Rough => schedule.between.1 = Duration::from_secs(15),
         Opening::Severed => {
             schedule.between.1 = Duration::from_secs(15);
+            others.push(format!("{:?}", fate.opening));
             sever(sim, &fate, &mut chance).await;
         }
     }
+    // Its operator dies, most of the times.
+    let led = others.len() + usize::from(about == About::Usual);
+    schedule.least = FAULTS.saturating_sub(led).max(1);
+    schedule.faults = schedule
+        .faults
+        .min(u32::try_from(schedule.least).unwrap_or(u32::MAX));
     let late = (writers.is_none()).then(|| {
         let sim = sim.clone();
         tokio::spawn(async move {
@@ -326,7 +168,7 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
         })
     });
     let played = early.or_else(play);
-    let injected = sim.suffer(&schedule).await;
+    let mut injected = sim.suffer(&schedule).await;
     if let Some(played) = played {
         played.await.expect("restores are played to their end");
     }
@@ -334,7 +176,22 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
     if let Some(restores) = &restores {
         restores.end().await;
     }
-    let size = settle(sim).await;
+    let mut size = settle(sim).await;
+    if sim.dooms() < dooms {
+        others.push(format!("{:?}", fate.place));
+    }
+    // Of another size than was thought, its end may bring too little.
+    let missing = FAULTS.saturating_sub(injected.len() + others.len());
+    let is_enough = missing == 0 && sim.events() + fate.ending.events(size) >= EVENTS;
+    if about == About::Usual && !is_enough {
+        schedule.first = schedule.numbers().end;
+        schedule.faults = 0;
+        schedule.least = missing;
+        schedule.events = EVENTS.saturating_sub(fate.ending.events(size));
+        injected.extend(sim.suffer(&schedule).await);
+        want_something(sim, fate.lead);
+        size = settle(sim).await;
+    }
     if fate.ending == Ending::Alone {
         sim.destine(Vec::new());
     }
@@ -359,8 +216,9 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
     let injected = injected
         .into_iter()
         .map(|(number, fault)| (number, format!("{fault:?}")));
+    let others = (schedule.numbers().end..).zip(others);
     let about_restores = restores.map(|restores| restores.played()).unwrap_or_default();
-    injected.chain(about_restores).collect()
+    injected.chain(others).chain(about_restores).collect()
 }
 
 fn write(sim: &Simulation) -> Writers {
@@ -403,7 +261,11 @@ async fn sever(sim: &Simulation, fate: &Fate, chance: &mut Chance) {
     sim.until(MINUTE, is_begun).await;
     tokio::time::sleep(chance.between(Duration::ZERO, 5 * SECOND)).await;
     ambush(sim, "StartOver", chance);
-    let lost = chance.below(u64::from(fate.size) + 1);
+    let mut lost = chance.below(u64::from(fate.size) + 1);
+    if fate.place.flow == "StartOver" {
+        // Nobody begins anew whom enough of the others remember.
+        lost = lost.max(u64::from(fate.size / 2) + 1);
+    }
     for name in names.iter().take(usize::try_from(lost).unwrap_or(0)) {
         // What nobody could write cannot be lost; a single member forms by itself.
         if fate.size > 1 && !is_latched(sim) {

@@ -38,7 +38,8 @@ impl Place {
     /// The places by which an operator comes here: somebody must have begun what another one is to take over.
     pub fn with_those_before(self) -> Vec<Self> {
         let calls = FLOWS.iter().find(|(flow, _)| *flow == self.flow);
-        let first = calls.and_then(|(_, calls)| calls.iter().rev().find(|call| **call != TAKE_OVER));
+        // Nobody takes over where no pod waits for its permit.
+        let first = calls.and_then(|(_, calls)| calls.iter().find(|call| call.starts_with("Permit")));
         let before = first.filter(|_| self.call == TAKE_OVER).map(|call| Self {
             call,
             side: Side::Before,
@@ -52,6 +53,11 @@ impl Simulation {
     /// Lets operators die at these places from now on, at each once and in this order.
     pub fn destine(&self, places: Vec<Place>) {
         self.with(|state| state.dooms = places.into());
+    }
+
+    /// At how many places operators are still to die.
+    pub fn dooms(&self) -> usize {
+        self.with(|state| state.dooms.len())
     }
 
     /// Whether an operator dies here, for the gates of all of them.

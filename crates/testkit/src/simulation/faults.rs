@@ -1,6 +1,7 @@
 //! What can go wrong by chance, drawn from a seed. Each draw is its own, so that leaving one out moves none of the others.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
 
 use super::tally::{STEPS, calls_of};
@@ -9,6 +10,9 @@ use crate::gate::Side;
 
 /// How many faults a schedule may have beyond those it asks for.
 const MORE: u32 = 24;
+/// About so much follows from faults that are under way: with so much missing they no longer come upon one another, or much
+/// more would have happened in the end than was asked for.
+const NEAR: u64 = 70;
 
 /// Something that goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,9 +133,13 @@ const MISHAPS: [Mishap; 8] = [
 pub struct Schedule {
     /// The cluster they are about.
     pub cluster: String,
-    /// How many of them.
+    /// The number of the first one.
+    pub first: u32,
+    /// How many are drawn, of which some cannot be borne at their time.
     pub faults: u32,
-    /// With more of them it goes on, for a while, until so much has happened in all.
+    /// With more of them it goes on, for a while, until there were so many.
+    pub least: usize,
+    /// The same until so much has happened in all.
     pub events: u64,
     /// The time between two of them, least and most.
     pub between: (Duration, Duration),
@@ -150,7 +158,9 @@ impl Schedule {
     pub fn of(cluster: &str, faults: u32) -> Self {
         Self {
             cluster: cluster.to_owned(),
+            first: 0,
             faults,
+            least: 0,
             events: 0,
             between: (Duration::from_millis(200), Duration::from_secs(40)),
             sizes: Vec::new(),
@@ -160,9 +170,19 @@ impl Schedule {
         }
     }
 
-    /// Whether there is a fault of this number when so much has happened.
-    pub(super) fn goes_on(&self, number: u32, events: u64) -> bool {
-        number < self.faults || (events < self.events && number < self.faults + MORE)
+    /// The numbers that its faults may have.
+    pub fn numbers(&self) -> Range<u32> {
+        self.first..self.first + self.faults + MORE
+    }
+
+    /// Whether the fault of this number does not wait for those before it when so much has happened.
+    pub(super) fn storms(&self, number: u32, events: u64) -> bool {
+        number < self.first + self.faults || events + NEAR < self.events
+    }
+
+    /// Whether there is one more after so many, and when so much has happened.
+    pub(super) fn goes_on(&self, injected: usize, events: u64) -> bool {
+        injected < self.least || events < self.events
     }
 
     /// Whether the fault of this number is to happen.

@@ -29,7 +29,14 @@ impl Simulation {
         let seed = self.draw();
         let mut injected = Vec::new();
         let mut over = Instant::now();
-        for number in (0..).take_while(|number| schedule.goes_on(*number, self.events())) {
+        for number in schedule.numbers() {
+            if !schedule.storms(number, self.events()) {
+                // All of them end by themselves.
+                tokio::time::sleep_until(over + AFTERMATH).await;
+                if !schedule.goes_on(injected.len(), self.events()) {
+                    break;
+                }
+            }
             let mut chance = Chance::new(mixed(seed.wrapping_add(u64::from(number))));
             let (least, most) = schedule.between;
             tokio::time::sleep(chance.between(least, most)).await;
@@ -43,7 +50,6 @@ impl Simulation {
                 injected.push((number, fault));
             }
         }
-        // All of them end by themselves.
         tokio::time::sleep_until(over + AFTERMATH).await;
         self.heal();
         injected

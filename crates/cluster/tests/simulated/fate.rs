@@ -1,0 +1,204 @@
+//! What a seed holds in store for a life: how its cluster is asked for, where its operator dies, to which refusal it is led, and
+//! what a person does in the end.
+
+use etcd_operator_etcd::policy::newest;
+use etcd_operator_etcd::version::Minor;
+use etcd_operator_testkit::chance::Chance;
+use etcd_operator_testkit::simulation::{Fault, Place, Simulation};
+use serde_json::{Value, json};
+
+use crate::leads::Lead;
+use crate::weather::{NAME, status};
+
+/// How many faults a life has at least that is led to a refusal, beside what leads it there.
+const FAULTS_IF_LED: u32 = 2;
+
+/// When things begin to go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// Once the cluster is whole.
+    Calm,
+    /// At once.
+    Rough,
+    /// At once, and the members cannot agree on anything for a while.
+    Severed,
+}
+
+/// What a person does in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Nothing,
+    /// Puts it to sleep and wakes it.
+    Sleep,
+    /// Takes the operator away, and the power of every member.
+    Alone,
+    /// Deletes it, makes it again, and has what was kept taken over.
+    Adopt,
+    /// Deletes it, makes it again, and gives up what was kept.
+    Discard,
+    /// Loses a node for good.
+    Bury,
+    /// Loses the data of most members, or of all.
+    Ruin,
+}
+
+impl Ending {
+    /// How much happens in it at least, most of the times, with so many members.
+    pub fn events(self, size: u8) -> u64 {
+        let (few, each) = match self {
+            Self::Nothing | Self::Alone | Self::Ruin => (0, 0),
+            Self::Bury if size < 3 => (0, 0),
+            Self::Bury => (55, 0),
+            Self::Sleep => (30, 30),
+            Self::Adopt => (45, 25),
+            Self::Discard => (75, 48),
+        };
+        few + each * u64::from(size.saturating_sub(1))
+    }
+}
+
+/// How many lives of a few hundred are led to a place: more where many that are led there do not get there.
+fn lives_led_to(place: &Place) -> usize {
+    match (place.flow, place.call) {
+        ("Replace", "DeletePod") => 8,
+        ("Replace", "DeleteClaim") => 5,
+        ("Remove", "MoveLeader") => 4,
+        ("Join" | "Remove" | "Replace" | "Resume" | "Discard", _) => 3,
+        _ => 2,
+    }
+}
+
+/// What a seed holds in store.
+#[derive(Clone, Debug)]
+pub struct Fate {
+    pub version: Minor,
+    pub size: u8,
+    pub is_fleeting: bool,
+    pub opening: Opening,
+    pub ending: Ending,
+    pub faults: u32,
+    pub writes_early: bool,
+    /// Where its operator dies.
+    pub place: Place,
+    /// To which refusal it is led on purpose.
+    pub lead: Option<Lead>,
+}
+
+impl Fate {
+    pub fn draw(chance: &mut Chance) -> Self {
+        use Minor::{V3_2, V3_3, V3_4, V3_5, V3_6, V3_7};
+        let versions = [V3_6, V3_6, V3_6, V3_7, V3_7, V3_5, V3_5, V3_4, V3_3, V3_2];
+        let openings = [
+            Opening::Calm,
+            Opening::Calm,
+            Opening::Rough,
+            Opening::Rough,
+            Opening::Severed,
+        ];
+        let version = *chance.pick(&versions).expect("there are some");
+        let size = *chance.pick(&[1, 3, 3, 3, 3, 3, 3, 5]).expect("there are some");
+        let is_fleeting = chance.one_in(10);
+        // Places and refusals bring more of some of them.
+        let mut ending = match chance.below(32) {
+            0 | 1 => Ending::Sleep,
+            2 | 3 => Ending::Alone,
+            4 => Ending::Adopt,
+            5 => Ending::Discard,
+            6 | 7 => Ending::Bury,
+            8 | 9 => Ending::Ruin,
+            _ => Ending::Nothing,
+        };
+        if is_fleeting {
+            ending = Ending::Nothing;
+        }
+        let places = Place::all();
+        let places: Vec<&Place> = places
+            .iter()
+            .flat_map(|place| vec![place; lives_led_to(place)])
+            .collect();
+        let place = **chance.pick(&places).expect("there are some");
+        Self {
+            version,
+            size,
+            is_fleeting,
+            opening: *chance.pick(&openings).expect("there are some"),
+            ending,
+            faults: 2 + u32::from(chance.one_in(2)),
+            writes_early: chance.one_in(2),
+            place,
+            lead: None,
+        }
+    }
+
+    /// The same with what leads its operator to where it dies, where it would seldom come by.
+    pub fn led_to_its_place(mut self, chance: &mut Chance) -> Self {
+        match self.place.flow {
+            "StartOver" => self.opening = Opening::Severed,
+            "Adopt" => self.ending = Ending::Adopt,
+            "Discard" => self.ending = Ending::Discard,
+            "Join" | "Remove" | "Replace" | "Resume" => self.opening = Opening::Calm,
+            _ => {}
+        }
+        let is_kept = ["Adopt", "Discard", "Resume"].contains(&self.place.flow);
+        if is_kept || self.place.call == "DeleteClaim" {
+            self.is_fleeting = false;
+        }
+        if ["StartOver", "Remove", "Replace", "Resume"].contains(&self.place.flow) {
+            self.size = self.size.max(3);
+        }
+        if ["Adopt", "Discard"].contains(&self.place.flow) {
+            // What is asked about one volume is asked about each.
+            self.size = *chance.pick(&[1, 1, 3]).expect("there are some");
+        }
+        if ["MemberPromote", "MoveLeader"].contains(&self.place.call) {
+            self.version = self.version.max(Minor::V3_4);
+        }
+        if self.place.call == "ForceDeletePod" {
+            self.is_fleeting = false;
+            self.ending = Ending::Bury;
+        }
+        self
+    }
+
+    /// The same with what leads it to a refusal, where it is to be led to one.
+    pub fn led_to_a_refusal(mut self, chance: &mut Chance) -> Self {
+        let Some(lead) = Lead::draw(chance, self.place) else {
+            return self;
+        };
+        self.lead = Some(lead);
+        self.size = if lead.needs_three() { 3 } else { self.size.min(3) };
+        self.is_fleeting &= !lead.needs_volumes();
+        if let Some(ending) = lead.ending() {
+            self.ending = ending;
+        } else {
+            self.opening = Opening::Calm;
+        }
+        if lead.needs_learners() {
+            self.version = self.version.max(Minor::V3_4);
+        }
+        self.faults = FAULTS_IF_LED;
+        self
+    }
+
+    /// What happens first, once all is well.
+    pub fn first(&self, sim: &Simulation) -> Option<Fault> {
+        let member = || status(sim)["leader"].as_str().map(str::to_owned);
+        match (self.place.flow, self.place.call) {
+            ("Join", _) => Some(Fault::Resize(self.size + 2)),
+            ("Remove", _) => Some(Fault::Resize(1)),
+            ("Replace", "MoveLeader") => member().map(Fault::GiveUp),
+            ("Replace", "ForceDeletePod") => None,
+            ("Replace", _) => Some(Fault::Wipe(format!("{NAME}-1"))),
+            ("Resume", _) => Some(Fault::Reattach(format!("{NAME}-1"))),
+            _ => None,
+        }
+    }
+
+    pub fn spec(&self) -> Value {
+        let mut spec = json!({"size": self.size, "version": newest(self.version).to_string()});
+        if !self.is_fleeting {
+            spec["storage"] = json!({"size": "1Gi"});
+        }
+        spec
+    }
+}
