@@ -132,13 +132,6 @@ impl Applier {
         Ok(change(&self.agreed, &what, Some(current), desired)?.is_some())
     }
 
-    /// Whether the object is known to be as wanted, as it was found so and has not changed since but in its status. Where it is
-    /// not known, [`Self::differs`] tells.
-    pub fn agrees<K: Writable>(&self, current: &K, desired: &Wish<K>) -> bool {
-        let known = |sum| self.agreed.has(&What::of(&**desired, "apply"), current, sum);
-        desired.sum().is_some_and(known)
-    }
-
     /// Deletes exactly this object as it was seen: another one of the same name, or a newer version of this one, is
     /// not touched but a conflict. One that is gone already is no error.
     pub async fn delete<K: Writable>(&self, seen: &K) -> Result<(), Error> {

@@ -61,8 +61,9 @@ impl Ending {
 fn lives_led_to(place: &Place) -> usize {
     match (place.flow, place.call) {
         ("Replace", "DeletePod") => 8,
-        ("Replace", "DeleteClaim") => 5,
+        ("Replace", "DeleteClaim") => 6,
         ("Remove", "MoveLeader") => 4,
+        ("Bootstrap", "TakeOver") | ("Adopt", "WriteStatus") => 3,
         ("Join" | "Remove" | "Replace" | "Resume" | "Discard", _) => 3,
         _ => 2,
     }

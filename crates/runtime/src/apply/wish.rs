@@ -5,8 +5,9 @@ use std::sync::OnceLock;
 
 use serde::{Serialize, Serializer};
 
-use super::Writable;
 use super::agreed::sum;
+use super::what::What;
+use super::{Applier, Writable};
 
 /// An object as it should be.
 #[derive(Clone, Debug)]
@@ -57,5 +58,14 @@ impl<K: PartialEq> PartialEq for Wish<K> {
 impl<K: Serialize> Serialize for Wish<K> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.object.serialize(serializer)
+    }
+}
+
+impl Applier {
+    /// Whether the object is known to be as wanted, as it was found so and has not changed since but in its status. Where it is
+    /// not known, [`Self::differs`] tells.
+    pub fn agrees<K: Writable>(&self, current: &K, desired: &Wish<K>) -> bool {
+        let known = |sum| self.agreed.has(&What::of(&**desired, "apply"), current, sum);
+        desired.sum().is_some_and(known)
     }
 }

@@ -52,8 +52,8 @@ pub(super) async fn write_unseen(sim: &Simulation, size: u8) {
     let writers = sim.write(NAME, 2, SECOND);
     tokio::time::sleep(10 * SECOND).await;
     drop(writers);
-    // What is lost now a person gives up later.
-    sim.ledger().forgive_losses();
+    // What is lost now a person gives up later, or nobody has to who finds that nothing was written.
+    sim.ledger().give_up_clusters();
     for number in 0..=size / 2 {
         sim.wipe(&format!("{NAME}-{number}"));
     }
