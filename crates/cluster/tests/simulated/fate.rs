@@ -63,8 +63,9 @@ fn lives_led_to(place: &Place) -> usize {
         ("Replace", "DeletePod") => 8,
         ("Replace", "DeleteClaim") => 6,
         ("Remove", "MoveLeader") => 4,
-        ("Bootstrap", "TakeOver") | ("Adopt", "WriteStatus") => 3,
-        ("Join" | "Remove" | "Replace" | "Resume" | "Discard", _) => 3,
+        ("Bootstrap", "TakeOver")
+        | ("Adopt", "WriteStatus")
+        | ("Join" | "Remove" | "Replace" | "Resume" | "Discard", _) => 3,
         _ => 2,
     }
 }
