@@ -373,8 +373,8 @@ mod tests {
             bench.recorder.publish(notice("noisy", &n.to_string()));
         }
         bench.recorder.publish(notice("quiet", "one"));
-        assert_eq!(bench.calls().await.len(), 11);
-        assert_eq!(bench.dropped(), "40");
+        assert_eq!(bench.calls().await.len(), 31);
+        assert_eq!(bench.dropped(), "20");
     }
 
     #[tokio::test(start_paused = true)]

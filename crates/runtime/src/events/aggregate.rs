@@ -9,7 +9,7 @@ use super::{Notice, Severity};
 const WINDOW: Duration = Duration::from_mins(6);
 
 /// Most calls about one object within [`PER`].
-const RATE: usize = 10;
+const RATE: usize = 30;
 const PER: Duration = Duration::from_mins(1);
 
 /// Most series and most objects remembered.
