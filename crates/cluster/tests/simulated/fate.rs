@@ -60,12 +60,14 @@ impl Ending {
 /// How many lives of a few hundred are led to a place: more where many that are led there do not get there.
 fn lives_led_to(place: &Place) -> usize {
     match (place.flow, place.call) {
-        ("Replace", "DeletePod") => 8,
-        ("Replace", "DeleteClaim") => 6,
-        ("Remove", "MoveLeader") => 4,
-        ("Bootstrap", "TakeOver")
-        | ("Adopt", "WriteStatus")
-        | ("Join" | "Remove" | "Replace" | "Resume" | "Discard", _) => 3,
+        ("Replace", "DeletePod" | "DeleteClaim") => 18,
+        ("Bootstrap", "TakeOver") | ("Remove", "MemberRemove" | "MoveLeader") => 7,
+        ("Replace", "MoveLeader" | "MemberRemove")
+        | ("StartOver", "DeletePod" | "WriteStatus")
+        | ("Discard", "DeletePod" | "WriteStatus") => 6,
+        ("Resume" | "Adopt", "WriteStatus") | ("Resume", "Permit Resume") => 6,
+        ("Remove" | "Replace", _) | ("Bootstrap", "Permit Bootstrap") => 5,
+        ("Join" | "Resume" | "Discard", _) => 4,
         _ => 2,
     }
 }
@@ -100,14 +102,12 @@ impl Fate {
         let version = *chance.pick(&versions).expect("there are some");
         let size = *chance.pick(&[1, 3, 3, 3, 3, 3, 3, 5]).expect("there are some");
         let is_fleeting = chance.one_in(10);
-        // Places and refusals bring more of some of them.
+        // Volumes that were kept are met on the way to places and refusals.
         let mut ending = match chance.below(32) {
-            0 | 1 => Ending::Sleep,
-            2 | 3 => Ending::Alone,
-            4 => Ending::Adopt,
-            5 => Ending::Discard,
-            6 | 7 => Ending::Bury,
-            8 | 9 => Ending::Ruin,
+            0..=2 => Ending::Sleep,
+            3..=5 => Ending::Alone,
+            6..=8 => Ending::Bury,
+            9..=12 => Ending::Ruin,
             _ => Ending::Nothing,
         };
         if is_fleeting {
@@ -148,9 +148,13 @@ impl Fate {
         if ["StartOver", "Remove", "Replace", "Resume"].contains(&self.place.flow) {
             self.size = self.size.max(3);
         }
+        if ["Join", "Remove"].contains(&self.place.flow) {
+            // Enough happens on the way there.
+            self.ending = Ending::Nothing;
+        }
         if ["Adopt", "Discard"].contains(&self.place.flow) {
             // What is asked about one volume is asked about each.
-            self.size = *chance.pick(&[1, 1, 3]).expect("there are some");
+            self.size = *chance.pick(&[1, 1, 1, 3]).expect("there are some");
         }
         if ["MemberPromote", "MoveLeader"].contains(&self.place.call) {
             self.version = self.version.max(Minor::V3_4);
@@ -172,8 +176,17 @@ impl Fate {
         self.is_fleeting &= !lead.needs_volumes();
         if let Some(ending) = lead.ending() {
             self.ending = ending;
+            if !lead.needs_three() {
+                self.size = *chance.pick(&[1, 1, 1, 3]).expect("there are some");
+            }
         } else {
             self.opening = Opening::Calm;
+            let ends_there =
+                matches!(self.ending, Ending::Adopt | Ending::Discard) || self.place.call == "ForceDeletePod";
+            if !ends_there {
+                // Enough happens on the way there.
+                self.ending = Ending::Nothing;
+            }
         }
         if lead.needs_learners() {
             self.version = self.version.max(Minor::V3_4);

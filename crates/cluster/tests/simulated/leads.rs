@@ -6,10 +6,11 @@ mod ways;
 use etcd_operator_api::names::ANNOTATION_ADOPT;
 use etcd_operator_testkit::chance::Chance;
 use etcd_operator_testkit::etcd::Content;
-use etcd_operator_testkit::simulation::{NAMESPACE, Place, Simulation};
+use etcd_operator_testkit::simulation::{Fault, NAMESPACE, Place, Simulation};
 
 use crate::SECOND;
 use crate::fate::Ending;
+use crate::settle::settle;
 use crate::weather::NAME;
 use ways::{
     ask_for_less, deafen_learner, empty_again, evict_learner, first, hide_lower, hide_new_voter, hide_voter,
@@ -36,6 +37,8 @@ pub enum Lead {
     DeafenLearner,
     /// The operator does not reach a voter when another one has lost its data.
     HideVoter,
+    /// A copy of another member's volume lies in the place of a voter's own.
+    CloneVoter,
     /// The operator does not reach the first voter when higher ones are to be taken out.
     HideLower,
     /// A member loses its data again and again before it has its vote back.
@@ -57,8 +60,10 @@ pub enum Lead {
 }
 
 /// Those are named twice that do not always get there.
-const ALL: [Lead; 23] = [
+const ALL: [Lead; 26] = [
     Lead::AskForLess,
+    Lead::AskForLess,
+    Lead::CloneVoter,
     Lead::WriteUnseen,
     Lead::WriteUnseen,
     Lead::AddStranger,
@@ -74,6 +79,7 @@ const ALL: [Lead; 23] = [
     Lead::EmptyAgain,
     Lead::EmptyAgain,
     Lead::HideVoters,
+    Lead::HideNewVoter,
     Lead::HideNewVoter,
     Lead::EvictLearner,
     Lead::EvictLearner,
@@ -117,21 +123,24 @@ impl Lead {
 
     /// Whether fewer members, or single ones, never come there.
     pub fn needs_three(self) -> bool {
-        let others = [
+        let all = [
             Self::WriteUnseen,
             Self::RegretUnstarted,
             Self::RegretLearner,
             Self::HideVoter,
+            Self::CloneVoter,
             Self::HideLower,
             Self::EmptyAgain,
             Self::HideVoters,
+            Self::AdoptTooFew,
+            Self::AdoptCopy,
         ];
-        self.ending().is_some() || others.contains(&self)
+        all.contains(&self)
     }
 
     /// Whether the data must outlive the pods.
     pub fn needs_volumes(self) -> bool {
-        self.ending().is_some() || self == Self::WriteUnseen
+        self.ending().is_some() || matches!(self, Self::WriteUnseen | Self::CloneVoter)
     }
 
     /// Whether somebody must have no vote at first.
@@ -140,6 +149,7 @@ impl Lead {
             Self::AskForLess,
             Self::WriteUnseen,
             Self::HideVoter,
+            Self::CloneVoter,
             Self::HideLower,
         ];
         self.ending().is_none() && !others.contains(&self)
@@ -170,6 +180,12 @@ impl Lead {
             }
             Self::HideVoter => {
                 hide_voter(sim).await;
+                return size;
+            }
+            Self::CloneVoter => {
+                sim.inject(NAME, &Fault::Clone(format!("{NAME}-1"), first()));
+                said(sim, "another member's data").await;
+                settle(sim).await;
                 return size;
             }
             Self::HideLower => {

@@ -1,11 +1,15 @@
 //! How a life comes to rest: all is waited for that the spec asks for, and a person decides what no operator may.
 
 use etcd_operator_api::names::ANNOTATION_DISCARD;
+use etcd_operator_testkit::ledger::Promise;
 use etcd_operator_testkit::simulation::{NAMESPACE, Simulation};
 use serde_json::{Value, json};
 
 use crate::MINUTE;
 use crate::weather::{NAME, PATIENCE, converges, status};
+
+/// How often a person answers one kind of question, of which every member may have some.
+const ANSWERS: usize = 20;
 
 /// Waits until all is as the spec asks for in the end; whoever must be asked about a member is asked.
 pub async fn settle(sim: &Simulation) -> u8 {
@@ -20,26 +24,31 @@ pub async fn settle(sim: &Simulation) -> u8 {
         };
         sim.look(NAME, asks) == Some(true)
     };
-    loop {
-        sim.until(PATIENCE, |sim| {
+    let is_settled = async || {
+        let is_settled = |sim: &Simulation| {
             let asks_for_consent = [unread, stranger, undecided]
                 .iter()
                 .any(|asked| asked(sim).is_some());
             sim.is_whole(NAME, size) || asks(sim) || asks_for_consent
-        })
-        .await;
-        let Some(pod) = stranger(sim) else { break };
-        give_up(sim, &pod).await;
-    }
+        };
+        sim.until(PATIENCE, is_settled).await;
+    };
+    is_settled().await;
+    answer(sim, stranger, async |pod| {
+        give_up(sim, pod).await;
+        is_settled().await;
+    })
+    .await;
     decide(sim).await;
-    while let Some(pod) = unread(sim) {
+    answer(sim, unread, async |pod| {
         // The person risks what only they can judge.
         sim.tally().count("refusal: unread data go with a pod");
         sim.ledger().forgive_losses();
-        sim.fake().delete_object("v1", "Pod", NAMESPACE, &pod);
-        let is_over = |sim: &Simulation| unread(sim).as_ref() != Some(&pod);
+        sim.fake().delete_object("v1", "Pod", NAMESPACE, pod);
+        let is_over = |sim: &Simulation| unread(sim).is_none_or(|asked| asked != pod);
         sim.until(MINUTE, is_over).await;
-    }
+    })
+    .await;
     if asks(sim) {
         sim.tally().count("refusal: too many replacements");
         sim.edit(NAME, |spec| spec["recovery"] = json!({"replaceAfter": "4m"}));
@@ -50,14 +59,26 @@ pub async fn settle(sim: &Simulation) -> u8 {
 
 /// What may have been written before the cluster was seen to work is given up by whoever knows that nothing was, or risks it.
 pub async fn decide(sim: &Simulation) {
-    while let Some(pod) = undecided(sim) {
+    answer(sim, undecided, async |pod| {
         sim.tally()
             .count("refusal: what may have been written is given up");
         sim.ledger().give_up_clusters();
-        give_up(sim, &pod).await;
-        let is_over = |sim: &Simulation| undecided(sim).as_ref() != Some(&pod);
+        give_up(sim, pod).await;
+        let is_over = |sim: &Simulation| undecided(sim).is_none_or(|asked| asked != pod);
         sim.until(PATIENCE, is_over).await;
+    })
+    .await;
+}
+
+/// Answers for as long as a person is asked, each time about one pod; but not for ever.
+async fn answer(sim: &Simulation, asked: fn(&Simulation) -> Option<String>, how: impl AsyncFn(&str)) {
+    for _ in 0..ANSWERS {
+        let Some(pod) = asked(sim) else { return };
+        how(&pod).await;
     }
+    let plan = status(sim)["plan"].to_string();
+    sim.ledger()
+        .accuse(Promise::S9, format!("it asks again whatever is answered: {plan}"));
 }
 
 /// The member on whose volume another one's data are, if a person is asked about one.

@@ -25,6 +25,10 @@ pub const PATIENCE: Duration = Duration::from_mins(20);
 pub const EVENTS: u64 = 200;
 /// How many faults it has at least.
 pub const FAULTS: usize = 3;
+/// About so much happens until all is as wanted once nothing more goes wrong.
+const UNTIL_SETTLED: u64 = 60;
+/// How often more goes wrong where too little has happened.
+const MORE: usize = 4;
 
 /// What lives are about. A seed decides another life for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,9 +120,16 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
     if fate.lead.is_some_and(Lead::needs_three) {
         schedule.sizes = vec![3, 5];
     }
+    if matches!(fate.ending, Ending::Adopt | Ending::Discard) {
+        // Each member more would have to be asked about.
+        schedule.sizes = Vec::new();
+    }
     schedule.is_fleeting = fate.is_fleeting;
     schedule.has_person = about == About::Usual;
     schedule.events = EVENTS.saturating_sub(fate.ending.events(fate.size));
+    if about == About::Usual {
+        schedule.events = schedule.events.saturating_sub(UNTIL_SETTLED);
+    }
     schedule.between.1 = 25 * SECOND;
     let restores = (about == About::Restores).then(|| {
         lives::watch(sim);
@@ -180,14 +191,15 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
     if sim.dooms() < dooms {
         others.push(format!("{:?}", fate.place));
     }
-    // Of another size than was thought, its end may bring too little.
-    let missing = FAULTS.saturating_sub(injected.len() + others.len());
-    let is_enough = missing == 0 && sim.events() + fate.ending.events(size) >= EVENTS;
-    if about == About::Usual && !is_enough {
+    // Its end must not bring more than is missing, so that what came before it may have brought too little.
+    for _ in 0..MORE {
         schedule.first = schedule.numbers().end;
         schedule.faults = 0;
-        schedule.least = missing;
+        schedule.least = FAULTS.saturating_sub(injected.len() + others.len());
         schedule.events = EVENTS.saturating_sub(fate.ending.events(size));
+        if about == About::Restores || !schedule.goes_on(0, sim.events()) {
+            break;
+        }
         injected.extend(sim.suffer(&schedule).await);
         want_something(sim, fate.lead);
         size = settle(sim).await;

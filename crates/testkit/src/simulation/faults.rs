@@ -13,6 +13,10 @@ const MORE: u32 = 24;
 /// About so much follows from faults that are under way: with so much missing they no longer come upon one another, or much
 /// more would have happened in the end than was asked for.
 const NEAR: u64 = 70;
+/// About so much follows from a fault of which little follows.
+const LITTLE: u64 = 30;
+/// How often another fault is drawn where little is to follow.
+const REDRAWS: usize = 8;
 
 /// Something that goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,7 +185,7 @@ impl Schedule {
     }
 
     /// Whether there is one more after so many, and when so much has happened.
-    pub(super) fn goes_on(&self, injected: usize, events: u64) -> bool {
+    pub fn goes_on(&self, injected: usize, events: u64) -> bool {
         injected < self.least || events < self.events
     }
 
@@ -190,9 +194,29 @@ impl Schedule {
         self.only.as_ref().is_none_or(|only| only.contains(&number))
     }
 
-    /// The next fault, for a cluster with members of these names, while its operator is about this. Whoever lies in wait
+    /// The next fault when so much has happened; where little is missing, one of which little follows, most of the times.
+    pub(super) fn next(
+        &self,
+        chance: &mut Chance,
+        members: &[String],
+        flow: &str,
+        events: u64,
+    ) -> Option<Fault> {
+        let mut drawn = self.draw(chance, members, flow);
+        if events + LITTLE >= self.events {
+            for _ in 0..REDRAWS {
+                if drawn.as_ref().is_some_and(Fault::brings_little) {
+                    break;
+                }
+                drawn = self.draw(chance, members, flow);
+            }
+        }
+        drawn
+    }
+
+    /// A fault, for a cluster with members of these names, while its operator is about this. Whoever lies in wait
     /// for the operator mostly does so where it comes by soon.
-    pub fn draw(&self, chance: &mut Chance, members: &[String], flow: &str) -> Option<Fault> {
+    fn draw(&self, chance: &mut Chance, members: &[String], flow: &str) -> Option<Fault> {
         let member = chance.pick(members)?.clone();
         let other = chance.pick(members)?.clone();
         let short = chance.between(Duration::from_millis(500), Duration::from_secs(20));
@@ -304,6 +328,27 @@ impl Fault {
             | Self::Pause(time) => *time,
             _ => Duration::ZERO,
         }
+    }
+
+    /// Whether little follows from it.
+    fn brings_little(&self) -> bool {
+        matches!(
+            self,
+            Self::Kill(_)
+                | Self::Stop(..)
+                | Self::Part(..)
+                | Self::Deafen(..)
+                | Self::Late(..)
+                | Self::Slow(_)
+                | Self::Blind(_)
+                | Self::CutWatches
+                | Self::Refuse(_)
+                | Self::LoseWrite
+                | Self::Duplicate
+                | Self::LoseChange
+                | Self::Crash(_)
+                | Self::Isolate(..)
+        )
     }
 
     /// Whether it takes the data of a member.

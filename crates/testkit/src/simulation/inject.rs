@@ -41,7 +41,8 @@ impl Simulation {
             let (least, most) = schedule.between;
             tokio::time::sleep(chance.between(least, most)).await;
             let members = self.members(&schedule.cluster);
-            let Some(fault) = schedule.draw(&mut chance, &members, &flow(self.fake())) else {
+            let (flow, events) = (flow(self.fake()), self.events());
+            let Some(fault) = schedule.next(&mut chance, &members, &flow, events) else {
                 continue;
             };
             if schedule.has(number) && self.is_bearable(schedule, &fault) {
