@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use etcd_operator_api::{
     EtcdCluster,
-    cluster::{DEFAULT_REPOSITORY, EtcdClusterSpec, ImagePullPolicy, MAX_SIZE, StaticTls},
+    cluster::{DEFAULT_REPOSITORY, EtcdClusterSpec, ImagePullPolicy, MAX_SIZE, PodPolicy, StaticTls},
     names::ClusterName,
     refusal::{Refusal, Unbuilt, unbuilt},
     version::EtcdVersion,
@@ -226,6 +226,34 @@ pub fn desired(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
         }
         _ => Err(refused),
     }
+}
+
+/// As much of a cluster whose spec is refused as it takes to look at its members, of which nothing is to be done; none where
+/// it has not formed, or where the refusal keeps them from being reached.
+pub fn looked_at(cluster: &EtcdCluster) -> Option<Desired> {
+    let status = cluster.status.as_ref()?;
+    status.cluster_id.as_ref()?;
+    let spec = &cluster.spec;
+    let size = size(spec.size).map_or(status.size, |_| spec.size);
+    let claim = spec
+        .pod
+        .as_ref()
+        .and_then(|pod| pod.persistent_volume_claim_spec.clone());
+    let plain = EtcdCluster {
+        spec: EtcdClusterSpec {
+            size,
+            paused: true,
+            tls: spec.tls.clone(),
+            storage: spec.storage.clone(),
+            pod: claim.map(|claim| PodPolicy {
+                persistent_volume_claim_spec: Some(claim),
+                ..PodPolicy::default()
+            }),
+            ..EtcdClusterSpec::default()
+        },
+        ..cluster.clone()
+    };
+    (size > 0).then(|| desired(&plain).ok())?
 }
 
 /// The version that was chosen for a cluster whose user names none.

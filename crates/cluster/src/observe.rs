@@ -30,6 +30,9 @@ use crate::world::{Asked, Claim, Ordinal, Seen, Set, World, reading};
 
 pub use members::Reached;
 
+/// The word of a member's command that says whose it is.
+const CLUSTER_UID: &str = "--cluster-uid=";
+
 /// What was seen, and the members that were reached on the way.
 #[derive(Debug)]
 pub struct Observed {
@@ -55,7 +58,7 @@ pub async fn observe(
 ) -> Result<Observed, Error> {
     let key = ObjectKey::of(cluster);
     let uid = cluster.metadata.uid.clone().unwrap_or_default();
-    let set = deps.sets.get(&key).filter(|set| is_owned(&**set, &uid));
+    let set = deps.sets.get(&key).filter(|set| is_own_set(set, &uid));
     let place = |name: &str| Ordinal::of_name(&desired.name, name);
     let mut memory = Memory::read(cluster.status.as_ref(), place);
     let latch = set.as_deref().and_then(Latch::of);
@@ -142,6 +145,24 @@ pub fn is_owned(object: &impl Resource, uid: &str) -> bool {
     owners
         .into_iter()
         .any(|owner| owner.uid == uid && owner.controller == Some(true))
+}
+
+/// Whether a StatefulSet is the one of the `EtcdCluster` of this UID: also one that somebody took the owner from, as its
+/// members are told whose they are.
+pub fn is_own_set(set: &StatefulSet, uid: &str) -> bool {
+    let mut owners = set.metadata.owner_references.iter().flatten();
+    let is_free = !owners.any(|owner| owner.controller == Some(true));
+    is_owned(set, uid) || (is_free && !uid.is_empty() && members_of(set) == Some(uid))
+}
+
+/// The UID of the `EtcdCluster` whose members a StatefulSet makes.
+fn members_of(set: &StatefulSet) -> Option<&str> {
+    let pod = set.spec.template.spec.as_ref()?;
+    let mut words = pod
+        .containers
+        .iter()
+        .flat_map(|container| container.command.iter().flatten());
+    words.find_map(|word| word.strip_prefix(CLUSTER_UID))
 }
 
 /// The UIDs of claims that an annotation names.

@@ -170,6 +170,8 @@ pub enum Reason {
     Converged,
     /// The spec says to leave it alone.
     Paused,
+    /// The spec is refused: nothing is done.
+    Invalid,
     /// It has no pods, as asked for.
     Hibernated,
     /// It comes into being.
@@ -200,6 +202,7 @@ impl Reason {
         match self {
             Self::Converged => "Converged",
             Self::Paused => "Paused",
+            Self::Invalid => "Invalid",
             Self::Hibernated => "Hibernated",
             Self::Bootstrapping => "Bootstrapping",
             Self::Scaling => "Scaling",
@@ -266,6 +269,17 @@ impl Why {
 }
 
 impl Plan {
+    /// The same for a cluster whose spec is refused: it is looked at, and no more.
+    #[must_use]
+    pub fn refused(mut self) -> Self {
+        if self.why.reason == Reason::Paused {
+            self.why.reason = Reason::Invalid;
+            self.why.text =
+                "The spec is refused, and nothing is done before it is corrected. See the condition Accepted.".to_owned();
+        }
+        self
+    }
+
     /// The same once the member that it adds has this ID.
     #[must_use]
     pub fn with_added(mut self, id: MemberId) -> Self {

@@ -4,6 +4,7 @@ mod asked;
 mod fresh;
 mod keeper;
 mod objects;
+mod refused;
 mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +13,6 @@ use std::time::Duration;
 
 use etcd_operator_api::{
     EtcdBackup, EtcdCluster, EtcdClusterStatus,
-    refusal::Refusal,
     scope::{self, ScopeRule},
 };
 use etcd_operator_runtime::{
@@ -174,18 +174,8 @@ impl Reconciler {
         }
         match self.asked.desired(key, &cluster) {
             Ok(desired) => Box::pin(self.serve(key, &cluster, desired)).await,
-            Err(refused) => self.refuse(&cluster, &refused).await,
+            Err(refused) => Box::pin(self.refuse(key, &cluster, &refused)).await,
         }
-    }
-
-    /// What the spec asks for cannot be: that is said, and members that run are left alone.
-    async fn refuse(&self, cluster: &EtcdCluster, refused: &[Refusal]) -> Result<Wake, Error> {
-        let Deps {
-            installation, clock, ..
-        } = &*self.deps;
-        let after = status::refused(cluster, refused, installation, clock.now());
-        self.report(cluster, after).await?;
-        Ok(Wake::OnChange)
     }
 
     async fn serve(&self, key: &ObjectKey, cluster: &EtcdCluster, desired: Desired) -> Result<Wake, Error> {
@@ -208,7 +198,7 @@ impl Reconciler {
         let wanted = frame.map(|frame| self.asked.wanted(key, &observed.world.desired, frame));
         let wanted = match wanted.transpose() {
             Ok(wanted) => wanted,
-            Err(refused) => return self.refuse(cluster, &refused).await,
+            Err(refused) => return self.refuse(key, cluster, &refused).await,
         };
         let applied_template = match &wanted {
             Some(wanted) if wanted.objects.pending == Some(Pending::Change) => {
@@ -222,7 +212,9 @@ impl Reconciler {
         };
         let mut around = Surroundings {
             installation: &deps.installation,
+            refusals: &[],
             conflicts: objects::conflicts(key, &observed.world.uid, deps),
+            has_looked: false,
             refused: None,
             forgets_plans: status::told_to_forget(cluster),
             step: plan.step.as_ref().map(act::name),
@@ -242,6 +234,7 @@ impl Reconciler {
             let keeper = Keeper::new(&stored, &deps.applier, &self.fresh);
             let failed = match objects::keep(&keeper, wanted, &plan, &observed, key, deps).await {
                 Ok(kept) => {
+                    around.has_looked = true;
                     around.conflicts = kept.conflicts;
                     around.refused = Some(kept.refused);
                     kept.lacking.filter(|_| !goes_without(&plan.memory))
@@ -254,7 +247,7 @@ impl Reconciler {
                 }
             };
             let is_refused = around.refused.as_ref().is_some_and(|refused| !refused.is_empty());
-            if !around.conflicts.is_empty() || is_refused || status::tells_of_refusals(&stored) {
+            if !around.conflicts.is_empty() || is_refused || status::tells_of_hindrances(&stored) {
                 stored = self.write_down(&stored, &observed.world, &plan, &around).await?;
             }
             if let Some(error) = failed {

@@ -45,8 +45,12 @@ const LONGEST: usize = 512;
 pub struct Surroundings<'a> {
     /// This installation.
     pub installation: &'a str,
+    /// What of the spec is refused: then it is looked on, and nothing is done.
+    pub refusals: &'a [Refusal],
     /// Objects of needed names that are somebody else's.
     pub conflicts: Vec<String>,
+    /// Whether the API server was asked for them: the copies hold only objects with labels.
+    pub has_looked: bool,
     /// What the API server refuses to have changed at objects that are there; none while it was not asked.
     pub refused: Option<Vec<String>>,
     /// Whether the definitions that are there drop the plan.
@@ -63,13 +67,14 @@ pub struct Surroundings<'a> {
     pub backups: Vec<Freshness>,
 }
 
-/// Whether the status says that the API server refused something.
-pub fn tells_of_refusals(cluster: &EtcdCluster) -> bool {
+/// Whether the status says that something is not as it should be which only a look at the API server can take back.
+pub fn tells_of_hindrances(cluster: &EtcdCluster) -> bool {
     let conditions = cluster
         .status
         .as_ref()
-        .and_then(|status| status.conditions.as_deref());
-    news::refused(conditions.unwrap_or_default()).is_some()
+        .and_then(|status| status.conditions.as_deref())
+        .unwrap_or_default();
+    news::refused(conditions).is_some() || news::conflict(conditions).is_some()
 }
 
 /// The status of a cluster that is looked after.
@@ -108,13 +113,18 @@ pub fn status(
     );
     let ready = told.ready.as_ref().map_or(0, Vec::len);
     EtcdClusterStatus {
-        phase: phase(plan).to_owned(),
+        phase: if around.refusals.is_empty() {
+            phase(plan).to_owned()
+        } else {
+            INVALID.to_owned()
+        },
         reason: Some(short::reason(
+            &situation,
             plan,
             around,
             before.conditions.as_deref().unwrap_or_default(),
         )),
-        control_paused: desired.paused,
+        control_paused: cluster.spec.paused,
         conditions: Some(conditions),
         size: i32::try_from(memory.members.len()).unwrap_or(i32::MAX),
         service_name: Some(desired.name.client_service()),
@@ -128,7 +138,7 @@ pub fn status(
         target_version: match plan.why.reason {
             // Whoever brings its data must know what they have to suit.
             Reason::AwaitingRestore => desired.version(None).to_string(),
-            _ => String::new(),
+            _ => findings::target(&situation, around).map_or_else(String::new, |version| version.to_string()),
         },
         observed_generation: generation,
         cluster_id: memory.cluster.map(|id| id.to_string()),
@@ -142,7 +152,7 @@ pub fn status(
         member_status: Some(told.members).filter(|members| !members.is_empty()),
         plan: Some(PlanStatus {
             step,
-            why: Some(plan.why.text.clone()),
+            why: Some(findings::in_short(&situation, plan, around)),
             blocked_by: Some(listed(&plan.why.blocked_by)).filter(|list| !list.is_empty()),
         }),
         replaced: memory.replaced.map(|id| id.to_string()),
@@ -163,7 +173,10 @@ fn restore(world: &World, memory: &Memory, before: Option<RestoreProgress>) -> O
     Some(later::restore(now, before.as_ref()))
 }
 
-/// The status of a cluster whose spec cannot be.
+/// The phase of a cluster whose spec cannot be.
+const INVALID: &str = "Invalid";
+
+/// The status of a cluster whose spec cannot be, where nobody looks at its members.
 pub fn refused(
     cluster: &EtcdCluster,
     refused: &[Refusal],
@@ -174,7 +187,7 @@ pub fn refused(
     let reason = refused.iter().min().map(ToString::to_string);
     let conditions = with(cluster, &[refusal::accepted(refused)], now);
     EtcdClusterStatus {
-        phase: "Invalid".to_owned(),
+        phase: INVALID.to_owned(),
         reason,
         observed_generation: cluster.metadata.generation,
         conditions: Some(conditions),
@@ -240,7 +253,7 @@ fn phase(plan: &Plan) -> &'static str {
         Reason::QuorumLost | Reason::DataLost => "Failed",
         _ if plan.memory.restore.as_ref().is_some_and(Restore::is_active) => "Restoring",
         _ if plan.memory.has_formed() => "Running",
-        Reason::AwaitingRestore => "Waiting",
+        Reason::AwaitingRestore | Reason::Blocked => "Waiting",
         _ => "Creating",
     }
 }

@@ -17,7 +17,7 @@ use etcd_operator_etcd::url::PeerUrl;
 use jiff::Timestamp;
 
 pub use laid::Laid;
-pub use member::{Asked, Claim, Container, Fetch, FetchFailure, Pod, Seen};
+pub use member::{Asked, Claim, Container, End, Fetch, FetchFailure, Pod, Seen};
 pub use ordinal::Ordinal;
 pub use reading::{BEFORE, PREPARED, UNTAKEN};
 pub use words::{essence, last_words};

@@ -21,6 +21,8 @@ use etcd_operator_api::names::{ClusterName, LABEL_CLUSTER};
 const NODE: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
+/// The ServiceAccount that every namespace has.
+const USUAL_ACCOUNT: &str = "default";
 /// Seconds to stop in: enough to hand leadership over and close the files.
 const GRACE: i64 = 30;
 
@@ -48,7 +50,13 @@ pub(super) fn template(desired: &Desired, frame: &Frame) -> Result<PodTemplateSp
             tolerations: (!pod.tolerations.is_empty()).then(|| pod.tolerations.clone()),
             topology_spread_constraints: spread(name, pod),
             priority_class_name: pod.priority_class.clone(),
-            service_account_name: pod.service_account.clone(),
+            // By name, as Kubernetes keeps two fields of it and fills in the one from the other: a name that is taken
+            // away from one of them would come back.
+            service_account_name: Some(
+                pod.service_account
+                    .clone()
+                    .unwrap_or_else(|| USUAL_ACCOUNT.to_owned()),
+            ),
             image_pull_secrets: pull_secrets(&desired.pull_secrets),
             security_context: Some(security::pod(pod.security.as_ref())),
             termination_grace_period_seconds: Some(pod.grace_seconds.unwrap_or(GRACE)),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use etcd_operator_api::{
     cluster::PodPolicy,
     names::{LABEL_MANAGED_BY, MANAGED_BY},
+    quantity,
     refusal::Refusal,
     reserved,
 };
@@ -106,6 +107,7 @@ pub(super) fn pod(
             .enumerate()
             .filter_map(|(index, v)| unusable(v, &env[..index])),
     );
+    refused.extend(resources.iter().flat_map(no_quantities));
     let spread = topology_spread_constraints.clone();
     refused.extend(spread.iter().flat_map(|constraints| repeated(constraints)));
     let cluster_domain = cluster_domain
@@ -164,6 +166,21 @@ fn unusable(variable: &EnvVar, before: &[EnvVar]) -> Option<Refusal> {
         return None;
     };
     Some(Refusal::invalid("spec.pod.etcdEnv", problem))
+}
+
+/// Amounts that Kubernetes could not read.
+fn no_quantities(resources: &ResourceRequirements) -> Vec<Refusal> {
+    let lists = [("requests", &resources.requests), ("limits", &resources.limits)];
+    let amounts = lists.into_iter().flat_map(|(list, amounts)| {
+        let amounts = amounts.iter().flatten();
+        amounts.map(move |(what, amount)| (format!("spec.pod.resources.{list}.{what}"), amount))
+    });
+    amounts
+        .filter_map(|(field, amount)| {
+            let error = quantity::millis(amount).err()?;
+            Some(Refusal::invalid(field, error.to_string()))
+        })
+        .collect()
 }
 
 fn repeated(constraints: &[TopologySpreadConstraint]) -> Vec<Refusal> {

@@ -8,7 +8,7 @@ use etcd_operator_api::contract::{Mode, Report, Verdict};
 use etcd_operator_etcd::url::PeerUrl;
 
 use super::grants::{self, Terms};
-use super::{Leave, PodRef, Proposal, Reason, Situation, Step, majority};
+use super::{Leave, PodRef, Proposal, Reason, Situation, Step, bootstrap, majority};
 use crate::intent::{Grant, What};
 use crate::memory::Memory;
 use crate::world::{Ordinal, Pod};
@@ -78,18 +78,22 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> 
         );
     }
     let Some((life, places)) = lives.into_iter().next() else {
-        let text = if started > 0 {
-            "Waiting for the members that were started on their kept volumes."
-        } else {
-            "Waiting for the members to report what is on the kept volumes."
-        };
+        if started > 0 {
+            let text = "Waiting for the members that were started on their kept volumes.";
+            return Some(
+                Proposal::going(What::Adopt(begun), Reason::Bootstrapping, text).blocked_by(against),
+            );
+        }
+        against.extend(bootstrap::misspelt(world));
+        let text = "Waiting for the members to report what is on the kept volumes.";
         return blocked(text, against);
     };
     if started + places.len() < majority(life.members.len()) {
         let text = format!(
-            "Only {} of {} kept volumes are there, which is no quorum: none is started. The size must be large enough for {}.",
+            "Only {} of {} kept volumes are taken over with a size of {}, which is no quorum: none is started. Name all that were kept in the annotation, and set a size that is large enough for {}.",
             started + places.len(),
             life.members.len(),
+            world.desired.size.get(),
             life.members
                 .iter()
                 .map(|place| world.name(*place))

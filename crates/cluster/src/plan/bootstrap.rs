@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_api::contract::{Mode, Verdict};
 use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD};
+use etcd_operator_api::refusal;
 use etcd_operator_etcd::membership::Known;
 
 use super::grants::{self, Terms};
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::intent::{Grant, What};
 use crate::memory::Memory;
-use crate::world::{Ordinal, Pod};
+use crate::world::{Ordinal, Pod, World};
 
 /// What to do while the cluster has never been seen to work.
 pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
@@ -101,12 +102,17 @@ fn begin(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
     let size = u16::from(world.desired.size.get());
     let mut targets = BTreeMap::new();
     let mut waits = Vec::new();
+    let mut asks = false;
     for place in Ordinal::first(size) {
-        match ready_to_start(situation, place, memory.incarnation, &[Verdict::Empty]) {
+        match ready_to_start(situation, place, memory.incarnation) {
             Ok(grant) => {
                 targets.insert(place, grant);
             }
-            Err(why) => waits.push(why),
+            Err(Unready::Waits(why)) => waits.push(why),
+            Err(Unready::Asks(why)) => {
+                asks = true;
+                waits.push(why);
+            }
         }
     }
     if let Some(discard) = consented(situation, size) {
@@ -114,6 +120,11 @@ fn begin(situation: &Situation<'_>, memory: &mut Memory) -> Proposal {
     }
     if situation.is_cut_off() {
         return Proposal::idle(Reason::MembersUnreachable, CUT_OFF).blocked_by(waits);
+    }
+    if asks {
+        waits.extend(misspelt(world));
+        let text = "Volumes of before were found, and a person must say what becomes of them.";
+        return Proposal::idle(Reason::Blocked, text).blocked_by(waits);
     }
     if !waits.is_empty() {
         let text = format!("Waiting for all {size} members to report an empty disk.");
@@ -162,36 +173,68 @@ fn consented(situation: &Situation<'_>, size: u16) -> Option<Proposal> {
     })
 }
 
+/// How long a UID is.
+const UID: usize = 36;
+
+/// A consent that names none of the volumes that are there, such as one with the name of a claim instead of its UID.
+pub fn misspelt(world: &World) -> Vec<String> {
+    let claims = world.members.values().filter_map(|seen| seen.claim.as_ref());
+    let uids: BTreeSet<&str> = claims.map(|claim| claim.uid.as_str()).collect();
+    let given = [
+        (ANNOTATION_ADOPT, &world.adopt),
+        (ANNOTATION_DISCARD, &world.discard),
+    ];
+    let unknown = given.into_iter().flat_map(|(annotation, named)| {
+        // The volumes that were given up before are gone, and nobody takes annotations away.
+        let is_of_before = move |uid: &str| annotation == ANNOTATION_DISCARD && uid.len() == UID;
+        let unknown = named.iter().filter(|uid| !uids.contains(uid.as_str()));
+        let unknown = unknown.filter(move |uid| !is_of_before(uid));
+        unknown.map(move |uid| (annotation, uid))
+    });
+    unknown
+        .map(|(annotation, uid)| {
+            let uid = refusal::bounded(uid, 64);
+            format!("the annotation {annotation} names {uid}, which is the UID of none of its PersistentVolumeClaims")
+        })
+        .collect()
+}
+
+/// Why the process at a place does not start with the others.
+enum Unready {
+    /// It may yet.
+    Waits(String),
+    /// A person must decide.
+    Asks(String),
+}
+
 /// Whether the process at a place may start with the others.
-fn ready_to_start(
-    situation: &Situation<'_>,
-    place: Ordinal,
-    incarnation: i64,
-    allowed: &[Verdict],
-) -> Result<Grant, String> {
+fn ready_to_start(situation: &Situation<'_>, place: Ordinal, incarnation: i64) -> Result<Grant, Unready> {
     let world = situation.world;
     let name = world.name(place);
     let Some((pod, report)) = situation.report(place, incarnation) else {
-        return Err(format!("{name} {}", silent::why(situation, place)));
+        return Err(Unready::Waits(format!(
+            "{name} {}",
+            silent::why(situation, place)
+        )));
     };
-    if !allowed.contains(&report.verdict) {
+    if report.verdict != Verdict::Empty {
         let uid = world
             .seen(place)
             .claim
             .as_ref()
             .map_or("of its claim", |claim| &claim.uid);
-        return Err(format!(
+        return Err(Unready::Asks(format!(
             "{name} found a disk that is not empty: {}. To start from kept volumes, annotate this EtcdCluster with {ANNOTATION_ADOPT} and the UIDs of their PersistentVolumeClaims; to delete what is on this one, with {ANNOTATION_DISCARD} and the UID {uid}",
             said(&report.detail, &report.verdict)
-        ));
+        )));
     }
     let claim = world.seen(place).claim.as_ref();
     let older = claim.filter(|claim| claim.created.is_some_and(|created| created < world.created));
     if let Some(claim) = older.filter(|claim| !world.discard.contains(&claim.uid)) {
-        return Err(format!(
+        return Err(Unready::Asks(format!(
             "{name} has a volume that is older than this EtcdCluster (PersistentVolumeClaim UID {}): annotate the EtcdCluster with {ANNOTATION_DISCARD} and that UID to use it",
             claim.uid
-        ));
+        )));
     }
     Ok(grants::grant(pod, report))
 }
@@ -203,6 +246,24 @@ pub fn said(detail: &str, verdict: &Verdict) -> String {
     } else {
         detail.to_owned()
     }
+}
+
+/// A member whose etcd ended for how it is called, and which is called like that still.
+fn misled(situation: &Situation<'_>, targets: &BTreeMap<Ordinal, Grant>) -> Option<String> {
+    let world = situation.world;
+    let made_for = world.set.as_ref().and_then(|set| set.intent.as_ref());
+    targets.keys().find_map(|place| {
+        let pod = world.seen(*place).pod.as_ref()?;
+        let end = pod.end.as_ref().filter(|end| silent::takes_no_flag(end))?;
+        let name = world.name(*place);
+        let told = || {
+            format!(
+                "etcd in {name} ended with code {}: {}; correct spec.etcd.extraArgs",
+                end.code, end.words
+            )
+        };
+        (!is_for_another(pod, made_for)).then(told)
+    })
 }
 
 /// Permits are being given. One process of each member gets them, and no other ever.
@@ -249,6 +310,13 @@ pub fn started(
         permits.extend(grants::permit(world, *place, pod, grant, terms));
     }
     let members = targets.len();
+    if let Some(why) = misled(situation, &targets).filter(|_| forgetful > 0) {
+        let text = "etcd ends as soon as it is started, for how it is called: all would begin anew for ever.";
+        return Proposal {
+            intent: Some(What::Bootstrap(targets)),
+            ..Proposal::idle(Reason::Blocked, text).blocked_by(vec![why])
+        };
+    }
     if members - forgetful < majority(members) {
         memory.incarnation = memory.last_incarnation + 1;
         memory.last_incarnation = memory.incarnation;

@@ -6,7 +6,7 @@ use etcd_operator_api::names::{ANNOTATION_DISCARD, ANNOTATION_REPLACE};
 use etcd_operator_etcd::membership::{Known, Member};
 use jiff::Timestamp;
 
-use super::{Situation, corrupt, request};
+use super::{Situation, corrupt, request, safety};
 use crate::intent::Cause;
 use crate::world::{Container, Ordinal, Pod, last_words};
 
@@ -65,7 +65,7 @@ fn of_data(situation: &Situation<'_>, known: &Known, place: Ordinal, member: &Me
             )),
             Verdict::Moved
                 if is_its_own(situation, place, member)
-                    && !is_foreign_to_its_member(situation, place, report) =>
+                    && (!is_another(report) || is_vouched_for(situation, known, place, member)) =>
             {
                 Evidence::Moved
             }
@@ -118,10 +118,20 @@ fn of_data(situation: &Situation<'_>, known: &Known, place: Ordinal, member: &Me
     Evidence::None
 }
 
+/// Whether what lies on a volume was copied there, where nobody says by consent that it is the member's own.
+pub fn is_foreign_to_its_member(situation: &Situation<'_>, place: Ordinal, report: &Report) -> bool {
+    is_another(report) && !situation.is_taken_over(place)
+}
+
+/// Whether a person says that a copy is the member's own volume. Nobody takes annotations away, and the next copy may be an
+/// old one: where the others hold quorum without it they are believed more.
+fn is_vouched_for(situation: &Situation<'_>, known: &Known, place: Ordinal, member: &Member) -> bool {
+    situation.is_taken_over(place) && !safety::leaves_quorum(situation, known, member.id)
+}
+
 /// Whether what lies on a volume was copied there, file by file: its directory is another one than the one that the member
 /// made, whatever device it lies on. Files of long ago may lie on the right volume.
-/// Whoever says so by consent is believed.
-pub fn is_foreign_to_its_member(situation: &Situation<'_>, place: Ordinal, report: &Report) -> bool {
+fn is_another(report: &Report) -> bool {
     let before = report.identity.as_ref().map(|identity| &identity.fingerprint.0);
     let is_another = |of: &str| {
         let (before, now) = (
@@ -130,7 +140,7 @@ pub fn is_foreign_to_its_member(situation: &Situation<'_>, place: Ordinal, repor
         );
         before.zip(now).is_some_and(|(before, now)| before != now)
     };
-    (is_another(kind::INODE) || is_another(kind::BIRTH)) && !situation.is_taken_over(place)
+    is_another(kind::INODE) || is_another(kind::BIRTH)
 }
 
 /// Whether the volume is the very one that the member was last seen to run on: only its attachment is new.

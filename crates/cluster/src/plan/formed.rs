@@ -12,6 +12,9 @@ use super::{
 use crate::intent::{Grant, Join, What};
 use crate::world::{Membership, Ordinal};
 
+/// What is said where etcd asks who somebody is.
+const LOCKED_OUT: &str = "The members tell the operator nothing: somebody has enabled authentication in etcd, and this version of the operator has no user there. They may well serve others. To have them looked after, disable it: etcdctl auth disable.";
+
 /// What to do with a cluster that exists.
 pub fn pass(situation: &Situation<'_>) -> Proposal {
     let world = situation.world;
@@ -86,10 +89,34 @@ fn at_rest(situation: &Situation<'_>, known: &Known) -> Proposal {
         })
         .collect();
     if silent.is_empty() {
-        return Proposal::idle(Reason::Converged, "All is as asked for.");
+        return losing_volumes(situation, known)
+            .unwrap_or_else(|| Proposal::idle(Reason::Converged, "All is as asked for."));
     }
     let text = "Waiting for voters to be well again: nothing shows that their data are gone.";
     Proposal::idle(Reason::Waiting, text).blocked_by(silent)
+}
+
+/// All are well, and somebody has deleted the volume of a member that runs: it goes with the next restart of its pod.
+fn losing_volumes(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
+    let world = situation.world;
+    let places = known
+        .members
+        .values()
+        .filter_map(|member| situation.place(member));
+    let is_going = |place: &Ordinal| {
+        let claim = world.seen(*place).claim.as_ref();
+        claim.is_some_and(|claim| claim.deleting.is_some())
+    };
+    let told = places.filter(is_going).map(|place| {
+        let (name, claim) = (world.name(place), place.claim(&world.desired.name));
+        format!("somebody has deleted the PersistentVolumeClaim {claim}: the data of {name} go with its pod")
+    });
+    let told: Vec<_> = told.collect();
+    if told.is_empty() {
+        return None;
+    }
+    let text = "All members are well, but not all will come back with their data. While the others are well, delete the pod of such a member (one at a time): it gets another volume and the data from the others.";
+    Some(Proposal::idle(Reason::Blocked, text).blocked_by(told))
 }
 
 fn why_ill(situation: &Situation<'_>, place: Ordinal) -> String {
@@ -330,7 +357,7 @@ fn unknown(situation: &Situation<'_>, intent: Option<&What>) -> Proposal {
             .filter(|_| report.verdict == Verdict::Moved)
             .map(|claim| format!("; {}", replace::vouching(&world.name(**place), &claim.uid)));
         silent.push(format!(
-            "{} found its disk {}{}",
+            "{} says of its disk: {}{}",
             world.name(**place),
             report.detail,
             consent.unwrap_or_default()
@@ -342,10 +369,13 @@ fn unknown(situation: &Situation<'_>, intent: Option<&What>) -> Proposal {
     }
     if voters.len() - gone < majority(voters.len()) && !voters.is_empty() {
         let text = format!(
-            "{gone} of {} voters lost their data: no quorum can come back by itself, and nothing is done that could lose more.",
+            "{gone} of {} voters lost their data: no quorum can come back by itself, and nothing is done that could lose more. Bring back the volumes that they had, or restore a backup with an EtcdRestore.",
             voters.len()
         );
         return keep(Proposal::idle(Reason::QuorumLost, text).blocked_by(silent));
+    }
+    if situation.is_locked_out() {
+        return keep(Proposal::idle(Reason::MembersUnreachable, LOCKED_OUT).blocked_by(silent));
     }
     if situation.is_cut_off() {
         return keep(Proposal::idle(Reason::MembersUnreachable, CUT_OFF).blocked_by(silent));

@@ -56,8 +56,11 @@ fn add(situation: &Situation<'_>, known: &Known, join: &Join) -> Option<Proposal
     });
     if let Some((place, id, cause)) = other
         && safety::against_removing(situation, known, id).is_empty()
+        && let Some(replaced) = replace::begin(situation, known, place, id, cause, 1)
+        // One that is well may wait for this very one.
+        && replaced.step.is_some()
     {
-        return replace::begin(situation, known, place, id, cause, 1);
+        return Some(replaced);
     }
     let going = |what: &str| {
         Proposal::going(
@@ -138,7 +141,8 @@ fn start(situation: &Situation<'_>, known: &Known, member: &Member, join: Join) 
 }
 
 /// It ran once before anybody knew of it, and lost what it had: etcd remembers how far it was, and whoever starts in its stead
-/// dies of that, however often. Or it is of a cluster of before, and what was kept in its place is not what it had.
+/// dies of that, however often. Or it is of a cluster of before, and what was kept in its place is not what it had. Or a
+/// person gave up what lies in its place, or it.
 fn hopeless(
     situation: &Situation<'_>,
     known: &Known,
@@ -146,12 +150,14 @@ fn hopeless(
     place: Ordinal,
     attempt: i64,
 ) -> Option<Proposal> {
-    let Evidence::Replace(cause @ (Cause::DiskDamaged | Cause::LeftBehind)) =
-        evidence(situation, known, place, member)
-    else {
+    let Evidence::Replace(cause) = evidence(situation, known, place, member) else {
         return None;
     };
-    let is_hopeless = member.role == Role::Learner;
+    let is_hopeless = match cause {
+        Cause::DiskDamaged | Cause::LeftBehind => member.role == Role::Learner,
+        Cause::Discarded | Cause::Requested => true,
+        _ => false,
+    };
     is_hopeless.then(|| replace::begin(situation, known, place, member.id, cause, attempt + 1))?
 }
 

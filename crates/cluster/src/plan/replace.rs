@@ -58,6 +58,7 @@ pub fn go_on(situation: &Situation<'_>, known: &Known, replace: Replace) -> Opti
             return Some(Proposal::going(What::Replace(replace), Reason::Blocked, text));
         }
         let mut against = safety::against_removing(situation, known, replace.id);
+        against.extend(too_few_for(situation, known, member, replace.cause));
         let proposal = Proposal::going(What::Replace(replace.clone()), Reason::Recovering, text);
         if !against.is_empty() {
             against.extend(consent(situation, &replace));
@@ -102,6 +103,23 @@ fn holds(situation: &Situation<'_>, known: &Known, member: &Member, replace: &Re
         Cause::OtherVolume => is_exchanged(situation, replace.place, member),
         _ => false,
     }
+}
+
+/// Why a member that is well must not go yet: while fewer vote than are asked for, each of them holds data that few others
+/// have.
+fn too_few_for(situation: &Situation<'_>, known: &Known, member: &Member, cause: Cause) -> Option<String> {
+    let is_no_hurry = matches!(cause, Cause::Requested | Cause::OtherVolume);
+    let (voters, wanted) = (
+        known.voters().count(),
+        usize::from(situation.world.desired.size.get()),
+    );
+    let waits = is_no_hurry && situation.is_well(known, member) && voters < wanted;
+    waits.then(|| {
+        format!(
+            "{voters} voters are there and {wanted} are asked for: another one joins before {} goes, which is well",
+            situation.call(member)
+        )
+    })
 }
 
 /// What a person can say where another volume lies in the place of a member's own and cannot be given up.

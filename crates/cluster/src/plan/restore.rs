@@ -19,7 +19,7 @@ use super::shape::{Fetching, Shape};
 use super::{Leave, PodRef, Proposal, Reason, Situation, Step, awaits, majority};
 use crate::desired::Size;
 use crate::memory::{Memory, Phase, Restore};
-use crate::world::{Container, Ordinal, Pod, World};
+use crate::world::{Container, Ordinal, Pod, Seen, World};
 
 pub use part::told;
 
@@ -218,8 +218,14 @@ fn late(situation: &Situation<'_>, memory: &Memory) -> Option<Proposal> {
     let world = situation.world;
     // A restore that was rolled back is forgotten once nobody asks for it; its pods may come even later.
     let has_begun = memory.restore.is_some() || memory.has_formed();
+    // Whoever serves the data of this life is no stranger, whatever number somebody wrote into the status.
+    let serves = |seen: &Seen| {
+        let cluster = seen.status().map(|status| status.position.cluster);
+        cluster.is_some() && cluster == memory.cluster
+    };
+    let is_one = |place: &Ordinal| !serves(world.seen(*place));
     let stranger = has_begun
-        .then(|| delete_stranger(world, memory.incarnation))
+        .then(|| delete_stranger_at(world, memory.incarnation, is_one))
         .flatten();
     let (step, text) = match stranger {
         Some(step) => (step, "A pod of another life of the data is deleted."),
@@ -283,11 +289,16 @@ fn strangers(world: &World, incarnation: i64) -> impl Iterator<Item = (Ordinal, 
 
 /// Deletes one of them.
 fn delete_stranger(world: &World, incarnation: i64) -> Option<Step> {
+    delete_stranger_at(world, incarnation, |_| true)
+}
+
+/// The same at one of these places.
+fn delete_stranger_at(world: &World, incarnation: i64, is_one: impl Fn(&Ordinal) -> bool) -> Option<Step> {
     if !is_template_new(world, incarnation) {
         return None;
     }
     let mut strangers = strangers(world, incarnation);
-    let (place, pod) = strangers.find(|(_, pod)| pod.deleting.is_none())?;
+    let (place, pod) = strangers.find(|(place, pod)| pod.deleting.is_none() && is_one(place))?;
     let uid = pod.uid.clone();
     Some(Step::DeletePod {
         pod: PodRef { place, uid },

@@ -23,7 +23,7 @@ pub fn against_removing(situation: &Situation<'_>, known: &Known, id: MemberId) 
     if is_voter && left == 0 {
         return vec![format!("{} is the only voter", situation.call(member))];
     }
-    if well.len() >= majority(voters) && well_left >= majority(left) {
+    if leaves_quorum(situation, known, id) {
         return Vec::new();
     }
     let ill = known
@@ -36,6 +36,16 @@ pub fn against_removing(situation: &Situation<'_>, known: &Known, id: MemberId) 
         majority(left)
     ));
     against
+}
+
+/// Whether the others hold quorum without this member, and can take it out.
+pub fn leaves_quorum(situation: &Situation<'_>, known: &Known, id: MemberId) -> bool {
+    let is_voter = known.voters().any(|voter| voter.id == id);
+    let well = situation.well(known);
+    let voters = known.voters().count();
+    let left = voters - usize::from(is_voter);
+    let well_left = well.iter().filter(|other| **other != id).count();
+    left > 0 && well.len() >= majority(voters) && well_left >= majority(left)
 }
 
 /// What is the matter with a voter that is not well, and what a person has to do where nobody else can.

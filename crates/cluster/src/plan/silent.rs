@@ -12,7 +12,7 @@ use super::Situation;
 use super::bootstrap::said;
 use crate::build::{FETCH, INSTALL};
 use crate::desired::{Desired, Image, Storage};
-use crate::world::{Asked, BEFORE, Container, Ordinal, PREPARED, UNTAKEN, essence};
+use crate::world::{Asked, BEFORE, Container, End, Ordinal, PREPARED, Pod, UNTAKEN, essence};
 
 /// What kubelet says of an image that it does not get.
 const NO_IMAGE: [&str; 4] = [
@@ -58,7 +58,8 @@ pub fn why(situation: &Situation<'_>, place: Ordinal) -> String {
     let seen = situation.world.seen(place);
     let desired = &situation.world.desired;
     let Some(pod) = &seen.pod else {
-        return "has no pod yet".to_owned();
+        let name = &desired.name;
+        return format!("has no pod yet; if none comes, `kubectl describe statefulset {name}` says why");
     };
     if let Some(why) = &pod.unschedulable {
         let volume = why_unbound(situation, place).filter(|_| why.to_lowercase().contains("volume"));
@@ -87,14 +88,68 @@ pub fn why(situation: &Situation<'_>, place: Ordinal) -> String {
             format!("{NOT_STARTED}{said}{}", of_start(desired, why))
         }
         (Container::Ended { code, words }, _) => {
-            format!("{ENDED}{code}: {}", essence(words))
+            format!("{ENDED}{code}: {}{}", essence(words), of_end(desired, pod))
         }
-        (Container::Running, Asked::Silent(why)) => format!("does not answer: {why}"),
+        (Container::Running, Asked::Silent(why)) => {
+            format!("does not answer: {why}{}", after_end(desired, pod))
+        }
         (Container::Running, Asked::Answer(_)) => {
             "reports for another pod or another life of the data".to_owned()
         }
         (Container::Running, _) => "has not reported yet".to_owned(),
     }
+}
+
+/// How a container ended before it was started again, where that is all there is to tell.
+fn after_end(desired: &Desired, pod: &Pod) -> String {
+    let end = pod.end.as_ref().filter(|end| end.code != 0);
+    let told = end.map(|end| {
+        let of = of_end(desired, pod);
+        format!(
+            "; before that its container ended with code {}: {}{of}",
+            end.code, end.words
+        )
+    });
+    told.unwrap_or_default()
+}
+
+/// Which field the end of a container hangs on.
+fn of_end(desired: &Desired, pod: &Pod) -> String {
+    let Some(end) = &pod.end else {
+        return String::new();
+    };
+    if end.reason == "OOMKilled" {
+        let limits = desired
+            .pod
+            .resources
+            .as_ref()
+            .and_then(|asked| asked.limits.as_ref());
+        let limit = limits.and_then(|limits| limits.get("memory"));
+        return match limit {
+            Some(limit) => format!(
+                "it was killed for lack of memory (OOMKilled): spec.pod.resources.limits.memory is {}",
+                limit.0
+            ),
+            None => "it was killed for lack of memory (OOMKilled): its node has too little".to_owned(),
+        };
+    }
+    if takes_no_flag(end) {
+        return "; correct spec.etcd.extraArgs".to_owned();
+    }
+    String::new()
+}
+
+/// What etcd says of flags that it does not know or cannot read.
+const OF_FLAGS: [&str; 4] = [
+    "flag provided but not defined",
+    "for flag -",
+    "failed to verify flags",
+    "error verifying flags",
+];
+
+/// Whether etcd ended because of how it was called: it does so each time.
+pub fn takes_no_flag(end: &End) -> bool {
+    end.code != 0 && OF_FLAGS.iter().any(|words| end.words.contains(words))
 }
 
 /// What to do about a disk with data of somebody else, which go with the consent of a person alone.

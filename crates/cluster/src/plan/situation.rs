@@ -13,6 +13,9 @@ use crate::intent::Discard;
 use crate::memory::{Admitted, Memory};
 use crate::world::{Container, Ordinal, Pod, World};
 
+/// How etcd begins what it tells to whoever it does not know.
+const LOCKED: &str = "not authorised: ";
+
 /// What is said where nobody is reached.
 pub const CUT_OFF: &str = "No member can be reached from here, though their pods run: a NetworkPolicy, a mesh, or certificates that are missing or refused may keep the operator from ports 2379 and 2381.";
 
@@ -100,6 +103,12 @@ impl<'a> Situation<'a> {
             }
         }
         any
+    }
+
+    /// Whether members answer and tell nothing to whoever does not say who they are.
+    pub fn is_locked_out(&self) -> bool {
+        let mut members = self.world.members.values();
+        members.any(|seen| seen.status.silence().is_some_and(|why| why.contains(LOCKED)))
     }
 
     /// Whether the process that waits at this place holds a permit that it can still use, and so may start, or have

@@ -16,7 +16,7 @@ const QUIET: Duration = Duration::from_secs(30);
 /// When to look again, after this was decided for this reason.
 pub fn wake(world: &World, memory: &Memory, reason: Reason, has_step: bool) -> Duration {
     match reason {
-        Reason::Converged | Reason::Paused | Reason::Hibernated => QUIET,
+        Reason::Converged | Reason::Paused | Reason::Invalid | Reason::Hibernated => QUIET,
         _ if memory.differs_in_more_than_progress(&world.memory) => Duration::ZERO,
         Reason::Bootstrapping | Reason::Scaling | Reason::Recovering if !is_anybody_running(world) => QUIET,
         Reason::Restoring if !is_anybody_running(world) => PATIENT,

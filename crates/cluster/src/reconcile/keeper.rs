@@ -13,7 +13,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::Resource;
 
 use super::fresh::Fresh;
-use crate::observe::is_owned;
+use crate::observe::{is_own_set, is_owned};
 
 /// Why objects are not what they should be.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl<'a> Keeper<'a> {
                 Introduced::There(there) => Arc::new(there),
             },
         };
-        self.over(&*there, wanted).await
+        self.over(&*there, wanted, self.is_ours(&*there)).await
     }
 
     /// The same of the StatefulSet, which says how many members have a pod, and was seen like this.
@@ -76,20 +76,26 @@ impl<'a> Keeper<'a> {
                 // It may be the one that this process made a moment ago, or one without labels, which is in no copy.
                 Introduced::There(there) => {
                     let wanted = no_smaller(wanted, &there).into();
-                    self.over(&there, &wanted).await
+                    self.over(&there, &wanted, self.is_own_set(&there)).await
                 }
             };
         };
         let is_as_seen = seen.is_some_and(|seen| is_the_same(seen, &now));
-        if self.is_ours(&*now) && !is_as_seen && self.differs(&*now, wanted)? {
+        let is_ours = self.is_own_set(&now);
+        if is_ours && !is_as_seen && self.differs(&*now, wanted)? {
             return Err(Halt::Stale);
         }
-        self.over(&*now, wanted).await
+        self.over(&*now, wanted, is_ours).await
     }
 
     /// This over an object that is stored, unless it is somebody else's.
-    async fn over<K: Writable>(&self, there: &K, wanted: &Wish<K>) -> Result<Option<String>, Halt> {
-        if !self.is_ours(there) {
+    async fn over<K: Writable>(
+        &self,
+        there: &K,
+        wanted: &Wish<K>,
+        is_ours: bool,
+    ) -> Result<Option<String>, Halt> {
+        if !is_ours {
             return Ok(Some(foreign(&K::kind(&()), &ObjectKey::of(&**wanted).name)));
         }
         if !self.applier.agrees(there, wanted) {
@@ -127,6 +133,11 @@ impl<'a> Keeper<'a> {
     pub fn is_ours(&self, object: &impl Resource) -> bool {
         let uid = self.cluster.metadata.uid.as_deref();
         uid.is_some_and(|uid| is_owned(object, uid))
+    }
+
+    fn is_own_set(&self, set: &StatefulSet) -> bool {
+        let uid = self.cluster.metadata.uid.as_deref();
+        uid.is_some_and(|uid| is_own_set(set, uid))
     }
 
     /// Goes on only if nobody has written to the cluster since.

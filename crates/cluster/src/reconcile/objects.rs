@@ -12,7 +12,7 @@ use kube::ResourceExt as _;
 
 use crate::build::{self, Frame, Latch, Objects, OperatorImage};
 use crate::desired::Desired;
-use crate::observe::{Observed, is_owned};
+use crate::observe::{Observed, is_own_set, is_owned};
 use crate::plan::Plan;
 use crate::reconcile::Deps;
 use crate::reconcile::keeper::{Halt, Keeper, foreign};
@@ -100,17 +100,14 @@ pub fn conflicts(key: &ObjectKey, uid: &str, deps: &Deps) -> Vec<String> {
         }
     };
     add(
-        deps.sets.get(key).is_some_and(|set| !is_owned(&*set, uid)),
+        deps.sets.get(key).is_some_and(|set| !is_own_set(&set, uid)),
         "StatefulSet",
         &key.name,
     );
     for key in [key, &client] {
         let service = deps.services.get(key);
-        add(
-            service.is_some_and(|service| !is_owned(&*service, uid)),
-            "Service",
-            &key.name,
-        );
+        let is_foreign = service.is_some_and(|service| !is_owned(&*service, uid));
+        add(is_foreign, "Service", &key.name);
     }
     let budget = deps.budgets.get(key);
     add(

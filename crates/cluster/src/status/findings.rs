@@ -13,7 +13,9 @@ use crate::memory::Restore;
 use crate::plan::{Plan, Reason, Situation, majority};
 
 /// What is said of what is asked for and not done.
-const PENDING: &str = " Changes of the spec that restart members are pending: this version of the operator does not roll them out.";
+const PENDING: &str = "Changes of the spec that restart members are pending";
+/// Why it is not done.
+const NOT_ROLLED: &str = "this version of the operator does not roll them out";
 /// What there is to know of a cluster that is well and bears no failure.
 const ONE_ALONE: &str =
     " One member has no redundancy: nobody can read or write while it is away, as was asked for.";
@@ -72,7 +74,7 @@ pub fn findings(
     let reason = plan.why.reason;
     // What is in the way is told in full where it belongs, and once.
     let (text, elsewhere) = if plan.why.blocked_by.is_empty() {
-        let text = in_short(plan, around);
+        let text = in_short(situation, plan, around);
         (text.clone(), text)
     } else {
         let blocked_by = super::listed(&plan.why.blocked_by).join("; ");
@@ -86,9 +88,12 @@ pub fn findings(
         Reason::Recovering,
         Reason::Restoring,
     ]);
-    let running = world.members.values().filter_map(|seen| seen.status());
-    let running = running.map(|status| &status.version).min();
-    let mut findings = of_spec(&world.desired, running);
+    let running = oldest(situation);
+    let mut findings = of_spec(&world.desired, running.as_ref());
+    if !around.refusals.is_empty() {
+        findings.retain(|finding| finding.type_ != ConditionType::Accepted);
+        findings.push(refusal::accepted(around.refusals));
+    }
     let mut add =
         |type_, is_so, reason, text: &str| findings.push(found(type_, is_so, reason, text.to_owned()));
 
@@ -121,8 +126,10 @@ pub fn findings(
         (false, false) => add(ConditionType::Available, false, "NotFormed", &elsewhere),
     }
     let pending = match around.pending {
-        Some(Pending::Change) if reason != Reason::Converged => PENDING,
-        _ => "",
+        Some(Pending::Change) if reason != Reason::Converged => {
+            format!(" {}", pending(&world.desired, running.as_ref()))
+        }
+        _ => String::new(),
     };
     let refused = hindered::refused(around, before);
     let refused = refused.map(|refused| format!(" {refused}")).unwrap_or_default();
@@ -159,7 +166,7 @@ pub fn findings(
             why,
             &format!("{count} {wanted} are asked for."),
         );
-        let at_risk = !is_available || (well == majority(voters) && voters > 2);
+        let at_risk = !is_available || (well == majority(voters) && voters.max(wanted) > 2);
         let (why, more) = match voters {
             _ if at_risk => ("NoneToSpare", ""),
             ..=1 => ("NoRedundancy", ONE_ALONE),
@@ -209,24 +216,56 @@ pub fn findings(
     }
     let mut add =
         |type_, is_so, reason, text: &str| findings.push(found(type_, is_so, reason, text.to_owned()));
-    let is_conflict = !around.conflicts.is_empty();
-    if is_conflict || condition::find(before, ConditionType::NameConflict).is_some() {
-        let (why, text) = if is_conflict {
-            ("NameTaken", around.conflicts.join("; "))
-        } else {
-            ("NoConflict", "Every name is free or this cluster's.".to_owned())
-        };
-        add(ConditionType::NameConflict, is_conflict, why, &text);
+    let told = news::conflict(before);
+    if !around.conflicts.is_empty() {
+        add(
+            ConditionType::NameConflict,
+            true,
+            "NameTaken",
+            &around.conflicts.join("; "),
+        );
+    } else if let Some(told) = told.filter(|_| !around.has_looked) {
+        add(ConditionType::NameConflict, true, "NameTaken", &told);
+    } else if condition::find(before, ConditionType::NameConflict).is_some() {
+        let text = "Every name is free or this cluster's.";
+        add(ConditionType::NameConflict, false, "NoConflict", text);
     }
     findings.extend(applied(around, before));
     findings
 }
 
+/// The oldest version that runs.
+fn oldest(situation: &Situation<'_>) -> Option<Version> {
+    let members = situation.world.members.values();
+    members
+        .filter_map(|seen| Some(seen.status()?.version.clone()))
+        .min()
+}
+
+/// What is asked for and not done, and why.
+fn pending(desired: &Desired, running: Option<&Version>) -> String {
+    let wanted = desired.image.version();
+    let version = wanted.zip(running).filter(|(wanted, running)| wanted != running);
+    let version =
+        version.map(|(wanted, running)| format!(" (etcd {running} runs and {wanted} is asked for)"));
+    format!("{PENDING}{}: {NOT_ROLLED}.", version.unwrap_or_default())
+}
+
+/// The version that is asked for while another one runs.
+pub fn target(situation: &Situation<'_>, around: &Surroundings<'_>) -> Option<Version> {
+    let wanted = situation.world.desired.image.version()?;
+    let is_another = oldest(situation).is_some_and(|running| running != *wanted);
+    (around.pending == Some(Pending::Change) && is_another).then(|| wanted.clone())
+}
+
 /// What is done or waited for, without what is in its way.
-pub fn in_short(plan: &Plan, around: &Surroundings<'_>) -> String {
+pub fn in_short(situation: &Situation<'_>, plan: &Plan, around: &Surroundings<'_>) -> String {
     match (plan.why.reason, around.pending) {
         (reason, _) if hindered::by_definitions(reason, around) => hindered::FORGETFUL.to_owned(),
-        (Reason::Converged, Some(Pending::Change)) => format!("All members are there and well.{PENDING}"),
+        (Reason::Converged, Some(Pending::Change)) => {
+            let pending = pending(&situation.world.desired, oldest(situation).as_ref());
+            format!("All members are there and well. {pending}")
+        }
         _ => plan.why.text.clone(),
     }
 }

@@ -31,7 +31,7 @@ pub fn told_to_forget(cluster: &EtcdCluster) -> bool {
 
 /// Whether definitions keep the operator from doing anything about a cluster that stands like this.
 pub fn by_definitions(reason: Reason, around: &Surroundings<'_>) -> bool {
-    around.forgets_plans && !matches!(reason, Reason::Paused | Reason::Hibernated)
+    around.forgets_plans && !matches!(reason, Reason::Paused | Reason::Invalid | Reason::Hibernated)
 }
 
 /// What the API server refuses of the step that is to be taken, and what to do. While it has not been asked in this pass, what

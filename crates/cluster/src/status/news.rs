@@ -35,6 +35,13 @@ pub fn refused(conditions: &[condition::Condition]) -> Option<String> {
         .map(|one| one.message.clone().unwrap_or_default())
 }
 
+/// Whose objects have names that are needed, as conditions tell it; none if all names are free.
+pub fn conflict(conditions: &[condition::Condition]) -> Option<String> {
+    condition::find(conditions, ConditionType::NameConflict)
+        .filter(|one| one.status == Truth::True.as_str())
+        .map(|one| one.message.clone().unwrap_or_default())
+}
+
 /// What a list of refusals is about: the fields and objects that it names, and not what is said of each. Others change that
 /// all the time.
 fn subjects(refused: &str) -> BTreeSet<&str> {

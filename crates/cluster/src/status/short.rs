@@ -5,14 +5,22 @@ use etcd_operator_api::condition::Condition;
 use etcd_operator_api::refusal;
 
 use super::{Surroundings, findings, hindered, news};
-use crate::plan::{Plan, Reason, cause};
+use crate::plan::{Plan, Reason, Situation, cause};
 
 /// The longest text about what is in the way.
 const LONGEST: usize = 512;
 
 /// Why a cluster is in its phase.
-pub fn reason(plan: &Plan, around: &Surroundings<'_>, before: &[Condition]) -> String {
-    let text = findings::in_short(plan, around);
+pub fn reason(
+    situation: &Situation<'_>,
+    plan: &Plan,
+    around: &Surroundings<'_>,
+    before: &[Condition],
+) -> String {
+    if let Some(first) = around.refusals.iter().min() {
+        return first.to_string();
+    }
+    let text = findings::in_short(situation, plan, around);
     let reason = plan.why.reason;
     if hindered::by_definitions(reason, around) {
         return text;

@@ -54,5 +54,6 @@ fn begins(situation: &Situation<'_>, plan: &Plan, before: &[Condition]) -> bool 
     let progress = condition::find(before, ConditionType::Progressing);
     let was = |reason: Reason| progress.is_some_and(|one| one.reason.as_deref() == Some(reason.as_str()));
     let has_no_pods = situation.world.set.as_ref().is_some_and(|set| set.replicas == 0);
-    plan.why.reason != Reason::Paused && (was(Reason::Hibernated) || (was(Reason::Paused) && has_no_pods))
+    !matches!(plan.why.reason, Reason::Paused | Reason::Invalid)
+        && (was(Reason::Hibernated) || (was(Reason::Paused) && has_no_pods))
 }

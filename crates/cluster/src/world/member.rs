@@ -99,6 +99,8 @@ pub struct Pod {
     pub unscheduled_since: Option<Timestamp>,
     /// What its etcd container does.
     pub container: Container,
+    /// How that ended the last time, if it ever did.
+    pub end: Option<End>,
     /// Since when its node does not answer, or the one that its volume is on is gone.
     pub node_lost: Option<Timestamp>,
     /// The permit that lies with it.
@@ -145,6 +147,17 @@ pub enum Container {
         /// Its last words, if it had any.
         words: String,
     },
+}
+
+/// How a container ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// With this code.
+    pub code: i32,
+    /// Why, in a word of Kubernetes.
+    pub reason: String,
+    /// The line of its last words that tells most.
+    pub words: String,
 }
 
 /// A volume claim of a member.

@@ -5,7 +5,7 @@ use etcd_operator_api::names::{ANNOTATION_PERMIT, ANNOTATION_PERMIT_LAID};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{self as core, Node, PersistentVolumeClaim};
 
-use super::{Claim, Container, Fetch, FetchFailure, Pod, essence};
+use super::{Claim, Container, End, Fetch, FetchFailure, Pod, essence};
 use crate::build::{ANNOTATION_INTENT, FETCH};
 
 /// The container that etcd runs in.
@@ -52,6 +52,7 @@ pub fn pod(pod: &core::Pod, node_lost: Option<Timestamp>) -> Option<Pod> {
             .and_then(|scheduled| scheduled.last_transition_time.as_ref())
             .map(|time| time.0),
         container: container(pod, &status),
+        end: end(&status),
         node_lost,
         permit: permit.and_then(|permit| contract::read(permit.as_bytes()).ok()),
         laid: annotation(ANNOTATION_PERMIT_LAID).and_then(|laid| laid.parse().ok()),
@@ -124,6 +125,19 @@ fn container(pod: &core::Pod, status: &core::PodStatus) -> Container {
         return Container::Waiting(before_start(pod, status));
     }
     Container::Waiting(words.join(": "))
+}
+
+/// How the etcd container ended the last time.
+fn end(status: &core::PodStatus) -> Option<End> {
+    let mut containers = status.container_statuses.iter().flatten();
+    let etcd = containers.find(|container| container.name == ETCD)?;
+    let ended = |state: &Option<core::ContainerState>| state.as_ref()?.terminated.clone();
+    let ended = ended(&etcd.state).or_else(|| ended(&etcd.last_state))?;
+    Some(End {
+        code: ended.exit_code,
+        reason: ended.reason.unwrap_or_default(),
+        words: essence(ended.message.as_deref().unwrap_or_default()),
+    })
 }
 
 /// How what is told of a container begins that runs before etcd's.

@@ -46,6 +46,10 @@ fn gravity(line: &str) -> u8 {
         Err(_) if line.starts_with("panic: ") || is_of_level(line, " C") || line.starts_with("Error: ") => {
             "fatal".to_owned()
         }
+        // All about how etcd is called follows after it.
+        Err(_) if line.starts_with("flag provided but not defined") || line.contains(" for flag -") => {
+            "fatal".to_owned()
+        }
         Err(_) if is_of_level(line, " E") => "error".to_owned(),
         Err(_) if line.contains("\",\"") => return 0,
         Err(_) => String::new(),
@@ -99,6 +103,13 @@ mod tests {
             "Error: the volume is not there"
         );
         assert_eq!(essence(""), "");
+    }
+
+    #[test]
+    fn of_a_flag_that_etcd_does_not_know_more_is_told_than_how_to_call_it() {
+        let words =
+            "flag provided but not defined: -no-such\nUsage:\n\n  etcd [flags]\n    Start an etcd server.\n";
+        assert_eq!(essence(words), "flag provided but not defined: -no-such");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Volumes that outlive their cluster, and what becomes of them under the same name.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use etcd_operator_e2e::components::EtcdVersion;
@@ -9,6 +10,9 @@ use etcd_operator_e2e::scenario::Stage;
 use serde_json::json;
 
 use super::tenant::{SOON, Tenant};
+
+/// How long nothing is written where nothing is new.
+const QUIET: Duration = Duration::from_secs(8);
 
 /// A cluster that was deleted with its data kept, and then made again.
 async fn made_again(stage: Arc<Stage>) -> Result<(Tenant, String)> {
@@ -91,6 +95,14 @@ pub async fn names_of_others(stage: Arc<Stage>) -> Result<()> {
     ensure!(message.contains("c-client"), "{message}");
     let selector = tenant.field("service/c-client", ".spec.selector.app").await?;
     ensure!(selector == "theirs", "{selector}");
+    // The copies that the operator keeps do not hold it, so that it has to look each time.
+    let before = tenant.object().await?.metadata.resource_version;
+    tokio::time::sleep(QUIET).await;
+    let after = tenant.object().await?.metadata.resource_version;
+    ensure!(
+        before == after,
+        "it is told again and again: {before:?} {after:?}"
+    );
     tenant.kubectl(&["delete", "service", "c-client"]).await?;
     tenant.converged(3).await?;
     tenant

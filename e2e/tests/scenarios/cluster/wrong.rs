@@ -93,7 +93,13 @@ async fn not_taken(first: &Tenant) -> Result<()> {
 async fn refused(first: &Tenant) -> Result<()> {
     let version = &["spec.version: etcd 3.5.2 ", ": take 3.5.35"];
     let unbuilt = &["spec.auth: is not implemented", "leave it out"];
+    let amount = &[
+        "spec.pod.resources.requests.cpu: 'lots' is not a quantity",
+        "500m",
+    ];
+    let requests = json!({"resources": {"requests": {"cpu": "lots"}}});
     for wish in [
+        Wish::new(first, "much", "/pod", requests, amount),
         Wish::new(first, "old", "/version", json!("3.5.2"), version),
         Wish::new(first, "early", "/auth", json!({"enabled": false}), unbuilt),
     ] {
@@ -110,10 +116,31 @@ async fn refused(first: &Tenant) -> Result<()> {
         wish.mended().await?;
         wish.tenant.condition("Accepted", "True", "Valid").await?;
     }
+    refused_later(first).await
+}
+
+/// A cluster that runs is left alone, and what is told of it goes on being true.
+async fn refused_later(first: &Tenant) -> Result<()> {
+    let tenant = first.named("running");
+    tenant.apply(&tenant.spec(1)).await?;
+    tenant.converged(1).await?;
+    let mut spec = tenant.spec(1);
+    spec["version"] = json!("3.99.0");
+    tenant.apply(&spec).await?;
+    tenant.condition("Accepted", "False", "Invalid").await?;
+    tenant.condition("Available", "True", "QuorumServes").await?;
+    let pod = tenant.pod(0);
+    let before = tenant.pod_uids().await?;
+    tenant.delete_pod(&pod).await?;
+    tenant.condition("Available", "False", "NoQuorum").await?;
+    tenant.another_pod(&pod, &before).await?;
+    tenant.condition("Available", "True", "QuorumServes").await?;
+    tenant.apply(&tenant.spec(1)).await?;
+    tenant.condition("Accepted", "True", "Valid").await?;
     Ok(())
 }
 
-/// What is found out only when pods are made: none of them is started, and so nothing has begun that must be ended.
+/// What is found out only when pods are made, or when etcd starts in the first one.
 async fn waiting(first: &Tenant) -> Result<()> {
     let image = &[
         "is not started yet: ",
@@ -131,6 +158,17 @@ async fn waiting(first: &Tenant) -> Result<()> {
         "; spec.pod.resources asks for cpu 900: ask for less",
     ];
     let requests = json!({"resources": {"requests": {"cpu": "900"}}});
+    // Kubernetes keeps the name in two fields, and both must follow when it is taken back.
+    let account = &[
+        "has no pod yet",
+        "`kubectl describe statefulset unknown` says why",
+    ];
+    let nobody = json!({"serviceAccountName": "nobody"});
+    let flag = &[
+        "flag provided but not defined: -no-such-flag",
+        "correct spec.etcd.extraArgs",
+    ];
+    let flags = json!({"extraArgs": ["--no-such-flag=1"]});
     let wishes = [
         Wish::new(
             first,
@@ -147,6 +185,8 @@ async fn waiting(first: &Tenant) -> Result<()> {
             class,
         ),
         Wish::new(first, "unplaced", "/pod", requests, room),
+        Wish::new(first, "unknown", "/pod", nobody, account),
+        Wish::new(first, "uncalled", "/etcd", flags, flag),
     ];
     for wish in &wishes {
         wish.tenant.apply(&wish.spec).await?;

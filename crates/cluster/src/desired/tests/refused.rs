@@ -118,6 +118,16 @@ fn a_value_that_cannot_be_used_is_refused_by_field_with_the_limits_and_a_remedy(
             &["ETCD_DATA_DIR", "places the data"],
         ),
         (
+            json!({"pod": {"resources": {"requests": {"cpu": "lots"}}}}),
+            "spec.pod.resources.requests.cpu",
+            &["'lots' is not a quantity", "500m"],
+        ),
+        (
+            json!({"pod": {"resources": {"limits": {"memory": "8GB"}}}}),
+            "spec.pod.resources.limits.memory",
+            &["'8GB' is not a quantity", "8Gi"],
+        ),
+        (
             json!({"pod": {"terminationGracePeriodSeconds": 3601}}),
             "spec.pod.terminationGracePeriodSeconds",
             &["is 3601", "0 to 3600", "for example: 30"],

@@ -7,7 +7,7 @@ use etcd_operator_etcd::membership::Role;
 
 use super::scene::{Scene, id};
 use super::{line, plan, planned};
-use crate::world::Container;
+use crate::world::{Container, End};
 
 fn three_waiting() -> Scene {
     let mut scene = Scene::new(3);
@@ -39,7 +39,10 @@ fn pods_come_before_anything_else() {
     let shape = plan.shape.as_ref().expect("a shape");
     assert_eq!((shape.replicas, shape.incarnation, shape.serves), (3, 1, false));
     assert_eq!(line(&scene, &plan), "Bootstrapping - -");
-    assert_eq!(plan.why.blocked_by[0], "c-0 has no pod yet");
+    assert_eq!(
+        plan.why.blocked_by[0],
+        "c-0 has no pod yet; if none comes, `kubectl describe statefulset c` says why"
+    );
 }
 
 #[test]
@@ -163,8 +166,15 @@ fn volumes_older_than_the_cluster_need_a_persons_word() {
     let old = scene.world.created - jiff::SignedDuration::from_secs(1);
     scene.claim_at(2).as_mut().expect("a claim").created = Some(old);
     let waits = plan(&scene.world);
-    assert_eq!(line(&scene, &waits), "Bootstrapping - -");
+    assert_eq!(line(&scene, &waits), "Blocked - -");
     assert!(waits.why.blocked_by[0].contains("claim-2"), "{:?}", waits.why);
+    // The name of a claim is no UID of it.
+    scene.world.discard.insert("data-c-2".to_owned());
+    let told = plan(&scene.world).why.blocked_by.join(" ");
+    assert!(
+        told.contains("discard names data-c-2, which is the UID of none"),
+        "{told}"
+    );
     scene.world.discard.insert("claim-2".to_owned());
     assert!(planned(&scene).contains("Bootstrap c-2 for p2"));
 }
@@ -173,9 +183,29 @@ fn volumes_older_than_the_cluster_need_a_persons_word() {
 fn somebody_elses_disk_is_never_touched_without_a_persons_word() {
     let mut scene = three_waiting();
     scene.waits(1, "p1", &Verdict::Foreign);
-    assert_eq!(planned(&scene), "Bootstrapping - -");
+    assert_eq!(planned(&scene), "Blocked - -");
     scene.world.discard.insert("claim-1".to_owned());
     assert_eq!(planned(&scene), "Scaling Discard(1) delete claim claim-1");
+}
+
+#[test]
+fn etcd_that_ends_for_how_it_is_called_is_told_and_nothing_begins_anew_before_that_is_corrected() {
+    let mut scene = permitted();
+    for number in 0..3 {
+        scene.waits(number, &format!("q{number}"), &Verdict::Unborn);
+        scene.pod_at(number).end = Some(End {
+            code: 2,
+            reason: "Error".to_owned(),
+            words: "flag provided but not defined: -no-such".to_owned(),
+        });
+    }
+    let plan = plan(&scene.world);
+    assert_eq!(line(&scene, &plan), "Blocked Bootstrap(0,1,2) -");
+    let told = plan.why.blocked_by.join(" ");
+    assert!(told.contains("-no-such; correct spec.etcd.extraArgs"), "{told}");
+    let set = scene.world.set.as_mut().expect("a set");
+    set.intent = Some("corrected".to_owned());
+    assert_eq!(planned(&scene), "Bootstrapping StartOver() -");
 }
 
 #[test]
@@ -346,7 +376,13 @@ fn while_it_starts_over_a_pod_of_another_spec_goes_as_well() {
 fn without_consent_or_with_volumes_that_do_not_belong_together_nothing_starts() {
     let mut scene = kept();
     scene.world.adopt.clear();
-    assert_eq!(planned(&scene), "Bootstrapping - -");
+    assert_eq!(planned(&scene), "Blocked - -");
+    scene.world.adopt.insert("data-c-0".to_owned());
+    let told = plan(&scene.world).why.blocked_by.join(" ");
+    assert!(
+        told.contains("adopt names data-c-0, which is the UID of none"),
+        "{told}"
+    );
     let mut scene = kept();
     scene.report(1).wal_cluster_id = Some("bad".to_owned());
     assert_eq!(planned(&scene), "Blocked - -");

@@ -27,6 +27,10 @@ fn files_of_long_ago_on_the_right_volume_are_no_volume_that_moved() {
         let mut scene = Scene::formed(3);
         copied(&mut scene, 1, of);
         assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
+        // A consent that was left over vouches for nothing where the others hold quorum.
+        scene.world.adopt.insert("claim-1".to_owned());
+        assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
+        scene.world.adopt.clear();
         scene.unknown();
         scene.silent(2);
         let waits = plan(&scene.world);

@@ -53,6 +53,43 @@ fn a_member_is_not_given_up_while_the_others_would_hold_no_quorum() {
 }
 
 #[test]
+fn while_fewer_vote_than_are_asked_for_nobody_that_is_well_is_given_up() {
+    let mut scene = asked(3, "11");
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) remove c-1 (11)");
+    scene.left(id(1));
+    scene.gone(1);
+    scene.pod(1, "pod-new");
+    scene.world.replace = Some("10".to_owned());
+    // The first one is not back yet.
+    let next = plan(&scene.world);
+    assert_eq!(line(&scene, &next), "Recovering Replace(1) delete claim claim-1");
+    scene.claim_at(1).as_mut().expect("a claim").uid = "claim-new".to_owned();
+    assert!(
+        !follow(&mut scene).contains("remove"),
+        "{:?}",
+        scene.world.memory.intent
+    );
+    scene.world.memory.intent = None;
+    let next = plan(&scene.world);
+    assert!(
+        next.why
+            .blocked_by
+            .join(" ")
+            .contains("2 voters are there and 3 are asked for"),
+        "{:?}",
+        next.why
+    );
+    assert!(!line(&scene, &next).contains("remove"), "{:?}", next.why);
+    scene.waits(1, "p9", &Verdict::Empty);
+    scene.member(1, id(7), Role::Voter, true);
+    scene.runs(1, id(7));
+    assert_eq!(
+        follow(&mut scene),
+        "Recovering Replace(0) move leader from c-0 to 17"
+    );
+}
+
+#[test]
 fn a_member_that_cannot_be_given_up_yet_keeps_nobody_else_waiting() {
     let mut scene = asked(3, "10");
     scene.waits(1, "p1", &Verdict::Empty);
@@ -63,6 +100,15 @@ fn a_member_that_cannot_be_given_up_yet_keeps_nobody_else_waiting() {
     single.asks_for(3);
     single.waits(1, "p1", &Verdict::Empty);
     assert_eq!(follow(&mut single), "Scaling Join(1) add learner c-1");
+}
+
+#[test]
+fn a_member_that_is_given_up_waits_for_those_that_are_asked_for_and_keeps_none_of_them_waiting() {
+    let mut scene = Scene::formed(2);
+    scene.world.replace = Some("10".to_owned());
+    scene.asks_for(3);
+    scene.waits(2, "p2", &Verdict::Empty);
+    assert_eq!(follow(&mut scene), "Scaling Join(2) add learner c-2");
 }
 
 #[test]

@@ -183,7 +183,7 @@ impl Scene {
         self.known().members.remove(&id);
     }
 
-    fn at(&mut self, number: u16) -> &mut Seen {
+    pub fn at(&mut self, number: u16) -> &mut Seen {
         self.world.members.entry(place(number)).or_insert(Seen::NOTHING)
     }
 
@@ -217,6 +217,7 @@ impl Scene {
             permit: None,
             laid: None,
             fetch: None,
+            end: None,
         });
         seen.report = Asked::Silent("connection refused".to_owned());
         seen.status = Asked::Silent("connection refused".to_owned());

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use super::scene::Scene;
 use crate::desired::{ClientTls, Image, Storage, Tls};
 use crate::plan::plan;
-use crate::world::Container;
+use crate::world::{Container, End};
 
 /// A cluster whose first pod is there and does not start.
 fn first() -> Scene {
@@ -188,4 +188,27 @@ fn the_field_is_not_lost_behind_what_a_registry_says_at_length() {
     let mut scene = first();
     let said = waiting(&mut scene, &format!("ErrImagePull: {}", "x".repeat(2_000)));
     assert!(said.len() < 450 && said.contains("; correct spec."), "{said}");
+}
+
+#[test]
+fn the_last_end_of_a_container_is_told_with_the_field_that_it_hangs_on() {
+    let mut scene = Scene::formed(3);
+    scene.silent(1);
+    let told = |scene: &Scene| plan(&scene.world).why.blocked_by.join(" ");
+    for (reason, words, wanted) in [
+        ("OOMKilled", "", "it was killed for lack of memory (OOMKilled)"),
+        (
+            "Error",
+            "invalid value \"x\" for flag -y",
+            "ended with code 2: invalid value \"x\" for flag -y; correct spec.etcd.extraArgs",
+        ),
+    ] {
+        scene.pod_at(1).end = Some(End {
+            code: 2,
+            reason: reason.to_owned(),
+            words: words.to_owned(),
+        });
+        let told = told(&scene);
+        assert!(told.contains(wanted), "{told}");
+    }
 }

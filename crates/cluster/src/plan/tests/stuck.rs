@@ -8,7 +8,7 @@ use etcd_operator_etcd::status::{Alarm, AlarmKind};
 use super::scene::{Scene, id};
 use super::{follow, line, plan, planned};
 use crate::plan::Reason;
-use crate::world::Container;
+use crate::world::{Asked, Container, Membership};
 
 /// A fourth member was added as a learner, and its container has ended with this code.
 fn joining(has_started: bool, code: i32) -> Scene {
@@ -111,6 +111,28 @@ fn a_learner_whose_etcd_dies_of_what_it_has_lost_is_added_anew_though_it_never_s
     scene.claim_at(3).as_mut().expect("a claim").uid = "claim-new".to_owned();
     scene.waits(3, "p4", &Verdict::Empty);
     assert_eq!(follow(&mut scene), "Scaling Join(3) add learner c-3");
+}
+
+#[test]
+fn what_a_person_gives_up_in_the_place_of_a_member_that_never_started_goes_and_it_is_added_anew() {
+    for role in [Role::Learner, Role::Voter] {
+        let mut scene = joining(false, 1);
+        scene.member(3, id(3), role, false);
+        scene.waits(3, "p4", &Verdict::Foreign);
+        assert_eq!(follow(&mut scene), "Scaling Join(3) -", "it is somebody's");
+        scene.world.discard.insert("claim-3".to_owned());
+        assert_eq!(follow(&mut scene), "Recovering Replace(3) remove c-3 (13)");
+        scene.left(id(3));
+        assert_eq!(follow(&mut scene), "Recovering Replace(3) delete claim claim-3");
+    }
+}
+
+#[test]
+fn a_member_that_never_started_is_replaced_where_a_person_asks_for_it() {
+    let mut scene = joining(false, 1);
+    scene.waits(3, "p4", &Verdict::Foreign);
+    scene.world.replace = Some(id(3).to_string());
+    assert_eq!(follow(&mut scene), "Recovering Replace(3) remove c-3 (13)");
 }
 
 #[test]
@@ -217,4 +239,45 @@ fn the_alarm_of_a_member_that_was_replaced_is_taken_back_and_any_other_is_told()
             .filter(|by| *by == "the alarm NOSPACE stands");
         assert_eq!(told.count(), 1, "{:?}", plan.why);
     }
+}
+
+#[test]
+fn a_volume_that_is_deleted_under_a_member_that_runs_is_told_before_its_data_are_gone() {
+    let mut scene = Scene::formed(3);
+    scene.claim_at(1).as_mut().expect("a claim").deleting =
+        Some(vec!["kubernetes.io/pvc-protection".to_owned()]);
+    let next = plan(&scene.world);
+    assert_eq!(line(&scene, &next), "Blocked - -");
+    assert_eq!(
+        next.why.blocked_by,
+        ["somebody has deleted the PersistentVolumeClaim data-c-1: the data of c-1 go with its pod"]
+    );
+}
+
+#[test]
+fn whoever_serves_the_data_of_this_life_is_no_stranger_whatever_the_status_says() {
+    let mut scene = Scene::formed(3);
+    scene.world.memory.incarnation = 7;
+    scene.world.memory.last_incarnation = 7;
+    scene.world.set.as_mut().expect("a set").incarnation = 7;
+    assert_eq!(follow(&mut scene), "Converged - -");
+    // One that does not serve is of another life, for all that is known.
+    scene.silent(2);
+    assert_eq!(planned(&scene), "Recovering - stop pod pod-2");
+}
+
+#[test]
+fn members_that_ask_who_somebody_is_are_told_apart_from_members_that_cannot_be_reached() {
+    let mut scene = Scene::formed(3);
+    for number in 0..3 {
+        scene.at(number).status = Asked::Silent("not authorised: etcdserver: user name is empty".to_owned());
+    }
+    scene.world.membership = Membership::Unknown(vec!["nobody answers".to_owned()]);
+    let next = plan(&scene.world);
+    assert_eq!(line(&scene, &next), "MembersUnreachable - -");
+    assert!(
+        next.why.text.contains("etcdctl auth disable"),
+        "{}",
+        next.why.text
+    );
 }

@@ -1,14 +1,16 @@
 //! What people are told of clusters in which nothing is wrong.
 
 use etcd_operator_api::condition::{self, Condition, ConditionType};
+use etcd_operator_api::refusal::Refusal;
 use etcd_operator_api::{EtcdCluster, EtcdClusterSpec, EtcdClusterStatus};
 
 use super::restore::intent;
 use super::scene::Scene;
 use super::{follow, plan};
 use crate::build::Pending;
-use crate::desired::Size;
+use crate::desired::{Image, Size};
 use crate::status::{Surroundings, status, troubles};
+use crate::world::Membership;
 
 /// The status of a scene as it is.
 pub fn told(scene: &Scene) -> EtcdClusterStatus {
@@ -33,10 +35,12 @@ pub fn told_after_refusal(
 fn around() -> Surroundings<'static> {
     Surroundings {
         refused: None,
+        has_looked: true,
         forgets_plans: false,
         step: None,
         refused_step: None,
         installation: "default",
+        refusals: &[],
         conflicts: Vec::new(),
         pending: None,
         applied_template: None,
@@ -122,6 +126,89 @@ fn a_cluster_that_grows_is_scaling_before_the_next_member_has_a_pod() {
     assert_eq!(truth(&scene), ("False".to_owned(), "Converged".to_owned()));
     scene.world.desired.size = Size::of(5);
     assert_eq!(truth(&scene), ("True".to_owned(), "Waiting".to_owned()));
+}
+
+#[test]
+fn two_of_three_that_are_asked_for_have_none_to_spare() {
+    let mut scene = Scene::formed(2);
+    scene.world.desired.size = Size::of(3);
+    let risk = one(&told(&scene), ConditionType::QuorumAtRisk).expect("the condition");
+    assert_eq!(
+        (risk.status.as_str(), risk.reason.as_deref()),
+        ("True", Some("NoneToSpare"))
+    );
+}
+
+#[test]
+fn a_name_that_is_taken_is_told_until_somebody_has_looked_again() {
+    let scene = Scene::formed(3);
+    let said = |conflicts: &[&str], has_looked, before: Option<&EtcdClusterStatus>| {
+        let around = Surroundings {
+            conflicts: conflicts.iter().map(|text| (*text).to_owned()).collect(),
+            has_looked,
+            ..around()
+        };
+        told_of(&scene, &around, before.cloned())
+    };
+    let taken = said(&["the Service c-client exists"], true, None);
+    // The copies do not hold what bears no label.
+    let again = said(&[], false, Some(&taken));
+    assert_eq!(again, taken);
+    let free = one(&said(&[], true, Some(&again)), ConditionType::NameConflict).expect("the condition");
+    assert_eq!(
+        (free.status.as_str(), free.reason.as_deref()),
+        ("False", Some("NoConflict"))
+    );
+}
+
+#[test]
+fn the_members_of_a_cluster_whose_spec_is_refused_are_told_of_as_they_are() {
+    let mut scene = Scene::formed(3);
+    scene.silent(1);
+    scene.silent(2);
+    scene.world.desired.paused = true;
+    scene.world.membership = Membership::Unknown(vec!["nobody answers".to_owned()]);
+    let mut cluster = EtcdCluster::new("c", EtcdClusterSpec::default());
+    let refusals = [Refusal::invalid("spec.version", "is unknown")];
+    let around = Surroundings {
+        refusals: &refusals,
+        ..around()
+    };
+    let told = status(&cluster, &scene.world, &plan(&scene.world).refused(), &around);
+    cluster.status = Some(told.clone());
+    scene.world.now += jiff::SignedDuration::from_secs(30);
+    let again = status(&cluster, &scene.world, &plan(&scene.world).refused(), &around);
+    assert_eq!(again, told, "nothing is new");
+    assert_eq!(told.phase, "Invalid");
+    assert_eq!(told.ready_members.as_deref(), Some("1/3"));
+    for (type_, wanted) in [
+        (ConditionType::Accepted, "False"),
+        (ConditionType::Available, "False"),
+        (ConditionType::QuorumLost, "True"),
+        (ConditionType::Degraded, "True"),
+    ] {
+        let found = one(&told, type_).map(|found| found.status);
+        assert_eq!(found.as_deref(), Some(wanted), "{type_:?}");
+    }
+    let progress = one(&told, ConditionType::Progressing).expect("the condition");
+    assert_eq!(progress.reason.as_deref(), Some("Invalid"));
+}
+
+#[test]
+fn another_version_that_is_asked_for_is_named() {
+    let mut scene = Scene::formed(3);
+    scene.world.desired.image = Image::Tagged {
+        repository: "r".to_owned(),
+        version: Some("3.7.0".parse().expect("a version")),
+    };
+    let pending = Surroundings {
+        pending: Some(Pending::Change),
+        ..around()
+    };
+    let status = told_of(&scene, &pending, None);
+    assert_eq!(status.target_version, "3.7.0");
+    let why = status.plan.and_then(|plan| plan.why).expect("a text");
+    assert!(why.contains("etcd 3.6.16 runs and 3.7.0 is asked for"), "{why}");
 }
 
 #[test]

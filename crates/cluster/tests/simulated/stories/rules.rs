@@ -383,3 +383,64 @@ fn b16_a_second_voter_starts_though_the_first_one_serves_nobody_any_more() {
         });
     }
 }
+
+#[test]
+fn members_of_a_cluster_whose_spec_is_refused_are_left_alone_and_told_of_as_they_are() {
+    run(1, |sim| async move {
+        cluster(&sim, 3).await;
+        sim.edit("c", |spec| spec["version"] = json!("9.9.9"));
+        let is = |sim: &Simulation, type_: &str, wanted: &str| {
+            let conditions = status(sim)["conditions"].clone();
+            let mut conditions = conditions.as_array().into_iter().flatten();
+            conditions.any(|one| one["type"] == type_ && one["status"] == wanted)
+        };
+        let looked_at = |sim: &Simulation| is(sim, "Accepted", "False") && is(sim, "Available", "True");
+        sim.expect("the refusal is told, and that it serves", MINUTE, looked_at)
+            .await;
+        for member in ["c-1", "c-2"] {
+            sim.stop(member, true);
+        }
+        let is_lost = |sim: &Simulation| is(sim, "Available", "False") && is(sim, "QuorumLost", "True");
+        sim.expect("it is told that it does not serve", 2 * MINUTE, is_lost)
+            .await;
+        assert_eq!(status(&sim)["phase"], "Invalid");
+        for member in ["c-1", "c-2"] {
+            sim.stop(member, false);
+        }
+        sim.edit("c", |spec| spec["version"] = json!("3.6.16"));
+        sim.expect("all is well", 2 * MINUTE, |sim| {
+            sim.is_whole("c", 3) && is(sim, "Accepted", "True") && is(sim, "QuorumLost", "False")
+        })
+        .await;
+        sim.check();
+    });
+}
+
+#[test]
+fn a_set_that_lost_its_owner_is_taken_back_with_its_pods() {
+    run(1, |sim| async move {
+        cluster(&sim, 3).await;
+        let set = |sim: &Simulation| sim.fake().get_object("apps/v1", "StatefulSet", NAMESPACE, "c");
+        let mut orphan = set(&sim).unwrap();
+        orphan["metadata"]["ownerReferences"] = json!([]);
+        let pods: Vec<_> = sim
+            .members("c")
+            .iter()
+            .map(|name| sim.pod(name).unwrap().uid)
+            .collect();
+        sim.fake().put_object(orphan);
+        let is_owned = |sim: &Simulation| {
+            set(sim).is_some_and(|set| set["metadata"]["ownerReferences"][0]["kind"] == "EtcdCluster")
+        };
+        sim.expect("it is taken back", 2 * MINUTE, is_owned).await;
+        sim.expect("it is whole", MINUTE, |sim| sim.is_whole("c", 3))
+            .await;
+        let now: Vec<_> = sim
+            .members("c")
+            .iter()
+            .map(|name| sim.pod(name).unwrap().uid)
+            .collect();
+        assert_eq!(pods, now);
+        sim.check();
+    });
+}
