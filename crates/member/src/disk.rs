@@ -13,7 +13,7 @@ use crate::database;
 use crate::fingerprint::{self, Surroundings};
 use crate::log::{self, SegmentName};
 use crate::view::{Data, DiskView, IdentityFile, Store};
-use crate::volume::{KEPT, RESTORED, Volume};
+use crate::volume::{self, KEPT, RESTORED, Volume};
 
 /// No document of ours is longer.
 const LONGEST: u64 = 1 << 20;
@@ -44,16 +44,14 @@ fn fill(
 ) -> Result<(), String> {
     // A volume that is not there must not look like an empty one.
     let names = names(volume.root())?.ok_or_else(|| format!("{} does not exist", volume.root().display()))?;
-    let of = |prefix: &str| {
-        let mut found: Vec<String> = names
-            .iter()
-            .filter(|name| name.starts_with(prefix))
-            .cloned()
-            .collect();
+    let those = |are: &dyn Fn(&str) -> bool| {
+        let mut found: Vec<String> = names.iter().filter(|name| are(name)).cloned().collect();
         found.sort();
         found
     };
-    (disk.kept, disk.restored) = (of(KEPT), of(RESTORED));
+    disk.kept = those(&|name| name.starts_with(KEPT));
+    disk.restored = those(&|name| name.starts_with(RESTORED));
+    disk.strange = those(&volume::is_strange);
     disk.fingerprint = fingerprint::of(volume, surroundings);
     disk.identity = match document::<Identity>(&volume.identity())? {
         None => IdentityFile::Absent,
@@ -216,5 +214,143 @@ pub(crate) fn trouble(what: &str, path: &Path, error: &io::Error) -> String {
             rustix::process::geteuid().as_raw()
         ),
         None => words,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use etcd_operator_api::contract::Verdict;
+
+    use super::*;
+    use crate::samples::{self, Scratch};
+    use crate::verdict::{Finding, judge};
+
+    /// What a volume with these on it is found to be: directories where the name ends so, files otherwise.
+    fn found(paths: &[&str]) -> (DiskView, Finding) {
+        let scratch = Scratch::new();
+        for path in paths {
+            match path.strip_suffix('/') {
+                Some(path) => fs::create_dir_all(scratch.path().join(path)).expect("a directory"),
+                None => scratch.file(path, "2026"),
+            }
+        }
+        seen(&scratch)
+    }
+
+    fn seen(scratch: &Scratch) -> (DiskView, Finding) {
+        let disk = read(
+            &Volume::at(scratch.path()),
+            &Surroundings::default(),
+            Depth::Report,
+        );
+        let finding = judge(&disk, &samples::expected());
+        (disk, finding)
+    }
+
+    #[test]
+    fn files_and_directories_of_somebody_else_make_a_nameless_volume_foreign() {
+        for (paths, named) in [
+            (&["ledger-2026.txt"][..], "ledger-2026.txt"),
+            (&["ledgers/2026/january.txt"], "ledgers"),
+            (&["ledgers/"], "ledgers"),
+            (&["lost+found/", "ledger-2026.txt"], "ledger-2026.txt"),
+            (&["operator/", "data/", "restore/snapshot.db", "b", "a/"], "a, b"),
+        ] {
+            let (disk, finding) = found(paths);
+            let words = format!("no identity, but files of somebody else: {named}");
+            assert_eq!(
+                (finding.verdict, finding.detail),
+                (Verdict::Foreign, words),
+                "{paths:?}"
+            );
+            assert!(!disk.is_bare(), "{paths:?}: who knows what clients wrote there");
+        }
+    }
+
+    #[test]
+    fn what_only_resembles_a_name_of_ours_or_of_storage_is_somebody_elses() {
+        for name in [
+            "data.bak",
+            "Data",
+            "operators",
+            "restore-1",
+            "restored",
+            "kept",
+            "lost+found.old",
+            ".snapshots-of-mine",
+            ".zfs.txt",
+            ".hidden",
+        ] {
+            let (disk, finding) = found(&[name]);
+            assert_eq!(finding.verdict, Verdict::Foreign, "{name}");
+            assert_eq!(disk.strange, [name]);
+        }
+    }
+
+    /// Killed at whatever moment, this program leaves no other names before there is an identity; and each of storage's is on
+    /// a volume that nobody has used.
+    #[test]
+    fn a_volume_with_nothing_but_names_of_ours_and_of_storage_is_empty() {
+        for paths in [
+            &[][..],
+            &["lost+found/"],
+            &[".snapshot/hourly.0/"],
+            &[".snapshots/"],
+            &[".zfs/snapshot/"],
+            &["data/"],
+            &["operator/"],
+            &["operator/identity.json.new", "operator/document.json.new"],
+            &["operator/kept.json", "operator/something-of-a-later-version"],
+            &["restore/"],
+            &["restore/snapshot.db.part", "restore/snapshot.db.part.json"],
+            &["restore/snapshot.db"],
+            &["operator/", "restored-uid/member/snap/db"],
+            &["lost+found/", ".snapshot/", "operator/", "data/", "restore/"],
+        ] {
+            let (disk, finding) = found(paths);
+            assert_eq!(finding.verdict, Verdict::Empty, "{paths:?}: {finding:?}");
+            assert!(disk.is_bare(), "{paths:?}");
+        }
+        // Foreign as ever, and for what it is.
+        let (_, finding) = found(&["kept-1-1/"]);
+        assert_eq!(finding.verdict, Verdict::Foreign);
+        assert!(finding.detail.ends_with("were kept: kept-1-1"), "{finding:?}");
+    }
+
+    #[test]
+    fn where_an_identity_says_whose_the_volume_is_files_beside_it_change_nothing() {
+        let own = samples::identity();
+        let blank = Identity {
+            ran: false,
+            ..own.clone()
+        };
+        let others = Identity {
+            cluster_uid: "another".into(),
+            ..own.clone()
+        };
+        for (identity, wanted) in [
+            (own, Verdict::Unborn),
+            (blank, Verdict::Empty),
+            (others, Verdict::Foreign),
+        ] {
+            let scratch = Scratch::new();
+            scratch.file("operator/identity.json", contract::write(&identity));
+            let (before, finding) = seen(&scratch);
+            assert_eq!(finding.verdict, wanted);
+            scratch.file("ledger-2026.txt", "2026");
+            let (after, with_file) = seen(&scratch);
+            assert_eq!(with_file, finding);
+            assert_eq!(after.strange, ["ledger-2026.txt"]);
+            assert_eq!(after.is_bare(), before.is_bare());
+        }
+    }
+
+    #[test]
+    fn a_root_that_cannot_be_listed_is_unreadable_and_not_empty() {
+        let scratch = Scratch::new();
+        scratch.file("volume", "no directory");
+        let volume = Volume::at(scratch.path().join("volume"));
+        let disk = read(&volume, &Surroundings::default(), Depth::Report);
+        assert_eq!(judge(&disk, &samples::expected()).verdict, Verdict::Unreadable);
     }
 }

@@ -185,8 +185,36 @@ mod tests {
         nameless.file("data/member/snap/db", "somebody's");
         let nameless = Volume::at(nameless.path());
         assert!(is_needless(&nameless, &wanted()).expect("readable").is_some());
+        let ledgers = Scratch::new();
+        ledgers.file("ledger-2026.txt", "somebody's");
+        let ledgers = Volume::at(ledgers.path());
+        assert!(is_needless(&ledgers, &wanted()).expect("readable").is_some());
         let empty = Scratch::new();
         assert_eq!(is_needless(&Volume::at(empty.path()), &wanted()), Ok(None));
+    }
+
+    #[test]
+    fn a_new_volume_is_nobody_elses_wherever_a_download_onto_it_ends() {
+        let scratch = Scratch::new();
+        let volume = Volume::at(scratch.path());
+        let is_empty = |at: &str| {
+            let disk = read(&volume, &Surroundings::default(), Depth::Report);
+            let finding = judge(&disk, &samples::expected());
+            assert_eq!(finding.verdict, Verdict::Empty, "{at}: {finding:?}");
+        };
+        is_empty("before");
+        begin(&volume, &wanted()).expect("there is room");
+        is_empty("way was made");
+        scratch.file("restore/snapshot.db.part.json", "{}");
+        scratch.file("restore/snapshot.db.part", "half");
+        is_empty("half is there");
+        begin(&volume, &wanted()).expect("there is room");
+        scratch.file("restore/snapshot.db", "snapshot");
+        is_empty("all is there");
+        end(&volume, &wanted()).expect("marked");
+        is_empty("it is marked");
+        scratch.file("restored-restore-1/member/snap/db", "half");
+        is_empty("half a member is made of it");
     }
 
     /// A volume of the life before.

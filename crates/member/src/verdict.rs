@@ -6,8 +6,13 @@
 mod tests;
 
 use etcd_operator_api::contract::{Fingerprint, Identity, Verdict};
+use etcd_operator_api::refusal::bounded;
 
 use crate::view::{Data, DiskView, IdentityFile, LogHead, Store};
+
+/// How many names of strange files are told, and how much of each: whoever put them there chose them.
+const NAMED: usize = 5;
+const LONGEST_NAME: usize = 40;
 
 /// What the pod expects of its disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +82,13 @@ fn restored(disk: &DiskView, expected: &Expected) -> Option<Finding> {
 /// A disk that does not say whose it is.
 fn nameless(disk: &DiskView) -> Finding {
     match &disk.data {
+        Data::None if disk.kept.is_empty() && disk.is_of_strangers() => Finding::new(
+            Verdict::Foreign,
+            format!(
+                "no identity, but files of somebody else: {}",
+                named(&disk.strange)
+            ),
+        ),
         Data::None if disk.kept.is_empty() => Finding::new(Verdict::Empty, "there is nothing on the disk"),
         Data::None => Finding::new(
             Verdict::Foreign,
@@ -93,6 +105,16 @@ fn nameless(disk: &DiskView) -> Finding {
             Verdict::Foreign,
             format!("no identity, but data of {}", owner(store)),
         ),
+    }
+}
+
+/// Names for people: not all where there are many, and none that is long or breaks the line.
+fn named(names: &[String]) -> String {
+    let plain = |name: &String| bounded(name, LONGEST_NAME).replace(char::is_control, "\u{fffd}");
+    let shown: Vec<String> = names.iter().take(NAMED).map(plain).collect();
+    match names.len().saturating_sub(NAMED) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 

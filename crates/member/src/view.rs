@@ -20,6 +20,9 @@ pub struct DiskView {
     pub fetched: Option<Fetched>,
     /// Directories that were set aside, by name and in order.
     pub kept: Vec<String>,
+    /// Names in the volume's root that are neither ours nor the storage's, in order. They tell whose the volume is only
+    /// where no identity does.
+    pub strange: Vec<String>,
     /// By what the volume is known as it is now.
     pub fingerprint: Fingerprint,
 }
@@ -35,6 +38,7 @@ impl Default for DiskView {
             restored: Vec::new(),
             fetched: None,
             kept: Vec::new(),
+            strange: Vec::new(),
             fingerprint: Fingerprint::default(),
         }
     }
@@ -109,9 +113,14 @@ pub struct LogEnd {
 }
 
 impl DiskView {
-    /// Whether there are no data at all, and none that were kept.
+    /// Whether there are no data at all, none that were kept, and none of somebody else.
     pub fn is_bare(&self) -> bool {
-        self.trouble.is_none() && self.data == Data::None && self.kept.is_empty()
+        self.trouble.is_none() && self.data == Data::None && self.kept.is_empty() && !self.is_of_strangers()
+    }
+
+    /// Whether files lie here that are not ours, and nothing says that the volume is ours all the same.
+    pub fn is_of_strangers(&self) -> bool {
+        self.identity == IdentityFile::Absent && !self.strange.is_empty()
     }
 
     /// The data of an etcd that has started, if there is any.

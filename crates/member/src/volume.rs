@@ -8,6 +8,26 @@ pub const KEPT: &str = "kept-";
 /// What the names of directories begin with that were restored and wait to take the data's place.
 pub const RESTORED: &str = "restored-";
 
+/// Where etcd's data belongs.
+const DATA: &str = "data";
+
+/// The directory of what is ours.
+const OPERATOR: &str = "operator";
+
+/// Where a download goes.
+const DOWNLOAD: &str = "restore";
+
+/// What file systems and storage put into the root of a volume by themselves, new ones as well.
+const OF_STORAGE: [&str; 4] = ["lost+found", ".snapshot", ".snapshots", ".zfs"];
+
+/// Whether a name in the root of a volume is somebody else's: this program puts all it makes there under a few names, also
+/// what it has not finished, and storage has some of its own.
+pub fn is_strange(name: &str) -> bool {
+    let is_ours = [DATA, OPERATOR, DOWNLOAD].contains(&name)
+        || [KEPT, RESTORED].iter().any(|prefix| name.starts_with(prefix));
+    !is_ours && !OF_STORAGE.contains(&name)
+}
+
 /// A member's volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
@@ -27,12 +47,12 @@ impl Volume {
 
     /// Where etcd's data belongs.
     pub fn data(&self) -> PathBuf {
-        self.root.join("data")
+        self.root.join(DATA)
     }
 
     /// The directory of what is ours.
     pub fn own(&self) -> PathBuf {
-        self.root.join("operator")
+        self.root.join(OPERATOR)
     }
 
     /// Whose disk it is.
@@ -67,7 +87,7 @@ impl Volume {
 
     /// Where a download goes.
     pub fn download(&self) -> PathBuf {
-        self.root.join("restore")
+        self.root.join(DOWNLOAD)
     }
 
     /// The snapshot that was downloaded, as etcd gave it.

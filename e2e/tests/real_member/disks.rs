@@ -169,6 +169,18 @@ async fn damage_loss_and_copies_of_real_disks_are_found() -> Result<()> {
             fs::remove_dir_all(copy.join("data"))?;
             Ok(fs::remove_dir_all(copy.join("operator"))?)
         })?;
+        check(
+            "all gone, and a file of somebody else",
+            &Verdict::Foreign,
+            &|copy| {
+                fs::remove_dir_all(copy.join("data"))?;
+                fs::remove_dir_all(copy.join("operator"))?;
+                Ok(fs::write(copy.join("ledger-2026.txt"), "")?)
+            },
+        )?;
+        check("a file of somebody else beside it", &Verdict::Moved, &|copy| {
+            Ok(fs::write(copy.join("ledger-2026.txt"), "")?)
+        })?;
     }
     Ok(())
 }

@@ -68,9 +68,11 @@ impl Drop for Memory {
     }
 }
 
-/// Takes all room that is left.
+/// Takes all room that is left, by what no member takes for somebody's.
 fn fill(pod: &Pod) -> Result<()> {
-    let mut filler = File::create(pod.volume().join("filler"))?;
+    let found = pod.volume().join("lost+found");
+    fs::create_dir(&found)?;
+    let mut filler = File::create(found.join("filler"))?;
     let block = vec![0; 4096];
     loop {
         match filler.write_all(&block) {

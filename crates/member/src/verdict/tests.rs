@@ -212,6 +212,46 @@ fn nothing_is_concluded_from_what_cannot_be_read() {
 }
 
 #[test]
+fn strange_names_are_told_shortened_and_not_without_end() {
+    let told = |names: Vec<String>| {
+        let disk = DiskView {
+            strange: names,
+            ..DiskView::default()
+        };
+        let finding = judge(&disk, &samples::expected());
+        assert_eq!(finding.verdict, Verdict::Foreign);
+        let words = "no identity, but files of somebody else: ";
+        finding
+            .detail
+            .strip_prefix(words)
+            .expect(&finding.detail)
+            .to_owned()
+    };
+    let numbered = |count: u32| (1..=count).map(|number| number.to_string()).collect();
+    assert_eq!(told(numbered(5)), "1, 2, 3, 4, 5");
+    assert_eq!(told(numbered(6)), "1, 2, 3, 4, 5 and 1 more");
+    assert_eq!(told(numbered(5000)), "1, 2, 3, 4, 5 and 4995 more");
+    let longest = "ü".repeat(NAMED * 51);
+    assert_eq!(told(vec![longest]), format!("{} …", "ü".repeat(LONGEST_NAME)));
+    assert_eq!(told(vec!["a\nb\u{1b}[2J".to_owned()]), "a\u{fffd}b\u{fffd}[2J");
+}
+
+#[test]
+fn what_a_restore_has_made_here_counts_whatever_else_was_put_beside_it() {
+    let disk = DiskView {
+        prepared: Ok(Some(prepared(2))),
+        strange: vec!["ledger-2026.txt".into()],
+        ..DiskView::default()
+    };
+    assert_eq!(verdict_of(&disk), waits_for_swap());
+    let of_another_life = DiskView {
+        prepared: Ok(Some(prepared(1))),
+        ..disk
+    };
+    assert_eq!(verdict_of(&of_another_life), Verdict::Foreign);
+}
+
+#[test]
 fn the_words_name_whose_data_it_is() {
     let nameless = DiskView {
         data: samples::data(),

@@ -33,6 +33,8 @@ pub(crate) fn view(etcds: &Etcds, disk: DiskId, is_weak: bool) -> DiskView {
         restored: content.restored.keys().cloned().collect(),
         fetched: content.download.as_ref().map(|(fetched, _)| fetched.clone()),
         kept: content.kept.keys().cloned().collect(),
+        // Nobody but members puts anything on these disks.
+        strange: Vec::new(),
         fingerprint: fingerprint(disk, is_weak),
     }
 }
