@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use etcd_operator_api::condition::{self, ConditionType};
 use etcd_operator_cluster::figures::{ELSEWHERE, FAMILIES};
 use etcd_operator_gen::tree;
 use serde_json::Value;
@@ -59,18 +60,19 @@ fn asked_for(expression: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-/// A name that nothing tells would make an alert that never comes.
-#[test]
-fn every_alert_asks_for_metrics_there_are() {
+/// The expressions under the heading about alerts.
+fn alerts() -> String {
     let page = text("docs/operations.md");
     let (_, section) = page.split_once("\n## Alerts worth having\n").expect("alerts");
     let section = section.split("\n## ").next().unwrap_or_default();
-    let asked: BTreeSet<&str> = section
-        .split("```")
-        .skip(1)
-        .step_by(2)
-        .flat_map(asked_for)
-        .collect();
+    section.split("```").skip(1).step_by(2).collect()
+}
+
+/// A name that nothing tells would make an alert that never comes.
+#[test]
+fn every_alert_asks_for_metrics_there_are() {
+    let alerts = alerts();
+    let asked = asked_for(&alerts);
     let known = metrics();
     let unknown: Vec<_> = asked.iter().filter(|name| !known.contains(**name)).collect();
     assert!(unknown.is_empty(), "nothing tells {unknown:?}");
@@ -78,6 +80,38 @@ fn every_alert_asks_for_metrics_there_are() {
     assert_eq!(
         asked_for("rate(etcd_operator_a_b_total[5m]) > 0 unless on (x) etcd_operator_c{d=\"e\"}"),
         BTreeSet::from(["a_b", "c"])
+    );
+}
+
+/// The types of conditions that are asked for, in the order of the page.
+fn types_asked_for(expression: &str) -> Vec<&str> {
+    let labels = expression.split("type=").skip(1);
+    labels
+        .filter_map(|rest| rest.trim_start_matches('~').strip_prefix('"')?.split('"').next())
+        .flat_map(|types| types.split('|'))
+        .collect()
+}
+
+/// A type that no condition has would make such an alert as well. Of these none may go without one.
+#[test]
+fn every_alert_on_a_condition_asks_for_one_there_is_and_what_stops_the_operator_has_one() {
+    let alerts = alerts();
+    let asked = types_asked_for(&alerts);
+    let known = condition::ALL.map(ConditionType::as_str);
+    let unknown: Vec<_> = asked.iter().filter(|type_| !known.contains(type_)).collect();
+    assert!(unknown.is_empty(), "there is no condition {unknown:?}");
+    for type_ in ["Accepted", "Available", "QuorumLost", "DataLost"] {
+        assert!(asked.contains(&type_), "no alert asks for {type_}: {asked:?}");
+    }
+    let refused = alerts.lines().filter(|line| line.contains("type=\"Accepted\""));
+    let refused: Vec<_> = refused.collect();
+    assert!(
+        refused.len() == 1 && refused[0].contains("status=\"False\"}) == 1"),
+        "{refused:?}"
+    );
+    assert_eq!(
+        types_asked_for("a{type=~\"B|C\", status=\"True\"} unless d{x=\"y\"} or e{type=\"F\"}"),
+        ["B", "C", "F"]
     );
 }
 

@@ -25,6 +25,7 @@ fn orders() -> EtcdCluster {
             "plan": {"blockedBy": ["one", "two"]},
             "conditions": [
                 {"type": "Available", "status": "True"}, {"type": "QuorumLost", "status": "Unknown"},
+                {"type": "Accepted", "status": "False", "reason": "Invalid"},
             ],
         },
     }))
@@ -66,7 +67,10 @@ fn figures_follow_from_the_status() {
             ],
         ),
         ("cluster_has_leader", &["1"]),
-        ("cluster_condition", &["Available True 1", "QuorumLost Unknown 1"]),
+        (
+            "cluster_condition",
+            &["Available True 1", "QuorumLost Unknown 1", "Accepted False 1"],
+        ),
         ("cluster_blocked", &["2"]),
         // Nobody has looked: that is said by no series, and never by a zero.
         ("cluster_database_quota_bytes", &[]),
