@@ -24,7 +24,9 @@ Every kind reports conditions in `status.conditions`. A condition that does not 
 {}
 ## Events
 
-Each step that changes something is told once, when it was done: `kubectl describe` shows them, and `kubectl events --for etcd/NAME` or `--for etcdbk/NAME`.
+Each step that changes something is told once, when it was done: `kubectl describe` shows them, and `kubectl events --for etcd/NAME` or `--for etcdbk/NAME`. What is said again within six minutes is counted by the Event that is there.
+
+About one object at most 30 calls are made in a minute, and a repetition is a call as well. What goes beyond that is not told later either: it is counted in the metric `etcd_operator_events_dropped_total`. Nothing but words is lost, as conditions and `status.plan` tell where things stand.
 
 {}",
         head("Conditions and Events"),
