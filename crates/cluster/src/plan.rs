@@ -274,8 +274,8 @@ impl Plan {
     pub fn refused(mut self) -> Self {
         if self.why.reason == Reason::Paused {
             self.why.reason = Reason::Invalid;
-            self.why.text =
-                "The spec is refused, and nothing is done before it is corrected. See the condition Accepted.".to_owned();
+            "The spec is refused, and nothing is done before it is corrected. See the condition Accepted."
+                .clone_into(&mut self.why.text);
         }
         self
     }

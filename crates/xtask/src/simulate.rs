@@ -1,6 +1,7 @@
 //! The searches of the simulator: ten thousand seeds each that break no promise and together have been everywhere, and
-//! deliberate bugs, kept as patches, each of which a short search must find. Every run of `test` searches the first of those
-//! seeds; all of them, and the bugs, take longer than a run may, and are commands of their own.
+//! deliberate bugs, kept as patches, each of which a short search must find. Every run of `test` searches the usual ones of
+//! those seeds and the first of those with restores; the others, and the bugs, take longer than a run may, and are commands of
+//! their own.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,9 +12,7 @@ use crate::{Failure, places, run};
 
 /// How many seeds a long search takes.
 const SEEDS: u64 = 10_000;
-/// How many every run takes.
-const FIRST: u64 = 1_000;
-/// How many of those with restores, which live longer.
+/// How many of those with restores every run takes, as they live longer.
 const FIRST_RESTORES: u64 = 150;
 /// Within how many seeds a deliberate bug is found.
 const SOON: &str = "2000";
@@ -46,14 +45,20 @@ fn search(root: &Path, test: &str) -> Command {
     command
 }
 
-/// The first seeds, as every run of `test` takes them.
-pub(crate) fn first() -> Result<(), String> {
-    for (test, seeds) in [(USUAL, FIRST), (RESTORES, FIRST_RESTORES)] {
-        let mut command = search(places::root(), test);
-        command.env("SIMULATION_SEEDS", seeds.to_string());
-        run::plainly(command)?;
+/// Lives from so many seeds; where that is a long search, they must have been everywhere.
+fn live(test: &str, seeds: u64) -> Result<(), String> {
+    let mut command = search(places::root(), test);
+    command.env("SIMULATION_SEEDS", seeds.to_string());
+    if seeds >= SEEDS {
+        command.env("SIMULATION_EVERYWHERE", "1");
     }
-    Ok(())
+    run::plainly(command)
+}
+
+/// The seeds that every run of `test` takes.
+pub(crate) fn first() -> Result<(), String> {
+    live(USUAL, SEEDS)?;
+    live(RESTORES, FIRST_RESTORES)
 }
 
 /// `cargo xtask simulate [SEEDS]`: the long searches, which must have been everywhere, or ones of so many seeds.
@@ -66,12 +71,7 @@ pub(crate) fn seeds(arguments: &[String]) -> Result<(), Failure> {
         _ => return Err(Failure::Refused("simulate takes one number of seeds".to_owned())),
     };
     for test in [USUAL, RESTORES] {
-        let mut command = search(places::root(), test);
-        command.env("SIMULATION_SEEDS", seeds.to_string());
-        if seeds >= SEEDS {
-            command.env("SIMULATION_EVERYWHERE", "1");
-        }
-        run::plainly(command)?;
+        live(test, seeds)?;
     }
     Ok(())
 }

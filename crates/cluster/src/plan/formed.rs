@@ -115,7 +115,11 @@ fn losing_volumes(situation: &Situation<'_>, known: &Known) -> Option<Proposal> 
     if told.is_empty() {
         return None;
     }
-    let text = "All members are well, but not all will come back with their data. While the others are well, delete the pod of such a member (one at a time): it gets another volume and the data from the others.";
+    let text = if known.voters().count() > 2 {
+        "All members are well, but not all will come back with their data. While the others are well, delete the pod of such a member (one at a time): it gets another volume and the data from the others."
+    } else {
+        "All members are well, but not all will come back with their data, and too few others have them: leave the pods alone, and make a backup before anything else."
+    };
     Some(Proposal::idle(Reason::Blocked, text).blocked_by(told))
 }
 

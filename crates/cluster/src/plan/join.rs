@@ -18,7 +18,7 @@ pub fn go_on(situation: &Situation<'_>, known: &Known, join: Join) -> Option<Pro
     let wanted = u16::from(world.desired.size.get());
     match world.member_at(join.place) {
         None if join.place.get() >= wanted => None,
-        None => add(situation, known, &join),
+        None => Some(add(situation, known, &join)),
         // The spec has changed its mind: whoever has no vote goes again, however far it has come.
         Some(member) if member.role == Role::Learner && join.place.get() >= wanted => None,
         Some(member) if !member.has_started() => Some(start(situation, known, member, join)),
@@ -38,7 +38,7 @@ pub fn blank<'a>(situation: &Situation<'a>, place: Ordinal) -> Option<(&'a Pod, 
 }
 
 /// It has no place in the membership yet.
-fn add(situation: &Situation<'_>, known: &Known, join: &Join) -> Option<Proposal> {
+fn add(situation: &Situation<'_>, known: &Known, join: &Join) -> Proposal {
     let world = situation.world;
     let place = join.place;
     let join = Join {
@@ -60,7 +60,7 @@ fn add(situation: &Situation<'_>, known: &Known, join: &Join) -> Option<Proposal
         // One that is well may wait for this very one.
         && replaced.step.is_some()
     {
-        return Some(replaced);
+        return replaced;
     }
     let going = |what: &str| {
         Proposal::going(
@@ -72,23 +72,23 @@ fn add(situation: &Situation<'_>, known: &Known, join: &Join) -> Option<Proposal
     if blank(situation, place).is_none() {
         // Whoever started here before it was taken out keeps the disk from being blank.
         if let Some(old) = super::remove::leftover(situation, known, place) {
-            return Some(Proposal {
+            return Proposal {
                 intent: Some(What::Join(join)),
                 ..old
-            });
+            };
         }
         let why = silent::why(situation, place);
         let waits = vec![format!("{} {why}", world.name(place))];
-        return Some(going("waiting for its pod to report an empty disk").blocked_by(waits));
+        return going("waiting for its pod to report an empty disk").blocked_by(waits);
     }
     let against = safety::against_adding(situation, known);
     if !against.is_empty() {
         let mut proposal = going("waiting until it can be added").blocked_by(against);
         proposal.why.reason = Reason::Blocked;
-        return Some(proposal);
+        return proposal;
     }
     let learner = Feature::Learners.is_in(&situation.oldest_version(known));
-    Some(going("it is added to the membership").step(Step::Add { place, learner }))
+    going("it is added to the membership").step(Step::Add { place, learner })
 }
 
 /// It has a place in the membership and never ran: whoever waits on a blank disk may start as it, once.

@@ -63,9 +63,9 @@ fn lives_led_to(place: &Place) -> usize {
         ("Replace", "DeletePod" | "DeleteClaim") => 18,
         ("Bootstrap", "TakeOver") | ("Remove", "MemberRemove" | "MoveLeader") => 7,
         ("Replace", "MoveLeader" | "MemberRemove")
-        | ("StartOver", "DeletePod" | "WriteStatus")
-        | ("Discard", "DeletePod" | "WriteStatus") => 6,
-        ("Resume" | "Adopt", "WriteStatus") | ("Resume", "Permit Resume") => 6,
+        | ("StartOver" | "Discard", "DeletePod" | "WriteStatus")
+        | ("Resume", "WriteStatus" | "Permit Resume")
+        | ("Adopt", "WriteStatus") => 6,
         ("Remove" | "Replace", _) | ("Bootstrap", "Permit Bootstrap") => 5,
         ("Join" | "Resume" | "Discard", _) => 4,
         _ => 2,

@@ -204,8 +204,8 @@ const OF_ALL: &[Said] = &[
     said(
         "Progressing",
         "MembersUnreachable",
-        "False: pods run and the operator reaches none of them.",
-        "Look at the network between the operator and the pods: NetworkPolicies, DNS, certificates.",
+        "False: pods run and the operator reaches none of them, or they tell nothing to whoever is no user of etcd.",
+        "Look at the network between the operator and the pods: NetworkPolicies, DNS, certificates. If somebody has enabled authentication in etcd: `etcdctl auth disable`.",
     ),
     said(
         "Progressing",
@@ -230,6 +230,12 @@ const OF_ALL: &[Said] = &[
         "Paused",
         "False: `spec.paused` is set, the operator observes and changes nothing.",
         "",
+    ),
+    said(
+        "Progressing",
+        "Invalid",
+        "False: the spec is refused; members that run are looked at, and nothing is done.",
+        "Correct what the condition Accepted names.",
     ),
     said(
         "Progressing",

@@ -252,6 +252,12 @@ fn a_volume_that_is_deleted_under_a_member_that_runs_is_told_before_its_data_are
         next.why.blocked_by,
         ["somebody has deleted the PersistentVolumeClaim data-c-1: the data of c-1 go with its pod"]
     );
+    assert!(next.why.text.contains("delete the pod"), "{}", next.why.text);
+    // Nobody else has them.
+    let mut single = Scene::formed(1);
+    single.claim_at(0).as_mut().expect("a claim").deleting = Some(Vec::new());
+    let text = plan(&single.world).why.text;
+    assert!(text.contains("leave the pods alone"), "{text}");
 }
 
 #[test]
