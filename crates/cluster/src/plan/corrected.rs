@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{PodRef, Situation, bootstrap};
+use super::{PodRef, Situation, bootstrap, silent};
 use crate::desired::Storage;
 use crate::intent::Grant;
 use crate::world::{Container, Ordinal, Pod, Seen};
@@ -23,7 +23,8 @@ fn fails(situation: &Situation<'_>, seen: &Seen, pod: &Pod) -> bool {
         // Its disk must outlive it: nobody knows what it was part of.
         Container::Running => {
             let keeps = matches!(situation.world.desired.storage, Storage::Persistent { .. });
-            keeps && seen.status().is_none() && seen.report().is_none()
+            let is_misled = pod.end.as_ref().is_some_and(silent::takes_no_flag);
+            seen.status().is_none() && ((keeps && seen.report().is_none()) || is_misled)
         }
         Container::Waiting(_) => false,
     }

@@ -203,6 +203,10 @@ fn etcd_that_ends_for_how_it_is_called_is_told_and_nothing_begins_anew_before_th
     assert_eq!(line(&scene, &plan), "Blocked Bootstrap(0,1,2) -");
     let told = plan.why.blocked_by.join(" ");
     assert!(told.contains("-no-such; correct spec.etcd.extraArgs"), "{told}");
+    assert!(
+        plan.shape.expect("a shape").may_move,
+        "what is corrected reaches the pods"
+    );
     let set = scene.world.set.as_mut().expect("a set");
     set.intent = Some("corrected".to_owned());
     assert_eq!(planned(&scene), "Bootstrapping StartOver() -");
