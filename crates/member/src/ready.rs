@@ -25,11 +25,16 @@ pub fn check(endpoint: &Endpoint) -> Result<(), NotReady> {
         .build()?;
     let outcome = runtime.block_on(async {
         let client = Client::connect(endpoint).await?;
-        if client.status().await?.is_learner {
-            return Err(NotReady::Learner(endpoint.url.clone()));
-        }
+        let votes = async || {
+            if client.status().await?.is_learner {
+                return Err(NotReady::Learner(endpoint.url.clone()));
+            }
+            Ok(())
+        };
+        votes().await?;
         client.position().await?;
-        Ok(())
+        // A member that joins takes itself for a voter until it has applied its own coming, and has when it has read.
+        votes().await
     });
     runtime.shutdown_background();
     outcome

@@ -50,7 +50,12 @@ pub(super) fn readiness(desired: &Desired, version: &Version) -> Probe {
         ..often()
     };
     if has(Feature::ReadyzKnowsLearners) {
-        return http("/readyz", METRICS_PORT);
+        // A member that joins takes itself for a voter until it has applied its own coming, and the page may ask that
+        // before it waits for all that was agreed: whoever looks a second time is told.
+        return Probe {
+            success_threshold: Some(2),
+            ..http("/readyz", METRICS_PORT)
+        };
     }
     if has(Feature::Learners) {
         // No page of these versions tells a learner from a voter.
@@ -102,5 +107,37 @@ fn socket(port: u16) -> TCPSocketAction {
     TCPSocketAction {
         port: IntOrString::Int(port.into()),
         ..TCPSocketAction::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::desired::desired;
+
+    #[test]
+    fn a_member_that_can_be_a_learner_is_believed_to_be_none_when_it_says_so_twice_or_after_it_read() {
+        let cluster = serde_json::from_value(json!({
+            "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster",
+            "metadata": {"name": "c"}, "spec": {},
+        }));
+        let desired = desired(&cluster.expect("a cluster")).expect("a valid spec");
+        let probe = |version: &str| readiness(&desired, &version.parse().expect("a version"));
+        for version in ["3.5.35", "3.6.16", "3.7.3"] {
+            let probe = probe(version);
+            let path = probe.http_get.and_then(|http| http.path);
+            assert_eq!(
+                (path.as_deref(), probe.success_threshold),
+                (Some("/readyz"), Some(2)),
+                "{version}"
+            );
+        }
+        assert!(
+            probe("3.4.44").exec.is_some(),
+            "it reads before it asks who it is"
+        );
+        assert_eq!(probe("3.3.27").success_threshold, None, "it has no learners");
     }
 }
