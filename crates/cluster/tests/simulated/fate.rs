@@ -60,7 +60,8 @@ impl Ending {
 /// How many lives of a few hundred are led to a place: more where many that are led there do not get there.
 fn lives_led_to(place: &Place) -> usize {
     match (place.flow, place.call) {
-        ("Replace", "DeletePod" | "DeleteClaim") => 18,
+        ("Replace", "DeletePod") => 28,
+        ("Replace", "DeleteClaim") => 16,
         ("Bootstrap", "TakeOver") | ("Remove", "MemberRemove" | "MoveLeader") => 7,
         ("Replace", "MoveLeader" | "MemberRemove")
         | ("StartOver" | "Discard", "DeletePod" | "WriteStatus")

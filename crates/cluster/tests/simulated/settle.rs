@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::MINUTE;
 use crate::weather::{NAME, PATIENCE, converges, status};
 
-/// How often a person answers one kind of question, of which every member may have some.
+/// How often a person answers, as every member may bring up some questions.
 const ANSWERS: usize = 20;
 
 /// Waits until all is as the spec asks for in the end; whoever must be asked about a member is asked.
@@ -33,22 +33,19 @@ pub async fn settle(sim: &Simulation) -> u8 {
         };
         sim.until(PATIENCE, is_settled).await;
     };
-    is_settled().await;
-    answer(sim, stranger, async |pod| {
-        give_up(sim, pod).await;
+    let mut answers = 0;
+    while answers < ANSWERS {
         is_settled().await;
-    })
-    .await;
-    decide(sim).await;
-    answer(sim, unread, async |pod| {
-        // The person risks what only they can judge.
-        sim.tally().count("refusal: unread data go with a pod");
-        sim.ledger().forgive_losses();
-        sim.fake().delete_object("v1", "Pod", NAMESPACE, pod);
-        let is_over = |sim: &Simulation| unread(sim).is_none_or(|asked| asked != pod);
-        sim.until(MINUTE, is_over).await;
-    })
-    .await;
+        if !answer(sim).await {
+            break;
+        }
+        answers += 1;
+    }
+    if answers == ANSWERS {
+        let plan = status(sim)["plan"].to_string();
+        sim.ledger()
+            .accuse(Promise::S9, format!("it asks again whatever is answered: {plan}"));
+    }
     if asks(sim) {
         sim.tally().count("refusal: too many replacements");
         sim.edit(NAME, |spec| spec["recovery"] = json!({"replaceAfter": "4m"}));
@@ -57,28 +54,36 @@ pub async fn settle(sim: &Simulation) -> u8 {
     size
 }
 
+/// Answers what a person is asked, if one is.
+async fn answer(sim: &Simulation) -> bool {
+    if let Some(pod) = stranger(sim) {
+        give_up(sim, &pod).await;
+    } else if undecided(sim).is_some() {
+        decide(sim).await;
+    } else if let Some(pod) = unread(sim) {
+        // The person risks what only they can judge.
+        sim.tally().count("refusal: unread data go with a pod");
+        sim.ledger().forgive_losses();
+        sim.fake().delete_object("v1", "Pod", NAMESPACE, &pod);
+        let is_over = |sim: &Simulation| unread(sim).is_none_or(|asked| asked != pod);
+        sim.until(MINUTE, is_over).await;
+    } else {
+        return false;
+    }
+    true
+}
+
 /// What may have been written before the cluster was seen to work is given up by whoever knows that nothing was, or risks it.
 pub async fn decide(sim: &Simulation) {
-    answer(sim, undecided, async |pod| {
+    for _ in 0..ANSWERS {
+        let Some(pod) = undecided(sim) else { return };
         sim.tally()
             .count("refusal: what may have been written is given up");
         sim.ledger().give_up_clusters();
-        give_up(sim, pod).await;
+        give_up(sim, &pod).await;
         let is_over = |sim: &Simulation| undecided(sim).is_none_or(|asked| asked != pod);
         sim.until(PATIENCE, is_over).await;
-    })
-    .await;
-}
-
-/// Answers for as long as a person is asked, each time about one pod; but not for ever.
-async fn answer(sim: &Simulation, asked: fn(&Simulation) -> Option<String>, how: impl AsyncFn(&str)) {
-    for _ in 0..ANSWERS {
-        let Some(pod) = asked(sim) else { return };
-        how(&pod).await;
     }
-    let plan = status(sim)["plan"].to_string();
-    sim.ledger()
-        .accuse(Promise::S9, format!("it asks again whatever is answered: {plan}"));
 }
 
 /// The member on whose volume another one's data are, if a person is asked about one.
