@@ -20,8 +20,6 @@ use stories::{BY_CHANCE, PLAYED, moves};
 const RECORDED: &str = "../../docs/proof/moves.txt";
 /// Lives in which much goes wrong at once.
 const LIVES: [(About, u64); 2] = [(About::Usual, 3), (About::Restores, 1001)];
-/// Seeds of so many more, as what two things come to at the same moment is a matter of chance.
-const MORE: u64 = 150;
 
 static SEEN: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORDED);
@@ -36,12 +34,6 @@ static LIVED: LazyLock<Vec<(Life, Moves)>> = LazyLock::new(|| {
         .map(|(about, seed)| lived(about, seed, None, look_on))
         .collect()
 });
-
-/// What is seen in many more.
-fn moves_of_many() -> BTreeSet<String> {
-    let lives = (0..MORE).map(|seed| lived(About::Usual, seed, None, look_on).1.lines());
-    lives.flatten().collect()
-}
 
 /// Moves of a bed that the models need not make.
 struct Exception {
@@ -114,7 +106,6 @@ fn the_models_do_what_was_seen_on_a_real_cluster() {
     let mut made = MADE.clone();
     made.extend(moves(&BY_CHANCE));
     made.extend(LIVED.iter().flat_map(|(_, moves)| moves.lines()));
-    made.extend(moves_of_many());
     let missing = missing(&SEEN, &made, &ON_BEDS);
     assert!(
         missing.is_empty(),
