@@ -25,7 +25,7 @@ mod volumes;
 
 pub use address::Addresses;
 pub use claim::claim;
-pub(crate) use container::VARIABLES;
+pub(crate) use container::{CLUSTER_UID, INCARNATION, VARIABLES};
 pub use container::{ETCD, INSTALL};
 pub use fetch::FETCH;
 pub use image::{ImageError, NoOperatorImage, OperatorImage};

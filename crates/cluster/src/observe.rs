@@ -22,16 +22,13 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Resource, ResourceExt as _};
 
-use crate::build::{Latch, Stored};
+use crate::build::{CLUSTER_UID, Latch, Stored};
 use crate::desired::Desired;
 use crate::memory::Memory;
 use crate::reconcile::Deps;
 use crate::world::{Asked, Claim, Ordinal, Seen, Set, World, reading};
 
 pub use members::Reached;
-
-/// The word of a member's command that says whose it is.
-const CLUSTER_UID: &str = "--cluster-uid=";
 
 /// What was seen, and the members that were reached on the way.
 #[derive(Debug)]

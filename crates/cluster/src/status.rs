@@ -113,11 +113,7 @@ pub fn status(
     );
     let ready = told.ready.as_ref().map_or(0, Vec::len);
     EtcdClusterStatus {
-        phase: if around.refusals.is_empty() {
-            phase(plan).to_owned()
-        } else {
-            INVALID.to_owned()
-        },
+        phase: phase(plan, around).to_owned(),
         reason: Some(short::reason(
             &situation,
             plan,
@@ -247,8 +243,9 @@ fn with(cluster: &EtcdCluster, findings: &[Finding], now: Timestamp) -> Vec<cond
 }
 
 /// The phase in one word; the ancestor's words where it had one.
-fn phase(plan: &Plan) -> &'static str {
+fn phase(plan: &Plan, around: &Surroundings<'_>) -> &'static str {
     match plan.why.reason {
+        _ if !around.refusals.is_empty() => INVALID,
         Reason::Hibernated => "Hibernated",
         Reason::QuorumLost | Reason::DataLost => "Failed",
         _ if plan.memory.restore.as_ref().is_some_and(Restore::is_active) => "Restoring",

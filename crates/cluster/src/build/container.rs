@@ -16,7 +16,10 @@ pub const ETCD: &str = "etcd";
 pub const INSTALL: &str = "install";
 
 /// What the program is told which incarnation to expect by.
-pub(super) const INCARNATION: &str = "--incarnation=";
+pub(crate) const INCARNATION: &str = "--incarnation=";
+
+/// The word of a member's command that says whose it is.
+pub(crate) const CLUSTER_UID: &str = "--cluster-uid=";
 
 /// The variables of the operator, and what the kubelet fills them with.
 pub(crate) const VARIABLES: [(&str, &str); 4] = [
@@ -34,7 +37,7 @@ pub(super) fn etcd(desired: &Desired, frame: &Frame, flags: Vec<String>) -> Cont
     let mut command = vec![
         PROGRAM.to_owned(),
         "member".to_owned(),
-        format!("--cluster-uid={}", frame.cluster_uid),
+        format!("{CLUSTER_UID}{}", frame.cluster_uid),
         format!("{INCARNATION}{}", frame.latch.incarnation),
         format!("--volume={VOLUME}"),
         format!("--permit={PERMIT}"),

@@ -254,15 +254,10 @@ fn misled(situation: &Situation<'_>, targets: &BTreeMap<Ordinal, Grant>) -> Opti
     let made_for = world.set.as_ref().and_then(|set| set.intent.as_ref());
     targets.keys().find_map(|place| {
         let pod = world.seen(*place).pod.as_ref()?;
+        let pod = (!is_for_another(pod, made_for)).then_some(pod)?;
         let end = pod.end.as_ref().filter(|end| silent::takes_no_flag(end))?;
-        let name = world.name(*place);
-        let told = || {
-            format!(
-                "etcd in {name} ended with code {}: {}; correct spec.etcd.extraArgs",
-                end.code, end.words
-            )
-        };
-        (!is_for_another(pod, made_for)).then(told)
+        let how = silent::ended(&world.desired, end);
+        Some(format!("etcd in {} {how}", world.name(*place)))
     })
 }
 
@@ -310,7 +305,9 @@ pub fn started(
         permits.extend(grants::permit(world, *place, pod, grant, terms));
     }
     let members = targets.len();
-    if let Some(why) = misled(situation, &targets).filter(|_| forgetful > 0) {
+    if forgetful > 0
+        && let Some(why) = misled(situation, &targets)
+    {
         let text = "etcd ends as soon as it is started, for how it is called: all would begin anew for ever.";
         return Proposal {
             intent: Some(What::Bootstrap(targets)),

@@ -169,8 +169,7 @@ pub fn unseen(situation: &Situation<'_>, intent: Option<&What>) -> Option<Propos
         Some(What::Join(join)) if join.id.is_some() => join.clone(),
         _ => overheard(situation)?,
     };
-    let running = world.members.values().filter_map(|seen| seen.status());
-    let oldest = running.map(|status| &status.version).min();
+    let oldest = situation.oldest_running();
     // Whoever is overheard is so only where there are no learners, even if it does not serve.
     let has_learners = oldest.map_or(world.overheard.is_empty(), |oldest| {
         Feature::Learners.is_in(oldest)

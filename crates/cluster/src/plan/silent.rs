@@ -88,7 +88,8 @@ pub fn why(situation: &Situation<'_>, place: Ordinal) -> String {
             format!("{NOT_STARTED}{said}{}", of_start(desired, why))
         }
         (Container::Ended { code, words }, _) => {
-            format!("{ENDED}{code}: {}{}", essence(words), of_end(desired, pod))
+            let of = pod.end.as_ref().map(|end| of_end(desired, end));
+            format!("{ENDED}{code}: {}{}", essence(words), of.unwrap_or_default())
         }
         (Container::Running, Asked::Silent(why)) => {
             format!("does not answer: {why}{}", after_end(desired, pod))
@@ -103,21 +104,22 @@ pub fn why(situation: &Situation<'_>, place: Ordinal) -> String {
 /// How a container ended before it was started again, where that is all there is to tell.
 fn after_end(desired: &Desired, pod: &Pod) -> String {
     let end = pod.end.as_ref().filter(|end| end.code != 0);
-    let told = end.map(|end| {
-        let of = of_end(desired, pod);
-        format!(
-            "; before that its container ended with code {}: {}{of}",
-            end.code, end.words
-        )
-    });
+    let told = end.map(|end| format!("; before that its container {}", ended(desired, end)));
     told.unwrap_or_default()
 }
 
+/// How a container ended, in words.
+pub fn ended(desired: &Desired, end: &End) -> String {
+    format!(
+        "ended with code {}: {}{}",
+        end.code,
+        end.words,
+        of_end(desired, end)
+    )
+}
+
 /// Which field the end of a container hangs on.
-fn of_end(desired: &Desired, pod: &Pod) -> String {
-    let Some(end) = &pod.end else {
-        return String::new();
-    };
+fn of_end(desired: &Desired, end: &End) -> String {
     if end.reason == "OOMKilled" {
         let limits = desired
             .pod

@@ -167,11 +167,15 @@ impl<'a> Situation<'a> {
         }
     }
 
+    /// The oldest version that runs, if any answers.
+    pub fn oldest_running(&self) -> Option<&'a Version> {
+        let running = self.world.members.values().filter_map(|seen| seen.status());
+        running.map(|status| &status.version).min()
+    }
+
     /// What this version of etcd can do decides how members come in: the oldest that runs.
     pub fn oldest_version(&self, known: &Known) -> Version {
-        let running = self.world.members.values().filter_map(|seen| seen.status());
-        let oldest = running.map(|status| &status.version).min();
-        oldest.map_or_else(
+        self.oldest_running().map_or_else(
             || known.version.clone(),
             |oldest| oldest.min(&known.version).clone(),
         )

@@ -88,8 +88,8 @@ pub fn findings(
         Reason::Recovering,
         Reason::Restoring,
     ]);
-    let running = oldest(situation);
-    let mut findings = of_spec(&world.desired, running.as_ref());
+    let running = situation.oldest_running();
+    let mut findings = of_spec(&world.desired, running);
     if !around.refusals.is_empty() {
         findings.retain(|finding| finding.type_ != ConditionType::Accepted);
         findings.push(refusal::accepted(around.refusals));
@@ -127,7 +127,7 @@ pub fn findings(
     }
     let pending = match around.pending {
         Some(Pending::Change) if reason != Reason::Converged => {
-            format!(" {}", pending(&world.desired, running.as_ref()))
+            format!(" {}", pending(&world.desired, running))
         }
         _ => String::new(),
     };
@@ -234,14 +234,6 @@ pub fn findings(
     findings
 }
 
-/// The oldest version that runs.
-fn oldest(situation: &Situation<'_>) -> Option<Version> {
-    let members = situation.world.members.values();
-    members
-        .filter_map(|seen| Some(seen.status()?.version.clone()))
-        .min()
-}
-
 /// What is asked for and not done, and why.
 fn pending(desired: &Desired, running: Option<&Version>) -> String {
     let wanted = desired.image.version();
@@ -254,7 +246,9 @@ fn pending(desired: &Desired, running: Option<&Version>) -> String {
 /// The version that is asked for while another one runs.
 pub fn target(situation: &Situation<'_>, around: &Surroundings<'_>) -> Option<Version> {
     let wanted = situation.world.desired.image.version()?;
-    let is_another = oldest(situation).is_some_and(|running| running != *wanted);
+    let is_another = situation
+        .oldest_running()
+        .is_some_and(|running| running != wanted);
     (around.pending == Some(Pending::Change) && is_another).then(|| wanted.clone())
 }
 
@@ -263,7 +257,7 @@ pub fn in_short(situation: &Situation<'_>, plan: &Plan, around: &Surroundings<'_
     match (plan.why.reason, around.pending) {
         (reason, _) if hindered::by_definitions(reason, around) => hindered::FORGETFUL.to_owned(),
         (Reason::Converged, Some(Pending::Change)) => {
-            let pending = pending(&situation.world.desired, oldest(situation).as_ref());
+            let pending = pending(&situation.world.desired, situation.oldest_running());
             format!("All members are there and well. {pending}")
         }
         _ => plan.why.text.clone(),

@@ -30,15 +30,18 @@ const REFUSED: &str = "ChangeRefused";
 
 /// What the API server refuses, as conditions tell it; none if it takes everything.
 pub fn refused(conditions: &[condition::Condition]) -> Option<String> {
-    condition::find(conditions, ConditionType::Applied)
-        .filter(|one| one.status == Truth::False.as_str())
-        .map(|one| one.message.clone().unwrap_or_default())
+    said(conditions, ConditionType::Applied, Truth::False)
 }
 
 /// Whose objects have names that are needed, as conditions tell it; none if all names are free.
 pub fn conflict(conditions: &[condition::Condition]) -> Option<String> {
-    condition::find(conditions, ConditionType::NameConflict)
-        .filter(|one| one.status == Truth::True.as_str())
+    said(conditions, ConditionType::NameConflict, Truth::True)
+}
+
+/// What is said of a condition that stands like this.
+fn said(conditions: &[condition::Condition], type_: ConditionType, status: Truth) -> Option<String> {
+    condition::find(conditions, type_)
+        .filter(|one| one.status == status.as_str())
         .map(|one| one.message.clone().unwrap_or_default())
 }
 

@@ -6,12 +6,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{self as core, Node, PersistentVolumeClaim};
 
 use super::{Claim, Container, End, Fetch, FetchFailure, Pod, essence};
-use crate::build::{ANNOTATION_INTENT, FETCH};
+use crate::build::{ANNOTATION_INTENT, FETCH, INCARNATION};
 
 /// The container that etcd runs in.
 const ETCD: &str = "etcd";
-/// The word of its command that says which incarnation is expected.
-const INCARNATION: &str = "--incarnation=";
 /// Where the scheduler notes for which node a claim gets its volume.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 

@@ -423,11 +423,11 @@ fn a_set_that_lost_its_owner_is_taken_back_with_its_pods() {
         let set = |sim: &Simulation| sim.fake().get_object("apps/v1", "StatefulSet", NAMESPACE, "c");
         let mut orphan = set(&sim).unwrap();
         orphan["metadata"]["ownerReferences"] = json!([]);
-        let pods: Vec<_> = sim
-            .members("c")
-            .iter()
-            .map(|name| sim.pod(name).unwrap().uid)
-            .collect();
+        let pods = |sim: &Simulation| -> Vec<String> {
+            let names = sim.members("c");
+            names.iter().map(|name| sim.pod(name).unwrap().uid).collect()
+        };
+        let before = pods(&sim);
         sim.fake().put_object(orphan);
         let is_owned = |sim: &Simulation| {
             set(sim).is_some_and(|set| set["metadata"]["ownerReferences"][0]["kind"] == "EtcdCluster")
@@ -435,12 +435,7 @@ fn a_set_that_lost_its_owner_is_taken_back_with_its_pods() {
         sim.expect("it is taken back", 2 * MINUTE, is_owned).await;
         sim.expect("it is whole", MINUTE, |sim| sim.is_whole("c", 3))
             .await;
-        let now: Vec<_> = sim
-            .members("c")
-            .iter()
-            .map(|name| sim.pod(name).unwrap().uid)
-            .collect();
-        assert_eq!(pods, now);
+        assert_eq!(pods(&sim), before);
         sim.check();
     });
 }
