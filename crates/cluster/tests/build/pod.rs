@@ -209,7 +209,8 @@ fn the_service_account_is_the_users_and_no_token_comes_with_it() {
     let spec = json!({"pod": {"serviceAccountName": "etcd"}});
     assert_eq!(at(&spec, "/spec/serviceAccountName"), "etcd");
     assert_eq!(at(&spec, "/spec/automountServiceAccountToken"), false);
-    assert_eq!(at(&json!({}), "/spec/serviceAccountName"), Value::Null);
+    // Said and not left out: what is left out stays as it was when the user takes his own away.
+    assert_eq!(at(&json!({}), "/spec/serviceAccountName"), "default");
 }
 
 #[test]
