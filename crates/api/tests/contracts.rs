@@ -4,11 +4,11 @@ use std::{fmt::Debug, path::PathBuf};
 
 use etcd_operator_api::backup::{Compression, Verification};
 use etcd_operator_api::contract::{
-    self, BackupTask, Claim, CompareTask, Document, DocumentError, FetchProgress, FetchTask, Fetched,
-    Fingerprint, Frame, Identity, JobOrder, JobOutcome, JobResult, Kept, KeptDirectory, Limits, Listed,
-    ListedMember, Manifest, Mode, Naming, ObjectFacts, Permit, PrepareFailure, Prepared, Preparing, Report,
-    RestoreIntent, RestoreSecrets, RestoreTerms, Sealing, Skipped, Source, StoreOrder, Stored, Task, Verdict,
-    Verified, VerifyTask, mounts,
+    self, Arrival, BackupTask, Claim, CompareTask, Document, DocumentError, FetchProgress, FetchTask,
+    Fetched, Fingerprint, Frame, Identity, JobOrder, JobOutcome, JobResult, Kept, KeptDirectory, Limits,
+    Listed, ListedMember, Manifest, Mode, Naming, ObjectFacts, Permit, PrepareFailure, Prepared, Preparing,
+    Report, RestoreIntent, RestoreSecrets, RestoreTerms, Sealing, Skipped, Source, StoreOrder, Stored, Task,
+    Verdict, Verified, VerifyTask, mounts,
 };
 use etcd_operator_api::retention::Keep;
 use etcd_operator_api::store::{ServerSideEncryption, StorageType};
@@ -41,6 +41,16 @@ fn identity() -> Identity {
         ran: true,
         starts: 7,
     }
+}
+
+#[test]
+fn arrival() {
+    let arrival = Arrival {
+        version: 1,
+        member_id: "8e9e05c52164694d".into(),
+        index: 4321,
+    };
+    check("arrival.json", &arrival);
 }
 
 #[test]

@@ -171,7 +171,7 @@ impl fmt::Display for Cause {
             Self::DiskEmpty => "its disk is empty",
             Self::DiskDamaged => "its data are damaged",
             Self::OtherIncarnation => "its data are of an earlier life of the cluster",
-            Self::OtherVolume => "another volume lies in the place of its own",
+            Self::OtherVolume => "another volume lies in the place of its own, or its own as it was before",
             Self::Discarded => "its disk was given up by annotation",
             Self::LeftBehind => "its kept volume was not there when the others were taken over",
             Self::Corrupt => "etcd found that its data differ from the others'",

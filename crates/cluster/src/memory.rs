@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use etcd_operator_api::EtcdClusterStatus;
 use etcd_operator_api::cluster::MemberStatus;
-use etcd_operator_etcd::id::{ClusterId, MemberId};
+use etcd_operator_etcd::id::{ClusterId, MemberId, RaftIndex};
 
 use crate::intent::Intent;
-use crate::world::{Claim, Ordinal};
+use crate::world::{Claim, Ordinal, Pod};
 
 pub use restore::{Phase, Restore};
 
@@ -52,6 +52,17 @@ pub struct Admitted {
     pub claim: Option<String>,
     /// The volume it ran on.
     pub volume: Option<String>,
+    /// How far its data had come in which pod.
+    pub reached: Option<Reached>,
+}
+
+/// How far the data of a member had come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// The UID of the pod in which it was seen.
+    pub pod: String,
+    /// What was agreed on up to here lay on its volume.
+    pub index: RaftIndex,
 }
 
 /// The role of a voter, as the status has it.
@@ -167,12 +178,37 @@ impl Admitted {
         differ(&self.claim, &Some(claim.uid.clone())) || differ(&self.volume, &claim.volume)
     }
 
+    /// Whether the volume under this pod holds less than the member had before it came: somebody put it back, and it forgot
+    /// what it had agreed to.
+    pub fn has_gone_back(&self, pod: &Pod) -> bool {
+        let came_with = pod.arrival.filter(|(member, _)| *member == self.id);
+        self.reached
+            .as_ref()
+            .zip(came_with)
+            .is_some_and(|(reached, (_, index))| reached.pod != pod.uid && index < reached.index)
+    }
+
     fn read(member: &MemberStatus) -> Option<Self> {
         Some(Self {
             id: member.id.as_deref()?.parse().ok()?,
             votes: member.role.as_deref()? == VOTER,
             claim: member.claim_uid.clone(),
             volume: member.volume_name.clone(),
+            reached: Reached::read(member),
         })
+    }
+}
+
+impl Reached {
+    fn read(member: &MemberStatus) -> Option<Self> {
+        Some(Self {
+            pod: member.pod_uid.clone()?,
+            index: RaftIndex(u64::try_from(member.raft_index?).ok()?),
+        })
+    }
+
+    /// For a status.
+    pub fn number(&self) -> i64 {
+        i64::try_from(self.index.0).unwrap_or(i64::MAX)
     }
 }

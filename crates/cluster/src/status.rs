@@ -112,7 +112,7 @@ pub fn status(
         before.member_status.as_deref().unwrap_or_default(),
     );
     let ready = told.ready.as_ref().map_or(0, Vec::len);
-    EtcdClusterStatus {
+    let mut after = EtcdClusterStatus {
         phase: phase(plan, around).to_owned(),
         reason: Some(short::reason(
             &situation,
@@ -156,7 +156,11 @@ pub fn status(
         restored_revision: Some(memory.restored_revision).filter(|revision| *revision > 0),
         earlier_restores: Some(memory.earlier_restores.clone()).filter(|uids| !uids.is_empty()),
         restore: restore(world, memory, before.restore),
+    };
+    if cluster.status.as_ref() != Some(&after) {
+        members::refresh(after.member_status.as_deref_mut().unwrap_or_default(), &situation);
     }
+    after
 }
 
 /// What is told of a restore; one that this version does not understand stays as it is.

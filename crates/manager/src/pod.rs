@@ -1,18 +1,24 @@
 //! Flags of the commands that run in a pod of etcd, and their meaning. What they do is in the member crate.
 
+use std::fs;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
+use etcd_operator_api::contract;
 use etcd_operator_etcd::endpoint::{Endpoint, Limits};
 use etcd_operator_etcd::url::ClientUrl;
+use etcd_operator_member::arrival::arrival;
 use etcd_operator_member::certificates::Certificates;
 use etcd_operator_member::run::{self, Options};
 use etcd_operator_member::verdict::Expected;
 use etcd_operator_member::volume::Volume;
 use etcd_operator_member::{install, ready, tidy};
+
+/// What Kubernetes takes from a container into the status of its pod.
+const LAST_WORDS: &str = "/dev/termination-log";
 
 /// A probe that takes longer than both is a failed one.
 const READY: Limits = Limits {
@@ -26,6 +32,10 @@ pub struct InstallArgs {
     /// The directory into which this program copies itself as etcd-operator.
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
+
+    /// Where the member's volume is mounted, to tell in the pod's status how far the log on it goes.
+    #[arg(long, value_name = "DIR")]
+    pub volume: Option<PathBuf>,
 }
 
 /// Flags of `etcd-operator member`.
@@ -136,6 +146,18 @@ pub fn install(args: &InstallArgs) -> Result<()> {
     let directory = &args.directory;
     install::install(&own, directory)
         .with_context(|| format!("cannot copy {} into {}", own.display(), directory.display()))?;
+    if let Some(volume) = &args.volume {
+        // It is told to find out what should not be; no member stays down because it could not.
+        match arrival(&Volume::at(volume)) {
+            Ok(Some(arrival)) => {
+                if let Err(error) = fs::write(LAST_WORDS, contract::write(&arrival)) {
+                    tracing::warn!("how far the log goes is not told: {LAST_WORDS}: {error}");
+                }
+            }
+            Ok(None) => {}
+            Err(why) => tracing::warn!("how far the log goes is not told: {why}"),
+        }
+    }
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use etcd_operator_api::contract::{self, Document, Fetched, Identity, Prepared};
+use etcd_operator_etcd::id::{MemberId, RaftIndex};
 
 use crate::database;
 use crate::fingerprint::{self, Surroundings};
@@ -126,6 +127,35 @@ pub(crate) fn data(directory: &Path, depth: Depth) -> Result<Data, String> {
         Some(trouble) => Err(trouble),
         None => Ok(Data::Logged(store)),
     }
+}
+
+/// Whose log lies in a directory of etcd's and how far it goes, if there is an entry in it. It is brought to the disk before
+/// it is read: what is told of it must outlive the machine.
+pub(crate) fn reached(directory: &Path) -> Result<Option<(MemberId, RaftIndex)>, String> {
+    let wal = directory.join("member/wal");
+    let names = names(&wal)?.unwrap_or_default();
+    let mut segments: Vec<SegmentName> = names.iter().filter_map(|name| SegmentName::read(name)).collect();
+    segments.sort();
+    let failure = RefCell::new(None);
+    for segment in segments.iter().rev() {
+        let segment = Careful::open(wal.join(segment.to_string()), &failure)?;
+        segment
+            .file
+            .sync_data()
+            .map_err(|error| trouble("sync", &segment.path, &error))?;
+        let mut reader = BufReader::with_capacity(1 << 16, segment);
+        let head = log::head(&mut reader);
+        reader.rewind().map_err(|error| trouble("read", &wal, &error))?;
+        let position = log::position(reader);
+        // What comes before something that cannot be read is not all.
+        if let Some(trouble) = failure.take() {
+            return Err(trouble);
+        }
+        if let Some((_, index)) = position {
+            return Ok(Some((head?.member, index)));
+        }
+    }
+    Ok(None)
 }
 
 /// A file whose errors are remembered: what could not be read must not be taken for damage.

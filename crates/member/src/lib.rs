@@ -14,11 +14,13 @@
 //! | [`download`], [`side`], [`room`] | what a restore brings, what it makes beside the data, and what that takes |
 //! | [`restart`], [`wait`], [`run`] | the start that needs nobody, the one that waits, and which of them it is |
 //! | [`tidy`] | what goes when its time is over, while the member runs |
-//! | [`ready`], [`install`] | the commands beside: is the member ready; put this program where etcd is |
+//! | [`install`], [`arrival`] | what comes first in a pod: this program where etcd is, and how far the log goes |
+//! | [`ready`] | the command beside: is the member ready |
 //! | [`clock`], [`chance`] | the time since the boot and the date, and names nobody can guess |
 //!
 //! Those up to `command` decide, and a simulator uses them as they are: no IO, no clock, no chance in them.
 
+pub mod arrival;
 pub mod certificates;
 pub mod chance;
 pub mod clock;

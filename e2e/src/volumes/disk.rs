@@ -141,12 +141,15 @@ impl Disk {
     pub async fn copy_to(&self, other: &Self) -> Result<()> {
         other.wipe()?;
         self.note("all of it is copied");
-        let mut copy = Command::new("cp");
-        copy.args(["--archive", "--sparse=auto"])
-            .arg(self.root().join("."))
-            .arg(other.root());
-        command::succeed(copy, "").await?;
-        Ok(())
+        archive(&self.root().join("."), &other.root()).await
+    }
+
+    /// The same with one directory, beside what else there is.
+    pub async fn copy_directory_to(&self, name: &str, other: &Self) -> Result<()> {
+        self.note(&format!("{name} is copied"));
+        let there = other.root().join(name);
+        fs::remove_dir_all(&there).with_context(|| format!("cannot delete {}", there.display()))?;
+        archive(&self.root().join(name), &there).await
     }
 
     /// Inverts bytes of a file, where it is.
@@ -248,6 +251,14 @@ impl Disk {
         }
         Ok(self.root().join(file))
     }
+}
+
+/// Copies with owners and times.
+async fn archive(from: &Path, to: &Path) -> Result<()> {
+    let mut copy = Command::new("cp");
+    copy.args(["--archive", "--sparse=auto"]).arg(from).arg(to);
+    command::succeed(copy, "").await?;
+    Ok(())
 }
 
 fn is_mounted(hub: Entry, mount: &Path) -> Result<bool> {

@@ -159,6 +159,13 @@ pub struct MemberStatus {
     /// The PersistentVolume that it was last seen to run on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume_name: Option<String>,
+    /// The UID of the pod in which it was last seen to run.
+    #[serde(default, rename = "podUID", skip_serializing_if = "Option::is_none")]
+    pub pod_uid: Option<String>,
+    /// The raft index up to which it had everything then: a volume that holds less when the next pod comes was put back. It is
+    /// not written anew for every entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raft_index: Option<i64>,
     /// What a newer version of the operator wrote besides. It stays, for a list is written as a whole.
     #[serde(flatten)]
     #[schemars(skip)]

@@ -3,6 +3,7 @@
 //! Each carries a version. A reader accepts its own version and the two before it, so that an operator of version N
 //! works with members injected by N−2; a document from the future is an error, never a guess.
 
+mod arrival;
 mod claim;
 mod fetched;
 mod identity;
@@ -14,6 +15,7 @@ mod permit;
 mod prepared;
 mod report;
 
+pub use arrival::Arrival;
 pub use claim::{CLAIM_SUFFIX, Claim, MANIFEST_SUFFIX};
 pub use fetched::{FetchProgress, Fetched, Kept, KeptDirectory};
 pub use identity::{Fingerprint, Identity, kind};

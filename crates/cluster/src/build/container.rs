@@ -5,10 +5,12 @@ use etcd_operator_etcd::version::Minor;
 use k8s_openapi::api::core::v1::{Container, ContainerPort, EnvVar, EnvVarSource, ObjectFieldSelector};
 
 use super::{
-    Frame, image, probes, security,
+    Frame, image,
+    labels::DATA,
+    probes, security,
     volumes::{self, PERMIT, PROGRAM, SERVER_TLS, TOOLS, VOLUME},
 };
-use crate::desired::Desired;
+use crate::desired::{Desired, Storage};
 
 /// The container that runs etcd.
 pub const ETCD: &str = "etcd";
@@ -97,14 +99,21 @@ pub(super) fn certificates(desired: &Desired) -> Vec<String> {
     }
 }
 
-/// It runs first and only copies, with the resources of etcd's so that the pod needs no more than that.
+/// It runs first, copies, and tells how far the log on a volume goes that outlives pods; with the resources of etcd's so
+/// that the pod needs no more than that.
 pub(super) fn install(desired: &Desired, frame: &Frame) -> Container {
+    let mut command = ["etcd-operator", "install", TOOLS].map(str::to_owned).to_vec();
+    let mut mounts = vec![volumes::tools()];
+    if matches!(desired.storage, Storage::Persistent { .. }) {
+        command.push(format!("--volume={VOLUME}"));
+        mounts.push(volumes::mount(DATA, VOLUME, true));
+    }
     Container {
         name: INSTALL.to_owned(),
         image: Some(frame.operator_image.to_string()),
-        command: Some(["etcd-operator", "install", TOOLS].map(str::to_owned).to_vec()),
+        command: Some(command),
         resources: desired.pod.resources.clone(),
-        volume_mounts: Some(vec![volumes::tools()]),
+        volume_mounts: Some(mounts),
         security_context: Some(security::container()),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..Container::default()

@@ -124,6 +124,8 @@ fn read(member: &str) -> Option<(String, Admitted)> {
             votes,
             claim,
             volume,
+            // It changes too often for a StatefulSet.
+            reached: None,
         },
     ))
 }

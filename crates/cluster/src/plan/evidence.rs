@@ -65,6 +65,7 @@ fn of_data(situation: &Situation<'_>, known: &Known, place: Ordinal, member: &Me
             )),
             Verdict::Moved
                 if is_its_own(situation, place, member)
+                    && !is_put_back(situation, place, member)
                     && (!is_another(report) || is_vouched_for(situation, known, place, member)) =>
             {
                 Evidence::Moved
@@ -93,7 +94,7 @@ fn of_data(situation: &Situation<'_>, known: &Known, place: Ordinal, member: &Me
             Verdict::Prepared { .. } => Evidence::Waits(format!("{name} holds what a restore prepared")),
         };
     }
-    if is_exchanged(situation, place, member) {
+    if is_exchanged(situation, place, member) || is_put_back(situation, place, member) {
         return Evidence::Replace(Cause::OtherVolume);
     }
     if corrupt::is_accused(situation, member.id) {
@@ -174,6 +175,13 @@ pub fn is_exchanged(situation: &Situation<'_>, place: Ordinal, member: &Member) 
         return false;
     };
     runs && before.id == member.id && claim.deleting.is_none() && before.is_elsewhere(claim)
+}
+
+/// Whether a member is on its own volume as that was some time ago: it looks whole, and would vote without what it had
+/// agreed to since.
+pub fn is_put_back(situation: &Situation<'_>, place: Ordinal, member: &Member) -> bool {
+    let before = situation.world.memory.members.get(&place);
+    before.is_some_and(|before| before.id == member.id) && situation.is_put_back(place)
 }
 
 /// Whether a pod is on a node that is lost for longer than anybody waits: it is never heard of again, and the API server

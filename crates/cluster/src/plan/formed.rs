@@ -264,7 +264,7 @@ pub fn resume(situation: &Situation<'_>, place: Ordinal, granted: Option<&Grant>
     let permit = grants::permit(world, place, pod, &grant, terms);
     // The claim is looked at again each time: it could have been exchanged since.
     let claim = world.seen(place).claim.as_ref()?;
-    if !before.is_on(claim) {
+    if !before.is_on(claim) || situation.is_put_back(place) {
         return None;
     }
     let proposal = Proposal::going(What::Resume { place, grant }, Reason::Recovering, text);
@@ -349,7 +349,8 @@ fn unknown(situation: &Situation<'_>, intent: Option<&What>) -> Proposal {
         let is_empty = matches!(report.verdict, Verdict::Empty | Verdict::Unborn);
         let claim = world.seen(**place).claim.as_ref().map(|claim| &claim.uid);
         let is_another = is_foreign_to_its_member(situation, **place, report)
-            || (member.claim.is_some() && claim != member.claim.as_ref());
+            || (member.claim.is_some() && claim != member.claim.as_ref())
+            || situation.is_put_back(**place);
         empty += usize::from(is_empty);
         gone += usize::from(
             is_empty

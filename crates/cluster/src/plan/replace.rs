@@ -5,7 +5,7 @@ use etcd_operator_api::names::ANNOTATION_ADOPT;
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member};
 
-use super::evidence::{is_exchanged, is_out_of_reach};
+use super::evidence::{is_exchanged, is_out_of_reach, is_put_back};
 use super::{Leave, PodRef, Proposal, Reason, Situation, Step, corrupt, join, remove, request, safety};
 use crate::intent::{Cause, Join, Replace, What};
 use crate::world::Ordinal;
@@ -100,7 +100,9 @@ fn holds(situation: &Situation<'_>, known: &Known, member: &Member, replace: &Re
         }
         // It came back by itself, as a node can.
         _ if !situation.is_well(known, member) => true,
-        Cause::OtherVolume => is_exchanged(situation, replace.place, member),
+        Cause::OtherVolume => {
+            is_exchanged(situation, replace.place, member) || is_put_back(situation, replace.place, member)
+        }
         _ => false,
     }
 }

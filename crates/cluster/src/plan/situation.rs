@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_api::contract::Report;
-use etcd_operator_etcd::id::MemberId;
+use etcd_operator_etcd::id::{MemberId, RaftIndex};
 use etcd_operator_etcd::membership::{Known, Member, Role};
 use etcd_operator_etcd::url::PeerUrl;
 use etcd_operator_etcd::version::Version;
 
 use super::request;
 use crate::intent::Discard;
-use crate::memory::{Admitted, Memory};
+use crate::memory::{Admitted, Memory, Reached};
 use crate::world::{Container, Ordinal, Pod, World};
 
 /// How etcd begins what it tells to whoever it does not know.
@@ -138,6 +138,16 @@ impl<'a> Situation<'a> {
         claim.is_some_and(|claim| self.world.adopt.contains(&claim.uid))
     }
 
+    /// Whether the volume at this place holds less than the member that was there last had, and nobody vouches for it.
+    pub fn is_put_back(&self, place: Ordinal) -> bool {
+        let before = self.world.memory.members.get(&place);
+        let pod = self.world.seen(place).pod.as_ref();
+        let has_gone_back = before
+            .zip(pod)
+            .is_some_and(|(before, pod)| before.has_gone_back(pod));
+        has_gone_back && !self.is_taken_over(place)
+    }
+
     /// What holds data at this place.
     pub fn disk(&self, place: Ordinal) -> Discard {
         let seen = self.world.seen(place);
@@ -202,6 +212,14 @@ impl<'a> Situation<'a> {
             if let Some(claim) = claim.filter(|claim| self.world.adopt.contains(&claim.uid)) {
                 member.claim = Some(claim.uid.clone());
                 member.volume.clone_from(&claim.volume);
+                // What it held before counts no more.
+                let seen = self.world.seen(*place);
+                if let (Some(pod), Some(status)) = (&seen.pod, seen.status())
+                    && status.position.member == member.id
+                    && member.has_gone_back(pod)
+                {
+                    member.reached = reached(None, pod, status.raft_index);
+                }
             }
         }
     }
@@ -253,11 +271,34 @@ impl<'a> Situation<'a> {
             now.filter(|now| Some(&now.uid) == claim.as_ref())
                 .and_then(|now| now.volume.clone())
         });
+        let reached = match (&seen.pod, seen.status().filter(|_| runs)) {
+            (Some(pod), Some(status)) => reached(before, pod, status.raft_index),
+            _ => before.and_then(|before| before.reached.clone()),
+        };
         Admitted {
             id: member.id,
             votes: member.role == Role::Voter,
             claim,
             volume,
+            reached,
         }
     }
+}
+
+/// By how much data must have grown to be worth a change of the status by itself.
+const WORTH_NOTING: u64 = 100_000;
+
+/// How far a member has come that runs in this pod. What was seen before another pod came stays for as long as that one
+/// holds less.
+fn reached(before: Option<&Admitted>, pod: &Pod, index: RaftIndex) -> Option<Reached> {
+    let noted = before.and_then(|before| before.reached.as_ref());
+    let stays = before.is_some_and(|before| before.has_gone_back(pod))
+        || noted.is_some_and(|noted| noted.pod == pod.uid && index.0 < noted.index.0 + WORTH_NOTING);
+    if stays {
+        return noted.cloned();
+    }
+    Some(Reached {
+        pod: pod.uid.clone(),
+        index,
+    })
 }

@@ -6,7 +6,7 @@ use etcd_operator_api::cluster::MemberStatus;
 use etcd_operator_etcd::membership::Role;
 
 use super::later;
-use crate::memory::{LEARNER, Memory, VOTER};
+use crate::memory::{LEARNER, Memory, Reached, VOTER};
 use crate::plan::Situation;
 use crate::world::Ordinal;
 
@@ -42,6 +42,7 @@ pub fn told(situation: &Situation<'_>, memory: &Memory, before: &[MemberStatus])
         let name = world.name(place);
         let member = known.and_then(|known| world.member_among(known, place));
         let admitted = memory.members.get(&place);
+        let reached = admitted.and_then(|admitted| admitted.reached.as_ref());
         let was = before.iter().find(|was| was.name == name);
         let list = if seen
             .pod
@@ -77,6 +78,8 @@ pub fn told(situation: &Situation<'_>, memory: &Memory, before: &[MemberStatus])
             verdict,
             claim_uid: admitted.and_then(|admitted| admitted.claim.clone()),
             volume_name: admitted.and_then(|admitted| admitted.volume.clone()),
+            pod_uid: reached.map(|reached| reached.pod.clone()),
+            raft_index: reached.map(Reached::number),
             name,
             ..MemberStatus::default()
         };
@@ -90,4 +93,23 @@ pub fn told(situation: &Situation<'_>, memory: &Memory, before: &[MemberStatus])
     let leader = known.and_then(|known| known.members.get(&known.leader?));
     told.leader = leader.map(|leader| situation.call(leader));
     told
+}
+
+/// How far members have come by now: it is not worth writing by itself, and goes along with whatever else is.
+pub fn refresh(members: &mut [MemberStatus], situation: &Situation<'_>) {
+    for member in members {
+        let world = situation.world;
+        let mut all = world.members.iter();
+        let Some((_, seen)) = all.find(|(place, _)| world.name(**place) == member.name) else {
+            continue;
+        };
+        let (Some(pod), Some(status)) = (&seen.pod, seen.status()) else {
+            continue;
+        };
+        let is_it = member.id == Some(status.position.member.to_string());
+        if is_it && member.pod_uid.as_ref() == Some(&pod.uid) {
+            let now = i64::try_from(status.raft_index.0).ok();
+            member.raft_index = member.raft_index.max(now);
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 
 use etcd_operator_api::contract::{Permit, Report};
+use etcd_operator_etcd::id::{MemberId, RaftIndex};
 use etcd_operator_etcd::status::Status;
 use jiff::Timestamp;
 
@@ -109,6 +110,8 @@ pub struct Pod {
     pub laid: Option<Laid>,
     /// What brings the object of a restore onto its volume.
     pub fetch: Option<Fetch>,
+    /// How far whose log went on its volume as it came, if that was told.
+    pub arrival: Option<(MemberId, RaftIndex)>,
 }
 
 /// What brings the object of a restore onto the volume of a pod.

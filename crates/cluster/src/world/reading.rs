@@ -1,12 +1,13 @@
 //! From objects of Kubernetes to what counts of them for a plan.
 
-use etcd_operator_api::contract::{self, JobOutcome, JobResult};
+use etcd_operator_api::contract::{self, Arrival, JobOutcome, JobResult};
 use etcd_operator_api::names::{ANNOTATION_PERMIT, ANNOTATION_PERMIT_LAID};
+use etcd_operator_etcd::id::{MemberId, RaftIndex};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{self as core, Node, PersistentVolumeClaim};
 
 use super::{Claim, Container, End, Fetch, FetchFailure, Pod, essence};
-use crate::build::{ANNOTATION_INTENT, FETCH, INCARNATION};
+use crate::build::{ANNOTATION_INTENT, FETCH, INCARNATION, INSTALL};
 
 /// The container that etcd runs in.
 const ETCD: &str = "etcd";
@@ -55,6 +56,7 @@ pub fn pod(pod: &core::Pod, node_lost: Option<Timestamp>) -> Option<Pod> {
         permit: permit.and_then(|permit| contract::read(permit.as_bytes()).ok()),
         laid: annotation(ANNOTATION_PERMIT_LAID).and_then(|laid| laid.parse().ok()),
         fetch: fetch(spec, &status),
+        arrival: arrival(&status),
     })
 }
 
@@ -80,6 +82,19 @@ fn fetch(spec: &core::PodSpec, status: &core::PodStatus) -> Option<Fetch> {
         arrived: None,
         failure: failed.filter(|_| !is_done).map(failure),
     })
+}
+
+/// The last words of the container that brought the program.
+fn arrival(status: &core::PodStatus) -> Option<(MemberId, RaftIndex)> {
+    let mut states = status.init_container_statuses.iter().flatten();
+    let ended = states
+        .find(|status| status.name == INSTALL)?
+        .state
+        .as_ref()?
+        .terminated
+        .as_ref()?;
+    let arrival: Arrival = contract::read(ended.message.as_ref()?.as_bytes()).ok()?;
+    Some((arrival.member_id.parse().ok()?, RaftIndex(arrival.index)))
 }
 
 fn failure(ended: &core::ContainerStateTerminated) -> FetchFailure {

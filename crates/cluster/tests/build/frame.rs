@@ -29,6 +29,7 @@ fn voter(id: &str, claim: Option<&str>, volume: Option<&str>) -> Admitted {
         votes: true,
         claim: claim.map(str::to_owned),
         volume: volume.map(str::to_owned),
+        reached: None,
     }
 }
 

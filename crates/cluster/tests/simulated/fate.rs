@@ -60,16 +60,18 @@ impl Ending {
 /// How many lives of a few hundred are led to a place: more where many that are led there do not get there.
 fn lives_led_to(place: &Place) -> usize {
     match (place.flow, place.call) {
-        ("Replace", "DeletePod") => 28,
-        ("Replace", "DeleteClaim") => 16,
-        ("Bootstrap", "TakeOver") | ("Remove", "MemberRemove" | "MoveLeader") => 7,
-        ("Replace", "MoveLeader" | "MemberRemove")
-        | ("StartOver" | "Discard", "DeletePod" | "WriteStatus")
-        | ("Resume", "WriteStatus" | "Permit Resume")
-        | ("Adopt", "WriteStatus") => 6,
-        ("Remove" | "Replace", _) | ("Bootstrap", "Permit Bootstrap") => 5,
-        ("Join" | "Resume" | "Discard", _) => 4,
-        _ => 2,
+        ("Join", "WriteStatus") => 8,
+        ("Remove", "MoveLeader") => 7,
+        ("Bootstrap", "Permit Bootstrap")
+        | ("Join", "MemberPromote")
+        | ("StartOver" | "Replace", "DeletePod") => 6,
+        ("Bootstrap" | "Join", "TakeOver")
+        | ("Remove", "MemberRemove")
+        | ("Replace", "MoveLeader" | "DeleteClaim" | "ForceDeletePod")
+        | ("StartOver" | "Replace" | "Resume" | "Adopt" | "Discard", "WriteStatus") => 5,
+        ("Bootstrap", "WriteStatus") | ("Adopt", _) => 2,
+        ("Discard", "DeleteClaim") => 3,
+        _ => 4,
     }
 }
 
@@ -204,6 +206,8 @@ impl Fate {
             ("Remove", _) => Some(Fault::Resize(1)),
             ("Replace", "MoveLeader") => member().map(Fault::GiveUp),
             ("Replace", "ForceDeletePod") => None,
+            // What is empty can stay.
+            ("Replace", "DeleteClaim" | "DeletePod") => Some(Fault::GiveUp(format!("{NAME}-1"))),
             ("Replace", _) => Some(Fault::Wipe(format!("{NAME}-1"))),
             ("Resume", _) => Some(Fault::Reattach(format!("{NAME}-1"))),
             _ => None,

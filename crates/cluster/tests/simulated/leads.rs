@@ -17,8 +17,8 @@ use ways::{
     hide_voters, regret, said, write_unseen,
 };
 
-/// Of five lives so many are led to a refusal.
-const OF_FIVE: u64 = 2;
+/// Of ten lives so many are led to a refusal.
+const OF_TEN: u64 = 3;
 
 /// What leads to a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,29 +59,22 @@ pub enum Lead {
     KeepEmpty,
 }
 
-/// Those are named twice that do not always get there.
-const ALL: [Lead; 26] = [
+/// The one is named more often that suits few places.
+const ALL: [Lead; 19] = [
     Lead::AskForLess,
-    Lead::AskForLess,
-    Lead::CloneVoter,
-    Lead::WriteUnseen,
     Lead::WriteUnseen,
     Lead::AddStranger,
-    Lead::AddStranger,
     Lead::RegretUnstarted,
-    Lead::RegretUnstarted,
-    Lead::RegretLearner,
     Lead::RegretLearner,
     Lead::DeafenLearner,
     Lead::HideVoter,
+    Lead::CloneVoter,
     Lead::HideLower,
     Lead::HideLower,
-    Lead::EmptyAgain,
+    Lead::HideLower,
     Lead::EmptyAgain,
     Lead::HideVoters,
     Lead::HideNewVoter,
-    Lead::HideNewVoter,
-    Lead::EvictLearner,
     Lead::EvictLearner,
     Lead::AdoptTooFew,
     Lead::AdoptCopy,
@@ -94,15 +87,18 @@ impl Lead {
     pub fn draw(chance: &mut Chance, place: Place) -> Option<Self> {
         let suiting: Vec<Self> = ALL.into_iter().filter(|lead| lead.suits(place)).collect();
         let lead = chance.pick(&suiting).copied();
-        lead.filter(|_| chance.below(5) < OF_FIVE)
+        lead.filter(|_| chance.below(10) < OF_TEN)
     }
 
     fn suits(self, place: Place) -> bool {
+        // What is asked about one volume is asked about each.
+        let is_long = self.needs_three() && ["Adopt", "Discard"].contains(&place.flow);
         match self.ending() {
+            None if is_long => false,
             // Whoever starts over was severed at first.
             None if self != Self::HideLower => place.flow != "StartOver",
             // Nobody is left then whose place another one could take.
-            None => ["Bootstrap", "Join", "Adopt", "Discard"].contains(&place.flow),
+            None => ["Bootstrap", "Join"].contains(&place.flow),
             Some(_) if place.call == "ForceDeletePod" => false,
             Some(ending) => match place.flow {
                 "Adopt" => ending == Ending::Adopt,

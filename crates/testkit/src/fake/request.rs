@@ -1,5 +1,6 @@
 //! A request that reached the server, decoded, and the answer to it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -146,15 +147,28 @@ impl Reply {
 
 /// A kept object in the form in which this kind serves it, which mostly is the one in which it is kept.
 pub(crate) fn shown(kind: &Kind, stored: &Arc<Stored>, partial: bool) -> Content {
-    let is_kept_so = kind.group != "events.k8s.io"
-        && stored["kind"] == *kind.kind
-        && stored["apiVersion"]
-            .as_str()
-            .is_some_and(|version| kind.has_api_version(version));
-    if is_kept_so && !partial {
+    if is_served_as_kept(kind, stored) && !partial {
         Content::Kept(Arc::clone(stored))
     } else {
         Content::Made(served(kind, stored, partial))
+    }
+}
+
+/// Whether an object is kept in the very form in which this kind serves it.
+fn is_served_as_kept(kind: &Kind, object: &Value) -> bool {
+    kind.group != "events.k8s.io"
+        && object["kind"] == *kind.kind
+        && object["apiVersion"]
+            .as_str()
+            .is_some_and(|version| kind.has_api_version(version))
+}
+
+/// A kept object in the form in which this kind serves it, without a copy where it is kept so.
+pub(crate) fn as_served<'a>(kind: &Kind, object: &'a Value) -> Cow<'a, Value> {
+    if is_served_as_kept(kind, object) {
+        Cow::Borrowed(object)
+    } else {
+        Cow::Owned(served(kind, object, false))
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::decode::{Nulls, decode, settle, undeclared};
 use super::kind::Kind;
 use super::ownership::{self, Operation, Owners};
-use super::request::{Ask, PatchKind, Reply, served, shown};
+use super::request::{Ask, PatchKind, Reply, as_served, served, shown};
 use super::status_error::{Cause, Failure};
 use super::store::{Key, State};
 use super::stored::Stored;
@@ -283,8 +283,8 @@ impl State {
             let (object, owners) = ownership::apply(&ask.kind.schema, before, &config, &writer, force)?;
             return self.insert(ask, object, owners);
         };
-        let current = served(&ask.kind, &live, false);
-        let before = (&current, live.owners());
+        let current = as_served(&ask.kind, &live);
+        let before = (&*current, live.owners());
         let (object, owners) = ownership::apply(&ask.kind.schema, before, &config, &writer, force)?;
         self.finish_update(ask, key, &live, (object, &[]), Some(owners))
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use etcd_operator_api::contract::{
-    self, Fetched, Fingerprint, Identity, KeptDirectory, ListedMember, Prepared, VERSION,
+    self, Arrival, Fetched, Fingerprint, Identity, KeptDirectory, ListedMember, Prepared, VERSION,
 };
 use etcd_operator_etcd::id::{RaftIndex, RaftTerm};
 use etcd_operator_etcd::membership::Member;
@@ -82,6 +82,17 @@ fn listed(member: Member) -> ListedMember {
         name: member.name.unwrap_or_default(),
         peer_urls: member.peer_urls.iter().map(ToString::to_string).collect(),
     }
+}
+
+/// What a pod finds on a disk as it comes.
+pub(crate) fn arrival(etcds: &Etcds, disk: DiskId) -> Option<Arrival> {
+    let content = etcds.content(disk).filter(|_| !etcds.is_unreadable(disk))?;
+    let head = content.data.as_ref().and_then(DataDir::head)?;
+    Some(Arrival {
+        version: VERSION,
+        member_id: head.member.to_string(),
+        index: head.index,
+    })
 }
 
 /// Writes who the disk says it is.

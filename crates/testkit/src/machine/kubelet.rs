@@ -1,15 +1,18 @@
 //! Kubelets: each runs the pods of its node by what it knows itself, brings their volumes, starts their containers again
 //! when they end, looks whether they are ready, and ends them in time.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_operator_api::names::EXIT_BEFORE_ETCD;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Machine;
 use super::api::{Kind, Objects, Write, claims_of, is_ending, name, namespace, text, uid};
+use super::content::arrival;
 use super::state::{Container, Ended, Pod, State};
 use super::status::{self, Shown};
 use super::{fetch, member};
@@ -90,6 +93,7 @@ fn take_pods(objects: &Objects, state: &mut State) {
             address,
             disk: None,
             is_own_disk: false,
+            arrival: OnceCell::new(),
             container: Container::Creating(ready_at),
             fetch: fetch::of(pod),
             restarts: 0,
@@ -167,6 +171,7 @@ fn run(
                 due.push(now + Duration::from_secs(1));
                 return;
             }
+            look(machine.etcds(), pod);
             match fetch::step(machine, pod, state, now) {
                 Some(at) => Some(Container::Creating(at)),
                 None => Some(member::start(machine, uid, pod, state)),
@@ -285,6 +290,19 @@ fn mount(etcds: &Etcds, uid: &str, pod: &mut Pod, objects: &Objects, state: &mut
     };
     pod.disk = Some(disk);
     true
+}
+
+/// What runs first in a pod looks at its volume, if it is told to.
+fn look(etcds: &Etcds, pod: &Pod) {
+    pod.arrival.get_or_init(|| {
+        let containers = pod.object["spec"]["initContainers"].as_array();
+        let mut words = containers.into_iter().flatten().flat_map(|container| {
+            let words = container["command"].as_array();
+            words.into_iter().flatten().filter_map(Value::as_str)
+        });
+        let is_told = words.any(|word| word.starts_with("--volume="));
+        pod.disk.filter(|_| is_told).and_then(|disk| arrival(etcds, disk))
+    });
 }
 
 fn disk_of(claim: Option<&Arc<Stored>>, state: &State) -> Option<DiskId> {

@@ -1,10 +1,12 @@
 //! What the machines know: nodes, disks behind volumes, and the pods that kubelets run. A kubelet knows its pods by
 //! itself and not from the API server, which it may have lost.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use etcd_operator_api::contract::Arrival;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -80,6 +82,8 @@ pub(crate) struct Pod {
     pub(crate) disk: Option<DiskId>,
     /// The disk ends with the pod.
     pub(crate) is_own_disk: bool,
+    /// What its volume held as it came, once that is looked at.
+    pub(crate) arrival: OnceCell<Option<Arrival>>,
     pub(crate) container: Container,
     /// What brings the object of a restore before anything else, if something does.
     pub(crate) fetch: Option<Fetch>,

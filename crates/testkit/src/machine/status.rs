@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use etcd_operator_api::contract;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -127,8 +128,14 @@ pub(crate) fn of(machine: &Machine, pod: &Pod, stored: &Value) -> Value {
             "restartCount": pod.restarts, "state": state, "lastState": last,
         }],
     });
-    if let Some(fetch) = &pod.fetch {
-        status["initContainerStatuses"] = json!([fetch.status(machine)]);
+    let arrival = pod.arrival.get().into_iter().flatten().map(|arrival| {
+        let words = String::from_utf8(contract::write(arrival)).unwrap_or_default();
+        json!({"name": "install", "state": {"terminated": {"exitCode": 0, "message": words}}})
+    });
+    let fetch = pod.fetch.iter().map(|fetch| fetch.status(machine));
+    let first: Vec<Value> = arrival.chain(fetch).collect();
+    if !first.is_empty() {
+        status["initContainerStatuses"] = json!(first);
     }
     if !is_creating {
         status["podIP"] = json!(pod.address);

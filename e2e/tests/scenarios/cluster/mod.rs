@@ -54,7 +54,7 @@ const GATE: [Scenario; 7] = [
 ];
 
 /// The rest, for their time: each of these takes a minute or more, or a bed for itself.
-const FULL: [Scenario; 35] = [
+const FULL: [Scenario; 36] = [
     shared!("one_member_and_five_members", life::of_one_and_of_five),
     shared!("size_and_image_are_enough", life::size_and_image),
     shared!("wishes_about_pods_are_seen_on_one_that_runs", wishes::seen),
@@ -80,6 +80,10 @@ const FULL: [Scenario; 35] = [
         rolled_back::never_votes
     )
     .long(),
+    shared!(
+        "data_put_back_in_their_place_are_found_out",
+        rolled_back::found_out
+    ),
     shared!("with_nothing_but_defaults_pods_come_and_go", heal::with_defaults),
     alone!("names_that_cannot_be_found_are_waited_for", heal::without_names),
     alone!(

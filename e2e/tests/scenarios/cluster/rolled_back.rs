@@ -100,6 +100,57 @@ async fn played(tenant: &Tenant) -> Result<()> {
     Ok(())
 }
 
+/// Its own volume, which looks whole: that it went back shows only by how far it had been.
+pub async fn found_out(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::on(stage, EtcdVersion::V3_6_16).await?;
+    tenant.apply(&tenant.spec(3)).await?;
+    tenant.converged(3).await?;
+    let (leader, follower) = tenant.leader_and_follower().await?;
+    let mut others = (0..3).map(|ordinal| tenant.pod(ordinal));
+    let third = others
+        .find(|pod| *pod != leader && *pod != follower)
+        .context("there are fewer than three")?;
+    let before = tenant.id_of(&follower).await?;
+    let copy = Spare::of(&tenant, &follower).await?;
+    let load = tenant.load().await?;
+    load.flows().await?;
+    for number in 0..LACKING {
+        until("a write is acknowledged", SOON, || async {
+            Ok(tenant.put(&format!("k{number}")).await.ok())
+        })
+        .await?;
+    }
+    // With whatever else is news it is noted how far members have come.
+    let pods = tenant.pod_uids().await?;
+    tenant.delete_pod(&third).await?;
+    tenant.another_pod(&third, &pods).await?;
+    tenant.converged(3).await?;
+
+    tenant.note(&format!("the data of {follower} are put back in their place"));
+    let container = tenant.container(&follower).await?;
+    container.pause().await?;
+    copy.disk
+        .copy_directory_to("data", &tenant.disk(&follower).await?)
+        .await?;
+    let (replaced, deleted) = tokio::join!(
+        tenant.says("it is replaced for the sake of its volume", |status| {
+            let step = status.plan.iter().find_map(|plan| plan.step.as_ref());
+            step.is_some_and(|step| step.cause.as_deref() == Some("StaleVolume"))
+        }),
+        tenant.delete_pod(&follower)
+    );
+    deleted?;
+    replaced?;
+    tenant.becomes_another(&follower, &before).await?;
+    tenant.converged(3).await?;
+    for number in 0..LACKING {
+        tenant.holds(&format!("k{number}")).await?;
+    }
+    tenant.survived(load).await?;
+    reclaim(&tenant, &copy.volume, "Delete").await?;
+    tenant.delete().await
+}
+
 /// Whether one waits on another volume than its own, and the other one runs, and alone.
 fn is_refused(status: &EtcdClusterStatus, waits: &str, runs: &str) -> bool {
     let mut members = status.member_status.iter().flatten();
@@ -114,6 +165,7 @@ fn is_refused(status: &EtcdClusterStatus, waits: &str, runs: &str) -> bool {
 /// A copy of a member's disk, on a volume that nobody claims yet.
 struct Spare {
     volume: String,
+    disk: Disk,
 }
 
 impl Spare {
@@ -134,7 +186,7 @@ impl Spare {
             .kubectl(&["delete", &claim, "--wait=true", "--timeout=120s"])
             .await?;
         comes_to(tenant, &volume, "Released").await?;
-        Ok(Self { volume })
+        Ok(Self { volume, disk })
     }
 
     /// A member's claim goes, its own volume stays aside, and the claim that is made anew is given the copy. Returns the

@@ -197,7 +197,11 @@ fn has_a_reason(world: &World, step: &Step) -> Result<(), TestCaseError> {
     let is_elsewhere = noted
         .zip(claim)
         .is_some_and(|(noted, claim)| noted.is_elsewhere(claim));
-    prop_assert!(is_asked || is_corrupt || is_elsewhere, "{step:?}");
+    let pod = world.seen(*place).pod.as_ref();
+    let is_put_back = noted
+        .zip(pod)
+        .is_some_and(|(noted, pod)| noted.has_gone_back(pod));
+    prop_assert!(is_asked || is_corrupt || is_elsewhere || is_put_back, "{step:?}");
     Ok(())
 }
 

@@ -1,10 +1,12 @@
 //! Members whose data are gone or wrong.
 
 use etcd_operator_api::contract::Verdict;
+use etcd_operator_etcd::id::RaftIndex;
 use etcd_operator_etcd::membership::Role;
 
 use super::scene::{Scene, id, place};
 use super::{follow, line, plan, planned};
+use crate::memory::Reached;
 use crate::world::Container;
 
 fn wiped(size: u8) -> Scene {
@@ -117,6 +119,97 @@ fn its_own_volume_on_another_attachment_may_start_and_another_volume_may_not() {
     scene.waits(1, "p1", &Verdict::Moved);
     assert_eq!(planned(&scene), "Recovering Resume(1) Resume c-1 for p1");
     scene.claim_at(1).as_mut().expect("a claim").volume = Some("a-copy".to_owned());
+    assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
+}
+
+/// Its volume was put back while no pod was there, and so the next one finds less on it than there was.
+fn put_back(size: u8) -> Scene {
+    let mut scene = Scene::formed(size);
+    scene.pod_at(1).uid = "pod-new".to_owned();
+    scene.pod_at(1).arrival = Some((id(1), RaftIndex(99)));
+    scene
+}
+
+#[test]
+fn a_volume_that_was_put_back_in_its_place_is_given_up_though_its_member_runs() {
+    let mut scene = put_back(3);
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) remove c-1 (11)");
+    scene.left(id(1));
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) delete claim claim-1");
+    // A person knows better, or takes the risk.
+    let mut scene = put_back(3);
+    scene.world.adopt = ["claim-1".to_owned()].into();
+    assert_eq!(follow(&mut scene), "Converged - -");
+    assert_eq!(
+        scene.world.memory.members[&place(1)].reached,
+        Some(seen("pod-new"))
+    );
+}
+
+#[test]
+fn a_volume_that_was_put_back_stays_while_the_others_hold_no_quorum_and_that_is_told() {
+    let mut scene = put_back(3);
+    scene.silent(2);
+    let blocked = plan(&scene.world);
+    assert_eq!(line(&scene, &blocked), "Blocked Replace(1) -");
+    let told = blocked.why.blocked_by.concat();
+    assert!(
+        told.contains("c-2") && told.contains("annotate this EtcdCluster"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_volume_that_holds_all_it_held_is_its_members_and_the_next_pod_is_noted() {
+    let arrivals = [
+        // As far, or farther by what nobody had agreed on yet.
+        Some((id(1), RaftIndex(100))),
+        Some((id(1), RaftIndex(103))),
+        // Of another member, or told by nobody.
+        Some((id(2), RaftIndex(1))),
+        None,
+    ];
+    for arrival in arrivals {
+        let mut scene = put_back(3);
+        scene.pod_at(1).arrival = arrival;
+        assert_eq!(follow(&mut scene), "Converged - -", "{arrival:?}");
+        assert_eq!(
+            scene.world.memory.members[&place(1)].reached,
+            Some(seen("pod-new"))
+        );
+    }
+    // It grows after its pod came.
+    let mut scene = Scene::formed(3);
+    scene.pod_at(1).arrival = Some((id(1), RaftIndex(99)));
+    assert_eq!(follow(&mut scene), "Converged - -");
+}
+
+#[test]
+fn how_far_data_have_come_is_noted_by_itself_only_once_they_have_grown_much() {
+    for (index, is_noted) in [(101, false), (100_099, false), (100_100, true)] {
+        let mut scene = Scene::formed(3);
+        scene.status(1).expect("a status").raft_index = RaftIndex(index);
+        let before = scene.world.memory.clone();
+        let after = plan(&scene.world).memory;
+        assert_eq!(after != before, is_noted, "{index}");
+    }
+}
+
+fn seen(pod: &str) -> Reached {
+    Reached {
+        pod: pod.to_owned(),
+        index: RaftIndex(100),
+    }
+}
+
+#[test]
+fn a_moved_volume_that_holds_less_than_it_held_does_not_go_on() {
+    let mut scene = Scene::formed(3);
+    scene.waits(1, "p1", &Verdict::Moved);
+    scene.pod_at(1).uid = "pod-new".to_owned();
+    scene.report(1).pod_uid = "pod-new".to_owned();
+    assert_eq!(planned(&scene), "Recovering Resume(1) Resume c-1 for p1");
+    scene.pod_at(1).arrival = Some((id(1), RaftIndex(99)));
     assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
 }
 

@@ -12,9 +12,18 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::desired::desired;
-use crate::memory::{Admitted, Memory};
+use crate::memory::{Admitted, Memory, Reached};
 use crate::plan::{Leave, Plan, Step};
 use crate::world::{Asked, Claim, Container, Membership, Ordinal, Pod, Seen, Set, World};
+
+/// How far a member has come that runs there.
+fn reached(seen: &Seen, id: MemberId) -> Option<Reached> {
+    let status = seen.status().filter(|status| status.position.member == id)?;
+    Some(Reached {
+        pod: seen.pod.as_ref()?.uid.clone(),
+        index: status.raft_index,
+    })
+}
 
 /// A world under construction.
 #[derive(Clone, Debug)]
@@ -130,6 +139,7 @@ impl Scene {
                     votes: member.role == Role::Voter,
                     claim: claim.map(|claim| claim.uid.clone()),
                     volume: claim.and_then(|claim| claim.volume.clone()),
+                    reached: reached(self.world.seen(place), member.id),
                 },
             ))
         });
@@ -217,6 +227,7 @@ impl Scene {
             permit: None,
             laid: None,
             fetch: None,
+            arrival: None,
             end: None,
         });
         seen.report = Asked::Silent("connection refused".to_owned());

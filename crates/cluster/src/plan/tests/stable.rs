@@ -98,10 +98,20 @@ proptest! {
         let status: EtcdClusterStatus = serde_json::from_str(&written).expect("a status");
         prop_assert_eq!(&serde_json::to_string(&status).expect("JSON"), &written);
         let next = plan(&scene.world);
-        let memory = Memory {
+        let mut memory = Memory {
             generation: next.memory.generation,
             ..read(&scene, &status)
         };
+        // How far members have come is written as it is by then.
+        for (place, member) in &mut memory.members {
+            let noted = next.memory.members.get(place).and_then(|noted| noted.reached.as_ref());
+            let now = scene.world.seen(*place).status().map(|status| status.raft_index);
+            if let (Some(reached), Some(noted)) = (&mut member.reached, noted) {
+                prop_assert_eq!(&reached.pod, &noted.pod);
+                prop_assert!(reached.index == noted.index || Some(reached.index) == now);
+                reached.index = noted.index;
+            }
+        }
         prop_assert_eq!(&memory, &next.memory);
         let step = |intent: &Intent| {
             let step = intent.write(|place| scene.world.name(place));

@@ -260,3 +260,46 @@ fn a_single_member_whose_own_volume_nobody_knows_any_more_waits_for_a_person_who
         );
     });
 }
+
+#[test]
+fn a_volume_put_back_in_its_place_while_its_member_was_away_is_given_up() {
+    run(31, |sim| async move {
+        cluster(&sim, 3).await;
+        let id = |sim: &Simulation| status(sim)["memberStatus"][1]["id"].clone();
+        let writers = sim.write("c", 2, SECOND);
+        tokio::time::sleep(10 * SECOND).await;
+        let (before, disk) = (
+            sim.snapshot("c-1").unwrap(),
+            sim.pod("c-1").unwrap().disk.unwrap(),
+        );
+        let first = id(&sim);
+        tokio::time::sleep(20 * SECOND).await;
+        // With whatever else is news it is noted how far members have come.
+        sim.fake().delete_object("v1", "Pod", NAMESPACE, "c-2");
+        tokio::time::sleep(10 * SECOND).await;
+        sim.expect("it is whole", 2 * MINUTE, |sim| sim.is_whole("c", 3))
+            .await;
+        sim.machine().set_too_large(NAMESPACE, "c-1", true);
+        sim.fake().delete_object("v1", "Pod", NAMESPACE, "c-1");
+        tokio::time::sleep(10 * SECOND).await;
+        // So that nobody remembers how far it was, and it is no etcd that finds out.
+        let leader = status(&sim)["leader"].as_str().unwrap().to_owned();
+        sim.kill(&leader);
+        tokio::time::sleep(10 * SECOND).await;
+        sim.etcds().revert(disk, before);
+        sim.machine().set_too_large(NAMESPACE, "c-1", false);
+        tokio::time::sleep(30 * SECOND).await;
+        println!("{:#}", status(&sim));
+        println!(
+            "{}",
+            sim.fake().get_object("v1", "Pod", NAMESPACE, "c-1").unwrap()["status"]
+        );
+        sim.expect("another one takes its place", 5 * MINUTE, |sim| {
+            sim.is_whole("c", 3) && id(sim) != first
+        })
+        .await;
+        drop(writers);
+        assert!(sim.ledger().verify(NAMESPACE, "c").await);
+        sim.check();
+    });
+}
