@@ -136,26 +136,24 @@ pub(crate) fn reached(directory: &Path) -> Result<Option<(MemberId, RaftIndex)>,
     let names = names(&wal)?.unwrap_or_default();
     let mut segments: Vec<SegmentName> = names.iter().filter_map(|name| SegmentName::read(name)).collect();
     segments.sort();
+    let Some(newest) = segments.last() else {
+        return Ok(None);
+    };
     let failure = RefCell::new(None);
-    for segment in segments.iter().rev() {
-        let segment = Careful::open(wal.join(segment.to_string()), &failure)?;
-        segment
-            .file
-            .sync_data()
-            .map_err(|error| trouble("sync", &segment.path, &error))?;
-        let mut reader = BufReader::with_capacity(1 << 16, segment);
-        let head = log::head(&mut reader);
-        reader.rewind().map_err(|error| trouble("read", &wal, &error))?;
-        let position = log::position(reader);
-        // What comes before something that cannot be read is not all.
-        if let Some(trouble) = failure.take() {
-            return Err(trouble);
-        }
-        if let Some((_, index)) = position {
-            return Ok(Some((head?.member, index)));
-        }
+    let open = |name: &SegmentName| {
+        let segment = Careful::open(wal.join(name.to_string()), &failure)?;
+        let synced = segment.file.sync_data();
+        synced.map_err(|error| trouble("sync", &segment.path, &error))?;
+        Ok::<_, String>(BufReader::with_capacity(1 << 16, segment))
+    };
+    let head = log::head(open(newest)?);
+    let last = log::last(&segments, open)?;
+    // What comes before something that cannot be read is not all.
+    match (failure.into_inner(), last) {
+        (Some(trouble), _) => Err(trouble),
+        (None, Some((_, index))) => Ok(Some((head?.member, index))),
+        (None, None) => Ok(None),
     }
-    Ok(None)
 }
 
 /// A file whose errors are remembered: what could not be read must not be taken for damage.

@@ -41,11 +41,11 @@ pub fn head(segment: impl Read) -> Result<LogHead, String> {
     }
 }
 
-/// The last term and index in a segment, if there is any entry in it. What an interrupted write left behind the last
-/// valid record does not count; etcd cuts it off.
-pub fn position(segment: impl Read) -> Option<(RaftTerm, RaftIndex)> {
+/// The last term and index in a segment, if it speaks of any, and whether it holds an entry. What an interrupted write left
+/// behind the last valid record does not count; etcd cuts it off.
+fn position(segment: impl Read) -> (Option<(RaftTerm, RaftIndex)>, bool) {
     let mut records = Records::new(segment);
-    let mut last = None;
+    let (mut last, mut has_entry) = (None, false);
     while let Ok(Some(record)) = records.read() {
         let (term, index) = match record.kind {
             Kind::Entry => (number(record.data, 2), number(record.data, 3)),
@@ -58,8 +58,26 @@ pub fn position(segment: impl Read) -> Option<(RaftTerm, RaftIndex)> {
         if found.1.0 > 0 && !is_old {
             last = Some(found);
         }
+        has_entry |= record.kind == Kind::Entry;
     }
-    last
+    (last, has_entry)
+}
+
+/// The last term and index that segments speak of together, the oldest first. One that was just begun may tell of a snapshot
+/// alone, which can be older than what was written before it.
+pub fn last<R: Read, E>(
+    segments: &[SegmentName],
+    mut open: impl FnMut(&SegmentName) -> Result<R, E>,
+) -> Result<Option<(RaftTerm, RaftIndex)>, E> {
+    let mut last: Option<(RaftTerm, RaftIndex)> = None;
+    for segment in segments.iter().rev() {
+        let (found, has_entry) = position(open(segment)?);
+        last = last.into_iter().chain(found).max_by_key(|(_, index)| *index);
+        if has_entry {
+            break;
+        }
+    }
+    Ok(last)
 }
 
 /// Whether a segment may hold what a client wrote. What cannot be understood may be that.
@@ -86,11 +104,8 @@ pub fn end<R: Read, E>(
     mut open: impl FnMut(&SegmentName) -> Result<R, E>,
 ) -> Result<LogEnd, E> {
     let mut end = LogEnd::default();
-    for segment in segments.iter().rev() {
-        if let Some((term, index)) = position(open(segment)?) {
-            (end.term, end.index) = (term, index);
-            break;
-        }
+    if let Some((term, index)) = last(segments, &mut open)? {
+        (end.term, end.index) = (term, index);
     }
     end.has_client_entries = segments.first().is_none_or(|first| first.sequence > 0);
     for segment in segments {
@@ -116,6 +131,10 @@ mod tests {
 
     fn at(term: u64, index: u64) -> (RaftTerm, RaftIndex) {
         (RaftTerm(term), RaftIndex(index))
+    }
+
+    fn found(segment: &[u8]) -> Option<(RaftTerm, RaftIndex)> {
+        position(segment).0
     }
 
     #[test]
@@ -146,13 +165,13 @@ mod tests {
     #[test]
     fn the_position_is_that_of_the_last_entry_that_was_written_whole() {
         let mut segment = Segment::new(7, 0xc, 0xa);
-        assert_eq!(position(segment.bytes()), None);
+        assert_eq!(found(segment.bytes()), None);
         segment.snapshot(2, 5);
-        assert_eq!(position(segment.bytes()), Some(at(2, 5)));
+        assert_eq!(found(segment.bytes()), Some(at(2, 5)));
         segment.entry(2, 6, 0, &put());
         segment.state(9, 6);
         assert_eq!(
-            position(segment.bytes()),
+            found(segment.bytes()),
             Some(at(2, 6)),
             "a term without an entry is a lost election"
         );
@@ -161,12 +180,12 @@ mod tests {
         segment.entry(3, 6, 0, &put());
         segment.snapshot(2, 5);
         assert_eq!(
-            position(segment.bytes()),
+            found(segment.bytes()),
             Some(at(3, 6)),
             "an entry of the same index is replaced"
         );
         let torn = &segment.written()[..written + 9];
-        assert_eq!(position(torn), Some(at(3, 7)));
+        assert_eq!(found(torn), Some(at(3, 7)));
     }
 
     #[test]
@@ -205,7 +224,9 @@ mod tests {
         };
         let mut first = Segment::new(0, 0xc, 0xa);
         first.entry(4, 9, 0, &[]);
-        let second = Segment::new(3, 0xc, 0xa);
+        let mut second = Segment::new(3, 0xc, 0xa);
+        let just_cut = second.bytes().to_vec();
+        second.snapshot(4, 8);
         let open = |name: &SegmentName| {
             Ok::<_, std::convert::Infallible>(if name.sequence == 0 {
                 first.bytes()
@@ -220,7 +241,16 @@ mod tests {
                 has_client_entries,
             })
         };
-        assert_eq!(end(&[name(0), name(1)], open), wanted(false), "just cut");
+        let cut = |name: &SegmentName| {
+            let second = just_cut.as_slice();
+            Ok::<_, std::convert::Infallible>(if name.sequence == 0 { first.bytes() } else { second })
+        };
+        assert_eq!(end(&[name(0), name(1)], cut), wanted(false), "just cut");
+        assert_eq!(
+            end(&[name(0), name(1)], open).map(|end| end.index),
+            Ok(RaftIndex(9)),
+            "a snapshot of before is told of first"
+        );
         let purged = |_: &SegmentName| Ok::<_, std::convert::Infallible>(first.bytes());
         assert_eq!(
             end(&[name(1)], purged),
