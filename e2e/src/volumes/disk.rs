@@ -144,12 +144,10 @@ impl Disk {
         archive(&self.root().join("."), &other.root()).await
     }
 
-    /// The same with one directory, beside what else there is.
-    pub async fn copy_directory_to(&self, name: &str, other: &Self) -> Result<()> {
+    /// Copies one directory over that of its name on another disk, file over file: what is there alone stays.
+    pub async fn copy_over(&self, name: &str, other: &Self) -> Result<()> {
         self.note(&format!("{name} is copied"));
-        let there = other.root().join(name);
-        fs::remove_dir_all(&there).with_context(|| format!("cannot delete {}", there.display()))?;
-        archive(&self.root().join(name), &there).await
+        archive(&self.root().join(name).join("."), &other.root().join(name)).await
     }
 
     /// Inverts bytes of a file, where it is.

@@ -60,17 +60,18 @@ impl Ending {
 /// How many lives of a few hundred are led to a place: more where many that are led there do not get there.
 fn lives_led_to(place: &Place) -> usize {
     match (place.flow, place.call) {
-        ("Join", "WriteStatus") => 8,
-        ("Remove", "MoveLeader") => 7,
+        ("Remove", "MoveLeader") => 10,
+        ("Join", "WriteStatus") | ("Resume", "Permit Resume") => 8,
         ("Bootstrap", "Permit Bootstrap")
         | ("Join", "MemberPromote")
-        | ("StartOver" | "Replace", "DeletePod") => 6,
-        ("Bootstrap" | "Join", "TakeOver")
         | ("Remove", "MemberRemove")
-        | ("Replace", "MoveLeader" | "DeleteClaim" | "ForceDeletePod")
-        | ("StartOver" | "Replace" | "Resume" | "Adopt" | "Discard", "WriteStatus") => 5,
+        | ("StartOver" | "Replace", "DeletePod")
+        | ("Replace", "MoveLeader")
+        | ("Resume", _) => 6,
+        ("Bootstrap" | "Join", "TakeOver")
+        | ("Replace", "DeleteClaim" | "ForceDeletePod")
+        | ("StartOver" | "Remove" | "Replace" | "Adopt" | "Discard", "WriteStatus") => 5,
         ("Bootstrap", "WriteStatus") | ("Adopt", _) => 2,
-        ("Discard", "DeleteClaim") => 3,
         _ => 4,
     }
 }

@@ -17,8 +17,8 @@ use ways::{
     hide_voters, regret, said, write_unseen,
 };
 
-/// Of ten lives so many are led to a refusal.
-const OF_TEN: u64 = 3;
+/// Of a hundred lives so many are led to a refusal.
+const OF_HUNDRED: u64 = 34;
 
 /// What leads to a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,16 +59,21 @@ pub enum Lead {
     KeepEmpty,
 }
 
-/// The one is named more often that suits few places.
-const ALL: [Lead; 19] = [
+/// Those are named more often that do not always get there, or suit few places.
+const ALL: [Lead; 24] = [
     Lead::AskForLess,
+    Lead::WriteUnseen,
     Lead::WriteUnseen,
     Lead::AddStranger,
     Lead::RegretUnstarted,
+    Lead::RegretUnstarted,
+    Lead::RegretLearner,
     Lead::RegretLearner,
     Lead::DeafenLearner,
     Lead::HideVoter,
     Lead::CloneVoter,
+    Lead::CloneVoter,
+    Lead::HideLower,
     Lead::HideLower,
     Lead::HideLower,
     Lead::HideLower,
@@ -87,7 +92,7 @@ impl Lead {
     pub fn draw(chance: &mut Chance, place: Place) -> Option<Self> {
         let suiting: Vec<Self> = ALL.into_iter().filter(|lead| lead.suits(place)).collect();
         let lead = chance.pick(&suiting).copied();
-        lead.filter(|_| chance.below(10) < OF_TEN)
+        lead.filter(|_| chance.below(100) < OF_HUNDRED)
     }
 
     fn suits(self, place: Place) -> bool {

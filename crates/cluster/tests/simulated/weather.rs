@@ -21,6 +21,9 @@ pub const NAME: &str = "c";
 /// By then a cluster about which nothing goes wrong any more is as asked for.
 pub const PATIENCE: Duration = Duration::from_mins(20);
 
+/// For how long etcd must know its members before it changes them.
+const ACQUAINTED: Duration = Duration::from_secs(8);
+
 /// How much happens in a life that counts.
 pub const EVENTS: u64 = 200;
 /// How many faults it has at least.
@@ -146,12 +149,18 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
                 lead.before_it_forms(sim, fate.size).await;
             }
             let mut is_whole = converges(sim, fate.size, "after its creation").await;
+            // Most of the times etcd knows its members for long enough by then to take one in, or let one go.
+            if !chance.one_in(5) {
+                tokio::time::sleep(ACQUAINTED).await;
+            }
             if let Some(lead) = fate.lead.filter(|_| is_whole) {
                 others.push(format!("{lead:?}"));
                 let size = lead.amid(sim, fate.size).await;
                 is_whole = converges(sim, size, "after it was led to a refusal").await;
             }
-            if let Some(first) = fate.first(sim).filter(|_| is_whole && about == About::Usual) {
+            // Enough happens on the way to a refusal.
+            let is_led = fate.lead.is_some() || about == About::Restores;
+            if let Some(first) = fate.first(sim).filter(|_| is_whole && !is_led) {
                 sim.inject(NAME, &first);
                 others.push(format!("{first:?}"));
             }

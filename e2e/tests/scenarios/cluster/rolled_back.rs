@@ -130,7 +130,7 @@ pub async fn found_out(stage: Arc<Stage>) -> Result<()> {
     let container = tenant.container(&follower).await?;
     container.pause().await?;
     copy.disk
-        .copy_directory_to("data", &tenant.disk(&follower).await?)
+        .copy_over("data", &tenant.disk(&follower).await?)
         .await?;
     let (replaced, deleted) = tokio::join!(
         tenant.says("it is replaced for the sake of its volume", |status| {

@@ -31,10 +31,12 @@ pub const PLAYED: [Story; 11] = [
 ];
 
 /// What happens on a bed only by chance, when much is asked of its machine.
-pub const BY_CHANCE: [Story; 3] = [
+pub const BY_CHANCE: [Story; 5] = [
     |sim| killed_again_and_again(sim).boxed(),
     |sim| ended_badly(sim, true).boxed(),
     |sim| ended_badly(sim, false).boxed(),
+    |sim| stood_still(sim).boxed(),
+    |sim| never_had_a_volume(sim).boxed(),
 ];
 
 /// Every move in any of these.
@@ -217,4 +219,28 @@ async fn ended_badly(sim: Simulation, has_volumes: bool) {
     sim.stop("c-2", true);
     delete_pod(&sim, "c-2");
     whole(&sim, 3).await;
+}
+
+/// Members that keep their data in their pods stand still for a while.
+async fn stood_still(sim: Simulation) {
+    create(&sim, &json!({"size": 3, "version": "3.6.16"}));
+    whole(&sim, 3).await;
+    for member in ["c-0", "c-1"] {
+        sim.stop(member, true);
+        tokio::time::sleep(15 * SECOND).await;
+        sim.stop(member, false);
+        whole(&sim, 3).await;
+    }
+}
+
+/// Nobody provides what is asked for, and whoever asked gives up.
+async fn never_had_a_volume(sim: Simulation) {
+    for retention in ["Retain", "Delete"] {
+        let storage = json!({"size": "1Gi", "storageClassName": "imaginary", "retention": retention});
+        create(&sim, &json!({"size": 3, "version": "3.6.16", "storage": storage}));
+        tokio::time::sleep(20 * SECOND).await;
+        sim.delete("c");
+        gone(&sim).await;
+        tokio::time::sleep(10 * SECOND).await;
+    }
 }
