@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use etcd_operator_api::names::EXIT_BEFORE_ETCD;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::Api;
@@ -169,23 +170,33 @@ fn pod(pod: &Value) -> String {
             if is_ready { "ready" } else { "running" }.to_owned()
         }
         Some(state) if state["terminated"].is_object() => {
-            format!("ended {}", state["terminated"]["exitCode"])
+            format!("ended {}", code(&state["terminated"]["exitCode"]))
         }
         Some(state) => match state["waiting"]["reason"].as_str() {
             None | Some("ContainerCreating" | "PodInitializing") => "creating".to_owned(),
             Some(reason) => reason.to_owned(),
         },
     };
-    let last = container.map_or(&Value::Null, |one| &one["lastState"]["terminated"]["exitCode"]);
-    let after = (!last.is_null()).then(|| format!("after {last}"));
+    let has_ended = container.is_some_and(|one| one["lastState"]["terminated"].is_object());
+    let again = has_ended.then(|| "again".to_owned());
     let phase = status["phase"]
         .as_str()
         .filter(|phase| ["Failed", "Succeeded"].contains(phase));
     let by = condition("DisruptionTarget")
         .filter(|one| one["status"] == "True")
         .map(|one| format!("by {}", one["reason"].as_str().unwrap_or("somebody")));
-    let words = [Some(how), after, phase.map(str::to_lowercase), by];
+    let words = [Some(how), again, phase.map(str::to_lowercase), by];
     ending(words.into_iter().flatten().collect::<Vec<_>>().join(" "), pod)
+}
+
+/// By which code a container ended: by itself, as the program before etcd does, killed, or in any other way. Nobody decides by
+/// in which of the others, and etcd itself knows several for the same.
+fn code(code: &Value) -> i64 {
+    match code.as_i64() {
+        Some(code @ (0 | 137)) => code,
+        Some(code) if code == i64::from(EXIT_BEFORE_ETCD) => code,
+        _ => 1,
+    }
 }
 
 fn ending(mut words: String, object: &Value) -> String {
@@ -254,7 +265,9 @@ mod tests {
         );
         let ended = json!({"terminated": {"exitCode": 137}});
         assert_eq!(told(etcd(ended.clone(), json!({}))), "ended 137");
-        assert_eq!(told(etcd(json!({"running": {}}), ended)), "running after 137");
+        assert_eq!(told(etcd(json!({"running": {}}), ended)), "running again");
+        let panics = json!({"terminated": {"exitCode": 2}});
+        assert_eq!(told(etcd(panics, json!({}))), "ended 1");
         let mut evicted = etcd(json!({"running": {}}), json!({}));
         evicted["conditions"] = json!([
             {"type": "Ready", "status": "True"},

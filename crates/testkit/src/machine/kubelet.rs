@@ -23,6 +23,8 @@ use crate::fake::Stored;
 const CREATING: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(1500));
 /// How much of that comes after everything that is run before it.
 const STARTING: Duration = Duration::from_millis(300);
+/// How late a kubelet hears at most that a pod is to end.
+const LATE: Duration = Duration::from_millis(300);
 /// The first pause before a container that ended soon starts again; doubled each time.
 const BACK_OFF: Duration = Duration::from_secs(10);
 const LONGEST_BACK_OFF: Duration = Duration::from_mins(5);
@@ -52,7 +54,7 @@ pub(crate) fn step(
             continue;
         };
         if node.is_connected {
-            hear(&mut pod, &uid, objects, state, now);
+            hear(&mut pod, &uid, objects, state, now, due);
         }
         run(machine, &uid, &mut pod, objects, state, now, due);
         let is_over = pod.is_over();
@@ -104,6 +106,7 @@ fn take_pods(objects: &Objects, state: &mut State) {
             permit_due: None,
             is_ready: false,
             probe: None,
+            hears_at: None,
             ending: None,
             told: None,
         };
@@ -112,7 +115,14 @@ fn take_pods(objects: &Objects, state: &mut State) {
 }
 
 /// What a connected kubelet hears about a pod of its own.
-fn hear(pod: &mut Pod, own: &str, objects: &Objects, state: &mut State, now: Instant) {
+fn hear(
+    pod: &mut Pod,
+    own: &str,
+    objects: &Objects,
+    state: &mut State,
+    now: Instant,
+    due: &mut Vec<Instant>,
+) {
     let stored = objects.pods.iter().find(|stored| uid(stored) == own);
     let Some(stored) = stored else {
         // Somebody took it away by force: it ends at once.
@@ -120,7 +130,7 @@ fn hear(pod: &mut Pod, own: &str, objects: &Objects, state: &mut State, now: Ins
         return;
     };
     pod.object = Arc::clone(stored);
-    if is_ending(stored) {
+    if is_ending(stored) && hears_of_its_end(pod, state, now, due) {
         let grace = stored["metadata"]["deletionGracePeriodSeconds"]
             .as_u64()
             .unwrap_or(30);
@@ -135,6 +145,26 @@ fn hear(pod: &mut Pod, own: &str, objects: &Objects, state: &mut State, now: Ins
         let (least, most) = state.nodes[&pod.node].lateness;
         pod.permit_due = Some((now + state.chance.between(least, most), wanted));
     }
+}
+
+/// Whether a kubelet knows by now that a pod is to end. It is late only where that matters: a container that has ended may be
+/// started again meanwhile.
+fn hears_of_its_end(pod: &mut Pod, state: &mut State, now: Instant, due: &mut Vec<Instant>) -> bool {
+    let late = match &pod.container {
+        Container::Ended(_) => LATE,
+        _ => Duration::ZERO,
+    };
+    let at = *pod.hears_at.get_or_insert_with(|| {
+        if late.is_zero() {
+            now
+        } else {
+            now + state.chance.between(Duration::ZERO, late)
+        }
+    });
+    if now < at {
+        due.push(at);
+    }
+    now >= at
 }
 
 fn run(
@@ -325,10 +355,12 @@ fn tell(machine: &Machine, pod: &mut Pod, own: &str, objects: &Objects) -> Optio
     if !is_over && pod.told.as_ref().is_some_and(|told| told.is_still(pod, stored)) {
         return None;
     }
-    let wanted = status::of(machine, pod, &stored["status"]);
+    // That a container will not be started again is told first as how it ended.
+    let backs_off = status::says_that_it_backs_off(&stored["status"]);
+    let wanted = status::of(machine, pod, &stored["status"], is_over && !backs_off);
     let is_told = status::is_told(&stored["status"], &wanted);
     let (namespace, name) = (namespace(stored).to_owned(), name(stored).to_owned());
-    if is_told && is_over {
+    if is_told && is_over && !backs_off {
         return Some(Write::Delete {
             kind: Kind::Pod,
             namespace,

@@ -99,6 +99,8 @@ pub(crate) struct Pod {
     pub(crate) is_ready: bool,
     /// When the probe will have said the other thing often enough.
     pub(crate) probe: Option<Instant>,
+    /// When its kubelet hears that it is to end.
+    pub(crate) hears_at: Option<Instant>,
     /// Until when it may end by itself.
     pub(crate) ending: Option<Instant>,
     /// What of it is in its stored status already.

@@ -63,9 +63,8 @@ fn container(pod: &Pod) -> (u8, Option<Instant>) {
     }
 }
 
-/// The status of a pod as its kubelet sees it, given the one that is stored.
-pub(crate) fn of(machine: &Machine, pod: &Pod, stored: &Value) -> Value {
-    let is_over = pod.is_over();
+/// The status of a pod as its kubelet sees it, given the one that is stored, and whether it tells that all is over.
+pub(crate) fn of(machine: &Machine, pod: &Pod, stored: &Value, is_over: bool) -> Value {
     let has_never_started = is_over && pod.last.is_none();
     let state = match &pod.container {
         Container::Creating(_) => json!({"waiting": {"reason": "PodInitializing"}}),
@@ -142,6 +141,11 @@ pub(crate) fn of(machine: &Machine, pod: &Pod, stored: &Value) -> Value {
         status["podIPs"] = json!([{"ip": pod.address}]);
     }
     status
+}
+
+/// Whether what is stored says that its container is started again later.
+pub(crate) fn says_that_it_backs_off(stored: &Value) -> bool {
+    stored["containerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
 }
 
 fn ended(machine: &Machine, last: Option<&Ended>) -> Value {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use etcd_operator_etcd::endpoint::{Endpoint, Limits};
-use etcd_operator_etcd::port::Dial as _;
+use etcd_operator_etcd::port::{Dial as _, Port};
 use etcd_operator_etcd::url::PeerUrl;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -79,8 +79,36 @@ impl Simulation {
         let peer: PeerUrl = format!("http://{host}:2380")
             .parse()
             .expect("a host is part of a URL");
+        for port in self.ports(cluster).await {
+            if port.add_learner(std::slice::from_ref(&peer)).await.is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Somebody takes a member out by hand in the same way.
+    pub async fn remove_by_hand(&self, cluster: &str, member: &str) {
+        self.timeline()
+            .note("user", format_args!("takes {member} out by hand"));
+        for port in self.ports(cluster).await {
+            let Ok(members) = port.listed().await else {
+                continue;
+            };
+            let mut all = members.values();
+            let Some(found) = all.find(|known| known.name.as_deref() == Some(member)) else {
+                continue;
+            };
+            if port.remove(found.id).await.is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Ways to all members that serve, one after the other.
+    async fn ports(&self, cluster: &str) -> Vec<Box<dyn Port>> {
         let dialer = self.etcds().dialer(Caller::free("clients"));
         let service = format!("{cluster}-client");
+        let mut ports = Vec::new();
         for address in self.machine().endpoints(NAMESPACE, &service) {
             let endpoint = Endpoint {
                 url: format!("http://{address}:2379")
@@ -89,13 +117,9 @@ impl Simulation {
                 tls: None,
                 limits: Limits::default(),
             };
-            let Ok(port) = dialer.dial(&endpoint).await else {
-                continue;
-            };
-            if port.add_learner(std::slice::from_ref(&peer)).await.is_ok() {
-                return;
-            }
+            ports.extend(dialer.dial(&endpoint).await.ok());
         }
+        ports
     }
 
     /// Clients of a cluster at work.

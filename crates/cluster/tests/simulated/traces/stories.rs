@@ -2,8 +2,10 @@
 //! follows from it the models know nothing but what they model.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD};
+use etcd_operator_testkit::gate::Side;
 use etcd_operator_testkit::simulation::{Fault, NAMESPACE, Simulation, run};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -31,12 +33,18 @@ pub const PLAYED: [Story; 11] = [
 ];
 
 /// What happens on a bed only by chance, when much is asked of its machine.
-pub const BY_CHANCE: [Story; 5] = [
+pub const BY_CHANCE: [Story; 11] = [
     |sim| killed_again_and_again(sim).boxed(),
     |sim| ended_badly(sim, true).boxed(),
     |sim| ended_badly(sim, false).boxed(),
     |sim| stood_still(sim).boxed(),
     |sim| never_had_a_volume(sim).boxed(),
+    |sim| taken_out(sim).boxed(),
+    |sim| taken_out_unseen(sim).boxed(),
+    |sim| forgetful_unseen(sim).boxed(),
+    |sim| gone_at_bad_moments(sim).boxed(),
+    |sim| given_up(sim).boxed(),
+    |sim| given_up_unheard(sim).boxed(),
 ];
 
 /// Every move in any of these.
@@ -242,5 +250,129 @@ async fn never_had_a_volume(sim: Simulation) {
         sim.delete("c");
         gone(&sim).await;
         tokio::time::sleep(10 * SECOND).await;
+    }
+}
+
+/// Somebody takes members out by hand: etcd ends well, and what starts in its place waits.
+async fn taken_out(sim: Simulation) {
+    cluster(&sim, 3).await;
+    for member in ["c-1", "c-2"] {
+        sim.remove_by_hand("c", member).await;
+        whole(&sim, 3).await;
+    }
+}
+
+/// The same while no operator is there, so that containers end again and again until their pods go.
+async fn taken_out_unseen(sim: Simulation) {
+    cluster(&sim, 3).await;
+    for (tenths, member) in [(1, "c-1"), (3, "c-2"), (11, "c-1"), (16, "c-2"), (60, "c-1")] {
+        sim.kill_operator();
+        sim.remove_by_hand("c", member).await;
+        tokio::time::sleep(SECOND / 10 * tenths).await;
+        sim.start_operator();
+        whole(&sim, 3).await;
+    }
+}
+
+/// A member dies of what it has forgotten, for long enough that its container is started ever later.
+async fn forgetful_unseen(sim: Simulation) {
+    cluster(&sim, 3).await;
+    let _writers = sim.write("c", 2, SECOND);
+    for tenths in [10, 15, 21, 60, 125, 250, 400] {
+        let old = sim.snapshot("c-1").expect("a disk");
+        tokio::time::sleep(10 * SECOND).await;
+        sim.kill_operator();
+        sim.revert("c-1", old);
+        tokio::time::sleep(SECOND / 10 * tenths).await;
+        sim.start_operator();
+        whole(&sim, 3).await;
+    }
+}
+
+/// Pods go when their containers have just ended, or have just begun.
+async fn gone_at_bad_moments(sim: Simulation) {
+    cluster(&sim, 3).await;
+    for milliseconds in (0..2_000).step_by(100) {
+        sim.kill("c-1");
+        tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+        sim.kill("c-1");
+        tokio::time::sleep(Duration::from_millis(milliseconds / 2)).await;
+        delete_pod(&sim, "c-1");
+        whole(&sim, 3).await;
+    }
+    for _ in 0..3 {
+        delete_pod(&sim, "c-1");
+        sees(&sim, "it begins", |pod| {
+            pod["state"]["running"].is_object() && pod["ready"] == false
+        })
+        .await;
+        sim.kill("c-1");
+        whole(&sim, 3).await;
+    }
+    for _ in 0..4 {
+        sim.remove_by_hand("c", "c-2").await;
+        sees(&sim, "it ends", |pod| pod["state"]["terminated"].is_object()).await;
+        delete_pod(&sim, "c-2");
+        whole(&sim, 3).await;
+    }
+    // None finds a node while there is no room, though its volume is there.
+    let nodes: Vec<String> = (0..5).map(|number| format!("node-{number}")).collect();
+    for node in &nodes {
+        sim.machine().cordon(node, true);
+    }
+    delete_pod(&sim, "c-1");
+    tokio::time::sleep(MINUTE).await;
+    for node in &nodes {
+        sim.machine().cordon(node, false);
+    }
+    whole(&sim, 3).await;
+}
+
+/// Waits until a kubelet says this of a member's container, and not a moment longer.
+async fn sees(sim: &Simulation, what: &str, is_so: fn(&Value) -> bool) {
+    let start = tokio::time::Instant::now();
+    let is_so = |member: &str| {
+        let pod = sim.fake().get_object("v1", "Pod", NAMESPACE, member);
+        pod.is_some_and(|pod| is_so(&pod["status"]["containerStatuses"][0]))
+    };
+    while !(is_so("c-1") || is_so("c-2")) {
+        assert!(start.elapsed() < MINUTE, "{what}");
+        tokio::time::sleep(SECOND / 100).await;
+    }
+}
+
+/// Members that a person gives up, while the operator is away for a moment before it deletes their pods.
+async fn given_up(sim: Simulation) {
+    cluster(&sim, 3).await;
+    for tenths in [5, 9, 11, 14, 17, 30, 75, 120, 240] {
+        sim.crash_operator_around("DeletePod", Side::Before, SECOND / 10 * tenths);
+        sim.inject("c", &Fault::GiveUp("c-1".to_owned()));
+        whole(&sim, 3).await;
+    }
+}
+
+/// Members that a person gives up and that do not hear of it, nor that they are to end.
+async fn given_up_unheard(sim: Simulation) {
+    cluster(&sim, 3).await;
+    for is_killed in [true, false] {
+        for other in ["c-0", "c-2"] {
+            sim.etcds().cut("c-1", other);
+        }
+        sim.inject("c", &Fault::GiveUp("c-1".to_owned()));
+        let is_going = |sim: &Simulation| {
+            let pod = sim.fake().get_object("v1", "Pod", NAMESPACE, "c-1");
+            pod.is_some_and(|pod| pod["metadata"]["deletionTimestamp"].is_string())
+        };
+        while !is_going(&sim) {
+            tokio::time::sleep(SECOND / 100).await;
+        }
+        sim.stop("c-1", true);
+        if is_killed {
+            sim.kill("c-1");
+        }
+        tokio::time::sleep(8 * SECOND).await;
+        sim.stop("c-1", false);
+        sim.etcds().mend_all();
+        whole(&sim, 3).await;
     }
 }
