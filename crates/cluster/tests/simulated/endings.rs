@@ -1,6 +1,8 @@
 //! What becomes of a cluster in the end: it sleeps, is left alone, is made again on what was kept, loses a node or its
 //! data, and each time the operator may die of it in the middle.
 
+use std::collections::BTreeSet;
+
 use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD};
 use etcd_operator_testkit::chance::Chance;
 use etcd_operator_testkit::gate::Side;
@@ -39,10 +41,15 @@ pub async fn end(
         }
         Ending::Alone => {
             sim.kill_operator();
+            let before = pods(sim);
             for name in sim.members(NAME) {
                 sim.fake().delete_object("v1", "Pod", NAMESPACE, &name);
             }
-            let returns = sim.until(PATIENCE, |sim| sim.is_whole(NAME, size)).await;
+            // Those that are still to hear of it are whole for a moment.
+            let are_others = |sim: &Simulation| pods(sim).is_disjoint(&before);
+            let returns = sim
+                .until(PATIENCE, |sim| are_others(sim) && sim.is_whole(NAME, size))
+                .await;
             if !returns {
                 sim.ledger().accuse(
                     Promise::S5,
@@ -65,6 +72,14 @@ pub async fn end(
         }
     }
     true
+}
+
+/// The UIDs of its pods.
+fn pods(sim: &Simulation) -> BTreeSet<String> {
+    let members = sim.members(NAME).into_iter();
+    let pods = members.filter_map(|name| sim.fake().get_object("v1", "Pod", NAMESPACE, &name));
+    pods.filter_map(|pod| pod["metadata"]["uid"].as_str().map(str::to_owned))
+        .collect()
 }
 
 /// Lies in wait for the operator in a flow, most of the times.

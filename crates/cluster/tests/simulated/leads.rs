@@ -18,7 +18,7 @@ use ways::{
 };
 
 /// Of a hundred lives so many are led to a refusal.
-const OF_HUNDRED: u64 = 34;
+const OF_HUNDRED: u64 = 36;
 
 /// What leads to a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub enum Lead {
 }
 
 /// Those are named more often that do not always get there, or suit few places.
-const ALL: [Lead; 24] = [
+const ALL: [Lead; 26] = [
     Lead::AskForLess,
     Lead::WriteUnseen,
     Lead::WriteUnseen,
@@ -71,6 +71,8 @@ const ALL: [Lead; 24] = [
     Lead::RegretLearner,
     Lead::DeafenLearner,
     Lead::HideVoter,
+    Lead::CloneVoter,
+    Lead::CloneVoter,
     Lead::CloneVoter,
     Lead::CloneVoter,
     Lead::HideLower,

@@ -42,7 +42,7 @@ struct Exception {
 }
 
 /// What only a bed does.
-const ON_BEDS: [Exception; 3] = [
+const ON_BEDS: [Exception; 7] = [
     Exception {
         why: "an etcd that is told to end panics or fails now and then: nothing follows from it but another exit code",
         is: |seen| {
@@ -58,6 +58,39 @@ const ON_BEDS: [Exception; 3] = [
         why: "a kubelet that hears late of a deletion may say once more that a container is started later: the stories tell it \
               of one that failed, and one that ended well is treated as that is",
         is: |seen| seen.before == "ended 0 again going" && seen.after == "CrashLoopBackOff again going",
+    },
+    Exception {
+        why: "a kubelet hears late of a deletion and goes on for a moment: that of the models does so only where a container \
+              has ended, as the rest is the same a moment later",
+        is: |seen| {
+            let begun = ["creating going", "ended 1 going", "running going"];
+            let goes_on = ["running", "ready"].iter().any(|how| seen.after.starts_with(how));
+            (begun.contains(&seen.before) && goes_on && seen.after.ends_with("going"))
+                || (seen.before, seen.after) == ("running again going", "ended 0 again going")
+        },
+    },
+    Exception {
+        why: "whoever looks on while the API server is away meets objects as they have become since",
+        is: |seen| seen.before == "absent" && !["new", "pending"].contains(&seen.after),
+    },
+    Exception {
+        why: "the scheduler and the controller of volumes write at the same time, and in either order",
+        is: |seen| {
+            let orders = [("pending", "bound", "placed"), ("new", "placed", "pending")];
+            orders.contains(&(seen.before, seen.after, seen.beside))
+        },
+    },
+    Exception {
+        why: "what is deleted in the foreground waits for what it owns, be it a pod that owns nothing and has no node",
+        is: |seen| {
+            let waits = ["new", "without a node"];
+            let goes = seen
+                .after
+                .strip_suffix(" going")
+                .is_some_and(|how| how == seen.before);
+            let is_gone = seen.after == "absent" && seen.before.ends_with(" going");
+            waits.iter().any(|how| seen.before.starts_with(how)) && (goes || is_gone)
+        },
     },
     Exception {
         why: "a node of the models has every image",

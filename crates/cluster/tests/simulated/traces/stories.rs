@@ -249,6 +249,11 @@ async fn never_had_a_volume(sim: Simulation) {
         tokio::time::sleep(20 * SECOND).await;
         sim.delete("c");
         gone(&sim).await;
+        for number in 0..3 {
+            let claim = format!("data-c-{number}");
+            sim.fake()
+                .delete_object("v1", "PersistentVolumeClaim", NAMESPACE, &claim);
+        }
         tokio::time::sleep(10 * SECOND).await;
     }
 }
@@ -315,6 +320,14 @@ async fn gone_at_bad_moments(sim: Simulation) {
         delete_pod(&sim, "c-2");
         whole(&sim, 3).await;
     }
+    // A member that waits on an empty disk goes as one that waits.
+    sim.kill_operator();
+    sim.wipe("c-0");
+    tokio::time::sleep(5 * SECOND).await;
+    delete_pod(&sim, "c-0");
+    tokio::time::sleep(5 * SECOND).await;
+    sim.start_operator();
+    whole(&sim, 3).await;
     // None finds a node while there is no room, though its volume is there.
     let nodes: Vec<String> = (0..5).map(|number| format!("node-{number}")).collect();
     for node in &nodes {
