@@ -74,7 +74,7 @@ pub(super) fn etcd(desired: &Desired, frame: &Frame, flags: Vec<String>) -> Cont
         ]),
         resources: desired.pod.resources.clone(),
         volume_mounts: Some(volumes::mounts(desired)),
-        startup_probe: Some(probes::startup(&frame.version)),
+        startup_probe: Some(probes::startup()),
         liveness_probe: Some(probes::liveness()),
         readiness_probe: Some(probes::readiness(desired, &frame.version)),
         security_context: Some(security::container()),

@@ -297,7 +297,9 @@ fn a_member_that_speaks_tls_is_asked_for_the_name_that_its_certificate_bears() {
 fn nothing_but_a_closed_peer_port_kills_a_member_and_no_start_is_too_long() {
     let template = template(&json!({}));
     let etcd = container(&template, "etcd");
-    assert_eq!(etcd["livenessProbe"]["tcpSocket"], json!({"port": 2380}));
+    for probe in ["livenessProbe", "startupProbe"] {
+        assert_eq!(etcd[probe]["tcpSocket"], json!({"port": 2380}), "{probe}");
+    }
     assert!(etcd["startupProbe"]["failureThreshold"].as_i64() > Some(1_000_000_000));
 }
 
