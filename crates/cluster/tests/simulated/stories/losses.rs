@@ -288,12 +288,10 @@ fn a_volume_put_back_in_its_place_while_its_member_was_away_is_given_up() {
         tokio::time::sleep(10 * SECOND).await;
         sim.etcds().revert(disk, before);
         sim.machine().set_too_large(NAMESPACE, "c-1", false);
-        tokio::time::sleep(30 * SECOND).await;
-        println!("{:#}", status(&sim));
-        println!(
-            "{}",
-            sim.fake().get_object("v1", "Pod", NAMESPACE, "c-1").unwrap()["status"]
-        );
+        sim.expect("it is told", MINUTE, |sim| {
+            plan(sim).contains("another volume lies in the place of its own, or its own as it was before")
+        })
+        .await;
         sim.expect("another one takes its place", 5 * MINUTE, |sim| {
             sim.is_whole("c", 3) && id(sim) != first
         })

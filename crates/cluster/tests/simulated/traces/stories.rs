@@ -174,17 +174,19 @@ async fn drained(sim: Simulation) {
     }
 }
 
+/// Whether no node takes a pod.
+fn cordon_all(sim: &Simulation, is_cordoned: bool) {
+    for number in 0..5 {
+        sim.machine().cordon(&format!("node-{number}"), is_cordoned);
+    }
+}
+
 async fn without_room(sim: Simulation) {
     cluster(&sim, 3).await;
-    let nodes: Vec<String> = (0..5).map(|number| format!("node-{number}")).collect();
-    for node in &nodes {
-        sim.machine().cordon(node, true);
-    }
+    cordon_all(&sim, true);
     sim.edit("c", |spec| spec["size"] = json!(5));
     tokio::time::sleep(MINUTE).await;
-    for node in &nodes {
-        sim.machine().cordon(node, false);
-    }
+    cordon_all(&sim, false);
     whole(&sim, 5).await;
 }
 
@@ -329,15 +331,10 @@ async fn gone_at_bad_moments(sim: Simulation) {
     sim.start_operator();
     whole(&sim, 3).await;
     // None finds a node while there is no room, though its volume is there.
-    let nodes: Vec<String> = (0..5).map(|number| format!("node-{number}")).collect();
-    for node in &nodes {
-        sim.machine().cordon(node, true);
-    }
+    cordon_all(&sim, true);
     delete_pod(&sim, "c-1");
     tokio::time::sleep(MINUTE).await;
-    for node in &nodes {
-        sim.machine().cordon(node, false);
-    }
+    cordon_all(&sim, false);
     whole(&sim, 3).await;
 }
 
