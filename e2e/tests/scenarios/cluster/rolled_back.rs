@@ -40,11 +40,7 @@ pub async fn never_votes(stage: Arc<Stage>) -> Result<()> {
 async fn played(tenant: &Tenant) -> Result<()> {
     tenant.apply(&tenant.spec(3)).await?;
     tenant.converged(3).await?;
-    let (leader, follower) = tenant.leader_and_follower().await?;
-    let mut others = (0..3).map(|ordinal| tenant.pod(ordinal));
-    let third = others
-        .find(|pod| *pod != leader && *pod != follower)
-        .context("there are fewer than three")?;
+    let (leader, follower, third) = three(tenant).await?;
     let before = tenant.id_of(&follower).await?;
     let copy = Spare::of(tenant, &follower).await?;
     let load = tenant.load().await?;
@@ -75,10 +71,7 @@ async fn played(tenant: &Tenant) -> Result<()> {
         "a voter of before and one that missed {LACKING} writes serve"
     );
     let (replaced, resumed) = tokio::join!(
-        tenant.says("it is replaced for the sake of its volume", |status| {
-            let step = status.plan.iter().find_map(|plan| plan.step.as_ref());
-            step.is_some_and(|step| step.cause.as_deref() == Some("StaleVolume"))
-        }),
+        tenant.says("it is replaced for the sake of its volume", is_for_its_volume),
         async { knowing.resume() }
     );
     resumed?;
@@ -105,11 +98,7 @@ pub async fn found_out(stage: Arc<Stage>) -> Result<()> {
     let tenant = Tenant::on(stage, EtcdVersion::V3_6_16).await?;
     tenant.apply(&tenant.spec(3)).await?;
     tenant.converged(3).await?;
-    let (leader, follower) = tenant.leader_and_follower().await?;
-    let mut others = (0..3).map(|ordinal| tenant.pod(ordinal));
-    let third = others
-        .find(|pod| *pod != leader && *pod != follower)
-        .context("there are fewer than three")?;
+    let (_, follower, third) = three(&tenant).await?;
     let before = tenant.id_of(&follower).await?;
     let copy = Spare::of(&tenant, &follower).await?;
     let load = tenant.load().await?;
@@ -133,10 +122,7 @@ pub async fn found_out(stage: Arc<Stage>) -> Result<()> {
         .copy_over("data", &tenant.disk(&follower).await?)
         .await?;
     let (replaced, deleted) = tokio::join!(
-        tenant.says("it is replaced for the sake of its volume", |status| {
-            let step = status.plan.iter().find_map(|plan| plan.step.as_ref());
-            step.is_some_and(|step| step.cause.as_deref() == Some("StaleVolume"))
-        }),
+        tenant.says("it is replaced for the sake of its volume", is_for_its_volume),
         tenant.delete_pod(&follower)
     );
     deleted?;
@@ -149,6 +135,20 @@ pub async fn found_out(stage: Arc<Stage>) -> Result<()> {
     tenant.survived(load).await?;
     reclaim(&tenant, &copy.volume, "Delete").await?;
     tenant.delete().await
+}
+
+/// The one that leads, one that follows, and the other one.
+async fn three(tenant: &Tenant) -> Result<(String, String, String)> {
+    let (leader, follower) = tenant.leader_and_follower().await?;
+    let mut others = (0..3).map(|ordinal| tenant.pod(ordinal));
+    let third = others.find(|pod| *pod != leader && *pod != follower);
+    Ok((leader, follower, third.context("there are fewer than three")?))
+}
+
+/// Whether somebody is replaced for the sake of its volume.
+fn is_for_its_volume(status: &EtcdClusterStatus) -> bool {
+    let step = status.plan.iter().find_map(|plan| plan.step.as_ref());
+    step.is_some_and(|step| step.cause.as_deref() == Some("StaleVolume"))
 }
 
 /// Whether one waits on another volume than its own, and the other one runs, and alone.
