@@ -32,6 +32,7 @@ pub use image::{ImageError, NoOperatorImage, OperatorImage};
 pub use intent::{ANNOTATION_INTENT, intent};
 pub use labels::{claim_name, member_labels, member_name, ordinal};
 pub use latch::Latch;
+pub use probes::looks_once;
 pub use stored::{Pending, Stored};
 pub(crate) use trial::trial;
 
@@ -120,6 +121,7 @@ pub fn build(desired: &Desired, frame: &Frame) -> Result<Objects, Vec<Refusal>> 
     let worn = template::worn(&wanted, &frame.namespace);
     let (mut template, pending) = stored::choose(wanted, frame);
     fetch::apply(&mut template, frame);
+    probes::fit(&mut template, frame.latch.cluster_id.is_some());
     Ok(Objects {
         headless: service::headless(desired, frame).into(),
         client: service::client(desired, frame).into(),

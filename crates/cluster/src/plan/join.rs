@@ -7,7 +7,8 @@ use etcd_operator_etcd::policy::Feature;
 
 use super::grants::{self, Terms};
 use super::{
-    Evidence, Proposal, Reason, Situation, Step, evidence, formed, majority, replace, safety, silent,
+    Evidence, Leave, PodRef, Proposal, Reason, Situation, Step, evidence, formed, majority, replace, safety,
+    silent,
 };
 use crate::intent::{Cause, Join, What};
 use crate::world::{Container, Ordinal, Pod};
@@ -87,8 +88,25 @@ fn add(situation: &Situation<'_>, known: &Known, join: &Join) -> Proposal {
         proposal.why.reason = Reason::Blocked;
         return proposal;
     }
+    if let Some(step) = remade(situation, place) {
+        return going(
+            "its pod is made anew, as one from before the cluster formed is no place for a learner",
+        )
+        .step(step);
+    }
     let learner = Feature::Learners.is_in(&situation.oldest_version(known));
     going("it is added to the membership").step(Step::Add { place, learner })
+}
+
+/// Where what waits is in a pod from before the cluster formed, whose probe would send clients to a learner: the deletion
+/// of that pod. Its disk is blank, so nobody misses it, and the next one is made from the template of now.
+fn remade(situation: &Situation<'_>, place: Ordinal) -> Option<Step> {
+    let (pod, _) = blank(situation, place).filter(|(pod, _)| pod.looks_once)?;
+    let uid = pod.uid.clone();
+    Some(Step::DeletePod {
+        pod: PodRef { place, uid },
+        leave: Leave::Usual,
+    })
 }
 
 /// It has a place in the membership and never ran: whoever waits on a blank disk may start as it, once.
@@ -110,6 +128,14 @@ fn start(situation: &Situation<'_>, known: &Known, member: &Member, join: Join) 
         let text = text(situation, place, "waiting for it to start");
         return Proposal::going(What::Join(join), Reason::Scaling, text).blocked_by(waits);
     };
+    if let Some(step) = remade(situation, place) {
+        let join = Join {
+            id: Some(member.id),
+            ..join
+        };
+        let text = text(situation, place, "its pod is made anew before it starts");
+        return Proposal::going(What::Join(join), Reason::Scaling, text).step(step);
+    }
     let grant = grants::grant(pod, report);
     let places = known
         .members

@@ -112,6 +112,8 @@ pub struct Pod {
     pub fetch: Option<Fetch>,
     /// How far whose log went on its volume as it came, if that was told.
     pub arrival: Option<(MemberId, RaftIndex)>,
+    /// Whether it is believed to be ready at first sight, as before a cluster forms: no learner may run in it.
+    pub looks_once: bool,
 }
 
 /// What brings the object of a restore onto the volume of a pod.

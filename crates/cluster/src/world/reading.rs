@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{self as core, Node, PersistentVolumeClaim};
 
 use super::{Claim, Container, End, Fetch, FetchFailure, Pod, essence};
-use crate::build::{ANNOTATION_INTENT, FETCH, INCARNATION, INSTALL};
+use crate::build::{ANNOTATION_INTENT, FETCH, INCARNATION, INSTALL, looks_once};
 
 /// The container that etcd runs in.
 const ETCD: &str = "etcd";
@@ -57,6 +57,7 @@ pub fn pod(pod: &core::Pod, node_lost: Option<Timestamp>) -> Option<Pod> {
         laid: annotation(ANNOTATION_PERMIT_LAID).and_then(|laid| laid.parse().ok()),
         fetch: fetch(spec, &status),
         arrival: arrival(&status),
+        looks_once: looks_once(spec),
     })
 }
 

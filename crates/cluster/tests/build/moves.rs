@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use etcd_operator_cluster::build::{Frame, Objects, Pending, Stored, build, intent};
 use serde_json::{Value, json};
 
-use crate::frame::{asks, frame};
+use crate::frame::{asks, container, frame};
 
 /// The objects of a spec over a StatefulSet that was built for another one.
 fn over(before: &Value, spec: &Value, change: impl Fn(&mut Frame)) -> (Objects, Objects) {
@@ -245,4 +245,51 @@ fn whether_members_speak_tls_is_told_by_the_template_they_are_made_from() {
             assert_eq!(stored.has_secure_clients(), is_secure);
         }
     }
+}
+
+#[test]
+fn before_a_cluster_forms_one_look_tells_that_a_member_is_ready_and_afterwards_two_whatever_waits() {
+    let looks = |objects: &Objects| {
+        let template = serde_json::to_value(&objects.members.spec.template).expect("JSON");
+        let probe = &container(&template, "etcd")["readinessProbe"];
+        (
+            probe["httpGet"]["path"].clone(),
+            probe["successThreshold"].clone(),
+        )
+    };
+    let forming = |frame: &mut Frame| frame.latch.cluster_id = None;
+    let with = |spec: &Value, stored: Option<&Objects>, change: &dyn Fn(&mut Frame)| {
+        let desired = asks(spec);
+        let mut frame = Frame {
+            stored: stored.map(|objects| Stored::of(&objects.members).into()),
+            ..frame(&desired)
+        };
+        change(&mut frame);
+        build(&desired, &frame).expect("objects")
+    };
+    let plain = json!({});
+    let before = with(&plain, None, &forming);
+    assert_eq!(looks(&before), (json!("/readyz"), Value::Null));
+    let after = with(&plain, Some(&before), &|_| {});
+    assert_eq!(looks(&after), (json!("/readyz"), json!(2)));
+    assert_eq!(after.pending, None);
+    // What waits for its gate keeps the rest of the template, and so does what another operator would change.
+    let changed = json!({"pod": {"nodeSelector": {"a": "b"}}});
+    let held = with(&changed, Some(&before), &|_| {});
+    assert_eq!((held.pending, looks(&held).1), (Some(Pending::Change), json!(2)));
+    let by_another = with(&plain, Some(&before), &|frame| {
+        frame.operator_image = "registry/operator:10".parse().expect("an image");
+    });
+    assert_eq!(
+        (by_another.pending, looks(&by_another).1),
+        (Some(Pending::Operator), json!(2))
+    );
+    // Whoever wants more looks has them, and a restore begins anew.
+    let patient = json!({"pod": {"patch": {"spec": {"containers": [{"name": "etcd", "readinessProbe": {"successThreshold": 4}}]}}}});
+    assert_eq!(looks(&with(&patient, None, &forming)).1, json!(4));
+    assert_eq!(looks(&with(&plain, Some(&after), &forming)).1, Value::Null);
+    assert_eq!(
+        looks(&with(&json!({"version": "3.3.27"}), None, &|_| {})).1,
+        Value::Null
+    );
 }

@@ -147,6 +147,11 @@ fn what_belongs_to_the_operator_is_refused_by_its_path() {
             "when clients come",
         ),
         (
+            etcd(json!({"readinessProbe": {"successThreshold": 1}})),
+            "spec.containers[etcd].readinessProbe.successThreshold",
+            "taken for a voter",
+        ),
+        (
             etcd(json!({"volumeMounts": [{"name": "tools", "mountPath": "/var/etcd"}]})),
             "spec.containers[etcd].volumeMounts[/var/etcd]",
             "beside it",

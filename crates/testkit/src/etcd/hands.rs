@@ -318,10 +318,12 @@ impl Etcds {
         }
     }
 
-    /// Whether the process under a host name answers linearizable reads as a voter: what `/readyz` says.
-    pub fn is_ready(&self, process: ProcessId) -> bool {
+    /// Whether the process answers linearizable reads as a voter: what `/readyz` says. It is asked before a member that
+    /// joins knows that it is none, so whoever looks only once may be told so by a learner.
+    pub fn is_ready(&self, process: ProcessId, looks_once: bool) -> bool {
         self.with(|world| {
-            world.serves(process) && world.is_no_learner(process).is_ok() && world.can_read(process)
+            let says_so = looks_once || world.is_no_learner(process).is_ok();
+            world.serves(process) && says_so && world.can_read(process)
         })
     }
 }

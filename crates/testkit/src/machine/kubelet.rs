@@ -91,6 +91,7 @@ fn take_pods(objects: &Objects, state: &mut State) {
         let address = state.address();
         let taken = Pod {
             object: Arc::clone(pod),
+            looks_once: looks_once(pod),
             node,
             address,
             disk: None,
@@ -112,6 +113,16 @@ fn take_pods(objects: &Objects, state: &mut State) {
         };
         state.pods.insert(uid(pod).to_owned(), taken);
     }
+}
+
+/// Whether the readiness of a member is asked of etcd's own page, and told at first sight.
+fn looks_once(pod: &Value) -> bool {
+    let mut containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    let etcd = containers.find(|container| container["name"] == "etcd");
+    etcd.is_some_and(|etcd| {
+        let probe = &etcd["readinessProbe"];
+        probe["httpGet"]["path"] == "/readyz" && probe["successThreshold"].as_i64().unwrap_or(1) < 2
+    })
 }
 
 /// What a connected kubelet hears about a pod of its own.
@@ -284,7 +295,7 @@ fn end(machine: &Machine, pod: &mut Pod, deadline: Instant, now: Instant, due: &
 /// Looks whether a member answers, as its probe does.
 fn probe(machine: &Machine, pod: &mut Pod, now: Instant, due: &mut Vec<Instant>) {
     let is_ready = if let Container::Running { process, .. } = &pod.container {
-        machine.etcds().is_ready(*process)
+        machine.etcds().is_ready(*process, pod.looks_once)
     } else {
         // The end of a container is seen at once.
         pod.is_ready = false;

@@ -78,6 +78,8 @@ pub(crate) struct Pod {
     pub(crate) object: Arc<Stored>,
     pub(crate) node: String,
     pub(crate) address: String,
+    /// Its probe asks etcd's own page, and one look is enough for it.
+    pub(crate) looks_once: bool,
     /// Where its data lies, once that is mounted.
     pub(crate) disk: Option<DiskId>,
     /// The disk ends with the pod.

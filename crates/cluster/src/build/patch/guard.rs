@@ -8,6 +8,7 @@ use crate::build::{
     container::{ETCD, INSTALL, VARIABLES},
     flags,
     labels::DATA,
+    probes::LOOKS,
 };
 
 /// Fields of the pod that are the operator's or the StatefulSet's.
@@ -159,6 +160,12 @@ fn etcd(before: &Value, after: &Value) -> Vec<Refusal> {
             let why = "it decides when clients come to a member; how often it asks may be changed";
             found.push(refusal(&format!("{path}.readinessProbe.{ask}"), why));
         }
+    }
+    let looks = |container: &Value| container["readinessProbe"]["successThreshold"].as_i64();
+    if looks(before) == Some(LOOKS.into()) && looks(after) < looks(before) {
+        let why =
+            format!("it must be {LOOKS} at least, as a learner may be taken for a voter at first sight");
+        found.push(refusal(&format!("{path}.readinessProbe.successThreshold"), &why));
     }
     for (list, key) in [("ports", "containerPort"), ("volumeMounts", "mountPath")] {
         for ours in items(&before[list]) {

@@ -57,17 +57,18 @@ pub fn worlds() -> impl Strategy<Value = Scene> {
         prop::bool::weighted(0.15),
         prop::bool::weighted(0.05),
         prop::bool::weighted(0.3),
+        prop::bool::weighted(0.3),
         prop::option::weighted(0.15, 0..9_u16),
     );
     (versions, 0..=9_u8, places, hints, rare).prop_map(build)
 }
 
-type Rare = (bool, bool, bool, Option<u16>);
+type Rare = (bool, bool, bool, bool, Option<u16>);
 type Hints = (usize, Option<What>, Option<u16>, Option<u16>);
 
 fn build((version, size, places, hints, rare): (&'static str, u8, Vec<At>, Hints, Rare)) -> Scene {
     let (leader, intent, corrupt, given_up) = hints;
-    let (is_unknown, is_paused, remembers_nothing, asked_out) = rare;
+    let (is_unknown, is_paused, remembers_nothing, are_old, asked_out) = rare;
     let count = u8::try_from(places.len()).expect("nine at most");
     let mut scene = Scene::formed_of(count, version);
     let members: Vec<MemberId> = (0..u16::from(count)).map(id).collect();
@@ -89,6 +90,14 @@ fn build((version, size, places, hints, rare): (&'static str, u8, Vec<At>, Hints
     };
     scene.world.alarms = corrupt.map(alarm).into_iter().collect();
     scene.world.replace = asked_out.map(|number| id(number).to_string());
+    for pod in scene
+        .world
+        .members
+        .values_mut()
+        .filter_map(|seen| seen.pod.as_mut())
+    {
+        pod.looks_once = are_old;
+    }
     // All have the same, but for the one that is accused, or for its neighbour.
     for number in 0..u16::from(count) {
         let hash = u32::from(corrupt.is_some_and(|of| of / 2 == number / 2 && of >= number));

@@ -1,6 +1,7 @@
 //! What no plan may ever do, whatever world it is made for. Who is well is counted here anew: a plan must not be judged
 //! by its own measure.
 
+use etcd_operator_api::contract::Mode;
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member, Role};
 use proptest::prelude::*;
@@ -158,11 +159,24 @@ fn keeps_a_copy(world: &World, step: &Step) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// P2. Nobody becomes a learner in a pod that clients would be sent to before it has a vote.
+fn keeps_clients_from_learners(world: &World, step: &Step) -> Result<(), TestCaseError> {
+    if let Step::Permit(permits) = step {
+        for (pod, permit) in permits {
+            let pod = world.seen(pod.place).pod.as_ref();
+            let is_told_apart = pod.is_some_and(|pod| !pod.looks_once);
+            prop_assert!(permit.mode != Mode::Join || is_told_apart, "{step:?}");
+        }
+    }
+    Ok(())
+}
+
 /// P1, P2 and P3 of one step.
 pub fn is_safe(world: &World, step: &Step) -> Result<(), TestCaseError> {
     keeps_quorum(world, step)?;
     is_one_change(world, step)?;
     keeps_data(world, step)?;
+    keeps_clients_from_learners(world, step)?;
     keeps_a_copy(world, step)
 }
 

@@ -35,6 +35,29 @@ fn an_emptied_member_leaves_joins_as_a_learner_and_votes_again() {
 }
 
 #[test]
+fn a_pod_from_before_the_cluster_formed_is_made_anew_before_a_member_joins_in_it() {
+    let mut scene = wiped(3);
+    scene.pod_at(1).looks_once = true;
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) remove c-1 (11)");
+    scene.left(id(1));
+    assert_eq!(follow(&mut scene), "Scaling Join(1) delete pod pod-1");
+    scene.at_gone_pod(1);
+    assert_eq!(follow(&mut scene), "Scaling Join(1) -");
+    // One that the StatefulSet has made from what it knew of before.
+    scene.waits(1, "p8", &Verdict::Empty);
+    scene.pod_at(1).looks_once = true;
+    assert_eq!(follow(&mut scene), "Scaling Join(1) delete pod pod-1");
+    scene.at_gone_pod(1);
+    scene.waits(1, "p9", &Verdict::Empty);
+    assert_eq!(follow(&mut scene), "Scaling Join(1) add learner c-1");
+    scene.member(1, id(7), Role::Learner, false);
+    scene.pod_at(1).looks_once = true;
+    assert_eq!(follow(&mut scene), "Scaling Join(1) delete pod pod-1");
+    scene.pod_at(1).looks_once = false;
+    assert_eq!(follow(&mut scene), "Scaling Join(1) Join c-1 for p9");
+}
+
+#[test]
 fn a_damaged_disk_goes_after_its_member_and_before_the_next_one() {
     let mut scene = Scene::formed(3);
     scene.waits(1, "p1", &Verdict::Damaged);

@@ -228,6 +228,7 @@ impl Scene {
             laid: None,
             fetch: None,
             arrival: None,
+            looks_once: false,
             end: None,
         });
         seen.report = Asked::Silent("connection refused".to_owned());
