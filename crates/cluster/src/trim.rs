@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Node, NodeStatus, PersistentVolumeClaim, Pod, S
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Resource;
 
-use crate::build::FETCH;
+use crate::build::{ETCD, FETCH};
 
 /// Keeps of a pod who it is, whose, where, and how its containers are.
 pub fn pod(pod: &mut Pod) {
@@ -26,9 +26,11 @@ pub fn pod(pod: &mut Pod) {
         let mut containers = std::mem::take(&mut spec.containers);
         for container in &mut containers {
             let (name, command) = (std::mem::take(&mut container.name), container.command.take());
+            let readiness_probe = container.readiness_probe.take().filter(|_| name == ETCD);
             *container = k8s_openapi::api::core::v1::Container {
                 name,
                 command,
+                readiness_probe,
                 ..Default::default()
             };
         }

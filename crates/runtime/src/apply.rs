@@ -13,6 +13,7 @@ mod what;
 mod wish;
 
 use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use kube::api::{
@@ -52,6 +53,14 @@ pub enum Written<K> {
     Unchanged,
     /// Sent; this is the object now.
     Changed(K),
+}
+
+/// What is to be sent so that an object is stored as it should be, made upon the one that was seen.
+#[must_use]
+pub struct Change<K> {
+    what: What,
+    wanted: Value,
+    kind: PhantomData<fn() -> K>,
 }
 
 /// What became of a creation.
@@ -114,22 +123,29 @@ impl Applier {
     /// Fields of ours that others changed are put back, fields of others are left alone, and fields we no longer ask
     /// for are removed. With a `current`, the apply is refused as a conflict if the object has changed since.
     pub async fn ensure<K: Writable>(&self, current: Option<&K>, desired: &K) -> Result<Written<K>, Error> {
+        match self.change(current, desired)? {
+            Some(change) => self.apply(change).await.map(Written::Changed),
+            None => Ok(Written::Unchanged),
+        }
+    }
+
+    /// What [`Self::ensure`] would send, for whoever must make sure of something before it.
+    pub fn change<K: Writable>(&self, current: Option<&K>, desired: &K) -> Result<Option<Change<K>>, Error> {
         let what = What::of(desired, "apply");
-        let Some(wanted) = change(&self.agreed, &what, current, desired)? else {
-            return Ok(Written::Unchanged);
-        };
+        let wanted = change(&self.agreed, &what, current, desired)?;
+        let kind = PhantomData;
+        Ok(wanted.map(|wanted| Change { what, wanted, kind }))
+    }
+
+    /// Sends it.
+    pub async fn apply<K: Writable>(&self, change: Change<K>) -> Result<K, Error> {
+        let Change { what, wanted, .. } = change;
         let params = PatchParams::apply(self.manager).force();
         let request = what.build(
             what.request()
                 .patch(&what.key.name, &params, &Patch::Apply(&wanted)),
         )?;
-        self.send(&what, request).await.map(Written::Changed)
-    }
-
-    /// Whether [`Self::ensure`] would send a write, for whoever must make sure of something before it.
-    pub fn differs<K: Writable>(&self, current: &K, desired: &K) -> Result<bool, Error> {
-        let what = What::of(desired, "apply");
-        Ok(change(&self.agreed, &what, Some(current), desired)?.is_some())
+        self.send(&what, request).await
     }
 
     /// Deletes exactly this object as it was seen: another one of the same name, or a newer version of this one, is

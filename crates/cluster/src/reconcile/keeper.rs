@@ -106,14 +106,14 @@ impl<'a> Keeper<'a> {
 
     /// Whether one that is stored is not as it should be.
     fn differs<K: Writable>(&self, there: &K, wanted: &Wish<K>) -> Result<bool, Error> {
-        Ok(!self.applier.agrees(there, wanted) && self.applier.differs(there, &**wanted)?)
+        Ok(!self.applier.agrees(there, wanted) && self.applier.change(Some(there), &**wanted)?.is_some())
     }
 
     /// Sees to it that this is stored where that is.
     pub async fn ensure<K: Writable>(&self, there: &K, wanted: &K) -> Result<(), Halt> {
-        if self.applier.differs(there, wanted)? {
+        if let Some(change) = self.applier.change(Some(there), wanted)? {
             self.check().await?;
-            self.applier.ensure(Some(there), wanted).await?;
+            self.applier.apply(change).await?;
         }
         Ok(())
     }

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use etcd_operator_cluster::build::{Frame, Objects, Pending, Stored, build, intent};
+use etcd_operator_cluster::{trim, world::reading};
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use crate::frame::{asks, container, frame};
@@ -267,12 +269,24 @@ fn before_a_cluster_forms_one_look_tells_that_a_member_is_ready_and_afterwards_t
         change(&mut frame);
         build(&desired, &frame).expect("objects")
     };
+    // As a pod of it is known that came through an informer.
+    let is_seen_to_look_once = |objects: &Objects| {
+        let mut pod = Pod {
+            spec: objects.members.spec.template.spec.clone(),
+            ..Pod::default()
+        };
+        pod.metadata.uid = Some("pod".to_owned());
+        pod.metadata.resource_version = Some("1".to_owned());
+        trim::pod(&mut pod);
+        reading::pod(&pod, None).expect("a pod").looks_once
+    };
     let plain = json!({});
     let before = with(&plain, None, &forming);
     assert_eq!(looks(&before), (json!("/readyz"), Value::Null));
     let after = with(&plain, Some(&before), &|_| {});
     assert_eq!(looks(&after), (json!("/readyz"), json!(2)));
     assert_eq!(after.pending, None);
+    assert!(is_seen_to_look_once(&before) && !is_seen_to_look_once(&after));
     // What waits for its gate keeps the rest of the template, and so does what another operator would change.
     let changed = json!({"pod": {"nodeSelector": {"a": "b"}}});
     let held = with(&changed, Some(&before), &|_| {});

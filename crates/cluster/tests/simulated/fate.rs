@@ -7,6 +7,7 @@ use etcd_operator_testkit::chance::Chance;
 use etcd_operator_testkit::simulation::{Fault, Place, Simulation};
 use serde_json::{Value, json};
 
+use crate::SECOND;
 use crate::leads::Lead;
 use crate::weather::{NAME, status};
 
@@ -65,7 +66,7 @@ fn lives_led_to(place: &Place) -> usize {
         ("Bootstrap", "Permit Bootstrap")
         | ("Join", "MemberPromote")
         | ("Remove", "MemberRemove")
-        | ("StartOver" | "Replace", "DeletePod")
+        | ("Join" | "StartOver" | "Replace", "DeletePod")
         | ("Replace", "MoveLeader")
         | ("Resume", _) => 6,
         ("Bootstrap" | "Join", "TakeOver")
@@ -167,6 +168,12 @@ impl Fate {
             self.is_fleeting = false;
             self.ending = Ending::Bury;
         }
+        if (self.place.flow, self.place.call) == ("Join", "DeletePod") {
+            // A member that lost its data in the pod in which the cluster formed.
+            self.is_fleeting = false;
+            self.size = self.size.max(3);
+            self.version = self.version.max(Minor::V3_5);
+        }
         self
     }
 
@@ -203,13 +210,16 @@ impl Fate {
     pub fn first(&self, sim: &Simulation) -> Option<Fault> {
         let member = || status(sim)["leader"].as_str().map(str::to_owned);
         match (self.place.flow, self.place.call) {
+            ("Join", "DeletePod") | ("Replace", "WriteStatus" | "MemberRemove") => {
+                Some(Fault::Wipe(format!("{NAME}-1")))
+            }
             ("Join", _) => Some(Fault::Resize(self.size + 2)),
             ("Remove", _) => Some(Fault::Resize(1)),
             ("Replace", "MoveLeader") => member().map(Fault::GiveUp),
             ("Replace", "ForceDeletePod") => None,
             // What is empty can stay.
-            ("Replace", "DeleteClaim" | "DeletePod") => Some(Fault::GiveUp(format!("{NAME}-1"))),
-            ("Replace", _) => Some(Fault::Wipe(format!("{NAME}-1"))),
+            ("Replace", "DeleteClaim") => Some(Fault::Exchange(format!("{NAME}-1"), 5 * SECOND)),
+            ("Replace", "DeletePod") => Some(Fault::GiveUp(format!("{NAME}-1"))),
             ("Resume", _) => Some(Fault::Reattach(format!("{NAME}-1"))),
             _ => None,
         }

@@ -85,13 +85,13 @@ async fn a_wish_agrees_after_a_look_and_no_more_once_either_side_changes() {
     let mut wish = Wish::from(wanted(&[("k", "v")]));
     let stored = applier.ensure(None, &*wish).await.unwrap().changed().unwrap();
     assert!(!applier.agrees(&stored, &wish), "nobody has looked");
-    assert!(!applier.differs(&stored, &*wish).unwrap());
+    assert!(applier.change(Some(&stored), &*wish).unwrap().is_none());
     assert!(applier.agrees(&stored, &wish));
     let mut newer = stored.clone();
     newer.metadata.resource_version = Some("6".into());
     assert!(!applier.agrees(&newer, &wish), "another version");
     newer.metadata.generation = Some(1);
-    assert!(!applier.differs(&newer, &*wish).unwrap());
+    assert!(applier.change(Some(&newer), &*wish).unwrap().is_none());
     newer.metadata.resource_version = Some("7".into());
     assert!(applier.agrees(&newer, &wish), "another status");
     let mut relabelled = newer.clone();

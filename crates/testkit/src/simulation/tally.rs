@@ -41,6 +41,7 @@ pub const FLOWS: [(&str, &[&str]); 8] = [
             "MemberAdd",
             "Permit Join",
             "MemberPromote",
+            "DeletePod",
         ],
     ),
     ("Remove", &["WriteStatus", "MoveLeader", "MemberRemove"]),

@@ -88,7 +88,12 @@ impl Life {
     pub fn formed(size: u8, version: &'static str) -> Self {
         let mut scene = Scene::formed_of(size, version);
         let etcd = Some(scene.known().clone());
-        for pod in scene.world.members.values_mut().filter_map(|seen| seen.pod.as_mut()) {
+        for pod in scene
+            .world
+            .members
+            .values_mut()
+            .filter_map(|seen| seen.pod.as_mut())
+        {
             // They were made for it to form.
             pod.looks_once = true;
         }
