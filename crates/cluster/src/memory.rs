@@ -163,6 +163,14 @@ impl Memory {
 }
 
 impl Admitted {
+    /// What stays the same of it for as long as it is a member on its volume.
+    pub fn noted(&self) -> Self {
+        Self {
+            reached: None,
+            ..self.clone()
+        }
+    }
+
     /// Whether this is the very volume that it ran on.
     pub fn is_on(&self, claim: &Claim) -> bool {
         self.claim.as_ref() == Some(&claim.uid) && self.volume.is_some() && self.volume == claim.volume

@@ -218,8 +218,13 @@ fn objects(
     let of_cluster = |labels: &BTreeMap<String, String>| {
         labels.get(LABEL_CLUSTER).map(String::as_str) == Some(desired.name.as_str())
     };
+    // One text for all their names, as they are looked up in every pass.
+    let before = Ordinal::before_claims(&desired.name);
+    let mut named = key.beside(&before);
     for place in Ordinal::all() {
-        let claim = deps.claims.get(&key.beside(&place.claim(&desired.name)));
+        named.name.truncate(before.len());
+        named.name.push_str(&place.to_string());
+        let claim = deps.claims.get(&named);
         if let Some(claim) = claim.and_then(|claim| reading::claim(&claim)) {
             seen.entry(place).or_insert(Seen::NOTHING).claim = Some(claim);
         }

@@ -55,8 +55,9 @@ pub fn frame(plan: &Plan, observed: &Observed, image: &OperatorImage) -> Option<
             incarnation: shape.incarnation,
             cluster_id: plan.memory.cluster,
             voters: shape.places.iter().map(|place| world.name(*place)).collect(),
+            // How far each has come changes all the time, and no object says it.
             members: voters
-                .map(|(place, member)| (world.name(*place), member.clone()))
+                .map(|(place, member)| (world.name(*place), member.noted()))
                 .collect(),
             restore: plan.memory.restore.clone(),
             restored_revision: plan.memory.restored_revision,

@@ -43,9 +43,10 @@ impl Ordinal {
     /// The place that this address is of, if it is one of this cluster's. Whether members speak TLS there has no say in it:
     /// the spec may ask for it before they do, and they are the same members.
     pub fn of_peer_url(url: &PeerUrl, cluster: &ClusterName, namespace: &str) -> Option<Self> {
-        let label = url.host().split('.').next()?;
+        let (label, below) = url.host().split_once('.')?;
         let place = Self::of_name(cluster, label)?;
-        let domain = url.host().strip_prefix(&place.host(cluster, namespace))?;
+        let below = below.strip_prefix(cluster.as_str())?.strip_prefix('.')?;
+        let domain = below.strip_prefix(namespace)?.strip_prefix(".svc")?;
         let is_its_name = domain.is_empty() || domain.starts_with('.');
         (is_its_name && url.port() == PEER_PORT).then_some(place)
     }
@@ -67,7 +68,12 @@ impl Ordinal {
 
     /// The name of the claim.
     pub fn claim(self, cluster: &ClusterName) -> String {
-        format!("data-{cluster}-{self}")
+        format!("{}{self}", Self::before_claims(cluster))
+    }
+
+    /// What the names of all claims begin with, before the number.
+    pub fn before_claims(cluster: &ClusterName) -> String {
+        format!("data-{cluster}-")
     }
 
     /// The name under which it is found.

@@ -47,12 +47,14 @@ impl Ending {
     /// How much happens in it at least, most of the times, with so many members.
     pub fn events(self, size: u8) -> u64 {
         let (few, each) = match self {
-            Self::Nothing | Self::Alone | Self::Ruin => (0, 0),
+            Self::Nothing => (0, 0),
             Self::Bury if size < 3 => (0, 0),
-            Self::Bury => (55, 0),
-            Self::Sleep => (30, 30),
-            Self::Adopt => (45, 25),
-            Self::Discard => (75, 48),
+            Self::Bury => (75, 0),
+            Self::Ruin => (20, 5),
+            Self::Alone => (30, 15),
+            Self::Sleep => (50, 45),
+            Self::Adopt => (80, 40),
+            Self::Discard => (100, 55),
         };
         few + each * u64::from(size.saturating_sub(1))
     }
@@ -71,8 +73,10 @@ fn lives_led_to(place: &Place) -> usize {
         | ("Resume", _) => 6,
         ("Bootstrap" | "Join", "TakeOver")
         | ("Replace", "DeleteClaim" | "ForceDeletePod")
-        | ("StartOver" | "Remove" | "Replace" | "Adopt" | "Discard", "WriteStatus") => 5,
-        ("Bootstrap", "WriteStatus") | ("Adopt", _) => 2,
+        | ("StartOver" | "Remove" | "Replace", "WriteStatus") => 5,
+        // Its own lives are long, and other lives come by as well.
+        ("Discard", _) => 3,
+        ("Bootstrap", "WriteStatus") | ("Adopt", "Permit Adopt") => 2,
         _ => 4,
     }
 }

@@ -26,10 +26,11 @@ pub async fn settle(sim: &Simulation) -> u8 {
     };
     let is_settled = async || {
         let is_settled = |sim: &Simulation| {
-            let asks_for_consent = [unread, stranger, undecided]
-                .iter()
-                .any(|asked| asked(sim).is_some());
-            sim.is_whole(NAME, size) || asks(sim) || asks_for_consent
+            let asks_for_consent = |cluster: &Value| {
+                let plan = &cluster["status"]["plan"];
+                unread_of(plan).is_some() || stranger_of(plan).is_some() || undecided_of(plan).is_some()
+            };
+            sim.is_whole(NAME, size) || asks(sim) || sim.look(NAME, asks_for_consent) == Some(true)
         };
         sim.until(PATIENCE, is_settled).await;
     };
@@ -88,7 +89,11 @@ pub async fn decide(sim: &Simulation) {
 
 /// The member on whose volume another one's data are, if a person is asked about one.
 fn stranger(sim: &Simulation) -> Option<String> {
-    let plan = status(sim)["plan"].to_string();
+    sim.look(NAME, |cluster| stranger_of(&cluster["status"]["plan"]))?
+}
+
+fn stranger_of(plan: &Value) -> Option<String> {
+    let plan = plan.to_string();
     let (before, _) = plan
         .split_once(" found data of somebody else on its volume")
         .or_else(|| {
@@ -112,14 +117,27 @@ async fn give_up(sim: &Simulation, pod: &str) {
 
 /// The member that may hold what clients wrote before its cluster was seen to work, if a person is asked about one.
 fn undecided(sim: &Simulation) -> Option<String> {
-    let plan = status(sim)["plan"]["why"].as_str()?.to_owned();
-    let is_asked = plan.contains("may hold what clients wrote before the cluster was seen to work");
-    is_asked.then(|| plan.split(' ').next().unwrap_or_default().to_owned())
+    sim.look(NAME, |cluster| undecided_of(&cluster["status"]["plan"]))?
+}
+
+fn undecided_of(plan: &Value) -> Option<String> {
+    first_if(
+        plan,
+        "may hold what clients wrote before the cluster was seen to work",
+    )
 }
 
 /// The pod with which data would go that nobody has read, if a person is asked about one.
 fn unread(sim: &Simulation) -> Option<String> {
-    let plan = status(sim)["plan"]["why"].as_str()?.to_owned();
-    let is_asked = plan.contains("its data go with its pod: it may hold what clients wrote");
-    is_asked.then(|| plan.split(' ').next().unwrap_or_default().to_owned())
+    sim.look(NAME, |cluster| unread_of(&cluster["status"]["plan"]))?
+}
+
+fn unread_of(plan: &Value) -> Option<String> {
+    first_if(plan, "its data go with its pod: it may hold what clients wrote")
+}
+
+/// The first word of a plan that says this.
+fn first_if(plan: &Value, words: &str) -> Option<String> {
+    let why = plan["why"].as_str().filter(|why| why.contains(words))?;
+    why.split(' ').next().map(str::to_owned)
 }

@@ -29,7 +29,7 @@ pub const EVENTS: u64 = 200;
 /// How many faults it has at least.
 pub const FAULTS: usize = 3;
 /// About so much happens until all is as wanted once nothing more goes wrong.
-const UNTIL_SETTLED: u64 = 60;
+const UNTIL_SETTLED: u64 = 70;
 /// How often more goes wrong where too little has happened.
 const MORE: usize = 4;
 

@@ -136,12 +136,20 @@ pub(crate) fn text<'a>(object: &'a Value, path: &str) -> &'a str {
 
 /// A field by its path. Unlike a JSON pointer it takes every name as it is.
 pub(crate) fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
-    let mut names = path.split('/').skip(1);
-    names.try_fold(object, |value, name| match value {
-        Value::Object(fields) => fields.get(name),
-        Value::Array(items) => items.get(name.parse::<usize>().ok()?),
-        _ => None,
-    })
+    let mut value = object;
+    let mut rest = path.strip_prefix('/');
+    while let Some(names) = rest {
+        // Asked so often that a search for a character would show.
+        let end = names.bytes().position(|byte| byte == b'/');
+        let name = end.map_or(names, |end| &names[..end]);
+        rest = end.map(|end| &names[end + 1..]);
+        value = match value {
+            Value::Object(fields) => fields.get(name)?,
+            Value::Array(items) => items.get(name.parse::<usize>().ok()?)?,
+            _ => return None,
+        };
+    }
+    Some(value)
 }
 
 pub(crate) fn name(object: &Value) -> &str {
