@@ -150,6 +150,7 @@ fn is_found(patch: &Path, test: &str) -> Result<bool, String> {
     command.env("SIMULATION_SEEDS", SOON).env("SIMULATION_FIRST", "1");
     // Few seeds run, so that the compiler would take longer than it saves. What others have written stays as it is.
     command.env("CARGO_PROFILE_SIMULATION_OPT_LEVEL", "0");
+    command.env("CARGO_PROFILE_SIMULATION_LTO", "off");
     let mut is_found = false;
     let outcome = run::watched(command, |line| is_found |= line.contains("breaks promises"));
     if outcome.is_err() && !is_found {

@@ -44,17 +44,17 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// How much happens in it at least, most of the times, with so many members.
+    /// How much happens in it, most of the times, with so many members. Where it is less more goes wrong afterwards.
     pub fn events(self, size: u8) -> u64 {
         let (few, each) = match self {
             Self::Nothing => (0, 0),
             Self::Bury if size < 3 => (0, 0),
-            Self::Bury => (75, 0),
-            Self::Ruin => (20, 5),
-            Self::Alone => (30, 15),
-            Self::Sleep => (50, 45),
-            Self::Adopt => (80, 40),
-            Self::Discard => (100, 55),
+            Self::Bury => (90, 0),
+            Self::Ruin => (0, 0),
+            Self::Alone => (45, 25),
+            Self::Sleep => (70, 55),
+            Self::Adopt => (80, 50),
+            Self::Discard => (110, 65),
         };
         few + each * u64::from(size.saturating_sub(1))
     }
@@ -68,12 +68,12 @@ fn lives_led_to(place: &Place) -> usize {
         ("Bootstrap", "Permit Bootstrap")
         | ("Join", "MemberPromote")
         | ("Remove", "MemberRemove")
-        | ("Join" | "StartOver" | "Replace", "DeletePod")
+        | ("Join" | "Replace", "DeletePod")
         | ("Replace", "MoveLeader")
         | ("Resume", _) => 6,
         ("Bootstrap" | "Join", "TakeOver")
         | ("Replace", "DeleteClaim" | "ForceDeletePod")
-        | ("StartOver" | "Remove" | "Replace", "WriteStatus") => 5,
+        | ("Remove" | "Replace", "WriteStatus") => 5,
         // Its own lives are long, and other lives come by as well.
         ("Discard", _) => 3,
         ("Bootstrap", "WriteStatus") | ("Adopt", "Permit Adopt") => 2,

@@ -59,40 +59,33 @@ pub enum Lead {
     KeepEmpty,
 }
 
-/// Those are named more often that do not always get there, or suit few places.
-const ALL: [Lead; 26] = [
-    Lead::AskForLess,
-    Lead::WriteUnseen,
-    Lead::WriteUnseen,
-    Lead::AddStranger,
-    Lead::RegretUnstarted,
-    Lead::RegretUnstarted,
-    Lead::RegretLearner,
-    Lead::RegretLearner,
-    Lead::DeafenLearner,
-    Lead::HideVoter,
-    Lead::CloneVoter,
-    Lead::CloneVoter,
-    Lead::CloneVoter,
-    Lead::CloneVoter,
-    Lead::HideLower,
-    Lead::HideLower,
-    Lead::HideLower,
-    Lead::HideLower,
-    Lead::EmptyAgain,
-    Lead::HideVoters,
-    Lead::HideNewVoter,
-    Lead::EvictLearner,
-    Lead::AdoptTooFew,
-    Lead::AdoptCopy,
-    Lead::AdoptEarly,
-    Lead::KeepEmpty,
+/// How many lives of a hundred or two are led to each: more where many do not get there, or few places suit, and fewer where
+/// so much happens on the way that one does for two.
+const ALL: [(Lead, usize); 17] = [
+    (Lead::AskForLess, 2),
+    (Lead::WriteUnseen, 4),
+    (Lead::AddStranger, 2),
+    (Lead::RegretUnstarted, 4),
+    (Lead::RegretLearner, 4),
+    (Lead::DeafenLearner, 2),
+    (Lead::HideVoter, 2),
+    (Lead::CloneVoter, 8),
+    (Lead::HideLower, 8),
+    (Lead::EmptyAgain, 2),
+    (Lead::HideVoters, 3),
+    (Lead::HideNewVoter, 2),
+    (Lead::EvictLearner, 2),
+    (Lead::AdoptTooFew, 1),
+    (Lead::AdoptCopy, 1),
+    (Lead::AdoptEarly, 2),
+    (Lead::KeepEmpty, 2),
 ];
 
 impl Lead {
     /// For some lives one of those that do not keep the operator from the place at which it is to die.
     pub fn draw(chance: &mut Chance, place: Place) -> Option<Self> {
-        let suiting: Vec<Self> = ALL.into_iter().filter(|lead| lead.suits(place)).collect();
+        let suiting = ALL.into_iter().filter(|(lead, _)| lead.suits(place));
+        let suiting: Vec<Self> = suiting.flat_map(|(lead, often)| vec![lead; often]).collect();
         let lead = chance.pick(&suiting).copied();
         lead.filter(|_| chance.below(100) < OF_HUNDRED)
     }

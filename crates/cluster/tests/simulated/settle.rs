@@ -13,10 +13,7 @@ const ANSWERS: usize = 20;
 
 /// Waits until all is as the spec asks for in the end; whoever must be asked about a member is asked.
 pub async fn settle(sim: &Simulation) -> u8 {
-    let size = sim
-        .cluster(NAME)
-        .and_then(|cluster| u8::try_from(cluster["spec"]["size"].as_u64()?).ok())
-        .unwrap_or(3);
+    let size = asked_size(sim);
     let asks = |sim: &Simulation| {
         let asks = |cluster: &Value| {
             let text = cluster["status"]["plan"]["why"].as_str();
@@ -53,6 +50,12 @@ pub async fn settle(sim: &Simulation) -> u8 {
     }
     converges(sim, size, "in the end").await;
     size
+}
+
+/// How many members are asked for.
+pub fn asked_size(sim: &Simulation) -> u8 {
+    let size = |cluster: &Value| u8::try_from(cluster["spec"]["size"].as_u64()?).ok();
+    sim.look(NAME, size).flatten().unwrap_or(3)
 }
 
 /// Answers what a person is asked, if one is.

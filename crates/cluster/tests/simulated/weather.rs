@@ -7,14 +7,14 @@ use std::time::Duration;
 use etcd_operator_api::names::ANNOTATION_REPLACE;
 use etcd_operator_testkit::chance::Chance;
 use etcd_operator_testkit::ledger::{Promise, Violation, Writers};
-use etcd_operator_testkit::simulation::{NAMESPACE, Schedule, Simulation, run};
+use etcd_operator_testkit::simulation::{Fault, NAMESPACE, Schedule, Simulation, run};
 use serde_json::{Value, json};
 
 use crate::endings::{ambush, end};
 use crate::fate::{Ending, Fate, Opening};
 use crate::leads::Lead;
 use crate::restores::lives::{self, Restores};
-use crate::settle::settle;
+use crate::settle::{asked_size, settle};
 use crate::{MINUTE, SECOND, coverage, operator};
 
 pub const NAME: &str = "c";
@@ -30,6 +30,8 @@ pub const EVENTS: u64 = 200;
 pub const FAULTS: usize = 3;
 /// About so much happens until all is as wanted once nothing more goes wrong.
 const UNTIL_SETTLED: u64 = 70;
+/// And so much until members have formed a cluster that never reached one another.
+const UNTIL_FORMED: u64 = 40;
 /// How often more goes wrong where too little has happened.
 const MORE: usize = 4;
 
@@ -132,6 +134,9 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
     schedule.events = EVENTS.saturating_sub(fate.ending.events(fate.size));
     if about == About::Usual {
         schedule.events = schedule.events.saturating_sub(UNTIL_SETTLED);
+        if fate.opening == Opening::Severed {
+            schedule.events = schedule.events.saturating_sub(UNTIL_FORMED);
+        }
     }
     schedule.between.1 = 25 * SECOND;
     let restores = (about == About::Restores).then(|| {
@@ -201,17 +206,13 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
         others.push(format!("{:?}", fate.place));
     }
     // Its end must not bring more than is missing, so that what came before it may have brought too little.
-    for _ in 0..MORE {
-        schedule.first = schedule.numbers().end;
-        schedule.faults = 0;
-        schedule.least = FAULTS.saturating_sub(injected.len() + others.len());
-        schedule.events = EVENTS.saturating_sub(fate.ending.events(size));
-        if about == About::Restores || !schedule.goes_on(0, sim.events()) {
-            break;
-        }
-        injected.extend(sim.suffer(&schedule).await);
-        want_something(sim, fate.lead);
-        size = settle(sim).await;
+    let mut happened = injected.len() + others.len();
+    if about == About::Usual {
+        let to_come = fate.ending.events(size);
+        let more = suffer_more(sim, &fate, &mut schedule, happened, to_come).await;
+        happened += more.len();
+        injected.extend(more);
+        size = asked_size(sim);
     }
     if fate.ending == Ending::Alone {
         sim.destine(Vec::new());
@@ -230,6 +231,9 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
         restores.expect(fate.version).await;
         keeps_data = true;
     }
+    if about == About::Usual && fate.ending != Ending::Ruin {
+        injected.extend(suffer_more(sim, &fate, &mut schedule, happened, 0).await);
+    }
     if keeps_data && !sim.ledger().verify(NAMESPACE, NAME).await {
         sim.ledger()
             .accuse(Promise::S9, "nobody answers a read in the end".to_owned());
@@ -240,6 +244,32 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
     let others = (schedule.numbers().end..).zip(others);
     let about_restores = restores.map(|restores| restores.played()).unwrap_or_default();
     injected.chain(others).chain(about_restores).collect()
+}
+
+/// More goes wrong, for as long as too little has happened beside what is to come.
+async fn suffer_more(
+    sim: &Simulation,
+    fate: &Fate,
+    schedule: &mut Schedule,
+    mut happened: usize,
+    to_come: u64,
+) -> Vec<(u32, Fault)> {
+    let mut injected = Vec::new();
+    for _ in 0..MORE {
+        schedule.first = schedule.numbers().end;
+        schedule.faults = 0;
+        schedule.least = FAULTS.saturating_sub(happened);
+        schedule.events = EVENTS.saturating_sub(to_come);
+        if !schedule.goes_on(0, sim.events()) {
+            break;
+        }
+        let more = sim.suffer(schedule).await;
+        happened += more.len();
+        injected.extend(more);
+        want_something(sim, fate.lead);
+        settle(sim).await;
+    }
+    injected
 }
 
 fn write(sim: &Simulation) -> Writers {
