@@ -10,10 +10,8 @@ use std::process::Command;
 
 use crate::{Failure, places, run};
 
-/// How many seeds a long search takes.
-const SEEDS: u64 = 10_200;
-/// How many of them must count: in some lives too little happens.
-const COUNTED: &str = "10000";
+/// How many seeds a long search takes, each of which must count.
+const SEEDS: u64 = 10_000;
 /// How many of those with restores every run takes, as they live longer.
 const FIRST_RESTORES: u64 = 150;
 /// Within how many seeds a deliberate bug is found.
@@ -54,7 +52,7 @@ fn live(test: &str, seeds: u64) -> Result<(), String> {
     let mut command = search(places::root(), test);
     command.env("SIMULATION_SEEDS", seeds.to_string());
     if seeds >= SEEDS {
-        command.env("SIMULATION_EVERYWHERE", COUNTED);
+        command.env("SIMULATION_EVERYWHERE", seeds.to_string());
     }
     run::plainly(command)
 }
