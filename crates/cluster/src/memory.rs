@@ -103,9 +103,11 @@ impl Memory {
         }
     }
 
-    /// Where the status has been lost, the voters are those that were noted elsewhere.
-    pub fn recall(&mut self, noted: impl Iterator<Item = (Ordinal, Admitted)>) {
-        if self.cluster.is_none() && self.intent.is_none() && self.members.is_empty() {
+    /// Where the status has been lost, or what it says of the members, the voters are those that were noted elsewhere of this
+    /// cluster.
+    pub fn recall(&mut self, cluster: ClusterId, noted: impl Iterator<Item = (Ordinal, Admitted)>) {
+        let is_lost = self.cluster.is_none() && self.intent.is_none();
+        if self.members.is_empty() && (is_lost || self.cluster == Some(cluster)) {
             self.members.extend(noted);
         }
     }

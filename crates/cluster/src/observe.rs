@@ -22,7 +22,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Resource, ResourceExt as _};
 
-use crate::build::{CLUSTER_UID, Latch, Stored};
+use crate::build::{CLUSTER_UID, Latch, Stored, looks_once};
 use crate::desired::Desired;
 use crate::memory::Memory;
 use crate::reconcile::Deps;
@@ -59,11 +59,12 @@ pub async fn observe(
     let place = |name: &str| Ordinal::of_name(&desired.name, name);
     let mut memory = Memory::read(cluster.status.as_ref(), place);
     let latch = set.as_deref().and_then(Latch::of);
-    if let Some(latch) = latch.as_ref().filter(|latch| latch.cluster_id.is_some()) {
-        let noted = latch.members.iter();
-        memory.recall(noted.filter_map(|(name, member)| Some((place(name)?, member.clone()))));
-    }
     if let Some(latch) = &latch {
+        if let Some(cluster) = latch.cluster_id {
+            let noted = latch.members.iter();
+            let noted = noted.filter_map(|(name, member)| Some((place(name)?, member.clone())));
+            memory.recall(cluster, noted);
+        }
         memory.recall_restore(latch.restore.clone(), latch.incarnation, latch.cluster_id);
         // It only grows, and a copy is never ahead of what it was copied from.
         memory.restored_revision = memory.restored_revision.max(latch.restored_revision);
@@ -204,6 +205,7 @@ fn remembered(desired: &Desired, set: &StatefulSet, stored: &Stored, latch: &Lat
         intent: stored.intent().map(str::to_owned),
         secure_peers: stored.has_secure_peers(),
         secure_clients: stored.has_secure_clients(),
+        looks_once: stored.pod().is_some_and(looks_once),
     }
 }
 

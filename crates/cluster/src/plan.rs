@@ -26,6 +26,7 @@ mod situation;
 mod start_over;
 #[cfg(test)]
 mod tests;
+mod unknown;
 mod wake;
 
 use std::collections::BTreeSet;

@@ -91,6 +91,8 @@ pub struct Set {
     pub secure_peers: bool,
     /// Whether its members speak TLS with clients.
     pub secure_clients: bool,
+    /// Whether pods that are made from it are believed to be ready at first sight, as before a cluster forms.
+    pub looks_once: bool,
 }
 
 /// A hash of all keys that a member has at a revision; comparable only where both have dropped the same history.

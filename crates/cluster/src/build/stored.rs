@@ -108,7 +108,7 @@ impl Stored {
     }
 
     /// Its pods.
-    pub(super) fn pod(&self) -> Option<&PodSpec> {
+    pub fn pod(&self) -> Option<&PodSpec> {
         self.template.spec.as_ref()
     }
 

@@ -67,6 +67,17 @@ impl Storage {
     pub fn is_ephemeral(&self) -> bool {
         matches!(self, Self::Ephemeral { .. })
     }
+
+    /// Whether volumes are deleted with the cluster.
+    pub fn goes_with_the_cluster(&self) -> bool {
+        matches!(
+            self,
+            Self::Persistent {
+                retention: Retention::Delete,
+                ..
+            }
+        )
+    }
 }
 
 /// Parses `storage`, or the ancestor's `pod.persistentVolumeClaimSpec`. Neither is an empty directory, as it was there.

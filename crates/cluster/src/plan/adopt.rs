@@ -5,12 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_api::contract::{Mode, Report, Verdict};
+use etcd_operator_etcd::id::{ClusterId, MemberId};
 use etcd_operator_etcd::url::PeerUrl;
 
 use super::grants::{self, Terms};
 use super::{Leave, PodRef, Proposal, Reason, Situation, Step, bootstrap, majority};
 use crate::intent::{Grant, What};
-use crate::memory::Memory;
+use crate::memory::{Admitted, Memory};
 use crate::world::{Ordinal, Pod};
 
 /// What a kept volume says of itself.
@@ -103,6 +104,70 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> 
         return blocked(&text, against);
     }
     Some(start(situation, memory, &life, (&places, begun)))
+}
+
+/// Whether a member of this cluster, which works already, waits on the volume that was its own under an EtcdCluster of before,
+/// and a person wants that to be taken over: it came late, or missed its permit. Not if it has been seen with more in this
+/// life: then what lies there was put back.
+pub fn is_kept(situation: &Situation<'_>, cluster: ClusterId, place: Ordinal, member: MemberId) -> bool {
+    let world = situation.world;
+    let Some((pod, report)) = situation.report(place, world.memory.incarnation) else {
+        return false;
+    };
+    let is = |id: &Option<String>, of: &str| id.as_deref() == Some(of);
+    let has_gone_back = |before: &Admitted| before.has_gone_back(pod);
+    situation.is_taken_over(place)
+        && is(&report.wal_cluster_id, &cluster.to_string())
+        && is(&report.wal_member_id, &member.to_string())
+        && life(situation, place, report).is_ok_and(|life| life.incarnation == world.memory.incarnation)
+        && !world.memory.members.get(&place).is_some_and(has_gone_back)
+}
+
+/// Lets it start there.
+pub fn late(
+    situation: &Situation<'_>,
+    cluster: ClusterId,
+    place: Ordinal,
+    member: MemberId,
+) -> Option<Proposal> {
+    let world = situation.world;
+    if !is_kept(situation, cluster, place, member) {
+        return None;
+    }
+    let (pod, report) = situation.report(place, world.memory.incarnation)?;
+    let listed = report.members.iter();
+    let listed = listed.filter_map(|member| {
+        let urls: Result<Vec<PeerUrl>, _> = member.peer_urls.iter().map(|url| url.parse()).collect();
+        world.place_of(&urls.ok()?)
+    });
+    let grant = grants::grant(pod, report);
+    let terms = Terms {
+        mode: Mode::Adopt,
+        incarnation: world.memory.incarnation,
+        cluster: Some(cluster),
+        member: Some(member),
+        first: grants::first(world, listed),
+        restore: None,
+    };
+    let permit = grants::permit(world, place, pod, &grant, terms);
+    let text = format!("{} starts on its kept volume.", world.name(place));
+    let targets = BTreeMap::from([(place, grant)]);
+    let proposal = Proposal::going(What::Adopt(targets), Reason::Recovering, text);
+    Some(match permit {
+        Some(permit) => proposal.step(Step::Permit(vec![permit])),
+        None => proposal,
+    })
+}
+
+/// The same where nobody can tell who the members are: those that are remembered.
+pub fn anybody_late(situation: &Situation<'_>) -> Option<Proposal> {
+    let memory = &situation.world.memory;
+    let cluster = memory.cluster?;
+    let mut late = memory
+        .members
+        .iter()
+        .filter_map(|(place, member)| late(situation, cluster, *place, member.id));
+    late.find(|proposal| proposal.step.is_some())
 }
 
 /// What waits at a place, for whatever incarnation its pod was made.

@@ -6,7 +6,7 @@ use etcd_operator_api::names::{ANNOTATION_DISCARD, ANNOTATION_REPLACE};
 use etcd_operator_etcd::membership::{Known, Member};
 use jiff::Timestamp;
 
-use super::{Situation, corrupt, request, safety};
+use super::{Situation, adopt, corrupt, request, safety};
 use crate::intent::Cause;
 use crate::world::{Container, Ordinal, Pod, last_words};
 
@@ -19,6 +19,8 @@ pub enum Evidence {
     Replace(Cause),
     /// Its own volume is attached elsewhere now: it may go on.
     Moved,
+    /// It waits on the volume that was its own under an EtcdCluster of before, and a person wants that to be taken over.
+    Kept,
     /// It waits, and only a person can help; why.
     Waits(String),
 }
@@ -76,6 +78,7 @@ fn of_data(situation: &Situation<'_>, known: &Known, place: Ordinal, member: &Me
             {
                 Evidence::Replace(Cause::Discarded)
             }
+            Verdict::Foreign if adopt::is_kept(situation, known.cluster, place, member.id) => Evidence::Kept,
             // A quorum was taken over by consent, and this one was to be.
             Verdict::Foreign if situation.is_taken_over(place) => Evidence::Replace(Cause::LeftBehind),
             Verdict::Foreign => Evidence::Waits(format!(

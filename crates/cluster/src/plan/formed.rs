@@ -6,14 +6,10 @@ use etcd_operator_etcd::membership::{Known, Role};
 use super::evidence::{Evidence, evidence, is_foreign_to_its_member};
 use super::grants::{self, Terms};
 use super::{
-    CUT_OFF, Proposal, Reason, Situation, Step, alarms, join, majority, remove, replace, request, scale,
-    silent,
+    Proposal, Reason, Situation, Step, adopt, alarms, join, remove, replace, request, scale, silent, unknown,
 };
 use crate::intent::{Grant, Join, What};
-use crate::world::{Membership, Ordinal};
-
-/// What is said where etcd asks who somebody is.
-const LOCKED_OUT: &str = "The members tell the operator nothing: somebody has enabled authentication in etcd, and this version of the operator has no user there. They may well serve others. To have them looked after, disable it: etcdctl auth disable.";
+use crate::world::Ordinal;
 
 /// What to do with a cluster that exists.
 pub fn pass(situation: &Situation<'_>) -> Proposal {
@@ -27,7 +23,7 @@ pub fn pass(situation: &Situation<'_>) -> Proposal {
         };
     }
     let Some(known) = situation.known() else {
-        return unknown(situation, intent.as_ref());
+        return unknown::pass(situation, intent.as_ref());
     };
     let mut unfinished = intent.and_then(|intent| go_on(situation, known, intent));
     // A member that waits for a person keeps nobody else waiting.
@@ -85,7 +81,11 @@ fn at_rest(situation: &Situation<'_>, known: &Known) -> Proposal {
     let silent: Vec<_> = ill
         .map(|voter| match situation.place(voter) {
             Some(place) => format!("{} {}", situation.call(voter), why_ill(situation, place)),
-            None => format!("{} is at no address of this cluster", situation.call(voter)),
+            None => format!(
+                "{} is at no address of this cluster and counts for its quorum: unless you added it on purpose, take it out (etcdctl member remove {})",
+                situation.call(voter),
+                voter.id
+            ),
         })
         .collect();
     if silent.is_empty() {
@@ -191,6 +191,7 @@ fn mend(situation: &Situation<'_>, known: &Known, but: Option<Ordinal>) -> Optio
             Evidence::None => None,
             Evidence::Replace(cause) => replace::begin(situation, known, place, member.id, cause, 1),
             Evidence::Moved => resume(situation, place, None),
+            Evidence::Kept => adopt::late(situation, known.cluster, place, member.id),
             Evidence::Waits(why) => {
                 waits.push(why);
                 None
@@ -273,127 +274,4 @@ pub fn resume(situation: &Situation<'_>, place: Ordinal, granted: Option<&Grant>
         Some(permit) => proposal.step(Step::Permit(vec![permit])),
         None => proposal,
     })
-}
-
-/// Voters that wait on a volume of which nobody has noted whether it is their own.
-fn unnoted(situation: &Situation<'_>) -> Vec<String> {
-    let world = situation.world;
-    let members = &world.memory.members;
-    let voters = members.iter().filter(|(_, member)| member.votes);
-    let mut places: Vec<Ordinal> = voters.map(|(place, _)| *place).collect();
-    if let Some(set) = world.set.as_ref().filter(|_| members.is_empty()) {
-        places.extend(&set.voters);
-    }
-    let is_noted = |place: &Ordinal| {
-        let member = members.get(place);
-        member.is_some_and(|member| member.claim.is_some() && member.volume.is_some())
-    };
-    let waits = |place: &Ordinal| {
-        let report = situation.report(*place, world.memory.incarnation);
-        report.is_some_and(|(_, report)| report.verdict == Verdict::Moved)
-    };
-    places.retain(|place| !is_noted(place) && waits(place));
-    places.into_iter().map(|place| world.name(place)).collect()
-}
-
-/// Nobody can tell who the members are. What was begun stays as it is; only members on their own volumes go on.
-fn unknown(situation: &Situation<'_>, intent: Option<&What>) -> Proposal {
-    let world = situation.world;
-    let keep = |why: Proposal| Proposal {
-        intent: intent.cloned(),
-        ..why
-    };
-    // Whatever was begun: the quorum may hang on it, and not on one that has its permit and does not use it.
-    let voters = world.memory.members.keys();
-    let mut moved = voters.copied().filter_map(|place| resume(situation, place, None));
-    if let Some(first) = moved.next() {
-        let is_given = first.step.is_some();
-        let other = moved.find(|other| !is_given && other.step.is_some());
-        return other.unwrap_or(first);
-    }
-    if let Some(proposal) = join::unseen(situation, intent) {
-        return proposal;
-    }
-    let mut silent = match &world.membership {
-        Membership::Unknown(why) => why.clone(),
-        Membership::Known(known) => vec![format!(
-            "etcd cluster {} answers in the place of this one",
-            known.cluster
-        )],
-    };
-    let voters: Vec<_> = world
-        .memory
-        .members
-        .iter()
-        .filter(|(_, member)| member.votes)
-        .collect();
-    let (mut empty, mut gone) = (0, 0);
-    for (place, member) in &voters {
-        let report = situation
-            .report(**place, world.memory.incarnation)
-            .map(|(_, report)| report);
-        let Some(report) = report else {
-            silent.push(if let Some(status) = world.seen(**place).status() {
-                format!(
-                    "{} answers, at term {} and index {}",
-                    world.name(**place),
-                    status.position.term,
-                    status.raft_index
-                )
-            } else {
-                let why = silent::why(situation, **place);
-                format!("{} {why}", world.name(**place))
-            });
-            continue;
-        };
-        let is_empty = matches!(report.verdict, Verdict::Empty | Verdict::Unborn);
-        let claim = world.seen(**place).claim.as_ref().map(|claim| &claim.uid);
-        let is_another = is_foreign_to_its_member(situation, **place, report)
-            || (member.claim.is_some() && claim != member.claim.as_ref())
-            || situation.is_put_back(**place);
-        empty += usize::from(is_empty);
-        gone += usize::from(
-            is_empty
-                || report.verdict == Verdict::Damaged
-                || (report.verdict == Verdict::Moved && is_another),
-        );
-        let consent = is_another.then(|| world.seen(**place).claim.as_ref()).flatten();
-        let consent = consent
-            .filter(|_| report.verdict == Verdict::Moved)
-            .map(|claim| format!("; {}", replace::vouching(&world.name(**place), &claim.uid)));
-        silent.push(format!(
-            "{} says of its disk: {}{}",
-            world.name(**place),
-            report.detail,
-            consent.unwrap_or_default()
-        ));
-    }
-    if !voters.is_empty() && empty == voters.len() {
-        let text = "Every member found its disk empty: no data are left. Restore a backup, or delete the EtcdCluster and create it anew.";
-        return keep(Proposal::idle(Reason::DataLost, text).blocked_by(silent));
-    }
-    if voters.len() - gone < majority(voters.len()) && !voters.is_empty() {
-        let text = format!(
-            "{gone} of {} voters lost their data: no quorum can come back by itself, and nothing is done that could lose more. Bring back the volumes that they had, or restore a backup with an EtcdRestore.",
-            voters.len()
-        );
-        return keep(Proposal::idle(Reason::QuorumLost, text).blocked_by(silent));
-    }
-    if situation.is_locked_out() {
-        return keep(Proposal::idle(Reason::MembersUnreachable, LOCKED_OUT).blocked_by(silent));
-    }
-    if situation.is_cut_off() {
-        return keep(Proposal::idle(Reason::MembersUnreachable, CUT_OFF).blocked_by(silent));
-    }
-    let unnoted = unnoted(situation);
-    if !unnoted.is_empty() {
-        let names = unnoted.join(", ");
-        let text = format!(
-            "{names} found the volume attached elsewhere, and what was noted of its own volume has been lost: it cannot be told from a copy. Attach the volume where it was before, or restore a backup into a new EtcdCluster."
-        );
-        return keep(Proposal::idle(Reason::Blocked, text).blocked_by(silent));
-    }
-    keep(
-        Proposal::idle(Reason::Waiting, "Waiting for a voter to say who the members are.").blocked_by(silent),
-    )
 }

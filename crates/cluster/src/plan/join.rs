@@ -7,8 +7,8 @@ use etcd_operator_etcd::policy::Feature;
 
 use super::grants::{self, Terms};
 use super::{
-    Evidence, Leave, PodRef, Proposal, Reason, Situation, Step, evidence, formed, majority, replace, safety,
-    silent,
+    Evidence, Leave, PodRef, Proposal, Reason, Situation, Step, adopt, evidence, formed, majority, replace,
+    safety, silent,
 };
 use crate::intent::{Cause, Join, What};
 use crate::world::{Container, Ordinal, Pod};
@@ -88,25 +88,47 @@ fn add(situation: &Situation<'_>, known: &Known, join: &Join) -> Proposal {
         proposal.why.reason = Reason::Blocked;
         return proposal;
     }
-    if let Some(step) = remade(situation, place) {
-        return going(
-            "its pod is made anew, as one from before the cluster formed is no place for a learner",
-        )
-        .step(step);
+    if let Some(anew) = remade(situation, place) {
+        let text = "its pod is made anew, as one from before the cluster formed is no place for a learner";
+        return anew.of(going(text));
     }
     let learner = Feature::Learners.is_in(&situation.oldest_version(known));
     going("it is added to the membership").step(Step::Add { place, learner })
 }
 
-/// Where what waits is in a pod from before the cluster formed, whose probe would send clients to a learner: the deletion
-/// of that pod. Its disk is blank, so nobody misses it, and the next one is made from the template of now.
-fn remade(situation: &Situation<'_>, place: Ordinal) -> Option<Step> {
+/// What becomes of a pod that is no place for a learner.
+enum Anew {
+    /// It is deleted.
+    Step(Step),
+    /// The next one would be no better.
+    Waits(String),
+}
+
+impl Anew {
+    fn of(self, proposal: Proposal) -> Proposal {
+        match self {
+            Self::Step(step) => proposal.step(step),
+            Self::Waits(why) => proposal.blocked_by(vec![why]),
+        }
+    }
+}
+
+/// Where what waits is in a pod from before the cluster formed, whose probe would send clients to a learner: that pod goes.
+/// Its disk is blank, so nobody misses it, and the next one is made from the template of now, if that could be written.
+fn remade(situation: &Situation<'_>, place: Ordinal) -> Option<Anew> {
     let (pod, _) = blank(situation, place).filter(|(pod, _)| pod.looks_once)?;
+    let set = situation.world.set.as_ref();
+    if set.is_none_or(|set| set.looks_once) {
+        let name = situation.world.name(place);
+        return Some(Anew::Waits(format!(
+            "the StatefulSet has not taken the template of now, by which {name} is to be made anew: the condition Applied says what is in the way"
+        )));
+    }
     let uid = pod.uid.clone();
-    Some(Step::DeletePod {
+    Some(Anew::Step(Step::DeletePod {
         pod: PodRef { place, uid },
         leave: Leave::Usual,
-    })
+    }))
 }
 
 /// It has a place in the membership and never ran: whoever waits on a blank disk may start as it, once.
@@ -128,13 +150,13 @@ fn start(situation: &Situation<'_>, known: &Known, member: &Member, join: Join) 
         let text = text(situation, place, "waiting for it to start");
         return Proposal::going(What::Join(join), Reason::Scaling, text).blocked_by(waits);
     };
-    if let Some(step) = remade(situation, place) {
+    if let Some(anew) = remade(situation, place) {
         let join = Join {
             id: Some(member.id),
             ..join
         };
         let text = text(situation, place, "its pod is made anew before it starts");
-        return Proposal::going(What::Join(join), Reason::Scaling, text).step(step);
+        return anew.of(Proposal::going(What::Join(join), Reason::Scaling, text));
     }
     let grant = grants::grant(pod, report);
     let places = known
@@ -296,6 +318,7 @@ fn mended(
     match evidence(situation, known, place, member) {
         Evidence::Replace(cause) => replace::begin(situation, known, place, member.id, cause, attempt + 1),
         Evidence::Moved => formed::resume(situation, place, None),
+        Evidence::Kept => adopt::late(situation, known.cluster, place, member.id),
         Evidence::None | Evidence::Waits(_) => None,
     }
 }

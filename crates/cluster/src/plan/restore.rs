@@ -12,11 +12,11 @@ mod swap;
 
 use std::time::Duration;
 
-use etcd_operator_api::contract::{RestoreIntent, RestoreTerms};
+use etcd_operator_api::contract::{RestoreIntent, RestoreTerms, Verdict};
 use etcd_operator_etcd::policy::Feature;
 
 use super::shape::{Fetching, Shape};
-use super::{Leave, PodRef, Proposal, Reason, Situation, Step, awaits, majority};
+use super::{Leave, PodRef, Proposal, Reason, Situation, Step, awaits, majority, safety};
 use crate::desired::Size;
 use crate::memory::{Memory, Phase, Restore};
 use crate::world::{Container, Ordinal, Pod, Seen, World};
@@ -223,7 +223,7 @@ fn late(situation: &Situation<'_>, memory: &Memory) -> Option<Proposal> {
         let cluster = seen.status().map(|status| status.position.cluster);
         cluster.is_some() && cluster == memory.cluster
     };
-    let is_one = |place: &Ordinal| !serves(world.seen(*place));
+    let is_one = |place: &Ordinal| !serves(world.seen(*place)) && is_unneeded(situation, memory, *place);
     let stranger = has_begun
         .then(|| delete_stranger_at(world, memory.incarnation, is_one))
         .flatten();
@@ -237,6 +237,31 @@ fn late(situation: &Situation<'_>, memory: &Memory) -> Option<Proposal> {
     Some(Proposal {
         intent: memory.intent.clone().map(|intent| intent.what),
         ..Proposal::idle(Reason::Recovering, text).step(step)
+    })
+}
+
+/// Whether nobody needs what may lie in a pod that was made for another life. Where data live with their pods, or nobody says
+/// what lies there, its container may just begin anew on data of this life.
+fn is_unneeded(situation: &Situation<'_>, memory: &Memory, place: Ordinal) -> bool {
+    let world = situation.world;
+    let has_nothing = world
+        .seen(place)
+        .report()
+        .is_some_and(|report| match report.verdict {
+            Verdict::Empty | Verdict::Unborn => true,
+            _ => !world.desired.storage.is_ephemeral(),
+        });
+    let pod = world.seen(place).pod.as_ref();
+    let still_fetches = pod
+        .and_then(|pod| pod.fetch.as_ref())
+        .is_some_and(|fetch| !fetch.is_done);
+    if has_nothing || still_fetches || !memory.has_formed() {
+        return true;
+    }
+    situation.known().is_some_and(|known| {
+        let mut members = known.members.values();
+        let member = members.find(|member| situation.place(member) == Some(place));
+        member.is_none_or(|member| safety::against_removing(situation, known, member.id).is_empty())
     })
 }
 

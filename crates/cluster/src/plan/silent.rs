@@ -132,7 +132,7 @@ fn of_end(desired: &Desired, end: &End) -> String {
                 "it was killed for lack of memory (OOMKilled): spec.pod.resources.limits.memory is {}",
                 limit.0
             ),
-            None => "it was killed for lack of memory (OOMKilled): its node has too little".to_owned(),
+            None => "it was killed for lack of memory (OOMKilled): its node has too little, or a LimitRange gives its container too low a limit; set spec.pod.resources.limits.memory".to_owned(),
         };
     }
     if takes_no_flag(end) {

@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_api::contract::Report;
-use etcd_operator_etcd::id::{MemberId, RaftIndex};
+use etcd_operator_etcd::id::{ClusterId, MemberId, RaftIndex};
 use etcd_operator_etcd::membership::{Known, Member, Role};
 use etcd_operator_etcd::url::PeerUrl;
 use etcd_operator_etcd::version::Version;
 
 use super::request;
 use crate::intent::Discard;
-use crate::memory::{Admitted, Memory, Reached};
-use crate::world::{Container, Ordinal, Pod, World};
+use crate::memory::{Admitted, Memory, Reached, Restore};
+use crate::world::{Container, Ordinal, Pod, Seen, Set, World};
 
 /// How etcd begins what it tells to whoever it does not know.
 const LOCKED: &str = "not authorised: ";
@@ -233,7 +233,8 @@ impl<'a> Situation<'a> {
         placed.collect()
     }
 
-    /// One lost copy of the cluster's ID and incarnation is repaired from the other.
+    /// One lost copy of the cluster's ID and incarnation is repaired from the other, and where they differ though no restore
+    /// moves them, somebody wrote into one of them: those who run decide.
     fn repair(&self, memory: &mut Memory) {
         let Some(set) = &self.world.set else {
             return;
@@ -242,9 +243,43 @@ impl<'a> Situation<'a> {
         if memory.incarnation == 0 {
             memory.incarnation = set.incarnation;
         }
-        if memory.cluster.is_none() && memory.intent.is_none() && set.cluster.is_some() {
+        let is_moved = memory.restore.as_ref().is_some_and(Restore::is_active);
+        if memory.cluster.is_none() && (memory.intent.is_none() || !is_moved) {
             memory.cluster = set.cluster;
         }
+        if is_moved || !memory.has_formed() {
+            return;
+        }
+        if set.cluster.is_some() && !self.answers(memory.cluster) && self.answers(set.cluster) {
+            memory.cluster = set.cluster;
+        }
+        if let Some(incarnation) = self.lived(memory.cluster, set) {
+            memory.incarnation = incarnation;
+        }
+    }
+
+    /// Whether a member answers as one of this cluster.
+    fn answers(&self, cluster: Option<ClusterId>) -> bool {
+        let mut answers = self.world.members.values().filter_map(Seen::status);
+        answers.any(|status| Some(status.position.cluster) == cluster)
+    }
+
+    /// The incarnation of this cluster, which has one alone: that of the pods in which it runs, whatever is written anywhere.
+    /// Where nobody answers, that on which the StatefulSet and all pods agree.
+    fn lived(&self, cluster: Option<ClusterId>, set: &Set) -> Option<i64> {
+        let pods = self.world.members.values().filter_map(|seen| {
+            let pod = seen.pod.as_ref()?;
+            let runs = seen
+                .status()
+                .is_some_and(|status| Some(status.position.cluster) == cluster);
+            Some((pod.incarnation, runs))
+        });
+        let (running, others): (Vec<_>, Vec<_>) = pods.partition(|(_, runs)| *runs);
+        let all = if running.is_empty() { &others } else { &running };
+        let (first, _) = *all.first()?;
+        let is_agreed = all.iter().all(|(incarnation, _)| *incarnation == first);
+        let is_noted = first == set.incarnation && cluster == set.cluster;
+        (is_agreed && (!running.is_empty() || is_noted)).then_some(first)
     }
 
     /// A member as it is remembered. Its volume is noted the first time it is seen to run, and then stays noted for as

@@ -2,12 +2,14 @@
 //! touched; it is reported instead.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use etcd_operator_api::EtcdBackup;
 use etcd_operator_api::refusal::Refusal;
 use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::drift::APPLIED;
 use etcd_operator_runtime::key::ObjectKey;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt as _;
 
 use crate::build::{self, Frame, Latch, Objects, OperatorImage};
@@ -226,6 +228,28 @@ async fn pods(
     Ok(refused)
 }
 
+/// Claims that were made for this cluster and that no member has, where they are to go with it: whoever was scaled away before it
+/// joined leaves one. One that is older than the cluster is somebody else's.
+fn unused(plan: &Plan, observed: &Observed, key: &ObjectKey, deps: &Deps) -> Vec<Arc<PersistentVolumeClaim>> {
+    let world = &observed.world;
+    if !world.desired.storage.goes_with_the_cluster() {
+        return Vec::new();
+    }
+    let places = world.members.iter();
+    let places = places.filter(|(place, seen)| {
+        let claim = seen.claim.as_ref().filter(|claim| claim.deleting.is_none());
+        let is_made_for_it = claim
+            .and_then(|claim| claim.created)
+            .is_some_and(|created| created >= world.created);
+        is_made_for_it && !plan.memory.members.contains_key(place)
+    });
+    let stored = places.filter_map(|(place, seen)| {
+        let stored = deps.claims.get(&key.beside(&place.claim(&world.desired.name)))?;
+        (stored.metadata.uid == seen.claim.as_ref().map(|claim| claim.uid.clone())).then_some(stored)
+    });
+    stored.collect()
+}
+
 /// Claims of members: labels, owner, size. A claim that no member was seen to run on may be somebody else's.
 async fn claims(
     keeper: &Keeper<'_>,
@@ -237,6 +261,12 @@ async fn claims(
 ) -> Result<Vec<String>, Halt> {
     let mut refused = Vec::new();
     let desired = &observed.world.desired;
+    for stored in unused(plan, observed, key, deps) {
+        if let Some(wanted) = build::claim(desired, frame, &stored) {
+            let done = keeper.ensure(&*stored, &wanted).await;
+            refused.extend(refusal(done, TOO_LARGE)?);
+        }
+    }
     for (place, member) in &plan.memory.members {
         let name = key.beside(&place.claim(&desired.name));
         let stored = match deps.claims.get(&name) {

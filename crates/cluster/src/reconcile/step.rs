@@ -11,9 +11,20 @@ use tracing::{debug, info};
 
 use super::{Reconciler, WAIT};
 use crate::act::{self, Error, Outcome};
+use crate::intent::What;
 use crate::observe::Observed;
 use crate::plan::{Plan, Step};
 use crate::status::Surroundings;
+
+/// The same with what made it necessary to replace a member, where one is replaced.
+fn because(text: String, plan: &Plan) -> String {
+    match plan.memory.intent.as_ref().map(|intent| &intent.what) {
+        Some(What::Replace(replace)) => {
+            format!("{}: {}.", text.trim_end_matches('.'), replace.cause)
+        }
+        _ => text,
+    }
+}
 
 impl Reconciler {
     /// Takes the step of a plan, if it has one; `stored` is the cluster as the plan was written down.
@@ -41,6 +52,7 @@ impl Reconciler {
         }
         match taken? {
             Outcome::Done(text) => {
+                let text = because(text, plan);
                 if matches!(step, Step::TakeOver(_)) {
                     self.owes(key, BTreeSet::new());
                 }

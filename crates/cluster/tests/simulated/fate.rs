@@ -65,17 +65,18 @@ fn lives_led_to(place: &Place) -> usize {
     match (place.flow, place.call) {
         ("Remove", "MoveLeader") => 10,
         ("Join", "WriteStatus") | ("Resume", "Permit Resume") => 8,
+        ("Replace", "MoveLeader") => 7,
         ("Bootstrap", "Permit Bootstrap")
         | ("Join", "MemberPromote")
         | ("Remove", "MemberRemove")
         | ("Join" | "Replace", "DeletePod")
-        | ("Replace", "MoveLeader")
         | ("Resume", _) => 6,
         ("Bootstrap" | "Join", "TakeOver")
         | ("Replace", "DeleteClaim" | "ForceDeletePod")
         | ("Remove" | "Replace", "WriteStatus") => 5,
+        ("StartOver", _) => 5,
         // Its own lives are long, and other lives come by as well.
-        ("Discard", _) => 3,
+        ("Discard", "DeleteClaim" | "DeletePod") => 3,
         ("Bootstrap", "WriteStatus") | ("Adopt", "Permit Adopt") => 2,
         _ => 4,
     }

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use etcd_operator_api::contract::{Fingerprint, ListedMember, Verdict};
+use etcd_operator_etcd::id::RaftIndex;
 use etcd_operator_etcd::membership::Role;
 
-use super::scene::{Scene, id};
-use super::{line, plan, planned};
+use super::scene::{Scene, id, place};
+use super::{follow, line, plan, planned};
+use crate::memory::Reached;
 use crate::world::{Container, End};
 
 fn three_waiting() -> Scene {
@@ -327,6 +329,70 @@ fn of_a_bare_quorum_of_kept_volumes_the_second_starts_though_the_first_one_runs_
     scene.waits(0, "again", &Verdict::Whole);
     scene.report(0).expected_incarnation = 2;
     assert_eq!(planned(&scene), "Bootstrapping Adopt(0,1,2) Adopt c-1 for p1");
+}
+
+/// A member of a cluster that works waits on its kept volume, and a person wants that to be taken over.
+fn comes_late(scene: &mut Scene, number: u16) {
+    let listed: Vec<_> = (0..3)
+        .map(|number| ListedMember {
+            id: id(number).to_string(),
+            name: format!("c-{number}"),
+            peer_urls: vec![format!("http://c-{number}.c.ns.svc:2380")],
+        })
+        .collect();
+    let cluster = scene.world.memory.cluster.expect("an ID").to_string();
+    scene.waits(number, &format!("p{number}"), &Verdict::Foreign);
+    let report = scene.report(number);
+    report.wal_cluster_id = Some(cluster);
+    report.wal_member_id = Some(id(number).to_string());
+    report.members = listed;
+    report.identity.as_mut().expect("an identity").cluster_uid = "former".to_owned();
+    scene.world.adopt.insert(format!("claim-{number}"));
+}
+
+#[test]
+fn a_kept_volume_that_comes_late_is_taken_over_all_the_same_and_not_deleted() {
+    let mut scene = Scene::formed(3);
+    comes_late(&mut scene, 2);
+    assert_eq!(planned(&scene), "Recovering Adopt(2) Adopt c-2 for p2");
+    // Nobody can tell who the members are before one of the two is back.
+    let mut two = Scene::formed(3);
+    comes_late(&mut two, 1);
+    comes_late(&mut two, 2);
+    two.unknown();
+    assert_eq!(follow(&mut two), "Recovering Adopt(1) Adopt c-1 for p1");
+    // Another's data, a copy, another life, or one that has been put back since are not.
+    let refused: [fn(&mut Scene); 4] = [
+        |scene| scene.report(2).wal_member_id = Some(id(7).to_string()),
+        |scene| scene.report(2).wal_cluster_id = Some("bad".to_owned()),
+        |scene| {
+            scene
+                .report(2)
+                .identity
+                .as_mut()
+                .expect("an identity")
+                .incarnation = 9
+        },
+        |scene| {
+            let member = scene.world.memory.members.get_mut(&place(2)).expect("a member");
+            member.reached = Some(Reached {
+                pod: "before".to_owned(),
+                index: RaftIndex(100),
+            });
+            scene.pod_at(2).arrival = Some((id(2), RaftIndex(7)));
+        },
+    ];
+    for (number, change) in refused.into_iter().enumerate() {
+        let mut scene = scene.clone();
+        change(&mut scene);
+        assert_eq!(
+            planned(&scene),
+            "Recovering Replace(2) remove c-2 (12)",
+            "{number}"
+        );
+    }
+    scene.world.adopt.clear();
+    assert_eq!(planned(&scene), "Blocked - -");
 }
 
 #[test]

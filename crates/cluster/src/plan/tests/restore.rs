@@ -299,7 +299,10 @@ fn lose_status(scene: &mut Scene) {
     let before = scene.world.memory.clone();
     let mut memory = Memory::default();
     let voters = before.members.iter().filter(|(_, member)| member.votes);
-    memory.recall(voters.map(|(place, member)| (*place, member.clone())));
+    let voters = voters.map(|(place, member)| (*place, member.clone()));
+    if let Some(cluster) = before.cluster {
+        memory.recall(cluster, voters);
+    }
     memory.recall_restore(before.restore, before.incarnation, before.cluster);
     scene.world.memory = memory;
 }
@@ -573,6 +576,12 @@ fn a_pod_that_comes_late_from_the_other_template_is_deleted() {
     scene.pod(1, "late");
     scene.pod_at(1).incarnation = 2;
     scene.world.restore = Ok(Some(intent("r")));
+    // Nobody says what lies there, and the others are not back.
+    assert_eq!(planned(&scene), "Waiting - -");
+    scene.pod_at(1).fetch = Some(Fetch::default());
+    assert_eq!(planned(&scene), "Recovering - stop pod late");
+    scene.pod_at(1).fetch = None;
+    scene.waits(1, "p", &Verdict::OtherIncarnation { found: 1 });
     assert_eq!(planned(&scene), "Recovering - stop pod late");
     assert_eq!(scene.world.memory.members.len(), 3, "{:?}", place(1));
     let voters = scene.world.memory.members.values();

@@ -169,6 +169,7 @@ impl Scene {
             intent: Some("as-asked".to_owned()),
             secure_peers: false,
             secure_clients: false,
+            looks_once: false,
         });
     }
 

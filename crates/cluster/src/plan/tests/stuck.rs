@@ -267,9 +267,45 @@ fn whoever_serves_the_data_of_this_life_is_no_stranger_whatever_the_status_says(
     scene.world.memory.last_incarnation = 7;
     scene.world.set.as_mut().expect("a set").incarnation = 7;
     assert_eq!(follow(&mut scene), "Converged - -");
-    // One that does not serve is of another life, for all that is known.
-    scene.silent(2);
-    assert_eq!(planned(&scene), "Recovering - stop pod pod-2");
+    assert_eq!(scene.world.memory.incarnation, 1, "that of the pods that serve");
+    // Its container begins anew on its whole disk, which may be one that goes with the pod.
+    scene.is_fleeting();
+    for number in [2, 1, 0] {
+        scene.silent(number);
+        scene.world.memory.incarnation = 7;
+        scene.world.set.as_mut().expect("a set").incarnation = 7;
+        assert_eq!(plan(&scene.world).step, None, "{number}");
+        scene.world.set.as_mut().expect("a set").incarnation = 1;
+        let next = plan(&scene.world);
+        assert_eq!((next.step, next.memory.incarnation), (None, 1), "{number}");
+    }
+}
+
+#[test]
+fn an_id_of_the_cluster_that_somebody_took_away_or_changed_is_put_right_whatever_is_under_way() {
+    let mut scene = Scene::formed(5);
+    scene.asks_for(1);
+    assert_eq!(follow(&mut scene), "Scaling Remove(4) remove c-4 (14)");
+    let (known, set) = (
+        scene.world.memory.cluster,
+        scene.world.set.clone().expect("a set"),
+    );
+    assert_eq!(set.cluster, known);
+    // All containers begin anew in the same moment: nobody says who the members are.
+    let mut alone = scene.clone();
+    (0..5).for_each(|number| alone.silent(number));
+    alone.unknown();
+    alone.world.memory.cluster = None;
+    let next = plan(&alone.world);
+    assert_eq!((next.step, next.memory.cluster), (None, known));
+    let shape = next.shape.expect("a shape");
+    assert_eq!((shape.replicas, shape.serves), (5, true));
+    // Members that answer are believed more than what somebody wrote.
+    scene.world.memory.cluster = "bad".parse().ok();
+    assert_eq!(plan(&scene.world).memory.cluster, known);
+    scene.world.set.as_mut().expect("a set").cluster = "bad".parse().ok();
+    scene.world.memory.cluster = known;
+    assert_eq!(plan(&scene.world).memory.cluster, known);
 }
 
 #[test]

@@ -52,6 +52,9 @@ fn a_lost_status_is_found_again_on_the_stateful_set() {
         set.incarnation = 4;
         set.cluster = formed.world.memory.cluster;
     }
+    for number in 0..3 {
+        scene.pod_at(number).incarnation = 4;
+    }
     let plan = plan(&scene.world);
     assert_eq!(plan.memory.cluster, formed.world.memory.cluster);
     assert_eq!((plan.memory.incarnation, plan.memory.last_incarnation), (4, 4));
