@@ -234,7 +234,8 @@ impl<'a> Situation<'a> {
     }
 
     /// One lost copy of the cluster's ID and incarnation is repaired from the other, and where they differ though no restore
-    /// moves them, somebody wrote into one of them: those who run decide.
+    /// moves them, somebody wrote into one of them: those who run decide, or else the copy on the StatefulSet, as a status is
+    /// more often written by hand.
     fn repair(&self, memory: &mut Memory) {
         let Some(set) = &self.world.set else {
             return;
@@ -250,7 +251,7 @@ impl<'a> Situation<'a> {
         if is_moved || !memory.has_formed() {
             return;
         }
-        if set.cluster.is_some() && !self.answers(memory.cluster) && self.answers(set.cluster) {
+        if set.cluster.is_some() && !self.answers(memory.cluster) {
             memory.cluster = set.cluster;
         }
         if let Some(incarnation) = self.lived(memory.cluster, set) {
@@ -265,7 +266,7 @@ impl<'a> Situation<'a> {
     }
 
     /// The incarnation of this cluster, which has one alone: that of the pods in which it runs, whatever is written anywhere.
-    /// Where nobody answers, that on which the StatefulSet and all pods agree.
+    /// Where nobody answers, that on which the StatefulSet and all pods that are there agree.
     fn lived(&self, cluster: Option<ClusterId>, set: &Set) -> Option<i64> {
         let pods = self.world.members.values().filter_map(|seen| {
             let pod = seen.pod.as_ref()?;
@@ -276,7 +277,9 @@ impl<'a> Situation<'a> {
         });
         let (running, others): (Vec<_>, Vec<_>) = pods.partition(|(_, runs)| *runs);
         let all = if running.is_empty() { &others } else { &running };
-        let (first, _) = *all.first()?;
+        let first = all
+            .first()
+            .map_or(set.incarnation, |(incarnation, _)| *incarnation);
         let is_agreed = all.iter().all(|(incarnation, _)| *incarnation == first);
         let is_noted = first == set.incarnation && cluster == set.cluster;
         (is_agreed && (!running.is_empty() || is_noted)).then_some(first)

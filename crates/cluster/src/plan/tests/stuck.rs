@@ -300,6 +300,12 @@ fn an_id_of_the_cluster_that_somebody_took_away_or_changed_is_put_right_whatever
     assert_eq!((next.step, next.memory.cluster), (None, known));
     let shape = next.shape.expect("a shape");
     assert_eq!((shape.replicas, shape.serves), (5, true));
+    // With nobody to ask, and without a pod, the copy is believed.
+    alone.world.memory.cluster = "bad".parse().ok();
+    assert_eq!(plan(&alone.world).memory.cluster, known);
+    (0..5).for_each(|number| alone.at_gone_pod(number));
+    alone.world.memory.incarnation = 7;
+    assert_eq!(plan(&alone.world).memory.incarnation, 1);
     // Members that answer are believed more than what somebody wrote.
     scene.world.memory.cluster = "bad".parse().ok();
     assert_eq!(plan(&scene.world).memory.cluster, known);
