@@ -89,6 +89,8 @@ pub enum Fault {
     DeleteChild(&'static str),
     /// The status of the cluster is lost.
     LoseStatus,
+    /// Somebody writes this into the status of the cluster.
+    Meddle(Meddling),
     /// Names do not resolve at first starts for a while.
     Nameless(Duration),
     /// A process that begins dies in the middle of writing down that it does, after so many steps.
@@ -264,6 +266,7 @@ impl Schedule {
             39 => Fault::Slow(short),
             40 => Fault::DeleteChild(chance.pick(&children)?),
             41 => Fault::LoseStatus,
+            57 => Fault::Meddle(*chance.pick(&MEDDLING)?),
             42 => Fault::Nameless(short),
             43 => Fault::Pause(long),
             44 => Fault::Hibernate(long),
@@ -294,6 +297,27 @@ fn some(members: &[String], chance: &mut Chance) -> Vec<String> {
     }
     some
 }
+
+/// What somebody does to a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meddling {
+    /// Takes the ID of the cluster away.
+    NoCluster,
+    /// Names another cluster.
+    OtherCluster,
+    /// Takes away what is known of the members.
+    NoMembers,
+    /// Names an incarnation that there never was.
+    OtherIncarnation,
+}
+
+/// All of it.
+const MEDDLING: [Meddling; 4] = [
+    Meddling::NoCluster,
+    Meddling::OtherCluster,
+    Meddling::NoMembers,
+    Meddling::OtherIncarnation,
+];
 
 impl Fault {
     /// Its kind in one word.

@@ -9,8 +9,8 @@ use kube::api::{Api, EvictParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::faults::{Fault, Schedule};
-use super::noted::{is_given_up, is_noted, knows_cluster, knows_restore, knows_voters};
+use super::faults::{Fault, Meddling, Schedule};
+use super::noted::{is_given_up, is_noted, knows_cluster, knows_life, knows_restore, knows_voters};
 use super::tally::flow;
 use super::{NAMESPACE, Simulation};
 use crate::chance::{Chance, mixed};
@@ -96,6 +96,12 @@ impl Simulation {
             Fault::LoseStatus => set.is_some_and(|set| {
                 let is_known = |status| knows_voters(&set, status) && knows_restore(&set, status);
                 knows_cluster(&set) && status.as_ref().is_some_and(is_known)
+            }),
+            Fault::Meddle(_) => set.is_some_and(|set| {
+                let is_known = |status: &Value| {
+                    knows_voters(&set, status) && knows_life(&set, status) && status["restore"].is_null()
+                };
+                status.as_ref().is_some_and(is_known)
             }),
             // Who has been seen to run by nobody has no volume of his own yet.
             Fault::Reattach(member) => !is_latched || status.is_some_and(|status| is_noted(&status, member)),
@@ -233,6 +239,7 @@ impl Simulation {
                 self.fake().delete_object(version, kind, NAMESPACE, cluster);
             }
             Fault::LoseStatus => self.lose_status(cluster),
+            Fault::Meddle(how) => self.meddle(cluster, how),
             Fault::Nameless(time) => {
                 self.machine().set_nameless(true);
                 self.later(time, |this| this.machine().set_nameless(false));
@@ -329,6 +336,28 @@ impl Simulation {
             .update_object(version, kind, NAMESPACE, cluster, |cluster| {
                 if let Some(cluster) = cluster.as_object_mut() {
                     cluster.remove("status");
+                }
+            });
+    }
+
+    /// Somebody writes into the status.
+    pub fn meddle(&self, cluster: &str, how: Meddling) {
+        self.timeline().note("user", format_args!("meddles: {how:?}"));
+        let (version, kind) = ("etcd.database.coreos.com/v1beta2", "EtcdCluster");
+        self.fake()
+            .update_object(version, kind, NAMESPACE, cluster, |cluster| {
+                let Some(status) = cluster["status"].as_object_mut() else {
+                    return;
+                };
+                match how {
+                    Meddling::NoCluster => drop(status.remove("clusterID")),
+                    Meddling::NoMembers => drop(status.remove("memberStatus")),
+                    Meddling::OtherCluster => drop(status.insert("clusterID".to_owned(), json!("bad"))),
+                    Meddling::OtherIncarnation => {
+                        let before = status.get("incarnation").and_then(Value::as_i64);
+                        let other = before.unwrap_or_default() + 6;
+                        status.insert("incarnation".to_owned(), json!(other));
+                    }
                 }
             });
     }

@@ -20,7 +20,7 @@ use futures::future::BoxFuture;
 use tokio::task::AbortHandle;
 
 pub use self::doom::Place;
-pub use self::faults::{Fault, Mishap, Schedule};
+pub use self::faults::{Fault, Meddling, Mishap, Schedule};
 pub use self::seat::{OPERATOR, Seat};
 pub use self::tally::{FLOWS, RESTORE_FLOWS, RESTORE_STEPS, STEPS, Tally, calls_of};
 

@@ -9,6 +9,15 @@ pub(super) fn knows_cluster(set: &Value) -> bool {
     annotation(set, "/cluster-id").is_some()
 }
 
+/// Whether it has the very ID of the cluster and the incarnation that a status tells.
+pub(super) fn knows_life(set: &Value, status: &Value) -> bool {
+    let incarnation = annotation(set, "/incarnation").and_then(|text| text.parse::<i64>().ok());
+    let cluster = annotation(set, "/cluster-id");
+    cluster.is_some()
+        && cluster == status["clusterID"].as_str()
+        && incarnation == status["incarnation"].as_i64()
+}
+
 /// What is noted on it under the key that ends so.
 fn annotation<'a>(set: &'a Value, ending: &str) -> Option<&'a str> {
     let annotations = set["metadata"]["annotations"].as_object()?;

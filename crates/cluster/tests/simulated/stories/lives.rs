@@ -151,6 +151,38 @@ fn kept_volumes_are_taken_over_by_consent() {
 }
 
 #[test]
+fn a_kept_volume_that_comes_late_is_taken_over_when_it_comes() {
+    for is_unpermitted in [false, true] {
+        run(5, |sim| async move {
+            made_again(&sim).await;
+            let before = claims(&sim);
+            if !is_unpermitted {
+                sim.machine().set_too_large(NAMESPACE, "c-2", true);
+            }
+            sim.create("c", 3, "3.6.16");
+            tokio::time::sleep(MINUTE).await;
+            sim.annotate("c", ANNOTATION_ADOPT, &before);
+            if is_unpermitted {
+                // Its process ends with the permit that it was given, and the others form the cluster.
+                sim.expect("it is permitted", MINUTE, |sim| super::step(sim) == "Adopt")
+                    .await;
+                sim.machine().set_too_large(NAMESPACE, "c-2", true);
+                sim.fake().delete_object("v1", "Pod", NAMESPACE, "c-2");
+            }
+            sim.expect("two serve", 5 * MINUTE, |sim| sim.voters("c").0 == 2)
+                .await;
+            tokio::time::sleep(20 * SECOND).await;
+            sim.machine().set_too_large(NAMESPACE, "c-2", false);
+            sim.expect("it is whole", 5 * MINUTE, |sim| sim.is_whole("c", 3))
+                .await;
+            assert_eq!(claims(&sim), before, "no volume was given up");
+            assert!(sim.ledger().verify(NAMESPACE, "c").await);
+            sim.check();
+        });
+    }
+}
+
+#[test]
 fn kept_volumes_are_given_up_by_consent() {
     run(6, |sim| async move {
         made_again(&sim).await;

@@ -4,6 +4,7 @@ mod basic;
 mod experiments;
 mod lives;
 mod losses;
+mod meddled;
 mod mends;
 mod overtaken;
 mod rules;
