@@ -262,11 +262,11 @@ impl Simulation {
     /// Whether so many pods of a cluster are ready, each a healthy voter, and there are no other voters.
     pub fn is_whole(&self, cluster: &str, size: u8) -> bool {
         let size = usize::from(size);
-        let ready = self
-            .machine()
-            .endpoints(NAMESPACE, &format!("{cluster}-client"))
-            .len();
-        self.voters(cluster) == (size, size) && ready == size && self.are_the_first(cluster, size)
+        let ready = || {
+            let service = format!("{cluster}-client");
+            self.machine().endpoints(NAMESPACE, &service).len()
+        };
+        self.voters(cluster) == (size, size) && self.are_the_first(cluster, size) && ready() == size
     }
 
     /// Whether the voters of a cluster are those that a cluster of this size has.

@@ -28,9 +28,13 @@ fn the_id_of_a_cluster_is_taken_away_while_it_shrinks_and_nobody_answers() {
             sim.expect("it shrinks", MINUTE, |sim| step(sim) == "Remove")
                 .await;
             for number in 1..5 {
-                sim.kill(&format!("c-{number}"));
+                sim.stop(&format!("c-{number}"), true);
             }
             sim.meddle("c", Meddling::NoCluster);
+            tokio::time::sleep(20 * SECOND).await;
+            for number in 1..5 {
+                sim.stop(&format!("c-{number}"), false);
+            }
             sim.expect("one is left, with all data", 10 * MINUTE, |sim| {
                 sim.is_whole("c", 1)
             })
