@@ -166,6 +166,7 @@ impl Memory {
 
 impl Admitted {
     /// What stays the same of it for as long as it is a member on its volume.
+    #[must_use]
     pub fn noted(&self) -> Self {
         Self {
             reached: None,

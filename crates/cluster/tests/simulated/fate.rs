@@ -47,10 +47,9 @@ impl Ending {
     /// How much happens in it, most of the times, with so many members. Where it is less more goes wrong afterwards.
     pub fn events(self, size: u8) -> u64 {
         let (few, each) = match self {
-            Self::Nothing => (0, 0),
+            Self::Nothing | Self::Ruin => (0, 0),
             Self::Bury if size < 3 => (0, 0),
             Self::Bury => (90, 0),
-            Self::Ruin => (0, 0),
             Self::Alone => (45, 25),
             Self::Sleep => (70, 55),
             Self::Adopt => (80, 50),
@@ -73,8 +72,8 @@ fn lives_led_to(place: &Place) -> usize {
         | ("Resume", _) => 6,
         ("Bootstrap" | "Join", "TakeOver")
         | ("Replace", "DeleteClaim" | "ForceDeletePod")
-        | ("Remove" | "Replace", "WriteStatus") => 5,
-        ("StartOver", _) => 5,
+        | ("Remove" | "Replace", "WriteStatus")
+        | ("StartOver", _) => 5,
         // Its own lives are long, and other lives come by as well.
         ("Discard", "DeleteClaim" | "DeletePod") => 3,
         ("Bootstrap", "WriteStatus") | ("Adopt", "Permit Adopt") => 2,
@@ -221,7 +220,6 @@ impl Fate {
             ("Join", _) => Some(Fault::Resize(self.size + 2)),
             ("Remove", _) => Some(Fault::Resize(1)),
             ("Replace", "MoveLeader") => member().map(Fault::GiveUp),
-            ("Replace", "ForceDeletePod") => None,
             // What is empty can stay.
             ("Replace", "DeleteClaim") => Some(Fault::Exchange(format!("{NAME}-1"), 5 * SECOND)),
             ("Replace", "DeletePod") => Some(Fault::GiveUp(format!("{NAME}-1"))),

@@ -371,7 +371,7 @@ fn a_kept_volume_that_comes_late_is_taken_over_all_the_same_and_not_deleted() {
                 .identity
                 .as_mut()
                 .expect("an identity")
-                .incarnation = 9
+                .incarnation = 9;
         },
         |scene| {
             let member = scene.world.memory.members.get_mut(&place(2)).expect("a member");
