@@ -11,6 +11,7 @@ mod raw;
 mod tests;
 mod what;
 mod wish;
+mod written;
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -37,6 +38,7 @@ pub use error::Error;
 pub(crate) use raw::Raw;
 use what::What;
 pub use wish::Wish;
+pub use written::{Introduced, Written};
 
 /// Bound on every call.
 const CALL: Duration = Duration::from_secs(10);
@@ -46,40 +48,12 @@ pub trait Writable: Resource<DynamicType = ()> + Clone + Debug + Serialize + Des
 
 impl<K> Writable for K where K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned {}
 
-/// What became of a write.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Written<K> {
-    /// Nothing was sent: the stored object is as wanted.
-    Unchanged,
-    /// Sent; this is the object now.
-    Changed(K),
-}
-
 /// What is to be sent so that an object is stored as it should be, made upon the one that was seen.
 #[must_use]
 pub struct Change<K> {
     what: What,
     wanted: Value,
     kind: PhantomData<fn() -> K>,
-}
-
-/// What became of a creation.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Introduced<K> {
-    /// It was created; this is it.
-    Created(K),
-    /// There was one of its name already; this is it.
-    There(K),
-}
-
-impl<K> Written<K> {
-    /// The new state of the object, if it changed.
-    pub fn changed(self) -> Option<K> {
-        match self {
-            Self::Unchanged => None,
-            Self::Changed(object) => Some(object),
-        }
-    }
 }
 
 /// Writes in the name of one controller.
