@@ -42,7 +42,7 @@ struct Exception {
 }
 
 /// What only a bed does.
-const ON_BEDS: [Exception; 7] = [
+const ON_BEDS: [Exception; 10] = [
     Exception {
         why: "an etcd that is told to end panics or fails now and then: nothing follows from it but another exit code",
         is: |seen| {
@@ -70,13 +70,37 @@ const ON_BEDS: [Exception; 7] = [
         },
     },
     Exception {
+        why: "a member is asked whether it is ready until it has ended, and its end and that of its pod are told in one write or in \
+              two: in the models nobody asks whoever is to end, and two writes tell of one that had ended before",
+        is: |seen| {
+            let moves = [
+                ("ready again going", "running again going"),
+                ("running going", "ended 0 going"),
+            ];
+            moves.contains(&(seen.before, seen.after))
+        },
+    },
+    Exception {
+        why: "a pod that is taken away without waiting for its node goes unseen, and the node of one in the models is known to be lost \
+              by whoever deletes it",
+        is: |seen| (seen.before, seen.after) == ("running going", "absent"),
+    },
+    Exception {
+        why: "an etcd whose log is cut under it fails by itself; that of the models goes on until it is killed",
+        is: |seen| (seen.before, seen.after) == ("ready", "ended 1"),
+    },
+    Exception {
         why: "whoever looks on while the API server is away meets objects as they have become since",
         is: |seen| seen.before == "absent" && !["new", "pending"].contains(&seen.after),
     },
     Exception {
         why: "the scheduler and the controller of volumes write at the same time, and in either order",
         is: |seen| {
-            let orders = [("pending", "bound", "placed"), ("new", "placed", "pending")];
+            let orders = [
+                ("pending", "bound", "placed"),
+                ("pending", "bound", "absent"),
+                ("new", "placed", "pending"),
+            ];
             orders.contains(&(seen.before, seen.after, seen.beside))
         },
     },

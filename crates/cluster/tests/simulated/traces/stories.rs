@@ -33,7 +33,7 @@ pub const PLAYED: [Story; 11] = [
 ];
 
 /// What happens on a bed only by chance, when much is asked of its machine.
-pub const BY_CHANCE: [Story; 11] = [
+pub const BY_CHANCE: [Story; 14] = [
     |sim| killed_again_and_again(sim).boxed(),
     |sim| ended_badly(sim, true).boxed(),
     |sim| ended_badly(sim, false).boxed(),
@@ -45,6 +45,9 @@ pub const BY_CHANCE: [Story; 11] = [
     |sim| gone_at_bad_moments(sim).boxed(),
     |sim| given_up(sim).boxed(),
     |sim| given_up_unheard(sim).boxed(),
+    |sim| given_up_unready(sim).boxed(),
+    |sim| on_a_lost_node_without_its_claim(sim).boxed(),
+    |sim| deleted_as_it_ends_again_and_again(sim).boxed(),
 ];
 
 /// Every move in any of these.
@@ -383,6 +386,46 @@ async fn given_up_unheard(sim: Simulation) {
         tokio::time::sleep(8 * SECOND).await;
         sim.stop("c-1", false);
         sim.etcds().mend_all();
+        whole(&sim, 3).await;
+    }
+}
+
+/// A member that a person gives up, and that serves nobody by then.
+async fn given_up_unready(sim: Simulation) {
+    cluster(&sim, 3).await;
+    for other in ["c-0", "c-2"] {
+        sim.etcds().cut("c-1", other);
+    }
+    tokio::time::sleep(20 * SECOND).await;
+    sim.inject("c", &Fault::GiveUp("c-1".to_owned()));
+    tokio::time::sleep(20 * SECOND).await;
+    sim.etcds().mend_all();
+    whole(&sim, 3).await;
+}
+
+/// The operator, which looks at nodes, is away from the moment at which it has deleted the claim of a member whose node is lost.
+async fn on_a_lost_node_without_its_claim(sim: Simulation) {
+    operator::install_watching_nodes(&sim);
+    sim.create("c", 3, "3.6.16");
+    whole(&sim, 3).await;
+    sim.edit("c", |spec| spec["recovery"] = json!({"replaceAfter": "1m"}));
+    let node = sim.pod("c-1").map(|pod| pod.node).unwrap_or_default();
+    sim.crash_operator_around("ForceDeletePod", Side::Before, 8 * MINUTE);
+    sim.machine().lose(&node);
+    tokio::time::sleep(10 * MINUTE).await;
+    whole(&sim, 3).await;
+}
+
+/// A pod whose container ends again and again, as nobody looks after its member, is deleted by hand.
+async fn deleted_as_it_ends_again_and_again(sim: Simulation) {
+    cluster(&sim, 3).await;
+    for seconds in [2, 5, 12, 14, 16, 18, 25, 45] {
+        sim.kill_operator();
+        sim.remove_by_hand("c", "c-2").await;
+        tokio::time::sleep(SECOND * seconds).await;
+        delete_pod(&sim, "c-2");
+        tokio::time::sleep(5 * SECOND).await;
+        sim.start_operator();
         whole(&sim, 3).await;
     }
 }
