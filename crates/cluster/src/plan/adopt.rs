@@ -110,17 +110,26 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> 
 /// and a person wants that to be taken over: it came late, or missed its permit. Not if it has been seen with more in this
 /// life: then what lies there was put back.
 pub fn is_kept(situation: &Situation<'_>, cluster: ClusterId, place: Ordinal, member: MemberId) -> bool {
+    kept(situation, cluster, place, member).is_some()
+}
+
+/// What waits there, and of whose life it is.
+fn kept<'a>(
+    situation: &Situation<'a>,
+    cluster: ClusterId,
+    place: Ordinal,
+    member: MemberId,
+) -> Option<(&'a Pod, &'a Report, Life)> {
     let world = situation.world;
-    let Some((pod, report)) = situation.report(place, world.memory.incarnation) else {
-        return false;
-    };
+    let (pod, report) = situation.report(place, world.memory.incarnation)?;
     let is = |id: &Option<String>, of: &str| id.as_deref() == Some(of);
     let has_gone_back = |before: &Admitted| before.has_gone_back(pod);
-    situation.is_taken_over(place)
+    let is_its_own = situation.is_taken_over(place)
         && is(&report.wal_cluster_id, &cluster.to_string())
         && is(&report.wal_member_id, &member.to_string())
-        && life(situation, place, report).is_ok_and(|life| life.incarnation == world.memory.incarnation)
-        && !world.memory.members.get(&place).is_some_and(has_gone_back)
+        && !world.memory.members.get(&place).is_some_and(has_gone_back);
+    let life = is_its_own.then(|| life(situation, place, report).ok())??;
+    (life.incarnation == world.memory.incarnation).then_some((pod, report, life))
 }
 
 /// Lets it start there.
@@ -131,22 +140,14 @@ pub fn late(
     member: MemberId,
 ) -> Option<Proposal> {
     let world = situation.world;
-    if !is_kept(situation, cluster, place, member) {
-        return None;
-    }
-    let (pod, report) = situation.report(place, world.memory.incarnation)?;
-    let listed = report.members.iter();
-    let listed = listed.filter_map(|member| {
-        let urls: Result<Vec<PeerUrl>, _> = member.peer_urls.iter().map(|url| url.parse()).collect();
-        world.place_of(&urls.ok()?)
-    });
+    let (pod, report, life) = kept(situation, cluster, place, member)?;
     let grant = grants::grant(pod, report);
     let terms = Terms {
         mode: Mode::Adopt,
-        incarnation: world.memory.incarnation,
+        incarnation: life.incarnation,
         cluster: Some(cluster),
         member: Some(member),
-        first: grants::first(world, listed),
+        first: grants::first(world, life.members.iter().copied()),
         restore: None,
     };
     let permit = grants::permit(world, place, pod, &grant, terms);

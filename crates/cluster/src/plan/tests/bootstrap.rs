@@ -257,24 +257,27 @@ fn taking_over_is_tried_until_every_pod_was_touched_and_not_while_paused() {
     );
 }
 
+/// The three members as each of them has them on its volume.
+fn listed() -> Vec<ListedMember> {
+    let member = |number: u16| ListedMember {
+        id: id(number).to_string(),
+        name: format!("c-{number}"),
+        peer_urls: vec![format!("http://c-{number}.c.ns.svc:2380")],
+    };
+    (0..3).map(member).collect()
+}
+
 /// Three kept volumes of a cluster of the same name that was deleted, at incarnation 2.
 fn kept() -> Scene {
     let mut scene = Scene::new(3);
     let first = plan(&scene.world);
     scene.stored(&first);
-    let listed: Vec<_> = (0..3)
-        .map(|number| ListedMember {
-            id: id(number).to_string(),
-            name: format!("c-{number}"),
-            peer_urls: vec![format!("http://c-{number}.c.ns.svc:2380")],
-        })
-        .collect();
     for number in 0..3 {
         scene.waits(number, &format!("p{number}"), &Verdict::Foreign);
         let report = scene.report(number);
         report.wal_cluster_id = Some("c0ffee".to_owned());
         report.wal_member_id = Some(id(number).to_string());
-        report.members.clone_from(&listed);
+        report.members = listed();
         let identity = report.identity.as_mut().expect("an identity");
         identity.cluster_uid = "former".to_owned();
         identity.incarnation = 2;
@@ -333,19 +336,12 @@ fn of_a_bare_quorum_of_kept_volumes_the_second_starts_though_the_first_one_runs_
 
 /// A member of a cluster that works waits on its kept volume, and a person wants that to be taken over.
 fn comes_late(scene: &mut Scene, number: u16) {
-    let listed: Vec<_> = (0..3)
-        .map(|number| ListedMember {
-            id: id(number).to_string(),
-            name: format!("c-{number}"),
-            peer_urls: vec![format!("http://c-{number}.c.ns.svc:2380")],
-        })
-        .collect();
     let cluster = scene.world.memory.cluster.expect("an ID").to_string();
     scene.waits(number, &format!("p{number}"), &Verdict::Foreign);
     let report = scene.report(number);
     report.wal_cluster_id = Some(cluster);
     report.wal_member_id = Some(id(number).to_string());
-    report.members = listed;
+    report.members = listed();
     report.identity.as_mut().expect("an identity").cluster_uid = "former".to_owned();
     scene.world.adopt.insert(format!("claim-{number}"));
 }
