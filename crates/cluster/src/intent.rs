@@ -173,7 +173,9 @@ impl fmt::Display for Cause {
             Self::OtherIncarnation => "its data are of an earlier life of the cluster",
             Self::OtherVolume => "another volume lies in the place of its own, or its own as it was before",
             Self::Discarded => "its disk was given up by annotation",
-            Self::LeftBehind => "its kept volume was not there when the others were taken over",
+            Self::LeftBehind => {
+                "its volume is none of those that were taken over: it came too late, is a copy, or holds data of another cluster"
+            },
             Self::Corrupt => "etcd found that its data differ from the others'",
             Self::NodeLost => "its node has been gone for too long",
             Self::Requested => "a person asked for it by annotation",

@@ -288,14 +288,15 @@ impl Reconciler {
     }
 
     async fn report(&self, seen: &EtcdCluster, status: EtcdClusterStatus) -> Result<EtcdCluster, Error> {
-        let before = seen.status.clone().unwrap_or_default();
-        let troubles = status::troubles(&before, &status);
-        let turn = status::turn(&before, &status);
+        let nothing = EtcdClusterStatus::default();
+        let before = seen.status.as_ref().unwrap_or(&nothing);
+        let troubles = status::troubles(before, &status);
+        let turns = status::turns(before, &status);
         let written = self.deps.reporter.report(seen, status).await?;
         let Some(stored) = written.changed() else {
             return Ok(seen.clone());
         };
-        if let Some((severity, reason, words)) = turn {
+        for (severity, reason, words) in turns {
             let reporter = &self.deps.reporter;
             reporter.tell(&stored, severity, reason, "Reconcile", words);
         }

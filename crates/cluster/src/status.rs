@@ -32,7 +32,7 @@ use crate::world::World;
 
 pub use backups::Freshness;
 pub use hindered::{forgets_plans, told_to_forget};
-pub use news::{troubles, turn};
+pub use news::{troubles, turns};
 pub use scope::left_alone;
 
 /// Most words in a list of the status.

@@ -1,5 +1,6 @@
-//! What of a status is worth an Event: trouble that was not there before, and a restore that takes a turn. Whoever looks after
-//! the cluster may not know of the restore, or its object may be gone by then.
+//! What of a status is worth an Event: trouble that was not there before, a cluster that is put to sleep, woken, left alone or
+//! looked after again, and a restore that takes a turn. Whoever looks after the cluster may not know of the restore, or its
+//! object may be gone by then.
 
 use std::collections::BTreeSet;
 
@@ -85,11 +86,61 @@ pub fn troubles(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec<(&
     troubles
 }
 
-/// What a restore has come to that the status of before does not tell.
-pub fn turn(
-    before: &EtcdClusterStatus,
-    after: &EtcdClusterStatus,
-) -> Option<(Severity, &'static str, String)> {
+/// A turn that a cluster takes: how grave it is, the reason of an Event, and its words.
+pub type Turn = (Severity, &'static str, String);
+
+/// The turns that the status of after tells and the one of before does not.
+pub fn turns(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec<Turn> {
+    let all = [
+        paused(before, after),
+        slept(before, after),
+        restored(before, after),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// Whether it is left alone from now on, or is not any more.
+fn paused(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Option<Turn> {
+    let (reason, words) = match (before.control_paused, after.control_paused) {
+        (false, true) => (
+            "Paused",
+            "The cluster is paused: it is looked at, and nothing is done about it.",
+        ),
+        (true, false) => (
+            "Unpaused",
+            "The cluster is no longer paused: it is looked after again.",
+        ),
+        _ => return None,
+    };
+    Some((Severity::Normal, reason, words.to_owned()))
+}
+
+/// Whether it sleeps from now on, or is woken. Whoever is only looked on meanwhile is not woken by that.
+fn slept(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Option<Turn> {
+    let progress = |status: &EtcdClusterStatus| {
+        let conditions = status.conditions.as_deref().unwrap_or_default();
+        condition::find(conditions, ConditionType::Progressing).cloned()
+    };
+    let is = |status: &EtcdClusterStatus, reason: Reason| {
+        progress(status).is_some_and(|one| one.reason.as_deref() == Some(reason.as_str()))
+    };
+    let is_looked_on = is(after, Reason::Paused) || is(after, Reason::Invalid);
+    after.cluster_id.as_ref()?;
+    match (is(before, Reason::Hibernated), is(after, Reason::Hibernated)) {
+        (false, true) => {
+            let words = progress(after)?.message.unwrap_or_default();
+            Some((Severity::Normal, "Hibernated", words))
+        }
+        (true, false) if !is_looked_on => {
+            let words = "The size is no longer 0: the members are started with the data on their volumes.";
+            Some((Severity::Normal, "Woken", words.to_owned()))
+        }
+        _ => None,
+    }
+}
+
+/// What a restore has come to.
+fn restored(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Option<Turn> {
     let is_at = |restore: &RestoreProgress, phase: Phase| restore.phase == phase.as_str();
     let restore = after.restore.as_ref()?;
     let last = before.restore.as_ref().filter(|last| last.uid == restore.uid);
@@ -159,7 +210,7 @@ mod tests {
             }),
             ..EtcdClusterStatus::default()
         };
-        let told = |before: &EtcdClusterStatus, after: &EtcdClusterStatus| turn(before, after);
+        let told = |before: &EtcdClusterStatus, after: &EtcdClusterStatus| turns(before, after).pop();
         let none = EtcdClusterStatus::default();
         let (stopping, back) = (at("r", Phase::Stopping), at("r", Phase::RollingBack));
         assert_eq!(told(&none, &stopping).expect("a turn").1, "RestoreStarted");
@@ -174,6 +225,45 @@ mod tests {
             told(&over, &at("s", Phase::Stopping)).expect("a turn").1,
             "RestoreStarted"
         );
+    }
+
+    #[test]
+    fn sleep_and_wake_pause_and_its_end_are_told_once_each() {
+        let at = |reason: Reason, is_paused: bool| EtcdClusterStatus {
+            control_paused: is_paused,
+            cluster_id: Some("1f".to_owned()),
+            ..says(&[(ConditionType::Progressing, false, reason.as_str())])
+        };
+        let unformed = EtcdClusterStatus {
+            cluster_id: None,
+            ..at(Reason::Hibernated, false)
+        };
+        let (awake, asleep) = (at(Reason::Converged, false), at(Reason::Hibernated, false));
+        let (paused, refused) = (at(Reason::Paused, true), at(Reason::Invalid, false));
+        let new = EtcdClusterStatus::default();
+        let table: &[(&EtcdClusterStatus, &EtcdClusterStatus, &[&str])] = &[
+            (&awake, &asleep, &["Hibernated"]),
+            (&asleep, &asleep, &[]),
+            (&asleep, &at(Reason::Waiting, false), &["Woken"]),
+            (&asleep, &at(Reason::MembersUnreachable, false), &["Woken"]),
+            (&asleep, &refused, &[]),
+            (&asleep, &paused, &["Paused"]),
+            (&paused, &paused, &[]),
+            (&paused, &asleep, &["Unpaused", "Hibernated"]),
+            (&paused, &awake, &["Unpaused"]),
+            (&new, &paused, &["Paused"]),
+            (&new, &awake, &[]),
+            (&new, &unformed, &[]),
+        ];
+        for (before, after, expected) in table {
+            let told: Vec<_> = turns(before, after)
+                .into_iter()
+                .map(|(_, reason, _)| reason)
+                .collect();
+            assert_eq!(told, *expected, "{before:?} {after:?}");
+        }
+        let (_, _, words) = turns(&awake, &asleep).remove(0);
+        assert_eq!(words, "Hibernated, in words");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use etcd_operator_api::condition;
 use super::head;
 use super::reasons::{REASONS, Said};
 use super::table::{code, table};
-use super::told::EVENTS;
+use super::told::{EVENTS, EVERY_KIND};
 
 /// The page.
 pub(super) fn page() -> String {
@@ -40,8 +40,13 @@ fn told(of: &str, meaning: &str, all: &[Said]) -> String {
     let rows: Vec<[String; 4]> = all
         .iter()
         .map(|said| {
+            let of = if said.of == EVERY_KIND {
+                said.of.to_owned()
+            } else {
+                code(said.of)
+            };
             [
-                code(said.of),
+                of,
                 code(said.word),
                 said.meaning.to_owned(),
                 said.remedy.to_owned(),
@@ -145,6 +150,14 @@ mod tests {
             .split_once("pub const REASON: &str = \"")
             .expect("that line");
         after.split('"').next().unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn every_verdict_on_a_spec_is_explained_and_no_other() {
+        let mut given = words(include_str!("../../../runtime/src/report.rs"));
+        // What was done to find it.
+        assert!(given.remove("Validate"));
+        assert_eq!(given, explained_of(EVERY_KIND));
     }
 
     #[test]

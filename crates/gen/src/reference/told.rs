@@ -3,8 +3,35 @@
 
 use super::reasons::{Said, said};
 
+/// What is said of objects of every kind.
+pub(super) const EVERY_KIND: &str = "every kind";
+
 /// The reasons of Events, each told when it was done.
 pub(super) const EVENTS: &[Said] = &[
+    said(
+        EVERY_KIND,
+        "Accepted",
+        "The spec is taken, for the first time or after it was refused.",
+        "",
+    ),
+    said(
+        EVERY_KIND,
+        "Invalid",
+        "Warning: the spec is refused, or the object cannot be read; nothing is done about it.",
+        "The message names the field and what it takes; see the reason of this name.",
+    ),
+    said(
+        EVERY_KIND,
+        "NotImplemented",
+        "Warning: the spec asks for what this version cannot do; nothing is done about the object.",
+        "The message names the field; see the reason of this name.",
+    ),
+    said(
+        EVERY_KIND,
+        "NotServed",
+        "The object is another installation's business.",
+        "See the reason of this name.",
+    ),
     said(
         "EtcdCluster",
         "TakenOver",
@@ -84,6 +111,30 @@ pub(super) const EVENTS: &[Said] = &[
         "ControlledElsewhere",
         "Warning: another installation of the operator looks after this cluster; this one leaves it alone.",
         "[Is it gone?](../install.md#another-installation) Else give each installation a scope of its own.",
+    ),
+    said(
+        "EtcdCluster",
+        "Hibernated",
+        "The cluster sleeps: `spec.size` is 0, there are no pods, and volumes are kept.",
+        "",
+    ),
+    said(
+        "EtcdCluster",
+        "Woken",
+        "`spec.size` is no longer 0: the members are started with the data on their volumes.",
+        "",
+    ),
+    said(
+        "EtcdCluster",
+        "Paused",
+        "The cluster is left alone from now on, as `spec.paused` asks for.",
+        "",
+    ),
+    said(
+        "EtcdCluster",
+        "Unpaused",
+        "The cluster is looked after again.",
+        "",
     ),
     said(
         "EtcdCluster",
