@@ -219,17 +219,17 @@ impl Applier {
     pub async fn update_status<K: Writable, S: Serialize>(
         &self,
         seen: &K,
-        before: Option<&S>,
         after: &S,
     ) -> Result<Written<K>, Error> {
         let what = What::of(seen, "update status of");
         let (uid, version) = what.fences(seen)?;
         let after = what.json(after)?;
-        let Some(change) = merge_patch::between(&what.json(&before)?, &after) else {
+        let mut expected = what.json(seen)?;
+        let before = expected["status"].take();
+        let Some(change) = merge_patch::between(&before, &after) else {
             return Ok(Written::Unchanged);
         };
         let change = json!({"metadata": {"uid": uid, "resourceVersion": version}, "status": change});
-        let mut expected = what.json(seen)?;
         expected["status"] = after;
         self.echoes.expect(&what.key, expected);
         let written = self.merge_status(&what, &change).await;

@@ -48,7 +48,7 @@ impl Reporter {
         let written = if seen.status() == Some(&status) {
             Ok(Written::Unchanged)
         } else {
-            self.applier.update_status(seen, seen.status(), &status).await
+            self.applier.update_status(seen, &status).await
         };
         let (verdict, unstored) = match &written {
             Ok(_) => (condition::news(before, now, ConditionType::Accepted), None),

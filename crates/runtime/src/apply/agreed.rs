@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 
 use super::Writable;
-use super::what::What;
 use crate::drift::Fnv;
 use crate::key::ObjectKey;
 
@@ -52,14 +51,14 @@ pub(super) fn sum(value: &impl Serialize) -> Option<u64> {
 
 /// By kind and name, the object as it was when it was as wanted; cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Agreed(Arc<Mutex<BTreeMap<(String, ObjectKey), Looked>>>);
+pub(super) struct Agreed(Arc<Mutex<BTreeMap<String, BTreeMap<ObjectKey, Looked>>>>);
 
 impl Agreed {
     /// Whether this object is known to be as wanted.
-    pub(super) fn has<K: Writable>(&self, what: &What, current: &K, wanted: u64) -> bool {
-        let key = (what.kind.clone(), what.key.clone());
+    pub(super) fn has<K: Writable>(&self, key: &ObjectKey, current: &K, wanted: u64) -> bool {
         let mut known = self.lock();
-        let Some(looked) = known.get_mut(&key) else {
+        let of_kind = known.get_mut(&*K::kind(&()));
+        let Some(looked) = of_kind.and_then(|of_kind| of_kind.get_mut(key)) else {
             return false;
         };
         let meta = current.meta();
@@ -80,7 +79,7 @@ impl Agreed {
     }
 
     /// Notes that it is; nothing where it cannot be told which version it is.
-    pub(super) fn note<K: Writable>(&self, what: &What, current: &K, wanted: u64) {
+    pub(super) fn note<K: Writable>(&self, key: &ObjectKey, current: &K, wanted: u64) {
         let meta = current.meta();
         let (Some(uid), Some(version)) = (&meta.uid, &meta.resource_version) else {
             return;
@@ -92,13 +91,14 @@ impl Agreed {
             wanted,
         };
         let mut known = self.lock();
-        if known.len() >= MOST {
+        if known.values().map(BTreeMap::len).sum::<usize>() >= MOST {
             known.clear();
         }
-        known.insert((what.kind.clone(), what.key.clone()), looked);
+        let of_kind = known.entry(K::kind(&()).into_owned()).or_default();
+        of_kind.insert(key.clone(), looked);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, ObjectKey), Looked>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<ObjectKey, Looked>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

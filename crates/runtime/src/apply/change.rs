@@ -15,14 +15,14 @@ pub(super) fn change<K: Writable>(
     desired: &K,
 ) -> Result<Option<Value>, Error> {
     let known = current.zip(sum(desired));
-    if known.is_some_and(|(current, sum)| agreed.has(what, current, sum)) {
+    if known.is_some_and(|(current, sum)| agreed.has(&what.key, current, sum)) {
         return Ok(None);
     }
     let mut wanted = wanted(what, desired)?;
     if let Some(current) = current {
         if !drift::needs_apply(&what.json(current)?, &wanted) {
             if let Some((current, sum)) = known {
-                agreed.note(what, current, sum);
+                agreed.note(&what.key, current, sum);
             }
             return Ok(None);
         }

@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 use serde::{Serialize, Serializer};
 
 use super::agreed::sum;
-use super::what::What;
 use super::{Applier, Writable};
+use crate::key::ObjectKey;
 
 /// An object as it should be.
 #[derive(Clone, Debug)]
@@ -63,9 +63,9 @@ impl<K: Serialize> Serialize for Wish<K> {
 
 impl Applier {
     /// Whether the object is known to be as wanted, as it was found so and has not changed since but in its status. Where it is
-    /// not known, [`Self::differs`] tells.
+    /// not known, [`Self::change`] tells.
     pub fn agrees<K: Writable>(&self, current: &K, desired: &Wish<K>) -> bool {
-        let known = |sum| self.agreed.has(&What::of(&**desired, "apply"), current, sum);
+        let known = |sum| self.agreed.has(&ObjectKey::of(&**desired), current, sum);
         desired.sum().is_some_and(known)
     }
 }
