@@ -50,9 +50,9 @@ pub enum StepKind {
 
 /// One voter as it really is.
 #[derive(Clone, Debug)]
-pub struct Voter {
+pub struct Voter<'a> {
     /// Which.
-    pub member: Member,
+    pub member: &'a Member,
     /// For how long it has not done its part; none if it does.
     pub ill_for: Option<Duration>,
 }
@@ -66,7 +66,7 @@ impl std::fmt::Debug for Truth<'_> {
     }
 }
 
-impl Truth<'_> {
+impl<'a> Truth<'a> {
     /// The time.
     pub fn now(&self) -> At {
         self.0.now
@@ -86,12 +86,12 @@ impl Truth<'_> {
     }
 
     /// The voters of a cluster, and how they are.
-    pub fn voters(&self, cluster: ClusterId) -> Vec<Voter> {
+    pub fn voters(&self, cluster: ClusterId) -> Vec<Voter<'a>> {
         let Some(chronicle) = self.0.chronicles.get(&cluster) else {
             return Vec::new();
         };
         let voters = chronicle.applied.voters().map(|member| Voter {
-            member: member.clone(),
+            member,
             ill_for: chronicle
                 .ill
                 .get(&member.id)

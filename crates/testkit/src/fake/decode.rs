@@ -103,7 +103,7 @@ pub(crate) fn settle(kind: &Kind, object: &mut Value, nulls: Nulls, settled: Set
     };
     stored.prune(object, settled);
     if kind.custom {
-        if nulls == Nulls::Dropped {
+        if nulls == Nulls::Dropped && has_null(object) {
             drop_nulls(&stored, object, settled);
         }
     } else {
@@ -114,6 +114,15 @@ pub(crate) fn settle(kind: &Kind, object: &mut Value, nulls: Nulls, settled: Set
     }
     stored.fill_defaults(object, settled);
     builtin::tidy_metadata(object);
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(object) => object.values().any(has_null),
+        Value::Array(items) => items.iter().any(has_null),
+        _ => false,
+    }
 }
 
 /// Nulls in fields that may not be null count as absent.

@@ -82,6 +82,9 @@ pub(crate) fn normalise(schema: &Schema, value: &mut Value, settled: Settled<'_>
         }
         return;
     }
+    if !schema.below.quantities {
+        return;
+    }
     match (&schema.shape, value) {
         (Shape::Object(_), Value::Object(object)) => {
             let open = object

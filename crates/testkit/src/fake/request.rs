@@ -1,7 +1,6 @@
 //! A request that reached the server, decoded, and the answer to it.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -58,22 +57,25 @@ impl Ask {
     }
 }
 
-/// An object without its kind.
-pub(crate) struct Bare<'a>(pub(crate) &'a Map<String, Value>);
+/// A value as text.
+pub(crate) fn text_of(value: &Value) -> Bytes {
+    Bytes::from(serde_json::to_vec(value).expect("a value is JSON"))
+}
 
-impl fmt::Display for Bare<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fields = self
-            .0
-            .iter()
-            .filter(|(key, _)| *key != "apiVersion" && *key != "kind");
-        f.write_str("{")?;
-        for (index, (key, value)) in fields.enumerate() {
-            let comma = if index > 0 { "," } else { "" };
-            write!(f, "{comma}{}:{value}", Value::from(key.as_str()))?;
+/// An object as text without its kind.
+pub(crate) fn bare_text_of(object: &Map<String, Value>) -> Bytes {
+    let is_shown = |key: &str| key != "apiVersion" && key != "kind";
+    let mut text = vec![b'{'];
+    for (key, value) in object.iter().filter(|(key, _)| is_shown(key)) {
+        if text.len() > 1 {
+            text.push(b',');
         }
-        f.write_str("}")
+        serde_json::to_writer(&mut text, key).expect("a key is JSON");
+        text.push(b':');
+        serde_json::to_writer(&mut text, value).expect("a value is JSON");
     }
+    text.push(b'}');
+    Bytes::from(text)
 }
 
 /// What is answered.
@@ -92,7 +94,7 @@ impl Content {
     pub(crate) fn text(&self) -> Bytes {
         match self {
             Content::Made(Value::String(text)) => Bytes::from(text.clone()),
-            Content::Made(value) => Bytes::from(value.to_string()),
+            Content::Made(value) => text_of(value),
             Content::Kept(stored) => stored.text(),
             Content::List(list, items, is_bare) => {
                 let mut text = list.to_string().into_bytes();
@@ -115,7 +117,7 @@ impl Content {
     fn bare(&self) -> Bytes {
         match self {
             Content::Kept(stored) => stored.bare_text(),
-            Content::Made(Value::Object(object)) => Bytes::from(Bare(object).to_string()),
+            Content::Made(Value::Object(object)) => bare_text_of(object),
             other => other.text(),
         }
     }

@@ -26,6 +26,8 @@ pub(crate) struct Schema {
     pub(crate) nullable: bool,
     /// Whether it is an amount of something.
     pub(crate) is_quantity: bool,
+    /// What there is further below.
+    pub(crate) below: Below,
     /// The schema as written, by which objects of custom kinds are judged.
     pub(crate) written: Map<String, Value>,
     checks: OnceLock<Checks>,
@@ -39,6 +41,13 @@ pub(crate) struct Schema {
     pub(crate) patch_merges: bool,
 }
 
+/// What there is somewhere below a node: where there is nothing, nobody needs to look.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Below {
+    defaults: bool,
+    pub(crate) quantities: bool,
+}
+
 /// What kind of value a node holds.
 #[derive(Debug, Default)]
 pub(crate) enum Shape {
@@ -48,6 +57,18 @@ pub(crate) enum Shape {
     Object(ObjectShape),
     Array(ArrayShape),
     Scalar,
+}
+
+impl Shape {
+    /// What is known of the values in it.
+    fn inner(&self) -> impl Iterator<Item = &Arc<Schema>> {
+        let (fields, rest) = match self {
+            Self::Object(object) => (Some(&object.fields), object.additional.as_ref()),
+            Self::Array(array) => (None, Some(&array.items)),
+            Self::Any | Self::Scalar => (None, None),
+        };
+        fields.into_iter().flat_map(BTreeMap::values).chain(rest)
+    }
 }
 
 /// A struct (named fields), a map (additional), or both.
@@ -92,6 +113,19 @@ pub(crate) fn any() -> Arc<Schema> {
 }
 
 impl Schema {
+    /// The same of this shape.
+    fn shaped(self, shape: Shape) -> Self {
+        let below = Below {
+            defaults: shape
+                .inner()
+                .any(|inner| inner.default.is_some() || inner.below.defaults),
+            quantities: shape
+                .inner()
+                .any(|inner| inner.is_quantity || inner.below.quantities),
+        };
+        Self { shape, below, ..self }
+    }
+
     /// What the written schema demands, read when it is first asked for.
     pub(crate) fn checks(&self) -> &Checks {
         self.checks.get_or_init(|| Checks::of(&self.written))
@@ -187,6 +221,9 @@ impl Schema {
     /// Fills in defaults; a null where null is not allowed but a default exists counts as absent. Into these fields at the
     /// top it does not look.
     pub(crate) fn fill_defaults(&self, value: &mut Value, settled: Settled<'_>) {
+        if !self.below.defaults {
+            return;
+        }
         match (&self.shape, value) {
             (Shape::Object(shape), Value::Object(object)) => {
                 for (name, schema) in &shape.fields {
@@ -275,19 +312,18 @@ impl Parser {
             None => Shape::Any,
         };
         let strategy = text("x-kubernetes-patch-strategy").unwrap_or_default();
-        Arc::new(Schema {
-            shape,
-            default: object.get("default").cloned(),
-            nullable: flag("nullable"),
-            is_quantity: text("format") == Some("quantity"),
-            written: object.clone(),
-            checks: OnceLock::new(),
-            rules: OnceLock::new(),
-            rules_see_status: OnceLock::new(),
-            verdicts: Mutex::default(),
-            patch_merge_key: text("x-kubernetes-patch-merge-key").map(ToOwned::to_owned),
-            patch_merges: strategy.split(',').any(|word| word == "merge"),
-        })
+        Arc::new(
+            Schema {
+                default: object.get("default").cloned(),
+                nullable: flag("nullable"),
+                is_quantity: text("format") == Some("quantity"),
+                written: object.clone(),
+                patch_merge_key: text("x-kubernetes-patch-merge-key").map(ToOwned::to_owned),
+                patch_merges: strategy.split(',').any(|word| word == "merge"),
+                ..Schema::default()
+            }
+            .shaped(shape),
+        )
     }
 
     fn object(&mut self, object: &Map<String, Value>) -> Shape {
@@ -379,8 +415,9 @@ pub(crate) fn custom(written: &Value) -> Arc<Schema> {
         .insert("metadata".to_owned(), built_in("ObjectMeta"));
     object.fields.insert("apiVersion".to_owned(), scalar());
     object.fields.insert("kind".to_owned(), scalar());
-    Arc::new(Schema {
-        shape: Shape::Object(object),
+    let schema = Schema {
+        shape: Shape::Any,
         ..schema
-    })
+    };
+    Arc::new(schema.shaped(Shape::Object(object)))
 }

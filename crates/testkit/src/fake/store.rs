@@ -146,9 +146,10 @@ impl State {
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let object = Arc::new(stored.of(object));
         let before = self.objects.insert(key.clone(), Arc::clone(&object));
-        self.is_followed &= before
-            .as_ref()
-            .is_some_and(|before| nothing_follows(before, &object));
+        self.is_followed &= match &before {
+            Some(before) => nothing_follows(before, &object),
+            None => is_alone(&object),
+        };
         self.note_definition(&object);
         self.history.push(Change {
             version: self.version,
@@ -246,11 +247,18 @@ impl State {
     }
 }
 
+fn goes(object: &Value) -> bool {
+    object["metadata"].get("deletionTimestamp").is_some()
+}
+
+/// Whether a new object concerns no other: it belongs to nobody, and nobody can belong to it yet.
+fn is_alone(object: &Value) -> bool {
+    object["metadata"].get("ownerReferences").is_none() && !goes(object)
+}
+
 /// Whether a change of an object concerns no other: it neither goes nor belongs to others than before.
 fn nothing_follows(before: &Value, after: &Value) -> bool {
-    let (before, after) = (&before["metadata"], &after["metadata"]);
-    let is_same = |field: &str| before.get(field) == after.get(field);
-    let goes = |metadata: &Value| metadata.get("deletionTimestamp").is_some();
+    let is_same = |field: &str| before["metadata"].get(field) == after["metadata"].get(field);
     is_same("ownerReferences") && is_same("finalizers") && !goes(before) && !goes(after)
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::ownership::Owners;
-use super::request::Bare;
+use super::request::{bare_text_of, text_of};
 
 /// An object as it is kept.
 #[derive(Default)]
@@ -58,15 +58,13 @@ impl Stored {
 
     /// The object as text.
     pub(crate) fn text(&self) -> Bytes {
-        self.text
-            .get_or_init(|| Bytes::from(serde_json::to_vec(&self.value).expect("a value is JSON")))
-            .clone()
+        self.text.get_or_init(|| text_of(&self.value)).clone()
     }
 
     /// The object as text without its kind, as in lists of built-in kinds.
     pub(crate) fn bare_text(&self) -> Bytes {
         let bare = || match &self.value {
-            Value::Object(object) => Bytes::from(Bare(object).to_string()),
+            Value::Object(object) => bare_text_of(object),
             _ => self.text(),
         };
         self.bare_text.get_or_init(bare).clone()

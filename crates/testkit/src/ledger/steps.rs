@@ -37,28 +37,28 @@ fn decides(well: usize, voters: usize) -> bool {
 impl Ledger {
     /// Whether a voter does its part, or stopped so lately that nobody need have noticed, unless it was the operator
     /// itself that took it away.
-    fn is_well(&self, cluster: ClusterId, voter: &Voter) -> bool {
+    fn is_well(&self, cluster: ClusterId, voter: &Voter<'_>) -> bool {
         let key = (cluster, voter.member.id);
         let is_taken = self.with(|state| state.disrupted.contains_key(&key));
         !is_taken && voter.ill_for.is_none_or(|time| time < BLINDNESS)
     }
 
-    fn well(&self, cluster: ClusterId, voters: &[Voter]) -> usize {
+    fn well(&self, cluster: ClusterId, voters: &[Voter<'_>]) -> usize {
         voters.iter().filter(|voter| self.is_well(cluster, voter)).count()
     }
 
     /// Forgets who has come back, or is no longer a voter.
-    fn welcome(&self, truth: &Truth<'_>, cluster: ClusterId, voters: &[Voter]) {
+    fn welcome(&self, truth: &Truth<'_>, cluster: ClusterId, voters: &[Voter<'_>]) {
         let now = truth.now();
         self.with(|state| {
             state.disrupted.retain(|(of, member), disrupted| {
                 let known = voters.iter().find(|voter| voter.member.id == *member);
                 // It has ended and started again meanwhile, or it was never told to end.
-                let is_new = |voter: &Voter| {
+                let is_new = |voter: &Voter<'_>| {
                     let since = truth.up_since(cluster, voter.member.id);
                     since.is_some_and(|since| since > disrupted.at)
                 };
-                let is_back = |voter: &Voter| {
+                let is_back = |voter: &Voter<'_>| {
                     voter.ill_for.is_none() && (now >= disrupted.at + ENDING || is_new(voter))
                 };
                 *of != cluster || known.is_some_and(|voter| !is_back(voter))
@@ -109,7 +109,7 @@ impl Ledger {
         }
     }
 
-    fn judge_removal(&self, truth: &Truth<'_>, cluster: ClusterId, id: MemberId, voters: &[Voter]) {
+    fn judge_removal(&self, truth: &Truth<'_>, cluster: ClusterId, id: MemberId, voters: &[Voter<'_>]) {
         let Some(leaving) = voters.iter().find(|voter| voter.member.id == id) else {
             return;
         };

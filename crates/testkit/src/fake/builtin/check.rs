@@ -99,6 +99,7 @@ fn pod_images_removed(object: &Value) -> Map<String, Value> {
 /// What the server refuses to change in an object of a built-in kind.
 pub(crate) fn check_change(kind: &Kind, before: &Value, after: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
+    let is_new_spec = before["spec"] != after["spec"];
     let immutable = |field: &str, causes: &mut Vec<Cause>| {
         let pointer = format!("/{}", field.replace('.', "/"));
         let (old, new) = (before.pointer(&pointer), after.pointer(&pointer));
@@ -112,7 +113,9 @@ pub(crate) fn check_change(kind: &Kind, before: &Value, after: &Value) -> Vec<Ca
     };
     match kind.kind.as_str() {
         "StatefulSet"
-            if spec_without(before, &STATEFUL_SET_MUTABLE) != spec_without(after, &STATEFUL_SET_MUTABLE) =>
+            if is_new_spec
+                && spec_without(before, &STATEFUL_SET_MUTABLE)
+                    != spec_without(after, &STATEFUL_SET_MUTABLE) =>
         {
             causes.push(Cause::forbidden(
                 "spec",
@@ -121,7 +124,7 @@ pub(crate) fn check_change(kind: &Kind, before: &Value, after: &Value) -> Vec<Ca
                  'minReadySeconds' are forbidden",
             ));
         }
-        "Pod" if pod_images_removed(before) != pod_images_removed(after) => {
+        "Pod" if is_new_spec && pod_images_removed(before) != pod_images_removed(after) => {
             causes.push(Cause::forbidden(
                 "spec",
                 "pod updates may not change fields other than `spec.containers[*].image`,\
@@ -130,7 +133,7 @@ pub(crate) fn check_change(kind: &Kind, before: &Value, after: &Value) -> Vec<Ca
                  previously negative)",
             ));
         }
-        "PersistentVolumeClaim" => {
+        "PersistentVolumeClaim" if is_new_spec => {
             let mutable = ["resources", "volumeAttributesClassName"];
             let bound = before["status"]["phase"] == "Bound" || before["spec"].get("volumeName").is_none();
             let mut fixed = mutable.to_vec();

@@ -95,8 +95,7 @@ pub(crate) fn apply(
     for field in writer.ignored {
         owned.remove(&[set::field_step(field)]);
     }
-    let current = ownable(live, &[]);
-    let merged = typed::merge(schema, &current, &applied);
+    let merged = typed::merge(schema, ownable(live, &[]), &applied);
     let mut after = owners.clone();
     if after.entries.is_empty() && live["metadata"].get("resourceVersion").is_some() {
         // What was there before anybody was known belongs to a manager of that name.
@@ -129,7 +128,7 @@ pub(crate) fn apply(
         Some(last) if !last.is_empty() => prune(schema, &merged, &last, &after.entries),
         _ => merged,
     };
-    let difference = typed::compare(schema, &current, &pruned, writer.ignored);
+    let difference = typed::compare(schema, live, &pruned, writer.ignored);
     let written = difference.written();
     let mut conflicts = Vec::new();
     for entry in &mut after.entries {

@@ -196,25 +196,25 @@ fn keyed<'a>(kind: &ListKind, items: &Schema, list: Option<&'a Value>) -> BTreeM
 }
 
 /// The live value with the applied one laid over it.
-pub(crate) fn merge(schema: &Schema, live: &Value, applied: &Value) -> Value {
+pub(crate) fn merge(schema: &Schema, live: Value, applied: &Value) -> Value {
     if schema.atomic(applied) {
         return applied.clone();
     }
     match (live, applied) {
-        (Value::Object(old), Value::Object(new)) => {
-            let mut out = old.clone();
+        (Value::Object(mut out), Value::Object(new)) => {
             for (key, value) in new {
-                let (below, _) = schema.field(key);
-                let merged = old
-                    .get(key)
-                    .map_or_else(|| value.clone(), |existing| merge(below, existing, value));
-                out.insert(key.clone(), merged);
+                if let Some(existing) = out.get_mut(key) {
+                    let (below, _) = schema.field(key);
+                    *existing = merge(below, existing.take(), value);
+                } else {
+                    out.insert(key.clone(), value.clone());
+                }
             }
             Value::Object(out)
         }
         (Value::Array(old), Value::Array(new)) => {
             let (items, kind) = schema.items();
-            Value::Array(merge_lists(kind, items, old, new))
+            Value::Array(merge_lists(kind, items, &old, new))
         }
         _ => applied.clone(),
     }
@@ -267,7 +267,7 @@ fn merge_lists(kind: &ListKind, items: &Schema, live: &[Value], applied: &[Value
             taken.insert(step);
             let merged = in_left.get(step).map_or_else(
                 || applied[r].clone(),
-                |&index| merge(items, &live[index], &applied[r]),
+                |&index| merge(items, live[index].clone(), &applied[r]),
             );
             out.push(merged);
             if next_shared == Some(step) {
