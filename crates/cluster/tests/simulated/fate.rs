@@ -163,7 +163,7 @@ impl Fate {
         }
         if ["Adopt", "Discard"].contains(&self.place.flow) {
             // What is asked about one volume is asked about each.
-            self.size = *chance.pick(&[1, 1, 1, 3]).expect("there are some");
+            self.size = *chance.pick(&[1, 1, 1, 1, 3]).expect("there are some");
         }
         if ["MemberPromote", "MoveLeader"].contains(&self.place.call) {
             self.version = self.version.max(Minor::V3_4);
@@ -192,7 +192,7 @@ impl Fate {
         if let Some(ending) = lead.ending() {
             self.ending = ending;
             if !lead.needs_three() {
-                self.size = *chance.pick(&[1, 1, 1, 3]).expect("there are some");
+                self.size = *chance.pick(&[1, 1, 1, 1, 3]).expect("there are some");
             }
         } else {
             self.opening = Opening::Calm;

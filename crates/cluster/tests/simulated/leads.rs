@@ -92,7 +92,7 @@ impl Lead {
 
     fn suits(self, place: Place) -> bool {
         // What is asked about one volume is asked about each.
-        let is_long = self.needs_three() && ["Adopt", "Discard"].contains(&place.flow);
+        let is_long = (self.needs_three() || self.grows()) && ["Adopt", "Discard"].contains(&place.flow);
         match self.ending() {
             None if is_long => false,
             // Whoever starts over was severed at first.
@@ -132,6 +132,14 @@ impl Lead {
             Self::AdoptCopy,
         ];
         all.contains(&self)
+    }
+
+    /// Whether there are more members afterwards.
+    fn grows(self) -> bool {
+        matches!(
+            self,
+            Self::DeafenLearner | Self::HideVoters | Self::HideNewVoter | Self::EvictLearner
+        )
     }
 
     /// Whether the data must outlive the pods.
