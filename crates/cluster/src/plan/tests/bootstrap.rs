@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_operator_api::contract::{Fingerprint, ListedMember, Verdict};
+use etcd_operator_api::contract::{Fingerprint, ListedMember, Report, Verdict};
 use etcd_operator_etcd::id::RaftIndex;
 use etcd_operator_etcd::membership::Role;
 
@@ -302,6 +302,80 @@ fn kept_volumes_start_by_consent_under_the_incarnation_that_is_on_them() {
         planned(&scene),
         "Bootstrapping Adopt(0,1,2) Adopt c-0 for p0, Adopt c-1 for p1, Adopt c-2 for p2"
     );
+}
+
+/// How what is told of a kept volume differs from what it should be.
+type Change = fn(&mut Report);
+
+#[test]
+fn kept_volumes_that_do_not_belong_together_start_nobody() {
+    let changes: [Change; 2] = [
+        |report| report.wal_cluster_id = Some("f00d".to_owned()),
+        |report| report.identity.as_mut().expect("an identity").incarnation = 3,
+    ];
+    for change in changes {
+        let mut scene = kept();
+        change(scene.report(1));
+        let stays = plan(&scene.world);
+        assert_eq!(line(&scene, &stays), "Blocked - -");
+        assert!(stays.why.text.contains("none is started"), "{}", stays.why.text);
+        let told = stays.why.blocked_by.join("; ");
+        assert!(
+            told.contains("c-0, c-2 hold") && told.contains("c-1 hold"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn a_kept_volume_that_is_not_what_it_should_be_is_named_and_does_not_start() {
+    let table: [(Change, &str); 6] = [
+        (
+            |report| report.verdict = Verdict::Empty,
+            "c-2 found its disk to be Empty and no kept volume",
+        ),
+        (
+            |report| report.identity = None,
+            "c-2 found no identity on the volume",
+        ),
+        (
+            |report| report.identity.as_mut().expect("an identity").member = "c-1".to_owned(),
+            "c-2 found the volume of c-1",
+        ),
+        (
+            |report| report.wal_cluster_id = None,
+            "c-2 found no write-ahead log on the volume",
+        ),
+        (
+            |report| report.members[0].peer_urls = vec!["http://elsewhere:2380".to_owned()],
+            "c-2 holds a member at http://elsewhere:2380, which is no address of this cluster",
+        ),
+        (
+            |report| report.members.truncate(2),
+            "c-2 is not among the members on its own volume",
+        ),
+    ];
+    for (change, why) in table {
+        let mut scene = kept();
+        change(scene.report(2));
+        let begun = plan(&scene.world);
+        scene.stored(&begun);
+        for number in 0..3 {
+            scene.pod_at(number).incarnation = 2;
+            scene.report(number).expected_incarnation = 2;
+        }
+        let permitted = plan(&scene.world);
+        assert_eq!(
+            line(&scene, &permitted),
+            "Bootstrapping Adopt(0,1) Adopt c-0 for p0, Adopt c-1 for p1",
+            "{why}"
+        );
+        scene.stored(&permitted);
+        scene.silent(0);
+        scene.silent(1);
+        let waits = plan(&scene.world).why.blocked_by;
+        assert!(waits.iter().any(|told| told == why), "{why}: {waits:?}");
+    }
 }
 
 /// The pods were made for the incarnation of the volumes, and of three volumes a quorum is there.
