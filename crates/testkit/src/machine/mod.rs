@@ -202,7 +202,7 @@ impl Machine {
             let mut writes = Vec::new();
             if !is_decided {
                 writes.extend(sets::step(&objects, &mut state.revisions));
-                writes.extend(scheduled(&objects, &mut state, &self.0.etcds));
+                writes.extend(scheduled(self, &objects, &mut state));
             }
             let others = kubelet::step(self, &objects, &mut state, &mut due);
             let others = others
@@ -233,15 +233,15 @@ impl Machine {
 
 /// What scheduler and provisioner do, who do not know of one another: either may be the first to find a new pod, and the
 /// scheduler looks again when a claim has its volume.
-fn scheduled(objects: &Objects, state: &mut State, etcds: &Etcds) -> Vec<api::Write> {
+fn scheduled(machine: &Machine, objects: &Objects, state: &mut State) -> Vec<api::Write> {
     if state.chance.one_in(2) {
-        let mut writes = scheduler::step(objects, state);
-        writes.extend(volumes::step(objects, state, etcds));
+        let mut writes = scheduler::step(machine, objects, state);
+        writes.extend(volumes::step(objects, state, machine.etcds()));
         return writes;
     }
-    let writes = volumes::step(objects, state, etcds);
+    let writes = volumes::step(objects, state, machine.etcds());
     if writes.is_empty() {
-        scheduler::step(objects, state)
+        scheduler::step(machine, objects, state)
     } else {
         writes
     }

@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use tokio::time::Instant;
+
+use super::Machine;
 use super::api::{Kind, Objects, Write, at, claims_of, is_ending, name, namespace, text, uid};
 use super::state::State;
 use crate::fake::Stored;
 
 /// Finds nodes for pods that have none.
-pub(crate) fn step(objects: &Objects, state: &State) -> Vec<Write> {
+pub(crate) fn step(machine: &Machine, objects: &Objects, state: &State) -> Vec<Write> {
     let mut load: BTreeMap<&str, usize> = BTreeMap::new();
     for pod in &objects.pods {
         *load.entry(text(pod, "/spec/nodeName")).or_default() += 1;
@@ -30,7 +33,7 @@ pub(crate) fn step(objects: &Objects, state: &State) -> Vec<Write> {
                     node: node.to_owned(),
                 });
             }
-            Err(why) => writes.extend(unschedulable(pod, &why)),
+            Err(why) => writes.extend(unschedulable(machine, pod, &why)),
         }
     }
     writes
@@ -112,12 +115,16 @@ fn keeps_apart(pod: &Value, node: &Arc<Stored>, objects: &Objects) -> bool {
     })
 }
 
-fn unschedulable(pod: &Value, why: &str) -> Option<Write> {
-    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    let is_known = conditions
-        .filter(|condition| condition["type"] == "PodScheduled")
-        .any(|condition| condition["message"] == why);
-    (!is_known).then(|| Write::Patch {
+fn unschedulable(machine: &Machine, pod: &Value, why: &str) -> Option<Write> {
+    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    let known = conditions.find(|condition| condition["type"] == "PodScheduled");
+    if known.is_some_and(|known| known["message"] == why) {
+        return None;
+    }
+    // Another reason is no other state.
+    let since = known.filter(|known| known["status"] == "False");
+    let since = since.and_then(|known| known["lastTransitionTime"].as_str().map(str::to_owned));
+    Some(Write::Patch {
         kind: Kind::Pod,
         namespace: namespace(pod).to_owned(),
         name: name(pod).to_owned(),
@@ -127,6 +134,7 @@ fn unschedulable(pod: &Value, why: &str) -> Option<Write> {
             "status": {"phase": "Pending", "conditions": [{
                 "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why,
                 "lastProbeTime": null,
+                "lastTransitionTime": since.unwrap_or_else(|| machine.stamp(Instant::now())),
             }]},
         }),
     })
