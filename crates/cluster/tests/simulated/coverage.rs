@@ -15,7 +15,7 @@ const OFTEN: u64 = 100;
 const OFTEN_ABOUT_RESTORES: u64 = 10;
 
 /// By what of its words each refusal and each wait is known, and how it is called here.
-const REFUSALS: [(&str, &str); 34] = [
+const REFUSALS: [(&str, &str); 38] = [
     ("only voter", "is the only voter"),
     (
         "voter is not well",
@@ -71,6 +71,16 @@ const REFUSALS: [(&str, &str); 34] = [
     ("another operator began", "takes over what another one began"),
     ("an unknown member", "is at no place of this cluster"),
     ("paused", "The cluster is paused"),
+    ("nobody to replace", "Nothing is replaced; correct it"),
+    (
+        "data that nobody has read",
+        "its data go with its pod: it may hold",
+    ),
+    (
+        "a lower one is missing",
+        "stays until a member of a lower place can be brought in",
+    ),
+    ("another one joins first", "another one joins before"),
 ];
 
 /// The words by which a refusal is known that is called so here.

@@ -182,13 +182,24 @@ impl Fate {
     }
 
     /// The same with what leads it to a refusal, where it is to be led to one.
-    pub fn led_to_a_refusal(mut self, chance: &mut Chance) -> Self {
-        let Some(lead) = Lead::draw(chance, self.place) else {
+    pub fn led_to_a_refusal(mut self, seed: u64, chance: &mut Chance) -> Self {
+        let is_free = self.ending == Ending::Nothing && self.place.call != "DeleteClaim";
+        let drawn = Lead::draw(chance, self.place);
+        let in_turn = || Lead::in_turn(seed, self.place).filter(|_| is_free);
+        let Some(lead) = drawn.or_else(in_turn) else {
             return self;
         };
         self.lead = Some(lead);
-        self.size = if lead.needs_three() { 3 } else { self.size.min(3) };
+        if lead.needs_three() {
+            self.size = 3;
+        } else if lead == Lead::DeafenLearner {
+            // Beside a single voter it shows soonest whether anybody looks before another one votes.
+            self.size = *chance.pick(&[1, 3]).expect("there are some");
+        } else {
+            self.size = self.size.min(3);
+        }
         self.is_fleeting &= !lead.needs_volumes();
+        self.is_fleeting |= lead.is_fleeting();
         if let Some(ending) = lead.ending() {
             self.ending = ending;
             if !lead.needs_three() {

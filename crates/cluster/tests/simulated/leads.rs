@@ -3,18 +3,18 @@
 
 mod ways;
 
-use etcd_operator_api::names::ANNOTATION_ADOPT;
+use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_REPLACE};
 use etcd_operator_testkit::chance::Chance;
 use etcd_operator_testkit::etcd::Content;
 use etcd_operator_testkit::simulation::{Fault, NAMESPACE, Place, Simulation};
 
 use crate::SECOND;
 use crate::fate::Ending;
-use crate::settle::settle;
+use crate::settle::{decide, settle};
 use crate::weather::NAME;
 use ways::{
     ask_for_less, deafen_learner, empty_again, evict_learner, first, hide_lower, hide_new_voter, hide_voter,
-    hide_voters, regret, said, write_unseen,
+    hide_voters, lack_lower, regret, replace_before_joins, said, write_unseen,
 };
 
 /// Of a hundred lives so many are led to a refusal.
@@ -57,7 +57,25 @@ pub enum Lead {
     AdoptEarly,
     /// A volume that was kept is empty.
     KeepEmpty,
+    /// Somebody asks for a member to be replaced that is none.
+    NameNobody,
+    /// Clients write before the operator has seen anybody, and most members lose their data, which no volume keeps.
+    WriteUnkept,
+    /// The pod of a member finds no node, and the user asks for fewer.
+    LackLower,
+    /// Pods of new members find no node, and somebody asks for one to be replaced that is well.
+    ReplaceBeforeJoins,
 }
+
+/// What is led to by lives that would be led nowhere, each of them in turn.
+const IN_TURN: [Lead; 4] = [
+    Lead::NameNobody,
+    Lead::WriteUnkept,
+    Lead::LackLower,
+    Lead::ReplaceBeforeJoins,
+];
+/// One life in so many is led there, of those that would be led nowhere.
+const TURNS: u64 = 4;
 
 /// How many lives of a hundred or two are led to each: more where many do not get there, or few places suit, and fewer where
 /// so much happens on the way that one does for two.
@@ -73,7 +91,7 @@ const ALL: [(Lead, usize); 17] = [
     (Lead::HideLower, 8),
     (Lead::EmptyAgain, 2),
     (Lead::HideVoters, 3),
-    (Lead::HideNewVoter, 2),
+    (Lead::HideNewVoter, 3),
     (Lead::EvictLearner, 2),
     (Lead::AdoptTooFew, 1),
     (Lead::AdoptCopy, 1),
@@ -88,6 +106,13 @@ impl Lead {
         let suiting: Vec<Self> = suiting.flat_map(|(lead, often)| vec![lead; often]).collect();
         let lead = chance.pick(&suiting).copied();
         lead.filter(|_| chance.below(100) < OF_HUNDRED)
+    }
+
+    /// For a life that is led nowhere, where it is its turn.
+    pub fn in_turn(seed: u64, place: Place) -> Option<Self> {
+        let turn = usize::try_from(seed / TURNS).ok()?;
+        let is_due = seed % TURNS == TURNS - 1 && !["StartOver", "Adopt", "Discard"].contains(&place.flow);
+        is_due.then(|| IN_TURN[turn % IN_TURN.len()])
     }
 
     fn suits(self, place: Place) -> bool {
@@ -130,21 +155,37 @@ impl Lead {
             Self::HideVoters,
             Self::AdoptTooFew,
             Self::AdoptCopy,
+            Self::WriteUnkept,
+            Self::LackLower,
+            Self::ReplaceBeforeJoins,
         ];
         all.contains(&self)
+    }
+
+    /// Whether the data must go with the pods.
+    pub fn is_fleeting(self) -> bool {
+        self == Self::WriteUnkept
     }
 
     /// Whether there are more members afterwards.
     fn grows(self) -> bool {
         matches!(
             self,
-            Self::DeafenLearner | Self::HideVoters | Self::HideNewVoter | Self::EvictLearner
+            Self::DeafenLearner
+                | Self::HideVoters
+                | Self::HideNewVoter
+                | Self::EvictLearner
+                | Self::ReplaceBeforeJoins
         )
     }
 
     /// Whether the data must outlive the pods.
     pub fn needs_volumes(self) -> bool {
-        self.ending().is_some() || matches!(self, Self::WriteUnseen | Self::CloneVoter)
+        self.ending().is_some()
+            || matches!(
+                self,
+                Self::WriteUnseen | Self::CloneVoter | Self::LackLower | Self::ReplaceBeforeJoins
+            )
     }
 
     /// Whether somebody must have no vote at first.
@@ -155,6 +196,10 @@ impl Lead {
             Self::HideVoter,
             Self::CloneVoter,
             Self::HideLower,
+            Self::NameNobody,
+            Self::WriteUnkept,
+            Self::LackLower,
+            Self::ReplaceBeforeJoins,
         ];
         self.ending().is_none() && !others.contains(&self)
     }
@@ -163,7 +208,16 @@ impl Lead {
     pub async fn before_it_forms(self, sim: &Simulation, size: u8) {
         match self {
             Self::AskForLess => ask_for_less(sim, size).await,
-            Self::WriteUnseen => write_unseen(sim, size).await,
+            Self::WriteUnseen => {
+                write_unseen(sim, size).await;
+                said(sim, "clients may have written").await;
+                decide(sim).await;
+            }
+            Self::WriteUnkept => {
+                write_unseen(sim, size).await;
+                said(sim, "data that nobody has read").await;
+                settle(sim).await;
+            }
             _ => {}
         }
     }
@@ -200,6 +254,17 @@ impl Lead {
                 empty_again(sim).await;
                 return size;
             }
+            Self::NameNobody => {
+                sim.annotate(NAME, ANNOTATION_REPLACE, "1f");
+                said(sim, "nobody to replace").await;
+                sim.annotate(NAME, ANNOTATION_REPLACE, "");
+                return size;
+            }
+            Self::LackLower => {
+                lack_lower(sim, size).await;
+                return size - 1;
+            }
+            Self::ReplaceBeforeJoins => replace_before_joins(sim, size).await,
             Self::DeafenLearner => deafen_learner(sim, size).await,
             Self::HideVoters => hide_voters(sim, size).await,
             Self::HideNewVoter => hide_new_voter(sim, size).await,

@@ -105,7 +105,9 @@ async fn story(sim: &Simulation, about: About, only: Option<BTreeSet<u32>>) -> V
     let mut chance = Chance::new(sim.draw());
     let mut fate = Fate::draw(&mut chance);
     if about == About::Usual {
-        fate = fate.led_to_its_place(&mut chance).led_to_a_refusal(&mut chance);
+        fate = fate
+            .led_to_its_place(&mut chance)
+            .led_to_a_refusal(sim.seed(), &mut chance);
     }
     sim.timeline().note("fate", format_args!("{fate:?}"));
     coverage::watch(sim);

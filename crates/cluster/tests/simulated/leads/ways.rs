@@ -4,10 +4,9 @@ use etcd_operator_etcd::membership::Role;
 use etcd_operator_etcd::rejection::Rejection;
 use etcd_operator_etcd::url::PeerUrl;
 use etcd_operator_testkit::etcd::{CallFault, Calls};
-use etcd_operator_testkit::simulation::{NAMESPACE, OPERATOR, Simulation};
+use etcd_operator_testkit::simulation::{Fault, NAMESPACE, OPERATOR, Simulation};
 use serde_json::{Value, json};
 
-use crate::settle::decide;
 use crate::weather::NAME;
 use crate::{MINUTE, SECOND, coverage};
 
@@ -58,8 +57,6 @@ pub(super) async fn write_unseen(sim: &Simulation, size: u8) {
         sim.wipe(&format!("{NAME}-{number}"));
     }
     sim.etcds().clear_faults();
-    said(sim, "clients may have written").await;
-    decide(sim).await;
 }
 
 /// No learner gets its vote before it is let go: etcd says that it has not caught up.
@@ -222,4 +219,37 @@ pub(super) async fn evict_learner(sim: &Simulation, size: u8) {
         sim.machine().set_too_large(NAMESPACE, &learner, false);
     }
     let_go(sim);
+}
+
+/// The second of three leaves, as its pod finds no node, and the third stays in its stead until it can come again.
+pub(super) async fn lack_lower(sim: &Simulation, size: u8) {
+    let lower = format!("{NAME}-1");
+    sim.machine().set_too_large(NAMESPACE, &lower, true);
+    sim.fake().delete_object("v1", "Pod", NAMESPACE, &lower);
+    let is_missed = |sim: &Simulation| sim.voters(NAME).0 < usize::from(size);
+    sim.until(MINUTE, is_missed).await;
+    sim.edit(NAME, |spec| {
+        spec["size"] = json!(size - 1);
+        spec["recovery"] = json!({"replaceAfter": "30s"});
+    });
+    said(sim, "a lower one is missing").await;
+    sim.edit(NAME, |spec| spec["recovery"] = json!({"replaceAfter": "5m"}));
+    sim.machine().set_too_large(NAMESPACE, &lower, false);
+}
+
+pub(super) async fn replace_before_joins(sim: &Simulation, size: u8) {
+    let new: Vec<String> = (size..size + 2)
+        .map(|number| format!("{NAME}-{number}"))
+        .collect();
+    for pod in &new {
+        sim.machine().set_too_large(NAMESPACE, pod, true);
+    }
+    sim.edit(NAME, |spec| spec["size"] = json!(size + 2));
+    sim.until(MINUTE, |sim| sim.members(NAME).len() == usize::from(size) + 2)
+        .await;
+    sim.inject(NAME, &Fault::GiveUp(format!("{NAME}-1")));
+    said(sim, "another one joins first").await;
+    for pod in &new {
+        sim.machine().set_too_large(NAMESPACE, pod, false);
+    }
 }

@@ -33,7 +33,7 @@ pub const PLAYED: [Story; 11] = [
 ];
 
 /// What happens on a bed only by chance, when much is asked of its machine.
-pub const BY_CHANCE: [Story; 14] = [
+pub const BY_CHANCE: [Story; 17] = [
     |sim| killed_again_and_again(sim).boxed(),
     |sim| ended_badly(sim, true).boxed(),
     |sim| ended_badly(sim, false).boxed(),
@@ -42,6 +42,9 @@ pub const BY_CHANCE: [Story; 14] = [
     |sim| taken_out(sim).boxed(),
     |sim| taken_out_unseen(sim).boxed(),
     |sim| forgetful_unseen(sim).boxed(),
+    |sim| forgetful_without_its_claim(sim).boxed(),
+    |sim| forgetful_and_deleted(sim).boxed(),
+    |sim| ended_badly_again(sim).boxed(),
     |sim| gone_at_bad_moments(sim).boxed(),
     |sim| given_up(sim).boxed(),
     |sim| given_up_unheard(sim).boxed(),
@@ -234,6 +237,18 @@ async fn ended_badly(sim: Simulation, has_volumes: bool) {
     whole(&sim, 3).await;
 }
 
+/// The same of one whose container was started again before.
+async fn ended_badly_again(sim: Simulation) {
+    cluster(&sim, 3).await;
+    sim.kill("c-1");
+    whole(&sim, 3).await;
+    sim.stop("c-1", true);
+    delete_pod(&sim, "c-1");
+    tokio::time::sleep(SECOND).await;
+    sim.kill("c-1");
+    whole(&sim, 3).await;
+}
+
 /// Members that keep their data in their pods stand still for a while.
 async fn stood_still(sim: Simulation) {
     create(&sim, &json!({"size": 3, "version": "3.6.16"}));
@@ -284,16 +299,51 @@ async fn taken_out_unseen(sim: Simulation) {
     }
 }
 
-/// A member dies of what it has forgotten, for long enough that its container is started ever later.
+/// A follower dies of what it has forgotten, while no operator is there. Whom a new leader hears of first gets it back.
+async fn forget(sim: &Simulation) -> &'static str {
+    let leads = |member: &str| sim.look("c", |cluster| cluster["status"]["leader"] == member);
+    let follower = if leads("c-1") == Some(true) { "c-2" } else { "c-1" };
+    let old = sim.snapshot(follower).expect("a disk");
+    tokio::time::sleep(10 * SECOND).await;
+    sim.kill_operator();
+    sim.revert(follower, old);
+    follower
+}
+
+/// It dies for long enough that its container is started ever later.
 async fn forgetful_unseen(sim: Simulation) {
     cluster(&sim, 3).await;
     let _writers = sim.write("c", 2, SECOND);
     for tenths in [10, 15, 21, 60, 125, 250, 400] {
-        let old = sim.snapshot("c-1").expect("a disk");
-        tokio::time::sleep(10 * SECOND).await;
-        sim.kill_operator();
-        sim.revert("c-1", old);
+        forget(&sim).await;
         tokio::time::sleep(SECOND / 10 * tenths).await;
+        sim.start_operator();
+        whole(&sim, 3).await;
+    }
+}
+
+/// The operator has deleted its claim, and is away for a moment before it deletes its pod.
+async fn forgetful_without_its_claim(sim: Simulation) {
+    cluster(&sim, 3).await;
+    let _writers = sim.write("c", 2, SECOND);
+    for tenths in [10, 25, 40, 60, 120, 250] {
+        forget(&sim).await;
+        tokio::time::sleep(SECOND / 10 * tenths).await;
+        sim.start_operator();
+        sim.crash_operator_around("DeletePod", Side::Before, 20 * SECOND);
+        whole(&sim, 3).await;
+    }
+}
+
+/// Its pod is deleted by hand.
+async fn forgetful_and_deleted(sim: Simulation) {
+    cluster(&sim, 3).await;
+    let _writers = sim.write("c", 2, SECOND);
+    for seconds in [2, 5, 12, 14, 16, 18, 25, 45] {
+        let member = forget(&sim).await;
+        tokio::time::sleep(SECOND * seconds).await;
+        delete_pod(&sim, member);
+        tokio::time::sleep(5 * SECOND).await;
         sim.start_operator();
         whole(&sim, 3).await;
     }
