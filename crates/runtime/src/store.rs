@@ -169,15 +169,19 @@ impl<K> Store<K> {
         self.read().objects.values().cloned().collect()
     }
 
-    /// The objects of a namespace for which `wanted` holds. Keep `wanted` cheap: it runs under the lock.
+    /// The objects of a namespace for which `wanted` holds. It is asked outside the lock: it may look into this store or
+    /// another one, and a second look under the first would wait for ever for a writer that waits for the first.
     pub fn filter(&self, namespace: &str, wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
-        let contents = self.read();
-        let within = contents.objects.range(ObjectKey::new(namespace, "")..);
+        let mut within = self.within(namespace);
+        within.retain(|object| wanted(object));
         within
-            .take_while(|(key, _)| key.namespace == namespace)
-            .map(|(_, object)| object)
-            .filter(|object| wanted(object))
-            .cloned()
+    }
+
+    fn within(&self, namespace: &str) -> Vec<Arc<K>> {
+        let contents = self.read();
+        let from = contents.objects.range(ObjectKey::new(namespace, "")..);
+        from.take_while(|(key, _)| key.namespace == namespace)
+            .map(|(_, object)| Arc::clone(object))
             .collect()
     }
 
@@ -348,6 +352,8 @@ fn key_of<K: Resource>(object: &Result<K, Malformed>) -> ObjectKey {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::core::ObjectMeta;
@@ -469,5 +475,22 @@ mod tests {
             names(store.filter("b", |map| map.metadata.name.as_deref() == Some("y"))),
             ["b/y"]
         );
+    }
+
+    #[test]
+    fn what_is_wanted_is_asked_while_others_read_and_write() {
+        let store = store();
+        store.apply(Ok(map("b", "x", "1", "1")));
+        let (written, goes_on) = (store.clone(), std::sync::mpsc::channel());
+        let found = store.filter("b", |_| {
+            let (store, done) = (written.clone(), goes_on.0.clone());
+            std::thread::spawn(move || {
+                store.apply(Ok(map("b", "y", "2", "2")));
+                done.send(()).ok();
+            });
+            let is_written = goes_on.1.recv_timeout(Duration::from_secs(10)).is_ok();
+            is_written && written.get(&ObjectKey::new("b", "y")).is_some()
+        });
+        assert_eq!(found.len(), 1);
     }
 }
