@@ -44,6 +44,7 @@ macro_rules! every_conformance_case {
             watches::a_watch_without_a_version_starts_with_what_there_is,
             watches::a_watch_of_one_namespace_shows_no_other,
             watches::a_label_selector_turns_changes_into_comings_and_goings,
+            watches::a_watch_from_long_ago_shows_each_change_since_as_it_was,
             watches::a_field_selector_follows_one_object,
             watches::a_streaming_list_marks_the_end_of_what_there_was,
             watches::a_streaming_list_must_say_how_old_it_may_be,

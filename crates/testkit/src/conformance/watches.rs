@@ -121,6 +121,37 @@ pub(super) async fn a_label_selector_turns_changes_into_comings_and_goings(w: Wi
     holds()
 }
 
+pub(super) async fn a_watch_from_long_ago_shows_each_change_since_as_it_was(w: Wire) -> Outcome {
+    let version = w.version(&w.map("")).await?;
+    let mut answers = vec![
+        w.post(&w.map(""), &map("a", &json!({"k": "0"})))
+            .await?
+            .expect(201)?,
+    ];
+    for count in 1..80 {
+        let on = if count % 4 < 2 { "yes" } else { "no" };
+        let change = json!({"metadata": {"labels": {"on": on}}, "data": {"k": count.to_string()}});
+        let answer = w.patch(As::Merge, &w.map("a"), &change).await?;
+        answers.push(answer.expect(200)?);
+    }
+    let mut all = from(&w, &w.map(""), &version, "").await?;
+    same!(all.next("ADDED").await?, answers[0]);
+    for answer in &answers[1..] {
+        same!(all.next("MODIFIED").await?, *answer);
+    }
+    let mut selected = from(&w, &w.map(""), &version, "&labelSelector=on%3Dyes").await?;
+    same!(selected.next("ADDED").await?, answers[1]);
+    for count in 2..80 {
+        let what = ["ADDED", "MODIFIED", "DELETED"].get(count % 4);
+        if let Some(what) = what {
+            let event = selected.next(what).await?;
+            let shown = if *what == "DELETED" { count - 1 } else { count };
+            same!(event["data"], answers[shown]["data"]);
+        }
+    }
+    holds()
+}
+
 pub(super) async fn a_field_selector_follows_one_object(w: Wire) -> Outcome {
     let version = w.version(&w.map("")).await?;
     for name in ["a", "b"] {

@@ -10,6 +10,9 @@ use super::kind::{Kind, Kinds};
 use super::ownership::Owners;
 use super::stored::Stored;
 
+/// So many of the last changes are at hand; those before them are seldom looked at again.
+const AT_HAND: usize = 32;
+
 /// Where an object lives: storage name of its kind, namespace, name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
@@ -38,6 +41,18 @@ pub(crate) struct Change {
     pub(crate) after: Option<Arc<Stored>>,
     /// The last state of a deleted object, carrying the version of its deletion.
     pub(crate) last: Option<Arc<Stored>>,
+}
+
+impl Change {
+    /// Keeps of it what takes little room.
+    fn fold(&mut self) {
+        for object in [&mut self.before, &mut self.after, &mut self.last] {
+            let folded = object.as_ref().and_then(|object| object.folded());
+            if let Some(folded) = folded {
+                *object = Some(Arc::new(folded));
+            }
+        }
+    }
 }
 
 /// Everything the server remembers.
@@ -151,7 +166,7 @@ impl State {
             None => is_alone(&object),
         };
         self.note_definition(&object);
-        self.history.push(Change {
+        self.remember(Change {
             version: self.version,
             key,
             before,
@@ -174,7 +189,7 @@ impl State {
         self.version += 1;
         last["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let last = Arc::new(Stored::new(last));
-        self.history.push(Change {
+        self.remember(Change {
             version: self.version,
             key: key.clone(),
             before: Some(Arc::clone(&before)),
@@ -185,6 +200,13 @@ impl State {
             self.forget_definition(&before);
         }
         last
+    }
+
+    fn remember(&mut self, change: Change) {
+        self.history.push(change);
+        if let Some(old) = self.history.len().checked_sub(AT_HAND + 1) {
+            self.history[old].fold();
+        }
     }
 
     fn note_definition(&mut self, object: &Value) {

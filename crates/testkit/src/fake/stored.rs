@@ -14,7 +14,8 @@ use super::request::{bare_text_of, text_of};
 /// An object as it is kept.
 #[derive(Default)]
 pub(crate) struct Stored {
-    value: Value,
+    /// Not there yet where nobody has looked since it was folded.
+    value: OnceLock<Value>,
     text: OnceLock<Bytes>,
     bare_text: OnceLock<Bytes>,
     owners: OnceLock<Owners>,
@@ -24,15 +25,26 @@ pub(crate) struct Stored {
 impl Stored {
     /// An object whose owners are not known yet.
     pub(crate) fn new(value: Value) -> Self {
-        Stored {
-            value,
-            ..Stored::default()
-        }
+        Stored::default().of(value)
     }
 
     /// The same about this object.
     pub(crate) fn of(self, value: Value) -> Self {
-        Stored { value, ..self }
+        Stored {
+            value: OnceLock::from(value),
+            ..self
+        }
+    }
+
+    /// The same in the little room of its text, where that was made: for what is seldom looked at again.
+    pub(crate) fn folded(&self) -> Option<Self> {
+        let text = self.text.get()?;
+        Some(Stored {
+            text: OnceLock::from(text.clone()),
+            owners: self.owners.clone(),
+            settled_by: self.settled_by,
+            ..Stored::default()
+        })
     }
 
     /// The same with the owners that it names.
@@ -58,12 +70,12 @@ impl Stored {
 
     /// The object as text.
     pub(crate) fn text(&self) -> Bytes {
-        self.text.get_or_init(|| text_of(&self.value)).clone()
+        self.text.get_or_init(|| text_of(self)).clone()
     }
 
     /// The object as text without its kind, as in lists of built-in kinds.
     pub(crate) fn bare_text(&self) -> Bytes {
-        let bare = || match &self.value {
+        let bare = || match &**self {
             Value::Object(object) => bare_text_of(object),
             _ => self.text(),
         };
@@ -72,7 +84,7 @@ impl Stored {
 
     /// Who owns which of its fields.
     pub(crate) fn owners(&self) -> &Owners {
-        self.owners.get_or_init(|| Owners::read(&self.value))
+        self.owners.get_or_init(|| Owners::read(self))
     }
 }
 
@@ -80,12 +92,15 @@ impl Deref for Stored {
     type Target = Value;
 
     fn deref(&self) -> &Value {
-        &self.value
+        self.value.get_or_init(|| {
+            let text = self.text.get().map(|text| serde_json::from_slice(text));
+            text.map_or(Value::Null, |value| value.expect("the text of a value"))
+        })
     }
 }
 
 impl fmt::Debug for Stored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.value.fmt(f)
+        Value::fmt(self, f)
     }
 }
