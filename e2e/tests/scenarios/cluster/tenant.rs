@@ -286,16 +286,24 @@ impl Tenant {
         Ok(())
     }
 
+    /// What etcdctl finds out. No answer on a machine that also compiles says nothing about the cluster: it is asked again.
+    async fn found(&self, words: &[&str]) -> Result<String> {
+        until(&format!("an answer to {words:?}"), SOON, || async {
+            Ok(self.etcdctl(words).await.ok())
+        })
+        .await
+    }
+
     /// What was written is there.
     pub async fn holds(&self, key: &str) -> Result<()> {
-        let said = self.etcdctl(&["get", key, "--print-value-only"]).await?;
+        let said = self.found(&["get", key, "--print-value-only"]).await?;
         ensure!(said.trim() == key, "{key} is lost: {said:?}");
         Ok(())
     }
 
     /// The members as etcd lists them.
     pub async fn members(&self) -> Result<Vec<Value>> {
-        let said = self.etcdctl(&["member", "list", "--write-out=json"]).await?;
+        let said = self.found(&["member", "list", "--write-out=json"]).await?;
         let list: Value = serde_json::from_str(&said)?;
         Ok(list["members"].as_array().cloned().unwrap_or_default())
     }
@@ -444,7 +452,7 @@ impl Tenant {
             self.note("no member of this version can tell a hash");
             return Ok(());
         }
-        let said = self.etcdctl(&["endpoint", "status", "--write-out=json"]).await?;
+        let said = self.found(&["endpoint", "status", "--write-out=json"]).await?;
         let status: Value = serde_json::from_str(&said)?;
         let revision = status[0]["Status"]["header"]["revision"].to_string();
         let members = self.members().await?;
