@@ -98,7 +98,11 @@ impl Reconciler {
         };
         let is_stale = |cluster: &EtcdCluster| {
             let is_ours = self.deps.scope.serves(cluster.metadata.annotations.as_ref());
-            let other = self.elsewhere.who(&self.deps.clusters, &ObjectKey::of(cluster));
+            let by = cluster
+                .status
+                .as_ref()
+                .and_then(|status| status.controlled_by.as_deref());
+            let other = self.elsewhere.another(by);
             is_ours.is_ok() && other.is_none() && meant(cluster).is_some()
         };
         let mut is_all = true;
