@@ -288,10 +288,21 @@ impl Tenant {
 
     /// What etcdctl finds out. No answer on a machine that also compiles says nothing about the cluster: it is asked again.
     async fn found(&self, words: &[&str]) -> Result<String> {
-        until(&format!("an answer to {words:?}"), SOON, || async {
-            Ok(self.etcdctl(words).await.ok())
+        let failure = Mutex::new(None);
+        let answer = until(&format!("an answer to {words:?}"), SOON, || async {
+            match self.etcdctl(words).await {
+                Ok(answer) => Ok(Some(answer)),
+                Err(error) => {
+                    *failure.lock().await = Some(error);
+                    Ok(None)
+                }
+            }
         })
-        .await
+        .await;
+        answer.map_err(|late| match failure.into_inner() {
+            Some(why) => why.context(late.to_string()),
+            None => late,
+        })
     }
 
     /// What was written is there.

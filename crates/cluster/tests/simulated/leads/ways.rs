@@ -185,7 +185,8 @@ pub(super) async fn deafen_learner(sim: &Simulation, size: u8) {
         said(sim, "no vote: it has not all data").await;
         // Whoever asks for its vote now gets it, for etcd has not noticed yet.
         sim.etcds().clear_faults();
-        tokio::time::sleep(15 * SECOND).await;
+        let votes = |sim: &Simulation| sim.voters(NAME).1 > usize::from(size);
+        sim.until(15 * SECOND, votes).await;
     }
     let_go(sim);
 }

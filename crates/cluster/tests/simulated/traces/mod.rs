@@ -114,7 +114,7 @@ const ON_BEDS: [Exception; 12] = [
               that had it",
         is: |seen| {
             let is_claim = (seen.part, seen.before, seen.after) == ("claim", "bound going", "absent");
-            is_claim && seen.beside != "absent"
+            is_claim && ["ready", "ready going", "ended 0 succeeded going"].contains(&seen.beside)
         },
     },
     Exception {
