@@ -17,7 +17,7 @@ RUN cargo xtask release \
  && echo 'hosts: files dns' > /image/etc/nsswitch.conf
 
 FROM scratch
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="etcd-operator" \
       org.opencontainers.image.description="Runs etcd clusters on Kubernetes, backs them up and restores them." \

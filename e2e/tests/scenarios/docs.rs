@@ -21,8 +21,8 @@ use crate::install::{prepared, sampled};
 
 /// The image in pages, and the same in kustomizations.
 const NAMES: [&str; 2] = [
-    "registry.example.com/etcd-operator:0.1.0",
-    "docker.io/library/etcd-operator:0.1.0",
+    "registry.example.com/etcd-operator:0.2.0",
+    "docker.io/library/etcd-operator:0.2.0",
 ];
 /// The image of etcd in the registry of somebody without a way to the internet.
 const FAR: &str = "registry.example.com/etcd:v3.6.16";

@@ -20,7 +20,7 @@ pub struct OperatorImage(String);
 
 /// Why a text is no image.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no reference of an image; for example: registry.example.com/etcd-operator:0.1.0")]
+#[error("'{0}' is no reference of an image; for example: registry.example.com/etcd-operator:0.2.0")]
 pub struct ImageError(String);
 
 /// Why no member can be run: nobody said which image is the operator's.
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn an_image_is_a_reference_and_nothing_else() {
         for good in [
-            "etcd-operator:0.1.0",
+            "etcd-operator:0.2.0",
             "localhost:5000/a/b@sha256:0123",
             "etcd-operator",
         ] {

@@ -18,7 +18,7 @@ use crate::install::{prepared, sampled};
 const PAGE: &str = "docs/disaster.md";
 /// How it calls the store and the image.
 const STORE: &str = "https://minio.example.com:9000";
-const IMAGE: &str = "registry.example.com/etcd-operator:0.1.0";
+const IMAGE: &str = "registry.example.com/etcd-operator:0.2.0";
 /// Thirty-two bytes.
 const KEY: &str = "abcdef0123456789abcdef0123456789";
 /// What nobody may lose.
