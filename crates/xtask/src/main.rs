@@ -2,6 +2,7 @@
 //! what everything else needs. What a command does in detail belongs to the programs it runs, not here.
 #![allow(clippy::print_stdout, reason = "a command speaks to its user")]
 
+mod background;
 mod counts;
 mod deny;
 mod e2e;

@@ -1,7 +1,6 @@
 //! The searches of the simulator: ten thousand seeds each that break no promise and together have been everywhere, and
-//! deliberate bugs, kept as patches, each of which a short search must find. Every run of `test` searches the usual ones of
-//! those seeds and the first of those with restores; the others, and the bugs, take longer than a run may, and are commands of
-//! their own.
+//! deliberate bugs, kept as patches, each of which a short search must find. Every run of `test` searches the
+//! first thousand seeds, a tenth of them with restores; the others, and the bugs, are commands of their own.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,8 +11,10 @@ use crate::{Failure, places, run};
 
 /// How many seeds a long search takes, each of which must count.
 const SEEDS: u64 = 10_000;
-/// How many of those with restores every run takes, as they live longer.
-const FIRST_RESTORES: u64 = 150;
+/// How many of the usual seeds every run of `test` takes.
+const FIRST: u64 = 900;
+/// How many of those with restores every run of `test` takes.
+const FIRST_RESTORES: u64 = 100;
 /// Within how many seeds a deliberate bug is found.
 const SOON: &str = "2000";
 /// Where the deliberate bugs are.
@@ -59,7 +60,7 @@ fn live(test: &str, seeds: u64) -> Result<(), String> {
 
 /// The seeds that every run of `test` takes.
 pub(crate) fn first() -> Result<(), String> {
-    live(USUAL, SEEDS)?;
+    live(USUAL, FIRST)?;
     live(RESTORES, FIRST_RESTORES)
 }
 

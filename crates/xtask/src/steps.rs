@@ -1,28 +1,38 @@
-//! `cargo xtask test`: everything that must hold, step by step, each timed; at the end a summary and the counts.
+//! `cargo xtask test`: runs every check step by step, prints the time of each as it ends, and closes with a summary and
+//! the test counts.
 //!
-//! A failed step does not stop the others, so that one run tells all there is to repair.
+//! A failed step does not stop the others, so that one run shows everything there is to repair.
 
 use std::time::{Duration, Instant};
 
+use crate::background::Background;
 use crate::counts::{Kind, Tally};
 use crate::floor::Floor;
 use crate::packages::Tier;
 use crate::{Failure, deny, generated, machine, only_flag, run, simulate, suites};
 
+/// What the steps of one run share.
+struct Run {
+    fast: bool,
+    tally: Tally,
+    /// The build of everything that comes from Go modules and of cargo-deny, beside the build of the workspace.
+    tools: Option<Background>,
+}
+
 struct Step {
     title: &'static str,
     needs: Needs,
-    work: fn(&mut Tally) -> Result<(), String>,
+    work: fn(&mut Run) -> Result<(), String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Needs {
     Nothing,
-    /// What the step `BUILD` makes.
+    /// The output of the step `BUILD`.
     Build,
-    /// That, and a control plane: left out of a fast run.
+    /// That output and a control plane. A fast run skips the step.
     ControlPlane,
-    /// A build of its own, which takes minutes: left out of a fast run.
+    /// A build of its own, which takes minutes. A fast run skips the step.
     OwnBuild,
 }
 
@@ -37,7 +47,7 @@ const STEPS: &[Step] = &[
     Step {
         title: BUILD,
         needs: Needs::Nothing,
-        work: |_| suites::build(),
+        work: build,
     },
     Step {
         title: "clean up after killed beds",
@@ -50,6 +60,16 @@ const STEPS: &[Step] = &[
         work: |_| clippy(),
     },
     Step {
+        title: "generated files",
+        needs: Needs::Build,
+        work: |run| generated::check(&mut run.tally),
+    },
+    Step {
+        title: "components of the bed",
+        needs: Needs::ControlPlane,
+        work: |run| run.tools.take().map_or(Ok(()), Background::finish),
+    },
+    Step {
         title: "dependencies",
         needs: Needs::Nothing,
         work: |_| deny::check(),
@@ -57,7 +77,7 @@ const STEPS: &[Step] = &[
     Step {
         title: "tests of the crates",
         needs: Needs::Build,
-        work: suites::crates,
+        work: |run| suites::crates(&mut run.tally),
     },
     Step {
         title: "simulated lives",
@@ -65,21 +85,24 @@ const STEPS: &[Step] = &[
         work: |_| simulate::first(),
     },
     Step {
-        title: "generated files",
-        needs: Needs::Build,
-        work: generated::check,
-    },
-    Step {
-        title: "components of the bed",
-        needs: Needs::ControlPlane,
-        work: |_| suites::components("gate"),
-    },
-    Step {
         title: "tests end to end",
         needs: Needs::ControlPlane,
-        work: suites::end_to_end,
+        work: |run| suites::end_to_end(&mut run.tally),
     },
 ];
+
+/// Compiles the workspace. On a new machine the components of the bed take twenty minutes of two cores, and the end of
+/// a Rust build leaves one of them idle: so they start as soon as the program exists that builds them.
+fn build(run: &mut Run) -> Result<(), String> {
+    if !run.fast {
+        suites::build_bed()?;
+        run.tools = Some(Background::start("tools", |log| {
+            suites::components_into("gate", log)?;
+            deny::install_into(log)
+        })?);
+    }
+    suites::build()
+}
 
 fn clippy() -> Result<(), String> {
     run::plainly(run::cargo([
@@ -104,7 +127,11 @@ pub(crate) fn test(arguments: &[String]) -> Result<(), Failure> {
     let fast = only_flag(arguments, "--fast")?;
     machine::prepare(if fast { Tier::Build } else { Tier::Bed })?;
     let floor = Floor::read()?;
-    let mut tally = Tally::default();
+    let mut run = Run {
+        fast,
+        tally: Tally::default(),
+        tools: None,
+    };
     let mut built = true;
     let mut outcomes = Vec::new();
     for (index, step) in STEPS.iter().enumerate() {
@@ -115,12 +142,19 @@ pub(crate) fn test(arguments: &[String]) -> Result<(), Failure> {
         } else {
             println!("\n=== {}/{} {}", index + 1, STEPS.len(), step.title);
             let start = Instant::now();
-            let result = (step.work)(&mut tally);
+            let result = (step.work)(&mut run);
             let time = start.elapsed();
             match result {
-                Ok(()) => Outcome::Passed(time),
+                Ok(()) => {
+                    println!("=== {}: ok after {:.1} s", step.title, time.as_secs_f32());
+                    Outcome::Passed(time)
+                }
                 Err(message) => {
-                    println!("{}: {message}", step.title);
+                    println!(
+                        "=== {}: FAILED after {:.1} s: {message}",
+                        step.title,
+                        time.as_secs_f32()
+                    );
                     built &= step.title != BUILD;
                     Outcome::Failed(time, message)
                 }
@@ -128,7 +162,7 @@ pub(crate) fn test(arguments: &[String]) -> Result<(), Failure> {
         };
         outcomes.push((step.title, outcome));
     }
-    summarize(&outcomes, &tally, &floor, fast)
+    summarize(&outcomes, &run.tally, &floor, fast)
 }
 
 fn summarize(outcomes: &[(&str, Outcome)], tally: &Tally, floor: &Floor, fast: bool) -> Result<(), Failure> {

@@ -7,12 +7,18 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use crate::background::Log;
 use crate::counts::{Kind, Reader, Tally};
 use crate::{places, run};
 
 /// Compiles every program and every test.
 pub(crate) fn build() -> Result<(), String> {
     run::plainly(run::cargo(["build", "--workspace", "--all-targets", "--locked"]))
+}
+
+/// Compiles the program that builds the bed, with the features that the whole workspace gives its dependencies.
+pub(crate) fn build_bed() -> Result<(), String> {
+    run::plainly(run::cargo(["build", "--workspace", "--bin", "bed", "--locked"]))
 }
 
 /// What needs no control plane: unit tests, the tests of single crates, examples in documentation.
@@ -28,6 +34,11 @@ pub(crate) fn crates(tally: &mut Tally) -> Result<(), String> {
 /// What tests end to end use, built beforehand so that none of them has to wait for it.
 pub(crate) fn components(group: &str) -> Result<(), String> {
     run::plainly(run::program(&places::built("bed")?, ["build", group]))
+}
+
+/// The same with the output in a log.
+pub(crate) fn components_into(group: &str, log: &Log) -> Result<(), String> {
+    log.run(run::program(&places::built("bed")?, ["build", group]))
 }
 
 /// Ends and removes what killed beds have left.

@@ -37,10 +37,12 @@ pub const SCENARIOS: &[Scenario] = &[
         Bed::Own(1),
         |stage| Box::pin(leaving(stage)),
     )
-    .leaving(),
+    .leaving()
+    .full(),
     Scenario::gate("bed", "nothing_is_left_of_a_bed_that_ended", Bed::Without, |_| {
         Box::pin(ended(1))
-    }),
+    })
+    .full(),
     // The same as with one node, and half a minute longer.
     Scenario::gate(
         "bed",
@@ -67,25 +69,29 @@ pub const SCENARIOS: &[Scenario] = &[
         "a_bed_killed_together_with_its_watchdog_is_taken_away_by_the_next_start",
         Bed::Without,
         |_| Box::pin(killed_with_its_watchdog()),
-    ),
+    )
+    .full(),
     Scenario::gate(
         "bed",
         "an_interrupted_bed_takes_itself_away",
         Bed::Without,
         |_| Box::pin(interrupted()),
-    ),
+    )
+    .full(),
     Scenario::gate(
         "bed",
         "a_bed_that_does_not_start_leaves_a_report_and_nothing_else",
         Bed::Without,
         |_| Box::pin(not_started()),
-    ),
+    )
+    .full(),
     Scenario::gate(
         "bed",
         "a_failed_scenario_is_understood_from_its_report_alone",
         Bed::Shared,
         |stage| Box::pin(reported(stage)),
-    ),
+    )
+    .full(),
 ];
 
 async fn pods_meet(stage: Arc<Stage>) -> Result<()> {
