@@ -28,7 +28,7 @@ pub struct Desk<'a> {
 
 impl<'a> Desk<'a> {
     /// The pages that scenarios play.
-    pub const PAGES: [&'static str; 9] = [
+    pub const PAGES: [&'static str; 10] = [
         "README.md",
         "docs/backups.md",
         "docs/cluster.md",
@@ -37,6 +37,7 @@ impl<'a> Desk<'a> {
         "docs/migration.md",
         "docs/operations.md",
         "docs/restores.md",
+        "docs/troubleshooting.md",
         "docs/tutorial.md",
     ];
 

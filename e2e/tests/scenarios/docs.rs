@@ -184,7 +184,7 @@ async fn installed(stage: Arc<Stage>) -> Result<()> {
     // cluster, which would rightly ask what becomes of its volumes.
     let story: Vec<&Block> = [
         &page.under("With kubectl")?[..],
-        &page.under("Definitions")?[..],
+        &page.under("Custom resource definitions")?[..],
         &helm[..],
         &page.under("Upgrade")?[..],
     ]
@@ -390,6 +390,9 @@ async fn restored(kubernetes: &Kubernetes, desk: &Desk<'_>, store: &Emulator) ->
         said.matches("greeting\nhello\n").count() == 2,
         "not both hold what was backed up:\n{said}"
     );
+    // Its commands only read, from objects of all three kinds.
+    let page = Page::read("docs/troubleshooting.md")?;
+    desk.types(&page.shell().collect::<Vec<_>>()).await?;
     Ok(())
 }
 
