@@ -257,7 +257,7 @@ mod tests {
         assert!(Page::parse("page.md", "```text\nkubectl get etcd\n```\n").is_ok());
     }
 
-    /// The README, and the documentation with its folders.
+    /// The README, and the pages below `docs`.
     fn paths() -> Vec<String> {
         let mut paths = vec!["README.md".to_owned()];
         let mut folders = vec!["docs".to_owned()];

@@ -324,9 +324,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_readme_tells_people_to_try_what_is_tried_here() {
-        let readme = std::fs::read_to_string(repository_file("README.md")).unwrap();
-        let (_, part) = readme.split_once("\n## Try it\n").unwrap();
+    fn the_tutorial_shows_the_commands_that_up_prints() {
+        let tutorial = std::fs::read_to_string(repository_file("docs/tutorial.md")).unwrap();
+        let (_, part) = tutorial.split_once("\n## Look around\n").unwrap();
         assert!(
             part.contains(&format!("```sh\n{}\n```", TO_TRY.join("\n"))),
             "{part}"

@@ -8,10 +8,12 @@
 //! | [`definitions`] | the CustomResourceDefinitions, for kustomize and for the chart |
 //! | [`rbac`], [`roles`] | the table of rights, and the roles that grant them |
 //! | [`reference`] | the reference pages in `docs/reference` |
+//! | [`overview`] | the picture of the README |
 //! | [`yaml`] | how objects become text |
 //! | [`stale`], [`tree`] | what differs from the repository, and reading and writing it |
 
 pub mod definitions;
+pub mod overview;
 pub mod rbac;
 pub mod reference;
 pub mod roles;
@@ -26,12 +28,13 @@ use std::path::PathBuf;
 pub type Files = BTreeMap<PathBuf, String>;
 
 /// Folders in which nothing but generated files may lie.
-pub const FOLDERS: [&str; 5] = [
+pub const FOLDERS: [&str; 6] = [
     "config/crd",
     "config/rbac",
     "charts/etcd-operator/templates/crds",
     "charts/etcd-operator/templates/rights",
     "docs/reference",
+    "docs/images",
 ];
 
 /// Every generated file.
@@ -40,6 +43,7 @@ pub fn files() -> Files {
     files.extend(definitions::files());
     files.extend(roles::files());
     files.extend(reference::files());
+    files.extend(overview::files());
     files
 }
 

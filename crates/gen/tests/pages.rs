@@ -63,7 +63,7 @@ fn asked_for(expression: &str) -> BTreeSet<&str> {
 /// The expressions under the heading about alerts.
 fn alerts() -> String {
     let page = text("docs/operations.md");
-    let (_, section) = page.split_once("\n## Alerts worth having\n").expect("alerts");
+    let (_, section) = page.split_once("\n## Alerts\n").expect("alerts");
     let section = section.split("\n## ").next().unwrap_or_default();
     section.split("```").skip(1).step_by(2).collect()
 }
@@ -173,7 +173,7 @@ fn every_link_leads_somewhere() {
     }
     assert!(seen > 10, "{seen}");
     assert_eq!(links("a [b](c.md#d), [e](https://f) and [g](#h)"), ["c.md"]);
-    assert!(anchors("## Whom it serves\n").contains("whom-it-serves"));
+    assert!(anchors("## Choose the scope\n").contains("choose-the-scope"));
 }
 
 /// The schema of a value of the chart, by its path.

@@ -28,7 +28,7 @@ pub struct Desk<'a> {
 
 impl<'a> Desk<'a> {
     /// The pages that scenarios play.
-    pub const PAGES: [&'static str; 8] = [
+    pub const PAGES: [&'static str; 10] = [
         "README.md",
         "docs/backups.md",
         "docs/cluster.md",
@@ -37,6 +37,8 @@ impl<'a> Desk<'a> {
         "docs/migration.md",
         "docs/operations.md",
         "docs/restores.md",
+        "docs/troubleshooting.md",
+        "docs/tutorial.md",
     ];
 
     /// One called `name`, whose kubectl works in this namespace unless it is told otherwise.

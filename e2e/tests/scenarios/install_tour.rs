@@ -1,4 +1,4 @@
-//! The README on the bed that `cargo xtask up` makes: typed in a clone, in a shell with the lines that `up` prints.
+//! The tutorial on the bed that `cargo xtask up` makes: typed in a clone, in a shell with the lines that `up` prints.
 #![allow(clippy::print_stdout, reason = "how long it takes is what is promised")]
 
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ pub const SCENARIOS: &[Scenario] = &[
     // The page itself is followed before every change, on a bed that is made otherwise.
     Scenario::gate(
         "install",
-        "the_ten_minutes_of_the_readme_pass_as_printed_on_the_bed_that_up_makes",
+        "the_tutorial_works_as_printed_on_the_bed_that_up_makes",
         Bed::Without,
         |stage| Box::pin(toured(stage)),
     )
@@ -37,14 +37,14 @@ async fn toured(stage: Arc<Stage>) -> Result<()> {
 
 async fn tour(commands: &Commands<'_>) -> Result<()> {
     let made = commands.up(&[]).await?;
-    let page = Page::read("README.md")?;
+    let page = Page::read("docs/tutorial.md")?;
     let began = Instant::now();
     let said = typed(&exports(&made)?, &page).await?;
     let seconds = began.elapsed().as_secs();
     commands
         .stage
         .note(&format!("{said}\nthe page was followed in {seconds} s"));
-    println!("README.md was followed on the bed of `up` in {seconds} s");
+    println!("docs/tutorial.md was followed on the bed of `up` in {seconds} s");
     ensure!(seconds <= 600, "ten minutes are promised, it took {seconds} s");
     let (_, restored) = said
         .split_once("etcdrestore.etcd.database.coreos.com/orders-copy condition met")
