@@ -5,6 +5,7 @@ pub mod conformance;
 pub mod etcd;
 pub mod fake;
 pub mod gate;
+pub mod golden;
 pub mod ledger;
 pub mod machine;
 pub mod moves;
