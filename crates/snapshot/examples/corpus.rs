@@ -1,5 +1,6 @@
-//! Makes the corpus of real files: `corpus OUT NAME=FOLDER…` starts each etcd found in a folder, tells it stories,
-//! and keeps its snapshots, compressed, with what etcd's own tools and range reads say of them. No test runs it.
+//! Creates the corpus of real files. `corpus OUT NAME=FOLDER…` starts the etcd of each folder, writes data of
+//! several scenarios, and stores its compressed snapshots. A table records what etcd's tools and range reads
+//! report about them. No test runs it.
 
 use std::fs;
 use std::io::Write;
@@ -265,7 +266,8 @@ impl Etcd {
         self.user = Some("root:pw");
     }
 
-    /// Keeps a file, and a row: name, revision, keys and hash as etcd's tool has them, revision and digest as served.
+    /// Stores a file and returns its row: name; revision, keys and hash as printed by etcd's tool; revision
+    /// and digest as served.
     fn keep(&self, out: &Path, name: &str, path: &str, served: &Value) -> String {
         let tool = if self.is_at_least("3.5") {
             "etcdutl"

@@ -1,5 +1,5 @@
-//! Measures on a file: `measure FILE` says how fast its stream is checked and framed, how fast it is walked, and how
-//! much memory the process had at most. No test runs it.
+//! Benchmarks with a file. `measure FILE` prints how fast its stream is verified and encoded, how fast it is
+//! checked, and the peak memory. No test runs it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use etcd_operator_snapshot::frames::{Compression, Encoder, FRAME, Form, KeyId, M
 use etcd_operator_snapshot::source;
 use etcd_operator_snapshot::stream::Check;
 
-/// As etcd sends it.
+/// The chunk size of etcd's snapshot stream.
 const PIECE: usize = 32 << 10;
 
 fn main() -> io::Result<()> {
@@ -97,7 +97,7 @@ fn each_piece(path: &str, mut take: impl FnMut(&[u8])) -> io::Result<()> {
     }
 }
 
-/// The most memory the process had, as the system counts it.
+/// The peak memory of this process.
 fn peak() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM"));

@@ -1,5 +1,5 @@
-//! Bytes that are changed one by one, and bytes that never were a database: nothing panics, nothing runs away, and
-//! what is not found to be damaged says the same as before.
+//! Changes bytes of real files, and reads arbitrary bytes as databases. Nothing may panic or read without
+//! limit. If no damage is found, the content must be unchanged.
 
 mod support;
 
@@ -8,37 +8,39 @@ use etcd_operator_snapshot::content::look::look;
 use etcd_operator_snapshot::database::Database;
 use etcd_operator_snapshot::source::{ReadAt, ReadError};
 use proptest::prelude::*;
-use support::{Broken, bytes, table, walk};
+use support::{DamagedFile, bytes, check_database, table};
 
-/// Counts what is read, so that a walk that runs away is noticed.
-struct Counted<'a> {
+/// Counts the bytes read, to detect reading without limit.
+struct CountingSource<'a> {
     bytes: &'a [u8],
     read: u64,
 }
 
-impl ReadAt for Counted<'_> {
+impl ReadAt for CountingSource<'_> {
     fn length(&self) -> u64 {
         self.bytes.length()
     }
 
-    fn read_at(&mut self, place: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         self.read += buffer.len() as u64;
-        self.bytes.read_at(place, buffer)
+        self.bytes.read_at(offset, buffer)
     }
 }
 
-/// What a file says to whoever restores it: everything but its form. Nothing if it is damaged.
-fn said(bytes: &[u8]) -> Option<String> {
-    let audit = walk(bytes).ok().filter(|audit| audit.findings.is_empty())?;
+/// The content of a file that a restore uses. `None` if the file is damaged.
+fn restorable_content(bytes: &[u8]) -> Option<String> {
+    let audit = check_database(bytes)
+        .ok()
+        .filter(|audit| audit.findings.is_empty())?;
     let mut database = Database::open(bytes).ok()?;
     let live = live(&mut database, None, audit.records).ok()?;
     Some(format!("{:?} {}", audit.look.facts, live.digest))
 }
 
-/// Walks, looks and takes the digest of whatever this is; says how much was read for each byte there is.
-fn work(bytes: &[u8]) -> u64 {
-    let mut counted = Counted { bytes, read: 0 };
-    if let Ok(mut database) = Database::open(&mut counted) {
+/// Checks, looks at and digests any bytes. Returns how often each byte was read.
+fn reads_per_byte(bytes: &[u8]) -> u64 {
+    let mut source = CountingSource { bytes, read: 0 };
+    if let Ok(mut database) = Database::open(&mut source) {
         let _ = look(&mut database);
         let records = match etcd_operator_snapshot::content::audit::audit(&mut database) {
             Ok(audit) => audit.records,
@@ -46,53 +48,54 @@ fn work(bytes: &[u8]) -> u64 {
         };
         let _ = live(&mut database, None, records);
     }
-    counted.read / (bytes.len() as u64).max(1)
+    source.read / (bytes.len() as u64).max(1)
 }
 
-/// Reads for one byte of a file: a look, a walk, a digest, each of which reads values apart from pages.
-const MOST_WORK: u64 = 24;
+/// How often each byte of a file may be read: by a look, a full check and a digest, each of which reads
+/// values separately from pages.
+const MAX_READS: u64 = 24;
 
-/// Every byte of structure of a file, changed in a few ways.
-fn flip_all(name: &str, flips: &[u8], step: usize) -> (usize, usize) {
-    let broken = Broken::new(name);
-    let wanted = said(&broken.bytes).unwrap_or_else(|| panic!("{name} is whole"));
+/// Changes every structural byte of a file in the given ways.
+fn change_structure(name: &str, flips: &[u8], step: usize) -> (usize, usize) {
+    let damaged = DamagedFile::new(name);
+    let expected = restorable_content(&damaged.bytes).unwrap_or_else(|| panic!("{name} is whole"));
     let (mut detected, mut harmless) = (0, 0);
-    let mut bytes = broken.bytes.clone();
-    for place in broken.structure().into_iter().step_by(step) {
+    let mut bytes = damaged.bytes.clone();
+    for offset in damaged.structure().into_iter().step_by(step) {
         for flip in flips {
-            bytes[place] ^= flip;
-            match said(&bytes) {
+            bytes[offset] ^= flip;
+            match restorable_content(&bytes) {
                 None => detected += 1,
-                Some(said) => {
-                    assert_eq!(said, wanted, "{name}: byte {place} changed by {flip:#04x}");
+                Some(content) => {
+                    assert_eq!(content, expected, "{name}: byte {offset} changed by {flip:#04x}");
                     harmless += 1;
                 }
             }
-            bytes[place] ^= flip;
+            bytes[offset] ^= flip;
         }
     }
     (detected, harmless)
 }
 
 #[test]
-fn a_changed_byte_of_structure_is_found_or_says_nothing_else() {
+fn a_changed_structural_byte_is_detected_or_harmless() {
     let (mut detected, mut harmless) = (0, 0);
     for row in table() {
         let is_small = ["-fresh", "-tombstone"].iter().any(|end| row.name.ends_with(end));
         if !is_small {
             continue;
         }
-        let (found, not) = flip_all(&row.name, &[0x01, 0x80, 0xFF], 1);
+        let (found, not) = change_structure(&row.name, &[0x01, 0x80, 0xFF], 1);
         detected += found;
         harmless += not;
     }
     println!("small files: {detected} found, {harmless} harmless");
-    // What is harmless are numbers that etcd does not use, such as the sequence of a bucket.
+    // The harmless bytes are fields that etcd does not use, such as the sequence of a bucket.
     assert!(detected > 4 * harmless, "{detected} found, {harmless} harmless");
 }
 
 #[test]
-fn a_changed_byte_of_structure_of_a_large_file_is_found_or_says_nothing_else() {
+fn a_changed_structural_byte_of_a_large_file_is_detected_or_harmless() {
     let (mut detected, mut harmless) = (0, 0);
     for (name, flip) in [
         ("3.2-full", 0x04),
@@ -100,7 +103,7 @@ fn a_changed_byte_of_structure_of_a_large_file_is_found_or_says_nothing_else() {
         ("3.5-synced", 0x01),
         ("3.7-full", 0x40),
     ] {
-        let (found, not) = flip_all(name, &[flip], 41);
+        let (found, not) = change_structure(name, &[flip], 41);
         detected += found;
         harmless += not;
     }
@@ -109,15 +112,16 @@ fn a_changed_byte_of_structure_of_a_large_file_is_found_or_says_nothing_else() {
 }
 
 #[test]
-fn whole_files_take_little_work() {
+fn undamaged_files_need_few_reads() {
     for row in table() {
-        let work = work(&bytes(&row.name));
-        assert!(work <= MOST_WORK, "{}: {work} reads of each byte", row.name);
+        let reads = reads_per_byte(&bytes(&row.name));
+        assert!(reads <= MAX_READS, "{}: {reads} reads of each byte", row.name);
     }
 }
 
-/// Pages of a real file put in each other's places, and bytes of pages changed, with metas that are right again.
-fn shuffled() -> impl Strategy<Value = Vec<u8>> {
+/// Copies pages of a real file over each other and changes bytes, then corrects the checksums of the meta
+/// pages.
+fn shuffled_files() -> impl Strategy<Value = Vec<u8>> {
     let change = (
         any::<prop::sample::Index>(),
         any::<prop::sample::Index>(),
@@ -128,24 +132,24 @@ fn shuffled() -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(change, 1..12),
     )
         .prop_map(|(name, changes)| {
-            let mut broken = Broken::new(name);
-            let pages = broken.bytes.len() / broken.size;
-            let structure = broken.structure();
+            let mut damaged = DamagedFile::new(name);
+            let pages = damaged.bytes.len() / damaged.size;
+            let structure = damaged.structure();
             for (one, other, byte) in changes {
                 match byte % 3 {
                     0 => {
-                        let (from, to) = (one.index(pages) * broken.size, other.index(pages) * broken.size);
-                        broken.bytes.copy_within(from..from + broken.size, to);
+                        let (from, to) = (one.index(pages) * damaged.size, other.index(pages) * damaged.size);
+                        damaged.bytes.copy_within(from..from + damaged.size, to);
                     }
-                    1 => broken.bytes[structure[one.index(structure.len())]] = byte,
+                    1 => damaged.bytes[structure[one.index(structure.len())]] = byte,
                     _ => {
-                        let place = one.index(broken.bytes.len());
-                        broken.bytes[place] ^= byte;
+                        let offset = one.index(damaged.bytes.len());
+                        damaged.bytes[offset] ^= byte;
                     }
                 }
             }
-            broken.reseal();
-            broken.bytes
+            damaged.fix_checksums();
+            damaged.bytes
         })
 }
 
@@ -153,13 +157,13 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_rearranged_file_makes_it_panic_or_run_away(bytes in shuffled()) {
-        let work = work(&bytes);
-        prop_assert!(work <= MOST_WORK, "{work} reads of each byte");
+    fn shuffled_files_cause_no_panic_and_bounded_reads(bytes in shuffled_files()) {
+        let reads = reads_per_byte(&bytes);
+        prop_assert!(reads <= MAX_READS, "{reads} reads of each byte");
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..20_000)) {
-        prop_assert!(work(&bytes) <= MOST_WORK);
+    fn arbitrary_bytes_cause_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..20_000)) {
+        prop_assert!(reads_per_byte(&bytes) <= MAX_READS);
     }
 }

@@ -1,57 +1,57 @@
-//! Numbers of bbolt's file format, and how they are read. All are little-endian.
+//! Constants and integers of the bbolt file format. All integers are little-endian.
 
-/// What each page begins with: number, type, count, overflow.
-pub(super) const HEADER: usize = 16;
-/// Of a branch or a leaf: an entry of the table behind the header.
-pub(super) const ELEMENT: usize = 16;
-/// What the value of a bucket begins with: root, sequence.
-pub(super) const BUCKET: usize = 16;
-/// Of the meta behind its page's header.
-pub(super) const META: usize = 64;
+/// The size of a page header: page number, type, count, overflow.
+pub(super) const PAGE_HEADER_SIZE: usize = 16;
+/// The size of an entry in the element table of a branch or leaf page.
+pub(super) const ELEMENT_SIZE: usize = 16;
+/// The size of the header of a bucket value: root page and sequence.
+pub(super) const BUCKET_HEADER_SIZE: usize = 16;
+/// The size of the meta data after the header of a meta page.
+pub(super) const META_SIZE: usize = 64;
 
-/// Types of pages.
-pub(super) const BRANCH: u16 = 0x01;
-pub(super) const LEAF: u16 = 0x02;
-pub(super) const METAPAGE: u16 = 0x04;
-pub(super) const FREELIST: u16 = 0x10;
+/// The page types.
+pub(super) const BRANCH_PAGE: u16 = 0x01;
+pub(super) const LEAF_PAGE: u16 = 0x02;
+pub(super) const META_PAGE: u16 = 0x04;
+pub(super) const FREELIST_PAGE: u16 = 0x10;
 
-/// The flag of an element that is a bucket.
-pub(super) const IS_BUCKET: u32 = 0x01;
-/// Instead of the number of the free list's page: free pages are found by a walk.
+/// The element flag for buckets.
+pub(super) const BUCKET_FLAG: u32 = 0x01;
+/// The freelist page number if the file contains no freelist. Free pages are then found by a walk.
 pub(super) const NO_FREELIST: u64 = u64::MAX;
-/// A free list of so many or more pages has its count in front of it.
-pub(super) const COUNT_BEHIND: u16 = 0xFFFF;
+/// The element count of a freelist with this many or more entries, whose first entry is the actual count.
+pub(super) const COUNT_IN_FIRST_ENTRY: u16 = 0xFFFF;
 
 pub(super) const MAGIC: u32 = 0xED0C_DAED;
 pub(super) const VERSION: u32 = 2;
 
-/// The longest key bbolt takes.
-pub(super) const LONGEST_KEY: usize = 32_768;
-/// A tree of two children a page with as many pages as fit into 64 bits would be this deep.
-pub(super) const DEEPEST: usize = 64;
+/// The maximum key size of bbolt.
+pub(super) const MAX_KEY_SIZE: usize = 32_768;
+/// The maximum depth of a tree. A tree with two children per page and 2^64 pages has this depth.
+pub(super) const MAX_DEPTH: usize = 64;
 
-/// Sizes a page may have; bbolt takes that of the system which made the file.
+/// The supported page sizes. bbolt uses the page size of the system that created the file.
 pub(super) const PAGE_SIZES: [u32; 5] = [4096, 8192, 16_384, 32_768, 65_536];
-/// The longest file that is read: thirty times what etcd is made for.
-pub(super) const LONGEST_FILE: u64 = 256 << 30;
+/// The maximum size of a file: more than thirty times the 8 GiB that etcd recommends.
+pub(super) const MAX_FILE_SIZE: u64 = 256 << 30;
 
-pub(super) fn u16_at(bytes: &[u8], place: usize) -> u16 {
+pub(super) fn u16_at(bytes: &[u8], offset: usize) -> u16 {
     bytes
-        .get(place..)
+        .get(offset..)
         .and_then(<[u8]>::first_chunk)
         .map_or(0, |bytes| u16::from_le_bytes(*bytes))
 }
 
-pub(super) fn u32_at(bytes: &[u8], place: usize) -> u32 {
+pub(super) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     bytes
-        .get(place..)
+        .get(offset..)
         .and_then(<[u8]>::first_chunk)
         .map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
-pub(super) fn u64_at(bytes: &[u8], place: usize) -> u64 {
+pub(super) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     bytes
-        .get(place..)
+        .get(offset..)
         .and_then(<[u8]>::first_chunk)
         .map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
