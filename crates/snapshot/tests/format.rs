@@ -56,7 +56,7 @@ fn the_program_is_short() {
 fn the_program_beside_the_page_reads_every_format() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let Some(program) = build(target) else {
-        eprintln!("go is not here: the program beside docs/format.md was not run");
+        eprintln!("Go is not installed: the program next to docs/format.md was not run");
         return;
     };
     let (key, master) = (target.join("key"), MasterKey::new(&[5; 32]).expect("32 bytes"));

@@ -107,7 +107,7 @@ fn buckets() -> Vec<u8> {
 }
 
 /// The peak memory of this process.
-fn peak() -> u64 {
+fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("the system tells");
     let line = status
         .lines()
@@ -119,13 +119,13 @@ fn peak() -> u64 {
 
 #[test]
 fn a_huge_value_is_read_in_chunks() {
-    let before = peak();
+    let before = peak_memory();
     let mut database = Database::open(HugeValue::new()).expect("open");
     let audit = audit(&mut database).expect("a walk");
     assert_eq!(audit.findings.list, []);
     assert_eq!((audit.look.revision, audit.records), (5, 1));
     let live = live(&mut database, None, audit.records).expect("keys");
     assert_eq!((live.keys, live.bytes), (1, VALUE + 1));
-    let grown = peak() - before;
+    let grown = peak_memory() - before;
     assert!(grown < ALLOWED, "{grown} bytes of memory for a value of {VALUE}");
 }
