@@ -35,7 +35,7 @@ pub(crate) struct CompleteUploadResult {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct ObjectList {
-    contents: Vec<ListedObject>,
+    contents: Vec<XmlObject>,
     is_truncated: bool,
     next_continuation_token: Option<String>,
     encoding_type: Option<String>,
@@ -43,7 +43,7 @@ struct ObjectList {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct ListedObject {
+struct XmlObject {
     key: String,
     size: u64,
     last_modified: Option<String>,
