@@ -1,4 +1,4 @@
-// Command format turns a stored backup into a plain snapshot: format [FILE OF THE KEY] < OBJECT > SNAPSHOT
+// Command format converts a stored backup to a plain snapshot: format [KEY FILE] < OBJECT > SNAPSHOT
 package main
 
 import (

@@ -1,4 +1,5 @@
-//! Any bytes as a database: nothing panics, nothing overflows, and what is read stays in proportion to what there is.
+//! Reads arbitrary bytes as a database. Nothing may panic or overflow, and the amount read must be
+//! proportional to the size.
 #![no_main]
 
 use etcd_operator_snapshot::content::audit::audit;
@@ -8,29 +9,29 @@ use etcd_operator_snapshot::database::Database;
 use etcd_operator_snapshot::source::{ReadAt, ReadError};
 use libfuzzer_sys::fuzz_target;
 
-/// Counts what is read.
-struct Counted<'a> {
+/// Counts the bytes read.
+struct CountingSource<'a> {
     bytes: &'a [u8],
     read: u64,
 }
 
-impl ReadAt for Counted<'_> {
+impl ReadAt for CountingSource<'_> {
     fn length(&self) -> u64 {
         self.bytes.length()
     }
 
-    fn read_at(&mut self, place: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         self.read += buffer.len() as u64;
-        self.bytes.read_at(place, buffer)
+        self.bytes.read_at(offset, buffer)
     }
 }
 
-/// Where the checksum of a meta page lies, and the bytes it is of.
+/// The offsets of the meta data and its checksum within a meta page.
 const META: usize = 16;
 const CHECKSUM: usize = META + 56;
 
-/// Makes the checksums of both metas right: without that no change of theirs would get past the first look.
-fn signed(bytes: &mut [u8]) {
+/// Corrects the checksums of both meta pages. Otherwise every mutation of them would be rejected at once.
+fn fix_checksums(bytes: &mut [u8]) {
     for page in [0, 4096] {
         let Some(meta) = bytes.get_mut(page..page + CHECKSUM + 8) else {
             continue;
@@ -44,13 +45,13 @@ fn signed(bytes: &mut [u8]) {
 
 fuzz_target!(|bytes: &[u8]| {
     let mut bytes = bytes.to_vec();
-    signed(&mut bytes);
-    let mut counted = Counted { bytes: &bytes, read: 0 };
-    if let Ok(mut database) = Database::open(&mut counted) {
+    fix_checksums(&mut bytes);
+    let mut source = CountingSource { bytes: &bytes, read: 0 };
+    if let Ok(mut database) = Database::open(&mut source) {
         let _ = look(&mut database);
         let records = audit(&mut database).map_or(0, |audit| audit.records);
         let _ = live(&mut database, None, records);
     }
-    let most = 32 * (bytes.len() as u64).max(4096);
-    assert!(counted.read <= most, "{} bytes read of {}", counted.read, bytes.len());
+    let max = 32 * (bytes.len() as u64).max(4096);
+    assert!(source.read <= max, "{} bytes read of {}", source.read, bytes.len());
 });

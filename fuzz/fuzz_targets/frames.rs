@@ -1,4 +1,5 @@
-//! Any bytes as a stored object, in any pieces: nothing panics, and nothing is given out that is no whole frame.
+//! Decodes arbitrary bytes as a stored object, in chunks of any size. Nothing may panic, and only complete
+//! frames may be released.
 #![no_main]
 
 use etcd_operator_snapshot::frames::{Decoder, KeyId, KeyRing, MasterKey};

@@ -1,4 +1,4 @@
-//! Unpacks the corpus of real databases for the fuzzer to begin with.
+//! Unpacks the corpus of real databases as seeds for the fuzzer.
 
 use std::fs;
 use std::io;

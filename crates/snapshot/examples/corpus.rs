@@ -1,5 +1,6 @@
-//! Makes the corpus of real files: `corpus OUT NAME=FOLDER…` starts each etcd found in a folder, tells it stories,
-//! and keeps its snapshots, compressed, with what etcd's own tools and range reads say of them. No test runs it.
+//! Creates the corpus of real files. `corpus OUT NAME=FOLDER…` starts the etcd of each directory, writes data of
+//! several scenarios, and stores its compressed snapshots. A table records what etcd's tools and range reads
+//! report about them. No test runs it.
 
 use std::fs;
 use std::io::Write;
@@ -12,27 +13,32 @@ use serde_json::Value;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let out = PathBuf::from(arguments.next().expect("where the corpus goes"));
+    let out = PathBuf::from(arguments.next().expect("the output directory"));
     let mut table = String::new();
     for argument in arguments {
-        let (version, folder) = argument.split_once('=').expect("NAME=FOLDER");
-        for story in [Story::Fresh, Story::Tombstone, Story::NoSpace, Story::Full] {
-            let etcd = Etcd::start(version, Path::new(folder), story);
-            table += &etcd.tell(&out);
-            fs::write(out.join("table.tsv"), &table).expect("the table is written");
+        let (version, directory) = argument.split_once('=').expect("NAME=FOLDER");
+        for scenario in [
+            Scenario::Fresh,
+            Scenario::Tombstone,
+            Scenario::NoSpace,
+            Scenario::Full,
+        ] {
+            let etcd = Etcd::start(version, Path::new(directory), scenario);
+            table += &etcd.run(&out);
+            fs::write(out.join("table.tsv"), &table).expect("cannot write the table");
         }
     }
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Story {
+enum Scenario {
     Fresh,
     Tombstone,
     NoSpace,
     Full,
 }
 
-impl Story {
+impl Scenario {
     fn name(self) -> &'static str {
         match self {
             Self::Fresh => "fresh",
@@ -45,8 +51,8 @@ impl Story {
 
 struct Etcd {
     version: String,
-    folder: PathBuf,
-    story: Story,
+    directory: PathBuf,
+    scenario: Scenario,
     data: PathBuf,
     endpoint: String,
     user: Option<&'static str>,
@@ -61,21 +67,25 @@ impl Drop for Etcd {
     }
 }
 
-fn port() -> u16 {
+fn free_port() -> u16 {
     let socket = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     socket.local_addr().expect("it has an address").port()
 }
 
 impl Etcd {
-    fn start(version: &str, folder: &Path, story: Story) -> Self {
-        let data = std::env::temp_dir().join(format!("corpus-{version}-{}", story.name()));
+    fn start(version: &str, directory: &Path, scenario: Scenario) -> Self {
+        let data = std::env::temp_dir().join(format!("corpus-{version}-{}", scenario.name()));
         let _ = fs::remove_dir_all(&data);
         let (endpoint, peer) = (
-            format!("http://127.0.0.1:{}", port()),
-            format!("http://127.0.0.1:{}", port()),
+            format!("http://127.0.0.1:{}", free_port()),
+            format!("http://127.0.0.1:{}", free_port()),
         );
-        let quota = if story == Story::NoSpace { "200000" } else { "0" };
-        let child = Command::new(folder.join("etcd"))
+        let quota = if scenario == Scenario::NoSpace {
+            "200000"
+        } else {
+            "0"
+        };
+        let child = Command::new(directory.join("etcd"))
             .args(["--name", "m", "--quota-backend-bytes", quota])
             .arg("--data-dir")
             .arg(&data)
@@ -98,14 +108,14 @@ impl Etcd {
             .expect("etcd starts");
         let etcd = Self {
             version: version.to_owned(),
-            folder: folder.to_owned(),
-            story,
+            directory: directory.to_owned(),
+            scenario,
             data,
             endpoint,
             user: None,
             child,
         };
-        etcd.until(&["endpoint", "health"]);
+        etcd.retry(&["endpoint", "health"]);
         etcd
     }
 
@@ -113,8 +123,8 @@ impl Etcd {
         self.version.as_str() >= minor
     }
 
-    fn tool(&self, tool: &str, arguments: &[&str], input: &str) -> Result<String, String> {
-        let mut child = Command::new(self.folder.join(tool))
+    fn run_tool(&self, tool: &str, arguments: &[&str], input: &str) -> Result<String, String> {
+        let mut child = Command::new(self.directory.join(tool))
             .env("ETCDCTL_API", "3")
             .args(arguments)
             .stdin(Stdio::piped())
@@ -132,7 +142,7 @@ impl Etcd {
         Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
-    fn try_ctl(&self, arguments: &[&str], input: &str) -> Result<String, String> {
+    fn try_etcdctl(&self, arguments: &[&str], input: &str) -> Result<String, String> {
         let mut all = vec![
             "--endpoints",
             &self.endpoint,
@@ -141,22 +151,22 @@ impl Etcd {
         ];
         all.extend(self.user.iter().flat_map(|user| ["--user", user]));
         all.extend(arguments);
-        self.tool("etcdctl", &all, input)
+        self.run_tool("etcdctl", &all, input)
     }
 
-    fn ctl(&self, arguments: &[&str]) -> String {
-        self.try_ctl(arguments, "")
+    fn etcdctl(&self, arguments: &[&str]) -> String {
+        self.try_etcdctl(arguments, "")
             .unwrap_or_else(|error| panic!("{} {arguments:?}: {error}", self.version))
     }
 
-    fn until(&self, arguments: &[&str]) {
-        let done = (0..200).any(|_| self.try_ctl(arguments, "").is_ok());
+    fn retry(&self, arguments: &[&str]) {
+        let done = (0..200).any(|_| self.try_etcdctl(arguments, "").is_ok());
         assert!(done, "{} {arguments:?}", self.version);
     }
 
     fn txn(&self, requests: impl Iterator<Item = String>) {
         let requests: String = requests.map(|request| request + "\n").collect();
-        self.try_ctl(&["txn"], &format!("\n{requests}\n\n"))
+        self.try_etcdctl(&["txn"], &format!("\n{requests}\n\n"))
             .expect("a transaction");
     }
 
@@ -165,7 +175,7 @@ impl Etcd {
             .map(|line| format!("line {line} of a large value\n"))
             .collect();
         let value = lines.concat();
-        self.try_ctl(&["put", key], &value)
+        self.try_etcdctl(&["put", key], &value)
     }
 
     fn revision(&self) -> String {
@@ -173,47 +183,47 @@ impl Etcd {
     }
 
     fn served(&self) -> Value {
-        let text = self.ctl(&["get", "", "--from-key", "-w", "json"]);
+        let text = self.etcdctl(&["get", "", "--from-key", "-w", "json"]);
         serde_json::from_str(&text).expect("JSON")
     }
 
-    fn tell(mut self, out: &Path) -> String {
-        match self.story {
-            Story::Fresh => {}
-            Story::Tombstone => {
+    fn run(mut self, out: &Path) -> String {
+        match self.scenario {
+            Scenario::Fresh => {}
+            Scenario::Tombstone => {
                 for arguments in [
                     &["put", "colour", "red"][..],
                     &["put", "colour", "blue"],
                     &["del", "colour"],
                 ] {
-                    self.ctl(arguments);
+                    self.etcdctl(arguments);
                 }
-                self.ctl(&["compact", &self.revision(), "--physical"]);
+                self.etcdctl(&["compact", &self.revision(), "--physical"]);
             }
-            Story::NoSpace => {
+            Scenario::NoSpace => {
                 let is_full = (0..50).any(|_| self.put_large("large", 2000).is_err());
-                assert!(is_full && self.ctl(&["alarm", "list"]).contains("NOSPACE"));
+                assert!(is_full && self.etcdctl(&["alarm", "list"]).contains("NOSPACE"));
             }
-            Story::Full => self.tell_everything(),
+            Scenario::Full => self.write_everything(),
         }
-        let name = format!("{}-{}", self.version, self.story.name());
+        let name = format!("{}-{}", self.version, self.scenario.name());
         let file = std::env::temp_dir().join(format!("{name}.db"));
         let path = file.to_str().expect("text").to_owned();
         let _ = fs::remove_file(&file);
-        self.until(&["snapshot", "save", &path]);
+        self.retry(&["snapshot", "save", &path]);
         let served = self.served();
-        let mut rows = self.keep(out, &name, &path, &served);
-        if self.story == Story::Full {
+        let mut rows = self.store_file(out, &name, &path, &served);
+        if self.scenario == Scenario::Full {
             let _ = self.child.kill();
             let _ = self.child.wait();
             fs::copy(self.data.join("member/snap/db"), &file).expect("etcd's own file is there");
-            rows += &self.keep(out, &format!("{}-copied", self.version), &path, &served);
+            rows += &self.store_file(out, &format!("{}-copied", self.version), &path, &served);
         }
         let _ = fs::remove_file(&file);
         rows
     }
 
-    fn tell_everything(&mut self) {
+    fn write_everything(&mut self) {
         let pod = |number: usize| format!("/registry/pods/shop/cart-{number}");
         self.txn((0..100).map(|n| format!("put {} pod-{n}", pod(n))));
         self.txn((0..100).map(|n| format!("put /registry/secrets/shop/token-{n} secret-{n}-{}", n * n)));
@@ -224,13 +234,13 @@ impl Etcd {
                 format!("del {}", pod(n))
             }
         }));
-        self.ctl(&["put", "colour", "red"]);
-        let lease = self.ctl(&["lease", "grant", "360000"]);
+        self.etcdctl(&["put", "colour", "red"]);
+        let lease = self.etcdctl(&["lease", "grant", "360000"]);
         let lease = lease.split_whitespace().nth(1).expect("an ID").to_owned();
-        self.ctl(&["put", "leased", "for a while", &format!("--lease={lease}")]);
-        self.ctl(&["compact", &self.revision(), "--physical"]);
-        self.ctl(&["put", "colour", "blue"]);
-        self.ctl(&["del", &pod(3)]);
+        self.etcdctl(&["put", "leased", "for a while", &format!("--lease={lease}")]);
+        self.etcdctl(&["compact", &self.revision(), "--physical"]);
+        self.etcdctl(&["put", "colour", "blue"]);
+        self.etcdctl(&["del", &pod(3)]);
         self.txn((0..60).map(|n| format!("put /registry/events/shop/event-{n} happened")));
         self.put_large("large", 800).expect("a large value");
         self.put_large("larger", 12_000).expect("a larger value");
@@ -242,15 +252,15 @@ impl Etcd {
                 "--peer-urls=http://127.0.0.1:9",
                 "--learner",
             ];
-            self.until(&add);
-            let list = self.ctl(&["member", "list"]);
+            self.retry(&add);
+            let list = self.etcdctl(&["member", "list"]);
             let id = list
                 .lines()
                 .find(|line| line.contains("127.0.0.1:9,"))
                 .expect("the learner");
             let id = id.split(',').next().expect("an ID").to_owned();
-            self.until(&["member", "remove", &id]);
-            self.until(&add);
+            self.retry(&["member", "remove", &id]);
+            self.retry(&add);
         }
         for arguments in [
             &["user", "add", "root:pw"][..],
@@ -260,23 +270,24 @@ impl Etcd {
             &["user", "grant-role", "ann", "reader"],
             &["auth", "enable"],
         ] {
-            self.ctl(arguments);
+            self.etcdctl(arguments);
         }
         self.user = Some("root:pw");
     }
 
-    /// Keeps a file, and a row: name, revision, keys and hash as etcd's tool has them, revision and digest as served.
-    fn keep(&self, out: &Path, name: &str, path: &str, served: &Value) -> String {
+    /// Stores a file and returns its row: name; revision, keys and hash as printed by etcd's tool; revision
+    /// and digest as served.
+    fn store_file(&self, out: &Path, name: &str, path: &str, served: &Value) -> String {
         let tool = if self.is_at_least("3.5") {
             "etcdutl"
         } else {
             "etcdctl"
         };
-        let status = self.tool(tool, &["snapshot", "status", path, "-w", "json"], "");
+        let status = self.run_tool(tool, &["snapshot", "status", path, "-w", "json"], "");
         let status: Value = serde_json::from_str(&status.expect("a status")).expect("JSON");
         let bytes = fs::read(path).expect("the snapshot is there");
-        let small = zstd::encode_all(&bytes[..], 19).expect("it is compressed");
-        fs::write(out.join(format!("{name}.db.zst")), small).expect("it is kept");
+        let compressed = zstd::encode_all(&bytes[..], 19).expect("cannot compress");
+        fs::write(out.join(format!("{name}.db.zst")), compressed).expect("cannot write the file");
         format!(
             "{name}\t{}\t{}\t{}\t{}\t{}\n",
             status["revision"],
@@ -307,20 +318,20 @@ fn digest(served: &Value) -> Digest {
 
 fn base64(text: &Value) -> Vec<u8> {
     let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let sixes = text
+    let digits = text
         .as_str()
         .unwrap_or_default()
         .bytes()
         .filter(|byte| *byte != b'=');
     let mut bytes = Vec::new();
-    let (mut bits, mut held) = (0_u32, 0);
-    for six in sixes {
-        let value = alphabet.iter().position(|byte| *byte == six).expect("base64");
+    let (mut bits, mut bit_count) = (0_u32, 0);
+    for digit in digits {
+        let value = alphabet.iter().position(|byte| *byte == digit).expect("base64");
         bits = bits << 6 | u32::try_from(value).expect("six bits");
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push(u8::try_from(bits >> held & 0xFF).expect("eight bits"));
+        bit_count += 6;
+        if bit_count >= 8 {
+            bit_count -= 8;
+            bytes.push(u8::try_from(bits >> bit_count & 0xFF).expect("eight bits"));
         }
     }
     bytes

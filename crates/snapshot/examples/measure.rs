@@ -1,5 +1,5 @@
-//! Measures on a file: `measure FILE` says how fast its stream is checked and framed, how fast it is walked, and how
-//! much memory the process had at most. No test runs it.
+//! Benchmarks with a file. `measure FILE` prints how fast its stream is verified and encoded, how fast it is
+//! checked, and the peak memory. No test runs it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,35 +12,35 @@ use etcd_operator_snapshot::frames::{Compression, Encoder, FRAME, Form, KeyId, M
 use etcd_operator_snapshot::source;
 use etcd_operator_snapshot::stream::Check;
 
-/// As etcd sends it.
-const PIECE: usize = 32 << 10;
+/// The chunk size of etcd's snapshot stream.
+const CHUNK_SIZE: usize = 32 << 10;
 
 fn main() -> io::Result<()> {
     let path = std::env::args().nth(1).expect("a file");
     let length = std::fs::metadata(&path)?.len();
-    let say = |what: &str, taken: Duration| {
+    let report = |what: &str, taken: Duration| {
         let rate = u128::from(length) / taken.as_micros().max(1);
         writeln!(
             io::stdout(),
             "{what:<28}{rate:>6} MB/s{:>9.1?}  {}",
             taken,
-            peak()
+            peak_memory()
         )
     };
-    say("read", time(|| each_piece(&path, |_| {}))?)?;
-    say(
+    report("read", measure(|| read_chunks(&path, |_| {}))?)?;
+    report(
         "check",
-        time(|| {
+        measure(|| {
             let mut check = Check::default();
-            each_piece(&path, |piece| check.push(piece))?;
+            read_chunks(&path, |chunk| check.push(chunk))?;
             check.finish().map(|_| ()).map_err(io::Error::other)
         })?,
     )?;
     let key = MasterKey::new(&[1; 32]).expect("32 bytes");
     for (what, compression, sealed) in [
-        ("frames, sealed", Compression::None, true),
+        ("frames, encrypted", Compression::None, true),
         ("frames, zstd", Compression::Zstd, false),
-        ("frames, zstd, sealed", Compression::Zstd, true),
+        ("frames, zstd, encrypted", Compression::Zstd, true),
     ] {
         let frame = || {
             let seal = sealed.then(|| (KeyId::new("k").expect("an id"), &key, Salt([1; 32])));
@@ -51,19 +51,19 @@ fn main() -> io::Result<()> {
             };
             let mut out = Vec::new();
             let mut encoder = Encoder::new(form, &mut out).map_err(io::Error::other)?;
-            each_piece(&path, |piece| {
-                encoder.push(piece, &mut out).expect("a piece");
+            read_chunks(&path, |chunk| {
+                encoder.push(chunk, &mut out).expect("a chunk");
                 out.clear();
             })?;
             encoder.finish(&mut out).map(|_| ()).map_err(io::Error::other)
         };
-        say(what, time(frame)?)?;
+        report(what, measure(frame)?)?;
     }
     let mut database = Database::open(source::File::new(File::open(&path)?)?).map_err(io::Error::other)?;
     let mut records = 0;
-    say(
+    report(
         "walk",
-        time(|| {
+        measure(|| {
             let audit = audit(&mut database).map_err(io::Error::other)?;
             records = audit.records;
             writeln!(
@@ -73,32 +73,32 @@ fn main() -> io::Result<()> {
             )
         })?,
     )?;
-    say(
+    report(
         "digest",
-        time(|| {
+        measure(|| {
             let live = live(&mut database, None, records).map_err(io::Error::other)?;
             writeln!(io::stdout(), "{} keys", live.keys)
         })?,
     )
 }
 
-fn time(run: impl FnOnce() -> io::Result<()>) -> io::Result<Duration> {
+fn measure(run: impl FnOnce() -> io::Result<()>) -> io::Result<Duration> {
     let start = Instant::now();
     run().map(|()| start.elapsed())
 }
 
-fn each_piece(path: &str, mut take: impl FnMut(&[u8])) -> io::Result<()> {
-    let (mut file, mut piece) = (File::open(path)?, vec![0; PIECE]);
+fn read_chunks(path: &str, mut consume: impl FnMut(&[u8])) -> io::Result<()> {
+    let (mut file, mut chunk) = (File::open(path)?, vec![0; CHUNK_SIZE]);
     loop {
-        match file.read(&mut piece)? {
+        match file.read(&mut chunk)? {
             0 => return Ok(()),
-            length => take(&piece[..length]),
+            length => consume(&chunk[..length]),
         }
     }
 }
 
-/// The most memory the process had, as the system counts it.
-fn peak() -> String {
+/// The peak memory of this process.
+fn peak_memory() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM"));
     line.unwrap_or("VmHWM unknown")

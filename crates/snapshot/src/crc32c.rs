@@ -1,6 +1,7 @@
-//! CRC-32C, which etcd's own tools print as the hash of a snapshot. Not for anything that must be safe from forgery.
+//! CRC-32C, the checksum that etcd's tools print as the hash of a snapshot. It detects accidental changes,
+//! not forgery.
 
-/// Eight tables, so that eight bytes are taken at once.
+/// Eight lookup tables, to process eight bytes at once (slicing-by-8).
 static TABLES: [[u32; 256]; 8] = tables();
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
@@ -31,7 +32,7 @@ const fn tables() -> [[u32; 256]; 8] {
     tables
 }
 
-/// A checksum of bytes that come in pieces.
+/// An incremental CRC-32C checksum.
 #[derive(Clone, Debug)]
 pub struct Crc32c(u32);
 
@@ -42,24 +43,24 @@ impl Default for Crc32c {
 }
 
 impl Crc32c {
-    /// Takes the next bytes in.
+    /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
-        let of = |table: usize, byte: u8| TABLES[table][usize::from(byte)];
+        let lookup = |table: usize, byte: u8| TABLES[table][usize::from(byte)];
         let (eights, rest) = bytes.as_chunks::<8>();
         for eight in eights {
             let [a, b, c, d] = self.0.to_le_bytes();
-            self.0 = of(7, eight[0] ^ a)
-                ^ of(6, eight[1] ^ b)
-                ^ of(5, eight[2] ^ c)
-                ^ of(4, eight[3] ^ d)
-                ^ of(3, eight[4])
-                ^ of(2, eight[5])
-                ^ of(1, eight[6])
-                ^ of(0, eight[7]);
+            self.0 = lookup(7, eight[0] ^ a)
+                ^ lookup(6, eight[1] ^ b)
+                ^ lookup(5, eight[2] ^ c)
+                ^ lookup(4, eight[3] ^ d)
+                ^ lookup(3, eight[4])
+                ^ lookup(2, eight[5])
+                ^ lookup(1, eight[6])
+                ^ lookup(0, eight[7]);
         }
         for byte in rest {
             let [low, ..] = self.0.to_le_bytes();
-            self.0 = (self.0 >> 8) ^ of(0, low ^ byte);
+            self.0 = (self.0 >> 8) ^ lookup(0, low ^ byte);
         }
     }
 
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_the_known_one_in_any_pieces() {
+    fn the_checksum_is_correct_for_any_chunks() {
         let text = b"123456789";
         for cut in 0..text.len() {
             let mut crc = Crc32c::default();

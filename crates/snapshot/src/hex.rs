@@ -1,9 +1,9 @@
-//! Bytes as hexadecimal text, and back.
+//! Hexadecimal encoding.
 
 use std::fmt::Write;
 
-/// Bytes as text.
-pub fn of(bytes: &[u8]) -> String {
+/// Encodes bytes as lower-case hexadecimal digits.
+pub fn encode(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

@@ -1,7 +1,8 @@
-//! Files of snapshots, whatever holds them: reading etcd's databases, checking streams, sealing and opening frames.
+//! Snapshot files, independent of where they are stored: reads etcd databases, verifies snapshot streams, and
+//! encrypts and decrypts stored backups.
 //!
-//! Everything here is synchronous and takes bytes, not connections: the pipeline drives it piece by piece. Whatever
-//! is read is distrusted; memory and work are bounded whatever the bytes say.
+//! All code is synchronous and works on bytes, not connections; the caller passes chunks. Input is untrusted:
+//! memory and work are bounded whatever the bytes contain.
 
 pub mod content;
 mod crc32c;

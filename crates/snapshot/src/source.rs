@@ -1,68 +1,69 @@
-//! Where bytes come from: a file, memory, or ranges of something far away. Nothing here opens or fetches anything.
+//! Sources of bytes: files, memory, and ranges fetched from a remote object. This module fetches nothing
+//! itself.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Something of known length of which any range can be read.
+/// A source of known length that can be read at any offset.
 pub trait ReadAt {
-    /// How many bytes there are.
+    /// The length in bytes.
     fn length(&self) -> u64;
-    /// Fills the buffer from this place on.
-    fn read_at(&mut self, place: u64, buffer: &mut [u8]) -> Result<(), ReadError>;
+    /// Fills the buffer with the bytes at this offset.
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError>;
 }
 
-/// Why a range was not read.
+/// Why a range could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The file did not give it.
-    #[error("reading {length} bytes at {place}: {source}")]
+    /// Reading the file failed.
+    #[error("cannot read {length} bytes at {offset}: {source}")]
     Io {
         /// The first byte.
-        place: u64,
-        /// How many bytes.
+        offset: u64,
+        /// The number of bytes.
         length: u64,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// It ends before.
-    #[error("{length} bytes at {place} are beyond the end, which is at {end}")]
-    Beyond {
+    /// The range ends after the end of the source.
+    #[error("{length} bytes at {offset} are beyond the end at {end}")]
+    OutOfRange {
         /// The first byte.
-        place: u64,
-        /// How many bytes.
+        offset: u64,
+        /// The number of bytes.
         length: u64,
-        /// Where it ends.
+        /// The length of the source.
         end: u64,
     },
-    /// It is not here yet: fetch it, give it to [`Ranges::put`], and ask again.
-    #[error("{length} bytes at {place} were not fetched yet")]
+    /// The range has not been fetched. Fetch it, pass it to [`Ranges::put`], and start reading again.
+    #[error("{length} bytes at {offset} have not been fetched")]
     Missing {
         /// The first byte.
-        place: u64,
-        /// How many bytes.
+        offset: u64,
+        /// The number of bytes.
         length: u64,
     },
-    /// More was asked for than [`Ranges`] may keep.
-    #[error("more than {most} bytes would have to be fetched")]
+    /// More bytes are needed than [`Ranges`] keeps.
+    #[error("more than {max} bytes would have to be fetched")]
     TooMuch {
-        /// How many bytes may be kept.
-        most: u64,
+        /// The maximum number of bytes.
+        max: u64,
     },
 }
 
-/// The length of what is asked for, if it is there as far as its place and the end say.
-fn within(place: u64, buffer: &[u8], end: u64) -> Result<u64, ReadError> {
+/// Checks that a buffer at this offset ends before the end, and returns its length.
+fn check_range(offset: u64, buffer: &[u8], end: u64) -> Result<u64, ReadError> {
     let length = buffer.len() as u64;
-    match place.checked_add(length) {
+    match offset.checked_add(length) {
         Some(last) if last <= end => Ok(length),
-        _ => Err(beyond(place, buffer.len(), end)),
+        _ => Err(out_of_range(offset, buffer.len(), end)),
     }
 }
 
-fn beyond(place: u64, length: usize, end: u64) -> ReadError {
+fn out_of_range(offset: u64, length: usize, end: u64) -> ReadError {
     let length = length as u64;
-    ReadError::Beyond { place, length, end }
+    ReadError::OutOfRange { offset, length, end }
 }
 
 impl<S: ReadAt + ?Sized> ReadAt for &mut S {
@@ -70,8 +71,8 @@ impl<S: ReadAt + ?Sized> ReadAt for &mut S {
         (**self).length()
     }
 
-    fn read_at(&mut self, place: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        (**self).read_at(place, buffer)
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        (**self).read_at(offset, buffer)
     }
 }
 
@@ -80,19 +81,19 @@ impl ReadAt for &[u8] {
         self.len() as u64
     }
 
-    fn read_at(&mut self, place: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let found = usize::try_from(place)
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let found = usize::try_from(offset)
             .ok()
             .and_then(|from| self.get(from..from.checked_add(buffer.len())?));
         let Some(found) = found else {
-            return Err(beyond(place, buffer.len(), self.length()));
+            return Err(out_of_range(offset, buffer.len(), self.length()));
         };
         buffer.copy_from_slice(found);
         Ok(())
     }
 }
 
-/// A file whose length is taken once: what is appended later is not seen.
+/// A file. Its length is read once; data appended later is not seen.
 #[derive(Debug)]
 pub struct File {
     file: std::fs::File,
@@ -100,7 +101,7 @@ pub struct File {
 }
 
 impl File {
-    /// The file as long as it is now.
+    /// Uses the current length of the file.
     pub fn new(file: std::fs::File) -> io::Result<Self> {
         let length = file.metadata()?.len();
         Ok(Self { file, length })
@@ -112,23 +113,23 @@ impl ReadAt for File {
         self.length
     }
 
-    fn read_at(&mut self, place: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let length = within(place, buffer, self.length)?;
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let length = check_range(offset, buffer, self.length)?;
         self.file
-            .read_exact_at(buffer, place)
+            .read_exact_at(buffer, offset)
             .map_err(|source| ReadError::Io {
-                place,
+                offset,
                 length,
                 source,
             })
     }
 }
 
-/// How many bytes [`Ranges`] keep at most: a look at a database takes far less.
-const KEPT: u64 = 16 << 20;
+/// The maximum number of bytes that [`Ranges`] keeps. A quick look at a database needs far less.
+const MAX_KEPT: u64 = 16 << 20;
 
-/// Ranges of something far away that were fetched so far. A reader asks for what is missing by
-/// [`ReadError::Missing`]; as reading changes nothing, it is simply begun again once the range is here.
+/// The ranges of a remote object fetched so far. If a range is missing, the reader fails with
+/// [`ReadError::Missing`]. Reading has no side effects, so the caller fetches the range and starts over.
 #[derive(Debug)]
 pub struct Ranges {
     length: u64,
@@ -137,7 +138,7 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Nothing yet of something of this length.
+    /// Creates an empty set of ranges of an object with this length.
     pub fn of_length(length: u64) -> Self {
         Self {
             length,
@@ -146,10 +147,10 @@ impl Ranges {
         }
     }
 
-    /// Keeps a range that was fetched.
-    pub fn put(&mut self, place: u64, bytes: Vec<u8>) {
+    /// Adds a fetched range.
+    pub fn put(&mut self, offset: u64, bytes: Vec<u8>) {
         self.kept += bytes.len() as u64;
-        if let Some(before) = self.fetched.insert(place, bytes) {
+        if let Some(before) = self.fetched.insert(offset, bytes) {
             self.kept -= before.len() as u64;
         }
     }
@@ -160,11 +161,11 @@ impl ReadAt for Ranges {
         self.length
     }
 
-    fn read_at(&mut self, place: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let length = within(place, buffer, self.length)?;
-        let before = self.fetched.range(..=place).next_back();
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let length = check_range(offset, buffer, self.length)?;
+        let before = self.fetched.range(..=offset).next_back();
         let found = before.and_then(|(start, bytes)| {
-            let from = usize::try_from(place - start).ok()?;
+            let from = usize::try_from(offset - start).ok()?;
             bytes.get(from..from.checked_add(buffer.len())?)
         });
         match found {
@@ -172,8 +173,8 @@ impl ReadAt for Ranges {
                 buffer.copy_from_slice(found);
                 Ok(())
             }
-            None if self.kept + length > KEPT => Err(ReadError::TooMuch { most: KEPT }),
-            None => Err(ReadError::Missing { place, length }),
+            None if self.kept + length > MAX_KEPT => Err(ReadError::TooMuch { max: MAX_KEPT }),
+            None => Err(ReadError::Missing { offset, length }),
         }
     }
 }
@@ -182,32 +183,32 @@ impl ReadAt for Ranges {
 mod tests {
     use super::*;
 
-    fn read(source: &mut impl ReadAt, place: u64, length: usize) -> Result<Vec<u8>, ReadError> {
+    fn read(source: &mut impl ReadAt, offset: u64, length: usize) -> Result<Vec<u8>, ReadError> {
         let mut buffer = vec![0; length];
-        source.read_at(place, &mut buffer).map(|()| buffer)
+        source.read_at(offset, &mut buffer).map(|()| buffer)
     }
 
     #[test]
-    fn what_lies_beyond_the_end_is_an_error_whatever_the_numbers() {
+    fn ranges_beyond_the_end_are_errors() {
         let mut bytes: &[u8] = b"0123456789";
         assert_eq!(read(&mut bytes, 8, 2).expect("within"), b"89");
         let mut ranges = Ranges::of_length(10);
-        for (place, length) in [(8, 3), (10, 1), (u64::MAX, 1), (u64::MAX - 1, 9)] {
-            let found = read(&mut bytes, place, length);
-            assert!(matches!(found, Err(ReadError::Beyond { .. })), "{place}");
-            let found = read(&mut ranges, place, length);
-            assert!(matches!(found, Err(ReadError::Beyond { .. })), "{place}");
+        for (offset, length) in [(8, 3), (10, 1), (u64::MAX, 1), (u64::MAX - 1, 9)] {
+            let found = read(&mut bytes, offset, length);
+            assert!(matches!(found, Err(ReadError::OutOfRange { .. })), "{offset}");
+            let found = read(&mut ranges, offset, length);
+            assert!(matches!(found, Err(ReadError::OutOfRange { .. })), "{offset}");
         }
     }
 
     #[test]
-    fn ranges_ask_for_what_is_missing_and_give_it_once_it_is_here() {
+    fn missing_ranges_are_reported_and_returned_once_fetched() {
         let mut ranges = Ranges::of_length(1 << 40);
         let missing = read(&mut ranges, 4096, 4);
         assert!(matches!(
             missing,
             Err(ReadError::Missing {
-                place: 4096,
+                offset: 4096,
                 length: 4
             })
         ));
@@ -218,7 +219,7 @@ mod tests {
             read(&mut ranges, 4098, 3),
             Err(ReadError::Missing { .. })
         ));
-        let much = read(&mut ranges, 8192, usize::try_from(KEPT).expect("small"));
+        let much = read(&mut ranges, 8192, usize::try_from(MAX_KEPT).expect("small"));
         assert!(matches!(much, Err(ReadError::TooMuch { .. })));
     }
 }

@@ -1,7 +1,8 @@
-//! Checking a snapshot while it streams by: its hash, of a length nobody knows before the end.
+//! Verifies the hash of a snapshot while it is streamed, without knowing its length in advance.
 //!
-//! etcd sends its database and then the SHA-256 of it. Where the stream ends is known only when it has, so the last
-//! 32 bytes are held back from the hash. etcd's own file has no hash behind it; that shows by the length.
+//! etcd sends its database followed by the SHA-256 of it. The stream may end at any byte, so the last 32
+//! bytes are always kept out of the hash. A copy of etcd's database file has no such hash, which shows in its
+//! length.
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -9,104 +10,104 @@ use sha2::{Digest, Sha256};
 use crate::database::HASH;
 use crate::hex;
 
-/// The same for places in memory.
-const HELD: usize = 32;
-/// A database is whole pages, and so is a multiple of this.
-const UNIT: u64 = 512;
+/// The size of the appended SHA-256, as `usize`.
+const TRAILER_SIZE: usize = 32;
+/// The size of a database is a multiple of its page size, and therefore of this.
+const SIZE_UNIT: u64 = 512;
 
-/// A check under way.
+/// A verification in progress.
 #[derive(Clone, Debug, Default)]
 pub struct Check {
-    /// Of all bytes but those held back.
+    /// The hash of all bytes except `trailer`.
     hash: Sha256,
     length: u64,
-    held: [u8; HELD],
-    /// How many are held back; fewer than 32 only at the start.
-    holding: usize,
+    trailer: [u8; TRAILER_SIZE],
+    /// The number of bytes in `trailer`: fewer than 32 only at the start.
+    trailer_length: usize,
 }
 
-/// What a stream was.
+/// The result of a verification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Checked {
-    /// Bytes of the whole stream.
+    /// The length of the whole stream, in bytes.
     pub length: u64,
     /// The SHA-256 of the whole stream, in hexadecimal.
     pub sha256: String,
-    /// What it was.
+    /// What the stream contained.
     pub kind: Kind,
 }
 
-/// What a stream was.
+/// What a stream contained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
-    /// A snapshot whose hash is right.
+    /// A snapshot with a correct hash.
     Snapshot {
-        /// The SHA-256 of the database, as etcd appended it, in hexadecimal.
+        /// The SHA-256 of the database that etcd appended, in hexadecimal.
         database: String,
     },
-    /// A database without a hash, such as a copy of etcd's own file.
+    /// A database without a hash, such as a copy of etcd's database file.
     Copy,
 }
 
-/// Why a stream is no snapshot.
+/// Why a stream is not a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// The bytes are not those that etcd hashed.
-    #[error("the snapshot is damaged: its SHA-256 is {found}, and etcd appended {wanted}")]
+    /// The bytes do not match the hash that etcd appended.
+    #[error("the snapshot is damaged: its SHA-256 is {found}, and etcd appended {expected}")]
     Mismatch {
-        /// Of the bytes.
+        /// The hash of the bytes.
         found: String,
-        /// As appended.
-        wanted: String,
+        /// The appended hash.
+        expected: String,
     },
     /// No database has this length: the end is missing.
     #[error("{length} bytes are neither a snapshot nor a database: the end is missing")]
-    Cut {
-        /// Of the stream.
+    Incomplete {
+        /// The length of the stream, in bytes.
         length: u64,
     },
 }
 
 impl Check {
-    /// Takes the next bytes, however many.
+    /// Adds bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.length += bytes.len() as u64;
-        let pushed_out = (self.holding + bytes.len()).saturating_sub(HELD);
-        let from_held = pushed_out.min(self.holding);
-        self.hash.update(&self.held[..from_held]);
-        self.held.copy_within(from_held..self.holding, 0);
-        self.holding -= from_held;
-        let (through, kept) = bytes.split_at(pushed_out - from_held);
+        let pushed_out = (self.trailer_length + bytes.len()).saturating_sub(TRAILER_SIZE);
+        let from_trailer = pushed_out.min(self.trailer_length);
+        self.hash.update(&self.trailer[..from_trailer]);
+        self.trailer.copy_within(from_trailer..self.trailer_length, 0);
+        self.trailer_length -= from_trailer;
+        let (through, kept) = bytes.split_at(pushed_out - from_trailer);
         self.hash.update(through);
-        self.held[self.holding..self.holding + kept.len()].copy_from_slice(kept);
-        self.holding += kept.len();
+        self.trailer[self.trailer_length..self.trailer_length + kept.len()].copy_from_slice(kept);
+        self.trailer_length += kept.len();
     }
 
-    /// How many bytes there were so far.
+    /// The number of bytes so far.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Judges the stream, which has ended.
+    /// Verifies the stream after its end.
     pub fn finish(self) -> Result<Checked, StreamError> {
         let length = self.length;
-        let held = &self.held[..self.holding];
+        let trailer = &self.trailer[..self.trailer_length];
         let mut whole = self.hash.clone();
-        whole.update(held);
-        let sha256 = hex::of(&whole.finalize());
-        let kind = match length % UNIT {
-            _ if length < UNIT => return Err(StreamError::Cut { length }),
+        whole.update(trailer);
+        let sha256 = hex::encode(&whole.finalize());
+        let kind = match length % SIZE_UNIT {
+            _ if length < SIZE_UNIT => return Err(StreamError::Incomplete { length }),
             HASH => {
-                let (found, wanted) = (hex::of(&self.hash.finalize()), hex::of(held));
-                if found != wanted {
-                    return Err(StreamError::Mismatch { found, wanted });
+                let (found, expected) = (hex::encode(&self.hash.finalize()), hex::encode(trailer));
+                if found != expected {
+                    return Err(StreamError::Mismatch { found, expected });
                 }
-                Kind::Snapshot { database: wanted }
+                Kind::Snapshot { database: expected }
             }
             0 => Kind::Copy,
-            _ => return Err(StreamError::Cut { length }),
+            _ => return Err(StreamError::Incomplete { length }),
         };
         Ok(Checked { length, sha256, kind })
     }
@@ -132,36 +133,39 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_right_in_any_pieces() {
+    fn a_snapshot_is_verified_for_any_chunk_size() {
         let bytes = snapshot();
-        let database = hex::of(&bytes[1024..]);
+        let database = hex::encode(&bytes[1024..]);
         for piece in [1, 2, 31, 32, 33, 64, 500, 1023, 1024, 1056, 5000] {
             let checked = check(&bytes, piece).expect("right");
             assert_eq!(checked.length, 1056);
-            assert_eq!(checked.sha256, hex::of(&Sha256::digest(&bytes)), "{piece}");
+            assert_eq!(checked.sha256, hex::encode(&Sha256::digest(&bytes)), "{piece}");
             let database = database.clone();
             assert_eq!(checked.kind, Kind::Snapshot { database }, "{piece}");
         }
     }
 
     #[test]
-    fn a_flipped_bit_anywhere_is_found() {
+    fn every_flipped_bit_is_detected() {
         let bytes = snapshot();
-        for place in 0..bytes.len() {
+        for offset in 0..bytes.len() {
             let mut flipped = bytes.clone();
-            flipped[place] ^= 1 << (place % 8);
+            flipped[offset] ^= 1 << (offset % 8);
             let found = check(&flipped, 100);
-            assert!(matches!(found, Err(StreamError::Mismatch { .. })), "byte {place}");
+            assert!(
+                matches!(found, Err(StreamError::Mismatch { .. })),
+                "byte {offset}"
+            );
         }
     }
 
     #[test]
-    fn a_stream_that_ends_early_is_never_a_snapshot() {
+    fn a_truncated_stream_is_never_a_snapshot() {
         let bytes = snapshot();
         for length in 0..bytes.len() {
             match check(&bytes[..length], 77) {
                 Ok(checked) => assert_eq!((checked.kind, length % 512), (Kind::Copy, 0), "{length}"),
-                Err(StreamError::Cut { length: found }) => assert_eq!(found, length as u64),
+                Err(StreamError::Incomplete { length: found }) => assert_eq!(found, length as u64),
                 Err(StreamError::Mismatch { .. }) => assert_eq!(length % 512, 32),
             }
         }

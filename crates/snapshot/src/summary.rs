@@ -1,4 +1,4 @@
-//! What is told of a file to people and to programs. Only text and numbers; nothing is read here.
+//! The summary of a snapshot file for users and programs, as text and as JSON. Nothing is read here.
 
 use std::fmt;
 
@@ -12,58 +12,58 @@ use crate::database::Database;
 use crate::source::ReadAt;
 use crate::stream::{Checked, Kind};
 
-/// How many prefixes are shown to people.
-const SHOWN: usize = 10;
+/// How many prefixes the text shows.
+const SHOWN_PREFIXES: usize = 10;
 
-/// Everything that was learnt of a file; what was not looked for is left out.
+/// Everything known about a file. Parts that were not determined are absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
-    /// The version of this form.
+    /// The version of the JSON format.
     pub version: u32,
-    /// Bytes of the file.
+    /// The size of the file, in bytes.
     pub size: u64,
-    /// Whether etcd appended a hash to it.
+    /// Whether etcd appended a hash to the file.
     pub is_snapshot: bool,
-    /// The hash, if every byte was read and it was right.
+    /// The appended hash, if the whole file was read and the hash matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// Bytes of a page.
+    /// The page size, in bytes.
     pub page_size: u64,
-    /// The revision etcd has when it starts with this file.
+    /// The revision at which etcd starts from this file.
     pub revision: i64,
-    /// What etcd keeps beside keys.
+    /// What etcd stores besides keys: members, versions, users, alarms.
     pub facts: Facts,
-    /// What a full walk found.
+    /// The result of a full check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub walk: Option<Walk>,
-    /// Which keys there are.
+    /// The live keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<Live>,
 }
 
-/// What a full walk found.
+/// The result of a full check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Walk {
-    /// Everything that is damaged, the first hundred.
+    /// The first hundred damages.
     pub damage: Vec<String>,
-    /// How much more there was.
+    /// The number of further damages.
     pub more_damage: u64,
-    /// Pages in use.
+    /// The number of pages in use.
     pub pages: u64,
     /// The buckets.
     pub buckets: Vec<BucketSize>,
-    /// Entries of the bucket of keys, with older revisions and deletions.
+    /// The number of entries in the bucket `key`, including older revisions and deletions.
     pub records: u64,
-    /// Of them, deletions.
+    /// The number of deletions among them.
     pub deletions: u64,
-    /// The hash that etcd's own tools print.
+    /// The hash that etcd's tools print.
     pub hash: u32,
 }
 
 impl Summary {
-    /// What a look tells.
+    /// Creates a summary from a quick look.
     pub fn of_look<S: ReadAt>(database: &Database<S>, look: Look) -> Self {
         let hash = if database.has_hash() {
             crate::database::HASH
@@ -83,7 +83,7 @@ impl Summary {
         }
     }
 
-    /// What a full walk tells.
+    /// Creates a summary from a full check.
     pub fn of_audit<S: ReadAt>(database: &Database<S>, audit: Audit) -> Self {
         let walk = Walk {
             damage: audit.findings.list.iter().map(ToString::to_string).collect(),
@@ -100,7 +100,7 @@ impl Summary {
         }
     }
 
-    /// Adds which keys there are.
+    /// Adds the live keys.
     #[must_use]
     pub fn with_keys(self, keys: Live) -> Self {
         Self {
@@ -109,7 +109,7 @@ impl Summary {
         }
     }
 
-    /// Adds that every byte was read and that its hash was right.
+    /// Adds the hash after the whole file was read and verified.
     #[must_use]
     pub fn with_check(self, checked: &Checked) -> Self {
         let sha256 = match &checked.kind {
@@ -120,8 +120,8 @@ impl Summary {
     }
 }
 
-/// A line of a name and what it is.
-fn line(f: &mut fmt::Formatter<'_>, name: &str, what: impl fmt::Display) -> fmt::Result {
+/// Writes a line with a name and a value.
+fn write_line(f: &mut fmt::Formatter<'_>, name: &str, what: impl fmt::Display) -> fmt::Result {
     writeln!(f, "{name:<14}{what}")
 }
 
@@ -130,37 +130,41 @@ impl fmt::Display for Summary {
         let kind = if self.is_snapshot {
             "snapshot"
         } else {
-            "copy of a database, without a hash"
+            "copy of a database file, without a hash"
         };
-        line(f, "file", format_args!("{kind}, {}", Bytes(self.size)))?;
+        write_line(f, "file", format_args!("{kind}, {}", HumanBytes(self.size)))?;
         match (&self.sha256, self.is_snapshot) {
-            (Some(hash), _) => line(f, "sha256", format_args!("{hash} (right)"))?,
-            (None, true) => line(f, "sha256", "not compared")?,
+            (Some(hash), _) => write_line(f, "sha256", format_args!("{hash} (verified)"))?,
+            (None, true) => write_line(f, "sha256", "not verified")?,
             (None, false) => {}
         }
-        line(f, "revision", self.revision)?;
-        self.versions(f)?;
-        self.cluster(f)?;
+        write_line(f, "revision", self.revision)?;
+        self.write_versions(f)?;
+        self.write_cluster(f)?;
         if let Some(keys) = &self.keys {
-            sizes(f, keys)?;
+            write_sizes(f, keys)?;
         }
         match &self.walk {
             Some(walk) => walk.fmt(f),
-            None => line(f, "walk", "not walked"),
+            None => write_line(f, "check", "not checked"),
         }
     }
 }
 
 impl Summary {
-    fn versions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_versions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let facts = &self.facts;
         if let Some(compacted) = facts.compacted.max(facts.compacting) {
-            line(f, "compacted at", compacted)?;
+            write_line(f, "compacted at", compacted)?;
         }
-        let none = || "unknown".to_owned();
-        line(f, "cluster", facts.versions.cluster.clone().unwrap_or_else(none))?;
+        let unknown = || "unknown".to_owned();
+        write_line(
+            f,
+            "cluster",
+            facts.versions.cluster.clone().unwrap_or_else(unknown),
+        )?;
         if let Some(storage) = &facts.versions.storage {
-            line(f, "storage", storage)?;
+            write_line(f, "storage", storage)?;
         }
         if let Some(downgrade) = facts
             .versions
@@ -168,16 +172,20 @@ impl Summary {
             .as_ref()
             .filter(|downgrade| downgrade.enabled)
         {
-            line(f, "downgrade", format_args!("to {}, under way", downgrade.target))?;
+            write_line(
+                f,
+                "downgrade",
+                format_args!("to {}, in progress", downgrade.target),
+            )?;
         }
         match (facts.consistent_index, facts.term) {
-            (Some(index), Some(term)) => line(f, "raft", format_args!("index {index}, term {term}")),
-            (Some(index), None) => line(f, "raft", format_args!("index {index}")),
+            (Some(index), Some(term)) => write_line(f, "raft", format_args!("index {index}, term {term}")),
+            (Some(index), None) => write_line(f, "raft", format_args!("index {index}")),
             _ => Ok(()),
         }
     }
 
-    fn cluster(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_cluster(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let facts = &self.facts;
         for member in &facts.roster.members {
             let role = if member.is_learner { "learner" } else { "voter" };
@@ -187,17 +195,17 @@ impl Summary {
                 &member.name
             };
             let urls = member.peer_urls.join(" ");
-            line(f, "member", format_args!("{:x} {role} {name} {urls}", member.id))?;
+            write_line(f, "member", format_args!("{:x} {role} {name} {urls}", member.id))?;
         }
         if !facts.roster.removed.is_empty() {
-            line(
+            write_line(
                 f,
                 "removed",
                 format_args!("{} members", facts.roster.removed.len()),
             )?;
         }
         for alarm in &facts.alarms {
-            line(
+            write_line(
                 f,
                 "alarm",
                 format_args!("{} of member {:x}", alarm.alarm, alarm.member),
@@ -207,67 +215,71 @@ impl Summary {
         if auth.enabled || !auth.users.is_empty() {
             let state = if auth.enabled { "enabled" } else { "disabled" };
             let (users, roles) = (auth.users.len(), auth.roles.len());
-            line(f, "auth", format_args!("{state}, {users} users, {roles} roles"))?;
+            write_line(f, "auth", format_args!("{state}, {users} users, {roles} roles"))?;
         }
         match facts.leases {
-            Some(leases) => line(f, "leases", leases),
+            Some(leases) => write_line(f, "leases", leases),
             None => Ok(()),
         }
     }
 }
 
-fn sizes(f: &mut fmt::Formatter<'_>, keys: &Live) -> fmt::Result {
-    line(f, "keys", format_args!("{}, {}", keys.keys, Bytes(keys.bytes)))?;
-    line(f, "digest", keys.digest)?;
+fn write_sizes(f: &mut fmt::Formatter<'_>, keys: &Live) -> fmt::Result {
+    write_line(
+        f,
+        "keys",
+        format_args!("{}, {}", keys.keys, HumanBytes(keys.bytes)),
+    )?;
+    write_line(f, "digest", keys.digest)?;
     let mut prefixes: Vec<(&String, &Size)> = keys.prefixes.iter().collect();
     prefixes.sort_by_key(|(_, size)| std::cmp::Reverse(size.bytes + size.record_bytes));
-    for (prefix, size) in prefixes.iter().take(SHOWN) {
+    for (prefix, size) in prefixes.iter().take(SHOWN_PREFIXES) {
         let name = if prefix.is_empty() { "(no prefix)" } else { prefix };
-        let (live, old) = (Bytes(size.bytes), Bytes(size.record_bytes));
-        line(
+        let (live, old) = (HumanBytes(size.bytes), HumanBytes(size.record_bytes));
+        write_line(
             f,
-            "below",
-            format_args!("{name} {} keys, {live}, and {old} of older revisions", size.keys),
+            "prefix",
+            format_args!("{name} {} keys, {live}, and {old} in older revisions", size.keys),
         )?;
     }
-    match prefixes.len().saturating_sub(SHOWN) {
+    match prefixes.len().saturating_sub(SHOWN_PREFIXES) {
         0 => Ok(()),
-        more => line(f, "below", format_args!("{more} more prefixes")),
+        more => write_line(f, "prefix", format_args!("{more} more prefixes")),
     }
 }
 
 impl fmt::Display for Walk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        line(f, "etcd's hash", format_args!("{:x}", self.hash))?;
+        write_line(f, "etcd's hash", format_args!("{:x}", self.hash))?;
         let (records, deletions) = (self.records, self.deletions);
-        line(
+        write_line(
             f,
             "entries",
-            format_args!("{records}, of them {deletions} deletions"),
+            format_args!("{records}, including {deletions} deletions"),
         )?;
         if self.damage.is_empty() {
-            return line(f, "walk", format_args!("{} pages, no damage", self.pages));
+            return write_line(f, "check", format_args!("{} pages, no damage", self.pages));
         }
         let count = self.damage.len() as u64 + self.more_damage;
-        line(
+        write_line(
             f,
-            "walk",
-            format_args!("{} pages, DAMAGED in {count} places", self.pages),
+            "check",
+            format_args!("{} pages, damaged ({count} findings)", self.pages),
         )?;
         for damage in &self.damage {
-            line(f, "damage", damage)?;
+            write_line(f, "damage", damage)?;
         }
         match self.more_damage {
             0 => Ok(()),
-            more => line(f, "damage", format_args!("and {more} more")),
+            more => write_line(f, "damage", format_args!("and {more} more")),
         }
     }
 }
 
-/// Bytes for people.
-struct Bytes(u64);
+/// A number of bytes in the unit that fits.
+struct HumanBytes(u64);
 
-impl fmt::Display for Bytes {
+impl fmt::Display for HumanBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut whole, mut tenths, mut unit) = (self.0, 0, "bytes");
         for next in ["KiB", "MiB", "GiB"] {
@@ -289,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_told_in_the_unit_that_fits() {
+    fn sizes_are_shown_in_the_unit_that_fits() {
         for (bytes, text) in [
             (0, "0 bytes"),
             (1023, "1023 bytes"),
@@ -297,7 +309,7 @@ mod tests {
             (1536, "1.5 KiB"),
             (5 << 30, "5.0 GiB"),
         ] {
-            assert_eq!(Bytes(bytes).to_string(), text);
+            assert_eq!(HumanBytes(bytes).to_string(), text);
         }
     }
 }

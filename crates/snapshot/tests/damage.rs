@@ -1,34 +1,40 @@
-//! Every kind of damage, done on purpose to a real file: a full walk finds it, and says where and what.
+//! Damages a real file in every known way. A full check must find the damage and report its kind and
+//! location.
 
 mod support;
 
-use etcd_operator_snapshot::database::{Damage, Error, What};
-use support::{Broken, walk};
+use etcd_operator_snapshot::database::{Damage, DamageKind, Error};
+use support::{DamagedFile, check_database};
 
-/// All that a walk finds in these bytes; what keeps it from starting counts too.
-fn found(bytes: &[u8]) -> Vec<Damage> {
-    match walk(bytes) {
+/// All damage that a full check finds, including damage that prevents it.
+fn find_damage(bytes: &[u8]) -> Vec<Damage> {
+    match check_database(bytes) {
         Ok(audit) => audit.findings.list,
         Err(Error::Damage(damage)) => vec![damage],
         Err(Error::Read(error)) => panic!("{error}"),
     }
 }
 
-/// Breaks a file and looks for damage of this kind; its message must hold these words.
-fn check(name: &str, words: &str, is_it: impl Fn(&What) -> bool, breaks: impl FnOnce(&mut Broken)) {
-    let mut broken = Broken::new(name);
-    assert_eq!(found(&broken.bytes), [], "{name} is whole");
-    breaks(&mut broken);
-    let found = found(&broken.bytes);
+/// Damages a file, and expects damage of this kind whose message contains these words.
+fn check(
+    name: &str,
+    words: &str,
+    is_kind: impl Fn(&DamageKind) -> bool,
+    damage_file: impl FnOnce(&mut DamagedFile),
+) {
+    let mut damaged = DamagedFile::new(name);
+    assert_eq!(find_damage(&damaged.bytes), [], "{name} is whole");
+    damage_file(&mut damaged);
+    let found = find_damage(&damaged.bytes);
     let lines: Vec<String> = found.iter().map(ToString::to_string).collect();
-    let wanted = found.iter().zip(&lines).find(|(damage, _)| is_it(&damage.what));
+    let wanted = found.iter().zip(&lines).find(|(damage, _)| is_kind(&damage.kind));
     let (_, line) = wanted.unwrap_or_else(|| panic!("not found: {words}; but {lines:#?}"));
     assert!(line.contains(words), "{line:?} does not say {words:?}");
 }
 
 macro_rules! is {
-    ($what:ident) => {
-        |what: &What| matches!(what, What::$what { .. })
+    ($kind:ident) => {
+        |kind: &DamageKind| matches!(kind, DamageKind::$kind { .. })
     };
 }
 
@@ -37,7 +43,7 @@ const LISTED: &str = "3.2-full";
 const SYNCED: &str = "3.5-synced";
 
 #[test]
-fn a_file_of_the_wrong_length_is_found() {
+fn a_wrong_file_size_is_detected() {
     check(FILE, "the file: 5000 bytes are too few", is!(TooShort), |b| {
         b.bytes.truncate(5000);
     });
@@ -45,7 +51,7 @@ fn a_file_of_the_wrong_length_is_found() {
         let end = b.bytes.len() - 32 - 2 * b.size;
         b.bytes.truncate(end);
     });
-    check(FILE, "where a snapshot of these pages has", is!(TooLong), |b| {
+    check(FILE, "a snapshot of these pages has", is!(TooLong), |b| {
         let hash = b.bytes.split_off(b.bytes.len() - 32);
         b.bytes.extend(vec![0; b.size]);
         b.bytes.extend(hash);
@@ -53,49 +59,48 @@ fn a_file_of_the_wrong_length_is_found() {
 }
 
 #[test]
-fn metas_that_are_not_whole_are_found() {
-    check(FILE, "page 0: is torn", is!(Torn), |b| b.bytes[16 + 50] ^= 4);
-    check(FILE, "page 1: is torn", is!(Torn), |b| {
-        let place = b.size + 16 + 20;
-        b.bytes[place] ^= 4;
+fn damaged_meta_pages_are_detected() {
+    check(FILE, "page 0: has the checksum", is!(Checksum), |b| {
+        b.bytes[16 + 50] ^= 4;
     });
-    check(FILE, "page 0: begins with", is!(Magic), |b| b.put(16, [0; 4]));
-    check(FILE, "page 0: is of format 3", is!(Version), |b| {
-        b.put_meta(4, [3, 0, 0, 0]);
+    check(FILE, "page 1: has the checksum", is!(Checksum), |b| {
+        let offset = b.size + 16 + 20;
+        b.bytes[offset] ^= 4;
+    });
+    check(FILE, "page 0: has the wrong magic number", is!(Magic), |b| {
+        b.put(16, [0; 4]);
+    });
+    check(FILE, "page 0: has format version 3", is!(Version), |b| {
+        b.put_in_metas(4, [3, 0, 0, 0]);
     });
     check(
         FILE,
-        "page 0: says that pages have 5000 bytes",
+        "page 0: has an invalid page size of 5000 bytes",
         is!(PageSize),
         |b| {
-            b.put_meta(8, 5000_u32.to_le_bytes());
+            b.put_in_metas(8, 5000_u32.to_le_bytes());
         },
     );
-    check(FILE, "page 0: has the root at page 99999", is!(Root), |b| {
-        b.put_meta(16, 99_999_u64.to_le_bytes());
+    check(FILE, "page 0: has root page 99999", is!(RootPage), |b| {
+        b.put_in_metas(16, 99_999_u64.to_le_bytes());
     });
-    check(
-        FILE,
-        "page 0: has the free list at page 1",
-        is!(FreelistPlace),
-        |b| {
-            b.put_meta(32, 1_u64.to_le_bytes());
-        },
-    );
+    check(FILE, "page 0: has freelist page 1", is!(FreelistPage), |b| {
+        b.put_in_metas(32, 1_u64.to_le_bytes());
+    });
     check(
         FILE,
         "page 1: differs from the other meta page",
         is!(MetasDiffer),
         |b| {
             let root = b.u64(16 + 16);
-            let place = b.size + 16 + 16;
-            b.put(place, (root + 1).to_le_bytes());
-            b.reseal();
+            let offset = b.size + 16 + 16;
+            b.put(offset, (root + 1).to_le_bytes());
+            b.fix_checksums();
         },
     );
-    check(FILE, "page 1: says it is page 7", is!(WrongId), |b| {
-        let place = b.size;
-        b.put(place, 7_u64.to_le_bytes());
+    check(FILE, "page 1: has the page number 7", is!(WrongId), |b| {
+        let offset = b.size;
+        b.put(offset, 7_u64.to_le_bytes());
     });
     check(
         FILE,
@@ -106,8 +111,8 @@ fn metas_that_are_not_whole_are_found() {
 }
 
 #[test]
-fn pages_that_are_not_where_and_what_they_should_be_are_found() {
-    let at_child = |b: &Broken, index: usize| Broken::element(b.root("key"), index) + 8;
+fn wrong_page_references_and_types_are_detected() {
+    let at_child = |b: &DamagedFile, index: usize| DamagedFile::element(b.root("key"), index) + 8;
     check(
         FILE,
         "element 1 of bucket \"key\": refers to page 4000000",
@@ -119,14 +124,14 @@ fn pages_that_are_not_where_and_what_they_should_be_are_found() {
     check(
         FILE,
         "refers to page 1, which is a meta page",
-        is!(PointsToMeta),
+        is!(RefersToMeta),
         |b| {
             b.put(at_child(b, 1), 1_u64.to_le_bytes());
         },
     );
     check(
         FILE,
-        "of bucket \"key\": says it is page 77777",
+        "of bucket \"key\": has the page number 77777",
         is!(WrongId),
         |b| {
             b.put(b.leaves()[1], 77_777_u64.to_le_bytes());
@@ -140,56 +145,56 @@ fn pages_that_are_not_where_and_what_they_should_be_are_found() {
             b.put(b.leaves()[1] + 8, [0x40, 0]);
         },
     );
-    check(FILE, "is a meta page, where", is!(WrongType), |b| {
+    check(FILE, "is a meta page instead of", is!(WrongType), |b| {
         b.put(b.leaves()[1] + 8, [4, 0]);
     });
-    check(FILE, "is a free list page, where", is!(WrongType), |b| {
+    check(FILE, "is a freelist page instead of", is!(WrongType), |b| {
         b.put(b.leaves()[1] + 8, [16, 0]);
     });
     check(
         FILE,
-        "of bucket \"key\": is reached a second time",
-        is!(Twice),
+        "of bucket \"key\": is referenced twice",
+        is!(ReferencedTwice),
         |b| {
             let other = b.u64(at_child(b, 0));
             b.put(at_child(b, 1), other.to_le_bytes());
         },
     );
-    check(FILE, "of bucket \"key\": is below itself", is!(Cycle), |b| {
+    check(FILE, "of bucket \"key\": refers to itself", is!(Cycle), |b| {
         let root = b.u64(b.root("key"));
         b.put(at_child(b, 1), root.to_le_bytes());
     });
     check(FILE, "which is in use", is!(Overlap), |b| {
-        // The first leaf goes on over its neighbour.
+        // Extends the first leaf page over the next one.
         let (leaves, size) = (b.leaves(), b.size);
         let (first, second) = (
             leaves[0] / size,
             leaves[1..].iter().map(|leaf| leaf / size).min().expect("more"),
         );
         let more = u32::try_from(second.abs_diff(first)).expect("small");
-        let (from, place) = if first < second {
+        let (from, offset) = if first < second {
             (first, leaves[0])
         } else {
             (second, second * size)
         };
         assert!(from > 1);
-        b.put(place + 12, more.to_le_bytes());
+        b.put(offset + 12, more.to_le_bytes());
     });
     check(
         FILE,
-        "goes on for 100000 more pages, beyond the last one",
+        "has 100000 overflow pages, beyond the last page",
         is!(OverflowBeyond),
         |b| {
             b.put(b.leaves()[0] + 12, 100_000_u32.to_le_bytes());
         },
     );
-    check(FILE, "of a page of 4096", is!(BeyondPage), |b| {
-        let large = large(b);
+    check(FILE, "of a page of 4096", is!(ElementBeyondPage), |b| {
+        let large = largest_leaf(b);
         b.put(large + 12, 0_u32.to_le_bytes());
     });
-    check(FILE, "and what it holds takes", is!(OverflowWrong), |b| {
-        // One that has a free page behind it takes it in.
-        let used: Vec<usize> = b.structure().into_iter().map(|place| place / b.size).collect();
+    check(FILE, "its content needs", is!(OverflowLength), |b| {
+        // Extends a leaf page over the free page that follows it.
+        let used: Vec<usize> = b.structure().into_iter().map(|offset| offset / b.size).collect();
         let is_followed = |leaf: &usize| used.contains(&((leaf / b.size) + 1)) || b.u32(leaf + 12) > 0;
         let leaf = b
             .leaves()
@@ -200,8 +205,8 @@ fn pages_that_are_not_where_and_what_they_should_be_are_found() {
     });
 }
 
-/// The page of the largest value.
-fn large(b: &Broken) -> usize {
+/// The leaf page with the largest value.
+fn largest_leaf(b: &DamagedFile) -> usize {
     let leaves = b.leaves();
     leaves
         .into_iter()
@@ -210,29 +215,29 @@ fn large(b: &Broken) -> usize {
 }
 
 #[test]
-fn elements_that_are_not_as_they_are_written_are_found() {
-    let leaf = |b: &Broken| b.leaves()[1];
-    let second = |b: &Broken| Broken::element(b.leaves()[1], 1);
-    check(FILE, "says it has 65535 elements, and only", is!(Count), |b| {
+fn damaged_elements_are_detected() {
+    let leaf = |b: &DamagedFile| b.leaves()[1];
+    let second = |b: &DamagedFile| DamagedFile::element(b.leaves()[1], 1);
+    check(FILE, "has 65535 elements, but only", is!(ElementCount), |b| {
         b.put(leaf(b) + 10, [0xFF, 0xFF]);
     });
     check(
         FILE,
         "element 0 of bucket \"key\": begins at byte",
-        is!(NotNext),
+        is!(ElementGap),
         |b| {
             let count = b.u16(leaf(b) + 10);
             b.put(leaf(b) + 10, (count - 1).to_le_bytes());
         },
     );
-    check(FILE, "is a branch without children", is!(EmptyBranch), |b| {
+    check(FILE, "is a branch page without children", is!(EmptyBranch), |b| {
         b.put(b.root("key") + 10, [0, 0]);
     });
-    check(FILE, "is a leaf without keys", is!(EmptyLeaf), |b| {
+    check(FILE, "is a leaf page without keys", is!(EmptyLeaf), |b| {
         b.put(leaf(b) + 10, [0, 0]);
     });
-    check(FILE, "is a leaf without keys", is!(EmptyLeaf), |b| {
-        // The root of a bucket that has a page of its own.
+    check(FILE, "is a leaf page without keys", is!(EmptyLeaf), |b| {
+        // Turns the root page of a bucket into a leaf page.
         b.put(b.root("key") + 8, [2, 0, 0, 0]);
     });
     check(
@@ -245,20 +250,20 @@ fn elements_that_are_not_as_they_are_written_are_found() {
     );
     check(
         FILE,
-        "element 1 of bucket \"key\": is a bucket within a bucket",
-        is!(Nested),
+        "element 1 of bucket \"key\": is a nested bucket",
+        is!(NestedBucket),
         |b| {
             b.put(second(b), [1, 0, 0, 0]);
         },
     );
-    check(FILE, "of a page of", is!(BeyondPage), |b| {
-        let last = Broken::element(leaf(b), b.count(leaf(b)) - 1);
+    check(FILE, "of a page of", is!(ElementBeyondPage), |b| {
+        let last = DamagedFile::element(leaf(b), b.count(leaf(b)) - 1);
         b.put(last + 12, 100_000_u32.to_le_bytes());
     });
     check(
         FILE,
         "element 1 of bucket \"key\": begins at byte",
-        is!(NotNext),
+        is!(ElementGap),
         |b| {
             let position = b.u32(second(b) + 4);
             b.put(second(b) + 4, (position + 1).to_le_bytes());
@@ -268,55 +273,55 @@ fn elements_that_are_not_as_they_are_written_are_found() {
         b.put(second(b) + 8, [0; 4]);
     });
     check(FILE, "has a key of 40000 bytes", is!(LongKey), |b| {
-        let large = large(b);
-        let element = Broken::element(large, b.count(large) - 1);
+        let large = largest_leaf(b);
+        let element = DamagedFile::element(large, b.count(large) - 1);
         b.put(element + 8, 40_000_u32.to_le_bytes());
         let value = b.u32(element + 12);
         b.put(element + 12, (value + 17 - 40_000).to_le_bytes());
     });
-    check(FILE, "which is not behind", is!(Order), |b| {
-        let (first, second) = (b.key(Broken::element(leaf(b), 0)), b.key(second(b)));
+    check(FILE, "which is not after", is!(KeyOrder), |b| {
+        let (first, second) = (b.key(DamagedFile::element(leaf(b), 0)), b.key(second(b)));
         b.bytes.copy_within(first, second.start);
     });
-    check(FILE, "of the page above", is!(BeforeParent), |b| {
-        let key = b.key(Broken::element(leaf(b), 0));
+    check(FILE, "in the parent page", is!(KeyBeforeParent), |b| {
+        let key = b.key(DamagedFile::element(leaf(b), 0));
         b.bytes[key.start..key.start + 8].fill(0);
     });
-    check(FILE, "where the next page begins", is!(BehindParent), |b| {
-        let key = b.key(Broken::element(leaf(b), b.count(leaf(b)) - 1));
+    check(FILE, "where the next page begins", is!(KeyAfterParent), |b| {
+        let key = b.key(DamagedFile::element(leaf(b), b.count(leaf(b)) - 1));
         b.bytes[key.start] = 0x7F;
     });
 }
 
 #[test]
-fn a_tree_that_is_deeper_than_any_is_found() {
+fn a_tree_that_is_too_deep_is_detected() {
     check(FILE, "is more than 64 levels deep", is!(TooDeep), |b| {
-        // A chain of branches behind the end of the file.
+        // Appends a chain of branch pages to the file.
         let hash = b.bytes.split_off(b.bytes.len() - 32);
         let (first, root) = (b.pages(), b.root("key"));
         let entry = b.bytes[root..root + b.size].to_vec();
-        let key_length = b.u32(Broken::element(root, 0) + 4);
+        let key_length = b.u32(DamagedFile::element(root, 0) + 4);
         for number in first..first + 80 {
-            let place = b.bytes.len();
+            let offset = b.bytes.len();
             b.bytes.extend(&entry);
-            b.put(place, number.to_le_bytes());
-            b.put(place + 10, 1_u16.to_le_bytes());
-            let from = Broken::element(root, 0) + b.u32(Broken::element(root, 0)) as usize;
+            b.put(offset, number.to_le_bytes());
+            b.put(offset + 10, 1_u16.to_le_bytes());
+            let from = DamagedFile::element(root, 0) + b.u32(DamagedFile::element(root, 0)) as usize;
             let key = from..from + key_length as usize;
-            b.put(place + 16, 16_u32.to_le_bytes());
-            b.put(place + 24, (number + 1).to_le_bytes());
-            b.bytes.copy_within(key, place + 32);
+            b.put(offset + 16, 16_u32.to_le_bytes());
+            b.put(offset + 24, (number + 1).to_le_bytes());
+            b.bytes.copy_within(key, offset + 32);
         }
-        b.put(Broken::element(root, 0) + 8, first.to_le_bytes());
-        b.put_meta(40, (first + 80).to_le_bytes());
+        b.put(DamagedFile::element(root, 0) + 8, first.to_le_bytes());
+        b.put_in_metas(40, (first + 80).to_le_bytes());
         b.bytes.extend(hash);
     });
 }
 
 #[test]
-fn buckets_that_are_not_as_they_are_written_are_found() {
-    check(FILE, "is a bucket of", is!(ShortBucket), |b| {
-        // The value shrinks and the key grows, so that all else stays in place.
+fn damaged_buckets_are_detected() {
+    check(FILE, "is a bucket of only", is!(BucketHeader), |b| {
+        // Shrinks the value and extends the key, so that nothing else moves.
         let element = b.bucket("auth");
         let (key, value) = (b.u32(element + 8), b.u32(element + 12));
         b.put(element + 8, (key + value - 8).to_le_bytes());
@@ -324,25 +329,30 @@ fn buckets_that_are_not_as_they_are_written_are_found() {
     });
     check(
         FILE,
-        "bucket \"auth\": is a bucket within its parent's page that is not as",
-        is!(Inline),
+        "bucket \"auth\": is an invalid inline bucket",
+        is!(InlineBucket),
         |b| {
             b.put(b.root("auth") + 8, [1, 0]);
         },
     );
-    check(FILE, "it is not as long as what it holds", is!(Inline), |b| {
-        b.put(b.root("auth") + 10, [0, 0]);
-    });
-    check(FILE, "it has a number", is!(Inline), |b| {
+    check(
+        FILE,
+        "its length does not match its content",
+        is!(InlineBucket),
+        |b| {
+            b.put(b.root("auth") + 10, [0, 0]);
+        },
+    );
+    check(FILE, "it has a page number", is!(InlineBucket), |b| {
         b.put(b.root("auth"), [1]);
     });
-    check(FILE, "it has pages that continue it", is!(Inline), |b| {
+    check(FILE, "it has overflow pages", is!(InlineBucket), |b| {
         b.put(b.root("auth") + 12, [1, 0, 0, 0]);
     });
     check(
         FILE,
-        "it has both a page of its own and one within",
-        is!(Inline),
+        "it has both a root page and an inline page",
+        is!(InlineBucket),
         |b| {
             let value = b.value(b.bucket("auth")).start;
             b.put(value, 3_u64.to_le_bytes());
@@ -352,13 +362,13 @@ fn buckets_that_are_not_as_they_are_written_are_found() {
         let value = b.value(b.bucket("key")).start;
         b.put(value, 999_999_u64.to_le_bytes());
     });
-    check(FILE, "is a key beside the buckets", is!(NoBucket), |b| {
+    check(FILE, "is a key instead of a bucket", is!(NotABucket), |b| {
         b.put(b.bucket("auth"), [0; 4]);
     });
     check(
         FILE,
-        "\"authUserz\" is nothing that etcd keeps there",
-        is!(Unknown),
+        "\"authUserz\" is unknown to etcd",
+        is!(UnknownContent),
         |b| {
             let key = b.key(b.bucket("authUsers"));
             b.bytes[key.end - 1] = b'z';
@@ -366,10 +376,10 @@ fn buckets_that_are_not_as_they_are_written_are_found() {
     );
     check(
         FILE,
-        "element 0 of bucket \"cluster\": \"clusterVersioo\" is nothing",
-        is!(Unknown),
+        "element 0 of bucket \"cluster\": \"clusterVersioo\" is unknown",
+        is!(UnknownContent),
         |b| {
-            let key = b.key(Broken::element(b.root("cluster"), 0));
+            let key = b.key(DamagedFile::element(b.root("cluster"), 0));
             b.bytes[key.end - 1] = b'o';
         },
     );
@@ -380,14 +390,14 @@ fn buckets_that_are_not_as_they_are_written_are_found() {
 }
 
 #[test]
-fn a_list_of_free_pages_that_is_wrong_is_found() {
-    fn list(b: &Broken) -> usize {
+fn a_wrong_freelist_is_detected() {
+    fn list(b: &DamagedFile) -> usize {
         b.page(b.u64(16 + 32))
     }
     for name in [LISTED, SYNCED] {
         check(
             name,
-            "has the type 0x0002 where the free list should be",
+            "has the type 0x0002 instead of that of a freelist",
             is!(FreelistType),
             |b| {
                 b.put(list(b) + 8, [2, 0]);
@@ -395,23 +405,23 @@ fn a_list_of_free_pages_that_is_wrong_is_found() {
         );
         check(
             name,
-            "is a free list of 60000 pages, and only",
+            "is a freelist of 60000 pages, but only",
             is!(FreelistCount),
             |b| {
                 b.put(list(b) + 10, 60_000_u16.to_le_bytes());
             },
         );
-        check(name, "is a free list of 70000 pages", is!(FreelistCount), |b| {
+        check(name, "is a freelist of 70000 pages", is!(FreelistCount), |b| {
             b.put(list(b) + 10, [0xFF, 0xFF]);
             b.put(list(b) + 16, 70_000_u64.to_le_bytes());
         });
-        check(name, "says it is page 3333", is!(WrongId), |b| {
+        check(name, "has the page number 3333", is!(WrongId), |b| {
             b.put(list(b), 3333_u64.to_le_bytes());
         });
         check(name, "lists page 1 as free", is!(FreeOutOfBounds), |b| {
             b.put(list(b) + 16, 1_u64.to_le_bytes());
         });
-        check(name, "as free behind page", is!(FreeOrder), |b| {
+        check(name, "as free after page", is!(FreeOrder), |b| {
             let first = b.u64(list(b) + 16);
             b.put(list(b) + 24, first.to_le_bytes());
         });
@@ -419,7 +429,7 @@ fn a_list_of_free_pages_that_is_wrong_is_found() {
             let used = b.u64(b.root("key"));
             b.put(list(b) + 16, used.to_le_bytes());
         });
-        check(name, "is neither in use nor listed as free", is!(Lost), |b| {
+        check(name, "is neither in use nor listed as free", is!(Leaked), |b| {
             let count = b.u16(list(b) + 10);
             b.put(list(b) + 10, (count - 1).to_le_bytes());
         });
@@ -427,68 +437,71 @@ fn a_list_of_free_pages_that_is_wrong_is_found() {
 }
 
 #[test]
-fn what_etcd_does_not_write_is_found() {
-    let value = |b: &Broken, index: usize| b.value(Broken::element(b.leaves()[1], index));
+fn content_that_etcd_does_not_write_is_detected() {
+    let value = |b: &DamagedFile, index: usize| b.value(DamagedFile::element(b.leaves()[1], index));
     check(
         FILE,
-        "the two numbers of a revision are divided by a line",
-        is!(Content),
+        "the two numbers of a revision are separated by an underscore",
+        is!(InvalidContent),
         |b| {
             let last = *b.leaves().last().expect("there are leaves");
-            let place = b.key(Broken::element(last, b.count(last) - 1)).start + 8;
-            b.bytes[place] = b'~';
+            let offset = b.key(DamagedFile::element(last, b.count(last) - 1)).start + 8;
+            b.bytes[offset] = b'~';
         },
     );
-    check(FILE, "it has a field that no key has", is!(Content), |b| {
-        let place = value(b, 2).start;
-        b.bytes[place] = 0x7A;
+    check(FILE, "it has an unknown field", is!(InvalidContent), |b| {
+        let offset = value(b, 2).start;
+        b.bytes[offset] = 0x7A;
     });
-    check(FILE, "it ends too early", is!(Content), |b| {
-        let place = value(b, 2).start + 1;
-        b.bytes[place] = 0x7F;
+    check(FILE, "it is truncated", is!(InvalidContent), |b| {
+        let offset = value(b, 2).start + 1;
+        b.bytes[offset] = 0x7F;
     });
     check(
         FILE,
-        "it was not modified at the revision it stands at",
-        is!(Content),
+        "its mod revision differs from its revision",
+        is!(InvalidContent),
         |b| {
-            // Behind the key: its creation, then its modification.
+            // The create revision and the mod revision follow the key.
             let from = value(b, 2).start;
-            let place = from + 2 + usize::from(b.bytes[from + 1]) + 3;
-            assert_eq!(b.bytes[place - 1], 0x18);
-            b.bytes[place] += 1;
+            let offset = from + 2 + usize::from(b.bytes[from + 1]) + 3;
+            assert_eq!(b.bytes[offset - 1], 0x18);
+            b.bytes[offset] += 1;
         },
     );
-    check(FILE, "of bucket \"members\": ", is!(Content), |b| {
-        let element = Broken::element(b.root("members"), 0);
-        let place = b.key(element).start;
-        b.bytes[place] = b'0';
+    check(FILE, "of bucket \"members\": ", is!(InvalidContent), |b| {
+        let element = DamagedFile::element(b.root("members"), 0);
+        let offset = b.key(element).start;
+        b.bytes[offset] = b'0';
     });
-    check(FILE, "it is not the lease of its key", is!(Content), |b| {
-        let place = b.key(Broken::element(b.root("lease"), 0)).start;
-        b.bytes[place] ^= 1;
+    check(FILE, "its lease differs from its key", is!(InvalidContent), |b| {
+        let offset = b.key(DamagedFile::element(b.root("lease"), 0)).start;
+        b.bytes[offset] ^= 1;
     });
-    check(FILE, "it does not have the name of its key", is!(Content), |b| {
-        let place = b.key(Broken::element(b.root("authUsers"), 0)).start;
-        b.bytes[place] ^= 1;
+    check(FILE, "its name differs from its key", is!(InvalidContent), |b| {
+        let offset = b.key(DamagedFile::element(b.root("authUsers"), 0)).start;
+        b.bytes[offset] ^= 1;
     });
-    check("3.5-nospace", "it is not an alarm", is!(Content), |b| {
-        let place = b.key(Broken::element(b.root("alarm"), 0)).start;
-        b.bytes[place] = 0x18;
+    check("3.5-nospace", "it is not an alarm", is!(InvalidContent), |b| {
+        let offset = b.key(DamagedFile::element(b.root("alarm"), 0)).start;
+        b.bytes[offset] = 0x18;
     });
-    check(FILE, "it is neither on nor off", is!(Content), |b| {
-        let place = b.value(Broken::element(b.root("auth"), 0)).start;
-        b.bytes[place] = 7;
+    check(FILE, "it is neither 0 nor 1", is!(InvalidContent), |b| {
+        let offset = b.value(DamagedFile::element(b.root("auth"), 0)).start;
+        b.bytes[offset] = 7;
     });
 }
 
 #[test]
-fn one_finding_does_not_hide_another() {
-    let mut broken = Broken::new(FILE);
-    let leaves = broken.leaves();
-    broken.put(leaves[0], 1_234_567_u64.to_le_bytes());
-    broken.put(leaves[2] + 8, [0x40, 0]);
-    broken.bytes[16 + 50] ^= 4;
-    let lines: Vec<String> = found(&broken.bytes).iter().map(ToString::to_string).collect();
+fn all_damage_is_reported() {
+    let mut damaged = DamagedFile::new(FILE);
+    let leaves = damaged.leaves();
+    damaged.put(leaves[0], 1_234_567_u64.to_le_bytes());
+    damaged.put(leaves[2] + 8, [0x40, 0]);
+    damaged.bytes[16 + 50] ^= 4;
+    let lines: Vec<String> = find_damage(&damaged.bytes)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(lines.len(), 3, "{lines:#?}");
 }

@@ -1,4 +1,4 @@
-//! The page about the form of stored backups is enough to read them: the program beside it does.
+//! Checks `docs/format.md`: the program next to it, written from the page alone, reads every format.
 
 use std::fs;
 use std::io::Write;
@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 
 use etcd_operator_snapshot::frames::{Compression, Encoder, FRAME, Form, KeyId, MasterKey, Salt};
 
-fn folder() -> PathBuf {
+fn format_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/format")
 }
 
-/// Go, which the repository needs for its test bed too. Without it there is nothing to run the program with.
+/// Builds the program with Go, which the test bed needs, too. Returns `None` if Go is not installed.
 fn build(target: &Path) -> Option<PathBuf> {
     Command::new("go").arg("version").output().ok()?;
     let program = target.join("format");
@@ -19,7 +19,7 @@ fn build(target: &Path) -> Option<PathBuf> {
         .args(["build", "-o"])
         .arg(&program)
         .arg(".")
-        .current_dir(folder())
+        .current_dir(format_directory())
         .output()
         .expect("go runs");
     assert!(
@@ -48,25 +48,25 @@ fn run(program: &Path, key: &Path, object: &[u8]) -> (bool, Vec<u8>) {
 
 #[test]
 fn the_program_is_short() {
-    let text = fs::read_to_string(folder().join("main.go")).expect("the program is there");
+    let text = fs::read_to_string(format_directory().join("main.go")).expect("the program is there");
     assert!(text.lines().count() <= 40, "{} lines", text.lines().count());
 }
 
 #[test]
-fn a_program_that_knows_only_the_page_reads_every_form() {
+fn the_program_beside_the_page_reads_every_format() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let Some(program) = build(target) else {
-        eprintln!("go is not here: the program beside docs/format.md was not run");
+        eprintln!("Go is not installed: the program next to docs/format.md was not run");
         return;
     };
     let (key, master) = (target.join("key"), MasterKey::new(&[5; 32]).expect("32 bytes"));
     fs::write(&key, [5; 32]).expect("the key is written");
-    // Three frames: one that becomes shorter, one that does not, one that is not full.
+    // Three frames: a compressible one, an incompressible one, and one that is not full.
     let mut noise = 1_u32;
     let plain: Vec<u8> = (0..2 * FRAME + 77)
-        .map(|place| {
+        .map(|offset| {
             noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            if place < FRAME {
+            if offset < FRAME {
                 b'x'
             } else {
                 noise.to_be_bytes()[0]
@@ -87,10 +87,10 @@ fn a_program_that_knows_only_the_page_reads_every_form() {
         let mut encoder = Encoder::new(form, &mut object).expect("an encoder");
         encoder.push(&plain, &mut object).expect("the snapshot");
         encoder.finish(&mut object).expect("the end");
-        let (is_fine, out) = run(&program, &key, &object);
-        assert!(is_fine && out == plain, "{compression:?}, sealed: {sealed}");
-        let place = object.len() - 50;
-        object[place] ^= 1;
+        let (succeeded, out) = run(&program, &key, &object);
+        assert!(succeeded && out == plain, "{compression:?}, sealed: {sealed}");
+        let offset = object.len() - 50;
+        object[offset] ^= 1;
         assert!(
             !run(&program, &key, &object).0,
             "{compression:?}, sealed: {sealed}, damaged"

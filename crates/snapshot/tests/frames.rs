@@ -1,5 +1,5 @@
-//! Objects in frames: whatever the pieces they come in, what went in comes out; whatever is changed is noticed, and
-//! each way of changing has a name.
+//! Tests of stored objects: the decoded snapshot equals the encoded one for all chunk sizes, and every
+//! manipulation is detected with its own error.
 
 use etcd_operator_api::contract::Frame;
 use etcd_operator_snapshot::frames::{
@@ -49,7 +49,7 @@ fn decode(object: &[u8], keys: KeyRing, pieces: usize) -> Result<Vec<u8>, Decode
     decoder.finish().map(|()| out)
 }
 
-/// Bytes that become shorter by compression, and that differ everywhere.
+/// Bytes that are compressible and differ everywhere.
 fn sample(length: u32) -> Vec<u8> {
     (0..length)
         .flat_map(|n| (n / 4).to_be_bytes())
@@ -68,7 +68,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_goes_in_comes_out_in_any_pieces(
+    fn the_decoded_snapshot_equals_the_encoded_one(
         plain in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..1500),
             prop::collection::vec(0_u8..3, 0..1500),
@@ -88,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn any_part_is_read_alone_by_the_index(from in 0_u64..2100, length in 0_u64..900, form in prop::sample::select(FORMS.to_vec())) {
+    fn any_range_is_read_with_the_index(from in 0_u64..2100, length in 0_u64..900, form in prop::sample::select(FORMS.to_vec())) {
         let plain = sample(2000);
         let (object, frames) = encode(&plain, form.0, form.1, 333);
         let index = Index::new(&frames, object.len() as u64).expect("the index fits");
@@ -114,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic_and_none_are_an_object(mut bytes in prop::collection::vec(any::<u8>(), 0..600), with_head in any::<bool>()) {
+    fn arbitrary_bytes_cause_no_panic_and_are_no_object(mut bytes in prop::collection::vec(any::<u8>(), 0..600), with_head in any::<bool>()) {
         if with_head {
             let (object, _) = encode(&[], Compression::Zstd, false, 1);
             bytes.splice(0..0, object[..81].iter().copied());
@@ -124,7 +124,7 @@ proptest! {
 }
 
 #[test]
-fn a_flipped_bit_anywhere_is_found() {
+fn every_flipped_bit_is_detected() {
     for (compression, sealed) in FORMS {
         let plain = sample(600);
         let (object, _) = encode(&plain, compression, sealed, 100);
@@ -143,7 +143,7 @@ fn a_flipped_bit_anywhere_is_found() {
 }
 
 #[test]
-fn nothing_of_a_damaged_frame_comes_out() {
+fn no_data_of_a_damaged_frame_is_released() {
     let (mut object, frames) = encode(&sample(600), Compression::None, true, 100);
     let second = usize::try_from(frames[1].offset).expect("small");
     object[second + 20] ^= 1;
@@ -154,7 +154,7 @@ fn nothing_of_a_damaged_frame_comes_out() {
 }
 
 #[test]
-fn an_object_that_ends_early_is_truncated_wherever_it_ends() {
+fn a_truncated_object_is_detected_at_every_length() {
     for (compression, sealed) in FORMS {
         let (object, frames) = encode(&sample(600), compression, sealed, 100);
         for length in 0..object.len() {
@@ -164,7 +164,9 @@ fn an_object_that_ends_early_is_truncated_wherever_it_ends() {
             let frame = u32::try_from(wanted.count()).expect("few");
             let expected = match length as u64 {
                 0 => DecodeError::NotFrames,
-                length if length < frames[0].offset => DecodeError::Header { why: "it is cut" },
+                length if length < frames[0].offset => DecodeError::Header {
+                    why: "it is incomplete",
+                },
                 _ => DecodeError::Truncated { frame },
             };
             assert_eq!(decode(&object[..length], ring(), 50), Err(expected), "{length}");
@@ -173,7 +175,7 @@ fn an_object_that_ends_early_is_truncated_wherever_it_ends() {
 }
 
 #[test]
-fn frames_that_are_moved_are_named_by_what_was_done_to_them() {
+fn swapped_repeated_and_missing_frames_are_distinguished() {
     for (compression, sealed) in FORMS {
         let plain = sample(4 * FRAME - 6);
         let (object, frames) = encode(&plain, compression, sealed, 100);
@@ -190,8 +192,8 @@ fn frames_that_are_moved_are_named_by_what_was_done_to_them() {
             decode(&object, ring(), 77)
         };
         assert_eq!(joined(&[0, 1, 2, 3]), Ok(plain.clone()));
-        let again = |found, wanted| Err(DecodeError::Again { found, wanted });
-        let skipped = |found, wanted| Err(DecodeError::Skipped { found, wanted });
+        let again = |found, expected| Err(DecodeError::Repeated { found, expected });
+        let skipped = |found, expected| Err(DecodeError::Skipped { found, expected });
         assert_eq!(joined(&[0, 2, 1, 3]), skipped(2, 1), "swapped");
         assert_eq!(joined(&[0, 1, 1, 2, 3]), again(1, 2), "doubled");
         assert_eq!(joined(&[0, 1, 3]), skipped(3, 2), "left out");
@@ -213,12 +215,12 @@ fn frames_that_are_moved_are_named_by_what_was_done_to_them() {
 }
 
 #[test]
-fn a_frame_of_another_object_is_damage() {
+fn a_frame_of_another_object_is_rejected() {
     let master = key(2);
     for sealed in [false, true] {
         let [one, other] = [3, 4].map(|salt| {
             let seal = sealed.then(|| (id("summer"), &master, Salt([salt; 32])));
-            // Without a seal the heads differ by what they say of compression.
+            // Without encryption, the headers differ in the compression.
             let is_other = !sealed && salt == 4;
             let compression = if is_other {
                 Compression::Zstd
@@ -250,7 +252,7 @@ fn a_frame_of_another_object_is_damage() {
 }
 
 #[test]
-fn each_trouble_with_keys_has_its_name() {
+fn missing_unknown_and_wrong_keys_are_distinguished() {
     let (object, _) = encode(&sample(100), Compression::Zstd, true, 100);
     let named = || "summer".to_owned();
     let none = decode(&object, KeyRing::default(), 10);
@@ -267,15 +269,15 @@ fn each_trouble_with_keys_has_its_name() {
     let text = wrong.expect_err("wrong").to_string();
     assert_eq!(
         text,
-        "the key \"summer\" is not the one the object was sealed with"
+        "the key \"summer\" is not the one the object was encrypted with"
     );
-    // Who needs no key is not asked for one.
+    // An object that is not encrypted needs no key.
     let (open, _) = encode(&sample(100), Compression::Zstd, false, 100);
     assert_eq!(decode(&open, KeyRing::default(), 10), Ok(sample(100)));
 }
 
 #[test]
-fn the_manifest_says_how_an_object_is_sealed() {
+fn the_manifest_describes_the_encryption() {
     for (compression, sealed) in FORMS {
         let (object, _) = encode(b"x", compression, sealed, 1);
         let head = Header::parse(&object).expect("a head").expect("all of it");
@@ -289,7 +291,7 @@ fn the_manifest_says_how_an_object_is_sealed() {
 }
 
 #[test]
-fn what_is_not_in_frames_or_of_the_future_is_said_to_be_so() {
+fn plain_snapshots_and_newer_versions_are_recognized() {
     assert_eq!(
         decode(b"a plain snapshot", ring(), 5),
         Err(DecodeError::NotFrames)
@@ -303,7 +305,7 @@ fn what_is_not_in_frames_or_of_the_future_is_said_to_be_so() {
 }
 
 #[test]
-fn the_same_bytes_never_look_the_same_in_two_objects_or_two_frames() {
+fn equal_frames_are_encrypted_differently() {
     let plain = vec![7; 2 * FRAME as usize];
     let (object, frames) = encode(&plain, Compression::None, true, 100);
     let payload = |frame: &Frame| {
@@ -318,7 +320,7 @@ fn the_same_bytes_never_look_the_same_in_two_objects_or_two_frames() {
 }
 
 #[test]
-fn an_index_that_does_not_fit_is_refused() {
+fn an_inconsistent_index_is_refused() {
     let (object, frames) = encode(&sample(600), Compression::None, false, 100);
     let length = object.len() as u64;
     assert!(Index::new(&frames, length).is_ok());

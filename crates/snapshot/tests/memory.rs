@@ -1,5 +1,5 @@
-//! A value far larger than memory should ever be: it is read in pieces. Alone in its program, so that the peak that the
-//! system notes is its own.
+//! Reads a value much larger than the allowed memory. The only test of its program, because it measures the
+//! peak memory of the process.
 
 use etcd_operator_snapshot::content::audit::audit;
 use etcd_operator_snapshot::content::live::live;
@@ -10,13 +10,13 @@ const PAGE: usize = 4096;
 const VALUE: u64 = 48 << 20;
 const ALLOWED: u64 = 8 << 20;
 
-/// A database of one key whose value is zeros that are nowhere.
-struct Huge {
+/// A database with one key. Its value is generated zeros.
+struct HugeValue {
     head: Vec<u8>,
     pages: u64,
 }
 
-impl Huge {
+impl HugeValue {
     fn new() -> Self {
         let record = record();
         let used = 16 + 16 + 17 + record.len() as u64 + VALUE;
@@ -33,18 +33,18 @@ impl Huge {
     }
 }
 
-impl ReadAt for Huge {
+impl ReadAt for HugeValue {
     fn length(&self) -> u64 {
         self.pages * PAGE as u64
     }
 
-    fn read_at(&mut self, place: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         assert!(
-            place + buffer.len() as u64 <= self.length(),
+            offset + buffer.len() as u64 <= self.length(),
             "it reads beyond the end"
         );
         buffer.fill(0);
-        let from = usize::try_from(place).expect("small").min(self.head.len());
+        let from = usize::try_from(offset).expect("small").min(self.head.len());
         let rest = &self.head[from..];
         let length = rest.len().min(buffer.len());
         buffer[..length].copy_from_slice(&rest[..length]);
@@ -52,7 +52,7 @@ impl ReadAt for Huge {
     }
 }
 
-/// A key at revision 5, up to its value, which is all that follows.
+/// The record of a key at revision 5, up to the value, which follows.
 fn record() -> Vec<u8> {
     let mut bytes = b"\x0a\x01k\x10\x05\x18\x05\x20\x01\x2a".to_vec();
     let mut left = VALUE;
@@ -93,7 +93,7 @@ fn meta(number: u64, pages: u64) -> Vec<u8> {
     page
 }
 
-/// The bucket `key` at page 3, and an empty one `meta` within.
+/// The bucket `key` with root page 3, and the empty inline bucket `meta`.
 fn buckets() -> Vec<u8> {
     let mut page = header(2, 2, 0);
     page.extend(element(1, 32, 3, 16));
@@ -106,8 +106,8 @@ fn buckets() -> Vec<u8> {
     page
 }
 
-/// The most memory this process had so far.
-fn peak() -> u64 {
+/// The peak memory of this process.
+fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("the system tells");
     let line = status
         .lines()
@@ -118,14 +118,14 @@ fn peak() -> u64 {
 }
 
 #[test]
-fn a_value_of_any_length_is_read_in_pieces() {
-    let before = peak();
-    let mut database = Database::open(Huge::new()).expect("open");
+fn a_huge_value_is_read_in_chunks() {
+    let before = peak_memory();
+    let mut database = Database::open(HugeValue::new()).expect("open");
     let audit = audit(&mut database).expect("a walk");
     assert_eq!(audit.findings.list, []);
     assert_eq!((audit.look.revision, audit.records), (5, 1));
     let live = live(&mut database, None, audit.records).expect("keys");
     assert_eq!((live.keys, live.bytes), (1, VALUE + 1));
-    let grown = peak() - before;
+    let grown = peak_memory() - before;
     assert!(grown < ALLOWED, "{grown} bytes of memory for a value of {VALUE}");
 }

@@ -1,4 +1,5 @@
-//! Real files of etcd 3.2 to 3.7: what is read from them is what etcd served and what its own tools printed.
+//! Tests with real files of etcd 3.2 to 3.7. The results must equal what etcd served and what its tools
+//! printed.
 
 mod support;
 
@@ -8,22 +9,22 @@ use etcd_operator_snapshot::content::{Alarm, Facts};
 use etcd_operator_snapshot::database::Database;
 use etcd_operator_snapshot::source::{File, Ranges};
 use etcd_operator_snapshot::stream::{Check, Kind};
-use support::{Row, bytes, table, walk};
+use support::{Row, bytes, check_database, table};
 
 fn facts(name: &str) -> Facts {
-    walk(&bytes(name)).expect("it can be read").look.facts
+    check_database(&bytes(name)).expect("it can be read").look.facts
 }
 
 #[test]
-fn a_full_walk_finds_nothing_in_any_real_file() {
+fn no_damage_is_found_in_real_files() {
     for Row { name, .. } in table() {
-        let audit = walk(&bytes(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let audit = check_database(&bytes(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(audit.findings.is_empty(), "{name}: {:?}", audit.findings);
     }
 }
 
 #[test]
-fn the_revision_is_the_one_that_etcd_served() {
+fn the_revision_equals_the_one_etcd_served() {
     for row in table() {
         let bytes = bytes(&row.name);
         let look = look(&mut Database::open(&bytes[..]).expect("open")).expect("look");
@@ -38,7 +39,7 @@ fn the_revision_is_the_one_that_etcd_served() {
 }
 
 #[test]
-fn after_compacting_at_a_deletion_the_right_edge_alone_is_too_low_up_to_3_4() {
+fn after_compaction_at_a_deletion_the_last_key_is_too_low_up_to_3_4() {
     let behind: Vec<String> = table()
         .into_iter()
         .filter(|row| row.name.ends_with("-tombstone") && row.revision < row.served_revision)
@@ -48,13 +49,13 @@ fn after_compacting_at_a_deletion_the_right_edge_alone_is_too_low_up_to_3_4() {
 }
 
 #[test]
-fn keys_and_hash_are_those_that_etcds_tools_print() {
+fn keys_and_hash_equal_those_of_etcds_tools() {
     for row in table() {
         let bytes = bytes(&row.name);
         let mut database = Database::open(&bytes[..]).expect("open");
         let audit = etcd_operator_snapshot::content::audit::audit(&mut database).expect("a walk");
         assert_eq!(audit.hash, row.hash, "{}", row.name);
-        // From 3.6 on the tool counts keys that are there, before it counted entries of all buckets.
+        // Since 3.6 etcd's tool counts live keys; before it counted the entries of all buckets.
         let keys = match row.minor() {
             ..6 => audit.entries(),
             _ => live(&mut database, None, audit.records).expect("keys").keys,
@@ -64,11 +65,11 @@ fn keys_and_hash_are_those_that_etcds_tools_print() {
 }
 
 #[test]
-fn the_digest_is_that_of_what_etcd_served_by_range_reads() {
+fn the_digest_equals_that_of_range_reads() {
     for row in table() {
         let bytes = bytes(&row.name);
         let mut database = Database::open(&bytes[..]).expect("open");
-        let records = walk(&bytes).expect("a walk").records;
+        let records = check_database(&bytes).expect("a walk").records;
         let all = live(&mut database, None, records).expect("keys");
         assert_eq!(all.digest.to_string(), row.served_digest, "{}", row.name);
         let at = live(&mut database, Some(row.served_revision), records).expect("keys");
@@ -81,12 +82,12 @@ fn the_digest_is_that_of_what_etcd_served_by_range_reads() {
 }
 
 #[test]
-fn the_digest_is_the_same_however_little_may_be_remembered() {
+fn the_digest_does_not_depend_on_the_memory_limit() {
     let bytes = bytes("3.6-full");
     let mut database = Database::open(&bytes[..]).expect("open");
-    let records = walk(&bytes).expect("a walk").records;
+    let records = check_database(&bytes).expect("a walk").records;
     let wanted = live(&mut database, None, records).expect("keys");
-    // Told of too few records, it must divide the work by itself.
+    // With a record count that is too low, the scan must split its ranges itself.
     for (remembered, told) in [(100, records), (90, 0)] {
         let found = live_within(&mut database, None, told, remembered).expect("keys");
         assert_eq!(found, wanted, "{remembered} at once, told of {told}");
@@ -94,14 +95,14 @@ fn the_digest_is_the_same_however_little_may_be_remembered() {
 }
 
 #[test]
-fn the_digest_at_an_older_revision_leaves_later_changes_out() {
+fn the_digest_at_an_older_revision_excludes_later_changes() {
     let bytes = bytes("3.5-full");
     let mut database = Database::open(&bytes[..]).expect("open");
-    let audit = walk(&bytes).expect("a walk");
+    let audit = check_database(&bytes).expect("a walk");
     let compacted = audit.look.facts.compacted.expect("it was compacted");
     let then = live(&mut database, Some(compacted), audit.records).expect("keys");
     let now = live(&mut database, None, audit.records).expect("keys");
-    // Since then: 60 events and two large keys more, one pod less, one colour changed.
+    // Later changes: 60 events and two large keys added, one pod deleted, one colour changed.
     assert_eq!(now.keys, then.keys + 61);
     assert_eq!(then.prefixes["/registry/pods/"].keys, 90);
     assert_eq!(now.prefixes["/registry/pods/"].keys, 89);
@@ -110,7 +111,7 @@ fn the_digest_at_an_older_revision_leaves_later_changes_out() {
 }
 
 #[test]
-fn streams_are_known_for_what_they_are_by_length_and_hash() {
+fn snapshots_and_copies_are_distinguished_by_length_and_hash() {
     for row in table() {
         let bytes = bytes(&row.name);
         let mut check = Check::default();
@@ -130,7 +131,7 @@ fn streams_are_known_for_what_they_are_by_length_and_hash() {
 }
 
 #[test]
-fn members_learners_and_those_removed_are_told_apart() {
+fn voters_learners_and_removed_members_are_distinguished() {
     for minor in 4..=7 {
         let name = format!("3.{minor}-full");
         let roster = facts(&name).roster;
@@ -172,8 +173,8 @@ fn users_alarms_leases_and_versions_are_read() {
 }
 
 #[test]
-fn pages_of_other_sizes_and_a_list_of_free_pages_are_read() {
-    let same = walk(&bytes("3.5-full")).expect("a walk");
+fn other_page_sizes_and_a_freelist_are_supported() {
+    let same = check_database(&bytes("3.5-full")).expect("a walk");
     for (name, size) in [
         ("3.5-pages16", 16_384),
         ("3.5-pages64", 65_536),
@@ -183,13 +184,13 @@ fn pages_of_other_sizes_and_a_list_of_free_pages_are_read() {
         let database = Database::open(&bytes[..]).expect("open");
         assert_eq!(database.meta().page_size, size, "{name}");
         assert_eq!(database.meta().freelist.is_some(), name == "3.5-synced", "{name}");
-        let audit = walk(&bytes).expect("a walk");
+        let audit = check_database(&bytes).expect("a walk");
         assert_eq!((audit.hash, &audit.look), (same.hash, &same.look), "{name}");
     }
 }
 
 #[test]
-fn either_meta_page_is_enough() {
+fn one_valid_meta_page_is_enough() {
     for name in ["3.2-full", "3.7-full", "3.5-pages16", "3.5-pages64"] {
         let whole = bytes(name);
         let wanted = look(&mut Database::open(&whole[..]).expect("open")).expect("look");
@@ -200,7 +201,7 @@ fn either_meta_page_is_enough() {
             bytes[torn + 48] ^= 1;
             let mut database = Database::open(&bytes[..]).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(look(&mut database).expect("look"), wanted, "{name}");
-            let findings = walk(&bytes).expect("a walk").findings;
+            let findings = check_database(&bytes).expect("a walk").findings;
             assert_eq!(findings.list.len(), 1, "{name}: {findings:?}");
         }
     }
@@ -214,11 +215,11 @@ fn a_file_on_disk_is_read_like_one_in_memory() {
     let file = File::new(std::fs::File::open(&path).expect("the file opens")).expect("it has a length");
     let mut database = Database::open(file).expect("open");
     let found = etcd_operator_snapshot::content::audit::audit(&mut database).expect("a walk");
-    assert_eq!(found, walk(&bytes).expect("a walk"));
+    assert_eq!(found, check_database(&bytes).expect("a walk"));
 }
 
 #[test]
-fn a_file_far_away_is_looked_at_by_a_few_small_reads() {
+fn a_remote_file_needs_few_small_reads() {
     for row in table() {
         let bytes = bytes(&row.name);
         let mut ranges = Ranges::of_length(bytes.len() as u64);

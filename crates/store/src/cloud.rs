@@ -1,5 +1,5 @@
-//! GCS and ABS by the crate `object_store`, with its retries off and every answer looked at by `service`. What that crate
-//! does not offer (uploads left behind, a plain delete) is asked for here.
+//! Google Cloud Storage (GCS) and Azure Blob Storage (ABS), with the crate `object_store`. Its retries are
+//! disabled, and `service` inspects every response. Requests that the crate does not offer are sent directly.
 
 mod abs;
 mod gcs;
@@ -26,29 +26,29 @@ pub use self::abs::AbsConfig;
 pub use self::gcs::GcsConfig;
 use self::service::{Service, fault};
 use crate::error::{Class, Fault};
-use crate::key::{Key, percent};
+use crate::key::{Key, percent_encode};
 use crate::port::{
     Answer, Begun, Entry, Etag, Mark, Meta, Page, Part, Place, Port, Reading, Span, Target, UploadId,
 };
 use crate::secret::BadConfig;
 use crate::xml;
 
-/// The name of the mark in an object's metadata; Azure takes no hyphens there.
+/// The metadata key of the upload token. Azure allows no hyphens in metadata keys.
 const MARK: &str = "etcd-operator-upload";
 const ABS_MARK: &str = "etcd_operator_upload";
 
-/// Separates the two halves of a page's name; no key holds it.
-const BETWEEN: char = '\n';
+/// Joins the two markers of the next page. No object name contains it.
+const MARKER_SEPARATOR: char = '\n';
 
-/// How many names are on a page.
-const PAGE: usize = 1000;
+/// How many names a page of a listing has.
+const PAGE_SIZE: usize = 1000;
 
 /// A bucket of GCS or a container of ABS.
 #[derive(Clone)]
 pub struct Cloud {
     objects: Arc<dyn ObjectStore>,
     uploads: Arc<dyn MultipartStore>,
-    own: Own,
+    provider: Provider,
     service: Service,
     place: Place,
 }
@@ -61,9 +61,9 @@ impl fmt::Debug for Cloud {
     }
 }
 
-/// What is asked for without the crate's help.
+/// What requests need that bypass the API of `object_store`.
 #[derive(Clone)]
-enum Own {
+enum Provider {
     Gcs {
         store: GoogleCloudStorage,
         base: String,
@@ -77,13 +77,13 @@ enum Own {
 
 impl Cloud {
     fn fault(&self, error: &object_store::Error) -> Fault {
-        fault(error, self.service.censor())
+        fault(error, self.service.redactor())
     }
 
     async fn begin_upload(&self, key: &Key, mark: &Mark) -> Result<UploadId, Fault> {
         let path = path(key)?;
-        let begun = match self.own {
-            Own::Gcs { .. } => {
+        let id = match self.provider {
+            Provider::Gcs { .. } => {
                 let mut attributes = Attributes::new();
                 attributes.insert(Attribute::Metadata(MARK.into()), mark.0.clone().into());
                 let options = PutMultipartOptions {
@@ -92,9 +92,9 @@ impl Cloud {
                 };
                 self.uploads.create_multipart_opts(&path, options).await
             }
-            Own::Abs { .. } => self.uploads.create_multipart(&path).await,
+            Provider::Abs { .. } => self.uploads.create_multipart(&path).await,
         };
-        begun.map(UploadId).map_err(|error| self.fault(&error))
+        id.map(UploadId).map_err(|error| self.fault(&error))
     }
 
     async fn upload_part(&self, target: &Target, number: u32, body: Bytes) -> Result<Part, Fault> {
@@ -115,8 +115,8 @@ impl Cloud {
 
     async fn complete_upload(&self, target: &Target, parts: &[Part]) -> Result<(), Fault> {
         let path = path(&target.key)?;
-        if let Own::Abs { base, .. } = &self.own {
-            return self.commit(base, target, parts).await;
+        if let Provider::Abs { base, .. } = &self.provider {
+            return self.commit_blocks(base, target, parts).await;
         }
         let parts = parts.iter().map(|part| PartId {
             content_id: part.tag.clone(),
@@ -146,9 +146,9 @@ impl Cloud {
             .get_opts(&path(key)?, options)
             .await
             .map_err(|error| self.fault(&error))?;
-        let name = match self.own {
-            Own::Gcs { .. } => MARK,
-            Own::Abs { .. } => ABS_MARK,
+        let name = match self.provider {
+            Provider::Gcs { .. } => MARK,
+            Provider::Abs { .. } => ABS_MARK,
         };
         let mark = found.attributes.get(&Attribute::Metadata(name.into()));
         Ok(Meta {
@@ -181,8 +181,9 @@ impl Cloud {
                         class: Class::Changed,
                         ..fault
                     },
-                    // Servers that send nothing instead of refusing are seen through by the crate.
-                    _ if crate::net::mentions(&error, "Wanted range") => Fault {
+                    // Some servers send an empty body instead of an error for a range after the end.
+                    // `object_store` detects that.
+                    _ if crate::net::chain_contains(&error, "Wanted range") => Fault {
                         class: Class::Unsupported,
                         ..fault
                     },
@@ -190,10 +191,10 @@ impl Cloud {
                 }
             })?;
         let (etag, length) = (etag(&found.meta)?, found.range.end - found.range.start);
-        let censor = self.service.censor().clone();
+        let redactor = self.service.redactor().clone();
         let body = found
             .into_stream()
-            .map(move |piece| piece.map_err(|error| fault(&error, &censor)));
+            .map(move |piece| piece.map_err(|error| fault(&error, &redactor)));
         Ok(Reading {
             etag,
             length,
@@ -201,28 +202,29 @@ impl Cloud {
         })
     }
 
-    /// The crate's own lists leave out what is named exactly like the prefix, and fail on names it would not write.
+    /// Lists objects without `object_store`, whose listings omit an object named exactly like the prefix and
+    /// fail on names that it would not write.
     async fn list_objects(&self, prefix: &str, page: Option<&str>) -> Result<Page<Entry>, Fault> {
-        let prefix = percent(prefix, false);
-        let (address, token) = match &self.own {
-            Own::Gcs { base, .. } => (
-                format!("{base}?list-type=2&encoding-type=url&max-keys={PAGE}&prefix={prefix}"),
+        let prefix = percent_encode(prefix, false);
+        let (address, token) = match &self.provider {
+            Provider::Gcs { base, .. } => (
+                format!("{base}?list-type=2&encoding-type=url&max-keys={PAGE_SIZE}&prefix={prefix}"),
                 "continuation-token",
             ),
-            Own::Abs { base, .. } => (
-                format!("{base}?restype=container&comp=list&maxresults={PAGE}&prefix={prefix}"),
+            Provider::Abs { base, .. } => (
+                format!("{base}?restype=container&comp=list&maxresults={PAGE_SIZE}&prefix={prefix}"),
                 "marker",
             ),
         };
         let address = match page {
-            Some(page) => format!("{address}&{token}={}", percent(page, false)),
+            Some(page) => format!("{address}&{token}={}", percent_encode(page, false)),
             None => address,
         };
-        let body = self.ask(Method::GET, &address, &[], Bytes::new()).await?;
+        let body = self.send(Method::GET, &address, &[], Bytes::new()).await?;
         let text = String::from_utf8_lossy(&body);
-        match &self.own {
-            Own::Gcs { .. } => xml::objects(&text),
-            Own::Abs { .. } => xml::blobs(&text),
+        match &self.provider {
+            Provider::Gcs { .. } => xml::parse_object_list(&text),
+            Provider::Abs { .. } => xml::parse_blob_list(&text),
         }
     }
 
@@ -239,18 +241,20 @@ impl Cloud {
     }
 
     async fn delete_object(&self, key: &Key) -> Result<(), Fault> {
-        let (base, name) = match &self.own {
-            Own::Gcs { base, .. } | Own::Abs { base, .. } => (base, percent(key.as_str(), true)),
+        let (base, name) = match &self.provider {
+            Provider::Gcs { base, .. } | Provider::Abs { base, .. } => {
+                (base, percent_encode(key.as_str(), true))
+            }
         };
         let address = format!("{base}/{name}");
-        self.ask(Method::DELETE, &address, &[], Bytes::new())
+        self.send(Method::DELETE, &address, &[], Bytes::new())
             .await
             .map(|_| ())
     }
 
-    /// ABS forgets blocks nobody committed after a week by itself and has no list of them.
-    async fn list_begun(&self, prefix: &str, page: Option<&str>) -> Result<Page<Begun>, Fault> {
-        let Own::Gcs { base, .. } = &self.own else {
+    /// Azure has no listing of uncommitted blocks. It deletes them after a week.
+    async fn list_uploads(&self, prefix: &str, page: Option<&str>) -> Result<Page<Begun>, Fault> {
+        let Provider::Gcs { base, .. } = &self.provider else {
             return Ok(Page {
                 items: Vec::new(),
                 next: None,
@@ -258,28 +262,28 @@ impl Cloud {
         };
         let mut address = format!(
             "{base}?uploads&encoding-type=url&prefix={}",
-            percent(prefix, false)
+            percent_encode(prefix, false)
         );
-        if let Some((key, id)) = page.and_then(|page| page.split_once(BETWEEN)) {
-            let (key, id) = (percent(key, false), percent(id, false));
+        if let Some((key, id)) = page.and_then(|page| page.split_once(MARKER_SEPARATOR)) {
+            let (key, id) = (percent_encode(key, false), percent_encode(id, false));
             address = format!("{address}&key-marker={key}&upload-id-marker={id}");
         }
-        let body = self.ask(Method::GET, &address, &[], Bytes::new()).await?;
-        xml::uploads(&String::from_utf8_lossy(&body), BETWEEN)
+        let body = self.send(Method::GET, &address, &[], Bytes::new()).await?;
+        xml::parse_upload_list(&String::from_utf8_lossy(&body), MARKER_SEPARATOR)
     }
 
-    /// Makes the container, for servers of tests: users make theirs themselves.
+    /// Creates the container. Only tests use this; users create their containers themselves.
     #[cfg(feature = "testing")]
     pub async fn make_container(&self) -> Result<(), Fault> {
-        let (Own::Gcs { base, .. } | Own::Abs { base, .. }) = &self.own;
+        let (Provider::Gcs { base, .. } | Provider::Abs { base, .. }) = &self.provider;
         let address = format!("{base}?restype=container");
-        self.ask(Method::PUT, &address, &[], Bytes::new())
+        self.send(Method::PUT, &address, &[], Bytes::new())
             .await
             .map(|_| ())
     }
 
-    /// Sends a request of our own, with the crate's credentials.
-    async fn ask(
+    /// Sends a request with the credentials of `object_store`.
+    async fn send(
         &self,
         method: Method,
         address: &str,
@@ -292,15 +296,15 @@ impl Cloud {
             request = request.header(*name, *value);
         }
         let mut request = request.body(HttpRequestBody::from(body)).map_err(bad)?;
-        match &self.own {
-            Own::Gcs { store, .. } => {
+        match &self.provider {
+            Provider::Gcs { store, .. } => {
                 let credential = store.credentials().get_credential().await;
                 let credential = credential.map_err(|error| self.fault(&error))?;
                 let value = http::HeaderValue::from_str(&format!("Bearer {}", credential.bearer))
                     .map_err(|error| bad(error.into()))?;
                 request.headers_mut().insert(http::header::AUTHORIZATION, value);
             }
-            Own::Abs { store, account, .. } => {
+            Provider::Abs { store, account, .. } => {
                 let credential = store.credentials().get_credential().await;
                 let credential = credential.map_err(|error| self.fault(&error))?;
                 AzureAuthorizer::new(&credential, account)
@@ -309,13 +313,13 @@ impl Cloud {
             }
         }
         let answer = self.service.call(request).await;
-        let response = answer.map_err(|error| service::fault(&error, self.service.censor()))?;
+        let response = answer.map_err(|error| service::fault(&error, self.service.redactor()))?;
         let body = response.into_body().bytes().await;
-        body.map_err(|error| service::fault(&error, self.service.censor()))
+        body.map_err(|error| service::fault(&error, self.service.redactor()))
     }
 }
 
-/// The crate's client would follow what names mean to it; here they mean what they say.
+/// Parses the name literally. The conversion of `object_store` would normalize or encode it.
 fn path(key: &Key) -> Result<Path, Fault> {
     Path::parse(key.as_str()).map_err(|error| Fault::new(Class::Unsupported, error.to_string()))
 }
@@ -324,16 +328,16 @@ fn etag(meta: &ObjectMeta) -> Result<Etag, Fault> {
     meta.e_tag
         .clone()
         .map(Etag)
-        .ok_or_else(|| Fault::new(Class::Corrupt, "the store gave the object no ETag"))
+        .ok_or_else(|| Fault::new(Class::Corrupt, "the response contains no ETag of the object"))
 }
 
 fn modified(meta: &ObjectMeta) -> Option<Timestamp> {
     Timestamp::from_millisecond(meta.last_modified.timestamp_millis()).ok()
 }
 
-fn bad_client(setting: &str, error: &object_store::Error, service: &Service) -> BadConfig {
-    let words = service.censor().clean(&crate::net::last(error));
-    BadConfig::new(setting, format!("cannot be used: {words}"))
+fn client_config_error(setting: &str, error: &object_store::Error, service: &Service) -> BadConfig {
+    let cause = service.redactor().redact(&crate::net::root_cause(error));
+    BadConfig::new(setting, format!("cannot be used: {cause}"))
 }
 
 impl Port for Cloud {
@@ -378,6 +382,6 @@ impl Port for Cloud {
     }
 
     fn begun<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Begun>> {
-        Box::pin(self.list_begun(prefix, page))
+        Box::pin(self.list_uploads(prefix, page))
     }
 }

@@ -1,4 +1,4 @@
-//! From what a user describes to a store that works: one door for all five.
+//! Connects to a store: creates the backend for a store configuration.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::s3::{S3, S3Config};
 use crate::secret::{BadConfig, Secret};
 use crate::store::Store;
 
-/// A store, as users describe it.
+/// The configuration of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreConfig {
-    /// A bucket of S3 or of what speaks its protocol.
+    /// A bucket of S3 or of an S3-compatible store.
     S3(S3Config),
     /// A bucket of Alibaba Cloud OSS.
     Oss(OssConfig),
@@ -23,11 +23,12 @@ pub enum StoreConfig {
     Gcs(GcsConfig),
     /// A container of Azure Blob Storage.
     Abs(AbsConfig),
-    /// The directory at this path.
+    /// A directory, by its absolute path.
     Local(String),
 }
 
-/// Makes a store. Without a Secret the platform's identity is used.
+/// Creates a store from its configuration. Without a Secret, the identity of the platform is used (workload
+/// identity, metadata service, environment).
 pub async fn connect(
     config: &StoreConfig,
     secret: Option<&Secret>,

@@ -1,10 +1,10 @@
-//! Digests as stores write them. No keys are kept here.
+//! Digests in the text forms that stores expect.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use md5::{Digest as _, Md5};
 
-/// Lower-case hexadecimal digits.
+/// Encodes bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(bytes.len() * 2);
@@ -15,7 +15,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// The MD5 of a body, in the form of the header `Content-MD5`: every store checks what arrives against it.
+/// The MD5 digest of a body as the value of the `Content-MD5` header. Every store verifies the received body
+/// against it.
 pub(crate) fn content_md5(body: &[u8]) -> String {
     STANDARD.encode(Md5::digest(body))
 }
@@ -25,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digests_are_written_as_the_standards_say() {
+    fn digests_have_the_standard_text_forms() {
         assert_eq!(content_md5(b""), "1B2M2Y8AsgTpgAmY7PhCfg==");
         assert_eq!(hex(&[0, 0xab, 0xff]), "00abff");
     }

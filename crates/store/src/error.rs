@@ -1,58 +1,58 @@
-//! What goes wrong with a store, in classes that callers act upon, and as sentences that name the setting to look at and
-//! the store's own short word for it. A value of a secret never comes this far: ports censor what they quote.
+//! Errors of stores: a class that callers act upon, and a message that names the setting to check and quotes
+//! the store. Messages contain no values of Secrets: backends redact what they quote.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::port::{Kind, Place};
 
-/// What kind of trouble it is.
+/// The class of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// The store failed or the connection broke; trying again may help.
+    /// The store failed or the connection broke. A retry may succeed.
     Transient,
-    /// The store asks for fewer requests.
+    /// The store throttles requests.
     Throttled,
-    /// There was no answer in time.
+    /// The store did not respond within the timeout.
     TimedOut,
-    /// The store could not be reached at all.
+    /// No connection to the store could be established.
     Unreachable,
-    /// Another change to the same object was going on.
+    /// Another change to the same object was in progress.
     Conflict,
-    /// There is no such object.
+    /// The object does not exist.
     NotFound,
-    /// There is no such bucket, container or directory.
+    /// The bucket, container or directory does not exist.
     NoBucket,
     /// The upload does not exist (any more).
     NoUpload,
-    /// The identity is known and may not do this.
+    /// The identity is valid but lacks the permission.
     Forbidden,
-    /// The identity is unknown, wrong, expired, or could not be had.
+    /// The credentials are unknown, wrong, expired, or could not be obtained.
     Credentials,
-    /// The clocks of the two sides are too far apart.
+    /// The clocks of this machine and of the store differ too much.
     Clock,
-    /// The bucket lies in another region.
+    /// The bucket is in another region.
     WrongRegion,
-    /// No room or quota is left.
+    /// No space or quota is left.
     Full,
-    /// The object may not be changed or deleted yet.
+    /// The object is protected against changes and deletion, for example by a retention policy.
     Locked,
-    /// The store's certificate is not trusted.
+    /// The certificate of the store is not trusted.
     TlsUntrusted,
-    /// What answers at the endpoint is no store of this kind.
+    /// The server at the endpoint is not a store of this type.
     NotAStore,
-    /// An object of this name exists already.
+    /// An object with this name already exists.
     Exists,
-    /// The object is another one than the one that was begun to be read.
+    /// The object was replaced while it was being read.
     Changed,
-    /// What the store holds or has sent is not what it should be.
+    /// The stored object or the response of the store is invalid.
     Corrupt,
-    /// The store cannot do this, or what it was asked makes no sense to it.
+    /// The store does not support the request, or rejects it as invalid.
     Unsupported,
 }
 
 impl Class {
-    /// Whether the same request may succeed a little later.
+    /// Whether the same request may succeed when it is retried.
     pub fn is_worth_retrying(self) -> bool {
         matches!(
             self,
@@ -60,12 +60,12 @@ impl Class {
         )
     }
 
-    /// Whether the store may have done what it was asked although it did not say so.
+    /// Whether the store may have executed the request although it did not confirm it.
     pub fn is_uncertain(self) -> bool {
         matches!(self, Self::Transient | Self::Throttled | Self::TimedOut)
     }
 
-    /// One word, for labels of metrics and reasons of conditions.
+    /// The class as one word, for metric labels and condition reasons.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Transient => "Transient",
@@ -94,29 +94,29 @@ impl Class {
     fn sentence(self) -> &'static str {
         match self {
             Self::Transient => "the store failed or the connection broke",
-            Self::Throttled => "the store asks for fewer requests",
+            Self::Throttled => "the store throttles requests",
             Self::TimedOut => "the store did not answer in time",
             Self::Unreachable => "the store could not be reached",
-            Self::Conflict => "another change to the same object was going on",
-            Self::NotFound => "there is no such object",
-            Self::NoBucket => "there is no such bucket, container or directory",
-            Self::NoUpload => "the upload does not exist any more",
-            Self::Forbidden => "the identity may not do this",
+            Self::Conflict => "another change to the same object was in progress",
+            Self::NotFound => "the object does not exist",
+            Self::NoBucket => "the bucket, container or directory does not exist",
+            Self::NoUpload => "the upload no longer exists",
+            Self::Forbidden => "the identity lacks the permission",
             Self::Credentials => "the credentials are wrong, expired or missing",
-            Self::Clock => "the clocks of this machine and of the store are too far apart",
-            Self::WrongRegion => "the bucket lies in another region",
-            Self::Full => "no room or quota is left",
+            Self::Clock => "the clocks of this machine and of the store differ too much",
+            Self::WrongRegion => "the bucket is in another region",
+            Self::Full => "no space or quota is left",
             Self::Locked => "the object is protected against changes",
             Self::TlsUntrusted => "the certificate of the store is not trusted",
-            Self::NotAStore => "what answers there does not look like a store of this kind",
-            Self::Exists => "an object of this name exists already",
-            Self::Changed => "the object was replaced meanwhile",
-            Self::Corrupt => "what the store holds or sent is not what it should be",
-            Self::Unsupported => "the store refuses the request as such",
+            Self::NotAStore => "the server at the endpoint does not look like a store of this type",
+            Self::Exists => "an object with this name already exists",
+            Self::Changed => "the object was replaced in the meantime",
+            Self::Corrupt => "the stored object or the response of the store is invalid",
+            Self::Unsupported => "the store rejects the request as invalid or unsupported",
         }
     }
 
-    /// The setting to look at.
+    /// The setting that the user should check.
     fn setting(self, kind: Kind) -> Option<&'static str> {
         let by_kind = |s3, oss, gcs, abs, local| {
             Some(match kind {
@@ -151,7 +151,7 @@ impl Class {
                 "local.persistentVolumeClaim",
             ),
             Self::NotAStore => by_kind(
-                "s3.endpoint: is that the port of the store's interface for programs?",
+                "s3.endpoint: is that the port of the S3 API, and not of the web console?",
                 "oss.endpoint",
                 "gcs.endpoint",
                 "abs.endpoint",
@@ -176,50 +176,50 @@ impl Class {
     }
 }
 
-/// What a port says about one failed request.
+/// The failure of a single request, as reported by a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The kind of trouble.
+    /// The class of the error.
     pub class: Class,
-    /// The store's own short word, censored.
-    pub said: String,
-    /// How long the store wants to be left alone.
+    /// The error text of the store, redacted.
+    pub detail: String,
+    /// How long the store asks clients to wait before the next request.
     pub retry_after: Option<Duration>,
 }
 
 impl Fault {
-    /// A fault with the store's word for it, which must be censored already.
-    pub fn new(class: Class, said: impl Into<String>) -> Self {
+    /// Creates a fault with the error text of the store, which must already be redacted.
+    pub fn new(class: Class, detail: impl Into<String>) -> Self {
         Self {
             class,
-            said: said.into(),
+            detail: detail.into(),
             retry_after: None,
         }
     }
 }
 
-/// What was being done.
+/// An operation on a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Beginning an upload.
+    /// Begin an upload.
     Begin,
-    /// Uploading the part of this number.
+    /// Upload the part with this number.
     Part(u32),
-    /// Completing an upload.
+    /// Complete an upload.
     Complete,
-    /// Aborting an upload.
+    /// Abort an upload.
     Abort,
-    /// Looking at an object.
+    /// Read the metadata of an object.
     Head,
-    /// Reading an object.
+    /// Read an object.
     Read,
-    /// Listing objects.
+    /// List objects.
     List,
-    /// Deleting an object.
+    /// Delete an object.
     Delete,
-    /// Writing a small object that must not exist.
+    /// Write a small object unless it exists.
     Create,
-    /// Looking for uploads that were left behind.
+    /// List uploads that were neither completed nor aborted.
     Sweep,
 }
 
@@ -230,64 +230,64 @@ impl fmt::Display for Operation {
             Self::Part(number) => write!(f, "upload part {number} of"),
             Self::Complete => f.write_str("complete the upload of"),
             Self::Abort => f.write_str("abort the upload of"),
-            Self::Head => f.write_str("look at"),
+            Self::Head => f.write_str("read the metadata of"),
             Self::Read => f.write_str("read"),
             Self::List => f.write_str("list"),
             Self::Delete => f.write_str("delete"),
             Self::Create => f.write_str("write"),
-            Self::Sweep => f.write_str("find uploads left behind in"),
+            Self::Sweep => f.write_str("list unfinished uploads in"),
         }
     }
 }
 
-/// What became of an upload that failed.
+/// What a failed upload left in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remains {
-    /// Nothing is left of it.
+    /// Nothing.
     Aborted,
-    /// The object is there and whole; only a check of it failed.
+    /// The whole object. Only a later check failed.
     Complete,
-    /// The store did not answer: the next sweep finds what is left.
+    /// Unknown, because the store did not respond. The next sweep removes leftover parts.
     Unknown,
 }
 
 /// A failed operation on a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What was being done.
+    /// The operation.
     pub operation: Operation,
-    /// The kind of trouble.
+    /// The class of the error.
     pub class: Class,
-    /// The object, as an address.
+    /// The address of the object.
     pub object: String,
-    /// The store's endpoint.
+    /// The endpoint of the store.
     pub endpoint: String,
-    /// The store's own short word.
-    pub said: String,
-    /// The setting to look at.
+    /// The error text of the store, redacted.
+    pub detail: String,
+    /// The setting that the user should check.
     pub setting: Option<&'static str>,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// What became of the upload, if it was one.
+    /// What the upload left in the store, if the operation was part of an upload.
     pub remains: Option<Remains>,
 }
 
 impl Error {
-    /// Says what was being done when a fault came up.
+    /// Adds the operation, the object and the number of attempts to a fault.
     pub fn of(fault: Fault, operation: Operation, place: &Place, name: &str, attempts: u32) -> Self {
         Self {
             operation,
             class: fault.class,
             object: place.address(name),
             endpoint: place.endpoint.clone(),
-            said: fault.said,
+            detail: fault.detail,
             setting: fault.class.setting(place.kind),
             attempts,
             remains: None,
         }
     }
 
-    /// The same with what became of the upload.
+    /// Adds what the upload left in the store.
     #[must_use]
     pub fn with_remains(self, remains: Remains) -> Self {
         Self {
@@ -304,8 +304,8 @@ impl fmt::Display for Error {
             write!(f, " at {}", self.endpoint)?;
         }
         write!(f, ": {}", self.class.sentence())?;
-        if !self.said.is_empty() {
-            write!(f, " ({})", self.said)?;
+        if !self.detail.is_empty() {
+            write!(f, " ({})", self.detail)?;
         }
         if let Some(setting) = self.setting {
             write!(f, "; look at {setting}")?;
@@ -314,8 +314,10 @@ impl fmt::Display for Error {
             write!(f, "; tried {} times", self.attempts)?;
         }
         match self.remains {
-            Some(Remains::Unknown) => f.write_str("; parts of it may be left, which the next sweep removes"),
-            Some(Remains::Complete) => f.write_str("; the object itself is complete"),
+            Some(Remains::Unknown) => {
+                f.write_str("; uploaded parts may remain until the next sweep removes them")
+            }
+            Some(Remains::Complete) => f.write_str("; the object is complete"),
             Some(Remains::Aborted) | None => Ok(()),
         }
     }

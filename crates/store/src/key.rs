@@ -1,30 +1,30 @@
-//! Names of objects, checked where they are made: what one store takes and another refuses, and what leaves a directory,
-//! does not exist here.
+//! Object names that every store accepts. Creating a [`Key`] rejects names that some store refuses, and names
+//! that would leave the directory of a local store.
 
 use std::fmt;
 
-/// The longest name every store takes.
-pub const LONGEST: usize = 1024;
+/// The longest name, in bytes, that every store accepts.
+pub const MAX_LENGTH: usize = 1024;
 
 /// The name of an object in its bucket or directory.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(String);
 
-/// What is wrong with a name.
+/// A rejected object name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the object name {name:?} {problem}; for example: etcd/orders")]
-pub struct BadKey {
+pub struct InvalidKey {
     name: String,
     problem: &'static str,
 }
 
 impl Key {
-    /// Checks a name.
-    pub fn new(name: impl Into<String>) -> Result<Self, BadKey> {
+    /// Validates a name.
+    pub fn new(name: impl Into<String>) -> Result<Self, InvalidKey> {
         let name = name.into();
-        match problem(&name) {
+        match find_problem(&name) {
             None => Ok(Self(name)),
-            Some(problem) => Err(BadKey {
+            Some(problem) => Err(InvalidKey {
                 name: name.chars().take(80).collect(),
                 problem,
             }),
@@ -37,24 +37,24 @@ impl Key {
     }
 }
 
-fn problem(name: &str) -> Option<&'static str> {
+fn find_problem(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         return Some("is empty");
     }
-    if name.len() > LONGEST {
+    if name.len() > MAX_LENGTH {
         return Some("is longer than 1024 bytes");
     }
     if name.chars().any(char::is_control) {
-        return Some("holds a control character");
+        return Some("contains a control character");
     }
     if name.contains('\\') {
-        return Some("holds a backslash, which some stores take for a slash");
+        return Some("contains a backslash, which some stores treat as a slash");
     }
     if name.split('/').any(str::is_empty) {
-        return Some("begins or ends with a slash, or holds two in a row");
+        return Some("begins or ends with a slash, or contains two in a row");
     }
     if name.split('/').any(|part| part == "." || part == "..") {
-        return Some("holds `.` or `..` between slashes");
+        return Some("contains `.` or `..` between slashes");
     }
     None
 }
@@ -71,8 +71,9 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The bytes of `text` but letters, digits and `-._~` as `%XX`; a slash stays where `keep_slash` says so.
-pub(crate) fn percent(text: &str, keep_slash: bool) -> String {
+/// Percent-encodes all bytes of `text` except letters, digits and `-._~`. With `keep_slash`, slashes stay as
+/// they are.
+pub(crate) fn percent_encode(text: &str, keep_slash: bool) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         let is_plain = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
@@ -93,13 +94,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_a_store_would_read_differently_or_that_leave_a_directory_are_refused() {
+    fn ambiguous_names_and_names_that_leave_the_directory_are_refused() {
         for bad in [
             "", "/a", "a/", "a//b", "..", "a/../b", "./a", "a\\b", "a\0b", "a\nb",
         ] {
             assert!(Key::new(bad).is_err(), "{bad:?}");
         }
-        assert!(Key::new("a".repeat(LONGEST + 1)).is_err());
+        assert!(Key::new("a".repeat(MAX_LENGTH + 1)).is_err());
         for good in [
             "a",
             "a/b",
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_bad_name_is_cut_in_its_message() {
+    fn a_long_invalid_name_is_truncated_in_its_message() {
         let message = Key::new(format!("{}/../x", "a".repeat(2000)))
             .expect_err("bad")
             .to_string();
@@ -120,8 +121,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plain_is_encoded_byte_by_byte() {
-        assert_eq!(percent("a b/ä:+~", true), "a%20b/%C3%A4%3A%2B~");
-        assert_eq!(percent("a/b", false), "a%2Fb");
+    fn reserved_characters_are_encoded_byte_by_byte() {
+        assert_eq!(percent_encode("a b/ä:+~", true), "a%20b/%C3%A4%3A%2B~");
+        assert_eq!(percent_encode("a/b", false), "a%2Fb");
     }
 }

@@ -1,13 +1,18 @@
-//! Object stores for backups: S3, OSS, GCS, ABS and a directory behind one small port, and above it what all of them
-//! need: bounded requests, retries, settled lost answers, resumed reads. No Kubernetes here, no custom resources, no
-//! environment variables that a caller did not hand over.
+//! Object stores for backups: S3, Alibaba Cloud OSS, Google Cloud Storage (GCS), Azure Blob Storage (ABS) and
+//! a local directory.
+//!
+//! Each store is a small backend ([`port`]). [`Store`] adds what all of them need: timeouts, retries,
+//! detection of requests that succeeded although their response was lost, and resumed reads.
+//!
+//! This crate knows neither Kubernetes nor the custom resources. It reads no environment variables; callers
+//! pass them in.
 
 mod clock;
 pub mod cloud;
-mod codes;
 pub mod connect;
 mod digest;
 pub mod error;
+mod error_codes;
 pub mod key;
 pub mod local;
 mod net;
@@ -28,5 +33,5 @@ mod xml;
 pub use error::{Class, Error, Fault, Operation, Remains};
 pub use key::Key;
 pub use policy::Policy;
-pub use store::{Creation, Store, Swept};
+pub use store::{Creation, Store, SweepResult};
 pub use upload::{Stored, Upload};

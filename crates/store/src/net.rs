@@ -1,47 +1,47 @@
-//! Connections that fail, as classes: what a chain of errors of any client really says. And the one HTTP client of the
-//! ports that do not bring their own.
+//! The HTTP client of the backends that bring none of their own, and the classification of connection errors.
 
 use std::error::Error as StdError;
 use std::io::ErrorKind;
 use std::time::Duration;
 
 use crate::error::{Class, Fault};
-use crate::secret::{BadConfig, Censor};
-use crate::trust::Trust;
+use crate::secret::{BadConfig, Redactor};
+use crate::trust::TrustedRoots;
 
-/// How long reaching a store may take.
+/// The timeout for establishing a connection.
 pub(crate) const CONNECT: Duration = Duration::from_secs(10);
 
-/// An HTTP client: no retries, no redirects (a signature holds for one address only).
-pub(crate) fn client(trust: &Trust) -> Result<reqwest::Client, BadConfig> {
+/// Creates an HTTP client. It does not retry, and it does not follow redirects: a signature is valid for one
+/// address only.
+pub(crate) fn http_client(trust: &TrustedRoots) -> Result<reqwest::Client, BadConfig> {
     reqwest::Client::builder()
-        .tls_backend_preconfigured(trust.rustls()?)
+        .tls_backend_preconfigured(trust.to_rustls_config()?)
         .connect_timeout(CONNECT)
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
         .user_agent("etcd-operator")
         .http1_only()
         .build()
-        .map_err(|error| BadConfig::new("the HTTP client", last(&error)))
+        .map_err(|error| BadConfig::new("the HTTP client", root_cause(&error)))
 }
 
-/// What a failed connection means.
-pub(crate) fn fault(error: &(dyn StdError + 'static), censor: &Censor) -> Fault {
+/// Converts a connection error to a fault. The innermost error that has a class decides.
+pub(crate) fn connection_fault(error: &(dyn StdError + 'static), redactor: &Redactor) -> Fault {
     let mut class = Class::Transient;
-    for error in chain(error) {
+    for error in error_chain(error) {
         if let Some(found) = class_of(error) {
             class = found;
         }
     }
-    Fault::new(class, censor.clean(&last(error)))
+    Fault::new(class, redactor.redact(&root_cause(error)))
 }
 
-/// What one error of a chain says of its own accord.
+/// The class of a single error of a chain, without its sources.
 fn class_of(error: &(dyn StdError + 'static)) -> Option<Class> {
     if let Some(tls) = error.downcast_ref::<rustls::Error>() {
         return Some(match tls {
             rustls::Error::InvalidCertificate(_) => Class::TlsUntrusted,
-            // An endpoint that speaks plain HTTP where TLS was asked for.
+            // The endpoint speaks plain HTTP instead of TLS.
             rustls::Error::InvalidMessage(_) => Class::Unreachable,
             _ => Class::Transient,
         });
@@ -64,8 +64,8 @@ fn class_of(error: &(dyn StdError + 'static)) -> Option<Class> {
     None
 }
 
-/// All errors of a chain, also those that an IO error wraps and does not name as its source.
-pub(crate) fn chain<'a>(error: &'a (dyn StdError + 'static)) -> Vec<&'a (dyn StdError + 'static)> {
+/// All errors of a chain, including errors wrapped in an I/O error that does not report them as its source.
+pub(crate) fn error_chain<'a>(error: &'a (dyn StdError + 'static)) -> Vec<&'a (dyn StdError + 'static)> {
     let mut all: Vec<&'a (dyn StdError + 'static)> = vec![error];
     while let Some(last) = all.last().copied() {
         let wrapped = last
@@ -80,14 +80,18 @@ pub(crate) fn chain<'a>(error: &'a (dyn StdError + 'static)) -> Vec<&'a (dyn Std
     all
 }
 
-/// The words of the innermost error: the outer ones only say that there is one.
-pub(crate) fn last(error: &(dyn StdError + 'static)) -> String {
-    chain(error).last().map_or_else(String::new, ToString::to_string)
+/// The text of the innermost error. The outer errors only state that there is one.
+pub(crate) fn root_cause(error: &(dyn StdError + 'static)) -> String {
+    error_chain(error)
+        .last()
+        .map_or_else(String::new, ToString::to_string)
 }
 
-/// Whether any error of the chain holds this word.
-pub(crate) fn mentions(error: &(dyn StdError + 'static), word: &str) -> bool {
-    chain(error).iter().any(|error| error.to_string().contains(word))
+/// Whether the text of any error of the chain contains `word`.
+pub(crate) fn chain_contains(error: &(dyn StdError + 'static), word: &str) -> bool {
+    error_chain(error)
+        .iter()
+        .any(|error| error.to_string().contains(word))
 }
 
 #[cfg(test)]
@@ -95,14 +99,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_wrapped_in_others_are_found() {
+    fn wrapped_errors_are_classified() {
         let refused = std::io::Error::from(ErrorKind::ConnectionRefused);
         let wrapped = std::io::Error::other(refused);
-        assert_eq!(fault(&wrapped, &Censor::default()).class, Class::Unreachable);
+        assert_eq!(
+            connection_fault(&wrapped, &Redactor::default()).class,
+            Class::Unreachable
+        );
         let untrusted = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
         let wrapped = std::io::Error::new(ErrorKind::InvalidData, untrusted);
-        assert_eq!(fault(&wrapped, &Censor::default()).class, Class::TlsUntrusted);
+        assert_eq!(
+            connection_fault(&wrapped, &Redactor::default()).class,
+            Class::TlsUntrusted
+        );
         let broken = std::io::Error::from(ErrorKind::ConnectionReset);
-        assert_eq!(fault(&broken, &Censor::default()).class, Class::Transient);
+        assert_eq!(
+            connection_fault(&broken, &Redactor::default()).class,
+            Class::Transient
+        );
     }
 }

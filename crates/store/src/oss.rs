@@ -1,8 +1,8 @@
-//! Alibaba Cloud OSS in its own protocol: nothing but requests, each signed anew. The signature is in `sign`.
+//! Alibaba Cloud OSS in its own protocol. Every request is signed (see [`sign`]).
 
-mod answer;
 mod endpoint;
 mod identity;
+mod response;
 pub mod sign;
 
 use std::collections::BTreeMap;
@@ -12,40 +12,40 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use reqwest::{Method, Response};
 
-use self::answer::{etag, header};
 use self::endpoint::Endpoint;
 use self::identity::Identity;
+use self::response::{etag, header};
 use self::sign::Signable;
 use crate::digest::content_md5;
 use crate::error::{Class, Fault};
-use crate::key::{Key, percent};
+use crate::key::{Key, percent_encode};
 use crate::platform::Platform;
 use crate::port::{
     Answer, Begun, Entry, Etag, Kind, Mark, Meta, Page, Part, Place, Port, Reading, Span, Target, UploadId,
 };
-use crate::secret::{BadConfig, Censor, Secret};
-use crate::trust::Trust;
+use crate::secret::{BadConfig, Redactor, Secret};
+use crate::trust::TrustedRoots;
 use crate::{clock, net, xml};
 
-/// Where the older operator looked when the user named no endpoint.
+/// The endpoint that the older operator uses if none is configured.
 pub const DEFAULT_ENDPOINT: &str = "http://oss-cn-hangzhou.aliyuncs.com";
 
-/// The header of the mark on an object.
+/// The header that stores the upload token.
 const MARK: &str = "x-oss-meta-etcd-operator-upload";
 
-/// Separates the two halves of a page's name; no key holds it.
-const BETWEEN: char = '\n';
+/// Joins the two markers of the next page. No object name contains it.
+const MARKER_SEPARATOR: char = '\n';
 
-/// A bucket of OSS, as users describe it.
+/// The configuration of an OSS bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OssConfig {
     /// The bucket.
     pub bucket: String,
-    /// The endpoint in any form people write it; the older operator's default without.
+    /// The endpoint in any of the usual forms. The default is that of the older operator.
     pub endpoint: Option<String>,
-    /// The region, where the endpoint does not tell it.
+    /// The region, if the endpoint does not contain it.
     pub region: Option<String>,
-    /// A Secret with a private authority of the endpoint, in the key `ca.crt`.
+    /// A Secret with the private CA of the endpoint, in the key `ca.crt`.
     pub ca: Option<Secret>,
 }
 
@@ -56,11 +56,11 @@ pub struct Oss {
     place: Place,
     endpoint: Endpoint,
     identity: Arc<Identity>,
-    censor: Censor,
+    redactor: Redactor,
 }
 
 /// A request before it is signed.
-struct Ask<'a> {
+struct OssRequest<'a> {
     method: Method,
     key: &'a str,
     query: Vec<(&'a str, &'a str)>,
@@ -68,7 +68,7 @@ struct Ask<'a> {
     body: Bytes,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> OssRequest<'a> {
     fn new(method: Method, key: &'a str) -> Self {
         Self {
             method,
@@ -81,27 +81,27 @@ impl<'a> Ask<'a> {
 }
 
 impl Oss {
-    /// Makes a client; nothing is sent.
+    /// Creates a client without sending a request.
     pub fn new(config: &OssConfig, secret: Option<&Secret>, platform: &Platform) -> Result<Self, BadConfig> {
         let text = config.endpoint.as_deref().unwrap_or(DEFAULT_ENDPOINT);
-        let endpoint = Endpoint::read(text, &config.bucket, config.region.as_deref())?;
-        let trust = Trust::new("oss.caSecret", config.ca.as_ref())?;
-        let http = net::client(&trust)?;
+        let endpoint = Endpoint::parse(text, &config.bucket, config.region.as_deref())?;
+        let trust = TrustedRoots::new("oss.caSecret", config.ca.as_ref())?;
+        let http = net::http_client(&trust)?;
         let identity = Identity::new(secret, platform, http.clone())?;
         Ok(Self {
             http,
             place: Place {
                 kind: Kind::Oss,
                 bucket: config.bucket.clone(),
-                endpoint: endpoint.shown.clone(),
+                endpoint: endpoint.display.clone(),
             },
             endpoint,
-            censor: identity.censor(),
+            redactor: identity.redactor(),
             identity: Arc::new(identity),
         })
     }
 
-    async fn send(&self, ask: Ask<'_>) -> Result<Response, Fault> {
+    async fn send(&self, request: OssRequest<'_>) -> Result<Response, Fault> {
         let keys = self.identity.keys().await?;
         let pairs = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
             let owned = pairs
@@ -110,67 +110,71 @@ impl Oss {
             owned.collect()
         };
         let mut signable = Signable {
-            method: ask.method.as_str().to_owned(),
+            method: request.method.as_str().to_owned(),
             bucket: self.place.bucket.clone(),
-            key: ask.key.to_owned(),
-            query: pairs(&ask.query),
-            headers: pairs(&ask.headers),
+            key: request.key.to_owned(),
+            query: pairs(&request.query),
+            headers: pairs(&request.headers),
         };
         let at = clock::now();
         sign::prepare(&mut signable, &keys, at);
         let authorization = sign::authorization(&signable, &keys, &self.endpoint.region, at);
-        let mut address = format!("{}/{}", self.endpoint.base, percent(ask.key, true));
+        let mut address = format!("{}/{}", self.endpoint.base, percent_encode(request.key, true));
         if !signable.query.is_empty() {
             address.push('?');
             address.push_str(&sign::encoded(&signable.query));
         }
-        let mut request = self.http.request(ask.method.clone(), address);
+        let mut builder = self.http.request(request.method.clone(), address);
         for (name, value) in &signable.headers {
-            request = request.header(name, value);
+            builder = builder.header(name, value);
         }
-        // A POST or PUT without a body still says how long it is.
-        if ask.method == Method::PUT || ask.method == Method::POST {
-            request = request.header("content-length", ask.body.len()).body(ask.body);
+        // POST and PUT requests need a content length even without a body.
+        if request.method == Method::PUT || request.method == Method::POST {
+            builder = builder
+                .header("content-length", request.body.len())
+                .body(request.body);
         }
-        let response = request
+        let response = builder
             .header("authorization", authorization)
             .send()
             .await
-            .map_err(|error| answer::broken(error, &self.censor))?;
+            .map_err(|error| response::transport_fault(error, &self.redactor))?;
         if response.status().is_success() {
             return Ok(response);
         }
-        Err(answer::refusal(response, &self.censor).await)
+        Err(response::error_fault(response, &self.redactor).await)
     }
 
-    async fn text(&self, ask: Ask<'_>) -> Result<String, Fault> {
-        let response = self.send(ask).await?;
+    async fn text(&self, request: OssRequest<'_>) -> Result<String, Fault> {
+        let response = self.send(request).await?;
         response
             .text()
             .await
-            .map_err(|error| answer::broken(error, &self.censor))
+            .map_err(|error| response::transport_fault(error, &self.redactor))
     }
 
     async fn begin_upload(&self, key: &Key, mark: &Mark) -> Result<UploadId, Fault> {
         let text = self
-            .text(Ask {
+            .text(OssRequest {
                 query: vec![("uploads", "")],
                 headers: vec![(MARK, &mark.0), ("content-type", "application/octet-stream")],
-                ..Ask::new(Method::POST, key.as_str())
+                ..OssRequest::new(Method::POST, key.as_str())
             })
             .await?;
-        Ok(UploadId(xml::read::<xml::Initiated>(&text)?.upload_id))
+        Ok(UploadId(
+            xml::parse::<xml::InitiateUploadResult>(&text)?.upload_id,
+        ))
     }
 
     async fn upload_part(&self, target: &Target, number: u32, body: Bytes) -> Result<Part, Fault> {
         let size = u64::try_from(body.len()).unwrap_or(u64::MAX);
         let (text, md5) = (number.to_string(), content_md5(&body));
         let response = self
-            .send(Ask {
+            .send(OssRequest {
                 query: vec![("partNumber", &text), ("uploadId", &target.id.0)],
                 headers: vec![("content-md5", &md5)],
                 body,
-                ..Ask::new(Method::PUT, target.key.as_str())
+                ..OssRequest::new(Method::PUT, target.key.as_str())
             })
             .await?;
         let tag = etag(&response)?.0;
@@ -179,51 +183,52 @@ impl Oss {
 
     async fn complete_upload(&self, target: &Target, parts: &[Part]) -> Result<(), Fault> {
         let text = self
-            .text(Ask {
+            .text(OssRequest {
                 query: vec![("uploadId", &target.id.0)],
                 headers: vec![("content-type", "application/xml")],
-                body: Bytes::from(xml::completion(parts)),
-                ..Ask::new(Method::POST, target.key.as_str())
+                body: Bytes::from(xml::complete_upload_body(parts)),
+                ..OssRequest::new(Method::POST, target.key.as_str())
             })
             .await?;
-        let completed: xml::Completed = xml::read(&text)?;
+        let completed: xml::CompleteUploadResult = xml::parse(&text)?;
         if completed.etag.is_empty() {
-            return Err(Fault::new(Class::Transient, "the answer names no ETag"));
+            return Err(Fault::new(Class::Transient, "the response contains no ETag"));
         }
         Ok(())
     }
 
     async fn abort_upload(&self, target: &Target) -> Result<(), Fault> {
-        self.send(Ask {
+        self.send(OssRequest {
             query: vec![("uploadId", &target.id.0)],
-            ..Ask::new(Method::DELETE, target.key.as_str())
+            ..OssRequest::new(Method::DELETE, target.key.as_str())
         })
         .await
         .map(|_| ())
     }
 
     async fn head_object(&self, key: &Key) -> Result<Meta, Fault> {
-        let response = self.send(Ask::new(Method::HEAD, key.as_str())).await?;
+        let response = self.send(OssRequest::new(Method::HEAD, key.as_str())).await?;
         let size = header(&response, "content-length").and_then(|length| length.parse().ok());
         Ok(Meta {
-            size: size.ok_or_else(|| Fault::new(Class::Corrupt, "the store gave the object no size"))?,
+            size: size
+                .ok_or_else(|| Fault::new(Class::Corrupt, "the response contains no size of the object"))?,
             etag: etag(&response)?,
             mark: header(&response, MARK).map(|mark| Mark(mark.to_owned())),
-            modified: header(&response, "last-modified").and_then(xml::http_time),
+            modified: header(&response, "last-modified").and_then(xml::parse_http_time),
         })
     }
 
     async fn read_object(&self, key: &Key, span: Span, wanted: Option<&Etag>) -> Result<Reading, Fault> {
         let range = span.header();
-        // Without this a range behind the end gives the whole object.
+        // Without this header, OSS ignores a range that starts after the end and sends the whole object.
         let mut headers = vec![("x-oss-range-behavior", "standard")];
         headers.extend(range.as_deref().map(|range| ("range", range)));
         headers.extend(wanted.map(|etag| ("if-match", etag.0.as_str())));
-        let ask = Ask {
+        let request = OssRequest {
             headers,
-            ..Ask::new(Method::GET, key.as_str())
+            ..OssRequest::new(Method::GET, key.as_str())
         };
-        let response = self.send(ask).await.map_err(|fault| match fault.class {
+        let response = self.send(request).await.map_err(|fault| match fault.class {
             Class::Exists => Fault {
                 class: Class::Changed,
                 ..fault
@@ -232,18 +237,18 @@ impl Oss {
         })?;
         let length = response
             .content_length()
-            .ok_or_else(|| Fault::new(Class::Corrupt, "the store does not say how much it sends"))?;
+            .ok_or_else(|| Fault::new(Class::Corrupt, "the response contains no length"))?;
         if range.is_some() && response.status().as_u16() != 206 {
             return Err(Fault::new(
                 Class::Corrupt,
-                "the store sends the whole object instead of a range",
+                "the store sends the whole object instead of the range",
             ));
         }
-        let censor = self.censor.clone();
+        let redactor = self.redactor.clone();
         let etag = etag(&response)?;
         let body = response
             .bytes_stream()
-            .map(move |piece| piece.map_err(|error| net::fault(&error.without_url(), &censor)));
+            .map(move |piece| piece.map_err(|error| net::connection_fault(&error.without_url(), &redactor)));
         Ok(Reading {
             etag,
             length,
@@ -260,42 +265,42 @@ impl Oss {
         ];
         query.extend(page.map(|page| ("continuation-token", page)));
         let text = self
-            .text(Ask {
+            .text(OssRequest {
                 query,
-                ..Ask::new(Method::GET, "")
+                ..OssRequest::new(Method::GET, "")
             })
             .await?;
-        xml::objects(&text)
+        xml::parse_object_list(&text)
     }
 
     async fn create_object(&self, key: &Key, body: Bytes) -> Result<(), Fault> {
         let md5 = content_md5(&body);
-        self.send(Ask {
+        self.send(OssRequest {
             headers: vec![("x-oss-forbid-overwrite", "true"), ("content-md5", &md5)],
             body,
-            ..Ask::new(Method::PUT, key.as_str())
+            ..OssRequest::new(Method::PUT, key.as_str())
         })
         .await
         .map(|_| ())
     }
 
-    async fn list_begun(&self, prefix: &str, page: Option<&str>) -> Result<Page<Begun>, Fault> {
+    async fn list_uploads(&self, prefix: &str, page: Option<&str>) -> Result<Page<Begun>, Fault> {
         let mut query = vec![
             ("uploads", ""),
             ("encoding-type", "url"),
             ("max-uploads", "1000"),
             ("prefix", prefix),
         ];
-        if let Some((key, id)) = page.and_then(|page| page.split_once(BETWEEN)) {
+        if let Some((key, id)) = page.and_then(|page| page.split_once(MARKER_SEPARATOR)) {
             query.extend([("key-marker", key), ("upload-id-marker", id)]);
         }
         let text = self
-            .text(Ask {
+            .text(OssRequest {
                 query,
-                ..Ask::new(Method::GET, "")
+                ..OssRequest::new(Method::GET, "")
             })
             .await?;
-        xml::uploads(&text, BETWEEN)
+        xml::parse_upload_list(&text, MARKER_SEPARATOR)
     }
 }
 
@@ -334,8 +339,8 @@ impl Port for Oss {
 
     fn delete<'a>(&'a self, key: &'a Key) -> Answer<'a, ()> {
         Box::pin(async move {
-            let ask = Ask::new(Method::DELETE, key.as_str());
-            self.send(ask).await.map(|_| ())
+            let request = OssRequest::new(Method::DELETE, key.as_str());
+            self.send(request).await.map(|_| ())
         })
     }
 
@@ -344,6 +349,6 @@ impl Port for Oss {
     }
 
     fn begun<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Begun>> {
-        Box::pin(self.list_begun(prefix, page))
+        Box::pin(self.list_uploads(prefix, page))
     }
 }

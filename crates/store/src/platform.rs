@@ -1,19 +1,19 @@
-//! What the machine or the pod says of itself: handed in by whoever reads the environment, never read here.
+//! What the machine or pod tells about itself. The caller reads the environment; this crate never does.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The environment, as far as identities need it.
+/// The environment that cloud identities are taken from.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Platform {
-    /// The variables of the process.
+    /// The environment variables of the process.
     pub variables: BTreeMap<String, String>,
-    /// The address of the machine's metadata service, where it is not the usual one.
+    /// The address of the cloud's metadata service, if it is not the default one.
     pub metadata: Option<String>,
 }
 
 impl Platform {
-    /// A variable that is set and not empty.
+    /// The value of a variable that is set and not empty.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables
             .get(name)

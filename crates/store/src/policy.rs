@@ -1,24 +1,23 @@
-//! How long one request may take, how often it is tried and how long is waited in between. Numbers only; nothing waits
-//! here.
+//! Timeouts and retries of requests to a store. This module only computes; it never waits.
 
 use std::time::Duration;
 
-/// Bounds of every operation.
+/// The limits of every operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// How often a request is tried in all, at least once.
+    /// The maximum number of attempts per request, including the first. At least 1.
     pub attempts: u32,
-    /// The wait before the second try; it doubles from try to try.
+    /// The delay before the second attempt. It doubles with each further attempt.
     pub first_wait: Duration,
-    /// The longest wait.
+    /// The maximum delay between attempts.
     pub longest_wait: Duration,
-    /// How long a request without a body may take.
+    /// The timeout of a request without a body.
     pub request: Duration,
-    /// How long handing over one part may take.
+    /// The timeout for uploading one part.
     pub part: Duration,
-    /// How long completing an upload may take: stores copy the parts together.
+    /// The timeout for completing an upload: stores assemble the parts before they respond.
     pub complete: Duration,
-    /// How long a read may stand still.
+    /// How long a read may receive no data.
     pub idle: Duration,
 }
 
@@ -37,13 +36,13 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The wait after `failed` tries: half of it fixed, half of it by `chance` from 0 to 1, and no less than the store
-    /// asked for, as long as that is no more than the longest wait.
-    pub fn wait(&self, failed: u32, chance: f64, asked: Option<Duration>) -> Duration {
-        let doubled = 2u32.saturating_pow(failed.saturating_sub(1).min(16));
+    /// The delay after `failures` failed attempts. Half of it is fixed, half depends on `jitter` (0 to 1). It
+    /// is not shorter than the store's `retry_after`, and never longer than the maximum delay.
+    pub fn backoff(&self, failures: u32, jitter: f64, retry_after: Option<Duration>) -> Duration {
+        let doubled = 2u32.saturating_pow(failures.saturating_sub(1).min(16));
         let full = self.first_wait.saturating_mul(doubled).min(self.longest_wait);
-        let wait = full.mul_f64(0.5 + 0.5 * chance.clamp(0.0, 1.0));
-        asked.map_or(wait, |asked| wait.max(asked.min(self.longest_wait)))
+        let wait = full.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0));
+        retry_after.map_or(wait, |retry_after| wait.max(retry_after.min(self.longest_wait)))
     }
 }
 
@@ -52,25 +51,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_longest_and_never_more() {
+    fn delays_double_up_to_the_maximum() {
         let policy = Policy::default();
         let waits: Vec<u128> = (1..=9)
-            .map(|failed| policy.wait(failed, 1.0, None).as_millis())
+            .map(|failures| policy.backoff(failures, 1.0, None).as_millis())
             .collect();
         assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16000, 20000, 20000, 20000]);
-        assert_eq!(policy.wait(1, 0.0, None), Duration::from_millis(250));
-        assert_eq!(policy.wait(u32::MAX, 1.0, None), policy.longest_wait);
+        assert_eq!(policy.backoff(1, 0.0, None), Duration::from_millis(250));
+        assert_eq!(policy.backoff(u32::MAX, 1.0, None), policy.longest_wait);
     }
 
     #[test]
-    fn what_the_store_asks_for_is_waited_but_not_for_ever() {
+    fn retry_after_is_honored_up_to_the_maximum_delay() {
         let policy = Policy::default();
         assert_eq!(
-            policy.wait(1, 0.0, Some(Duration::from_secs(3))),
+            policy.backoff(1, 0.0, Some(Duration::from_secs(3))),
             Duration::from_secs(3)
         );
         assert_eq!(
-            policy.wait(1, 0.0, Some(Duration::from_hours(1))),
+            policy.backoff(1, 0.0, Some(Duration::from_hours(1))),
             policy.longest_wait
         );
     }

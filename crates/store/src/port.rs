@@ -1,5 +1,5 @@
-//! What every store must be able to do, one request at a time. Ports do not retry, do not wait longer than a request may
-//! take, and say every failure as a class; [`crate::Store`] does the rest, the same for all.
+//! The interface of a store backend: one method per request. Backends do not retry and enforce no timeouts.
+//! They report every failure as a [`Fault`] with a class; [`crate::Store`] does the rest for all of them.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,16 +11,16 @@ use jiff::Timestamp;
 use crate::error::Fault;
 use crate::key::Key;
 
-/// An answer to come.
+/// The future of a response.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;
 
-/// The body of an object, piece by piece.
+/// The body of an object, as a stream of chunks.
 pub type Body = BoxStream<'static, Result<Bytes, Fault>>;
 
-/// Which protocol is spoken.
+/// The type of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// S3 and everything that speaks its protocol.
+    /// S3 or an S3-compatible store.
     S3,
     /// Alibaba Cloud OSS.
     Oss,
@@ -28,23 +28,23 @@ pub enum Kind {
     Gcs,
     /// Azure Blob Storage.
     Abs,
-    /// A directory.
+    /// A local directory.
     Local,
 }
 
-/// Where a store is, for messages.
+/// Where a store is. Error messages show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The protocol.
+    /// The type of the store.
     pub kind: Kind,
     /// The bucket, container or directory.
     pub bucket: String,
-    /// The endpoint without credentials; empty where there is only one.
+    /// The endpoint without credentials. Empty if it is the default endpoint of the provider.
     pub endpoint: String,
 }
 
 impl Place {
-    /// An object of it, as people write addresses.
+    /// The address of an object, such as `s3://bucket/name`.
     pub fn address(&self, name: &str) -> String {
         match self.kind {
             Kind::S3 => format!("s3://{}/{name}", self.bucket),
@@ -56,100 +56,102 @@ impl Place {
     }
 }
 
-/// What tells one writing of an object from another, as the store made it up.
+/// The ETag of an object: the store assigns a new one whenever the object is written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Etag(pub String);
 
-/// A mark that an upload leaves on its object where the store can keep one.
+/// A unique token of an upload, stored in the metadata of the object if the store supports that. It
+/// identifies the object as written by this upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark(pub String);
 
-/// The name a store gave an upload.
+/// The ID that the store assigned to an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UploadId(pub String);
 
-/// An upload under way.
+/// An upload in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The object it makes.
+    /// The object that the upload creates.
     pub key: Key,
-    /// What the store calls the upload.
+    /// The upload ID of the store.
     pub id: UploadId,
-    /// The mark on the object.
+    /// The token stored with the object.
     pub mark: Mark,
-    /// The size of every part but the last.
+    /// The size of every part except the last.
     pub part_size: u64,
 }
 
-/// A part the store has.
+/// An uploaded part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its number, from 1.
+    /// The part number, starting at 1.
     pub number: u32,
-    /// What the store calls it.
+    /// The ETag or block ID of the part.
     pub tag: String,
-    /// Its size.
+    /// The size in bytes.
     pub size: u64,
 }
 
-/// What is known of an object.
+/// The metadata of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// Its size.
+    /// The size in bytes.
     pub size: u64,
-    /// Which writing of it this is.
+    /// The ETag.
     pub etag: Etag,
-    /// The mark its upload left.
+    /// The token of the upload that wrote the object.
     pub mark: Option<Mark>,
-    /// When it was written, by the store's clock.
+    /// When the object was written, by the clock of the store.
     pub modified: Option<Timestamp>,
 }
 
-/// One object in a list.
+/// An object in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name as the store has it: others may have written what we would refuse.
+    /// The name as the store reports it. Other programs may have written objects with names that [`Key`]
+    /// rejects.
     pub name: String,
-    /// Its size.
+    /// The size in bytes.
     pub size: u64,
-    /// When it was written, by the store's clock.
+    /// When the object was written, by the clock of the store.
     pub modified: Option<Timestamp>,
 }
 
-/// One upload that was begun and has not ended.
+/// An upload that was neither completed nor aborted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Begun {
-    /// The object it would make.
+    /// The name of the object that the upload would create.
     pub name: String,
-    /// What the store calls it.
+    /// The upload ID of the store.
     pub id: UploadId,
-    /// When it was begun, by the store's clock.
+    /// When the upload began, by the clock of the store.
     pub at: Timestamp,
 }
 
-/// A page of a list.
+/// One page of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
-    /// What is on it.
+    /// The items of the page.
     pub items: Vec<T>,
-    /// How to ask for the next.
+    /// The token that requests the next page, if there is one.
     pub next: Option<String>,
 }
 
-/// Which bytes: from the first to before the last, or to the end.
+/// A range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The first byte.
     pub from: u64,
-    /// The byte behind the last.
+    /// The end of the range (exclusive), or `None` for the end of the object.
     pub to: Option<u64>,
 }
 
 impl Span {
-    /// Everything.
+    /// The whole object.
     pub const ALL: Self = Self { from: 0, to: None };
 
-    /// The value of a `Range` header, where one is needed.
+    /// The value of the `Range` header, or `None` for the whole object.
     pub fn header(self) -> Option<String> {
         match (self.from, self.to) {
             (0, None) => None,
@@ -159,13 +161,13 @@ impl Span {
     }
 }
 
-/// What a store sends of an object.
+/// The response to a read request.
 pub struct Reading {
-    /// Which writing of it.
+    /// The ETag of the object.
     pub etag: Etag,
-    /// How many bytes come.
+    /// The number of bytes in `body`.
     pub length: u64,
-    /// The bytes asked for.
+    /// The requested bytes.
     pub body: Body,
 }
 
@@ -178,28 +180,28 @@ impl fmt::Debug for Reading {
     }
 }
 
-/// One store and one bucket of it.
+/// A store backend, bound to one bucket, container or directory.
 pub trait Port: fmt::Debug + Send + Sync {
-    /// Where it is.
+    /// Where the store is.
     fn place(&self) -> &Place;
-    /// Begins an upload; the object appears only when it is completed.
+    /// Begins an upload. The object becomes visible only when the upload is completed.
     fn begin<'a>(&'a self, key: &'a Key, mark: &'a Mark) -> Answer<'a, UploadId>;
-    /// Hands over one part; the same number again replaces it.
+    /// Uploads one part. A second part with the same number replaces the first.
     fn part<'a>(&'a self, target: &'a Target, number: u32, body: Bytes) -> Answer<'a, Part>;
-    /// Makes the object of the parts, in their order. There is at least one.
+    /// Assembles the object from its parts, in order. There is at least one part.
     fn complete<'a>(&'a self, target: &'a Target, parts: &'a [Part]) -> Answer<'a, ()>;
-    /// Forgets an upload and its parts.
+    /// Aborts an upload and discards its parts.
     fn abort<'a>(&'a self, target: &'a Target) -> Answer<'a, ()>;
-    /// Looks at an object.
+    /// Reads the metadata of an object.
     fn head<'a>(&'a self, key: &'a Key) -> Answer<'a, Meta>;
-    /// Reads an object, of this writing only if it is given.
+    /// Reads an object. With an ETag, fails with `Changed` if the object was replaced.
     fn read<'a>(&'a self, key: &'a Key, span: Span, etag: Option<&'a Etag>) -> Answer<'a, Reading>;
-    /// One page of the objects whose names begin so.
+    /// Lists one page of the objects whose names start with `prefix`.
     fn list<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Entry>>;
     /// Deletes an object.
     fn delete<'a>(&'a self, key: &'a Key) -> Answer<'a, ()>;
-    /// Writes a small object in one piece; refuses with `Exists` if there is one of that name.
+    /// Writes a small object in one request. Fails with `Exists` if the object exists.
     fn create<'a>(&'a self, key: &'a Key, body: Bytes) -> Answer<'a, ()>;
-    /// One page of the uploads begun and not ended, whose objects' names begin so.
+    /// Lists one page of the unfinished uploads of objects whose names start with `prefix`.
     fn begun<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Begun>>;
 }

@@ -1,5 +1,5 @@
-//! Reading that survives broken connections: it goes on at the byte where it broke, of the same writing of the object, or
-//! says that the object is another one now.
+//! Reads objects across broken connections. A read resumes at the byte where the connection broke, and fails
+//! if the object was replaced in the meantime.
 
 use std::fmt;
 
@@ -10,72 +10,80 @@ use futures::stream::{self, BoxStream};
 use crate::error::{Class, Error, Fault, Operation};
 use crate::key::Key;
 use crate::port::{Body, Etag, Reading, Span};
-use crate::store::{Store, bounded};
+use crate::store::{Store, with_timeout};
 
 /// An object that is being read.
-pub struct Opened {
-    /// Which writing of it.
+pub struct ObjectStream {
+    /// The ETag of the object.
     pub etag: Etag,
-    /// How many bytes come.
+    /// The number of bytes in `body`.
     pub length: u64,
     /// The bytes, in order.
     pub body: BoxStream<'static, Result<Bytes, Error>>,
 }
 
-impl fmt::Debug for Opened {
+impl fmt::Debug for ObjectStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opened")
+        f.debug_struct("ObjectStream")
             .field("etag", &self.etag)
             .field("length", &self.length)
             .finish_non_exhaustive()
     }
 }
 
-struct Position {
+struct ResumableRead {
     store: Store,
     key: Key,
     etag: Etag,
     at: u64,
     end: u64,
     body: Option<Body>,
-    failed: u32,
+    failures: u32,
 }
 
-pub(crate) async fn open(store: &Store, key: &Key, span: Span, etag: Option<&Etag>) -> Result<Opened, Error> {
+pub(crate) async fn open(
+    store: &Store,
+    key: &Key,
+    span: Span,
+    etag: Option<&Etag>,
+) -> Result<ObjectStream, Error> {
     let Reading { etag, length, body } = store
-        .retried(Operation::Read, key.as_str(), store.policy.request, || {
+        .retry(Operation::Read, key.as_str(), store.policy.request, || {
             store.port.read(key, span, etag)
         })
         .await?;
-    let position = Position {
+    let resumable = ResumableRead {
         store: store.clone(),
         key: key.clone(),
         etag: etag.clone(),
         at: span.from,
         end: span.from.saturating_add(length),
         body: Some(body),
-        failed: 0,
+        failures: 0,
     };
-    let body = stream::unfold(Some(position), |position| async {
-        let mut position = position?;
-        match position.next().await {
-            Ok(Some(bytes)) => Some((Ok(bytes), Some(position))),
+    let body = stream::unfold(Some(resumable), |resumable| async {
+        let mut resumable = resumable?;
+        match resumable.next().await {
+            Ok(Some(bytes)) => Some((Ok(bytes), Some(resumable))),
             Ok(None) => None,
             Err(error) => Some((Err(error), None)),
         }
     });
-    Ok(Opened {
+    Ok(ObjectStream {
         etag,
         length,
         body: body.boxed(),
     })
 }
 
-pub(crate) async fn small(store: &Store, key: &Key, limit: u64) -> Result<Bytes, Error> {
+pub(crate) async fn read_small(store: &Store, key: &Key, limit: u64) -> Result<Bytes, Error> {
     let mut opened = open(store, key, Span::ALL, None).await?;
     if opened.length > limit {
-        let said = format!("it has {} bytes, at most {limit} were expected", opened.length);
-        let fault = Fault::new(Class::Corrupt, said);
+        let detail = format!(
+            "the object has {} bytes; at most {limit} were expected",
+            opened.length
+        );
+        let fault = Fault::new(Class::Corrupt, detail);
         return Err(Error::of(fault, Operation::Read, store.place(), key.as_str(), 1));
     }
     let mut whole = BytesMut::new();
@@ -85,39 +93,41 @@ pub(crate) async fn small(store: &Store, key: &Key, limit: u64) -> Result<Bytes,
     Ok(whole.freeze())
 }
 
-impl Position {
+impl ResumableRead {
     async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             if self.at >= self.end {
                 return Ok(None);
             }
-            match self.piece().await {
+            match self.next_chunk().await {
                 Ok(bytes) if bytes.is_empty() => {}
                 Ok(bytes) => {
                     self.at = self
                         .at
                         .saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
                     if self.at > self.end {
-                        let fault = Fault::new(Class::Corrupt, "more bytes came than were announced");
+                        let fault = Fault::new(Class::Corrupt, "the store sent more bytes than announced");
                         return Err(self.error(fault));
                     }
-                    self.failed = 0;
+                    self.failures = 0;
                     return Ok(Some(bytes));
                 }
                 Err(fault) => {
                     self.body = None;
-                    self.failed += 1;
-                    if self.failed >= self.store.policy.attempts || !fault.class.is_worth_retrying() {
+                    self.failures += 1;
+                    if self.failures >= self.store.policy.attempts || !fault.class.is_worth_retrying() {
                         return Err(self.error(fault));
                     }
-                    self.store.pause(self.failed, fault.retry_after).await;
+                    self.store
+                        .wait_before_retry(self.failures, fault.retry_after)
+                        .await;
                 }
             }
         }
     }
 
-    /// The next piece of the present connection, or of a new one.
-    async fn piece(&mut self) -> Result<Bytes, Fault> {
+    /// The next chunk of the current connection, or of a new one.
+    async fn next_chunk(&mut self) -> Result<Bytes, Fault> {
         let policy = &self.store.policy;
         let body = if let Some(body) = &mut self.body {
             body
@@ -127,23 +137,23 @@ impl Position {
                 to: Some(self.end),
             };
             let reading = self.store.port.read(&self.key, span, Some(&self.etag));
-            let reading = bounded(policy.request, reading).await?;
+            let reading = with_timeout(policy.request, reading).await?;
             if reading.etag != self.etag {
-                return Err(Fault::new(Class::Changed, "its ETag is another one"));
+                return Err(Fault::new(Class::Changed, "its ETag has changed"));
             }
             let left = self.end - self.at;
             if reading.length != left {
-                let said = format!("{} bytes come where {left} are missing", reading.length);
-                return Err(Fault::new(Class::Corrupt, said));
+                let detail = format!("the store sends {} bytes instead of {left}", reading.length);
+                return Err(Fault::new(Class::Corrupt, detail));
             }
             self.body.insert(reading.body)
         };
         match tokio::time::timeout(policy.idle, body.next()).await {
             Ok(Some(piece)) => piece,
-            Ok(None) => Err(Fault::new(Class::Transient, "the body ended too early")),
+            Ok(None) => Err(Fault::new(Class::Transient, "the response ended too early")),
             Err(_) => {
-                let said = format!("no byte came for {:?}", policy.idle);
-                Err(Fault::new(Class::TimedOut, said))
+                let detail = format!("no data received for {:?}", policy.idle);
+                Err(Fault::new(Class::TimedOut, detail))
             }
         }
     }
@@ -154,7 +164,7 @@ impl Position {
             Operation::Read,
             self.store.place(),
             self.key.as_str(),
-            self.failed.max(1),
+            self.failures.max(1),
         )
     }
 }

@@ -1,7 +1,8 @@
-//! S3 and everything that speaks its protocol, by Amazon's own client. Its retries are off: [`crate::Store`] has them.
+//! S3 and S3-compatible stores, with the AWS SDK. The retries of the SDK are disabled, because
+//! [`crate::Store`] retries.
 
+mod backend;
 mod connect;
-mod port;
 mod profile;
 
 use aws_sdk_s3::Client;
@@ -14,19 +15,19 @@ use futures::stream;
 use jiff::Timestamp;
 
 pub use self::connect::{Encryption, S3Config};
-use crate::codes::{Refusal, is_page, retry_after};
 use crate::digest::content_md5;
 use crate::error::{Class, Fault};
+use crate::error_codes::{ErrorResponse, is_web_page, retry_after};
 use crate::key::Key;
 use crate::net;
 use crate::port::{Begun, Entry, Etag, Mark, Meta, Page, Part, Place, Reading, Span, Target, UploadId};
-use crate::secret::Censor;
+use crate::secret::Redactor;
 
-/// The name of the mark in an object's metadata.
+/// The metadata key of the upload token.
 pub(crate) const MARK: &str = "etcd-operator-upload";
 
-/// Separates the two halves of a page's name; no key holds it.
-const BETWEEN: char = '\n';
+/// Joins the two markers of the next page. No object name contains it.
+const MARKER_SEPARATOR: char = '\n';
 
 /// A bucket of S3.
 #[derive(Clone, Debug)]
@@ -34,10 +35,11 @@ pub struct S3 {
     client: Client,
     place: Place,
     encryption: Option<ServerSideEncryption>,
-    class: Option<StorageClass>,
-    /// Amazon's own keep the condition of a write; of others not all do, and some do not say so.
-    keeps_conditions: bool,
-    censor: Censor,
+    storage_class: Option<StorageClass>,
+    /// AWS honors conditional writes. Some compatible stores do not, and some of those ignore the condition
+    /// silently.
+    supports_conditional_writes: bool,
+    redactor: Redactor,
 }
 
 impl S3 {
@@ -46,60 +48,60 @@ impl S3 {
         E: ProvideErrorMetadata + std::error::Error + 'static,
     {
         let Some(response) = error.raw_response() else {
-            return self.unanswered(error);
+            return self.no_response_fault(error);
         };
         let header = |name| response.headers().get(name).map(str::to_owned);
         let status = response.status().as_u16();
         let code = error.code().map(str::to_owned);
         let code = code.or_else(|| header("x-amz-error-code")).unwrap_or_default();
-        let kind = header("content-type");
+        let content_type = header("content-type");
         let body = response.body().bytes().unwrap_or_default();
-        if code.is_empty() && is_page(status, kind.as_deref(), body) {
-            let kind = kind.as_deref().unwrap_or("no kind of content told");
-            let said = format!("HTTP {status} with {kind}, where S3 says what is wrong in XML");
-            return Fault::new(Class::NotAStore, self.censor.clean(&said));
+        if code.is_empty() && is_web_page(status, content_type.as_deref(), body) {
+            let content_type = content_type.as_deref().unwrap_or("no Content-Type");
+            let detail = format!("HTTP {status} with {content_type}; S3 reports errors as XML");
+            return Fault::new(Class::NotAStore, self.redactor.redact(&detail));
         }
         if response.status().is_success() && code.is_empty() {
-            // The answer began well and could not be read to its end.
-            return net::fault(error, &self.censor);
+            // The store confirmed the request, but the body of the response could not be read.
+            return net::connection_fault(error, &self.redactor);
         }
-        // Answers without a body tell it by their header alone.
+        // Responses without a body report another region in this header alone.
         let region = header("x-amz-bucket-region");
-        let is_elsewhere =
+        let is_other_region =
             matches!(status, 301 | 307) || (status == 400 && code.is_empty() && region.is_some());
-        let refusal = Refusal {
+        let error_response = ErrorResponse {
             status,
             code,
             message: error.message().unwrap_or_default().to_owned(),
-            region: region.filter(|_| is_elsewhere),
+            region: region.filter(|_| is_other_region),
             retry_after: retry_after(header("retry-after").as_deref()),
         };
-        let mut fault = refusal.fault(&self.censor);
-        if is_elsewhere {
+        let mut fault = error_response.fault(&self.redactor);
+        if is_other_region {
             fault.class = Class::WrongRegion;
         }
         fault
     }
 
-    fn unanswered<E>(&self, error: &SdkError<E, HttpResponse>) -> Fault
+    fn no_response_fault<E>(&self, error: &SdkError<E, HttpResponse>) -> Fault
     where
         E: std::error::Error + 'static,
     {
-        let mut fault = net::fault(error, &self.censor);
+        let mut fault = net::connection_fault(error, &self.redactor);
         match error {
             SdkError::TimeoutError(_) => fault.class = Class::TimedOut,
             SdkError::ConstructionFailure(_) => fault.class = Class::Unsupported,
             SdkError::DispatchFailure(failure) if failure.is_timeout() => fault.class = Class::TimedOut,
             _ => {}
         }
-        if fault.class != Class::Unreachable && net::mentions(error, "credential") {
+        if fault.class != Class::Unreachable && net::chain_contains(error, "credential") {
             fault.class = Class::Credentials;
         }
         fault
     }
 
     async fn begin_upload(&self, key: &Key, mark: &Mark) -> Result<UploadId, Fault> {
-        let begun = self
+        let response = self
             .client
             .create_multipart_upload()
             .bucket(&self.place.bucket)
@@ -107,20 +109,20 @@ impl S3 {
             .metadata(MARK, &mark.0)
             .content_type("application/octet-stream")
             .set_server_side_encryption(self.encryption.clone())
-            .set_storage_class(self.class.clone())
+            .set_storage_class(self.storage_class.clone())
             .send()
             .await
             .map_err(|error| self.fault(&error))?;
-        match begun.upload_id {
+        match response.upload_id {
             Some(id) if !id.is_empty() => Ok(UploadId(id)),
-            _ => Err(Fault::new(Class::Corrupt, "the store gave the upload no name")),
+            _ => Err(Fault::new(Class::Corrupt, "the response contains no upload ID")),
         }
     }
 
     async fn upload_part(&self, target: &Target, number: u32, body: Bytes) -> Result<Part, Fault> {
         let size = u64::try_from(body.len()).unwrap_or(u64::MAX);
         let md5 = content_md5(&body);
-        let done = self
+        let response = self
             .client
             .upload_part()
             .bucket(&self.place.bucket)
@@ -132,9 +134,9 @@ impl S3 {
             .send()
             .await
             .map_err(|error| self.fault(&error))?;
-        let tag = done
+        let tag = response
             .e_tag
-            .ok_or_else(|| Fault::new(Class::Corrupt, "the store gave the part no ETag"))?;
+            .ok_or_else(|| Fault::new(Class::Corrupt, "the response contains no ETag of the part"))?;
         Ok(Part { number, tag, size })
     }
 
@@ -170,20 +172,21 @@ impl S3 {
             .map_err(|error| self.fault(&error))
     }
 
-    /// An answer to HEAD has no body, so 404 may be about the bucket or the user as well: what is missing is asked for.
+    /// Reads the metadata of an object. HEAD responses have no body, so 404 may also mean a missing bucket or
+    /// user. A GET request tells what is missing.
     async fn head_object(&self, key: &Key) -> Result<Meta, Fault> {
-        match self.described(key).await {
+        match self.head_once(key).await {
             Err(missing) if missing.class == Class::NotFound => {
                 let first = Span { from: 0, to: Some(1) };
                 self.read_object(key, first, None).await?;
-                // It came into being in between.
-                self.described(key).await
+                // The object appeared in the meantime.
+                self.head_once(key).await
             }
             known => known,
         }
     }
 
-    async fn described(&self, key: &Key) -> Result<Meta, Fault> {
+    async fn head_once(&self, key: &Key) -> Result<Meta, Fault> {
         let head = self
             .client
             .head_object()
@@ -194,10 +197,10 @@ impl S3 {
             .map_err(|error| self.fault(&error))?;
         let mark = head.metadata().and_then(|metadata| metadata.get(MARK)).cloned();
         Ok(Meta {
-            size: size(head.content_length())?,
-            etag: etag(head.e_tag())?,
+            size: parse_size(head.content_length())?,
+            etag: parse_etag(head.e_tag())?,
             mark: mark.map(Mark),
-            modified: head.last_modified().and_then(time),
+            modified: head.last_modified().and_then(to_timestamp),
         })
     }
 
@@ -219,16 +222,16 @@ impl S3 {
                 fault => fault,
             })?;
         if span.header().is_some() && read.content_range().is_none() {
-            let said = "the store sends the whole object instead of a range";
-            return Err(Fault::new(Class::Corrupt, said));
+            let detail = "the store sends the whole object instead of the range";
+            return Err(Fault::new(Class::Corrupt, detail));
         }
-        let (etag, length) = (etag(read.e_tag())?, size(read.content_length())?);
-        let censor = self.censor.clone();
-        let body = stream::try_unfold((read.body, censor), |(mut body, censor)| async move {
+        let (etag, length) = (parse_etag(read.e_tag())?, parse_size(read.content_length())?);
+        let redactor = self.redactor.clone();
+        let body = stream::try_unfold((read.body, redactor), |(mut body, redactor)| async move {
             match body.next().await {
                 None => Ok(None),
-                Some(Ok(bytes)) => Ok(Some((bytes, (body, censor)))),
-                Some(Err(error)) => Err(net::fault(&error, &censor)),
+                Some(Ok(bytes)) => Ok(Some((bytes, (body, redactor)))),
+                Some(Err(error)) => Err(net::connection_fault(&error, &redactor)),
             }
         });
         Ok(Reading {
@@ -253,8 +256,8 @@ impl S3 {
         let items = listed.contents().iter().filter_map(|object| {
             Some(Entry {
                 name: object.key()?.to_owned(),
-                size: size(object.size()).ok()?,
-                modified: object.last_modified().and_then(time),
+                size: parse_size(object.size()).ok()?,
+                modified: object.last_modified().and_then(to_timestamp),
             })
         });
         Ok(Page {
@@ -291,33 +294,33 @@ impl S3 {
     }
 
     async fn create_object(&self, key: &Key, body: Bytes) -> Result<(), Fault> {
-        if !self.keeps_conditions {
-            match self.must_be_absent(key).await {
-                // An identity that may write and not look has the condition alone.
+        if !self.supports_conditional_writes {
+            match self.check_absent(key).await {
+                // An identity that may write but not read metadata relies on the conditional write alone.
                 Err(fault) if fault.class == Class::Forbidden => {}
-                looked => looked?,
+                result => result?,
             }
         }
         match self.put_object(key, body.clone(), true).await {
-            // Stores that do not know the condition and say so: a look before is the most they offer.
+            // The store rejects conditional writes. A check before the write is the best it offers.
             Err(fault) if fault.class == Class::Unsupported => {
-                self.must_be_absent(key).await?;
+                self.check_absent(key).await?;
                 self.put_object(key, body, false).await
             }
             other => other,
         }
     }
 
-    async fn must_be_absent(&self, key: &Key) -> Result<(), Fault> {
+    async fn check_absent(&self, key: &Key) -> Result<(), Fault> {
         match self.head_object(key).await {
-            Ok(_) => Err(Fault::new(Class::Exists, "it is there")),
+            Ok(_) => Err(Fault::new(Class::Exists, "the object exists")),
             Err(missing) if missing.class == Class::NotFound => Ok(()),
             Err(other) => Err(other),
         }
     }
 
-    async fn list_begun(&self, prefix: &str, page: Option<&str>) -> Result<Page<Begun>, Fault> {
-        let (key, id) = page.and_then(|page| page.split_once(BETWEEN)).unzip();
+    async fn list_uploads(&self, prefix: &str, page: Option<&str>) -> Result<Page<Begun>, Fault> {
+        let (key, id) = page.and_then(|page| page.split_once(MARKER_SEPARATOR)).unzip();
         let listed = self
             .client
             .list_multipart_uploads()
@@ -332,12 +335,16 @@ impl S3 {
             Some(Begun {
                 name: upload.key()?.to_owned(),
                 id: UploadId(upload.upload_id()?.to_owned()),
-                at: upload.initiated().and_then(time)?,
+                at: upload.initiated().and_then(to_timestamp)?,
             })
         });
         let next = (listed.is_truncated() == Some(true)).then(|| {
             let (key, id) = (listed.next_key_marker(), listed.next_upload_id_marker());
-            format!("{}{BETWEEN}{}", key.unwrap_or_default(), id.unwrap_or_default())
+            format!(
+                "{}{MARKER_SEPARATOR}{}",
+                key.unwrap_or_default(),
+                id.unwrap_or_default()
+            )
         });
         Ok(Page {
             items: items.collect(),
@@ -346,17 +353,17 @@ impl S3 {
     }
 }
 
-fn size(length: Option<i64>) -> Result<u64, Fault> {
+fn parse_size(length: Option<i64>) -> Result<u64, Fault> {
     length
         .and_then(|length| u64::try_from(length).ok())
-        .ok_or_else(|| Fault::new(Class::Corrupt, "the store gave the object no size"))
+        .ok_or_else(|| Fault::new(Class::Corrupt, "the response contains no size of the object"))
 }
 
-fn etag(etag: Option<&str>) -> Result<Etag, Fault> {
+fn parse_etag(etag: Option<&str>) -> Result<Etag, Fault> {
     etag.map(|etag| Etag(etag.to_owned()))
-        .ok_or_else(|| Fault::new(Class::Corrupt, "the store gave the object no ETag"))
+        .ok_or_else(|| Fault::new(Class::Corrupt, "the response contains no ETag of the object"))
 }
 
-fn time(time: &DateTime) -> Option<Timestamp> {
+fn to_timestamp(time: &DateTime) -> Option<Timestamp> {
     Timestamp::new(time.secs(), i32::try_from(time.subsec_nanos()).ok()?).ok()
 }

@@ -1,25 +1,25 @@
-//! Secrets: the map of a Kubernetes Secret, read by key with errors that name the key, and the means to keep its values
-//! out of every message. Nothing here prints a value.
+//! Data of Kubernetes Secrets, errors that name the wrong key, and redaction of secret values in messages.
+//! Nothing in this module prints a secret value.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The data of a Secret, by key.
+/// The data of a Kubernetes Secret, by key.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(BTreeMap<String, Vec<u8>>);
 
-/// What is wrong with a Secret or with settings; never a value.
+/// An invalid Secret or setting. The message never contains a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} {problem}")]
 pub struct BadConfig {
-    /// The setting or the key.
+    /// The setting or the key of the Secret.
     pub setting: String,
-    /// What is wrong with it, and how it must be.
+    /// What is wrong and how to correct it.
     pub problem: String,
 }
 
 impl BadConfig {
-    /// Says that `setting` has a problem.
+    /// Creates an error about `setting`.
     pub fn new(setting: impl Into<String>, problem: impl Into<String>) -> Self {
         Self {
             setting: setting.into(),
@@ -29,22 +29,22 @@ impl BadConfig {
 }
 
 impl Secret {
-    /// The names of its keys.
+    /// The keys of the Secret.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// The text below `key` without surrounding space, if the key is there and not empty.
+    /// The text of `key` without surrounding whitespace. `None` if the key is missing or empty.
     pub fn text(&self, setting: &str, key: &str) -> Result<Option<&str>, BadConfig> {
         let Some(bytes) = self.0.get(key) else {
             return Ok(None);
         };
         let text = std::str::from_utf8(bytes)
-            .map_err(|_| BadConfig::new(format!("the key {key} of {setting}"), "is not text in UTF-8"))?;
+            .map_err(|_| BadConfig::new(format!("the key {key} of {setting}"), "is not UTF-8 text"))?;
         Ok(Some(text.trim()).filter(|text| !text.is_empty()))
     }
 
-    /// The text below `key`, which must be there.
+    /// The text of `key`, which must exist and not be empty.
     pub fn required(&self, setting: &str, key: &str) -> Result<&str, BadConfig> {
         self.text(setting, key)?.ok_or_else(|| {
             let found: Vec<&str> = self.keys().collect();
@@ -53,7 +53,10 @@ impl Secret {
             } else {
                 format!("it has: {}", found.join(", "))
             };
-            BadConfig::new(setting, format!("has no key {key}, or nothing in it ({found})"))
+            BadConfig::new(
+                setting,
+                format!("has no key {key}, or its value is empty ({found})"),
+            )
         })
     }
 }
@@ -75,7 +78,7 @@ impl fmt::Debug for Secret {
 pub struct Hidden(String);
 
 impl Hidden {
-    /// Hides a text.
+    /// Wraps a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -92,34 +95,34 @@ impl fmt::Debug for Hidden {
     }
 }
 
-/// Takes known secrets, and everything that looks like a signature in an address, out of messages.
+/// Removes known secret values from messages, and queries of URLs, which may contain signatures.
 #[derive(Clone, Default)]
-pub struct Censor(Vec<String>);
+pub struct Redactor(Vec<String>);
 
-/// Shorter texts would blank out words that are no secret.
-const SHORTEST: usize = 6;
+/// Shorter texts are not redacted: they would match ordinary words.
+const MIN_SECRET_LENGTH: usize = 6;
 
-/// The longest message that is handed on.
-const LONGEST: usize = 300;
+/// The maximum length of a redacted message.
+const MAX_MESSAGE_LENGTH: usize = 300;
 
-impl Censor {
-    /// Hides these texts, as they are, line by line, word by word, and percent-encoded.
+impl Redactor {
+    /// Redacts these texts as a whole, in words and lines, and percent-encoded.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
         let mut known = Vec::new();
         for secret in secrets {
             known.push(secret.to_owned());
             let words = secret.split(|c: char| c.is_whitespace() || "\"'=&".contains(c));
             known.extend(words.map(str::to_owned));
-            known.push(crate::key::percent(secret, false));
+            known.push(crate::key::percent_encode(secret, false));
         }
-        known.retain(|secret| secret.len() >= SHORTEST);
+        known.retain(|secret| secret.len() >= MIN_SECRET_LENGTH);
         known.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         known.dedup();
         Self(known)
     }
 
-    /// The message without secrets, on one line and not too long.
-    pub fn clean(&self, message: &str) -> String {
+    /// Redacts a message, joins its lines, and truncates it.
+    pub fn redact(&self, message: &str) -> String {
         let mut clean: String = message.split_whitespace().collect::<Vec<_>>().join(" ");
         for secret in &self.0 {
             if clean.contains(secret.as_str()) {
@@ -127,7 +130,7 @@ impl Censor {
             }
         }
         let clean = without_queries(&clean);
-        let mut short: String = clean.chars().take(LONGEST).collect();
+        let mut short: String = clean.chars().take(MAX_MESSAGE_LENGTH).collect();
         if short.len() < clean.len() {
             short.push('…');
         }
@@ -135,7 +138,7 @@ impl Censor {
     }
 }
 
-/// Addresses end at their question mark: signatures and tokens travel behind it.
+/// Removes the query of URLs, which may contain signatures and tokens.
 fn without_queries(message: &str) -> String {
     let words = message.split(' ').map(|word| match word.split_once('?') {
         Some((address, rest)) if rest.contains('=') => format!("{address}?(hidden)"),
@@ -144,9 +147,9 @@ fn without_queries(message: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-impl fmt::Debug for Censor {
+impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Censor({} texts)", self.0.len())
+        write!(f, "Redactor({} texts)", self.0.len())
     }
 }
 
@@ -176,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_or_empty_key_is_named_with_those_that_are_there() {
+    fn a_missing_or_empty_key_is_reported_with_the_existing_keys() {
         let secret = secret(&[("accessKey", "x"), ("accessKeySecret", "  \n")]);
         for key in ["accessKeyID", "accessKeySecret"] {
             let message = secret
@@ -191,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn messages_lose_secrets_signatures_and_line_breaks() {
-        let censor = Censor::new(["sv=2024&sig=abc%2Fdef123", "multi line\nsecretpart"]);
+    fn redaction_removes_secrets_signatures_and_line_breaks() {
+        let redactor = Redactor::new(["sv=2024&sig=abc%2Fdef123", "multi line\nsecretpart"]);
         let message = "GET https://a.example/c/k?sv=1&sig=zzz failed:\n abc%2Fdef123 and secretpart";
-        let clean = censor.clean(message);
+        let clean = redactor.redact(message);
         for bad in ["zzz", "abc%2F", "secretpart", "\n"] {
             assert!(!clean.contains(bad), "{clean}");
         }
         assert!(clean.contains("https://a.example/c/k?(hidden)"), "{clean}");
-        assert!(censor.clean(&"x".repeat(10_000)).len() < 400);
+        assert!(redactor.redact(&"x".repeat(10_000)).len() < 400);
     }
 }

@@ -1,5 +1,5 @@
-//! What callers have of a store: every operation bounded in time, tried again where that can help, and answered by what
-//! really is, whatever the store managed to say.
+//! The store as callers use it. Every operation has a timeout and is retried where a retry can help. If the
+//! response of the store is lost, the operation determines what the store actually did.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,46 +12,46 @@ use crate::error::{Class, Error, Fault, Operation};
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::port::{Answer, Begun, Entry, Etag, Mark, Meta, Page, Place, Port, Span, Target};
-use crate::read::{self, Opened};
-use crate::upload::{Before, Upload};
+use crate::read::{self, ObjectStream};
+use crate::upload::{ExistingObject, Upload};
 
-/// One bucket or directory, ready to be used; a cheap handle.
+/// A bucket, container or directory. Clones are cheap and share the backend.
 #[derive(Clone, Debug)]
 pub struct Store {
     pub(crate) port: Arc<dyn Port>,
     pub(crate) policy: Arc<Policy>,
 }
 
-/// What became of writing an object that must not exist.
+/// The result of creating an object that must not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Creation {
-    /// It was written.
+    /// The object was written.
     Created,
-    /// There was one of that name, which is untouched.
+    /// An object with this name exists. It was not changed.
     Existed,
 }
 
-/// What a sweep did.
+/// The result of a sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
-    /// The objects whose uploads were aborted.
+pub struct SweepResult {
+    /// The names of the objects whose uploads were aborted.
     pub aborted: Vec<String>,
-    /// What could not be aborted.
+    /// Uploads that could not be aborted.
     pub failed: Vec<Error>,
 }
 
-/// A value, and whether an earlier try of the same may have been carried out too.
-pub(crate) struct Tried<T> {
+/// A value, and whether the store may have executed an earlier attempt of the same request, too.
+pub(crate) struct RetryResult<T> {
     pub value: T,
-    pub is_doubtful: bool,
+    pub has_uncertain_attempt: bool,
 }
 
-/// No list is followed for more pages than this, nor to the same page twice in a row: a store that repeats itself must
-/// not hold a run for ever.
-const MOST_PAGES: usize = 100_000;
+/// The maximum number of pages of a listing. Together with the check for repeated pages it stops a faulty
+/// store from listing forever.
+const MAX_PAGES: usize = 100_000;
 
 impl Store {
-    /// A store behind a port.
+    /// Creates a store from a backend.
     pub fn new(port: Arc<dyn Port>, policy: Policy) -> Self {
         Self {
             port,
@@ -59,38 +59,39 @@ impl Store {
         }
     }
 
-    /// Where it is.
+    /// Where the store is.
     pub fn place(&self) -> &Place {
         self.port.place()
     }
 
-    /// Begins an upload. Every part but the last must have exactly `part_size` bytes.
+    /// Begins an upload. Every part except the last must have exactly `part_size` bytes.
     pub async fn begin(&self, key: &Key, part_size: u64) -> Result<Upload, Error> {
-        let before = match self.look(key).await {
-            Ok(Some(meta)) => Before::Was(meta.etag),
-            Ok(None) => Before::Absent,
+        let existing = match self.look(key).await {
+            Ok(Some(meta)) => ExistingObject::Present(meta.etag),
+            Ok(None) => ExistingObject::Absent,
             Err(error) if error.class.is_worth_retrying() || error.class == Class::TlsUntrusted => {
                 return Err(Error {
                     operation: Operation::Begin,
                     ..error
                 });
             }
-            // Some identities may write and not look; for them only the mark tells. What is wrong otherwise, the next
-            // request says better: answers to this one have no body.
-            Err(_) => Before::Unknown,
+            // Some identities may write but not read metadata; then only the upload token identifies the
+            // object. If something else is wrong, the next request reports it better: HEAD responses have no
+            // body.
+            Err(_) => ExistingObject::Unknown,
         };
-        let mark = Mark(clock::token());
+        let mark = Mark(clock::random_token());
         let started = clock::now();
-        let begun = self
-            .tried(Operation::Begin, key.as_str(), self.policy.request, || {
+        let result = self
+            .retry_tracked(Operation::Begin, key.as_str(), self.policy.request, || {
                 self.port.begin(key, &mark)
             })
             .await;
-        let (id, is_doubtful) = match begun {
-            Ok(tried) => (tried.value, tried.is_doubtful),
-            Err((error, is_doubtful)) => {
-                if is_doubtful {
-                    self.forget_twins(key, None, started).await;
+        let (id, has_uncertain_attempt) = match result {
+            Ok(tried) => (tried.value, tried.has_uncertain_attempt),
+            Err((error, has_uncertain_attempt)) => {
+                if has_uncertain_attempt {
+                    self.abort_duplicates(key, None, started).await;
                 }
                 return Err(error);
             }
@@ -101,53 +102,53 @@ impl Store {
             mark,
             part_size,
         };
-        let upload = Upload::new(self.clone(), target, before);
-        Ok(if is_doubtful {
-            upload.with_twins_since(started)
+        let upload = Upload::new(self.clone(), target, existing);
+        Ok(if has_uncertain_attempt {
+            upload.with_duplicates_since(started)
         } else {
             upload
         })
     }
 
-    /// Looks at an object; `None` if there is none.
+    /// Reads the metadata of an object, or `None` if the object does not exist.
     pub async fn look(&self, key: &Key) -> Result<Option<Meta>, Error> {
-        let looked = self
-            .retried(Operation::Head, key.as_str(), self.policy.request, || {
+        let metadata = self
+            .retry(Operation::Head, key.as_str(), self.policy.request, || {
                 self.port.head(key)
             })
             .await;
-        match looked {
+        match metadata {
             Ok(meta) => Ok(Some(meta)),
             Err(error) if error.class == Class::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Opens an object for reading, of this writing only if it is given. The bytes come in order; a broken connection is
-    /// taken up again where it broke, as long as the object is the same.
-    pub async fn open(&self, key: &Key, span: Span, etag: Option<&Etag>) -> Result<Opened, Error> {
+    /// Opens an object for reading. With an ETag, fails if the object was replaced. The bytes arrive in
+    /// order. A broken connection is resumed where it broke, as long as the object is unchanged.
+    pub async fn open(&self, key: &Key, span: Span, etag: Option<&Etag>) -> Result<ObjectStream, Error> {
         read::open(self, key, span, etag).await
     }
 
-    /// Reads a small object whole, or refuses with `Corrupt` if it is larger than `limit`.
+    /// Reads a small object completely. Fails with `Corrupt` if the object is larger than `limit`.
     pub async fn read_small(&self, key: &Key, limit: u64) -> Result<Bytes, Error> {
-        read::small(self, key, limit).await
+        read::read_small(self, key, limit).await
     }
 
-    /// One page of the objects whose names begin so.
-    pub async fn page(&self, prefix: &str, page: Option<&str>) -> Result<Page<Entry>, Error> {
-        self.retried(Operation::List, prefix, self.policy.request, || {
+    /// Lists one page of the objects whose names start with `prefix`.
+    pub async fn list_page(&self, prefix: &str, page: Option<&str>) -> Result<Page<Entry>, Error> {
+        self.retry(Operation::List, prefix, self.policy.request, || {
             self.port.list(prefix, page)
         })
         .await
     }
 
-    /// All objects whose names begin so, in the order of their names.
+    /// Lists all objects whose names start with `prefix`, sorted by name.
     pub async fn list(&self, prefix: &str) -> Result<Vec<Entry>, Error> {
         let mut entries = Vec::new();
         let mut next: Option<String> = None;
-        for _ in 0..MOST_PAGES {
-            let page = self.page(prefix, next.as_deref()).await?;
+        for _ in 0..MAX_PAGES {
+            let page = self.list_page(prefix, next.as_deref()).await?;
             entries.extend(page.items);
             if page.next.is_some() && page.next == next {
                 break;
@@ -159,13 +160,13 @@ impl Store {
                 return Ok(entries);
             }
         }
-        Err(self.endless(Operation::List, prefix))
+        Err(self.endless_list_error(Operation::List, prefix))
     }
 
-    /// Deletes an object; one that is not there counts as deleted.
+    /// Deletes an object. Succeeds if the object does not exist.
     pub async fn delete(&self, key: &Key) -> Result<(), Error> {
         let deleted = self
-            .retried(Operation::Delete, key.as_str(), self.policy.request, || {
+            .retry(Operation::Delete, key.as_str(), self.policy.request, || {
                 self.port.delete(key)
             })
             .await;
@@ -175,19 +176,20 @@ impl Store {
         }
     }
 
-    /// Writes a small object if there is none of its name.
+    /// Writes a small object unless an object with this name exists.
     pub async fn create(&self, key: &Key, body: Bytes) -> Result<Creation, Error> {
         let created = self
-            .tried(Operation::Create, key.as_str(), self.policy.part, || {
+            .retry_tracked(Operation::Create, key.as_str(), self.policy.part, || {
                 self.port.create(key, body.clone())
             })
             .await;
         match created {
             Ok(_) => Ok(Creation::Created),
-            // A lost answer to our own first try looks like somebody else's object.
-            Err((error, is_doubtful)) if error.class == Class::Exists => {
-                if is_doubtful {
-                    self.whose(key, &body).await
+            // If the response to an earlier attempt was lost, the existing object may be the one this call
+            // wrote.
+            Err((error, has_uncertain_attempt)) if error.class == Class::Exists => {
+                if has_uncertain_attempt {
+                    self.compare_with_existing(key, &body).await
                 } else {
                     Ok(Creation::Existed)
                 }
@@ -196,13 +198,14 @@ impl Store {
         }
     }
 
-    /// Whether what is there is what we sent. What cannot be read is not called somebody else's.
-    async fn whose(&self, key: &Key, body: &Bytes) -> Result<Creation, Error> {
+    /// Compares the existing object with the sent body. If the object cannot be read, the result is an error
+    /// and not `Existed`.
+    async fn compare_with_existing(&self, key: &Key, body: &Bytes) -> Result<Creation, Error> {
         let length = u64::try_from(body.len()).unwrap_or(u64::MAX);
         match self.read_small(key, length).await {
-            Ok(there) if there == *body => Ok(Creation::Created),
+            Ok(existing) if existing == *body => Ok(Creation::Created),
             Ok(_) => Ok(Creation::Existed),
-            // It is longer.
+            // The object is longer than the body.
             Err(error) if error.class == Class::Corrupt => Ok(Creation::Existed),
             Err(error) => Err(Error {
                 operation: Operation::Create,
@@ -211,63 +214,65 @@ impl Store {
         }
     }
 
-    /// Aborts uploads that were begun before `deadline`, by the store's clock, for objects whose names begin with
-    /// `prefix` and which `is_ours` knows. Nothing else is touched.
+    /// Aborts uploads that began before `deadline` (by the clock of the store). Only uploads count whose
+    /// object name starts with `prefix` and for which `is_ours` returns true.
     pub async fn sweep(
         &self,
         prefix: &str,
         deadline: Timestamp,
         is_ours: impl Fn(&str) -> bool + Send,
-    ) -> Result<Swept, Error> {
-        let mut swept = Swept::default();
-        for begun in self.all_begun(prefix).await? {
-            if begun.at >= deadline || !begun.name.starts_with(prefix) || !is_ours(&begun.name) {
+    ) -> Result<SweepResult, Error> {
+        let mut swept = SweepResult::default();
+        for upload in self.list_unfinished(prefix).await? {
+            if upload.at >= deadline || !upload.name.starts_with(prefix) || !is_ours(&upload.name) {
                 continue;
             }
-            match self.forget(&begun).await {
-                Ok(()) => swept.aborted.push(begun.name),
+            match self.abort_unfinished(&upload).await {
+                Ok(()) => swept.aborted.push(upload.name),
                 Err(error) => swept.failed.push(error),
             }
         }
         Ok(swept)
     }
 
-    /// Aborts other uploads of the same object that a lost answer to our own beginning may have left.
-    pub(crate) async fn forget_twins(&self, key: &Key, keep: Option<&Target>, since: Timestamp) {
-        let Ok(all) = self.all_begun(key.as_str()).await else {
+    /// Aborts duplicate uploads of the same object. An earlier attempt to begin the upload may have created
+    /// one although its response was lost.
+    pub(crate) async fn abort_duplicates(&self, key: &Key, keep: Option<&Target>, since: Timestamp) {
+        let Ok(all) = self.list_unfinished(key.as_str()).await else {
             return;
         };
-        // Clocks differ; a minute is less than any run waits before it tries the same object again.
+        // Tolerates clocks that differ by up to a minute. No run retries the same object within less than a
+        // minute.
         let since = since
             .saturating_sub(jiff::SignedDuration::from_mins(1))
             .unwrap_or(since);
-        for begun in all {
-            let is_kept = keep.is_some_and(|target| target.id == begun.id);
-            if begun.name == key.as_str() && !is_kept && begun.at >= since {
+        for upload in all {
+            let is_kept = keep.is_some_and(|target| target.id == upload.id);
+            if upload.name == key.as_str() && !is_kept && upload.at >= since {
                 // What cannot be aborted now is left to the next sweep.
-                let _ = self.forget(&begun).await;
+                let _ = self.abort_unfinished(&upload).await;
             }
         }
     }
 
-    async fn forget(&self, begun: &Begun) -> Result<(), Error> {
-        let key = Key::new(begun.name.clone()).map_err(|bad| {
-            let fault = Fault::new(Class::Unsupported, bad.to_string());
-            Error::of(fault, Operation::Abort, self.place(), &begun.name, 1)
+    async fn abort_unfinished(&self, upload: &Begun) -> Result<(), Error> {
+        let key = Key::new(upload.name.clone()).map_err(|invalid| {
+            let fault = Fault::new(Class::Unsupported, invalid.to_string());
+            Error::of(fault, Operation::Abort, self.place(), &upload.name, 1)
         })?;
         let target = Target {
             key,
-            id: begun.id.clone(),
+            id: upload.id.clone(),
             mark: Mark(String::new()),
             part_size: 0,
         };
         self.abort(&target).await
     }
 
-    /// Aborts an upload; one that is not there counts as aborted.
+    /// Aborts an upload. Succeeds if the upload does not exist.
     pub(crate) async fn abort(&self, target: &Target) -> Result<(), Error> {
         let aborted = self
-            .retried(Operation::Abort, target.key.as_str(), self.policy.request, || {
+            .retry(Operation::Abort, target.key.as_str(), self.policy.request, || {
                 self.port.abort(target)
             })
             .await;
@@ -277,13 +282,13 @@ impl Store {
         }
     }
 
-    /// Every upload under way whose object's name begins so.
-    pub(crate) async fn all_begun(&self, prefix: &str) -> Result<Vec<Begun>, Error> {
+    /// Lists all unfinished uploads of objects whose names start with `prefix`.
+    pub(crate) async fn list_unfinished(&self, prefix: &str) -> Result<Vec<Begun>, Error> {
         let mut all = Vec::new();
         let mut next: Option<String> = None;
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             let page = self
-                .retried(Operation::Sweep, prefix, self.policy.request, || {
+                .retry(Operation::Sweep, prefix, self.policy.request, || {
                     self.port.begun(prefix, next.as_deref())
                 })
                 .await?;
@@ -296,62 +301,75 @@ impl Store {
                 return Ok(all);
             }
         }
-        Err(self.endless(Operation::Sweep, prefix))
+        Err(self.endless_list_error(Operation::Sweep, prefix))
     }
 
-    fn endless(&self, operation: Operation, name: &str) -> Error {
-        let fault = Fault::new(Class::Corrupt, "the list has no end");
+    fn endless_list_error(&self, operation: Operation, name: &str) -> Error {
+        let fault = Fault::new(Class::Corrupt, "the listing does not end");
         Error::of(fault, operation, self.place(), name, 1)
     }
 
-    pub(crate) async fn retried<'a, T>(
+    pub(crate) async fn retry<'a, T>(
         &'a self,
         operation: Operation,
         name: &str,
         limit: Duration,
         request: impl Fn() -> Answer<'a, T>,
     ) -> Result<T, Error> {
-        match self.tried(operation, name, limit, request).await {
+        match self.retry_tracked(operation, name, limit, request).await {
             Ok(tried) => Ok(tried.value),
             Err((error, _)) => Err(error),
         }
     }
 
-    /// Tries until it is done, cannot be done, or was tried often enough.
-    pub(crate) async fn tried<'a, T>(
+    /// Sends the request until it succeeds, fails with an error that a retry cannot help, or reaches the
+    /// maximum number of attempts.
+    pub(crate) async fn retry_tracked<'a, T>(
         &'a self,
         operation: Operation,
         name: &str,
         limit: Duration,
         request: impl Fn() -> Answer<'a, T>,
-    ) -> Result<Tried<T>, (Error, bool)> {
-        let mut is_doubtful = false;
+    ) -> Result<RetryResult<T>, (Error, bool)> {
+        let mut has_uncertain_attempt = false;
         let mut attempt = 1;
         loop {
-            let fault = match bounded(limit, request()).await {
-                Ok(value) => return Ok(Tried { value, is_doubtful }),
+            let fault = match with_timeout(limit, request()).await {
+                Ok(value) => {
+                    return Ok(RetryResult {
+                        value,
+                        has_uncertain_attempt,
+                    });
+                }
                 Err(fault) => fault,
             };
-            is_doubtful |= fault.class.is_uncertain();
+            has_uncertain_attempt |= fault.class.is_uncertain();
             if attempt >= self.policy.attempts || !fault.class.is_worth_retrying() {
                 let error = Error::of(fault, operation, self.place(), name, attempt);
-                return Err((error, is_doubtful));
+                return Err((error, has_uncertain_attempt));
             }
-            tracing::debug!(%operation, name, attempt, class = fault.class.as_str(), said = fault.said, "trying again");
-            self.pause(attempt, fault.retry_after).await;
+            tracing::debug!(%operation, name, attempt, class = fault.class.as_str(), detail = fault.detail, "retrying");
+            self.wait_before_retry(attempt, fault.retry_after).await;
             attempt += 1;
         }
     }
 
-    pub(crate) async fn pause(&self, failed: u32, asked: Option<Duration>) {
-        tokio::time::sleep(self.policy.wait(failed, clock::fraction(), asked)).await;
+    pub(crate) async fn wait_before_retry(&self, failures: u32, retry_after: Option<Duration>) {
+        tokio::time::sleep(
+            self.policy
+                .backoff(failures, clock::random_fraction(), retry_after),
+        )
+        .await;
     }
 }
 
-/// The answer, or that there was none in time.
-pub(crate) async fn bounded<T>(limit: Duration, answer: Answer<'_, T>) -> Result<T, Fault> {
+/// Waits for a response, or fails with `TimedOut`.
+pub(crate) async fn with_timeout<T>(limit: Duration, answer: Answer<'_, T>) -> Result<T, Fault> {
     match tokio::time::timeout(limit, answer).await {
         Ok(result) => result,
-        Err(_) => Err(Fault::new(Class::TimedOut, format!("no answer within {limit:?}"))),
+        Err(_) => Err(Fault::new(
+            Class::TimedOut,
+            format!("no response within {limit:?}"),
+        )),
     }
 }

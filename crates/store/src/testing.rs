@@ -1,12 +1,12 @@
-//! What proves a store: one list of checks for every one of them, a port that fails when it is told to, and stores in
-//! this process that speak the protocols. Built only with the feature `testing`; it panics where something is wrong, as
-//! tests do.
+//! Tests for stores: conformance checks that every store must pass, a backend that injects faults, and
+//! in-process servers for each protocol. Built only with the feature `testing`. Like tests, it panics if a
+//! check fails.
 
 pub mod conformance;
 pub mod fake;
-pub mod faulty;
-pub mod harm;
+pub mod fault_injector;
+pub mod faults;
 
 pub use conformance::{Bench, CHECKS, Check, Lack, check_all};
-pub use faulty::Faulty;
-pub use harm::{Harm, Phase, Times};
+pub use fault_injector::Faulty;
+pub use faults::{Harm, Phase, Times};

@@ -1,5 +1,6 @@
-//! Whom connections trust: the certificates of the machine, those built in where the machine has none (the image is
-//! empty but for one binary), and a private authority where the user names one. No certificate is ever skipped.
+//! The root certificates that TLS connections trust: those of the machine, or built-in ones if the machine
+//! has none (the container image contains only one binary). The user may add a private CA. Certificates are
+//! always verified.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,30 +10,30 @@ use rustls::pki_types::pem::PemObject as _;
 
 use crate::secret::{BadConfig, Secret};
 
-/// The key of a Secret that holds a private authority.
+/// The key of the Secret that contains a private CA.
 const CA_KEY: &str = "ca.crt";
 
-/// The certificates that sign those of stores.
+/// Trusted root certificates.
 #[derive(Clone, Debug)]
-pub struct Trust {
+pub struct TrustedRoots {
     authorities: Vec<CertificateDer<'static>>,
 }
 
-impl Trust {
-    /// What the machine trusts, and the authority in `ca` if there is one.
+impl TrustedRoots {
+    /// The root certificates of the machine, plus the private CA in `ca` if there is one.
     pub fn new(setting: &str, ca: Option<&Secret>) -> Result<Self, BadConfig> {
         let mut authorities = rustls_native_certs::load_native_certs().certs;
         if authorities.is_empty() {
             authorities.extend(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
         }
         if let Some(ca) = ca {
-            authorities.extend(private(setting, ca)?);
+            authorities.extend(parse_private_ca(setting, ca)?);
         }
         Ok(Self { authorities })
     }
 
-    /// For clients that take certificates as text.
-    pub(crate) fn pem(&self) -> String {
+    /// The certificates in PEM, for clients that take them as text.
+    pub(crate) fn to_pem(&self) -> String {
         let mut pem = String::new();
         for authority in &self.authorities {
             pem.push_str("-----BEGIN CERTIFICATE-----\n");
@@ -46,10 +47,10 @@ impl Trust {
         pem
     }
 
-    /// For clients that take a finished configuration.
-    pub(crate) fn rustls(&self) -> Result<rustls::ClientConfig, BadConfig> {
+    /// A TLS client configuration, for clients that take one.
+    pub(crate) fn to_rustls_config(&self) -> Result<rustls::ClientConfig, BadConfig> {
         let mut roots = RootCertStore::empty();
-        // Machines have certificates of forms that nobody uses any more.
+        // Some certificates of the machine may be too old to parse. They are skipped.
         roots.add_parsable_certificates(self.authorities.iter().cloned());
         let provider = rustls::crypto::ring::default_provider();
         let config = rustls::ClientConfig::builder_with_provider(provider.into())
@@ -61,25 +62,25 @@ impl Trust {
     }
 }
 
-fn private(setting: &str, ca: &Secret) -> Result<Vec<CertificateDer<'static>>, BadConfig> {
+fn parse_private_ca(setting: &str, ca: &Secret) -> Result<Vec<CertificateDer<'static>>, BadConfig> {
     let text = ca.required(setting, CA_KEY)?;
     let bad = |problem: &str| {
         let problem = format!(
-            "{problem}; it must hold certificates in PEM, beginning with -----BEGIN CERTIFICATE-----"
+            "{problem}; it must contain certificates in PEM, beginning with -----BEGIN CERTIFICATE-----"
         );
         BadConfig::new(format!("the key {CA_KEY} of {setting}"), problem)
     };
     let found = CertificateDer::pem_slice_iter(text.as_bytes())
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|_| bad("is no PEM"))?;
+        .map_err(|_| bad("is not PEM"))?;
     let mut store = RootCertStore::empty();
     for certificate in &found {
         store
             .add(certificate.clone())
-            .map_err(|_| bad("holds a certificate that cannot be read"))?;
+            .map_err(|_| bad("contains an invalid certificate"))?;
     }
     if found.is_empty() {
-        return Err(bad("holds no certificate"));
+        return Err(bad("contains no certificate"));
     }
     Ok(found)
 }
@@ -95,17 +96,17 @@ mod tests {
     }
 
     #[test]
-    fn a_private_authority_that_cannot_be_read_is_refused_by_key() {
+    fn an_invalid_private_ca_is_refused_by_key() {
         for value in [
             "x",
             "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
         ] {
-            let message = Trust::new("s3.caSecret", Some(&secret("ca.crt", value)))
+            let message = TrustedRoots::new("s3.caSecret", Some(&secret("ca.crt", value)))
                 .expect_err("refused")
                 .to_string();
             assert!(message.contains("ca.crt of s3.caSecret"), "{message}");
         }
-        let message = Trust::new("s3.caSecret", Some(&secret("tls.crt", "x")))
+        let message = TrustedRoots::new("s3.caSecret", Some(&secret("tls.crt", "x")))
             .expect_err("refused")
             .to_string();
         assert!(
@@ -115,10 +116,10 @@ mod tests {
     }
 
     #[test]
-    fn public_authorities_are_there_on_every_machine() {
-        let trust = Trust::new("s3.caSecret", None).expect("trust");
+    fn public_root_certificates_exist_on_every_machine() {
+        let trust = TrustedRoots::new("s3.caSecret", None).expect("trust");
         assert!(trust.authorities.len() > 50);
-        assert!(trust.pem().matches("BEGIN CERTIFICATE").count() > 50);
-        trust.rustls().expect("a configuration");
+        assert!(trust.to_pem().matches("BEGIN CERTIFICATE").count() > 50);
+        trust.to_rustls_config().expect("a configuration");
     }
 }

@@ -1,4 +1,4 @@
-//! The documents that OSS and the XML interface of GCS send, and the one they are sent. What is not needed is not read.
+//! The XML documents of OSS, GCS and Azure. Only the needed fields are parsed.
 
 use jiff::Timestamp;
 use quick_xml::escape::escape;
@@ -8,34 +8,34 @@ use serde::de::DeserializeOwned;
 use crate::error::{Class, Fault};
 use crate::port::{Begun, Entry, Page, Part, UploadId};
 
-/// A refusal.
+/// An error response.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(crate) struct ErrorBody {
     pub code: String,
     pub message: String,
-    /// Where the bucket really is.
+    /// The endpoint of the region that the bucket is in.
     pub endpoint: Option<String>,
 }
 
-/// A begun upload.
+/// The response to beginning an upload.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(crate) struct Initiated {
+pub(crate) struct InitiateUploadResult {
     pub upload_id: String,
 }
 
-/// A completed upload.
+/// The response to completing an upload.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Completed {
+pub(crate) struct CompleteUploadResult {
     #[serde(rename = "ETag")]
     pub etag: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-struct Objects {
-    contents: Vec<Object>,
+struct ObjectList {
+    contents: Vec<XmlObject>,
     is_truncated: bool,
     next_continuation_token: Option<String>,
     encoding_type: Option<String>,
@@ -43,7 +43,7 @@ struct Objects {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Object {
+struct XmlObject {
     key: String,
     size: u64,
     last_modified: Option<String>,
@@ -51,8 +51,8 @@ struct Object {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-struct Uploads {
-    upload: Vec<Started>,
+struct UploadList {
+    upload: Vec<ListedUpload>,
     is_truncated: bool,
     next_key_marker: Option<String>,
     next_upload_id_marker: Option<String>,
@@ -61,7 +61,7 @@ struct Uploads {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Started {
+struct ListedUpload {
     key: String,
     upload_id: String,
     initiated: String,
@@ -69,7 +69,7 @@ struct Started {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Blobs {
+struct BlobListResult {
     blobs: BlobList,
     next_marker: Option<String>,
 }
@@ -103,25 +103,25 @@ struct BlobProperties {
     modified: Option<String>,
 }
 
-/// Reads a document.
-pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
+/// Parses a document.
+pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
     quick_xml::de::from_str(text).map_err(|error| {
-        let said = format!("the answer cannot be read: {error}");
-        Fault::new(Class::Transient, said)
+        let detail = format!("cannot parse the response: {error}");
+        Fault::new(Class::Transient, detail)
     })
 }
 
-/// A list of objects.
-pub(crate) fn objects(text: &str) -> Result<Page<Entry>, Fault> {
-    let Objects {
+/// Parses a listing of objects.
+pub(crate) fn parse_object_list(text: &str) -> Result<Page<Entry>, Fault> {
+    let ObjectList {
         contents,
         is_truncated,
         next_continuation_token,
         encoding_type,
-    } = read(text)?;
+    } = parse(text)?;
     let items = contents.into_iter().map(|object| {
         Ok(Entry {
-            name: plain(&object.key, encoding_type.as_deref())?,
+            name: decode_name(&object.key, encoding_type.as_deref())?,
             size: object.size,
             modified: object.last_modified.and_then(|time| time.parse().ok()),
         })
@@ -132,20 +132,20 @@ pub(crate) fn objects(text: &str) -> Result<Page<Entry>, Fault> {
     })
 }
 
-/// A list of the objects of Azure.
-pub(crate) fn blobs(text: &str) -> Result<Page<Entry>, Fault> {
-    let Blobs { blobs, next_marker } = read(text)?;
+/// Parses a listing of Azure blobs.
+pub(crate) fn parse_blob_list(text: &str) -> Result<Page<Entry>, Fault> {
+    let BlobListResult { blobs, next_marker } = parse(text)?;
     let items = blobs.blob.into_iter().map(|blob| {
         let encoding = blob.name.encoded.unwrap_or(false).then_some("url");
-        // Here a plus sign means itself.
+        // In Azure's encoding, a plus sign is a literal plus sign.
         let name = match encoding {
             Some(_) => blob.name.text.replace('+', "%2B"),
             None => blob.name.text,
         };
         Ok(Entry {
-            name: plain(&name, encoding)?,
+            name: decode_name(&name, encoding)?,
             size: blob.properties.length,
-            modified: blob.properties.modified.as_deref().and_then(http_time),
+            modified: blob.properties.modified.as_deref().and_then(parse_http_time),
         })
     });
     Ok(Page {
@@ -154,37 +154,37 @@ pub(crate) fn blobs(text: &str) -> Result<Page<Entry>, Fault> {
     })
 }
 
-/// A time as HTTP writes it.
-pub(crate) fn http_time(text: &str) -> Option<Timestamp> {
+/// Parses the date format of HTTP headers.
+pub(crate) fn parse_http_time(text: &str) -> Option<Timestamp> {
     jiff::fmt::rfc2822::parse(text).ok().map(|time| time.timestamp())
 }
 
-/// A list of uploads under way. `between` separates the two markers of the next page.
-pub(crate) fn uploads(text: &str, between: char) -> Result<Page<Begun>, Fault> {
-    let Uploads {
+/// Parses a listing of unfinished uploads. `separator` joins the two markers of the next page.
+pub(crate) fn parse_upload_list(text: &str, separator: char) -> Result<Page<Begun>, Fault> {
+    let UploadList {
         upload,
         is_truncated,
         next_key_marker,
         next_upload_id_marker,
         encoding_type,
-    } = read(text)?;
+    } = parse(text)?;
     let encoding = encoding_type.as_deref();
     let items = upload.into_iter().map(|upload| {
         let at: Timestamp = upload
             .initiated
             .parse()
-            .map_err(|_| Fault::new(Class::Corrupt, "an upload in the list has no time"))?;
+            .map_err(|_| Fault::new(Class::Corrupt, "an upload in the listing has no time"))?;
         Ok(Begun {
-            name: plain(&upload.key, encoding)?,
+            name: decode_name(&upload.key, encoding)?,
             id: UploadId(upload.upload_id),
             at,
         })
     });
     let items = items.collect::<Result<_, Fault>>()?;
     let next = if is_truncated {
-        let key = plain(&next_key_marker.unwrap_or_default(), encoding)?;
+        let key = decode_name(&next_key_marker.unwrap_or_default(), encoding)?;
         Some(format!(
-            "{key}{between}{}",
+            "{key}{separator}{}",
             next_upload_id_marker.unwrap_or_default()
         ))
     } else {
@@ -193,8 +193,8 @@ pub(crate) fn uploads(text: &str, between: char) -> Result<Page<Begun>, Fault> {
     Ok(Page { items, next })
 }
 
-/// The body that completes an upload.
-pub(crate) fn completion(parts: &[Part]) -> String {
+/// The request body that completes an upload.
+pub(crate) fn complete_upload_body(parts: &[Part]) -> String {
     let mut text = "<CompleteMultipartUpload>".to_owned();
     for part in parts {
         let tag = escape(part.tag.as_str());
@@ -209,12 +209,12 @@ pub(crate) fn completion(parts: &[Part]) -> String {
     text
 }
 
-/// Names that were encoded so that XML can hold them.
-fn plain(name: &str, encoding: Option<&str>) -> Result<String, Fault> {
+/// Decodes a name that the store encoded because XML cannot represent every character.
+fn decode_name(name: &str, encoding: Option<&str>) -> Result<String, Fault> {
     if encoding != Some("url") {
         return Ok(name.to_owned());
     }
-    let bad = || Fault::new(Class::Corrupt, "a name in the list cannot be decoded");
+    let bad = || Fault::new(Class::Corrupt, "cannot decode a name in the listing");
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.as_bytes();
     while let Some((first, others)) = rest.split_first() {
@@ -238,9 +238,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_read_with_encoded_names_and_the_way_to_the_next_page() {
+    fn a_listing_is_parsed_with_encoded_names_and_the_next_page() {
         let text = "<?xml version=\"1.0\"?><ListBucketResult><Name>b</Name><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated><NextContinuationToken>abc=</NextContinuationToken><Contents><Key>a%2Fb+c%C3%A4%2B</Key><LastModified>2026-11-21T10:00:00.000Z</LastModified><ETag>\"x\"</ETag><Type>Normal</Type><Size>7</Size><Owner><ID>1</ID></Owner></Contents><Contents><Key>d</Key><Size>0</Size></Contents></ListBucketResult>";
-        let page = objects(text).expect("read");
+        let page = parse_object_list(text).expect("read");
         let names: Vec<&str> = page.items.iter().map(|entry| entry.name.as_str()).collect();
         assert_eq!(names, ["a/b cä+", "d"]);
         assert_eq!((page.items[0].size, page.next.as_deref()), (7, Some("abc=")));
@@ -248,50 +248,50 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_and_a_list_of_uploads_are_read() {
-        let page =
-            objects("<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>").expect("read");
+    fn an_empty_listing_and_a_listing_of_uploads_are_parsed() {
+        let page = parse_object_list("<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>")
+            .expect("read");
         assert_eq!(page.items, []);
         let text = "<ListMultipartUploadsResult><IsTruncated>true</IsTruncated><NextKeyMarker>k</NextKeyMarker><NextUploadIdMarker>i</NextUploadIdMarker><Upload><Key>k</Key><UploadId>u</UploadId><Initiated>2026-11-21T10:00:00.000Z</Initiated></Upload></ListMultipartUploadsResult>";
-        let page = uploads(text, '\n').expect("read");
+        let page = parse_upload_list(text, '\n').expect("read");
         assert_eq!((page.items.len(), page.next.as_deref()), (1, Some("k\ni")));
     }
 
     #[test]
-    fn a_list_of_azure_is_read() {
+    fn a_listing_of_azure_is_parsed() {
         let text = "\u{feff}<?xml version=\"1.0\"?><EnumerationResults ServiceEndpoint=\"x\"><Prefix>a</Prefix><Blobs><Blob><Name>a &amp; b</Name><Properties><Last-Modified>Thu, 01 Jul 2021 10:44:59 GMT</Last-Modified><Content-Length>8</Content-Length></Properties></Blob><Blob><Name Encoded=\"true\">a%EF%BF%BE+</Name><Properties><Content-Length>1</Content-Length></Properties></Blob></Blobs><NextMarker>m</NextMarker></EnumerationResults>";
-        let page = blobs(text).expect("read");
+        let page = parse_blob_list(text).expect("read");
         let names: Vec<&str> = page.items.iter().map(|entry| entry.name.as_str()).collect();
         assert_eq!(names, ["a & b", "a\u{fffe}+"]);
         assert_eq!((page.items[0].size, page.next.as_deref()), (8, Some("m")));
         assert!(page.items[0].modified.is_some());
         let empty = "<EnumerationResults><Blobs /><NextMarker /></EnumerationResults>";
-        assert_eq!(blobs(empty).expect("read").items, []);
+        assert_eq!(parse_blob_list(empty).expect("read").items, []);
     }
 
     #[test]
-    fn what_is_no_document_is_a_fault_and_no_panic() {
+    fn an_invalid_document_is_a_fault_and_no_panic() {
         for text in [
             "",
             "<html>",
             "<ListBucketResult><Contents><Size>x</Size></Contents></ListBucketResult>",
             "\0",
         ] {
-            assert!(objects(text).is_err(), "{text:?}");
+            assert!(parse_object_list(text).is_err(), "{text:?}");
         }
-        assert!(plain("%", Some("url")).is_err());
-        assert!(plain("%zz", Some("url")).is_err());
-        assert!(plain("%ff", Some("url")).is_err());
+        assert!(decode_name("%", Some("url")).is_err());
+        assert!(decode_name("%zz", Some("url")).is_err());
+        assert!(decode_name("%ff", Some("url")).is_err());
     }
 
     #[test]
-    fn tags_are_escaped_in_a_completion() {
+    fn etags_are_escaped_in_the_completion() {
         let parts = [Part {
             number: 1,
             tag: "\"a&b\"".into(),
             size: 1,
         }];
-        let text = completion(&parts);
+        let text = complete_upload_body(&parts);
         assert!(
             text.contains("<PartNumber>1</PartNumber><ETag>&quot;a&amp;b&quot;</ETag>"),
             "{text}"

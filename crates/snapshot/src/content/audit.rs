@@ -1,63 +1,63 @@
-//! A full walk: every page, every key, everything that is not as bbolt and etcd write it.
+//! A full check of a database: every page, every key, and every deviation from what bbolt and etcd write.
 
 use serde::Serialize;
 
 use super::facts::{BUCKETS, Facts};
-use super::look::{Look, missing, revision};
+use super::look::{Look, missing_bucket, start_revision};
 use super::record::{Record, Revision};
 use super::{KEY, META};
 use crate::crc32c::Crc32c;
-use crate::database::{Database, Entry, Error, Findings, Place, Visit, What, shown};
+use crate::database::{DamageKind, Database, Entry, Error, Findings, Location, Visitor, printable};
 use crate::source::ReadAt;
 
-/// What a full walk tells.
+/// The result of a full check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Audit {
-    /// What a look would have told.
+    /// What a quick look returns.
     pub look: Look,
-    /// Everything that is damaged. Where there is something, the rest is what could be read.
+    /// All damage. If there is any, the other fields describe only what could be read.
     pub findings: Findings,
-    /// Pages in use, the two metas not counted.
+    /// The number of pages in use, without the two meta pages.
     pub pages: u64,
     /// The buckets.
     pub buckets: Vec<BucketSize>,
-    /// Entries of the bucket of keys: what keys became, deletions included.
+    /// The number of entries in the bucket `key`: revisions of keys, including deletions.
     pub records: u64,
-    /// Of them, deletions.
+    /// The number of deletions among them.
     pub deletions: u64,
-    /// Of them, empty ones, with which a restore raises the revision.
-    pub marks: u64,
-    /// The hash that etcd's own tools print.
+    /// The number of empty entries among them. A restore writes them to raise the revision.
+    pub empty_records: u64,
+    /// The hash that etcd's tools print.
     pub hash: u32,
 }
 
-/// How large a bucket is.
+/// The size of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BucketSize {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// How many keys it has.
+    /// The number of keys.
     pub keys: u64,
-    /// Bytes of its keys and values.
+    /// The number of bytes of its keys and values.
     pub bytes: u64,
 }
 
 impl Audit {
-    /// Entries of all buckets: what etcd's own tools up to 3.5 call the total of keys.
+    /// The number of entries of all buckets. etcd's tools up to 3.5 print it as the total number of keys.
     pub fn entries(&self) -> u64 {
         self.buckets.iter().map(|bucket| bucket.keys).sum()
     }
 }
 
-/// Walks a database from its first page to its last key.
+/// Checks a database completely.
 pub fn audit<S: ReadAt>(database: &mut Database<S>) -> Result<Audit, Error> {
     let mut findings = Findings::default();
     let mut auditor = Auditor::default();
-    let walked = database.walk(&mut auditor, &mut findings)?;
+    let result = database.walk(&mut auditor, &mut findings)?;
     for name in [KEY, META] {
-        if !walked.buckets.iter().any(|bucket| bucket.name == name) {
-            findings.add(missing(name));
+        if !result.buckets.iter().any(|bucket| bucket.name == name) {
+            findings.add(missing_bucket(name));
         }
     }
     let Auditor {
@@ -66,14 +66,14 @@ pub fn audit<S: ReadAt>(database: &mut Database<S>) -> Result<Audit, Error> {
         buckets,
         records,
         deletions,
-        marks,
+        empty_records,
         hash,
-        strange,
+        unknown,
     } = auditor;
-    if !facts.is_of_the_future() {
-        strange.list.into_iter().for_each(|damage| findings.add(damage));
+    if !facts.is_from_newer_etcd() {
+        unknown.list.into_iter().for_each(|damage| findings.add(damage));
     }
-    let revision = revision(right_edge, &facts);
+    let revision = start_revision(right_edge, &facts);
     Ok(Audit {
         look: Look {
             revision,
@@ -81,11 +81,11 @@ pub fn audit<S: ReadAt>(database: &mut Database<S>) -> Result<Audit, Error> {
             facts,
         },
         findings,
-        pages: walked.pages,
+        pages: result.pages,
         buckets,
         records,
         deletions,
-        marks,
+        empty_records,
         hash: hash.value(),
     })
 }
@@ -97,17 +97,17 @@ struct Auditor {
     buckets: Vec<BucketSize>,
     records: u64,
     deletions: u64,
-    marks: u64,
+    empty_records: u64,
     hash: Crc32c,
-    /// What is unknown here, and no damage if a later etcd wrote it.
-    strange: Findings,
+    /// Unknown keys and buckets. They are damage only if no newer etcd wrote the file.
+    unknown: Findings,
 }
 
-impl<S: ReadAt> Visit<S> for Auditor {
+impl<S: ReadAt> Visitor<S> for Auditor {
     fn bucket(&mut self, name: &[u8]) {
         self.hash.update(name);
         self.buckets.push(BucketSize {
-            name: shown(name),
+            name: printable(name),
             keys: 0,
             bytes: 0,
         });
@@ -115,44 +115,47 @@ impl<S: ReadAt> Visit<S> for Auditor {
             self.facts.leases = Some(0);
         }
         if !BUCKETS.contains(&name) {
-            self.strange
-                .at(Place::bucket(name), What::Unknown { key: shown(name) });
+            self.unknown.add_at(
+                Location::bucket(name),
+                DamageKind::UnknownContent { key: printable(name) },
+            );
         }
     }
 
     fn entry(&mut self, source: &mut S, entry: &Entry<'_>) -> Result<(), Error> {
         self.hash.update(entry.key);
         let hash = &mut self.hash;
-        entry.value.pieces(source, &mut |piece| hash.update(piece))?;
+        entry.value.read_chunks(source, &mut |chunk| hash.update(chunk))?;
         if let Some(bucket) = self.buckets.last_mut() {
             bucket.keys += 1;
             bucket.bytes += entry.key.len() as u64 + entry.value.length;
         }
         if entry.bucket == KEY {
-            return self.record(source, entry);
+            return self.visit_record(source, entry);
         }
-        let is_known = self.facts.take(source, entry)? || !BUCKETS.contains(&entry.bucket);
+        let is_known = self.facts.add_entry(source, entry)? || !BUCKETS.contains(&entry.bucket);
         if !is_known {
-            let key = shown(entry.key);
-            self.strange.at(entry.place.clone(), What::Unknown { key });
+            let key = printable(entry.key);
+            self.unknown
+                .add_at(entry.location.clone(), DamageKind::UnknownContent { key });
         }
         Ok(())
     }
 }
 
 impl Auditor {
-    fn record<S: ReadAt>(&mut self, source: &mut S, entry: &Entry<'_>) -> Result<(), Error> {
-        let (revision, is_deletion) = Revision::parse(entry.key).map_err(|why| entry.wrong(why))?;
+    fn visit_record<S: ReadAt>(&mut self, source: &mut S, entry: &Entry<'_>) -> Result<(), Error> {
+        let (revision, is_deletion) = Revision::parse(entry.key).map_err(|why| entry.damage(why))?;
         self.records += 1;
         self.deletions += u64::from(is_deletion);
         self.right_edge = Some(revision);
         if entry.value.length == 0 && !is_deletion {
-            self.marks += 1;
+            self.empty_records += 1;
             return Ok(());
         }
-        let record = Record::of(source, entry)?;
+        let record = Record::parse_entry(source, entry)?;
         record
-            .judge(revision, is_deletion)
-            .map_err(|why| entry.wrong(why))
+            .check(revision, is_deletion)
+            .map_err(|why| entry.damage(why))
     }
 }

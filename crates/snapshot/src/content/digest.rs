@@ -1,10 +1,12 @@
-//! A digest of the keys that are there at a revision, the same from a file as from range reads of a serving etcd.
+//! A digest of the live keys at a revision. It is the same whether computed from a file or from range reads
+//! of a running etcd.
 //!
-//! Each key gives the SHA-256 of: revision of creation, revision of modification, version, lease (each 8 bytes,
-//! big-endian, as etcd's `KeyValue` has them), length of the key (8 bytes, big-endian), the key, length of the value
-//! (likewise), the value. The hashes are added as numbers of 256 bits, big-endian, what overflows is dropped. The sum
-//! does not depend on the order, so pages of a range can be read in any order and at the same time; how many keys
-//! there are is part of the digest. It tells accidents, not forgery.
+//! Each key contributes the SHA-256 of these fields: create revision, mod revision, version and lease (8
+//! bytes each, big-endian, as in etcd's `KeyValue`), length of the key (8 bytes, big-endian), key, length of
+//! the value (likewise), value. The hashes are added as big-endian 256-bit numbers; overflow is dropped.
+//!
+//! The sum does not depend on the order, so pages of a range can be read in any order and concurrently. The
+//! number of keys is part of the digest. It detects accidental changes, not forgery.
 
 use std::fmt;
 
@@ -19,15 +21,15 @@ use crate::source::{ReadAt, ReadError};
 pub struct Served<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// Its value.
+    /// The value.
     pub value: &'a [u8],
-    /// The revision at which it was created.
+    /// The create revision.
     pub created: i64,
-    /// The revision at which it was last modified.
+    /// The mod revision.
     pub modified: i64,
-    /// How often it was modified since.
+    /// The number of modifications since the creation.
     pub version: i64,
-    /// The lease it hangs on; 0 for none.
+    /// The ID of the attached lease, or 0.
     pub lease: i64,
 }
 
@@ -35,19 +37,19 @@ pub struct Served<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest {
     keys: u64,
-    /// The lowest first.
+    /// Least significant word first.
     sum: [u64; 4],
 }
 
 impl Digest {
-    /// Adds a key that is served.
+    /// Adds a key that etcd serves.
     pub fn add(&mut self, served: &Served<'_>) {
-        let mut hash = head(served.created, served.modified, served.version, served.lease);
+        let mut hash = hash_numbers(served.created, served.modified, served.version, served.lease);
         hash.update((served.key.len() as u64).to_be_bytes());
         hash.update(served.key);
         hash.update((served.value.len() as u64).to_be_bytes());
         hash.update(served.value);
-        self.take(hash);
+        self.add_hash(hash);
     }
 
     /// Adds a key of a file.
@@ -56,47 +58,49 @@ impl Digest {
         source: &mut S,
         record: &Record<'_>,
     ) -> Result<(), ReadError> {
-        let mut hash = head(record.created, record.modified, record.version, record.lease);
+        let mut hash = hash_numbers(record.created, record.modified, record.version, record.lease);
         hash.update(record.key.length.to_be_bytes());
-        record.key.pieces(source, &mut |piece| hash.update(piece))?;
+        record.key.read_chunks(source, &mut |chunk| hash.update(chunk))?;
         hash.update(record.value.length.to_be_bytes());
-        record.value.pieces(source, &mut |piece| hash.update(piece))?;
-        self.take(hash);
+        record
+            .value
+            .read_chunks(source, &mut |chunk| hash.update(chunk))?;
+        self.add_hash(hash);
         Ok(())
     }
 
-    /// Adds all keys of another set, which has none in common with this one.
+    /// Adds all keys of another set. The sets must be disjoint.
     pub fn merge(&mut self, other: &Self) {
         self.keys += other.keys;
-        self.plus(other.sum);
+        self.add_number(other.sum);
     }
 
-    fn take(&mut self, hash: Sha256) {
+    fn add_hash(&mut self, hash: Sha256) {
         let hash = hash.finalize();
         let mut number = [0; 4];
         for (word, bytes) in number.iter_mut().rev().zip(hash.as_chunks::<8>().0) {
             *word = u64::from_be_bytes(*bytes);
         }
         self.keys += 1;
-        self.plus(number);
+        self.add_number(number);
     }
 
-    fn plus(&mut self, number: [u64; 4]) {
+    fn add_number(&mut self, number: [u64; 4]) {
         let mut carry = false;
         for (word, more) in self.sum.iter_mut().zip(number) {
-            let (once, first) = word.overflowing_add(more);
-            let (twice, second) = once.overflowing_add(carry.into());
-            (*word, carry) = (twice, first || second);
+            let (partial, first_carry) = word.overflowing_add(more);
+            let (total, second_carry) = partial.overflowing_add(carry.into());
+            (*word, carry) = (total, first_carry || second_carry);
         }
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub fn keys(&self) -> u64 {
         self.keys
     }
 }
 
-fn head(created: i64, modified: i64, version: i64, lease: i64) -> Sha256 {
+fn hash_numbers(created: i64, modified: i64, version: i64, lease: i64) -> Sha256 {
     let mut hash = Sha256::new();
     for number in [created, modified, version, lease] {
         hash.update(number.to_be_bytes());
@@ -105,7 +109,7 @@ fn head(created: i64, modified: i64, version: i64, lease: i64) -> Sha256 {
 }
 
 impl fmt::Display for Digest {
-    /// The version of the definition, the number of keys, the sum in hexadecimal.
+    /// The version of the digest, the number of keys, and the sum in hexadecimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "1:{}:", self.keys)?;
         self.sum
@@ -143,15 +147,15 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_is_the_one_that_is_written_down() {
-        // Made by another program from the words above.
+    fn the_digest_matches_its_definition() {
+        // Computed by an independent program from the definition above.
         let expected = "222adaacb93db967822f03ccda7504f1dfa6c96f5e9006bd94e55e4521c0ea5e";
         assert_eq!(digest(&[ONE]).to_string(), format!("1:1:{expected}"));
         assert_eq!(digest(&[]).to_string(), format!("1:0:{}", "0".repeat(64)));
     }
 
     #[test]
-    fn the_order_does_not_matter_and_everything_else_does() {
+    fn the_digest_depends_on_everything_but_the_order() {
         let other = Served { key: b"size", ..ONE };
         assert_eq!(digest(&[ONE, other]), digest(&[other, ONE]));
         let mut parts = digest(&[ONE]);
@@ -164,7 +168,7 @@ mod tests {
             Served { modified: 6, ..ONE },
             Served { version: 4, ..ONE },
             Served { lease: 0, ..ONE },
-            // The same bytes, divided in another place.
+            // The same bytes, divided differently between key and value.
             Served {
                 key: b"colourr",
                 value: b"ed",
@@ -177,15 +181,15 @@ mod tests {
     }
 
     #[test]
-    fn what_overflows_is_carried_and_then_dropped() {
+    fn overflow_is_carried_and_then_dropped() {
         let mut digest = Digest {
             keys: 0,
             sum: [u64::MAX; 4],
         };
-        digest.plus([1, 0, 0, 0]);
+        digest.add_number([1, 0, 0, 0]);
         assert_eq!(digest.sum, [0; 4]);
-        digest.plus([u64::MAX, u64::MAX, 0, 0]);
-        digest.plus([1, 0, 0, 0]);
+        digest.add_number([u64::MAX, u64::MAX, 0, 0]);
+        digest.add_number([1, 0, 0, 0]);
         assert_eq!(digest.sum, [0, 0, 1, 0]);
     }
 }

@@ -1,132 +1,133 @@
-//! The small buckets: what etcd notes about itself, its members, its users. Lists are cut where no cluster ends.
+//! Parses the small buckets: cluster and storage versions, members, alarms, users and roles. The length of
+//! lists is limited.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::protobuf::{self, Field};
 use super::record::Revision;
-use super::wire::{self, Field};
 use crate::database::{Entry, Error};
 use crate::source::ReadAt;
 
-/// How long the lists of names are at most; more are counted.
-const MOST: usize = 10_000;
-/// The longest value that is looked at: a member with its URLs, a user with the roles.
-const LONGEST: usize = 1 << 20;
+/// The maximum length of a list. Longer lists are damage.
+const MAX_ITEMS: usize = 10_000;
+/// The maximum size of a value, such as a member with its URLs or a user with its roles.
+const MAX_VALUE_SIZE: usize = 1 << 20;
 
 /// A member of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Its ID.
+    /// The member ID.
     pub id: u64,
-    /// Its name; empty until it has started.
+    /// The name. Empty until the member has started.
     #[serde(default)]
     pub name: String,
-    /// Where its peers reach it.
-    #[serde(default, rename = "peerURLs", deserialize_with = "or_none")]
+    /// The peer URLs.
+    #[serde(default, rename = "peerURLs", deserialize_with = "null_as_empty")]
     pub peer_urls: Vec<String>,
-    /// Where clients reach it.
-    #[serde(default, rename = "clientURLs", deserialize_with = "or_none")]
+    /// The client URLs.
+    #[serde(default, rename = "clientURLs", deserialize_with = "null_as_empty")]
     pub client_urls: Vec<String>,
-    /// Whether it has no vote.
+    /// Whether the member is a learner.
     #[serde(default, rename = "isLearner")]
     pub is_learner: bool,
 }
 
-/// Who belongs to the cluster.
+/// The membership of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Roster {
     /// Voters and learners.
     pub members: Vec<Member>,
-    /// The IDs of those who were removed; they never come back.
+    /// The IDs of removed members. etcd never reuses them.
     pub removed: Vec<u64>,
 }
 
-/// An alarm that was on.
+/// An active alarm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Alarm {
-    /// Whose it is.
+    /// The ID of the member that raised it.
     pub member: u64,
     /// `NOSPACE`, `CORRUPT`, or a number.
     pub alarm: String,
 }
 
-/// Users and what they may do.
+/// Users and roles.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Auth {
-    /// Whether it is asked for.
+    /// Whether authentication is enabled.
     pub enabled: bool,
-    /// Its own revision.
+    /// The auth revision.
     pub revision: Option<u64>,
-    /// The names of users.
+    /// The names of the users.
     pub users: Vec<String>,
-    /// The names of roles.
+    /// The names of the roles.
     pub roles: Vec<String>,
 }
 
-/// Voters and learners as raft counts them.
+/// The raft configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfState {
-    /// IDs of voters.
-    #[serde(default, deserialize_with = "or_none")]
+    /// The IDs of the voters.
+    #[serde(default, deserialize_with = "null_as_empty")]
     pub voters: Vec<u64>,
-    /// IDs of learners.
-    #[serde(default, deserialize_with = "or_none")]
+    /// The IDs of the learners.
+    #[serde(default, deserialize_with = "null_as_empty")]
     pub learners: Vec<u64>,
 }
 
-/// A downgrade that was under way.
+/// A downgrade in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Downgrade {
-    /// To which version.
+    /// The target version.
     #[serde(default, rename = "target-version")]
     pub target: String,
-    /// Whether it was on.
+    /// Whether the downgrade is enabled.
     #[serde(default)]
     pub enabled: bool,
 }
 
-/// Versions that left a trace.
+/// The versions recorded in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Versions {
-    /// Of the cluster: the lowest minor of its members.
+    /// The cluster version: the lowest minor version of the members.
     pub cluster: Option<String>,
-    /// Of the file's own form, from 3.6 on.
+    /// The storage version, written by etcd 3.6 and newer.
     pub storage: Option<String>,
-    /// A downgrade.
+    /// The downgrade, if any.
     pub downgrade: Option<Downgrade>,
 }
 
-/// What the small buckets say.
+/// The content of the small buckets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Facts {
-    /// The last revision of which older ones are gone.
+    /// The revision of the last finished compaction.
     pub compacted: Option<i64>,
-    /// The last revision up to which compaction was begun.
+    /// The revision of the last scheduled compaction.
     pub compacting: Option<i64>,
-    /// The last entry of the raft log that is in the file.
+    /// The index of the last raft entry applied to the file.
     pub consistent_index: Option<u64>,
-    /// Its term, from 3.5 on.
+    /// The term of that entry, written by etcd 3.5 and newer.
     pub term: Option<u64>,
-    /// The members as raft counts them, from 3.5 on.
+    /// The raft configuration, written by etcd 3.5 and newer.
     pub conf_state: Option<ConfState>,
-    /// Versions.
+    /// The versions.
     pub versions: Versions,
-    /// Members.
+    /// The members.
     pub roster: Roster,
-    /// Alarms that were on.
+    /// The active alarms.
     pub alarms: Vec<Alarm>,
     /// Users and roles.
     pub auth: Auth,
-    /// How many leases there are; only a walk counts them.
+    /// The number of leases. Only a full check counts them.
     pub leases: Option<u64>,
 }
 
-/// The buckets that [`Facts`] are made of, without that of leases, which may be long.
-pub(super) const SHORT: [&[u8]; 8] = [
+/// The buckets that [`Facts`] needs, without the leases, of which there may be many.
+pub(super) const SMALL_BUCKETS: [&[u8]; 8] = [
     super::META,
     b"alarm",
     b"auth",
@@ -137,10 +138,10 @@ pub(super) const SHORT: [&[u8]; 8] = [
     b"members_removed",
 ];
 
-/// The newest etcd whose files are known.
-const NEWEST: (u32, u32) = (3, 7);
+/// The newest etcd version whose files are known.
+const NEWEST_KNOWN: (u32, u32) = (3, 7);
 
-/// All buckets there are.
+/// All buckets that etcd creates.
 pub(super) const BUCKETS: [&[u8]; 10] = [
     super::KEY,
     super::META,
@@ -154,33 +155,36 @@ pub(super) const BUCKETS: [&[u8]; 10] = [
     b"members_removed",
 ];
 
-/// Why a value was not taken.
-type Why = String;
+/// Why a value is invalid.
+type Reason = String;
 
 impl Facts {
-    /// Takes in an entry of a bucket that belongs here. Whether it is known: a later etcd may keep more.
-    pub(super) fn take<S: ReadAt>(&mut self, source: &mut S, entry: &Entry<'_>) -> Result<bool, Error> {
-        let value = entry.value.whole(source, LONGEST)?;
+    /// Adds an entry of one of the buckets. Returns false if the entry is unknown, which a newer etcd may
+    /// have written.
+    pub(super) fn add_entry<S: ReadAt>(&mut self, source: &mut S, entry: &Entry<'_>) -> Result<bool, Error> {
+        let value = entry.value.read_all(source, MAX_VALUE_SIZE)?;
         let result = match value {
-            None => Err("it is far too long".to_owned()),
-            Some(value) => self.dispatch(entry.bucket, entry.key, &value),
+            None => Err("it is too long".to_owned()),
+            Some(value) => self.parse_entry(entry.bucket, entry.key, &value),
         };
-        result.map_err(|why| entry.wrong(&why))
+        result.map_err(|why| entry.damage(&why))
     }
 
-    fn dispatch(&mut self, bucket: &[u8], key: &[u8], value: &[u8]) -> Result<bool, Why> {
+    fn parse_entry(&mut self, bucket: &[u8], key: &[u8], value: &[u8]) -> Result<bool, Reason> {
         match bucket {
-            b"meta" => return self.note(key, value),
-            b"auth" => return self.auth_note(key, value),
-            b"cluster" => return self.cluster_note(key, value),
-            b"alarm" => push(&mut self.alarms, alarm(key)?),
-            b"authUsers" => push(&mut self.auth.users, named(key, value)?),
-            b"authRoles" => push(&mut self.auth.roles, named(key, value)?),
-            b"members" => push(&mut self.roster.members, member(key, value)?),
-            b"members_removed" if value == b"removed" => push(&mut self.roster.removed, id(key)?),
-            b"members_removed" => return Err("it does not say that the member was removed".to_owned()),
+            b"meta" => return self.parse_meta_entry(key, value),
+            b"auth" => return self.parse_auth_entry(key, value),
+            b"cluster" => return self.parse_cluster_entry(key, value),
+            b"alarm" => push_limited(&mut self.alarms, parse_alarm(key)?),
+            b"authUsers" => push_limited(&mut self.auth.users, parse_name(key, value)?),
+            b"authRoles" => push_limited(&mut self.auth.roles, parse_name(key, value)?),
+            b"members" => push_limited(&mut self.roster.members, parse_member(key, value)?),
+            b"members_removed" if value == b"removed" => {
+                push_limited(&mut self.roster.removed, parse_member_id(key)?)
+            }
+            b"members_removed" => return Err("its value is not `removed`".to_owned()),
             b"lease" => {
-                lease(key, value)?;
+                check_lease(key, value)?;
                 *self.leases.get_or_insert(0) += 1;
                 Ok(())
             }
@@ -189,56 +193,56 @@ impl Facts {
         .map(|()| true)
     }
 
-    fn note(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Why> {
+    fn parse_meta_entry(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Reason> {
         match key {
-            b"finishedCompactRev" => self.compacted = Some(compaction(value)?),
-            b"scheduledCompactRev" => self.compacting = Some(compaction(value)?),
-            b"consistent_index" => self.consistent_index = Some(eight(value)?),
-            b"term" => self.term = Some(eight(value)?),
-            b"confState" => self.conf_state = Some(json(value)?),
-            b"storageVersion" => self.versions.storage = Some(text(value)?),
+            b"finishedCompactRev" => self.compacted = Some(parse_compaction(value)?),
+            b"scheduledCompactRev" => self.compacting = Some(parse_compaction(value)?),
+            b"consistent_index" => self.consistent_index = Some(parse_u64(value)?),
+            b"term" => self.term = Some(parse_u64(value)?),
+            b"confState" => self.conf_state = Some(parse_json(value)?),
+            b"storageVersion" => self.versions.storage = Some(parse_version(value)?),
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    fn auth_note(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Why> {
+    fn parse_auth_entry(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Reason> {
         match (key, value) {
             (b"authEnabled", [enabled @ (0 | 1)]) => self.auth.enabled = *enabled == 1,
-            (b"authEnabled", _) => return Err("it is neither on nor off".to_owned()),
-            (b"authRevision", value) => self.auth.revision = Some(eight(value)?),
+            (b"authEnabled", _) => return Err("it is neither 0 nor 1".to_owned()),
+            (b"authRevision", value) => self.auth.revision = Some(parse_u64(value)?),
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    fn cluster_note(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Why> {
+    fn parse_cluster_entry(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Reason> {
         match key {
-            b"clusterVersion" => self.versions.cluster = Some(text(value)?),
-            b"downgrade" => self.versions.downgrade = Some(json(value)?),
+            b"clusterVersion" => self.versions.cluster = Some(parse_version(value)?),
+            b"downgrade" => self.versions.downgrade = Some(parse_json(value)?),
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    /// Whether the file is by an etcd that is newer than those whose files are known here.
-    pub(super) fn is_of_the_future(&self) -> bool {
+    /// Whether an etcd version newer than the known ones wrote the file.
+    pub(super) fn is_from_newer_etcd(&self) -> bool {
         let storage = self.versions.storage.as_deref().unwrap_or_default();
         let mut parts = storage.split('.').map(|part| part.parse().unwrap_or(0));
         let version: (u32, u32) = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-        version > NEWEST
+        version > NEWEST_KNOWN
     }
 }
 
-fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Why> {
-    if list.len() < MOST {
+fn push_limited<T>(list: &mut Vec<T>, item: T) -> Result<(), Reason> {
+    if list.len() < MAX_ITEMS {
         list.push(item);
         return Ok(());
     }
-    Err(format!("it is one of more than {MOST}"))
+    Err(format!("the bucket has more than {MAX_ITEMS} entries"))
 }
 
-fn compaction(value: &[u8]) -> Result<i64, Why> {
+fn parse_compaction(value: &[u8]) -> Result<i64, Reason> {
     match Revision::parse(value) {
         Ok((revision, false)) => Ok(revision.main),
         Ok((_, true)) => Err("it is a deletion".to_owned()),
@@ -246,14 +250,14 @@ fn compaction(value: &[u8]) -> Result<i64, Why> {
     }
 }
 
-fn eight(value: &[u8]) -> Result<u64, Why> {
+fn parse_u64(value: &[u8]) -> Result<u64, Reason> {
     <[u8; 8]>::try_from(value)
         .map(u64::from_be_bytes)
         .map_err(|_| format!("it has {} bytes, not 8", value.len()))
 }
 
-fn text(value: &[u8]) -> Result<String, Why> {
-    let text = std::str::from_utf8(value).map_err(|_| "it is not text")?;
+fn parse_version(value: &[u8]) -> Result<String, Reason> {
+    let text = std::str::from_utf8(value).map_err(|_| "it is not UTF-8 text")?;
     let is_version = !text.is_empty()
         && text
             .chars()
@@ -265,17 +269,19 @@ fn text(value: &[u8]) -> Result<String, Why> {
     }
 }
 
-fn json<T: for<'a> Deserialize<'a>>(value: &[u8]) -> Result<T, Why> {
+fn parse_json<T: for<'a> Deserialize<'a>>(value: &[u8]) -> Result<T, Reason> {
     serde_json::from_slice(value).map_err(|error| error.to_string())
 }
 
-/// A list that Go writes as `null` when there is none.
-fn or_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+/// Deserializes a list. Go writes an empty list as `null`.
+fn null_as_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// An ID as the key of a member: hexadecimal without zeros in front.
-fn id(key: &[u8]) -> Result<u64, Why> {
+/// Parses the key of a member: its ID in hexadecimal without leading zeros.
+fn parse_member_id(key: &[u8]) -> Result<u64, Reason> {
     std::str::from_utf8(key)
         .ok()
         .and_then(|text| {
@@ -283,24 +289,24 @@ fn id(key: &[u8]) -> Result<u64, Why> {
                 .ok()
                 .filter(|id| format!("{id:x}") == text)
         })
-        .ok_or_else(|| "it is not the ID of a member".to_owned())
+        .ok_or_else(|| "it is not a member ID".to_owned())
 }
 
-fn member(key: &[u8], value: &[u8]) -> Result<Member, Why> {
-    let (id, member) = (id(key)?, json::<Member>(value)?);
+fn parse_member(key: &[u8], value: &[u8]) -> Result<Member, Reason> {
+    let (id, member) = (parse_member_id(key)?, parse_json::<Member>(value)?);
     if member.id == id {
         return Ok(member);
     }
-    Err(format!("it is the member {:x}", member.id))
+    Err(format!("it contains the member {:x}", member.id))
 }
 
-fn fields(bytes: &[u8]) -> Result<Vec<(u64, Field<'_>)>, Why> {
-    wire::fields(bytes).ok_or_else(|| "it cannot be decoded".to_owned())
+fn parse_fields(bytes: &[u8]) -> Result<Vec<(u64, Field<'_>)>, Reason> {
+    protobuf::parse_fields(bytes).ok_or_else(|| "it is not valid protobuf".to_owned())
 }
 
-fn alarm(key: &[u8]) -> Result<Alarm, Why> {
+fn parse_alarm(key: &[u8]) -> Result<Alarm, Reason> {
     let (mut member, mut kind) = (0, 0);
-    for field in fields(key)? {
+    for field in parse_fields(key)? {
         match field {
             (1, Field::Number(id)) => member = id,
             (2, Field::Number(number)) => kind = number,
@@ -315,62 +321,65 @@ fn alarm(key: &[u8]) -> Result<Alarm, Why> {
     Ok(Alarm { member, alarm })
 }
 
-/// The name of a user or a role, which is its key and its first field.
-fn named(key: &[u8], value: &[u8]) -> Result<String, Why> {
-    let has_name = fields(value)?.contains(&(1, Field::Bytes(key)));
+/// Parses a user or role. The name is the key and also the first field of the value.
+fn parse_name(key: &[u8], value: &[u8]) -> Result<String, Reason> {
+    let has_name = parse_fields(value)?.contains(&(1, Field::Bytes(key)));
     match std::str::from_utf8(key) {
         Ok(name) if has_name => Ok(name.to_owned()),
-        _ => Err("it does not have the name of its key".to_owned()),
+        _ => Err("its name differs from its key".to_owned()),
     }
 }
 
-/// A lease says its ID again, and how long it lasts.
-fn lease(key: &[u8], value: &[u8]) -> Result<(), Why> {
-    let id = eight(key)?;
-    let fields = fields(value)?;
-    let lasts = fields
+/// Checks a lease. Its value repeats the ID and contains the TTL.
+fn check_lease(key: &[u8], value: &[u8]) -> Result<(), Reason> {
+    let id = parse_u64(key)?;
+    let fields = parse_fields(value)?;
+    let has_ttl = fields
         .iter()
         .any(|field| matches!(field, (2, Field::Number(seconds)) if *seconds > 0));
-    if fields.contains(&(1, Field::Number(id))) && lasts {
+    if fields.contains(&(1, Field::Number(id))) && has_ttl {
         return Ok(());
     }
-    Err("it is not the lease of its key".to_owned())
+    Err("its lease differs from its key".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn note(bucket: &[u8], key: &[u8], value: &[u8]) -> Result<(bool, Facts), Why> {
+    fn parse(bucket: &[u8], key: &[u8], value: &[u8]) -> Result<(bool, Facts), Reason> {
         let mut facts = Facts::default();
         facts
-            .dispatch(bucket, key, value)
+            .parse_entry(bucket, key, value)
             .map(|is_known| (is_known, facts))
     }
 
     #[test]
-    fn lists_that_are_missing_or_null_are_empty() {
+    fn missing_and_null_lists_are_empty() {
         let value = br#"{"id":10,"peerURLs":null,"name":"m"}"#;
-        let (_, facts) = note(b"members", b"a", value).expect("a member");
+        let (_, facts) = parse(b"members", b"a", value).expect("a member");
         assert_eq!(facts.roster.members[0].peer_urls, [""; 0]);
-        let (_, facts) = note(b"meta", b"confState", br#"{"voters":[1],"learners":null}"#).expect("a state");
+        let (_, facts) = parse(b"meta", b"confState", br#"{"voters":[1],"learners":null}"#).expect("a state");
         assert_eq!(facts.conf_state.map(|state| state.voters), Some(vec![1]));
     }
 
     #[test]
-    fn a_member_under_the_id_of_another_is_refused() {
+    fn a_member_with_another_id_than_its_key_is_refused() {
         let value = br#"{"id":11,"peerURLs":["http://x"]}"#;
-        assert_eq!(note(b"members", b"a", value).unwrap_err(), "it is the member b");
         assert_eq!(
-            note(b"members", b"0b", value).unwrap_err(),
-            "it is not the ID of a member"
+            parse(b"members", b"a", value).unwrap_err(),
+            "it contains the member b"
+        );
+        assert_eq!(
+            parse(b"members", b"0b", value).unwrap_err(),
+            "it is not a member ID"
         );
     }
 
     #[test]
-    fn what_a_later_etcd_keeps_is_strange_only_in_files_that_know_no_later_etcd() {
+    fn unknown_entries_are_tolerated_in_files_of_newer_etcd_versions() {
         assert_eq!(
-            note(b"meta", b"new", b"1").map(|(is_known, _)| is_known),
+            parse(b"meta", b"new", b"1").map(|(is_known, _)| is_known),
             Ok(false)
         );
         for (storage, is_later) in [
@@ -379,9 +388,9 @@ mod tests {
             ("3.8.0", true),
             ("4.0.0", true),
         ] {
-            let (_, facts) = note(b"meta", b"storageVersion", storage.as_bytes()).expect("a version");
-            assert_eq!(facts.is_of_the_future(), is_later, "{storage}");
+            let (_, facts) = parse(b"meta", b"storageVersion", storage.as_bytes()).expect("a version");
+            assert_eq!(facts.is_from_newer_etcd(), is_later, "{storage}");
         }
-        assert!(!Facts::default().is_of_the_future());
+        assert!(!Facts::default().is_from_newer_etcd());
     }
 }

@@ -1,82 +1,87 @@
-//! A quick look: the metas, the right edge, the small buckets. A few dozen reads, wherever the file is.
+//! A quick look at a database: the meta pages, the last key and the small buckets. It needs a few dozen
+//! reads, also of a remote file.
 
 use serde::Serialize;
 
-use super::facts::{Facts, SHORT};
+use super::facts::{Facts, SMALL_BUCKETS};
 use super::record::Revision;
 use super::{KEY, META};
-use crate::database::{Damage, Database, Entry, Error, Order, Place, Visit, What};
+use crate::database::{Damage, DamageKind, Database, Direction, Entry, Error, Location, Visitor};
 use crate::source::{Ranges, ReadAt, ReadError};
 
-/// What a quick look tells.
+/// The result of a quick look.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Look {
-    /// The revision etcd has when it starts with this file.
+    /// The revision at which etcd starts from this file.
     pub revision: i64,
-    /// The last entry of the bucket of keys.
+    /// The last revision in the bucket `key`.
     pub right_edge: Option<Revision>,
-    /// The small buckets.
+    /// The content of the small buckets.
     pub facts: Facts,
 }
 
-/// Takes in the small buckets.
-struct Taker(Facts);
+/// A visitor that collects the small buckets.
+struct FactsCollector(Facts);
 
-impl<S: ReadAt> Visit<S> for Taker {
+impl<S: ReadAt> Visitor<S> for FactsCollector {
     fn entry(&mut self, source: &mut S, entry: &Entry<'_>) -> Result<(), Error> {
-        self.0.take(source, entry).map(|_| ())
+        self.0.add_entry(source, entry).map(|_| ())
     }
 }
 
-/// Looks at a database. Damage on the way ends it.
+/// Takes a quick look at a database. Fails if it encounters damage.
 pub fn look<S: ReadAt>(database: &mut Database<S>) -> Result<Look, Error> {
-    let mut taker = Taker(Facts::default());
-    for name in SHORT {
-        match database.bucket(name)? {
-            Some(bucket) => database.each(&bucket, Order::Forward, &mut taker)?,
-            None if name == META => return Err(missing(META).into()),
+    let mut collector = FactsCollector(Facts::default());
+    for name in SMALL_BUCKETS {
+        match database.find_bucket(name)? {
+            Some(bucket) => database.visit_bucket(&bucket, Direction::Forward, &mut collector)?,
+            None if name == META => return Err(missing_bucket(META).into()),
             None => {}
         }
     }
-    let keys = database.bucket(KEY)?.ok_or_else(|| missing(KEY))?;
-    let right_edge = match database.last(&keys)? {
-        Some(key) => Some(edge(&key)?),
+    let keys = database.find_bucket(KEY)?.ok_or_else(|| missing_bucket(KEY))?;
+    let right_edge = match database.last_key(&keys)? {
+        Some(key) => Some(parse_edge(&key)?),
         None => None,
     };
     Ok(Look {
-        revision: revision(right_edge, &taker.0),
+        revision: start_revision(right_edge, &collector.0),
         right_edge,
-        facts: taker.0,
+        facts: collector.0,
     })
 }
 
-/// What became of a step of looking at something far away.
+/// The result of one step of a look at a remote file.
 #[derive(Debug)]
 pub enum Step {
-    /// Fetch this range, give it to [`Ranges::put`], and look again.
+    /// Fetch this range, pass it to [`Ranges::put`], and call [`step`] again.
     Fetch {
         /// The first byte.
         place: u64,
-        /// How many bytes.
+        /// The number of bytes.
         length: u64,
     },
-    /// Seen.
+    /// The look is complete.
     Done(Box<Look>),
 }
 
-/// Looks at a database of which only ranges are here. As looking changes nothing, it simply begins again each time.
+/// Looks at a remote database of which some ranges were fetched. Looking has no side effects, so each step
+/// starts over.
 pub fn step(ranges: &mut Ranges) -> Result<Step, Error> {
     match Database::open(ranges).and_then(|mut database| look(&mut database)) {
         Ok(look) => Ok(Step::Done(Box::new(look))),
-        Err(Error::Read(ReadError::Missing { place, length })) => Ok(Step::Fetch { place, length }),
+        Err(Error::Read(ReadError::Missing { offset, length })) => Ok(Step::Fetch {
+            place: offset,
+            length,
+        }),
         Err(error) => Err(error),
     }
 }
 
-/// The revision etcd has when it starts with a file: that of the last entry, or of a compaction which removed it. A
-/// new etcd is at 1.
-pub(super) fn revision(right_edge: Option<Revision>, facts: &Facts) -> i64 {
+/// The revision at which etcd starts from a file: that of the last entry, or of a compaction that removed the
+/// last entry. A new etcd starts at 1.
+pub(super) fn start_revision(right_edge: Option<Revision>, facts: &Facts) -> i64 {
     [
         right_edge.map(|edge| edge.main),
         facts.compacted,
@@ -87,20 +92,20 @@ pub(super) fn revision(right_edge: Option<Revision>, facts: &Facts) -> i64 {
     .fold(1, i64::max)
 }
 
-pub(super) fn missing(bucket: &[u8]) -> Damage {
+pub(super) fn missing_bucket(bucket: &[u8]) -> Damage {
     Damage {
-        place: Place::bucket(bucket),
-        what: What::BucketMissing,
+        location: Location::bucket(bucket),
+        kind: DamageKind::BucketMissing,
     }
 }
 
-fn edge(key: &[u8]) -> Result<Revision, Damage> {
+fn parse_edge(key: &[u8]) -> Result<Revision, Damage> {
     Revision::parse(key)
         .map(|(revision, _)| revision)
         .map_err(|why| Damage {
-            place: Place::bucket(KEY),
-            what: What::Content {
-                key: crate::database::shown(key),
+            location: Location::bucket(KEY),
+            kind: DamageKind::InvalidContent {
+                key: crate::database::printable(key),
                 why: why.to_owned(),
             },
         })

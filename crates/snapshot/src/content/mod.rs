@@ -1,15 +1,16 @@
-//! What etcd keeps in its database: revisions and keys, members, alarms, users, leases, versions.
+//! Interprets what etcd stores in its database: revisions and keys, members, alarms, users, leases and
+//! versions.
 //!
-//! [`look`] reads only the ways to what it tells, so it works on something far away; [`audit`] walks everything and
-//! tells what is damaged; [`live`] tells which keys are there at a revision, how large they are, and their digest.
+//! [`look`] reads only what it reports, so it also works on a remote file. [`audit`] reads everything and
+//! reports damage. [`live`] finds the live keys at a revision, with their sizes and digest.
 
 pub mod audit;
 mod digest;
 mod facts;
 pub mod live;
 pub mod look;
+mod protobuf;
 mod record;
-mod wire;
 
 pub use digest::{Digest, Served};
 pub use facts::{Alarm, Auth, ConfState, Downgrade, Facts, Member, Roster, Versions};
@@ -17,5 +18,5 @@ pub use record::Revision;
 
 /// The bucket of keys.
 pub(crate) const KEY: &[u8] = b"key";
-/// The bucket of what etcd notes about itself; like that of keys there is none without it.
+/// The bucket of etcd's own state. Like the bucket of keys, every database has it.
 pub(crate) const META: &[u8] = b"meta";

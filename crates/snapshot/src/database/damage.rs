@@ -1,19 +1,19 @@
-//! What can be wrong with a database, and where. Each kind says what was found and what should be there.
+//! The kinds of damage of a database, each with its location, what was found and what was expected.
 
 use std::fmt;
 
 /// Where damage was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
-    /// The page.
+pub struct Location {
+    /// The page number.
     pub page: Option<u64>,
-    /// Which element of it.
+    /// The index of the element on the page.
     pub element: Option<usize>,
-    /// The bucket it belongs to; none for the tree of buckets itself.
+    /// The bucket. `None` for the root bucket, which contains all others.
     pub bucket: Option<String>,
 }
 
-impl Place {
+impl Location {
     /// The file as a whole.
     pub(crate) fn file() -> Self {
         Self::default()
@@ -30,13 +30,13 @@ impl Place {
     /// A bucket.
     pub(crate) fn bucket(name: &[u8]) -> Self {
         Self {
-            bucket: Some(shown(name)),
+            bucket: Some(printable(name)),
             ..Self::default()
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.page, self.element) {
             (Some(page), Some(element)) => write!(f, "page {page}, element {element}")?,
@@ -53,323 +53,323 @@ impl fmt::Display for Place {
     }
 }
 
-/// Bytes for people: text where it is text, else hexadecimal; never long.
-pub(crate) fn shown(bytes: &[u8]) -> String {
-    const LONGEST: usize = 64;
-    let cut = &bytes[..bytes.len().min(LONGEST)];
-    let dots = if bytes.len() > LONGEST { "…" } else { "" };
-    match std::str::from_utf8(cut) {
-        Ok(text) if !text.chars().any(char::is_control) => format!("{text}{dots}"),
-        _ => crate::hex::of(cut) + dots,
+/// Formats bytes for messages: as text if they are text, else in hexadecimal. Long values are truncated.
+pub(crate) fn printable(bytes: &[u8]) -> String {
+    const MAX_SHOWN: usize = 64;
+    let prefix = &bytes[..bytes.len().min(MAX_SHOWN)];
+    let ellipsis = if bytes.len() > MAX_SHOWN { "…" } else { "" };
+    match std::str::from_utf8(prefix) {
+        Ok(text) if !text.chars().any(char::is_control) => format!("{text}{ellipsis}"),
+        _ => crate::hex::encode(prefix) + ellipsis,
     }
 }
 
-/// Something that is not as bbolt or etcd writes it.
+/// A deviation from what bbolt or etcd writes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {what}")]
+#[error("{location}: {kind}")]
 pub struct Damage {
-    /// Where.
-    pub place: Place,
-    /// What.
-    pub what: What,
+    /// Where it was found.
+    pub location: Location,
+    /// What it is.
+    pub kind: DamageKind,
 }
 
-/// Kinds of damage.
+/// The kinds of damage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum What {
+pub enum DamageKind {
     // The file.
-    /// Too short for two meta pages.
+    /// The file is too short for two meta pages.
     #[error("{length} bytes are too few for a database")]
     TooShort {
-        /// Of the file.
+        /// The size of the file, in bytes.
         length: u64,
     },
-    /// Longer than any that etcd can serve.
-    #[error("{length} bytes are too many for a database of etcd")]
+    /// The file is larger than any database that etcd supports.
+    #[error("{length} bytes are too many for an etcd database")]
     TooLarge {
-        /// Of the file.
+        /// The size of the file, in bytes.
         length: u64,
     },
-    /// The end is missing.
-    #[error("ends after {length} bytes, and the meta page says {wanted}")]
+    /// The end of the file is missing.
+    #[error("ends after {length} bytes; the meta page requires {expected}")]
     Truncated {
-        /// Of the file.
+        /// The size of the file, in bytes.
         length: u64,
-        /// As the meta page has it.
-        wanted: u64,
+        /// The size according to the meta page.
+        expected: u64,
     },
-    /// A snapshot with more than its pages.
-    #[error("has {length} bytes where a snapshot of these pages has {wanted}")]
+    /// The snapshot is longer than its pages.
+    #[error("has {length} bytes; a snapshot of these pages has {expected}")]
     TooLong {
-        /// Of the file.
+        /// The size of the file, in bytes.
         length: u64,
-        /// As the meta page has it.
-        wanted: u64,
+        /// The size according to the meta page.
+        expected: u64,
     },
 
-    // Metas.
-    /// Not a database.
-    #[error("begins with {found:08x} where a database has its mark")]
+    // Meta pages.
+    /// The magic number is wrong: the file is not a bbolt database.
+    #[error("has the wrong magic number {found:08x}")]
     Magic {
-        /// In its place.
+        /// The number found.
         found: u32,
     },
-    /// Written by something else.
-    #[error("is of format {found}, only 2 is known")]
+    /// The format version is unknown.
+    #[error("has format version {found}; only version 2 is supported")]
     Version {
-        /// The version.
+        /// The version found.
         found: u32,
     },
-    /// The checksum is not that of the bytes.
-    #[error("is torn: its checksum is {found:016x} and should be {wanted:016x}")]
-    Torn {
-        /// As it is written.
+    /// The checksum does not match: the meta page was written only partially.
+    #[error("has the checksum {found:016x} instead of {expected:016x}")]
+    Checksum {
+        /// The stored checksum.
         found: u64,
-        /// Of the bytes.
-        wanted: u64,
+        /// The checksum of the bytes.
+        expected: u64,
     },
-    /// No size that a page can have.
-    #[error("says that pages have {found} bytes")]
+    /// The page size is invalid.
+    #[error("has an invalid page size of {found} bytes")]
     PageSize {
-        /// As it is written.
+        /// The page size found.
         found: u32,
     },
-    /// The root is not a page of the file.
-    #[error("has the root at page {root}, and there are {pages} pages")]
-    Root {
-        /// The page.
+    /// The root page is outside the file.
+    #[error("has root page {root}, but there are {pages} pages")]
+    RootPage {
+        /// The page number.
         root: u64,
-        /// How many there are.
+        /// The number of pages.
         pages: u64,
     },
-    /// The free list is not a page of the file.
-    #[error("has the free list at page {freelist}, and there are {pages} pages")]
-    FreelistPlace {
-        /// The page.
+    /// The freelist page is outside the file.
+    #[error("has freelist page {freelist}, but there are {pages} pages")]
+    FreelistPage {
+        /// The page number.
         freelist: u64,
-        /// How many there are.
+        /// The number of pages.
         pages: u64,
     },
-    /// The two metas of a snapshot are copies of one another.
-    #[error("differs from the other meta page, and in a snapshot both say the same")]
+    /// The two meta pages of a snapshot differ.
+    #[error("differs from the other meta page; in a snapshot both are equal")]
     MetasDiffer,
 
     // Pages.
-    /// A page that does not exist.
-    #[error("refers to page {page}, and there are {pages} pages")]
+    /// An element refers to a page outside the file.
+    #[error("refers to page {page}, but there are {pages} pages")]
     OutOfBounds {
         /// The page referred to.
         page: u64,
-        /// How many there are.
+        /// The number of pages.
         pages: u64,
     },
-    /// A meta page where a page of a tree should be.
+    /// An element refers to a meta page.
     #[error("refers to page {page}, which is a meta page")]
-    PointsToMeta {
+    RefersToMeta {
         /// The page referred to.
         page: u64,
     },
-    /// The page says it is another one.
-    #[error("says it is page {found}")]
+    /// The page stores a different page number.
+    #[error("has the page number {found}")]
     WrongId {
-        /// The number it has.
+        /// The number found.
         found: u64,
     },
-    /// No type there is.
+    /// The page type does not exist.
     #[error("has the unknown type {found:#06x}")]
     UnknownType {
-        /// The type.
+        /// The type found.
         found: u16,
     },
-    /// A type that does not belong there.
-    #[error("is a {found} page, where a branch or a leaf belongs")]
+    /// The page is neither a branch nor a leaf.
+    #[error("is a {found} page instead of a branch or leaf page")]
     WrongType {
-        /// The type.
+        /// The type found.
         found: &'static str,
     },
-    /// Two ways lead to a page.
-    #[error("is reached a second time")]
-    Twice,
-    /// A page is below itself.
-    #[error("is below itself")]
+    /// Two elements refer to the page.
+    #[error("is referenced twice")]
+    ReferencedTwice,
+    /// The page refers to itself, directly or through other pages.
+    #[error("refers to itself")]
     Cycle,
-    /// A page lies within another one.
+    /// The page overlaps another page.
     #[error("overlaps page {page}, which is in use")]
     Overlap {
-        /// The page in use.
+        /// The other page.
         page: u64,
     },
-    /// The page goes on beyond the end of the file.
-    #[error("goes on for {more} more pages, beyond the last one, {last}")]
+    /// The overflow pages extend beyond the end of the file.
+    #[error("has {more} overflow pages, beyond the last page {last}")]
     OverflowBeyond {
-        /// Pages that continue it.
+        /// The number of overflow pages.
         more: u32,
-        /// The last page there is.
+        /// The last page of the file.
         last: u64,
     },
-    /// Its length is not that of what it holds.
-    #[error("goes on for {more} more pages, and what it holds takes {wanted}")]
-    OverflowWrong {
-        /// Pages that continue it.
+    /// The number of overflow pages does not match the content.
+    #[error("has {more} overflow pages; its content needs {expected}")]
+    OverflowLength {
+        /// The number of overflow pages.
         more: u32,
-        /// Pages it would take.
-        wanted: u64,
+        /// The number that the content needs.
+        expected: u64,
     },
-    /// A tree deeper than any can be.
-    #[error("is more than {deepest} levels deep")]
+    /// The tree is deeper than any valid tree.
+    #[error("is more than {max} levels deep")]
     TooDeep {
         /// The limit.
-        deepest: usize,
+        max: usize,
     },
 
     // Elements.
-    /// The table of elements does not fit.
-    #[error("says it has {count} elements, and only {room} fit")]
-    Count {
-        /// As it is written.
+    /// The element table does not fit into the page.
+    #[error("has {count} elements, but only {max} fit")]
+    ElementCount {
+        /// The number of elements found.
         count: u16,
-        /// How many fit.
-        room: u64,
+        /// The number of elements that fit.
+        max: u64,
     },
-    /// A branch that leads nowhere.
-    #[error("is a branch without children")]
+    /// A branch page has no children.
+    #[error("is a branch page without children")]
     EmptyBranch,
-    /// bbolt removes empty leaves.
-    #[error("is a leaf without keys")]
+    /// A leaf page has no keys. bbolt removes empty leaf pages.
+    #[error("is a leaf page without keys")]
     EmptyLeaf,
-    /// Flags that mean nothing.
+    /// The element flags are unknown.
     #[error("has the unknown flags {found:#010x}")]
     ElementFlags {
-        /// The flags.
+        /// The flags found.
         found: u32,
     },
-    /// Key or value goes on behind the page.
-    #[error("ends at byte {end} of a page of {length}")]
-    BeyondPage {
-        /// Where it ends.
+    /// The key or value extends beyond the page.
+    #[error("ends at byte {end} of a page of {length} bytes")]
+    ElementBeyondPage {
+        /// The end of the value.
         end: u64,
-        /// Of the page.
+        /// The size of the page.
         length: u64,
     },
-    /// Keys and values lie one behind the other without gaps.
-    #[error("begins at byte {found} of the page, and what is before it ends at {wanted}")]
-    NotNext {
-        /// As it is written.
+    /// The key does not start where the previous value ends. bbolt leaves no gaps.
+    #[error("begins at byte {found} of the page; the previous element ends at {expected}")]
+    ElementGap {
+        /// The offset found.
         found: u64,
-        /// Where the one before ends.
-        wanted: u64,
+        /// The end of the previous element.
+        expected: u64,
     },
-    /// No key is empty.
+    /// The key is empty.
     #[error("has an empty key")]
     EmptyKey,
-    /// Longer than bbolt takes.
+    /// The key is longer than bbolt allows.
     #[error("has a key of {length} bytes")]
     LongKey {
-        /// Of the key.
+        /// The length of the key.
         length: u64,
     },
-    /// Keys ascend.
-    #[error("has the key {found:?}, which is not behind {before:?}")]
-    Order {
+    /// The keys are not in ascending order.
+    #[error("has the key {found:?}, which is not after {before:?}")]
+    KeyOrder {
         /// The key.
         found: String,
-        /// The one before it.
+        /// The previous key.
         before: String,
     },
-    /// A page holds keys from its parent's on.
-    #[error("begins with the key {found:?}, which is before {from:?} of the page above")]
-    BeforeParent {
+    /// The first key of the page is before the key in its parent.
+    #[error("begins with the key {found:?}, which is before {from:?} in the parent page")]
+    KeyBeforeParent {
         /// The key.
         found: String,
-        /// As the parent has it.
+        /// The key in the parent.
         from: String,
     },
-    /// … up to the parent's next.
+    /// A key of the page is not before the next key in its parent.
     #[error("has the key {found:?}, which is not before {until:?}, where the next page begins")]
-    BehindParent {
+    KeyAfterParent {
         /// The key.
         found: String,
-        /// As the parent has it.
+        /// The next key in the parent.
         until: String,
     },
 
     // Buckets.
-    /// Too short for a root.
-    #[error("is a bucket of {length} bytes")]
-    ShortBucket {
-        /// Of the value.
+    /// The bucket value is too short for a bucket header.
+    #[error("is a bucket of only {length} bytes")]
+    BucketHeader {
+        /// The length of the value.
         length: u64,
     },
-    /// A page in a value that is no leaf, or of the wrong length.
-    #[error("is a bucket within its parent's page that is not as bbolt writes it: {why}")]
-    Inline {
+    /// The inline page of a bucket is not a leaf, or has the wrong length.
+    #[error("is an invalid inline bucket: {why}")]
+    InlineBucket {
         /// What is wrong.
         why: &'static str,
     },
-    /// etcd has no buckets in buckets.
-    #[error("is a bucket within a bucket")]
-    Nested,
-    /// … and nothing but buckets at the top.
-    #[error("is a key beside the buckets")]
-    NoBucket,
-    /// More than a database of etcd has.
-    #[error("has more than {most} buckets")]
-    Buckets {
+    /// The bucket is nested in another bucket. etcd does not nest buckets.
+    #[error("is a nested bucket")]
+    NestedBucket,
+    /// The root bucket contains a key that is not a bucket.
+    #[error("is a key instead of a bucket")]
+    NotABucket,
+    /// The database has more buckets than etcd creates.
+    #[error("has more than {max} buckets")]
+    TooManyBuckets {
         /// The limit.
-        most: usize,
+        max: usize,
     },
 
-    // The free list.
-    /// Not a free list.
-    #[error("has the type {found:#06x} where the free list should be")]
+    // The freelist.
+    /// The page is not a freelist page.
+    #[error("has the type {found:#06x} instead of that of a freelist")]
     FreelistType {
-        /// The type.
+        /// The type found.
         found: u16,
     },
-    /// Longer than its page.
-    #[error("is a free list of {count} pages, and only {room} fit")]
+    /// The freelist does not fit into its page.
+    #[error("is a freelist of {count} pages, but only {max} fit")]
     FreelistCount {
-        /// As it is written.
+        /// The number of entries found.
         count: u64,
-        /// How many fit.
-        room: u64,
+        /// The number of entries that fit.
+        max: u64,
     },
-    /// A page that does not exist, or a meta page.
-    #[error("lists page {page} as free, and there are pages 2 to {last}")]
+    /// The freelist contains a meta page or a page outside the file.
+    #[error("lists page {page} as free, but there are only pages 2 to {last}")]
     FreeOutOfBounds {
         /// The page.
         page: u64,
-        /// The last one there is.
+        /// The last page of the file.
         last: u64,
     },
-    /// Pages ascend.
-    #[error("lists page {page} as free behind page {before}")]
+    /// The freelist is not in ascending order.
+    #[error("lists page {page} as free after page {before}")]
     FreeOrder {
         /// The page.
         page: u64,
-        /// The one before it.
+        /// The previous page.
         before: u64,
     },
     /// A page in use is listed as free.
     #[error("is in use and listed as free")]
     FreeInUse,
-    /// A page is nobody's.
+    /// A page is neither in use nor listed as free.
     #[error("is neither in use nor listed as free")]
-    Lost,
+    Leaked,
 
-    // What etcd keeps.
-    /// Something a later etcd might keep, in a file that says it is not by one.
-    #[error("{key:?} is nothing that etcd keeps there")]
-    Unknown {
-        /// The key or the bucket.
+    // Content.
+    /// The key or bucket is unknown, and the file was not written by a newer etcd.
+    #[error("{key:?} is unknown to etcd")]
+    UnknownContent {
+        /// The key or bucket.
         key: String,
     },
-    /// A bucket without which etcd does not start.
+    /// A bucket that etcd needs to start is missing.
     #[error("is missing")]
     BucketMissing,
-    /// A key or value that etcd does not write.
-    #[error("{key:?} is not as etcd writes it: {why}")]
-    Content {
+    /// etcd does not write such a key or value.
+    #[error("{key:?} is invalid: {why}")]
+    InvalidContent {
         /// The key.
         key: String,
         /// What is wrong.

@@ -1,34 +1,35 @@
-//! What a walk collects: all damage counted, the first of it kept, so that a ruined file fills no memory.
+//! Collects damage. All of it is counted but only the first is kept, so that a destroyed file does not fill
+//! memory.
 
-use super::damage::{Damage, Place, What};
+use super::damage::{Damage, DamageKind, Location};
 
-/// Damage collected in a walk: all of it counted, the first of it kept.
+/// The damage found by a full check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// The first of them.
+    /// The first hundred findings.
     pub list: Vec<Damage>,
-    /// How many more there were.
+    /// The number of further findings.
     pub more: u64,
 }
 
 impl Findings {
-    const KEPT: usize = 100;
+    const MAX_LISTED: usize = 100;
 
-    /// Takes one in.
+    /// Adds damage.
     pub(crate) fn add(&mut self, damage: Damage) {
-        if self.list.len() < Self::KEPT {
+        if self.list.len() < Self::MAX_LISTED {
             self.list.push(damage);
         } else {
             self.more += 1;
         }
     }
 
-    /// Takes one in by its parts.
-    pub(crate) fn at(&mut self, place: Place, what: What) {
-        self.add(Damage { place, what });
+    /// Adds damage by its location and kind.
+    pub(crate) fn add_at(&mut self, location: Location, kind: DamageKind) {
+        self.add(Damage { location, kind });
     }
 
-    /// Whether nothing was found.
+    /// Whether no damage was found.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

@@ -1,82 +1,84 @@
-//! The list of free pages, where it is kept in the file. etcd keeps it there up to 3.2; later it is found by a walk.
+//! Reads and checks the freelist stored in the file. etcd up to 3.2 stores it; newer versions find free pages
+//! by a walk.
 
 use super::Error;
-use super::bits::Bits;
-use super::damage::{Place, What};
+use super::damage::{DamageKind, Location};
 use super::findings::Findings;
-use super::layout::{COUNT_BEHIND, FREELIST, HEADER, u16_at, u32_at, u64_at};
+use super::format::{COUNT_IN_FIRST_ENTRY, FREELIST_PAGE, PAGE_HEADER_SIZE, u16_at, u32_at, u64_at};
 use super::meta::Meta;
+use super::page_set::PageSet;
 use crate::source::ReadAt;
 
-/// How many numbers are read at once.
-const PIECE: u64 = 8192;
+/// How many entries are read at once.
+const CHUNK_ENTRIES: u64 = 8192;
 
-/// Reads the list, if there is one, and judges its page. What is listed is not yet compared with what is in use.
-pub(super) fn read<S: ReadAt>(
+/// Reads the freelist, if the file contains one, and checks its page. [`check_freelist`] compares it with the
+/// pages in use.
+pub(super) fn read_freelist<S: ReadAt>(
     source: &mut S,
     meta: &Meta,
     pages: u64,
-    reached: &mut Bits,
+    used: &mut PageSet,
     findings: &mut Findings,
-) -> Result<Option<Bits>, Error> {
+) -> Result<Option<PageSet>, Error> {
     let Some(number) = meta.freelist else {
         return Ok(None);
     };
-    let place = Place::page(number);
+    let location = Location::page(number);
     if number >= pages {
-        findings.at(place, What::OutOfBounds { page: number, pages });
+        findings.add_at(location, DamageKind::OutOfBounds { page: number, pages });
         return Ok(None);
     }
     let start = number * meta.page_size;
-    let mut header = [0; HEADER + 8];
+    let mut header = [0; PAGE_HEADER_SIZE + 8];
     source.read_at(start, &mut header)?;
     let found = u64_at(&header, 0);
     if found != number {
-        findings.at(place, What::WrongId { found });
+        findings.add_at(location, DamageKind::WrongId { found });
         return Ok(None);
     }
     let found = u16_at(&header, 8);
-    if found != FREELIST {
-        findings.at(place, What::FreelistType { found });
+    if found != FREELIST_PAGE {
+        findings.add_at(location, DamageKind::FreelistType { found });
         return Ok(None);
     }
     let (more, last) = (u32_at(&header, 12), pages - 1);
     if number + u64::from(more) > last {
-        findings.at(place, What::OverflowBeyond { more, last });
+        findings.add_at(location, DamageKind::OverflowBeyond { more, last });
         return Ok(None);
     }
     let length = u64::from(more) + 1;
-    reached.set(number, length);
-    let room = (length * meta.page_size - HEADER as u64) / 8;
+    used.insert_run(number, length);
+    let room = (length * meta.page_size - PAGE_HEADER_SIZE as u64) / 8;
     let (count, first) = match u16_at(&header, 10) {
-        COUNT_BEHIND => (u64_at(&header, HEADER), 1),
+        COUNT_IN_FIRST_ENTRY => (u64_at(&header, PAGE_HEADER_SIZE), 1),
         count => (count.into(), 0),
     };
     if count > room - first {
-        findings.at(
-            place,
-            What::FreelistCount {
+        findings.add_at(
+            location,
+            DamageKind::FreelistCount {
                 count,
-                room: room - first,
+                max: room - first,
             },
         );
         return Ok(None);
     }
-    let mut free = Bits::of(pages);
+    let mut free = PageSet::with_limit(pages);
     let mut before = 1;
     let (mut from, end) = (first, first + count);
     while from < end {
-        let numbers = (end - from).min(PIECE);
+        let numbers = (end - from).min(CHUNK_ENTRIES);
         let mut bytes = vec![0; usize::try_from(numbers * 8).unwrap_or(0)];
-        source.read_at(start + HEADER as u64 + from * 8, &mut bytes)?;
+        source.read_at(start + PAGE_HEADER_SIZE as u64 + from * 8, &mut bytes)?;
         for index in 0..bytes.len() / 8 {
             let page = u64_at(&bytes, index * 8);
             if page > last || page < 2 {
-                findings.at(place.clone(), What::FreeOutOfBounds { page, last });
+                findings.add_at(location.clone(), DamageKind::FreeOutOfBounds { page, last });
             } else if page <= before {
-                findings.at(place.clone(), What::FreeOrder { page, before });
+                findings.add_at(location.clone(), DamageKind::FreeOrder { page, before });
             } else {
-                free.set(page, 1);
+                free.insert_run(page, 1);
                 before = page;
             }
         }
@@ -85,14 +87,14 @@ pub(super) fn read<S: ReadAt>(
     Ok(Some(free))
 }
 
-/// Each page is either in use or free.
-pub(super) fn compare(free: &Bits, reached: &Bits, pages: u64, findings: &mut Findings) {
+/// Checks that each page is either in use or free.
+pub(super) fn check_freelist(free: &PageSet, used: &PageSet, pages: u64, findings: &mut Findings) {
     for page in 2..pages {
-        let what = match (reached.has(page), free.has(page)) {
-            (true, true) => What::FreeInUse,
-            (false, false) => What::Lost,
+        let kind = match (used.contains(page), free.contains(page)) {
+            (true, true) => DamageKind::FreeInUse,
+            (false, false) => DamageKind::Leaked,
             _ => continue,
         };
-        findings.at(Place::page(page), what);
+        findings.add_at(Location::page(page), kind);
     }
 }

@@ -1,183 +1,199 @@
-//! Files of bbolt, the database below etcd, as bytes that nobody vouches for: read only, with bounded memory and
-//! bounded work. Damage is an error that says where; nothing here panics, recurses or allocates as the file wishes.
+//! Reads files of bbolt, the database of etcd. The bytes are untrusted: memory and work are bounded, damage
+//! is reported with its location, and nothing panics or recurses.
 //!
-//! A file is pages of one size. The first two are metas that take turns; the valid one of the last transaction names
-//! the root: a tree of buckets, each of which is a tree, or a page within its parent's value. What etcd keeps in the
-//! buckets is for [`content`](crate::content) to know.
+//! A file consists of pages of one size. The first two are meta pages, written alternately. The valid one
+//! with the newer transaction refers to the root bucket, a tree that contains all other buckets. Each bucket
+//! is a tree of its own, or a page within a value of its parent. [`content`](crate::content) interprets what
+//! etcd stores in the buckets.
 
-mod bits;
 mod damage;
 mod findings;
+mod format;
 mod freelist;
-mod layout;
 mod meta;
-mod page;
+mod page_set;
 mod search;
 mod tree;
+mod tree_page;
 mod value;
 
-pub use damage::{Damage, Place, What};
+pub use damage::{Damage, DamageKind, Location};
 pub use findings::Findings;
 pub use meta::Meta;
 pub use value::Value;
 
-pub(crate) use damage::shown;
+pub(crate) use damage::printable;
 pub(crate) use search::Bucket;
-pub(crate) use tree::{Entry, Order, Visit};
+pub(crate) use tree::{Direction, Entry, Visitor};
 
 use crate::source::{ReadAt, ReadError};
-use bits::Bits;
+use page_set::PageSet;
 
-/// Why a database was not read to the end.
+/// Why a database could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Its bytes did not come.
+    /// Reading its bytes failed.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Its bytes are no database that etcd could have written.
+    /// etcd could not have written these bytes.
     #[error(transparent)]
     Damage(#[from] Damage),
 }
 
-/// What etcd appends to a snapshot: the SHA-256 of all before it.
+/// The size of the SHA-256 that etcd appends to a snapshot, in bytes.
 pub const HASH: u64 = 32;
-/// The unit every file of a database is a multiple of, so that an appended hash shows.
-const UNIT: u64 = 512;
-/// etcd makes ten; more than this is no database of its.
-const MOST_BUCKETS: usize = 256;
+/// The size of a database is a multiple of its page size, and therefore of this. An appended hash shows in
+/// the remainder.
+const SIZE_UNIT: u64 = 512;
+/// The maximum number of buckets. etcd creates ten.
+const MAX_BUCKETS: usize = 256;
 
 /// An open database.
 #[derive(Debug)]
 pub struct Database<S> {
     source: S,
     meta: Meta,
-    /// Bytes of the file without an appended hash.
+    /// The size of the file in bytes, without an appended hash.
     length: u64,
     has_hash: bool,
-    /// What is wrong with the metas, of which one is good enough to go on.
-    torn: Vec<Damage>,
+    /// Damage of the meta pages, of which at least one is valid.
+    meta_damage: Vec<Damage>,
 }
 
 impl<S: ReadAt> Database<S> {
-    /// Opens a database by whichever meta page is valid and newer. Reads only the head of the file.
+    /// Opens a database with the newer valid meta page. Reads only the meta pages.
     pub fn open(mut source: S) -> Result<Self, Error> {
         let whole = source.length();
-        let has_hash = whole % UNIT == HASH;
+        let has_hash = whole % SIZE_UNIT == HASH;
         let length = if has_hash { whole - HASH } else { whole };
-        let (meta, torn) = meta::read(&mut source, length)?;
+        let (meta, meta_damage) = meta::read_metas(&mut source, length)?;
         Ok(Self {
             source,
             meta,
             length,
             has_hash,
-            torn,
+            meta_damage,
         })
     }
 
-    /// The meta page in force.
+    /// The current meta page.
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// Bytes of the database, without an appended hash.
+    /// The size of the database in bytes, without an appended hash.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Whether a hash is appended, as etcd does to a snapshot and not to its own file.
+    /// Whether a hash is appended. etcd appends it to snapshots, but not to its database file.
     pub fn has_hash(&self) -> bool {
         self.has_hash
     }
 
-    /// Gives the source back.
+    /// Returns the source.
     pub fn into_source(self) -> S {
         self.source
     }
 
-    /// How many pages there are, by the meta and by the file.
+    /// The number of pages according to the meta page, limited by the size of the file.
     fn pages(&self) -> u64 {
         self.meta.pages.min(self.length / self.meta.page_size)
     }
 
-    /// Walks every page and every key, and collects whatever is not as bbolt writes it. `visit` is given every key of
-    /// every bucket that could be read; what it says of a key's meaning is collected too.
+    /// Reads every page and key, and collects everything that bbolt would not have written. Calls `visitor`
+    /// for every readable key of every bucket, and collects the damage that it reports.
     ///
-    /// Memory is bounded by three bits for each page of the file.
+    /// Needs three bits of memory per page of the file.
     pub(crate) fn walk(
         &mut self,
-        visit: &mut dyn Visit<S>,
+        visitor: &mut dyn Visitor<S>,
         findings: &mut Findings,
-    ) -> Result<Walked, Error> {
+    ) -> Result<WalkResult, Error> {
         let pages = self.pages();
-        let (mut reached, mut heads) = (Bits::of(pages), Bits::of(pages));
-        reached.set(0, 2);
-        for torn in &self.torn {
-            findings.add(torn.clone());
+        let (mut used, mut first_pages) = (PageSet::with_limit(pages), PageSet::with_limit(pages));
+        used.insert_run(0, 2);
+        for meta_damage in &self.meta_damage {
+            findings.add(meta_damage.clone());
         }
-        meta::fits(&self.meta, self.length, self.has_hash, findings);
-        if self.has_hash && self.torn.is_empty() {
-            meta::same(&mut self.source, &self.meta, findings)?;
+        meta::check_length(&self.meta, self.length, self.has_hash, findings);
+        if self.has_hash && self.meta_damage.is_empty() {
+            meta::check_metas_equal(&mut self.source, &self.meta, findings)?;
         }
-        let free = freelist::read(&mut self.source, &self.meta, pages, &mut reached, findings)?;
-        let mut walked = Walked::default();
-        let mut buckets = search::Collector::new(MOST_BUCKETS);
-        let mut guard = tree::Guard {
-            reached: &mut reached,
-            heads: &mut heads,
+        let free = freelist::read_freelist(&mut self.source, &self.meta, pages, &mut used, findings)?;
+        let mut result = WalkResult::default();
+        let mut buckets = search::BucketCollector::new(MAX_BUCKETS);
+        let mut state = tree::WalkState {
+            used: &mut used,
+            first_pages: &mut first_pages,
             findings: Some(findings),
-            walked: &mut walked,
+            result: &mut result,
             pages,
         };
         let (source, meta) = (&mut self.source, &self.meta);
-        let top = Bucket::top(meta);
-        tree::walk(source, meta, &top, Order::Forward, &mut guard, &mut buckets)?;
+        let root_bucket = Bucket::root_bucket(meta);
+        tree::walk(
+            source,
+            meta,
+            &root_bucket,
+            Direction::Forward,
+            &mut state,
+            &mut buckets,
+        )?;
         for bucket in &buckets.found {
-            visit.bucket(&bucket.name);
-            tree::walk(source, meta, bucket, Order::Forward, &mut guard, visit)?;
+            visitor.bucket(&bucket.name);
+            tree::walk(source, meta, bucket, Direction::Forward, &mut state, visitor)?;
         }
         if let Some(free) = free {
-            freelist::compare(&free, &reached, pages, findings);
+            freelist::check_freelist(&free, &used, pages, findings);
         }
-        walked.buckets = buckets.found;
-        Ok(walked)
+        result.buckets = buckets.found;
+        Ok(result)
     }
 
-    /// Visits every key of a bucket in this order, and stops at the first damage. No page is visited twice.
-    pub(crate) fn each(
+    /// Visits every key of a bucket in this direction. Stops at the first damage. No page is read twice.
+    pub(crate) fn visit_bucket(
         &mut self,
         bucket: &Bucket,
-        order: Order,
-        visit: &mut dyn Visit<S>,
+        direction: Direction,
+        visitor: &mut dyn Visitor<S>,
     ) -> Result<(), Error> {
         let pages = self.pages();
-        let mut guard = tree::Guard {
-            reached: &mut Bits::of(pages),
-            heads: &mut Bits::of(pages),
+        let mut state = tree::WalkState {
+            used: &mut PageSet::with_limit(pages),
+            first_pages: &mut PageSet::with_limit(pages),
             findings: None,
-            walked: &mut Walked::default(),
+            result: &mut WalkResult::default(),
             pages,
         };
-        tree::walk(&mut self.source, &self.meta, bucket, order, &mut guard, visit)
+        tree::walk(
+            &mut self.source,
+            &self.meta,
+            bucket,
+            direction,
+            &mut state,
+            visitor,
+        )
     }
 
-    /// The bucket of this name, if there is one. Reads only the way to it.
-    pub(crate) fn bucket(&mut self, name: &[u8]) -> Result<Option<Bucket>, Error> {
+    /// Finds a bucket by name. Reads only the pages on the way to it.
+    pub(crate) fn find_bucket(&mut self, name: &[u8]) -> Result<Option<Bucket>, Error> {
         let pages = self.pages();
-        search::bucket(&mut self.source, &self.meta, pages, name)
+        search::find_bucket(&mut self.source, &self.meta, pages, name)
     }
 
-    /// The last key of a bucket: its right edge. Reads only the way to it.
-    pub(crate) fn last(&mut self, bucket: &Bucket) -> Result<Option<Vec<u8>>, Error> {
+    /// The last key of a bucket. Reads only the pages on the way to it.
+    pub(crate) fn last_key(&mut self, bucket: &Bucket) -> Result<Option<Vec<u8>>, Error> {
         let pages = self.pages();
-        search::last(&mut self.source, &self.meta, pages, bucket)
+        search::last_key(&mut self.source, &self.meta, pages, bucket)
     }
 }
 
-/// What a walk has seen.
+/// The result of a walk.
 #[derive(Debug, Default)]
-pub(crate) struct Walked {
-    /// Pages in trees, those that only continue another one included.
+pub(crate) struct WalkResult {
+    /// The number of pages in trees, including overflow pages.
     pub pages: u64,
-    /// The buckets, in the order of their names.
+    /// The buckets, sorted by name.
     pub buckets: Vec<Bucket>,
 }

@@ -1,75 +1,75 @@
-//! Finding a bucket, a key or the right edge by reading only the way to it.
+//! Finds a bucket or the last key of a bucket. Reads only the pages on the way to it.
 
 use super::Error;
-use super::damage::{Damage, Place, What, shown};
-use super::layout::{BUCKET, DEEPEST, u64_at};
+use super::damage::{Damage, DamageKind, Location, printable};
+use super::format::{BUCKET_HEADER_SIZE, MAX_DEPTH, u64_at};
 use super::meta::Meta;
-use super::page::{self, Page};
-use super::tree::{Entry, Visit, within};
+use super::tree::{Entry, Visitor, check_reference};
+use super::tree_page::{self, Page};
 use crate::source::ReadAt;
 
-/// A bucket: where its keys are.
+/// A bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bucket {
-    /// Its name; empty for the tree of buckets itself.
+    /// The name. Empty for the root bucket.
     pub name: Vec<u8>,
-    /// Where its keys are.
-    pub root: Root,
+    /// Where the keys are.
+    pub root: BucketRoot,
 }
 
 /// Where the keys of a bucket are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Root {
-    /// In a tree from this page on.
+pub(crate) enum BucketRoot {
+    /// In a tree with this root page.
     Page(u64),
-    /// In a page within the bucket's own value.
+    /// In a page within the value of the bucket.
     Inline {
-        /// In the file.
-        place: u64,
-        /// Of the page.
+        /// The offset in the file.
+        offset: u64,
+        /// The size of the page.
         length: u64,
     },
 }
 
 impl Bucket {
-    /// The tree of buckets.
-    pub(super) fn top(meta: &Meta) -> Self {
+    /// The root bucket, which contains all other buckets.
+    pub(super) fn root_bucket(meta: &Meta) -> Self {
         Self {
             name: Vec::new(),
-            root: Root::Page(meta.root),
+            root: BucketRoot::Page(meta.root),
         }
     }
 
-    pub(super) fn is_top(&self) -> bool {
+    pub(super) fn is_root(&self) -> bool {
         self.name.is_empty()
     }
 
-    pub(super) fn shown(&self) -> Option<String> {
-        (!self.is_top()).then(|| shown(&self.name))
+    pub(super) fn display_name(&self) -> Option<String> {
+        (!self.is_root()).then(|| printable(&self.name))
     }
 
-    /// What an entry of the tree of buckets is.
-    fn of<S: ReadAt>(source: &mut S, entry: &Entry<'_>) -> Result<Self, Error> {
+    /// Parses an entry of the root bucket.
+    fn parse<S: ReadAt>(source: &mut S, entry: &Entry<'_>) -> Result<Self, Error> {
         let length = entry.value.length;
-        let wrong = |what| Damage {
-            place: entry.place.clone(),
-            what,
+        let damage = |kind| Damage {
+            location: entry.location.clone(),
+            kind,
         };
-        let head = entry.value.part(0, BUCKET as u64);
-        let head = head.whole(source, BUCKET)?.unwrap_or_default();
-        if head.len() < BUCKET {
-            return Err(wrong(What::ShortBucket { length }).into());
+        let head = entry.value.slice(0, BUCKET_HEADER_SIZE as u64);
+        let head = head.read_all(source, BUCKET_HEADER_SIZE)?.unwrap_or_default();
+        if head.len() < BUCKET_HEADER_SIZE {
+            return Err(damage(DamageKind::BucketHeader { length }).into());
         }
         let root = match u64_at(&head, 0) {
-            0 => Root::Inline {
-                place: entry.value.place + BUCKET as u64,
-                length: length - BUCKET as u64,
+            0 => BucketRoot::Inline {
+                offset: entry.value.offset + BUCKET_HEADER_SIZE as u64,
+                length: length - BUCKET_HEADER_SIZE as u64,
             },
-            _ if length > BUCKET as u64 => {
-                let why = "it has both a page of its own and one within";
-                return Err(wrong(What::Inline { why }).into());
+            _ if length > BUCKET_HEADER_SIZE as u64 => {
+                let why = "it has both a root page and an inline page";
+                return Err(damage(DamageKind::InlineBucket { why }).into());
             }
-            page => Root::Page(page),
+            page => BucketRoot::Page(page),
         };
         Ok(Self {
             name: entry.key.to_vec(),
@@ -78,83 +78,84 @@ impl Bucket {
     }
 }
 
-/// Collects the buckets of a walk over the tree of buckets.
-pub(super) struct Collector {
+/// A visitor that collects the entries of the root bucket.
+pub(super) struct BucketCollector {
     pub found: Vec<Bucket>,
-    most: usize,
+    max: usize,
 }
 
-impl Collector {
-    pub fn new(most: usize) -> Self {
+impl BucketCollector {
+    pub fn new(max: usize) -> Self {
         Self {
             found: Vec::new(),
-            most,
+            max,
         }
     }
 }
 
-impl<S: ReadAt> Visit<S> for Collector {
+impl<S: ReadAt> Visitor<S> for BucketCollector {
     fn entry(&mut self, source: &mut S, entry: &Entry<'_>) -> Result<(), Error> {
-        if self.found.len() == self.most {
-            let (place, what) = (Place::file(), What::Buckets { most: self.most });
-            return Err(Damage { place, what }.into());
+        if self.found.len() == self.max {
+            let (location, kind) = (Location::file(), DamageKind::TooManyBuckets { max: self.max });
+            return Err(Damage { location, kind }.into());
         }
-        self.found.push(Bucket::of(source, entry)?);
+        self.found.push(Bucket::parse(source, entry)?);
         Ok(())
     }
 }
 
-/// Which child to go to.
-enum Way<'a> {
-    To(&'a [u8]),
+/// What to descend to.
+enum Target<'a> {
+    Key(&'a [u8]),
     Last,
 }
 
-/// The leaf where a way ends.
-fn leaf<S: ReadAt>(
+/// Descends to a leaf page.
+fn find_leaf<S: ReadAt>(
     source: &mut S,
     meta: &Meta,
     pages: u64,
     bucket: &Bucket,
-    way: &Way<'_>,
+    target: &Target<'_>,
 ) -> Result<Page, Error> {
     let mut number = match bucket.root {
-        Root::Page(number) => number,
-        Root::Inline { place, length } => {
-            let opened = page::open_inline(source, meta.page_size, place, length, bucket.shown())?;
-            let page = opened.elements(source, meta.page_size)?;
-            page.judge_keys(source, None, None)?;
+        BucketRoot::Page(number) => number,
+        BucketRoot::Inline { offset, length } => {
+            let head =
+                tree_page::read_inline_head(source, meta.page_size, offset, length, bucket.display_name())?;
+            let page = head.parse_elements(source, meta.page_size)?;
+            page.check_keys(source, None, None)?;
             return Ok(page);
         }
     };
-    let mut from = Place {
-        bucket: bucket.shown(),
-        ..Place::file()
+    let mut from = Location {
+        bucket: bucket.display_name(),
+        ..Location::file()
     };
-    for _ in 0..DEEPEST {
-        within(number, pages, from)?;
-        let page =
-            page::open(source, meta, pages, number, bucket.shown())?.elements(source, meta.page_size)?;
-        page.judge_keys(source, None, None)?;
+    for _ in 0..MAX_DEPTH {
+        check_reference(number, pages, from)?;
+        let page = tree_page::read_head(source, meta, pages, number, bucket.display_name())?
+            .parse_elements(source, meta.page_size)?;
+        page.check_keys(source, None, None)?;
         if !page.is_branch {
             return Ok(page);
         }
         let Some(last) = page.elements.len().checked_sub(1) else {
-            return Err(page.spot.damage(None, What::EmptyBranch).into());
+            return Err(page.location.damage(None, DamageKind::EmptyBranch).into());
         };
-        let index = match way {
-            Way::Last => last,
-            Way::To(key) => before_or_at(source, &page, key)?,
+        let index = match target {
+            Target::Last => last,
+            Target::Key(key) => child_for_key(source, &page, key)?,
         };
         number = page.elements[index].child;
-        from = page.spot.at(Some(index));
+        from = page.location.at_element(Some(index));
     }
-    let what = What::TooDeep { deepest: DEEPEST };
-    Err(Damage { place: from, what }.into())
+    let kind = DamageKind::TooDeep { max: MAX_DEPTH };
+    Err(Damage { location: from, kind }.into())
 }
 
-/// The last child whose first key is not behind this one; the first if there is none.
-fn before_or_at<S: ReadAt>(source: &mut S, page: &Page, key: &[u8]) -> Result<usize, Error> {
+/// The last child whose first key is not after `key`, or the first child.
+fn child_for_key<S: ReadAt>(source: &mut S, page: &Page, key: &[u8]) -> Result<usize, Error> {
     let (mut from, mut until) = (0, page.elements.len());
     while from < until {
         let middle = usize::midpoint(from, until);
@@ -167,42 +168,42 @@ fn before_or_at<S: ReadAt>(source: &mut S, page: &Page, key: &[u8]) -> Result<us
     Ok(from.saturating_sub(1))
 }
 
-/// The bucket of this name.
-pub(super) fn bucket<S: ReadAt>(
+/// Finds a bucket by name.
+pub(super) fn find_bucket<S: ReadAt>(
     source: &mut S,
     meta: &Meta,
     pages: u64,
     name: &[u8],
 ) -> Result<Option<Bucket>, Error> {
-    let top = Bucket::top(meta);
-    let page = leaf(source, meta, pages, &top, &Way::To(name))?;
+    let root_bucket = Bucket::root_bucket(meta);
+    let page = find_leaf(source, meta, pages, &root_bucket, &Target::Key(name))?;
     for index in 0..page.elements.len() {
         let key = page.key(source, index)?;
         if *key != *name {
             continue;
         }
         if !page.elements[index].is_bucket {
-            return Err(page.spot.damage(Some(index), What::NoBucket).into());
+            return Err(page.location.damage(Some(index), DamageKind::NotABucket).into());
         }
         let entry = Entry {
-            place: page.spot.at(Some(index)),
+            location: page.location.at_element(Some(index)),
             bucket: &[],
             key: &key,
             value: page.value(index),
         };
-        return Bucket::of(source, &entry).map(Some);
+        return Bucket::parse(source, &entry).map(Some);
     }
     Ok(None)
 }
 
 /// The last key of a bucket.
-pub(super) fn last<S: ReadAt>(
+pub(super) fn last_key<S: ReadAt>(
     source: &mut S,
     meta: &Meta,
     pages: u64,
     bucket: &Bucket,
 ) -> Result<Option<Vec<u8>>, Error> {
-    let page = leaf(source, meta, pages, bucket, &Way::Last)?;
+    let page = find_leaf(source, meta, pages, bucket, &Target::Last)?;
     match page.elements.len().checked_sub(1) {
         Some(last) => Ok(Some(page.key(source, last)?.into_owned())),
         None => Ok(None),

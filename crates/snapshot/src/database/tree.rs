@@ -1,28 +1,28 @@
-//! Walking a tree without recursion: each page once, judged before its elements are visited.
+//! Walks a tree without recursion. Each page is read once and checked before its elements are visited.
 
-use super::bits::Bits;
-use super::damage::{Damage, Place, What, shown};
+use super::damage::{Damage, DamageKind, Location, printable};
 use super::findings::Findings;
-use super::layout::DEEPEST;
+use super::format::MAX_DEPTH;
 use super::meta::Meta;
-use super::page::{self, Page};
-use super::search::{Bucket, Root};
+use super::page_set::PageSet;
+use super::search::{Bucket, BucketRoot};
+use super::tree_page::{self, Page};
 use super::value::Value;
-use super::{Error, Walked};
+use super::{Error, WalkResult};
 use crate::source::ReadAt;
 
-/// Which way a tree is walked.
+/// The direction of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum Direction {
     Forward,
     Backward,
 }
 
-/// A key of a bucket.
+/// A key of a bucket with its value.
 pub(crate) struct Entry<'a> {
-    /// Where it is.
-    pub place: Place,
-    /// Its bucket.
+    /// Where the element is.
+    pub location: Location,
+    /// The name of the bucket.
     pub bucket: &'a [u8],
     /// The key.
     pub key: &'a [u8],
@@ -31,43 +31,43 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// The damage of an entry that is not as etcd writes it.
-    pub fn wrong(&self, why: &str) -> Error {
+    /// Reports that etcd would not have written this entry.
+    pub fn damage(&self, why: &str) -> Error {
         Error::from(Damage {
-            place: self.place.clone(),
-            what: What::Content {
-                key: shown(self.key),
+            location: self.location.clone(),
+            kind: DamageKind::InvalidContent {
+                key: printable(self.key),
                 why: why.to_owned(),
             },
         })
     }
 }
 
-/// What is done with each key.
-pub(crate) trait Visit<S> {
-    /// Another bucket begins.
+/// Receives the keys of a walk.
+pub(crate) trait Visitor<S> {
+    /// Called when a bucket begins.
     fn bucket(&mut self, _name: &[u8]) {}
-    /// Looks at a key. Damage is collected or ends the walk, as whoever walks wants it.
+    /// Called for each key. The walk collects reported damage, or ends with it.
     fn entry(&mut self, source: &mut S, entry: &Entry<'_>) -> Result<(), Error>;
 }
 
-/// What a walk must not do, and where it says what it found.
-pub(super) struct Guard<'a> {
-    /// Pages that were reached, with those that continue them.
-    pub reached: &'a mut Bits,
-    /// Pages that were reached, without.
-    pub heads: &'a mut Bits,
-    /// Where damage goes; without it, it ends the walk.
+/// The state of a walk: the pages seen so far, the damage and the result.
+pub(super) struct WalkState<'a> {
+    /// All pages seen, including overflow pages.
+    pub used: &'a mut PageSet,
+    /// The pages seen, without overflow pages.
+    pub first_pages: &'a mut PageSet,
+    /// Collects damage. If it is `None`, damage ends the walk.
     pub findings: Option<&'a mut Findings>,
-    /// What was seen.
-    pub walked: &'a mut Walked,
-    /// How many pages there are.
+    /// The result.
+    pub result: &'a mut WalkResult,
+    /// The number of pages in the file.
     pub pages: u64,
 }
 
-impl Guard<'_> {
-    /// Collects damage if that is wanted.
-    fn take<T>(&mut self, result: Result<T, Error>) -> Result<Option<T>, Error> {
+impl WalkState<'_> {
+    /// Collects damage if `findings` is set, else returns it.
+    fn collect<T>(&mut self, result: Result<T, Error>) -> Result<Option<T>, Error> {
         match (result, &mut self.findings) {
             (Ok(value), _) => Ok(Some(value)),
             (Err(Error::Damage(damage)), Some(findings)) => {
@@ -79,7 +79,7 @@ impl Guard<'_> {
     }
 }
 
-/// A page on the way, and the elements of it that are left.
+/// A page on the current path, and the elements that are left to visit.
 struct Level {
     page: Page,
     left: std::ops::Range<usize>,
@@ -91,32 +91,32 @@ pub(super) fn walk<S: ReadAt>(
     source: &mut S,
     meta: &Meta,
     bucket: &Bucket,
-    order: Order,
-    guard: &mut Guard<'_>,
-    visit: &mut dyn Visit<S>,
+    direction: Direction,
+    state: &mut WalkState<'_>,
+    visitor: &mut dyn Visitor<S>,
 ) -> Result<(), Error> {
     let mut levels: Vec<Level> = Vec::new();
-    let root = root(source, meta, bucket, guard);
-    if let Some(page) = guard.take(root)? {
+    let root = load_root(source, meta, bucket, state);
+    if let Some(page) = state.collect(root)? {
         push(&mut levels, page, None);
     }
     while let Some(level) = levels.last_mut() {
-        let index = match order {
-            Order::Forward => level.left.next(),
-            Order::Backward => level.left.next_back(),
+        let index = match direction {
+            Direction::Forward => level.left.next(),
+            Direction::Backward => level.left.next_back(),
         };
         let Some(index) = index else {
             levels.pop();
             continue;
         };
         if level.page.is_branch {
-            let result = child(source, meta, bucket, &levels, index, guard);
-            if let Some((page, until)) = guard.take(result)? {
+            let result = load_child(source, meta, bucket, &levels, index, state);
+            if let Some((page, until)) = state.collect(result)? {
                 push(&mut levels, page, until);
             }
         } else {
-            let result = visit_one(source, bucket, &level.page, index, visit);
-            guard.take(result)?;
+            let result = visit_element(source, bucket, &level.page, index, visitor);
+            state.collect(result)?;
         }
     }
     Ok(())
@@ -127,81 +127,87 @@ fn push(levels: &mut Vec<Level>, page: Page, until: Option<Vec<u8>>) {
     levels.push(Level { page, left, until });
 }
 
-fn visit_one<S: ReadAt>(
+fn visit_element<S: ReadAt>(
     source: &mut S,
     bucket: &Bucket,
     page: &Page,
     index: usize,
-    visit: &mut dyn Visit<S>,
+    visitor: &mut dyn Visitor<S>,
 ) -> Result<(), Error> {
     let is_bucket = page.elements[index].is_bucket;
-    if is_bucket != bucket.is_top() {
-        let what = if is_bucket { What::Nested } else { What::NoBucket };
-        return Err(page.spot.damage(Some(index), what).into());
+    if is_bucket != bucket.is_root() {
+        let kind = if is_bucket {
+            DamageKind::NestedBucket
+        } else {
+            DamageKind::NotABucket
+        };
+        return Err(page.location.damage(Some(index), kind).into());
     }
     let key = page.key(source, index)?;
     let entry = Entry {
-        place: page.spot.at(Some(index)),
+        location: page.location.at_element(Some(index)),
         bucket: &bucket.name,
         key: &key,
         value: page.value(index),
     };
-    visit.entry(source, &entry)
+    visitor.entry(source, &entry)
 }
 
-fn root<S: ReadAt>(
+fn load_root<S: ReadAt>(
     source: &mut S,
     meta: &Meta,
     bucket: &Bucket,
-    guard: &mut Guard<'_>,
+    state: &mut WalkState<'_>,
 ) -> Result<Page, Error> {
     let page = match bucket.root {
-        Root::Page(number) => {
-            let from = Place {
-                bucket: bucket.shown(),
-                ..Place::file()
+        BucketRoot::Page(number) => {
+            let from = Location {
+                bucket: bucket.display_name(),
+                ..Location::file()
             };
-            load(source, meta, bucket, number, from, guard)?
+            load_page(source, meta, bucket, number, from, state)?
         }
-        Root::Inline { place, length } => {
-            let opened = page::open_inline(source, meta.page_size, place, length, bucket.shown())?;
-            opened.elements(source, meta.page_size)?
+        BucketRoot::Inline { offset, length } => {
+            let head =
+                tree_page::read_inline_head(source, meta.page_size, offset, length, bucket.display_name())?;
+            head.parse_elements(source, meta.page_size)?
         }
     };
-    page.judge_keys(source, None, None)?;
-    // A bucket that is emptied moves into its parent's page, so none has an empty page of its own.
-    if page.elements.is_empty() && page.spot.number.is_some() && !bucket.is_top() {
-        return Err(page.spot.damage(None, What::EmptyLeaf).into());
+    page.check_keys(source, None, None)?;
+    // bbolt moves an empty bucket into its parent's page, so no bucket has an empty root page.
+    if page.elements.is_empty() && page.location.number.is_some() && !bucket.is_root() {
+        return Err(page.location.damage(None, DamageKind::EmptyLeaf).into());
     }
     Ok(page)
 }
 
-fn child<S: ReadAt>(
+fn load_child<S: ReadAt>(
     source: &mut S,
     meta: &Meta,
     bucket: &Bucket,
     levels: &[Level],
     index: usize,
-    guard: &mut Guard<'_>,
+    state: &mut WalkState<'_>,
 ) -> Result<(Page, Option<Vec<u8>>), Error> {
-    let level = levels
-        .last()
-        .expect("the page whose child is asked for is on the way");
+    let level = levels.last().expect("the parent page is on the path");
     let parent = &level.page;
     let number = parent.elements[index].child;
-    if levels.len() >= DEEPEST {
-        let what = What::TooDeep { deepest: DEEPEST };
-        return Err(parent.spot.damage(Some(index), what).into());
+    if levels.len() >= MAX_DEPTH {
+        let kind = DamageKind::TooDeep { max: MAX_DEPTH };
+        return Err(parent.location.damage(Some(index), kind).into());
     }
-    if levels.iter().any(|level| level.page.spot.number == Some(number)) {
-        let place = Place {
+    if levels
+        .iter()
+        .any(|level| level.page.location.number == Some(number))
+    {
+        let location = Location {
             page: Some(number),
             element: None,
-            bucket: bucket.shown(),
+            bucket: bucket.display_name(),
         };
         return Err(Damage {
-            place,
-            what: What::Cycle,
+            location,
+            kind: DamageKind::Cycle,
         }
         .into());
     }
@@ -211,53 +217,60 @@ fn child<S: ReadAt>(
     } else {
         level.until.clone()
     };
-    let page = load(source, meta, bucket, number, parent.spot.at(Some(index)), guard)?;
-    page.judge_keys(source, Some(&from), until.as_deref())?;
+    let page = load_page(
+        source,
+        meta,
+        bucket,
+        number,
+        parent.location.at_element(Some(index)),
+        state,
+    )?;
+    page.check_keys(source, Some(&from), until.as_deref())?;
     if page.elements.is_empty() {
-        return Err(page.spot.damage(None, What::EmptyLeaf).into());
+        return Err(page.location.damage(None, DamageKind::EmptyLeaf).into());
     }
     Ok((page, until))
 }
 
-/// Reads a page that `from` refers to, if it may be part of a tree and of this one alone.
-fn load<S: ReadAt>(
+/// Loads a page that `from` refers to. Fails if another element refers to the page, too.
+fn load_page<S: ReadAt>(
     source: &mut S,
     meta: &Meta,
     bucket: &Bucket,
     number: u64,
-    from: Place,
-    guard: &mut Guard<'_>,
+    from: Location,
+    state: &mut WalkState<'_>,
 ) -> Result<Page, Error> {
-    within(number, guard.pages, from)?;
-    let opened = page::open(source, meta, guard.pages, number, bucket.shown())?;
-    let length = u64::from(opened.overflow) + 1;
-    if let Some(page) = guard.reached.set(number, length) {
-        let what = if guard.heads.has(number) {
-            What::Twice
+    check_reference(number, state.pages, from)?;
+    let head = tree_page::read_head(source, meta, state.pages, number, bucket.display_name())?;
+    let length = u64::from(head.overflow) + 1;
+    if let Some(page) = state.used.insert_run(number, length) {
+        let kind = if state.first_pages.contains(number) {
+            DamageKind::ReferencedTwice
         } else {
-            What::Overlap { page }
+            DamageKind::Overlap { page }
         };
-        let place = Place {
-            bucket: bucket.shown(),
-            ..Place::page(number)
+        let location = Location {
+            bucket: bucket.display_name(),
+            ..Location::page(number)
         };
-        return Err(Damage { place, what }.into());
+        return Err(Damage { location, kind }.into());
     }
-    guard.heads.set(number, 1);
-    guard.walked.pages += length;
-    let page = opened.elements(source, meta.page_size)?;
+    state.first_pages.insert_run(number, 1);
+    state.result.pages += length;
+    let page = head.parse_elements(source, meta.page_size)?;
     if page.is_branch && page.elements.is_empty() {
-        return Err(page.spot.damage(None, What::EmptyBranch).into());
+        return Err(page.location.damage(None, DamageKind::EmptyBranch).into());
     }
     Ok(page)
 }
 
-/// Whether a page may be referred to at all.
-pub(super) fn within(page: u64, pages: u64, from: Place) -> Result<(), Damage> {
-    let what = match page {
-        0 | 1 => What::PointsToMeta { page },
-        page if page >= pages => What::OutOfBounds { page, pages },
+/// Checks that a page may be referred to: it is in the file and not a meta page.
+pub(super) fn check_reference(page: u64, pages: u64, from: Location) -> Result<(), Damage> {
+    let kind = match page {
+        0 | 1 => DamageKind::RefersToMeta { page },
+        page if page >= pages => DamageKind::OutOfBounds { page, pages },
         _ => return Ok(()),
     };
-    Err(Damage { place: from, what })
+    Err(Damage { location: from, kind })
 }

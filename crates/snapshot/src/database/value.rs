@@ -1,78 +1,78 @@
-//! A value in a page, however long: its first bytes are at hand, the rest is read in pieces.
+//! A value of any length. Its first bytes are in memory; the rest is read in chunks.
 
 use std::borrow::Cow;
 
 use crate::source::{ReadAt, ReadError};
 
-/// How much is read at once of what is not at hand.
-const PIECE: usize = 64 << 10;
+/// How many bytes are read at once.
+const CHUNK_SIZE: usize = 64 << 10;
 
-/// A run of bytes of the file.
+/// A range of bytes in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Value<'a> {
-    /// Where it begins in the file.
-    pub place: u64,
-    /// How long it is.
+    /// The offset in the file.
+    pub offset: u64,
+    /// The length in bytes.
     pub length: u64,
-    /// As much of its beginning as was read with its page.
+    /// The first bytes, as far as they were read with the page.
     head: &'a [u8],
 }
 
 impl<'a> Value<'a> {
-    /// A run of bytes, of which the first were read already. What is behind the end is left out.
-    pub(crate) fn new(place: u64, length: u64, head: &'a [u8]) -> Self {
-        let cut = usize::try_from(length).unwrap_or(usize::MAX).min(head.len());
+    /// Creates a range whose first bytes are `head`. Bytes of `head` after the end are ignored.
+    pub(crate) fn new(offset: u64, length: u64, head: &'a [u8]) -> Self {
+        let available = usize::try_from(length).unwrap_or(usize::MAX).min(head.len());
         Self {
-            place,
+            offset,
             length,
-            head: &head[..cut],
+            head: &head[..available],
         }
     }
 
-    /// The part from `from` on of at most this length.
-    pub(crate) fn part(&self, from: u64, length: u64) -> Self {
+    /// The part that starts at `from` and has at most this length.
+    pub(crate) fn slice(&self, from: u64, length: u64) -> Self {
         let from = from.min(self.length);
-        let cut = usize::try_from(from).unwrap_or(usize::MAX).min(self.head.len());
+        let available = usize::try_from(from).unwrap_or(usize::MAX).min(self.head.len());
         Self::new(
-            self.place + from,
+            self.offset + from,
             length.min(self.length - from),
-            &self.head[cut..],
+            &self.head[available..],
         )
     }
 
-    /// The whole of it, if it is not longer than this.
-    pub(crate) fn whole<S: ReadAt>(
+    /// Reads all bytes. Returns `None` if there are more than `max`.
+    pub(crate) fn read_all<S: ReadAt>(
         &self,
         source: &mut S,
-        most: usize,
+        max: usize,
     ) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
-        let Some(length) = usize::try_from(self.length).ok().filter(|length| *length <= most) else {
+        let Some(length) = usize::try_from(self.length).ok().filter(|length| *length <= max) else {
             return Ok(None);
         };
         if self.head.len() == length {
             return Ok(Some(Cow::Borrowed(self.head)));
         }
         let mut bytes = vec![0; length];
-        source.read_at(self.place, &mut bytes)?;
+        source.read_at(self.offset, &mut bytes)?;
         Ok(Some(Cow::Owned(bytes)))
     }
 
-    /// Gives every byte of it in pieces.
-    pub(crate) fn pieces<S: ReadAt>(
+    /// Passes all bytes to `consume`, in chunks.
+    pub(crate) fn read_chunks<S: ReadAt>(
         &self,
         source: &mut S,
-        take: &mut dyn FnMut(&[u8]),
+        consume: &mut dyn FnMut(&[u8]),
     ) -> Result<(), ReadError> {
-        take(self.head);
-        let mut place = self.place + self.head.len() as u64;
-        let end = self.place + self.length;
-        let mut piece = Vec::new();
-        while place < end {
-            let length = (end - place).min(PIECE as u64);
-            piece.resize(usize::try_from(length).unwrap_or(PIECE), 0);
-            source.read_at(place, &mut piece)?;
-            take(&piece);
-            place += length;
+        consume(self.head);
+        let mut offset = self.offset + self.head.len() as u64;
+        let end = self.offset + self.length;
+        let mut chunk = Vec::new();
+        while offset < end {
+            let length = (end - offset).min(CHUNK_SIZE as u64);
+            chunk.resize(usize::try_from(length).unwrap_or(CHUNK_SIZE), 0);
+            source.read_at(offset, &mut chunk)?;
+            consume(&chunk);
+            offset += length;
         }
         Ok(())
     }

@@ -1,29 +1,29 @@
-//! Making an object of a snapshot, piece by piece. Memory: one frame, and what it becomes.
+//! Encodes a snapshot as a stored object. It holds one frame in memory, plain and encoded.
 
 use etcd_operator_api::contract;
 use zstd::bulk::Compressor;
 
+use super::frame::{FrameHeader, FrameSealer};
 use super::header::{Compression, Header};
-use super::key::{CHECK, Derived, KeyId, MasterKey, SALT, Salt};
-use super::seal::{FrameHeader, Seal};
+use super::key::{CHECK_SIZE, DerivedKey, KeyId, MasterKey, SALT, Salt};
 use super::{EncodeError, FRAME, TAG};
 
-/// The level of zstd: fast enough that etcd is what is waited for.
+/// The zstd compression level. At this level etcd remains the bottleneck.
 const LEVEL: i32 = 3;
 
-/// What form an object is to have.
+/// The format of an object to encode.
 #[derive(Debug)]
 pub struct Form<'a> {
     /// Whether frames are compressed.
     pub compression: Compression,
-    /// With which key they are sealed, and a salt that was drawn for this object alone.
+    /// The encryption key with its ID, and a salt drawn for this object alone.
     pub seal: Option<(KeyId, &'a MasterKey, Salt)>,
-    /// Bytes of the snapshot in each frame but the last: [`FRAME`].
+    /// The number of snapshot bytes per frame, except in the last frame. Normally [`FRAME`].
     pub frame: u32,
 }
 
 impl Form<'_> {
-    /// Frames of the usual size, neither compressed nor sealed.
+    /// Frames of the default size, neither compressed nor encrypted.
     pub fn plain() -> Self {
         Self {
             compression: Compression::None,
@@ -33,30 +33,30 @@ impl Form<'_> {
     }
 }
 
-/// An object being made.
+/// Encodes one object.
 pub struct Encoder {
     header: Header,
-    seal: Seal,
+    sealer: FrameSealer,
     compressor: Option<Compressor<'static>>,
-    /// Bytes of the snapshot that wait for a full frame.
-    waiting: Vec<u8>,
-    /// Where each frame is.
+    /// Snapshot bytes of a frame that is not full yet.
+    buffer: Vec<u8>,
+    /// The index of the frames written so far.
     frames: Vec<contract::Frame>,
-    /// Bytes of the object so far.
-    place: u64,
+    /// The number of bytes of the object so far.
+    offset: u64,
 }
 
 impl Encoder {
-    /// Begins an object; its head is the first that comes out.
+    /// Begins an object and writes its header to `out`.
     pub fn new(form: Form<'_>, out: &mut Vec<u8>) -> Result<Self, EncodeError> {
         let (header, key) = match form.seal {
             None => {
-                let (salt, check) = (Salt([0; SALT]), [0; CHECK]);
+                let (salt, check) = (Salt([0; SALT]), [0; CHECK_SIZE]);
                 let header = Header::new(form.compression, None, form.frame, salt, check);
                 (header, None)
             }
             Some((id, master, salt)) => {
-                let derived = Derived::of(master, &salt);
+                let derived = DerivedKey::new(master, &salt);
                 let header = Header::new(form.compression, Some(id), form.frame, salt, derived.check);
                 (header, Some(derived.key))
             }
@@ -67,77 +67,73 @@ impl Encoder {
         };
         out.extend(&header.bytes);
         Ok(Self {
-            seal: Seal::new(&header.bytes, key),
-            place: header.bytes.len() as u64,
+            sealer: FrameSealer::new(&header.bytes, key),
+            offset: header.bytes.len() as u64,
             header,
             compressor,
-            waiting: Vec::new(),
+            buffer: Vec::new(),
             frames: Vec::new(),
         })
     }
 
-    /// Takes the next bytes of the snapshot and appends every frame that is full.
+    /// Adds snapshot bytes and writes every full frame to `out`.
     pub fn push(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let full = self.header.frame as usize;
         while !bytes.is_empty() {
-            // A full frame waits for one more byte, as it may be the last.
-            if self.waiting.len() == full {
-                self.close(false, out)?;
+            // A full frame is held back until more bytes follow, because it may be the last.
+            if self.buffer.len() == full {
+                self.write_frame(false, out)?;
             }
-            self.waiting.reserve_exact(full - self.waiting.len());
-            let (now, later) = bytes.split_at(bytes.len().min(full - self.waiting.len()));
-            self.waiting.extend_from_slice(now);
-            bytes = later;
+            self.buffer.reserve_exact(full - self.buffer.len());
+            let (taken, rest) = bytes.split_at(bytes.len().min(full - self.buffer.len()));
+            self.buffer.extend_from_slice(taken);
+            bytes = rest;
         }
         Ok(())
     }
 
-    /// Appends the last frame, and tells where each is.
+    /// Writes the last frame and returns the frame index.
     pub fn finish(mut self, out: &mut Vec<u8>) -> Result<Vec<contract::Frame>, EncodeError> {
-        self.close(true, out)?;
+        self.write_frame(true, out)?;
         Ok(self.frames)
     }
 
-    /// What the object says of itself.
+    /// The header of the object.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    fn close(&mut self, is_last: bool, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn write_frame(&mut self, is_last: bool, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let index = u32::try_from(self.frames.len()).map_err(|_| EncodeError::TooLong)?;
         let compressed = match &mut self.compressor {
-            Some(compressor) => Some(
-                compressor
-                    .compress(&self.waiting)
-                    .map_err(EncodeError::Compress)?,
-            ),
+            Some(compressor) => Some(compressor.compress(&self.buffer).map_err(EncodeError::Compress)?),
             None => None,
         };
-        // What does not become shorter is kept as it is.
-        let compressed = compressed.filter(|compressed| compressed.len() < self.waiting.len());
-        let payload = compressed.as_ref().unwrap_or(&self.waiting);
+        // A frame that does not become smaller is stored uncompressed.
+        let compressed = compressed.filter(|compressed| compressed.len() < self.buffer.len());
+        let payload = compressed.as_ref().unwrap_or(&self.buffer);
         let length = |bytes: &[u8]| u32::try_from(bytes.len()).map_err(|_| EncodeError::TooLong);
         let header = FrameHeader {
             index,
             is_last,
             is_compressed: compressed.is_some(),
-            plain: length(&self.waiting)?,
+            plain: length(&self.buffer)?,
             payload: length(payload)?,
         };
         let stored = header.stored();
         out.reserve(stored);
-        out.extend(header.bytes());
+        out.extend(header.to_bytes());
         let from = out.len();
         out.extend_from_slice(payload);
-        let tag: [u8; TAG] = self.seal.close(&header, &mut out[from..]);
+        let tag: [u8; TAG] = self.sealer.seal(&header, &mut out[from..]);
         out.extend(tag);
         self.frames.push(contract::Frame {
-            offset: self.place,
+            offset: self.offset,
             stored: u32::try_from(stored).map_err(|_| EncodeError::TooLong)?,
             plain: header.plain,
         });
-        self.place += stored as u64;
-        self.waiting.clear();
+        self.offset += stored as u64;
+        self.buffer.clear();
         Ok(())
     }
 }

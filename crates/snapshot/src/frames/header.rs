@@ -1,56 +1,57 @@
-//! The head of an object: what must be known before its first frame. Protected by a hash, and by each frame's tag.
+//! The object header: what a reader needs before the first frame. A hash in the header and the tag of each
+//! frame protect it.
 
 use etcd_operator_api::contract::Sealing;
 use sha2::{Digest, Sha256};
 
 use super::DecodeError;
-use super::key::{CHECK, KeyId, SALT, Salt};
+use super::key::{CHECK_SIZE, KeyId, SALT, Salt};
 
 const MAGIC: [u8; 8] = *b"ETCDFRMS";
 pub(super) const VERSION: u16 = 1;
-/// The only cipher there is.
+/// The only supported cipher.
 const CIPHER: &str = "AES-256-GCM";
-/// Before the id of the key.
-pub(super) const FIXED: usize = 65;
-/// Of the SHA-256 behind it.
-const HASH: usize = 16;
-/// The whole of it at most.
-pub(super) const LONGEST: usize = FIXED + 255 + HASH;
-/// Sizes of frames that are read; 4 MiB is what is written.
-const SIZES: std::ops::RangeInclusive<u32> = 64..=super::FRAME;
+/// The size of the fields before the key ID.
+pub(super) const FIXED_SIZE: usize = 65;
+/// The size of the truncated SHA-256 at the end.
+const HASH_SIZE: usize = 16;
+/// The maximum size of the header.
+pub(super) const MAX_HEADER_SIZE: usize = FIXED_SIZE + 255 + HASH_SIZE;
+/// The frame sizes that can be read. 4 MiB is what is written.
+const FRAME_SIZES: std::ops::RangeInclusive<u32> = 64..=super::FRAME;
 
 /// Whether frames are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// They are not.
+    /// Not compressed.
     None,
-    /// Each is a frame of zstd, unless that is longer.
+    /// Each frame is compressed with zstd, unless that makes it larger.
     Zstd,
 }
 
-/// What an object says of itself.
+/// The header of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Whether frames are compressed.
     pub compression: Compression,
-    /// The key they are sealed with.
+    /// The ID of the encryption key.
     pub key: Option<KeyId>,
-    /// Bytes of the snapshot in each frame but the last.
+    /// The number of snapshot bytes per frame, except in the last frame.
     pub frame: u32,
     pub(super) salt: Salt,
-    pub(super) check: [u8; CHECK],
-    /// The bytes of all this.
+    pub(super) check: [u8; CHECK_SIZE],
+    /// The encoded header.
     pub(super) bytes: Vec<u8>,
 }
 
 impl Header {
-    /// Writes a head.
+    /// Encodes a header.
     pub(super) fn new(
         compression: Compression,
         key: Option<KeyId>,
         frame: u32,
         salt: Salt,
-        check: [u8; CHECK],
+        check: [u8; CHECK_SIZE],
     ) -> Self {
         let id = key.as_ref().map_or("", KeyId::as_str);
         let mut bytes = MAGIC.to_vec();
@@ -60,10 +61,10 @@ impl Header {
         bytes.extend(frame.to_be_bytes());
         bytes.extend(salt.0);
         bytes.extend(check);
-        bytes.push(u8::try_from(id.len()).expect("ids of keys are at most 253 bytes long"));
+        bytes.push(u8::try_from(id.len()).expect("key IDs have at most 253 bytes"));
         bytes.extend(id.as_bytes());
         let hash = Sha256::digest(&bytes);
-        bytes.extend(&hash[..HASH]);
+        bytes.extend(&hash[..HASH_SIZE]);
         Self {
             compression,
             key,
@@ -74,7 +75,7 @@ impl Header {
         }
     }
 
-    /// Reads the head from the first bytes of an object. Nothing if more of them are needed.
+    /// Parses the header from the first bytes of an object. Returns `None` if more bytes are needed.
     pub fn parse(bytes: &[u8]) -> Result<Option<Self>, DecodeError> {
         let common = bytes.len().min(MAGIC.len());
         if bytes[..common] != MAGIC[..common] {
@@ -88,48 +89,50 @@ impl Header {
             let known = VERSION;
             return Err(DecodeError::Version { found, known });
         }
-        let Some(fixed) = bytes.first_chunk::<FIXED>() else {
+        let Some(fixed) = bytes.first_chunk::<FIXED_SIZE>() else {
             return Ok(None);
         };
-        let end = FIXED + usize::from(fixed[FIXED - 1]);
-        let Some(whole) = bytes.get(..end + HASH) else {
+        let end = FIXED_SIZE + usize::from(fixed[FIXED_SIZE - 1]);
+        let Some(whole) = bytes.get(..end + HASH_SIZE) else {
             return Ok(None);
         };
-        let wrong = |why| DecodeError::Header { why };
-        if Sha256::digest(&whole[..end])[..HASH] != whole[end..] {
-            return Err(wrong("its hash is not that of its bytes"));
+        let invalid = |why| DecodeError::Header { why };
+        if Sha256::digest(&whole[..end])[..HASH_SIZE] != whole[end..] {
+            return Err(invalid("its hash does not match"));
         }
         let compression = match fixed[10] {
             0 => Compression::None,
             1 => Compression::Zstd,
-            _ => return Err(wrong("its compression is unknown")),
+            _ => return Err(invalid("its compression is unknown")),
         };
         let frame = u32::from_be_bytes([fixed[12], fixed[13], fixed[14], fixed[15]]);
-        if !SIZES.contains(&frame) {
-            return Err(wrong("its frames are of a size that is never written"));
+        if !FRAME_SIZES.contains(&frame) {
+            return Err(invalid("its frame size is not supported"));
         }
-        let key = match (fixed[11], std::str::from_utf8(&whole[FIXED..end])) {
+        let key = match (fixed[11], std::str::from_utf8(&whole[FIXED_SIZE..end])) {
             (0, Ok("")) => None,
-            (1, Ok(id)) => Some(KeyId::new(id).map_err(|_| wrong("the id of its key is not one"))?),
-            _ => return Err(wrong("how it is sealed is unknown")),
+            (1, Ok(id)) => Some(KeyId::new(id).map_err(|_| invalid("its key ID is invalid"))?),
+            _ => return Err(invalid("its encryption is unknown")),
         };
-        let (salt, check) = fixed[16..FIXED - 1].split_at(SALT);
+        let (salt, check) = fixed[16..FIXED_SIZE - 1].split_at(SALT);
         Ok(Some(Self {
             compression,
             key,
             frame,
-            salt: Salt(salt.try_into().map_err(|_| wrong("its salt is cut"))?),
-            check: check.try_into().map_err(|_| wrong("its check is cut"))?,
+            salt: Salt(salt.try_into().map_err(|_| invalid("its salt is incomplete"))?),
+            check: check
+                .try_into()
+                .map_err(|_| invalid("its key check is incomplete"))?,
             bytes: whole.to_vec(),
         }))
     }
 
-    /// How many bytes it takes in the object.
+    /// The size of the header in the object, in bytes.
     pub fn length(&self) -> usize {
         self.bytes.len()
     }
 
-    /// How frames are sealed, as the manifest says it.
+    /// The encryption fields of the manifest.
     pub fn sealing(&self) -> Option<Sealing> {
         self.key.as_ref().map(|key| Sealing {
             cipher: CIPHER.to_owned(),

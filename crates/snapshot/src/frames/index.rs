@@ -1,4 +1,4 @@
-//! The frame index of a manifest: which frames hold a range of the snapshot, and where they are.
+//! The frame index of a manifest: locates the frames that contain a range of the snapshot.
 
 use std::ops::Range;
 
@@ -6,45 +6,45 @@ use etcd_operator_api::contract::Frame;
 
 use super::{FRAME_HEADER, TAG};
 
-/// Why an index is of no use.
+/// Why a frame index is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
-    /// No frames at all.
+    /// The index has no frames.
     #[error("the manifest lists no frames")]
     Empty,
-    /// Frames lie one behind the other.
-    #[error("frame {frame} of the manifest does not begin where the one before ends")]
+    /// A frame does not start where the previous one ends.
+    #[error("frame {frame} of the manifest does not begin where the previous one ends")]
     Gap {
-        /// Which.
+        /// The frame number.
         frame: usize,
     },
-    /// All but the last hold the same.
+    /// A frame has an impossible size. All frames except the last contain the same number of snapshot bytes.
     #[error("frame {frame} of the manifest has an impossible size")]
     Size {
-        /// Which.
+        /// The frame number.
         frame: usize,
     },
-    /// The frames do not fill the object.
+    /// The frames do not end at the end of the object.
     #[error("the frames of the manifest end at byte {end} of an object of {length}")]
     End {
-        /// Where they end.
+        /// The end of the last frame.
         end: u64,
-        /// Of the object.
+        /// The length of the object.
         length: u64,
     },
 }
 
-/// A frame index that fits its object.
+/// A validated frame index.
 #[derive(Clone, Debug)]
 pub struct Index<'a> {
     frames: &'a [Frame],
-    /// Bytes of the snapshot in each but the last.
+    /// The number of snapshot bytes per frame, except in the last frame.
     size: u64,
     plain: u64,
 }
 
 impl<'a> Index<'a> {
-    /// Judges the frames of a manifest against the length of the object.
+    /// Validates the frames of a manifest against the length of the object.
     pub fn new(frames: &'a [Frame], object: u64) -> Result<Self, IndexError> {
         let (Some(first), Some(last)) = (frames.first(), frames.last()) else {
             return Err(IndexError::Empty);
@@ -56,14 +56,14 @@ impl<'a> Index<'a> {
             }
             let is_last = index + 1 == frames.len();
             let overhead = (FRAME_HEADER + TAG) as u64;
-            let fits = u64::from(frame.stored) >= overhead
+            let has_valid_length = u64::from(frame.stored) >= overhead
                 && u64::from(frame.stored) <= u64::from(frame.plain) + overhead;
-            let is_alike = if is_last {
+            let has_valid_size = if is_last {
                 frame.plain <= first.plain
             } else {
                 frame.plain == first.plain && frame.plain > 0
             };
-            if !fits || !is_alike {
+            if !has_valid_length || !has_valid_size {
                 return Err(IndexError::Size { frame: index });
             }
             next = next.saturating_add(frame.stored.into());
@@ -82,17 +82,17 @@ impl<'a> Index<'a> {
         })
     }
 
-    /// Bytes of the snapshot.
+    /// The length of the snapshot, in bytes.
     pub fn plain(&self) -> u64 {
         self.plain
     }
 
-    /// The first byte of the object behind its head.
+    /// The size of the object header: the offset of the first frame.
     pub fn head(&self) -> u64 {
         self.frames[0].offset
     }
 
-    /// The frames that hold a range of the snapshot; what is beyond its end is left out.
+    /// The frames that contain a range of the snapshot. The part after the end of the snapshot is ignored.
     pub fn holding(&self, range: Range<u64>) -> Range<u32> {
         let end = range.end.min(self.plain);
         if range.start >= end {
@@ -109,7 +109,7 @@ impl<'a> Index<'a> {
         Some((frame, index + 1 == self.frames.len()))
     }
 
-    /// The first byte of the snapshot in a frame.
+    /// The offset in the snapshot of the first byte of a frame.
     pub fn start(&self, index: u32) -> u64 {
         u64::from(index) * self.size
     }

@@ -1,4 +1,5 @@
-//! Keys: those users keep, by their ids, and the one of each object that is derived from them. Never printed.
+//! Encryption keys: the master keys of users, by ID, and the key derived for each object. Keys are never
+//! printed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,63 +11,66 @@ use super::DecodeError;
 use super::header::Header;
 use crate::hex;
 
-/// Bytes of a key.
-const KEY: usize = 32;
-/// Bytes of the salt of an object.
+/// The size of a key, in bytes.
+const KEY_SIZE: usize = 32;
+/// The size of a salt, in bytes.
 pub const SALT: usize = 32;
-/// Bytes by which a wrong key is told from a damaged object.
-pub(super) const CHECK: usize = 16;
+/// The size of the key check, which distinguishes a wrong key from a damaged object.
+pub(super) const CHECK_SIZE: usize = 16;
 
 const SEAL_INFO: &[u8] = b"etcd-operator frames 1 seal";
 const CHECK_INFO: &[u8] = b"etcd-operator frames 1 check";
 
-/// Why a key or an id is not one.
+/// Why a key or key ID is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadKey {
-    /// Of the wrong length.
+pub enum InvalidKey {
+    /// The key has the wrong length.
     #[error("the key has {found} bytes and must have 32")]
     Length {
-        /// How many it has.
+        /// The length of the key.
         found: usize,
     },
-    /// Not a name a Secret can have.
-    #[error("the id of a key is 1 to 253 letters, digits, `-`, `_` and `.`")]
+    /// The ID cannot be a key of a Secret.
+    #[error("a key ID must have 1 to 253 letters, digits, `-`, `_` and `.`")]
     Id,
 }
 
-/// The id of a key: its name in a Secret.
+/// The ID of a key: its name in a Secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyId(String);
 
 impl KeyId {
-    /// An id, if it is one.
-    pub fn new(id: &str) -> Result<Self, BadKey> {
-        let fits = (1..=253).contains(&id.len());
-        let is_name = id
+    /// Validates an ID.
+    pub fn new(id: &str) -> Result<Self, InvalidKey> {
+        let has_valid_length = (1..=253).contains(&id.len());
+        let has_valid_chars = id
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-        if fits && is_name {
+        if has_valid_length && has_valid_chars {
             Ok(Self(id.to_owned()))
         } else {
-            Err(BadKey::Id)
+            Err(InvalidKey::Id)
         }
     }
 
-    /// As text.
+    /// The ID as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A key that users keep.
+/// A master key of the user.
 #[derive(Clone)]
-pub struct MasterKey([u8; KEY]);
+pub struct MasterKey([u8; KEY_SIZE]);
 
 impl MasterKey {
-    /// A key of these bytes.
-    pub fn new(bytes: &[u8]) -> Result<Self, BadKey> {
+    /// Creates a key from its bytes.
+    pub fn new(bytes: &[u8]) -> Result<Self, InvalidKey> {
         let found = bytes.len();
-        bytes.try_into().map(Self).map_err(|_| BadKey::Length { found })
+        bytes
+            .try_into()
+            .map(Self)
+            .map_err(|_| InvalidKey::Length { found })
     }
 }
 
@@ -76,18 +80,18 @@ impl fmt::Debug for MasterKey {
     }
 }
 
-/// What makes the key of an object its own: random bytes, never used twice.
+/// Random bytes that make the key of an object unique. A salt is never used twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Salt(pub [u8; SALT]);
 
 impl Salt {
-    /// As the manifest has it.
+    /// The salt in hexadecimal, as in the manifest.
     pub fn hex(&self) -> String {
-        hex::of(&self.0)
+        hex::encode(&self.0)
     }
 }
 
-/// Keys by their ids.
+/// Master keys by ID.
 #[derive(Clone, Debug, Default)]
 pub struct KeyRing(BTreeMap<KeyId, MasterKey>);
 
@@ -97,30 +101,30 @@ impl KeyRing {
         self.0.insert(id, key);
     }
 
-    /// The key that opens an object, if it is sealed; or why there is none.
+    /// Derives the key of an object, if the object is encrypted. Fails if the master key is missing or wrong.
     pub(super) fn open(&self, header: &Header) -> Result<Option<LessSafeKey>, DecodeError> {
         let Some(id) = &header.key else {
             return Ok(None);
         };
-        let named = || id.as_str().to_owned();
+        let key_id = || id.as_str().to_owned();
         if self.0.is_empty() {
-            return Err(DecodeError::NoKey { id: named() });
+            return Err(DecodeError::NoKey { id: key_id() });
         }
         let Some(master) = self.0.get(id) else {
-            return Err(DecodeError::UnknownKey { id: named() });
+            return Err(DecodeError::UnknownKey { id: key_id() });
         };
-        let derived = Derived::of(master, &header.salt);
+        let derived = DerivedKey::new(master, &header.salt);
         if derived.check != header.check {
-            return Err(DecodeError::WrongKey { id: named() });
+            return Err(DecodeError::WrongKey { id: key_id() });
         }
         Ok(Some(derived.key))
     }
 }
 
-/// What is derived from a master key for one object.
-pub(super) struct Derived {
+/// The key of one object, derived from a master key.
+pub(super) struct DerivedKey {
     pub key: LessSafeKey,
-    pub check: [u8; CHECK],
+    pub check: [u8; CHECK_SIZE],
 }
 
 struct Length(usize);
@@ -131,10 +135,10 @@ impl hkdf::KeyType for Length {
     }
 }
 
-impl Derived {
-    pub fn of(master: &MasterKey, salt: &Salt) -> Self {
+impl DerivedKey {
+    pub fn new(master: &MasterKey, salt: &Salt) -> Self {
         let extracted = hkdf::Salt::new(hkdf::HKDF_SHA256, &salt.0).extract(&master.0);
-        let (mut key, mut check) = ([0; KEY], [0; CHECK]);
+        let (mut key, mut check) = ([0; KEY_SIZE], [0; CHECK_SIZE]);
         for (info, out) in [(SEAL_INFO, &mut key[..]), (CHECK_INFO, &mut check[..])] {
             extracted
                 .expand(&[info], Length(out.len()))
@@ -154,19 +158,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_ids_of_the_wrong_form_are_refused() {
+    fn invalid_keys_and_ids_are_refused() {
         assert_eq!(
             MasterKey::new(&[0; 31]).unwrap_err(),
-            BadKey::Length { found: 31 }
+            InvalidKey::Length { found: 31 }
         );
         for id in ["", "a/b", "a b", &"x".repeat(254), "schlüssel"] {
-            assert_eq!(KeyId::new(id), Err(BadKey::Id), "{id}");
+            assert_eq!(KeyId::new(id), Err(InvalidKey::Id), "{id}");
         }
         assert!(KeyId::new("2026-11.key_1").is_ok());
     }
 
     #[test]
-    fn a_key_never_shows() {
+    fn debug_output_contains_no_key() {
         let key = MasterKey::new(&[0x41; 32]).expect("a key");
         assert_eq!(format!("{key:?}"), "MasterKey(…)");
     }

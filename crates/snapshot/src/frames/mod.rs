@@ -1,113 +1,114 @@
-//! Stored objects: the snapshot cut into frames, each compressed and sealed on its own when asked.
+//! The format of stored backups: the snapshot is divided into frames, each of which is compressed and
+//! encrypted separately.
 //!
-//! The form is written down to the byte in `docs/format.md`, and the program beside that page reads it by the page
-//! alone. Memory is bounded by a few frames in either direction; nothing that was not authenticated comes out.
+//! `docs/format.md` specifies the format to the byte; the program next to that page reads it. Encoder and
+//! decoder hold a few frames in memory. The decoder releases no data that is not authenticated.
 
 mod decode;
 mod encode;
+mod frame;
 mod header;
 mod index;
 mod key;
-mod seal;
 
 pub use decode::{Decoder, Opener};
 pub use encode::{Encoder, Form};
 pub use header::{Compression, Header};
 pub use index::{Index, IndexError};
-pub use key::{BadKey, KeyId, KeyRing, MasterKey, SALT, Salt};
+pub use key::{InvalidKey, KeyId, KeyRing, MasterKey, SALT, Salt};
 
-/// Bytes of the snapshot in each frame but the last.
+/// The number of snapshot bytes per frame, except in the last frame.
 pub const FRAME: u32 = 4 << 20;
 
-/// What a frame begins with.
+/// The size of a frame header, in bytes.
 const FRAME_HEADER: usize = 16;
-/// What it ends with.
+/// The size of a frame tag, in bytes.
 const TAG: usize = 16;
 
-/// Why an object was not made.
+/// Why a snapshot could not be encoded.
 #[derive(Debug, thiserror::Error)]
 pub enum EncodeError {
     /// The compressor failed.
-    #[error("compressing: {0}")]
+    #[error("cannot compress a frame: {0}")]
     Compress(std::io::Error),
-    /// More frames than can be counted.
+    /// The snapshot needs more frames than can be numbered.
     #[error("the snapshot is too long")]
     TooLong,
 }
 
-/// Why an object was not read.
+/// Why an object could not be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// It has no frames: a plain snapshot, or something else.
-    #[error("the object is not in frames")]
+    /// The object has no frames: it is a plain snapshot or something else.
+    #[error("the object does not consist of frames")]
     NotFrames,
-    /// A form of the future.
-    #[error("the object's frames are of version {found}, this reads version {known}")]
+    /// The format version is newer than this program.
+    #[error("the object has format version {found}; this program supports version {known}")]
     Version {
-        /// Of the object.
+        /// The version of the object.
         found: u16,
-        /// Known here.
+        /// The supported version.
         known: u16,
     },
-    /// The header is damaged.
-    #[error("the head of the object is damaged: {why}")]
+    /// The object header is damaged.
+    #[error("the object header is damaged: {why}")]
     Header {
         /// What is wrong.
         why: &'static str,
     },
-    /// The object is sealed and no key was given.
-    #[error("the object is sealed with the key {id:?}, and no key was given")]
+    /// The object is encrypted, and no key was given.
+    #[error("the object is encrypted with the key {id:?}, and no key was given")]
     NoKey {
-        /// Of the key.
+        /// The key ID.
         id: String,
     },
-    /// The object is sealed with a key that is not among those given.
-    #[error("the object is sealed with the key {id:?}, which is not among the keys that were given")]
+    /// The object is encrypted with a key that was not given.
+    #[error("the object is encrypted with the key {id:?}, which is not among the given keys")]
     UnknownKey {
-        /// Of the key.
+        /// The key ID.
         id: String,
     },
-    /// The key of that id is another one.
-    #[error("the key {id:?} is not the one the object was sealed with")]
+    /// The key with this ID is not the one that the object was encrypted with.
+    #[error("the key {id:?} is not the one the object was encrypted with")]
     WrongKey {
-        /// Of the key.
+        /// The key ID.
         id: String,
     },
-    /// A frame is not what was written.
+    /// A frame is damaged.
     #[error("frame {frame} is damaged")]
     Damaged {
-        /// Which.
+        /// The frame number.
         frame: u32,
     },
-    /// A frame comes twice, or after one that follows it.
-    #[error("frame {found} comes again, where frame {wanted} belongs")]
-    Again {
-        /// As it says.
+    /// A frame is repeated, or follows a frame with a higher number.
+    #[error("frame {found} is repeated instead of frame {expected}")]
+    Repeated {
+        /// The number in the frame header.
         found: u32,
-        /// In its place.
-        wanted: u32,
+        /// The expected number.
+        expected: u32,
     },
-    /// A frame is left out.
-    #[error("frame {found} comes where frame {wanted} belongs")]
+    /// A frame is missing.
+    #[error("frame {found} follows instead of frame {expected}")]
     Skipped {
-        /// As it says.
+        /// The number in the frame header.
         found: u32,
-        /// In its place.
-        wanted: u32,
+        /// The expected number.
+        expected: u32,
     },
-    /// The object ends within a frame, or without a last one.
-    #[error("the object ends in frame {frame}, and that is not the last one")]
+    /// The object ends within a frame, or before the last frame.
+    #[error("the object is truncated in frame {frame}")]
     Truncated {
-        /// Which.
+        /// The frame number.
         frame: u32,
     },
-    /// There is more behind the last frame.
-    #[error("the object goes on after its last frame")]
+    /// More data follows the last frame.
+    #[error("the object continues after its last frame")]
     Trailing,
-    /// The frame says it is the last, and the manifest has more, or the other way round.
-    #[error("frame {frame} is not in the place that the manifest gives it")]
-    Place {
-        /// Which.
+    /// The frame and the manifest disagree on whether this frame is the last, or on its size.
+    #[error("frame {frame} does not match the manifest")]
+    Misplaced {
+        /// The frame number.
         frame: u32,
     },
 }

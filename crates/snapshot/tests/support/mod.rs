@@ -1,4 +1,4 @@
-//! The corpus of real files, and ways to break them on purpose.
+//! The corpus of real files, and functions to damage them.
 #![allow(dead_code, reason = "each file of tests uses some of this")]
 
 use std::ops::Range;
@@ -7,25 +7,25 @@ use std::path::{Path, PathBuf};
 use etcd_operator_snapshot::content::audit::{Audit, audit};
 use etcd_operator_snapshot::database::{Database, Error};
 
-/// A file of the corpus as etcd's own tools and range reads saw it.
+/// A file of the corpus, with what etcd and its tools reported about it.
 pub struct Row {
     pub name: String,
-    /// As `snapshot status` printed them.
+    /// The revision that `snapshot status` printed.
     pub revision: i64,
     pub keys: u64,
     pub hash: u32,
-    /// As the etcd that gave it served them.
+    /// The revision that the running etcd served.
     pub served_revision: i64,
     pub served_digest: String,
 }
 
 impl Row {
-    /// The minor version of etcd that wrote it.
+    /// The minor version of the etcd that wrote the file.
     pub fn minor(&self) -> u32 {
         self.name[2..3].parse().expect("the name begins with a version")
     }
 
-    /// Whether it is a snapshot, and not etcd's own file.
+    /// Whether the file is a snapshot, and not a copy of etcd's database file.
     pub fn is_snapshot(&self) -> bool {
         !self.name.ends_with("-copied")
     }
@@ -35,15 +35,15 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
-/// Every file of the corpus.
+/// All files of the corpus.
 pub fn table() -> Vec<Row> {
     let text = std::fs::read_to_string(folder().join("table.tsv")).expect("the table is there");
-    let rows: Vec<Row> = text.lines().map(row).collect();
+    let rows: Vec<Row> = text.lines().map(parse_row).collect();
     assert!(rows.len() >= 30, "{} files", rows.len());
     rows
 }
 
-fn row(line: &str) -> Row {
+fn parse_row(line: &str) -> Row {
     let fields: Vec<&str> = line.split('\t').collect();
     let [name, revision, keys, hash, served_revision, served_digest] = fields[..] else {
         panic!("{line}");
@@ -64,8 +64,8 @@ pub fn bytes(name: &str) -> Vec<u8> {
     zstd::decode_all(file).expect("it is whole")
 }
 
-/// A full walk of these bytes.
-pub fn walk(bytes: &[u8]) -> Result<Audit, Error> {
+/// Checks a database completely.
+pub fn check_database(bytes: &[u8]) -> Result<Audit, Error> {
     audit(&mut Database::open(bytes)?)
 }
 
@@ -73,57 +73,57 @@ const HEADER: usize = 16;
 const ELEMENT: usize = 16;
 const LEAF: u16 = 2;
 
-/// A database to be broken.
+/// A database to be damaged.
 #[derive(Clone)]
-pub struct Broken {
+pub struct DamagedFile {
     pub bytes: Vec<u8>,
     pub size: usize,
 }
 
-impl Broken {
+impl DamagedFile {
     pub fn new(name: &str) -> Self {
         let bytes = bytes(name);
-        let mut broken = Self { bytes, size: 4096 };
-        broken.size = broken.u32(HEADER + 8) as usize;
-        broken
+        let mut damaged = Self { bytes, size: 4096 };
+        damaged.size = damaged.u32(HEADER + 8) as usize;
+        damaged
     }
 
-    pub fn u16(&self, place: usize) -> u16 {
-        u16::from_le_bytes(self.bytes[place..place + 2].try_into().expect("two bytes"))
+    pub fn u16(&self, offset: usize) -> u16 {
+        u16::from_le_bytes(self.bytes[offset..offset + 2].try_into().expect("two bytes"))
     }
 
-    pub fn u32(&self, place: usize) -> u32 {
-        u32::from_le_bytes(self.bytes[place..place + 4].try_into().expect("four bytes"))
+    pub fn u32(&self, offset: usize) -> u32 {
+        u32::from_le_bytes(self.bytes[offset..offset + 4].try_into().expect("four bytes"))
     }
 
-    pub fn u64(&self, place: usize) -> u64 {
-        u64::from_le_bytes(self.bytes[place..place + 8].try_into().expect("eight bytes"))
+    pub fn u64(&self, offset: usize) -> u64 {
+        u64::from_le_bytes(self.bytes[offset..offset + 8].try_into().expect("eight bytes"))
     }
 
-    pub fn put<const N: usize>(&mut self, place: usize, bytes: [u8; N]) {
-        self.bytes[place..place + N].copy_from_slice(&bytes);
+    pub fn put<const N: usize>(&mut self, offset: usize, bytes: [u8; N]) {
+        self.bytes[offset..offset + N].copy_from_slice(&bytes);
     }
 
-    /// Where a page begins.
+    /// The offset of a page.
     pub fn page(&self, number: u64) -> usize {
         usize::try_from(number).expect("small") * self.size
     }
 
-    /// How many pages there are.
+    /// The number of pages.
     pub fn pages(&self) -> u64 {
         self.u64(HEADER + 40)
     }
 
-    /// Changes a field of both metas, and makes their checksums right.
-    pub fn put_meta<const N: usize>(&mut self, field: usize, bytes: [u8; N]) {
+    /// Changes a field of both meta pages and corrects their checksums.
+    pub fn put_in_metas<const N: usize>(&mut self, field: usize, bytes: [u8; N]) {
         for meta in [HEADER, self.size + HEADER] {
             self.put(meta + field, bytes);
         }
-        self.reseal();
+        self.fix_checksums();
     }
 
-    /// Makes the checksums of both metas right.
-    pub fn reseal(&mut self) {
+    /// Corrects the checksums of both meta pages.
+    pub fn fix_checksums(&mut self) {
         for meta in [HEADER, self.size + HEADER] {
             let sum = self.bytes[meta..meta + 56]
                 .iter()
@@ -134,14 +134,14 @@ impl Broken {
         }
     }
 
-    /// The root of the tree of buckets: one leaf in all files of the corpus.
-    pub fn top(&self) -> usize {
+    /// The root page of the root bucket. In all files of the corpus it is a leaf page.
+    pub fn root_page(&self) -> usize {
         let top = self.page(self.u64(HEADER + 16));
         assert_eq!(self.u16(top + 8), LEAF);
         top
     }
 
-    /// Where an element of the table of a page at this place is.
+    /// The offset of an element of the page at this offset.
     pub fn element(page: usize, index: usize) -> usize {
         page + HEADER + index * ELEMENT
     }
@@ -150,28 +150,28 @@ impl Broken {
         self.u16(page + 10).into()
     }
 
-    /// Where the key of an element of a leaf is.
+    /// The key of an element of a leaf page.
     pub fn key(&self, element: usize) -> Range<usize> {
         let from = element + self.u32(element + 4) as usize;
         from..from + self.u32(element + 8) as usize
     }
 
-    /// Where the value of an element of a leaf is.
+    /// The value of an element of a leaf page.
     pub fn value(&self, element: usize) -> Range<usize> {
         let from = self.key(element).end;
         from..from + self.u32(element + 12) as usize
     }
 
-    /// The element of a bucket.
+    /// The element of a bucket in the root bucket.
     pub fn bucket(&self, name: &str) -> usize {
-        let top = self.top();
+        let top = self.root_page();
         (0..self.count(top))
             .map(|index| Self::element(top, index))
             .find(|element| self.bytes[self.key(*element)] == *name.as_bytes())
             .expect("the bucket is there")
     }
 
-    /// The page at which the tree of a bucket begins; within the value for one that has no page.
+    /// The root page of a bucket, which may be inline.
     pub fn root(&self, name: &str) -> usize {
         let value = self.value(self.bucket(name)).start;
         match self.u64(value) {
@@ -180,7 +180,7 @@ impl Broken {
         }
     }
 
-    /// The leaves of the bucket of keys: the pages below its root, or the root itself.
+    /// The leaf pages of the bucket `key`.
     pub fn leaves(&self) -> Vec<usize> {
         let root = self.root("key");
         if self.u16(root + 8) == LEAF {
@@ -191,19 +191,20 @@ impl Broken {
             .collect()
     }
 
-    /// Every byte whose meaning is structure: headers of pages, tables of elements, keys, heads of buckets, metas. The
-    /// keys of alarms and of removed members are content, of which nothing but the file's hash can tell a change.
+    /// The offsets of all structural bytes: page headers, element tables, keys, bucket headers and meta
+    /// pages. The keys of alarms and removed members are excluded: only the hash of the file can detect a
+    /// change of them.
     pub fn structure(&self) -> Vec<usize> {
-        let mut places: Vec<usize> = (HEADER..HEADER + 64).collect();
-        places.extend(self.size..self.size + HEADER + 64);
+        let mut offsets: Vec<usize> = (HEADER..HEADER + 64).collect();
+        offsets.extend(self.size..self.size + HEADER + 64);
         let contents = ["alarm", "members_removed"].map(|name| self.root(name));
-        let mut pages = vec![self.top(), self.root("key")];
+        let mut pages = vec![self.root_page(), self.root("key")];
         pages.extend(self.leaves());
-        let top = self.top();
+        let top = self.root_page();
         for index in 0..self.count(top) {
             let element = Self::element(top, index);
             let value = self.value(element);
-            places.extend(value.start..value.start + 16);
+            offsets.extend(value.start..value.start + 16);
             pages.push(match self.u64(value.start) {
                 0 => value.start + 16,
                 number => self.page(number),
@@ -213,19 +214,19 @@ impl Broken {
         pages.dedup();
         for page in pages {
             let (count, is_leaf) = (self.count(page), self.u16(page + 8) == LEAF);
-            places.extend(page..page + HEADER + count * ELEMENT);
+            offsets.extend(page..page + HEADER + count * ELEMENT);
             for index in 0..count {
                 let element = Self::element(page, index);
                 if is_leaf {
-                    places.extend(self.key(element).filter(|_| !contents.contains(&page)));
+                    offsets.extend(self.key(element).filter(|_| !contents.contains(&page)));
                 } else {
                     let from = element + self.u32(element) as usize;
-                    places.extend(from..from + self.u32(element + 4) as usize);
+                    offsets.extend(from..from + self.u32(element + 4) as usize);
                 }
             }
         }
-        places.sort_unstable();
-        places.dedup();
-        places
+        offsets.sort_unstable();
+        offsets.dedup();
+        offsets
     }
 }

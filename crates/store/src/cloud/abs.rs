@@ -1,4 +1,5 @@
-//! A container of Azure Blob Storage from settings and a Secret in the older operator's format.
+//! Creates a client for Azure Blob Storage from settings and from a Secret in the format of the older
+//! operator.
 
 use std::sync::Arc;
 
@@ -9,33 +10,33 @@ use http::Method;
 use object_store::azure::{AzureConfigKey, MicrosoftAzure, MicrosoftAzureBuilder};
 
 use super::gcs::no_retries;
-use super::{ABS_MARK, Cloud, Own, Service, bad_client};
+use super::{ABS_MARK, Cloud, Provider, Service, client_config_error};
 use crate::error::Fault;
-use crate::key::percent;
+use crate::key::percent_encode;
 use crate::net;
 use crate::platform::Platform;
 use crate::port::{Kind, Part, Place, Target};
-use crate::secret::{BadConfig, Censor, Secret};
-use crate::trust::Trust;
+use crate::secret::{BadConfig, Redactor, Secret};
+use crate::trust::TrustedRoots;
 
-const SECRET: &str = "abs.absSecret";
+const SECRET_SETTING: &str = "abs.absSecret";
 const ACCOUNT: &str = "storage-account";
 const KEY: &str = "storage-key";
 const SAS: &str = "sas-token";
 const CLOUD: &str = "cloud";
 
-/// A container of ABS, as users describe it.
+/// The configuration of an Azure container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AbsConfig {
     /// The container.
     pub container: String,
-    /// The endpoint with the account in it, where it is not Microsoft's.
+    /// The endpoint including the storage account, if it is not the default endpoint of Azure.
     pub endpoint: Option<String>,
-    /// A Secret with a private authority of the endpoint, in the key `ca.crt`.
+    /// A Secret with the private CA of the endpoint, in the key `ca.crt`.
     pub ca: Option<Secret>,
 }
 
-/// The clouds of Azure: name, end of the host names, authority for identities.
+/// The Azure clouds: name, host name suffix, and authority host for identities.
 const CLOUDS: [(&str, &str, &str); 4] = [
     (
         "AzurePublicCloud",
@@ -60,57 +61,60 @@ const CLOUDS: [(&str, &str, &str); 4] = [
 ];
 
 impl Cloud {
-    /// Makes a client for ABS; nothing is sent.
+    /// Creates a client without sending a request.
     pub fn abs(config: &AbsConfig, secret: Option<&Secret>, platform: &Platform) -> Result<Self, BadConfig> {
         let empty = Secret::default();
-        let given = secret.unwrap_or(&empty);
+        let secret_data = secret.unwrap_or(&empty);
         let account = match (
-            given.text(SECRET, ACCOUNT)?,
+            secret_data.text(SECRET_SETTING, ACCOUNT)?,
             platform.variable("AZURE_STORAGE_ACCOUNT"),
         ) {
             (Some(account), _) => account,
             (None, Some(account)) if secret.is_none() => account,
-            (None, _) if secret.is_some() => given.required(SECRET, ACCOUNT)?,
+            (None, _) if secret.is_some() => secret_data.required(SECRET_SETTING, ACCOUNT)?,
             (None, _) => {
-                let problem = "must be set and hold at least storage-account: nothing else tells the account";
-                return Err(BadConfig::new(SECRET, problem));
+                let problem = "must be set and contain at least storage-account: the account is not configured elsewhere";
+                return Err(BadConfig::new(SECRET_SETTING, problem));
             }
         };
         check_account(account)?;
-        let (suffix, authority) = cloud(given.text(SECRET, CLOUD)?)?;
+        let (suffix, authority) = cloud_hosts(secret_data.text(SECRET_SETTING, CLOUD)?)?;
         let base = match &config.endpoint {
             Some(endpoint) => endpoint.trim_end_matches('/').to_owned(),
             None => format!("https://{account}.blob.{suffix}"),
         };
-        let trust = Trust::new("abs.caSecret", config.ca.as_ref())?;
+        let trust = TrustedRoots::new("abs.caSecret", config.ca.as_ref())?;
         let builder = MicrosoftAzureBuilder::new()
             .with_account(account)
             .with_container_name(&config.container)
             .with_endpoint(base.clone())
             .with_allow_http(base.starts_with("http://"))
             .with_retry(no_retries());
-        let (key, sas) = (given.text(SECRET, KEY)?, given.text(SECRET, SAS)?);
-        let censor = Censor::new(key.into_iter().chain(sas));
+        let (key, sas) = (
+            secret_data.text(SECRET_SETTING, KEY)?,
+            secret_data.text(SECRET_SETTING, SAS)?,
+        );
+        let redactor = Redactor::new(key.into_iter().chain(sas));
         let builder = match (key, sas) {
             (Some(_), Some(_)) => {
                 let problem = format!("has both {KEY} and {SAS}: keep one of them");
-                return Err(BadConfig::new(SECRET, problem));
+                return Err(BadConfig::new(SECRET_SETTING, problem));
             }
             (Some(key), None) => builder.with_access_key(check_key(key)?),
             (None, Some(sas)) => builder.with_config(AzureConfigKey::SasKey, check_sas(sas)?),
-            (None, None) => of_platform(builder, platform, authority),
+            (None, None) => with_platform_identity(builder, platform, authority),
         };
-        let service = Service::new(net::client(&trust)?, &base, censor);
+        let service = Service::new(net::http_client(&trust)?, &base, redactor);
         let store: MicrosoftAzure = builder
             .with_http_connector(service.clone())
             .build()
-            .map_err(|error| bad_client(SECRET, &error, &service))?;
+            .map_err(|error| client_config_error(SECRET_SETTING, &error, &service))?;
         Ok(Self {
             objects: Arc::new(store.clone()),
             uploads: Arc::new(store.clone()),
-            own: Own::Abs {
+            provider: Provider::Abs {
                 store,
-                base: format!("{base}/{}", percent(&config.container, false)),
+                base: format!("{base}/{}", percent_encode(&config.container, false)),
                 account: account.to_owned(),
             },
             service,
@@ -124,9 +128,15 @@ impl Cloud {
 }
 
 impl Cloud {
-    /// Makes an object of blocks, with the mark of its upload: the crate's own request takes no mark along. Only blocks
-    /// of this upload count; another one of the same name that was faster has made the store forget them.
-    pub(super) async fn commit(&self, base: &str, target: &Target, parts: &[Part]) -> Result<(), Fault> {
+    /// Commits the blocks of an upload as an object, with the upload token, which `object_store` cannot set.
+    /// Only blocks of this upload count. If another upload of the same name is committed first, Azure
+    /// discards them.
+    pub(super) async fn commit_blocks(
+        &self,
+        base: &str,
+        target: &Target,
+        parts: &[Part],
+    ) -> Result<(), Fault> {
         let mut list = "<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>".to_owned();
         for part in parts {
             list.push_str("<Uncommitted>");
@@ -134,21 +144,24 @@ impl Cloud {
             list.push_str("</Uncommitted>");
         }
         list.push_str("</BlockList>");
-        let address = format!("{base}/{}?comp=blocklist", percent(target.key.as_str(), true));
+        let address = format!(
+            "{base}/{}?comp=blocklist",
+            percent_encode(target.key.as_str(), true)
+        );
         let (length, mark) = (list.len().to_string(), format!("x-ms-meta-{ABS_MARK}"));
         let headers = [
             ("content-length", length.as_str()),
             ("x-ms-blob-content-type", "application/octet-stream"),
             (mark.as_str(), target.mark.0.as_str()),
         ];
-        self.ask(Method::PUT, &address, &headers, Bytes::from(list))
+        self.send(Method::PUT, &address, &headers, Bytes::from(list))
             .await
             .map(|_| ())
     }
 }
 
-/// The identity of the workload if its variables are there, else that of the machine.
-fn of_platform(
+/// Uses the workload identity if its variables are set, else the managed identity of the machine.
+fn with_platform_identity(
     builder: MicrosoftAzureBuilder,
     platform: &Platform,
     authority: &str,
@@ -171,23 +184,29 @@ fn of_platform(
 }
 
 fn check_account(account: &str) -> Result<(), BadConfig> {
-    let is_plain = (3..=24).contains(&account.len())
+    let is_valid = (3..=24).contains(&account.len())
         && account
             .bytes()
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    if is_plain {
+    if is_valid {
         return Ok(());
     }
     let problem = "must be 3 to 24 lower-case letters and digits; for example: mybackups";
-    Err(BadConfig::new(format!("the key {ACCOUNT} of {SECRET}"), problem))
+    Err(BadConfig::new(
+        format!("the key {ACCOUNT} of {SECRET_SETTING}"),
+        problem,
+    ))
 }
 
 fn check_key(key: &str) -> Result<&str, BadConfig> {
     match STANDARD.decode(key) {
         Ok(bytes) if !bytes.is_empty() => Ok(key),
         _ => {
-            let problem = "is no account key: it must be the Base64 text that Azure shows";
-            Err(BadConfig::new(format!("the key {KEY} of {SECRET}"), problem))
+            let problem = "is not an account key: it must be the Base64 text that Azure shows";
+            Err(BadConfig::new(
+                format!("the key {KEY} of {SECRET_SETTING}"),
+                problem,
+            ))
         }
     }
 }
@@ -197,13 +216,16 @@ fn check_sas(sas: &str) -> Result<&str, BadConfig> {
     if sas.split('&').any(|pair| pair.starts_with("sig=")) {
         return Ok(sas);
     }
-    let problem = "is no shared access signature: it must hold sig=, as in sv=…&sp=…&sig=…";
-    Err(BadConfig::new(format!("the key {SAS} of {SECRET}"), problem))
+    let problem = "is not a shared access signature: it must contain sig=, as in sv=…&sp=…&sig=…";
+    Err(BadConfig::new(
+        format!("the key {SAS} of {SECRET_SETTING}"),
+        problem,
+    ))
 }
 
-fn cloud(name: Option<&str>) -> Result<(&'static str, &'static str), BadConfig> {
+fn cloud_hosts(name: Option<&str>) -> Result<(&'static str, &'static str), BadConfig> {
     let name = match name.unwrap_or(CLOUDS[0].0) {
-        // The older operator knew these short names too.
+        // Short names, which the older operator accepts.
         name if name.eq_ignore_ascii_case("AzureCloud") => "AzurePublicCloud",
         name if name.eq_ignore_ascii_case("AzureUSGovernment") => "AzureUSGovernmentCloud",
         name => name,
@@ -214,7 +236,7 @@ fn cloud(name: Option<&str>) -> Result<(&'static str, &'static str), BadConfig> 
         .ok_or_else(|| {
             let names = CLOUDS.map(|(cloud, ..)| cloud).join(", ");
             BadConfig::new(
-                format!("the key {CLOUD} of {SECRET}"),
+                format!("the key {CLOUD} of {SECRET_SETTING}"),
                 format!("must be one of {names}"),
             )
         })
@@ -263,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_cannot_be_used_is_refused_by_key_without_its_content() {
+    fn an_unusable_secret_is_refused_by_key_without_its_content() {
         for (pairs, expected) in [
             (vec![("account", "hunter2")], "no key storage-account"),
             (vec![("storage-account", "Hunter2!")], "lower-case"),
@@ -297,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_alone_means_the_identity_of_the_platform() {
+    fn an_account_alone_selects_the_platform_identity() {
         made(&[("storage-account", "acct")]).expect("a client");
     }
 }

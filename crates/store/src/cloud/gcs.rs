@@ -1,4 +1,5 @@
-//! A bucket of Google Cloud Storage from settings and a Secret in the older operator's format.
+//! Creates a client for Google Cloud Storage from settings and from a Secret in the format of the older
+//! operator.
 
 use std::sync::Arc;
 
@@ -6,27 +7,27 @@ use object_store::gcp::{GcpCredential, GoogleCloudStorage, GoogleCloudStorageBui
 use object_store::{RetryConfig, StaticCredentialProvider};
 use serde::Deserialize;
 
-use super::{Cloud, Own, Service, bad_client};
-use crate::key::percent;
+use super::{Cloud, Provider, Service, client_config_error};
+use crate::key::percent_encode;
 use crate::net;
 use crate::platform::Platform;
 use crate::port::{Kind, Place};
-use crate::secret::{BadConfig, Censor, Secret};
-use crate::trust::Trust;
+use crate::secret::{BadConfig, Redactor, Secret};
+use crate::trust::TrustedRoots;
 
-const SECRET: &str = "gcs.gcpSecret";
+const SECRET_SETTING: &str = "gcs.gcpSecret";
 const TOKEN: &str = "access-token";
 const ACCOUNT: &str = "credentials.json";
 const BASE: &str = "https://storage.googleapis.com";
 
-/// A bucket of GCS, as users describe it.
+/// The configuration of a GCS bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GcsConfig {
     /// The bucket.
     pub bucket: String,
-    /// The endpoint, where it is not Google's.
+    /// The endpoint, if it is not the default endpoint of Google.
     pub endpoint: Option<String>,
-    /// A Secret with a private authority of the endpoint, in the key `ca.crt`.
+    /// A Secret with the private CA of the endpoint, in the key `ca.crt`.
     pub ca: Option<Secret>,
 }
 
@@ -39,36 +40,36 @@ struct KeyFile {
 }
 
 impl Cloud {
-    /// Makes a client for GCS; nothing is sent.
+    /// Creates a client without sending a request.
     pub fn gcs(config: &GcsConfig, secret: Option<&Secret>, platform: &Platform) -> Result<Self, BadConfig> {
         let base = config.endpoint.as_deref().unwrap_or(BASE).trim_end_matches('/');
-        let trust = Trust::new("gcs.caSecret", config.ca.as_ref())?;
+        let trust = TrustedRoots::new("gcs.caSecret", config.ca.as_ref())?;
         let mut builder = GoogleCloudStorageBuilder::new()
             .with_bucket_name(&config.bucket)
             .with_base_url(base)
             .with_retry(no_retries());
-        let mut censor = Censor::default();
+        let mut redactor = Redactor::default();
         match secret {
             Some(secret) => {
-                let token = secret.text(SECRET, TOKEN)?;
-                let account = secret.text(SECRET, ACCOUNT)?;
+                let token = secret.text(SECRET_SETTING, TOKEN)?;
+                let account = secret.text(SECRET_SETTING, ACCOUNT)?;
                 builder = match (token, account) {
                     (Some(_), Some(_)) => {
                         let problem = format!("has both {TOKEN} and {ACCOUNT}: keep one of them");
-                        return Err(BadConfig::new(SECRET, problem));
+                        return Err(BadConfig::new(SECRET_SETTING, problem));
                     }
                     (Some(token), None) => {
-                        censor = Censor::new([token]);
+                        redactor = Redactor::new([token]);
                         let bearer = token.to_owned();
                         let fixed = StaticCredentialProvider::new(GcpCredential { bearer });
                         builder.with_credentials(Arc::new(fixed))
                     }
                     (None, Some(account)) => {
-                        censor = Censor::new([check(account)?.as_str()]);
+                        redactor = Redactor::new([check_service_account(account)?.as_str()]);
                         builder.with_service_account_key(account)
                     }
                     (None, None) => {
-                        secret.required(SECRET, ACCOUNT)?;
+                        secret.required(SECRET_SETTING, ACCOUNT)?;
                         builder
                     }
                 };
@@ -79,17 +80,24 @@ impl Cloud {
                 }
             }
         }
-        let service = Service::new(net::client(&trust)?, base, censor);
-        let store: GoogleCloudStorage = builder
-            .with_http_connector(service.clone())
-            .build()
-            .map_err(|error| bad_client(&format!("the key {ACCOUNT} of {SECRET}"), &error, &service))?;
+        let service = Service::new(net::http_client(&trust)?, base, redactor);
+        let store: GoogleCloudStorage =
+            builder
+                .with_http_connector(service.clone())
+                .build()
+                .map_err(|error| {
+                    client_config_error(
+                        &format!("the key {ACCOUNT} of {SECRET_SETTING}"),
+                        &error,
+                        &service,
+                    )
+                })?;
         Ok(Self {
             objects: Arc::new(store.clone()),
             uploads: Arc::new(store.clone()),
-            own: Own::Gcs {
+            provider: Provider::Gcs {
                 store,
-                base: format!("{base}/{}", percent(&config.bucket, false)),
+                base: format!("{base}/{}", percent_encode(&config.bucket, false)),
             },
             service,
             place: Place {
@@ -101,11 +109,11 @@ impl Cloud {
     }
 }
 
-/// The private key of a service account's file, or what the file is instead.
-fn check(account: &str) -> Result<String, BadConfig> {
-    let bad = |problem: String| BadConfig::new(format!("the key {ACCOUNT} of {SECRET}"), problem);
+/// Validates the key file of a service account and returns its private key.
+fn check_service_account(account: &str) -> Result<String, BadConfig> {
+    let bad = |problem: String| BadConfig::new(format!("the key {ACCOUNT} of {SECRET_SETTING}"), problem);
     let file: KeyFile = serde_json::from_str(account)
-        .map_err(|_| bad("is no JSON; it must be a service account's key file".into()))?;
+        .map_err(|_| bad("is not JSON; it must be a service account's key file".into()))?;
     match file.kind.as_deref() {
         Some("service_account") | None => {}
         Some(kind) => {
@@ -127,7 +135,7 @@ fn check(account: &str) -> Result<String, BadConfig> {
     }
 }
 
-/// [`crate::Store`] retries.
+/// Disables the retries of `object_store`, because [`crate::Store`] retries.
 pub(super) fn no_retries() -> RetryConfig {
     RetryConfig {
         max_retries: 0,
@@ -156,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_cannot_be_used_is_refused_by_key_without_its_content() {
+    fn an_unusable_secret_is_refused_by_key_without_its_content() {
         let account = "{\"type\":\"service_account\",\"client_email\":\"a@b\",\"private_key\":\"hunter2\"}";
         let broken = "{\"type\":\"service_account\",\"client_email\":\"a@b\",\"private_key_id\":\"1\",\"private_key\":\"-----BEGIN PRIVATE KEY-----\\nhunter2hunter2\\n-----END PRIVATE KEY-----\\n\"}";
         for (pairs, expected) in [
@@ -165,7 +173,7 @@ mod tests {
                 vec![("access-token", "hunter2"), ("credentials.json", "{}")],
                 "keep one",
             ),
-            (vec![("credentials.json", "hunter2")], "no JSON"),
+            (vec![("credentials.json", "hunter2")], "not JSON"),
             (
                 vec![("credentials.json", "{\"type\":\"authorized_user\"}")],
                 "type authorized_user",

@@ -1,5 +1,5 @@
-//! Every request of `object_store` goes through here: refusals become our classes before that crate turns them into
-//! its own, and what a store says it received is compared with what was sent.
+//! The HTTP service below `object_store`. It converts error responses to faults before `object_store` does,
+//! compares the digest of received data with what was sent, and sends no secret over plain HTTP.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -13,35 +13,35 @@ use object_store::client::{
 };
 use serde::Deserialize;
 
-use crate::codes::{Refusal, retry_after};
 use crate::digest::content_md5;
 use crate::error::{Class, Fault};
+use crate::error_codes::{ErrorResponse, retry_after};
 use crate::net;
-use crate::secret::Censor;
+use crate::secret::Redactor;
 use crate::xml;
 
-/// A client that says failures in our classes.
+/// An HTTP client that reports failures as faults.
 #[derive(Clone)]
 pub(super) struct Service {
     http: reqwest::Client,
-    /// Where the store is. Requests to others ask for an identity.
+    /// Host and port of the store. Requests to other hosts obtain credentials.
     store: Option<(String, u16)>,
-    /// Whether the store's endpoint is written with `http://`.
-    is_plain: bool,
-    censor: Censor,
+    /// Whether the configured endpoint of the store starts with `http://`.
+    allows_plain_http: bool,
+    redactor: Redactor,
 }
 
-/// A fault on its way through the crate.
+/// A fault wrapped as an error, so that it passes through `object_store`.
 #[derive(Clone, Debug)]
-struct Refused(Fault);
+struct FaultError(Fault);
 
-impl fmt::Display for Refused {
+impl fmt::Display for FaultError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.said)
+        f.write_str(&self.0.detail)
     }
 }
 
-impl StdError for Refused {}
+impl StdError for FaultError {}
 
 #[derive(Deserialize)]
 struct TokenError {
@@ -50,61 +50,61 @@ struct TokenError {
 }
 
 impl Service {
-    pub(super) fn new(http: reqwest::Client, base: &str, censor: Censor) -> Self {
+    pub(super) fn new(http: reqwest::Client, base: &str, redactor: Redactor) -> Self {
         let base = base.parse::<http::Uri>().ok();
-        let is_plain = base.as_ref().is_some_and(|uri| uri.scheme_str() == Some("http"));
+        let allows_plain_http = base.as_ref().is_some_and(|uri| uri.scheme_str() == Some("http"));
         Self {
             http,
-            store: base.as_ref().and_then(server),
-            is_plain,
-            censor,
+            store: base.as_ref().and_then(host_and_port),
+            allows_plain_http,
+            redactor,
         }
     }
 
-    pub(super) fn censor(&self) -> &Censor {
-        &self.censor
+    pub(super) fn redactor(&self) -> &Redactor {
+        &self.redactor
     }
 
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, Fault> {
-        let is_store = self.store.is_some() && server(request.uri()) == self.store;
-        if !(is_store && self.is_plain) && carries_in_the_open(&request) {
+        let is_store = self.store.is_some() && host_and_port(request.uri()) == self.store;
+        if !(is_store && self.allows_plain_http) && exposes_secret(&request) {
             let to = request.uri().authority().map(ToString::to_string);
-            let said = format!(
-                "a token or key would go to {} over plain HTTP, where everybody on the way reads it, so nothing was sent: \
-                 use https://; only a store whose endpoint is written with http:// is spoken to so",
+            let detail = format!(
+                "refused to send a token or key to {} over plain HTTP, because it could be read in transit: use https://; \
+                 plain HTTP is allowed only for a store whose endpoint starts with http://",
                 to.unwrap_or_default()
             );
-            return Err(Fault::new(Class::Credentials, said));
+            return Err(Fault::new(Class::Credentials, detail));
         }
         let sent = match request.body().as_bytes() {
             Some(body) if request.method() == Method::PUT => Some(body.clone()),
             _ => None,
         };
-        let of_identity = |fault: Fault| {
-            let said = format!("no identity from the platform: {}", fault.said);
+        let name_identity = |fault: Fault| {
+            let detail = format!("cannot obtain credentials from the platform: {}", fault.detail);
             if is_store {
                 fault
             } else {
-                Fault::new(Class::Credentials, said)
+                Fault::new(Class::Credentials, detail)
             }
         };
         let answered = HttpService::call(&self.http, request).await;
-        let response = answered.map_err(|error| of_identity(self.broken(&error)))?;
+        let response = answered.map_err(|error| name_identity(self.transport_fault(&error)))?;
         if response.status().is_success() {
-            return received(&response, sent.as_ref()).map(|()| response);
+            return check_received_digest(&response, sent.as_ref()).map(|()| response);
         }
-        Err(of_identity(self.refusal(response).await))
+        Err(name_identity(self.error_fault(response).await))
     }
 
-    fn broken(&self, error: &HttpError) -> Fault {
-        let mut fault = net::fault(error, &self.censor);
+    fn transport_fault(&self, error: &HttpError) -> Fault {
+        let mut fault = net::connection_fault(error, &self.redactor);
         if error.kind() == HttpErrorKind::Timeout {
             fault.class = Class::TimedOut;
         }
         fault
     }
 
-    async fn refusal(&self, response: HttpResponse) -> Fault {
+    async fn error_fault(&self, response: HttpResponse) -> Fault {
         let header = |name: &str| {
             let value = response.headers().get(name).and_then(|value| value.to_str().ok());
             value.map(str::to_owned)
@@ -112,20 +112,20 @@ impl Service {
         let (status, code) = (response.status().as_u16(), header("x-ms-error-code"));
         let wait = retry_after(header("retry-after").as_deref());
         let body = response.into_body().bytes().await.unwrap_or_default();
-        let (told, message) = words(&String::from_utf8_lossy(&body));
-        let refusal = Refusal {
+        let (body_code, message) = parse_error_body(&String::from_utf8_lossy(&body));
+        let response_error = ErrorResponse {
             status,
-            code: code.unwrap_or(told),
+            code: code.unwrap_or(body_code),
             message,
             region: None,
             retry_after: wait,
         };
-        refusal.fault(&self.censor)
+        response_error.fault(&self.redactor)
     }
 }
 
-/// Whom an address speaks to, however that is written.
-fn server(uri: &http::Uri) -> Option<(String, u16)> {
+/// The host and port of an address, in a normal form.
+fn host_and_port(uri: &http::Uri) -> Option<(String, u16)> {
     let port = match (uri.port_u16(), uri.scheme_str()) {
         (Some(port), _) => port,
         (None, Some("http")) => 80,
@@ -134,24 +134,25 @@ fn server(uri: &http::Uri) -> Option<(String, u16)> {
     Some((uri.host()?.to_ascii_lowercase(), port))
 }
 
-/// Whether whoever listens on the way gets something by which to be somebody else. Machines' own services of identities are
-/// asked over plain HTTP and are sent no secret; what goes to this machine itself leaves it nowhere.
-fn carries_in_the_open(request: &HttpRequest) -> bool {
+/// Whether the request sends a secret over plain HTTP to another machine. Metadata services are reached over
+/// plain HTTP but receive no secret. Requests to the loopback interface do not leave the machine.
+fn exposes_secret(request: &HttpRequest) -> bool {
     let uri = request.uri();
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-    let is_own = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    let is_loopback =
+        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
     let is_signed = uri
         .query()
         .is_some_and(|query| query.split('&').any(|pair| pair.starts_with("sig=")));
-    let is_secret = request.headers().contains_key(http::header::AUTHORIZATION)
+    let has_secret = request.headers().contains_key(http::header::AUTHORIZATION)
         || is_signed
         || request.body().content_length() > 0;
-    uri.scheme_str() == Some("http") && !is_own && is_secret
+    uri.scheme_str() == Some("http") && !is_loopback && has_secret
 }
 
-/// The code and the message of a refusal, as XML or as JSON.
-fn words(text: &str) -> (String, String) {
-    if let Ok(body) = xml::read::<xml::ErrorBody>(text)
+/// The code and message of an error response in XML or JSON.
+fn parse_error_body(text: &str) -> (String, String) {
+    if let Ok(body) = xml::parse::<xml::ErrorBody>(text)
         && !body.code.is_empty()
     {
         return (body.code, body.message);
@@ -172,8 +173,8 @@ fn words(text: &str) -> (String, String) {
     (code, token.error_description.or(inner).unwrap_or_default())
 }
 
-/// Stores that say what they received must have received what was sent.
-fn received(response: &HttpResponse, sent: Option<&Bytes>) -> Result<(), Fault> {
+/// Checks that the digest of the received body matches, if the store reports one.
+fn check_received_digest(response: &HttpResponse, sent: Option<&Bytes>) -> Result<(), Fault> {
     let Some(sent) = sent.filter(|sent| !sent.is_empty()) else {
         return Ok(());
     };
@@ -186,7 +187,7 @@ fn received(response: &HttpResponse, sent: Option<&Bytes>) -> Result<(), Fault> 
     match header("content-md5").or(google) {
         Some(theirs) if theirs != content_md5(sent) => Err(Fault::new(
             Class::Transient,
-            "the store received other bytes than were sent",
+            "the store received different bytes than were sent",
         )),
         _ => Ok(()),
     }
@@ -200,7 +201,7 @@ impl fmt::Debug for Service {
     }
 }
 
-// Written out, as the crate's macro would write it.
+// The expanded form of the `async_trait` macro.
 impl HttpService for Service {
     fn call<'a, 'b>(
         &'a self,
@@ -212,7 +213,7 @@ impl HttpService for Service {
     {
         Box::pin(async move {
             let sent = self.send(request).await;
-            sent.map_err(|fault| HttpError::new(HttpErrorKind::Unknown, Refused(fault)))
+            sent.map_err(|fault| HttpError::new(HttpErrorKind::Unknown, FaultError(fault)))
         })
     }
 }
@@ -223,14 +224,14 @@ impl HttpConnector for Service {
     }
 }
 
-/// The class of an error that came out of the crate.
-pub(super) fn fault(error: &(dyn StdError + 'static), censor: &Censor) -> Fault {
-    for inner in net::chain(error) {
-        if let Some(refused) = inner.downcast_ref::<Refused>() {
-            return refused.0.clone();
+/// Recovers the fault from an error of `object_store`, or classifies the error.
+pub(super) fn fault(error: &(dyn StdError + 'static), redactor: &Redactor) -> Fault {
+    for inner in net::error_chain(error) {
+        if let Some(wrapped) = inner.downcast_ref::<FaultError>() {
+            return wrapped.0.clone();
         }
     }
-    let mut fault = net::fault(error, censor);
+    let mut fault = net::connection_fault(error, redactor);
     fault.class = match error.downcast_ref::<object_store::Error>() {
         Some(object_store::Error::NotFound { .. }) => Class::NotFound,
         Some(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
@@ -249,29 +250,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_are_read_in_every_form_that_occurs() {
+    fn error_bodies_are_parsed_in_every_known_form() {
         let pair = |code: &str, message: &str| (code.to_owned(), message.to_owned());
         assert_eq!(
-            words(
+            parse_error_body(
                 "\u{feff}<?xml version=\"1.0\"?><Error><Code>BlobNotFound</Code><Message>m</Message></Error>"
             ),
             pair("BlobNotFound", "m")
         );
         assert_eq!(
-            words("{\"error\":\"invalid_grant\",\"error_description\":\"d\"}"),
+            parse_error_body("{\"error\":\"invalid_grant\",\"error_description\":\"d\"}"),
             pair("invalid_grant", "d")
         );
         assert_eq!(
-            words("{\"error\":{\"code\":404,\"message\":\"m\"}}"),
+            parse_error_body("{\"error\":{\"code\":404,\"message\":\"m\"}}"),
             pair("", "m")
         );
-        assert_eq!(words("<html>"), pair("", ""));
+        assert_eq!(parse_error_body("<html>"), pair("", ""));
     }
 
     #[tokio::test]
-    async fn no_token_goes_over_plain_http_but_to_a_store_that_is_written_so() {
-        let trust = crate::trust::Trust::new("gcs.caSecret", None).expect("trust");
-        let http = crate::net::client(&trust).expect("a client");
+    async fn no_token_goes_over_plain_http_except_to_a_store_configured_with_http() {
+        let trust = crate::trust::TrustedRoots::new("gcs.caSecret", None).expect("trust");
+        let http = crate::net::http_client(&trust).expect("a client");
         let ask = |uri: &str, header: Option<&str>, body: &str| {
             let mut request = http::Request::builder().method(Method::POST).uri(uri);
             if let Some(value) = header {
@@ -280,9 +281,9 @@ mod tests {
             let body = object_store::client::HttpRequestBody::from(Bytes::from(body.to_owned()));
             request.body(body).expect("a request")
         };
-        // Nobody is at any of these addresses, which are for documents.
+        // Addresses reserved for documentation; no server listens there.
         let token = Some("Bearer hunter2");
-        let secure = Service::new(http.clone(), "https://192.0.2.1", Censor::default());
+        let secure = Service::new(http.clone(), "https://192.0.2.1", Redactor::default());
         for request in [
             ask("http://192.0.2.1/b/k", token, ""),
             ask("http://192.0.2.7/token", None, "assertion=hunter2"),
@@ -291,7 +292,7 @@ mod tests {
             let fault = secure.send(request).await.expect_err("refused");
             assert_eq!(fault.class, Class::Credentials);
             assert!(
-                fault.said.contains("plain HTTP") && !fault.said.contains("hunter2"),
+                fault.detail.contains("plain HTTP") && !fault.detail.contains("hunter2"),
                 "{fault:?}"
             );
         }
@@ -302,33 +303,33 @@ mod tests {
             ("https://192.0.2.1/b/k", token, "x", false),
             ("http://localhost.example.com/", token, "", true),
         ] {
-            assert_eq!(carries_in_the_open(&ask(uri, header, body)), expected, "{uri}");
+            assert_eq!(exposes_secret(&ask(uri, header, body)), expected, "{uri}");
         }
-        let plain = Service::new(http, "http://127.0.0.1:1", Censor::default());
-        assert!(plain.is_plain && !secure.is_plain);
+        let plain = Service::new(http, "http://127.0.0.1:1", Redactor::default());
+        assert!(plain.allows_plain_http && !secure.allows_plain_http);
     }
 
     #[test]
-    fn a_store_is_the_same_however_its_address_is_written() {
-        let server = |uri: &str| server(&uri.parse().expect("an address"));
+    fn equivalent_addresses_have_the_same_host_and_port() {
+        let host_and_port = |uri: &str| host_and_port(&uri.parse().expect("an address"));
         assert_eq!(
-            server("http://Minio.example.com:80/b"),
-            server("http://minio.example.com")
+            host_and_port("http://Minio.example.com:80/b"),
+            host_and_port("http://minio.example.com")
         );
-        assert_eq!(server("https://a/x?y"), server("https://A:443"));
-        assert_ne!(server("http://a"), server("https://a"));
-        assert_ne!(server("http://a:8080"), server("http://a"));
-        assert_eq!(server("/only/a/path"), None);
+        assert_eq!(host_and_port("https://a/x?y"), host_and_port("https://A:443"));
+        assert_ne!(host_and_port("http://a"), host_and_port("https://a"));
+        assert_ne!(host_and_port("http://a:8080"), host_and_port("http://a"));
+        assert_eq!(host_and_port("/only/a/path"), None);
     }
 
     #[test]
-    fn a_fault_is_found_again_behind_the_errors_of_the_crate() {
-        let refused = Refused(Fault::new(Class::Locked, "held"));
+    fn a_fault_is_recovered_from_an_object_store_error() {
+        let refused = FaultError(Fault::new(Class::Locked, "held"));
         let inner = HttpError::new(HttpErrorKind::Unknown, refused);
         let outer = object_store::Error::Generic {
             store: "GCS",
             source: Box::new(inner),
         };
-        assert_eq!(fault(&outer, &Censor::default()).class, Class::Locked);
+        assert_eq!(fault(&outer, &Redactor::default()).class, Class::Locked);
     }
 }

@@ -1,5 +1,5 @@
-//! Names as paths below the root, what lies there, and errors of the file system as classes. Symbolic links are not
-//! followed: they may lead out of the directory.
+//! Maps object names to paths below the root directory, lists the objects there, and converts I/O errors to
+//! faults. Symbolic links are never followed: they may lead out of the directory.
 
 use std::fs::{self, File, Metadata};
 use std::io::{Error, ErrorKind};
@@ -12,63 +12,64 @@ use crate::error::{Class, Fault};
 use crate::key::Key;
 use crate::port::{Entry, Etag, Meta};
 
-/// Where uploads are written until they are complete.
+/// The directory of unfinished uploads.
 pub(super) const UPLOADS: &str = ".etcd-operator-uploads";
 
-/// The directory of a store.
+/// The root directory of a store.
 #[derive(Debug)]
-pub(super) struct Root(PathBuf);
+pub(super) struct RootDirectory(PathBuf);
 
-impl Root {
+impl RootDirectory {
     pub(super) fn new(path: PathBuf) -> Self {
         Self(path)
     }
 
-    /// The directory itself, which must exist: on an unmounted volume nothing may be written beside it.
+    /// The path of the root directory, which must exist. If the volume is not mounted, nothing may be written
+    /// in its place.
     pub(super) fn directory(&self) -> Result<&Path, Fault> {
         match fs::metadata(&self.0) {
             Ok(found) if found.is_dir() => Ok(&self.0),
-            Ok(_) => Err(Fault::new(Class::NoBucket, "it is no directory")),
+            Ok(_) => Err(Fault::new(Class::NoBucket, "it is not a directory")),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 Err(Fault::new(Class::NoBucket, "the directory does not exist"))
             }
-            Err(error) => Err(fault(&error)),
+            Err(error) => Err(io_fault(&error)),
         }
     }
 
-    /// Where an object lies or would lie.
-    pub(super) fn object(&self, key: &Key) -> Result<PathBuf, Fault> {
+    /// The path of an object, whether it exists or not.
+    pub(super) fn object_path(&self, key: &Key) -> Result<PathBuf, Fault> {
         let mut path = self.directory()?.to_path_buf();
         if key.as_str().split('/').next() == Some(UPLOADS) {
-            let said = format!("{UPLOADS} is kept for uploads under way");
-            return Err(Fault::new(Class::Unsupported, said));
+            let detail = format!("{UPLOADS} is reserved for unfinished uploads");
+            return Err(Fault::new(Class::Unsupported, detail));
         }
         for part in key.as_str().split('/') {
             path.push(part);
             if fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
-                let said = format!("{part} is a symbolic link, which is not followed");
-                return Err(Fault::new(Class::Forbidden, said));
+                let detail = format!("{part} is a symbolic link; symbolic links are not followed");
+                return Err(Fault::new(Class::Forbidden, detail));
             }
         }
         Ok(path)
     }
 
-    /// Where the uploads are; made when it is missing.
-    pub(super) fn uploads(&self) -> Result<PathBuf, Fault> {
+    /// The directory of unfinished uploads. It is created if it does not exist.
+    pub(super) fn uploads_directory(&self) -> Result<PathBuf, Fault> {
         let path = self.directory()?.join(UPLOADS);
         match fs::create_dir(&path) {
             Ok(()) => sync_parent(&path)?,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(fault(&error)),
+            Err(error) => return Err(io_fault(&error)),
         }
         if fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
-            let said = format!("{UPLOADS} is a symbolic link, which is not followed");
-            return Err(Fault::new(Class::Forbidden, said));
+            let detail = format!("{UPLOADS} is a symbolic link; symbolic links are not followed");
+            return Err(Fault::new(Class::Forbidden, detail));
         }
         Ok(path)
     }
 
-    /// All objects whose names begin so.
+    /// All objects whose names start with `prefix`.
     pub(super) fn entries(&self, prefix: &str) -> Result<Vec<Entry>, Fault> {
         let root = self.directory()?;
         let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -83,10 +84,10 @@ impl Root {
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                     continue;
                 }
-                Err(error) => return Err(fault(&error)),
+                Err(error) => return Err(io_fault(&error)),
             };
             for found in listed {
-                let found = found.map_err(|error| fault(&error))?;
+                let found = found.map_err(|error| io_fault(&error))?;
                 let Ok(name) = found.file_name().into_string() else {
                     continue;
                 };
@@ -99,7 +100,7 @@ impl Root {
                     continue;
                 };
                 if metadata.is_dir() && name != UPLOADS {
-                    // Only folders on the way to the prefix or below it.
+                    // Descends only into directories on the way to the prefix, or below it.
                     if name.starts_with(prefix) || prefix.starts_with(&format!("{name}/")) {
                         folders.push(name);
                     }
@@ -107,7 +108,7 @@ impl Root {
                     entries.push(Entry {
                         name,
                         size: metadata.len(),
-                        modified: modified(&metadata),
+                        modified: modified_at(&metadata),
                     });
                 }
             }
@@ -116,14 +117,14 @@ impl Root {
     }
 }
 
-/// What is known of the file at `path`; only plain files are objects.
-pub(super) fn meta(path: &Path) -> Result<Meta, Fault> {
-    of_metadata(&fs::symlink_metadata(path).map_err(|error| fault(&error))?)
+/// The metadata of the file at `path`. Only regular files are objects.
+pub(super) fn metadata_at(path: &Path) -> Result<Meta, Fault> {
+    object_metadata(&fs::symlink_metadata(path).map_err(|error| io_fault(&error))?)
 }
 
-pub(super) fn of_metadata(found: &Metadata) -> Result<Meta, Fault> {
+pub(super) fn object_metadata(found: &Metadata) -> Result<Meta, Fault> {
     if !found.is_file() {
-        return Err(Fault::new(Class::NotFound, "it is no plain file"));
+        return Err(Fault::new(Class::NotFound, "it is not a regular file"));
     }
     let etag = format!(
         "{:x}-{:x}-{:x}.{:x}",
@@ -136,26 +137,26 @@ pub(super) fn of_metadata(found: &Metadata) -> Result<Meta, Fault> {
         size: found.len(),
         etag: Etag(etag),
         mark: None,
-        modified: modified(found),
+        modified: modified_at(found),
     })
 }
 
-pub(super) fn modified(found: &Metadata) -> Option<Timestamp> {
+pub(super) fn modified_at(found: &Metadata) -> Option<Timestamp> {
     found
         .modified()
         .ok()
         .and_then(|time| Timestamp::try_from(time).ok())
 }
 
-/// Makes a rename or a new name last.
+/// Syncs the parent directory, so that a created or renamed file survives a power failure.
 pub(super) fn sync_parent(path: &Path) -> Result<(), Fault> {
     let parent = path.parent().unwrap_or(path);
     File::open(parent)
         .and_then(|folder| folder.sync_all())
-        .map_err(|error| fault(&error))
+        .map_err(|error| io_fault(&error))
 }
 
-/// Makes the folders above `path`, each synced into the one above it.
+/// Creates the directories above `path` and syncs each into its parent.
 pub(super) fn make_parents(path: &Path) -> Result<(), Fault> {
     let Some(parent) = path.parent() else {
         return Ok(());
@@ -167,12 +168,12 @@ pub(super) fn make_parents(path: &Path) -> Result<(), Fault> {
     match fs::create_dir(parent) {
         Ok(()) => sync_parent(parent),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(fault(&error)),
+        Err(error) => Err(io_fault(&error)),
     }
 }
 
-/// The class of an error of the file system.
-pub(super) fn fault(error: &Error) -> Fault {
+/// Converts an I/O error to a fault.
+pub(super) fn io_fault(error: &Error) -> Fault {
     let class = match error.kind() {
         ErrorKind::NotFound => Class::NotFound,
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Class::Forbidden,

@@ -1,5 +1,5 @@
-//! Uploads into a directory: a folder of their own with the name and the data, synced and renamed into place when all
-//! parts are there.
+//! Uploads to a local directory. Each upload has its own directory with the object name and the data. When
+//! all parts are written, the data is synced and renamed to its destination.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, CWD, RenameFlags};
 
-use super::paths::{self, Root, fault};
+use super::paths::{self, RootDirectory, io_fault};
 use crate::error::{Class, Fault};
 use crate::key::Key;
 use crate::port::{Begun, Mark, Part, Target, UploadId};
@@ -17,39 +17,47 @@ use crate::port::{Begun, Mark, Part, Target, UploadId};
 const NAME: &str = "name";
 const DATA: &str = "data";
 
-pub(super) fn begin(root: &Root, key: &Key, mark: &Mark) -> Result<UploadId, Fault> {
-    // Said now, not after gigabytes were written.
-    let object = root.object(key)?;
+pub(super) fn begin(root: &RootDirectory, key: &Key, mark: &Mark) -> Result<UploadId, Fault> {
+    // Reported before gigabytes are written.
+    let object = root.object_path(key)?;
     if object.is_dir() {
-        return Err(Fault::new(Class::Unsupported, "a directory has this name"));
+        return Err(Fault::new(
+            Class::Unsupported,
+            "a directory with this name exists",
+        ));
     }
-    let folder = root.uploads()?.join(&mark.0);
+    let folder = root.uploads_directory()?.join(&mark.0);
     let made = fs::create_dir(&folder).and_then(|()| {
         File::create_new(folder.join(DATA))?;
         fs::write(folder.join(NAME), key.as_str())
     });
     match made {
         Ok(()) => Ok(UploadId(mark.0.clone())),
-        // The mark is drawn anew for every upload, so this is our own earlier try.
+        // The token is unique per upload, so an earlier attempt of this call created the directory.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(UploadId(mark.0.clone())),
         Err(error) => {
             let _ = fs::remove_dir_all(&folder);
-            Err(fault(&error))
+            Err(io_fault(&error))
         }
     }
 }
 
-pub(super) fn part(root: &Root, target: &Target, number: u32, body: &[u8]) -> Result<Part, Fault> {
-    let data = folder(root, target)?.join(DATA);
+pub(super) fn write_part(
+    root: &RootDirectory,
+    target: &Target,
+    number: u32,
+    body: &[u8],
+) -> Result<Part, Fault> {
+    let data = upload_directory(root, target)?.join(DATA);
     let file = OpenOptions::new()
         .write(true)
         .open(&data)
-        .map_err(|error| no_upload(&error))?;
+        .map_err(|error| upload_fault(&error))?;
     let offset = u64::from(number.saturating_sub(1)).saturating_mul(target.part_size);
     let size = u64::try_from(body.len()).unwrap_or(u64::MAX);
     file.write_all_at(body, offset)
-        .and_then(|()| out_of_memory(&file, offset, size))
-        .map_err(|error| fault(&error))?;
+        .and_then(|()| flush_and_drop_cache(&file, offset, size))
+        .map_err(|error| io_fault(&error))?;
     Ok(Part {
         number,
         tag: format!("{offset}+{size}"),
@@ -57,78 +65,82 @@ pub(super) fn part(root: &Root, target: &Target, number: u32, body: &[u8]) -> Re
     })
 }
 
-/// Sends to the disk what was written, and lets go of the copy in memory. A file of gigabytes that is left to be written
-/// by the kernel counts as memory of whoever wrote it, and drives from memory what the members on this node read.
-fn out_of_memory(file: &File, offset: u64, size: u64) -> std::io::Result<()> {
+/// Writes the data to disk and drops it from the page cache. Dirty pages count as memory of the process that
+/// wrote them. They also evict the pages that etcd members on this node read.
+fn flush_and_drop_cache(file: &File, offset: u64, size: u64) -> std::io::Result<()> {
     file.sync_data()?;
     if let Some(size) = NonZeroU64::new(size) {
-        // A file system without such copies may refuse.
+        // A file system without a page cache may refuse.
         let _ = rustix::fs::fadvise(file, offset, Some(size), Advice::DontNeed);
     }
     Ok(())
 }
 
-pub(super) fn complete(root: &Root, target: &Target, size: u64) -> Result<(), Fault> {
-    let folder = folder(root, target)?;
+pub(super) fn complete(root: &RootDirectory, target: &Target, size: u64) -> Result<(), Fault> {
+    let folder = upload_directory(root, target)?;
     let data = folder.join(DATA);
-    let object = root.object(&target.key)?;
+    let object = root.object_path(&target.key)?;
     let file = OpenOptions::new()
         .write(true)
         .open(&data)
-        .map_err(|error| no_upload(&error))?;
-    let written = file.metadata().map_err(|error| fault(&error))?.len();
+        .map_err(|error| upload_fault(&error))?;
+    let written = file.metadata().map_err(|error| io_fault(&error))?.len();
     if written < size {
-        let said = format!("{written} of {size} bytes are on the disk");
-        return Err(Fault::new(Class::Corrupt, said));
+        let detail = format!("only {written} of {size} bytes are on the disk");
+        return Err(Fault::new(Class::Corrupt, detail));
     }
     // A part may have been replaced by a shorter one.
     file.set_len(size)
         .and_then(|()| file.sync_all())
-        .map_err(|error| fault(&error))?;
+        .map_err(|error| io_fault(&error))?;
     paths::make_parents(&object)?;
-    fs::rename(&data, &object).map_err(|error| fault(&error))?;
+    fs::rename(&data, &object).map_err(|error| io_fault(&error))?;
     paths::sync_parent(&object)?;
-    // The object is there; what is left of the folder is swept later if this fails.
+    // The object exists. If this fails, the next sweep removes the rest.
     let _ = fs::remove_dir_all(&folder);
     Ok(())
 }
 
-pub(super) fn abort(root: &Root, target: &Target) -> Result<(), Fault> {
-    fs::remove_dir_all(folder(root, target)?).map_err(|error| no_upload(&error))
+pub(super) fn abort(root: &RootDirectory, target: &Target) -> Result<(), Fault> {
+    fs::remove_dir_all(upload_directory(root, target)?).map_err(|error| upload_fault(&error))
 }
 
-/// Writes a file of a name that must not be taken; whole or not at all.
-pub(super) fn create(root: &Root, key: &Key, body: &[u8]) -> Result<(), Fault> {
-    let object = root.object(key)?;
-    let folder = root.uploads()?.join(format!("create-{}", crate::clock::token()));
-    fs::create_dir(&folder).map_err(|error| fault(&error))?;
+/// Writes a file whose name must not exist, completely or not at all.
+pub(super) fn create(root: &RootDirectory, key: &Key, body: &[u8]) -> Result<(), Fault> {
+    let object = root.object_path(key)?;
+    let folder = root
+        .uploads_directory()?
+        .join(format!("create-{}", crate::clock::random_token()));
+    fs::create_dir(&folder).map_err(|error| io_fault(&error))?;
     let linked = write_and_link(&folder, &object, key, body);
     let _ = fs::remove_dir_all(&folder);
     linked
 }
 
 fn write_and_link(folder: &Path, object: &Path, key: &Key, body: &[u8]) -> Result<(), Fault> {
-    let of = |error: std::io::Error| fault(&error);
-    fs::write(folder.join(NAME), key.as_str()).map_err(of)?;
+    let to_fault = |error: std::io::Error| io_fault(&error);
+    fs::write(folder.join(NAME), key.as_str()).map_err(to_fault)?;
     let data = folder.join(DATA);
-    let mut file = File::create_new(&data).map_err(of)?;
-    file.write_all(body).and_then(|()| file.sync_all()).map_err(of)?;
+    let mut file = File::create_new(&data).map_err(to_fault)?;
+    file.write_all(body)
+        .and_then(|()| file.sync_all())
+        .map_err(to_fault)?;
     paths::make_parents(object)?;
-    claim(&data, object)?;
+    publish_if_absent(&data, object)?;
     paths::sync_parent(object)
 }
 
-/// Gives a file its name unless the name is taken: as a second one, or, where the file system has no second names, by a
-/// rename that replaces nothing.
-fn claim(data: &Path, object: &Path) -> Result<(), Fault> {
+/// Publishes a file under its final name unless that name exists. Uses a hard link, or a rename that replaces
+/// nothing if the file system has no hard links.
+fn publish_if_absent(data: &Path, object: &Path) -> Result<(), Fault> {
     let error = match fs::hard_link(data, object) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => error,
-        linked => return linked.map_err(|error| fault(&error)),
+        linked => return linked.map_err(|error| io_fault(&error)),
     };
     match rename_if_free(data, object) {
         Ok(()) => Ok(()),
-        Err(taken) if taken.kind() == ErrorKind::AlreadyExists => Err(fault(&taken)),
-        Err(_) => Err(fault(&error)),
+        Err(taken) if taken.kind() == ErrorKind::AlreadyExists => Err(io_fault(&taken)),
+        Err(_) => Err(io_fault(&error)),
     }
 }
 
@@ -137,16 +149,16 @@ fn rename_if_free(data: &Path, object: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-pub(super) fn begun(root: &Root, prefix: &str) -> Result<Vec<Begun>, Fault> {
+pub(super) fn list_unfinished(root: &RootDirectory, prefix: &str) -> Result<Vec<Begun>, Fault> {
     let mut all = Vec::new();
-    for found in fs::read_dir(root.uploads()?).map_err(|error| fault(&error))? {
-        let found = found.map_err(|error| fault(&error))?;
+    for found in fs::read_dir(root.uploads_directory()?).map_err(|error| io_fault(&error))? {
+        let found = found.map_err(|error| io_fault(&error))?;
         let name_file = found.path().join(NAME);
-        // An upload that ends meanwhile is no error.
+        // Uploads that end in the meantime are skipped.
         let (Ok(name), Ok(metadata)) = (fs::read_to_string(&name_file), fs::metadata(&name_file)) else {
             continue;
         };
-        let (Ok(id), Some(at)) = (found.file_name().into_string(), paths::modified(&metadata)) else {
+        let (Ok(id), Some(at)) = (found.file_name().into_string(), paths::modified_at(&metadata)) else {
             continue;
         };
         if name.starts_with(prefix) {
@@ -160,24 +172,27 @@ pub(super) fn begun(root: &Root, prefix: &str) -> Result<Vec<Begun>, Fault> {
     Ok(all)
 }
 
-/// The folder of an upload; its name comes from a list or from us, and never leads elsewhere.
-fn folder(root: &Root, target: &Target) -> Result<PathBuf, Fault> {
+/// The directory of an upload. The ID is validated, so that the path cannot leave the uploads directory.
+fn upload_directory(root: &RootDirectory, target: &Target) -> Result<PathBuf, Fault> {
     let id = &target.id.0;
-    let is_plain = !id.is_empty()
+    let is_valid = !id.is_empty()
         && id
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    if !is_plain {
-        return Err(Fault::new(Class::NoUpload, "this is no upload of ours"));
+    if !is_valid {
+        return Err(Fault::new(
+            Class::NoUpload,
+            "this is not an upload ID of this store",
+        ));
     }
-    Ok(root.uploads()?.join(id))
+    Ok(root.uploads_directory()?.join(id))
 }
 
-fn no_upload(error: &std::io::Error) -> Fault {
+fn upload_fault(error: &std::io::Error) -> Fault {
     if error.kind() == ErrorKind::NotFound {
-        return Fault::new(Class::NoUpload, "its folder is gone");
+        return Fault::new(Class::NoUpload, "its directory no longer exists");
     }
-    fault(error)
+    io_fault(error)
 }
 
 #[cfg(test)]
@@ -185,8 +200,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_files_have_one_name_only_a_rename_replaces_nothing_either() {
-        let folder = std::env::temp_dir().join(format!("etcd-operator-rename-{}", crate::clock::token()));
+    fn without_hard_links_a_rename_replaces_nothing_either() {
+        let folder =
+            std::env::temp_dir().join(format!("etcd-operator-rename-{}", crate::clock::random_token()));
         fs::create_dir(&folder).expect("a folder");
         let (first, second, object) = (folder.join("1"), folder.join("2"), folder.join("object"));
         fs::write(&first, "first").expect("written");

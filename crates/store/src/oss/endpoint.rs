@@ -1,5 +1,5 @@
-//! Endpoints of OSS as people write them: with or without scheme, internal, with the bucket in front, a domain of one's
-//! own. Pure.
+//! Parses OSS endpoints in their usual forms: with or without a scheme, internal, prefixed with the bucket,
+//! or a custom domain.
 
 use std::net::IpAddr;
 
@@ -9,20 +9,20 @@ const SETTING: &str = "oss.endpoint";
 const EXAMPLE: &str = "for example: https://oss-cn-hangzhou.aliyuncs.com";
 const VENDOR: &str = ".aliyuncs.com";
 
-/// Where requests go and what they are signed for.
+/// The address of requests and the region of their signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// The scheme and host for messages.
-    pub shown: String,
-    /// The address before the key: with the bucket where it belongs, without a slash at the end.
+    pub display: String,
+    /// The address that object names are appended to. It includes the bucket and has no trailing slash.
     pub base: String,
     /// The region of the signature.
     pub region: String,
 }
 
 impl Endpoint {
-    /// Reads an endpoint. Without a scheme it is HTTPS.
-    pub fn read(text: &str, bucket: &str, region: Option<&str>) -> Result<Self, BadConfig> {
+    /// Parses an endpoint. Without a scheme it is HTTPS.
+    pub fn parse(text: &str, bucket: &str, region: Option<&str>) -> Result<Self, BadConfig> {
         let bad = |problem: &str| BadConfig::new(SETTING, format!("{problem}; {EXAMPLE}"));
         let text = text.trim().trim_end_matches('/');
         let (scheme, rest) = match text.split_once("://") {
@@ -30,11 +30,11 @@ impl Endpoint {
             None => ("https".to_owned(), text),
         };
         if scheme != "https" && scheme != "http" {
-            return Err(bad("must begin with https:// or http://, or name the host alone"));
+            return Err(bad("must begin with https:// or http://, or be the host alone"));
         }
-        let authority: http::uri::Authority = rest.parse().map_err(|_| bad("names no host"))?;
+        let authority: http::uri::Authority = rest.parse().map_err(|_| bad("contains no host"))?;
         if rest.contains('@') || authority.host().is_empty() {
-            return Err(bad("must be a host, perhaps with a port, and nothing else"));
+            return Err(bad("must be a host with an optional port, and nothing else"));
         }
         let port = authority
             .port_u16()
@@ -45,32 +45,38 @@ impl Endpoint {
         {
             host = without.to_owned();
         }
-        let region = match (region, region_of(&host)) {
+        let region = match (region, region_from_host(&host)) {
             (Some(region), _) => region.strip_prefix("oss-").unwrap_or(region).to_owned(),
             (None, Some(region)) => region,
             (None, None) => {
-                let problem =
-                    format!("must be set, as the endpoint {host} does not tell it; for example: cn-hangzhou");
+                let problem = format!(
+                    "must be set, because the endpoint {host} does not contain it; for example: cn-hangzhou"
+                );
                 return Err(BadConfig::new("oss.region", problem));
             }
         };
-        let shown = format!("{scheme}://{host}{port}");
+        let display = format!("{scheme}://{host}{port}");
         let base = if host.ends_with(VENDOR) {
             check_bucket(bucket)?;
             format!("{scheme}://{bucket}.{host}{port}")
-        } else if is_machine(&host) {
-            // There is no name a bucket could be put in front of.
-            format!("{shown}/{bucket}")
+        } else if is_ip_or_localhost(&host) {
+            // An IP address cannot be prefixed with the bucket.
+            format!("{display}/{bucket}")
         } else {
-            // A domain of one's own stands for the bucket.
-            shown.clone()
+            // A custom domain is bound to one bucket.
+            display.clone()
         };
-        Ok(Self { shown, base, region })
+        Ok(Self {
+            display,
+            base,
+            region,
+        })
     }
 }
 
-/// `oss-cn-hangzhou`, `oss-cn-hangzhou-internal` and `cn-hangzhou.oss` name a region; `oss-accelerate` does not.
-fn region_of(host: &str) -> Option<String> {
+/// Extracts the region from a host name. `oss-cn-hangzhou`, `oss-cn-hangzhou-internal` and `cn-hangzhou.oss`
+/// contain one; `oss-accelerate` does not.
+fn region_from_host(host: &str) -> Option<String> {
     let name = host.strip_suffix(VENDOR)?;
     let region = match name
         .strip_suffix(".oss")
@@ -84,18 +90,18 @@ fn region_of(host: &str) -> Option<String> {
     is_region.then(|| region.to_owned())
 }
 
-fn is_machine(host: &str) -> bool {
+fn is_ip_or_localhost(host: &str) -> bool {
     host == "localhost" || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
 }
 
 fn check_bucket(bucket: &str) -> Result<(), BadConfig> {
-    let is_plain = (3..=63).contains(&bucket.len())
+    let is_valid = (3..=63).contains(&bucket.len())
         && bucket
             .bytes()
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
         && !bucket.starts_with('-')
         && !bucket.ends_with('-');
-    if is_plain {
+    if is_valid {
         return Ok(());
     }
     let problem = "must begin with a bucket of 3 to 63 lower-case letters, digits and hyphens; for example: my-bucket/etcd";
@@ -107,12 +113,12 @@ mod tests {
     use super::*;
 
     fn read(text: &str, region: Option<&str>) -> (String, String) {
-        let endpoint = Endpoint::read(text, "my-bucket", region).expect(text);
+        let endpoint = Endpoint::parse(text, "my-bucket", region).expect(text);
         (endpoint.base, endpoint.region)
     }
 
     #[test]
-    fn every_way_people_write_an_endpoint_is_understood() {
+    fn every_usual_form_of_an_endpoint_is_parsed() {
         for (text, region, base, signed) in [
             (
                 "http://oss-cn-hangzhou.aliyuncs.com",
@@ -168,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_endpoint_or_tells_no_region_is_refused_by_setting() {
+    fn an_invalid_endpoint_or_missing_region_is_refused_and_the_setting_named() {
         for bad in [
             "",
             "ftp://a",
@@ -176,15 +182,15 @@ mod tests {
             "https://a b",
             "https://a/b/c",
         ] {
-            let refused = Endpoint::read(bad, "my-bucket", Some("x")).expect_err(bad);
+            let refused = Endpoint::parse(bad, "my-bucket", Some("x")).expect_err(bad);
             assert_eq!(refused.setting, "oss.endpoint", "{bad}");
             assert!(!refused.to_string().contains("pw"));
         }
         for unclear in ["oss-accelerate.aliyuncs.com", "https://backups.example.com"] {
-            let refused = Endpoint::read(unclear, "my-bucket", None).expect_err(unclear);
+            let refused = Endpoint::parse(unclear, "my-bucket", None).expect_err(unclear);
             assert_eq!(refused.setting, "oss.region");
         }
-        let refused = Endpoint::read("oss-cn-hangzhou.aliyuncs.com", "My_Bucket", None).expect_err("bucket");
+        let refused = Endpoint::parse("oss-cn-hangzhou.aliyuncs.com", "My_Bucket", None).expect_err("bucket");
         assert_eq!(refused.setting, "oss.path");
     }
 }

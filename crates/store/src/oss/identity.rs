@@ -1,5 +1,5 @@
-//! Who asks OSS: the key pair of a Secret, or what the platform gives: variables, a role for a service account, the role
-//! of the machine. Temporary pairs are renewed before they end.
+//! Credentials for OSS: an access key from a Secret or from environment variables, the RAM role of a service
+//! account (OIDC), or the RAM role of the machine. Temporary keys are renewed before they expire.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,57 +10,57 @@ use tokio::sync::Mutex;
 
 use super::sign::Keys;
 use crate::clock;
-use crate::codes::Refusal;
 use crate::error::{Class, Fault};
+use crate::error_codes::ErrorResponse;
 use crate::net;
 use crate::platform::Platform;
-use crate::secret::{BadConfig, Censor, Hidden, Secret};
+use crate::secret::{BadConfig, Hidden, Redactor, Secret};
 
-const SECRET: &str = "oss.ossSecret";
-const METADATA: &str = "http://100.100.100.200";
-const STS: &str = "https://sts.aliyuncs.com";
+const SECRET_SETTING: &str = "oss.ossSecret";
+const METADATA_ENDPOINT: &str = "http://100.100.100.200";
+const STS_ENDPOINT: &str = "https://sts.aliyuncs.com";
 
-/// Pairs are renewed this long before they end.
-const MARGIN: SignedDuration = SignedDuration::from_mins(5);
+/// How long before their expiry temporary keys are renewed.
+const RENEWAL_MARGIN: SignedDuration = SignedDuration::from_mins(5);
 
-/// How long the platform may take to answer.
-const LIMIT: Duration = Duration::from_secs(10);
+/// The timeout of requests to the token and metadata services.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where key pairs come from.
+/// The source of the access keys.
 pub(super) enum Identity {
-    /// They stay what they are.
+    /// Keys that do not change.
     Fixed(Keys),
-    /// They are asked for.
-    Asked {
+    /// Temporary keys, requested when needed.
+    Temporary {
         source: Source,
         http: reqwest::Client,
-        last: Mutex<Option<Temporary>>,
+        cached: Mutex<Option<TemporaryKeys>>,
     },
 }
 
-/// Who gives temporary pairs.
+/// A service that issues temporary keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// A role for the service account, by its token in a file.
+    /// The RAM role of the service account, assumed with the token in a file.
     ServiceAccount {
         sts: String,
         role: String,
         provider: String,
         token_file: String,
     },
-    /// The role of the machine, by its metadata service.
+    /// The RAM role of the machine, from its metadata service.
     Machine { metadata: String, role: Option<String> },
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Temporary {
+pub(super) struct TemporaryKeys {
     keys: Keys,
-    ends: Timestamp,
+    expires_at: Timestamp,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Issued {
+struct StsCredentials {
     access_key_id: String,
     access_key_secret: String,
     security_token: String,
@@ -69,13 +69,13 @@ struct Issued {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Assumed {
-    credentials: Issued,
+struct AssumeRoleResponse {
+    credentials: StsCredentials,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "PascalCase", default)]
-struct Refused {
+struct ErrorBody {
     code: String,
     message: String,
 }
@@ -88,9 +88,9 @@ impl Identity {
     ) -> Result<Self, BadConfig> {
         if let Some(secret) = secret {
             return Ok(Self::Fixed(Keys {
-                id: secret.required(SECRET, "accessKeyID")?.to_owned(),
-                secret: Hidden::new(secret.required(SECRET, "accessKeySecret")?),
-                token: secret.text(SECRET, "securityToken")?.map(Hidden::new),
+                id: secret.required(SECRET_SETTING, "accessKeyID")?.to_owned(),
+                secret: Hidden::new(secret.required(SECRET_SETTING, "accessKeySecret")?),
+                token: secret.text(SECRET_SETTING, "securityToken")?.map(Hidden::new),
             }));
         }
         let variable = |name: &str| platform.variable(&format!("ALIBABA_CLOUD_{name}"));
@@ -107,7 +107,7 @@ impl Identity {
             variable("OIDC_TOKEN_FILE"),
         );
         let source = if let (Some(role), Some(provider), Some(token_file)) = account {
-            let sts = variable("STS_ENDPOINT").map_or_else(|| STS.to_owned(), with_scheme);
+            let sts = variable("STS_ENDPOINT").map_or_else(|| STS_ENDPOINT.to_owned(), with_scheme);
             Source::ServiceAccount {
                 sts,
                 role: role.to_owned(),
@@ -116,44 +116,51 @@ impl Identity {
             }
         } else {
             Source::Machine {
-                metadata: platform.metadata.clone().unwrap_or_else(|| METADATA.to_owned()),
+                metadata: platform
+                    .metadata
+                    .clone()
+                    .unwrap_or_else(|| METADATA_ENDPOINT.to_owned()),
                 role: variable("ECS_METADATA").map(str::to_owned),
             }
         };
-        Ok(Self::Asked {
+        Ok(Self::Temporary {
             source,
             http,
-            last: Mutex::new(None),
+            cached: Mutex::new(None),
         })
     }
 
-    /// What must not be in messages. Temporary pairs are not known beforehand; stores do not repeat them.
-    pub(super) fn censor(&self) -> Censor {
+    /// A redactor for the fixed keys. Temporary keys are not known in advance; OSS does not repeat them in
+    /// its errors.
+    pub(super) fn redactor(&self) -> Redactor {
         match self {
-            Self::Fixed(keys) => Censor::new(
+            Self::Fixed(keys) => Redactor::new(
                 [keys.secret.reveal()]
                     .into_iter()
                     .chain(keys.token.as_ref().map(Hidden::reveal)),
             ),
-            Self::Asked { .. } => Censor::default(),
+            Self::Temporary { .. } => Redactor::default(),
         }
     }
 
-    /// A key pair that is good for the next minutes.
+    /// Access keys that stay valid for the next minutes.
     pub(super) async fn keys(&self) -> Result<Keys, Fault> {
-        let (source, http, last) = match self {
+        let (source, http, cached) = match self {
             Self::Fixed(keys) => return Ok(keys.clone()),
-            Self::Asked { source, http, last } => (source, http, last),
+            Self::Temporary { source, http, cached } => (source, http, cached),
         };
-        let mut last = last.lock().await;
+        let mut cached = cached.lock().await;
         let now = clock::now();
-        if let Some(known) = last.as_ref().filter(|known| now + MARGIN < known.ends) {
+        if let Some(known) = cached
+            .as_ref()
+            .filter(|known| now + RENEWAL_MARGIN < known.expires_at)
+        {
             return Ok(known.keys.clone());
         }
-        match source.ask(http).await {
-            Ok(issued) => Ok(last.insert(issued).keys.clone()),
-            // The old pair is good for a little longer; the next request asks again.
-            Err(fault) => match last.as_ref().filter(|known| now < known.ends) {
+        match source.fetch_keys(http).await {
+            Ok(issued) => Ok(cached.insert(issued).keys.clone()),
+            // The old keys are still valid for a while. The next request tries to renew them again.
+            Err(fault) => match cached.as_ref().filter(|known| now < known.expires_at) {
                 Some(known) => Ok(known.keys.clone()),
                 None => Err(fault),
             },
@@ -170,41 +177,43 @@ fn with_scheme(endpoint: &str) -> String {
 }
 
 impl Source {
-    async fn ask(&self, http: &reqwest::Client) -> Result<Temporary, Fault> {
+    async fn fetch_keys(&self, http: &reqwest::Client) -> Result<TemporaryKeys, Fault> {
         let issued = match self {
             Self::ServiceAccount {
                 sts,
                 role,
                 provider,
                 token_file,
-            } => assume(http, sts, role, provider, token_file).await?,
-            Self::Machine { metadata, role } => of_machine(http, metadata, role.as_deref()).await?,
+            } => assume_role(http, sts, role, provider, token_file).await?,
+            Self::Machine { metadata, role } => {
+                fetch_from_metadata_service(http, metadata, role.as_deref()).await?
+            }
         };
-        Ok(Temporary {
+        Ok(TemporaryKeys {
             keys: Keys {
                 id: issued.access_key_id,
                 secret: Hidden::new(issued.access_key_secret),
                 token: Some(Hidden::new(issued.security_token)),
             },
-            ends: issued.expiration,
+            expires_at: issued.expiration,
         })
     }
 }
 
-async fn assume(
+async fn assume_role(
     http: &reqwest::Client,
     sts: &str,
     role: &str,
     provider: &str,
     token_file: &str,
-) -> Result<Issued, Fault> {
+) -> Result<StsCredentials, Fault> {
     let token = tokio::fs::read_to_string(token_file).await.map_err(|error| {
         Fault::new(
             Class::Credentials,
-            format!("the service account's token cannot be read: {error}"),
+            format!("cannot read the service account's token: {error}"),
         )
     })?;
-    let censor = Censor::new([token.trim()]);
+    let redactor = Redactor::new([token.trim()]);
     let time = clock::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let fields = [
         ("Action", "AssumeRoleWithOIDC"),
@@ -215,25 +224,29 @@ async fn assume(
         ("OIDCToken", token.trim()),
         ("RoleSessionName", "etcd-operator"),
         ("Timestamp", &time),
-        ("SignatureNonce", &clock::token()),
+        ("SignatureNonce", &clock::random_token()),
     ];
-    let pairs = fields.map(|(name, value)| format!("{name}={}", crate::key::percent(value, false)));
+    let pairs = fields.map(|(name, value)| format!("{name}={}", crate::key::percent_encode(value, false)));
     let request = http
         .post(format!("{sts}/"))
         .header("content-type", "application/x-www-form-urlencoded")
         .body(pairs.join("&"));
-    let answer = send(request, &censor).await?;
-    let assumed: Assumed = parse(&answer)?;
+    let answer = send(request, &redactor).await?;
+    let assumed: AssumeRoleResponse = parse_keys(&answer)?;
     Ok(assumed.credentials)
 }
 
-async fn of_machine(http: &reqwest::Client, metadata: &str, role: Option<&str>) -> Result<Issued, Fault> {
-    let censor = Censor::default();
+async fn fetch_from_metadata_service(
+    http: &reqwest::Client,
+    metadata: &str,
+    role: Option<&str>,
+) -> Result<StsCredentials, Fault> {
+    let redactor = Redactor::default();
     let request = http
         .put(format!("{metadata}/latest/api/token"))
         .header("x-aliyun-ecs-metadata-token-ttl-seconds", "21600");
-    // Machines of old have no such token and need none.
-    let token = send(request, &censor).await.ok();
+    // Old machines do not issue this token and do not require it.
+    let token = send(request, &redactor).await.ok();
     let get = |path: String| {
         let request = http.get(format!(
             "{metadata}/latest/meta-data/ram/security-credentials/{path}"
@@ -245,52 +258,55 @@ async fn of_machine(http: &reqwest::Client, metadata: &str, role: Option<&str>) 
     };
     let role = match role {
         Some(role) => role.to_owned(),
-        None => send(get(String::new()), &censor).await?.trim().to_owned(),
+        None => send(get(String::new()), &redactor).await?.trim().to_owned(),
     };
-    let answer = send(get(crate::key::percent(&role, false)), &censor).await?;
-    parse(&answer)
+    let answer = send(get(crate::key::percent_encode(&role, false)), &redactor).await?;
+    parse_keys(&answer)
 }
 
-async fn send(request: reqwest::RequestBuilder, censor: &Censor) -> Result<String, Fault> {
+async fn send(request: reqwest::RequestBuilder, redactor: &Redactor) -> Result<String, Fault> {
     let answer = async {
         let response = request.send().await?;
         let status = response.status().as_u16();
         Ok::<_, reqwest::Error>((status, response.text().await?))
     };
-    let (status, text) = match tokio::time::timeout(LIMIT, answer).await {
+    let (status, text) = match tokio::time::timeout(TIMEOUT, answer).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => {
-            let fault = net::fault(&error.without_url(), censor);
-            let said = format!("no identity from the platform: {}", fault.said);
-            return Err(Fault::new(Class::Credentials, said));
+            let fault = net::connection_fault(&error.without_url(), redactor);
+            let detail = format!("cannot obtain credentials from the platform: {}", fault.detail);
+            return Err(Fault::new(Class::Credentials, detail));
         }
         Err(_) => {
             return Err(Fault::new(
                 Class::Credentials,
-                "no identity from the platform: no answer in time",
+                "cannot obtain credentials from the platform: no response in time",
             ));
         }
     };
     if (200..300).contains(&status) {
         return Ok(text);
     }
-    let refused: Refused = serde_json::from_str(&text).unwrap_or_default();
-    let refusal = Refusal {
+    let body: ErrorBody = serde_json::from_str(&text).unwrap_or_default();
+    let response = ErrorResponse {
         status,
-        code: refused.code,
-        message: refused.message,
-        ..Refusal::default()
+        code: body.code,
+        message: body.message,
+        ..ErrorResponse::default()
     };
-    let said = format!("no identity from the platform: {}", refusal.fault(censor).said);
-    Err(Fault::new(Class::Credentials, said))
+    let detail = format!(
+        "cannot obtain credentials from the platform: {}",
+        response.fault(redactor).detail
+    );
+    Err(Fault::new(Class::Credentials, detail))
 }
 
-/// The parser's own message would repeat what it read.
-fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Fault> {
+/// Does not include the text of the parser error, which could quote the keys.
+fn parse_keys<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Fault> {
     serde_json::from_str(text).map_err(|_| {
         Fault::new(
             Class::Credentials,
-            "the platform's answer holds no complete key pair",
+            "the response of the platform contains no complete access key",
         )
     })
 }
@@ -299,7 +315,7 @@ impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(keys) => f.debug_tuple("Fixed").field(keys).finish(),
-            Self::Asked { source, .. } => f.debug_tuple("Asked").field(source).finish(),
+            Self::Temporary { source, .. } => f.debug_tuple("Temporary").field(source).finish(),
         }
     }
 }

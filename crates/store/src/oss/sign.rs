@@ -1,5 +1,5 @@
-//! The signature `OSS4-HMAC-SHA256`, pure: the same request at the same time always gives the same text. Nothing is sent
-//! here.
+//! The OSS signature version 4 (`OSS4-HMAC-SHA256`). The signature depends only on the request, the keys, the
+//! region and the time.
 
 use std::collections::BTreeMap;
 
@@ -7,46 +7,46 @@ use jiff::Timestamp;
 use ring::{digest, hmac};
 
 use crate::digest::hex;
-use crate::key::percent;
+use crate::key::percent_encode;
 use crate::secret::Hidden;
 
-/// What bodies are said to hash to: TLS or `Content-MD5` protects them.
+/// The body digest of signed requests: bodies are not signed, because TLS and `Content-MD5` protect them.
 pub const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 
 const ALGORITHM: &str = "OSS4-HMAC-SHA256";
 
-/// A key pair, perhaps with the token that goes with a temporary one.
+/// An access key, with a session token if it is temporary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
-    /// The public half.
+    /// The access key ID.
     pub id: String,
-    /// The secret half.
+    /// The access key secret.
     pub secret: Hidden,
-    /// What makes a temporary pair valid.
+    /// The session token of a temporary key.
     pub token: Option<Hidden>,
 }
 
-/// A request, as far as its signature is about it.
+/// The parts of a request that the signature covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signable {
-    /// `GET`, `PUT`…
+    /// The HTTP method.
     pub method: String,
-    /// The bucket, whether it is in the host, in the path or behind a domain of one's own.
+    /// The bucket, whether the host name, the path or a custom domain selects it.
     pub bucket: String,
-    /// The key, not encoded; empty for the bucket itself.
+    /// The object name, not encoded. Empty for requests about the bucket.
     pub key: String,
-    /// The query, not encoded.
+    /// The query parameters, not encoded.
     pub query: BTreeMap<String, String>,
-    /// The headers, their names in lower case.
+    /// The headers, with names in lower case.
     pub headers: BTreeMap<String, String>,
 }
 
-/// The time as the header `x-oss-date` has it.
+/// Formats a time for the `x-oss-date` header.
 pub fn date(at: Timestamp) -> String {
     at.strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
-/// Adds the headers that every signed request has: date, hash of the body, token.
+/// Adds the headers that every signed request needs: date, body digest and session token.
 pub fn prepare(request: &mut Signable, keys: &Keys, at: Timestamp) {
     let mut add = |name: &str, value: &str| request.headers.insert(name.to_owned(), value.to_owned());
     add("x-oss-date", &date(at));
@@ -56,29 +56,29 @@ pub fn prepare(request: &mut Signable, keys: &Keys, at: Timestamp) {
     }
 }
 
-/// The value of the header `Authorization` for a prepared request.
+/// The value of the `Authorization` header. The request must have the headers that [`prepare`] adds.
 pub fn authorization(request: &Signable, keys: &Keys, region: &str, at: Timestamp) -> String {
     let time = date(at);
     let day = &time[..8];
     let scope = format!("{day}/{region}/oss/aliyun_v4_request");
-    let canonical = canonical(request);
+    let canonical = canonical_request(request);
     let hashed = hex(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref());
     let to_sign = format!("{ALGORITHM}\n{time}\n{scope}\n{hashed}");
 
     let first = format!("aliyun_v4{}", keys.secret.reveal());
     let key = [day, region, "oss", "aliyun_v4_request"]
         .iter()
-        .fold(first.into_bytes(), |key, text| keyed(&key, text));
-    let signature = hex(&keyed(&key, &to_sign));
+        .fold(first.into_bytes(), |key, text| hmac_sha256(&key, text));
+    let signature = hex(&hmac_sha256(&key, &to_sign));
     format!("{ALGORITHM} Credential={}/{scope},Signature={signature}", keys.id)
 }
 
-fn keyed(key: &[u8], text: &str) -> Vec<u8> {
+fn hmac_sha256(key: &[u8], text: &str) -> Vec<u8> {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key);
     hmac::sign(&key, text.as_bytes()).as_ref().to_vec()
 }
 
-fn canonical(request: &Signable) -> String {
+fn canonical_request(request: &Signable) -> String {
     let Signable {
         method,
         bucket,
@@ -86,7 +86,7 @@ fn canonical(request: &Signable) -> String {
         query,
         headers,
     } = request;
-    let path = percent(&format!("/{bucket}/{key}"), true);
+    let path = percent_encode(&format!("/{bucket}/{key}"), true);
     let mut lines = String::new();
     for (name, value) in headers.iter().filter(|(name, _)| is_signed(name)) {
         for text in [name, ":", value.trim(), "\n"] {
@@ -96,7 +96,7 @@ fn canonical(request: &Signable) -> String {
     let body = headers
         .get("x-oss-content-sha256")
         .map_or(UNSIGNED, String::as_str);
-    // The empty line stands for further headers, of which we sign none.
+    // The empty line is the list of additional signed headers, which is empty.
     format!("{method}\n{path}\n{}\n{lines}\n\n{body}", encoded(query))
 }
 
@@ -104,11 +104,11 @@ fn is_signed(name: &str) -> bool {
     name == "content-type" || name == "content-md5" || name.starts_with("x-oss-")
 }
 
-/// A query as it is signed, which is also how it is sent.
+/// Encodes the query as it is signed and sent.
 pub fn encoded(query: &BTreeMap<String, String>) -> String {
     let mut pairs: Vec<(String, String)> = query
         .iter()
-        .map(|(name, value)| (percent(name, false), percent(value, false)))
+        .map(|(name, value)| (percent_encode(name, false), percent_encode(value, false)))
         .collect();
     pairs.sort();
     let pairs = pairs.into_iter().map(|(name, value)| match value.as_str() {
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_key_pair_and_everything_that_is_signed_change_the_signature() {
+    fn the_keys_and_every_signed_part_change_the_signature() {
         let keys = Keys {
             id: "LTAI".into(),
             secret: Hidden::new("secret"),
@@ -138,8 +138,8 @@ mod tests {
             headers: BTreeMap::new(),
         };
         prepare(&mut request, &keys, at);
-        let of = |request: &Signable, keys: &Keys| authorization(request, keys, "cn-hangzhou", at);
-        let first = of(&request, &keys);
+        let sign = |request: &Signable, keys: &Keys| authorization(request, keys, "cn-hangzhou", at);
+        let first = sign(&request, &keys);
         assert!(first.starts_with(
             "OSS4-HMAC-SHA256 Credential=LTAI/20261121/cn-hangzhou/oss/aliyun_v4_request,Signature="
         ));
@@ -147,7 +147,7 @@ mod tests {
         let mut changed = |change: &dyn Fn(&mut Signable)| {
             let mut other = request.clone();
             change(&mut other);
-            others.push(of(&other, &keys));
+            others.push(sign(&other, &keys));
         };
         changed(&|r| r.method = "GET".into());
         changed(&|r| r.bucket = "bucket2".into());
@@ -155,7 +155,7 @@ mod tests {
         changed(&|r| r.query.clear());
         changed(&|r| drop(r.headers.insert("x-oss-meta-a".into(), "1".into())));
         changed(&|r| drop(r.headers.insert("content-md5".into(), "1".into())));
-        others.push(of(
+        others.push(sign(
             &request,
             &Keys {
                 secret: Hidden::new("Secret"),
@@ -165,7 +165,7 @@ mod tests {
         assert!(others.iter().all(|other| *other != first));
         let mut same = request.clone();
         same.headers.insert("user-agent".into(), "not signed".into());
-        assert_eq!(of(&same, &keys), first);
+        assert_eq!(sign(&same, &keys), first);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! From settings and Secrets to a client of S3: who asks, where, in which region, and whom it trusts.
+//! Creates the S3 client from settings and Secrets: credentials, endpoint, region and trusted certificates.
 
 use aws_config::default_provider::credentials::DefaultCredentialsChain;
 use aws_config::environment::EnvironmentVariableRegionProvider;
@@ -7,7 +7,7 @@ use aws_config::meta::region::RegionProviderChain;
 use aws_config::profile::ProfileFileCredentialsProvider;
 #[expect(
     deprecated,
-    reason = "the new names are of a crate that would be a dependency for them alone"
+    reason = "the replacements are in a crate that would be an additional dependency"
 )]
 use aws_config::profile::profile_file::{ProfileFileKind, ProfileFiles};
 use aws_config::provider_config::ProviderConfig;
@@ -26,66 +26,67 @@ use super::S3;
 use super::profile::{self, Identity, Profile};
 use crate::net::CONNECT;
 use crate::port::{Kind, Place};
-use crate::secret::{BadConfig, Censor, Secret};
-use crate::trust::Trust;
+use crate::secret::{BadConfig, Redactor, Secret};
+use crate::trust::TrustedRoots;
 
-const SECRET: &str = "s3.awsSecret";
-const CA_SECRET: &str = "s3.caSecret";
+const SECRET_SETTING: &str = "s3.awsSecret";
+const CA_SECRET_SETTING: &str = "s3.caSecret";
 
-/// The region of stores that have none.
-const NO_REGION: &str = "us-east-1";
+/// The region for stores that have no regions.
+const FALLBACK_REGION: &str = "us-east-1";
 
-/// The profile the older operator read.
+/// The profile that the older operator reads.
 const DEFAULT_PROFILE: &str = "default";
 
-/// Encryption by the store.
+/// Server-side encryption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encryption {
-    /// With keys that the store keeps.
+    /// With keys managed by the store (SSE-S3).
     Aes256,
-    /// With the default key of the key management service.
+    /// With the default key of the key management service (SSE-KMS).
     Kms,
 }
 
-/// A bucket of S3, as users describe it.
+/// The configuration of an S3 bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct S3Config {
     /// The bucket.
     pub bucket: String,
-    /// The endpoint with its scheme, where it is not Amazon's. Plain HTTP is spoken only if it says `http://`.
+    /// The endpoint with its scheme, if it is not AWS. Plain HTTP is used only if the endpoint starts with
+    /// `http://`.
     pub endpoint: Option<String>,
-    /// Puts the bucket into the path instead of the host name.
+    /// Uses path-style addressing: the bucket is in the path instead of the host name.
     pub path_style: bool,
-    /// The region; it wins over the Secret's.
+    /// The region. Takes precedence over the region in the Secret.
     pub region: Option<String>,
-    /// Encryption by the store.
+    /// Server-side encryption.
     pub encryption: Option<Encryption>,
     /// The storage class of new objects.
     pub storage_class: Option<String>,
-    /// The profile in the Secret's files, where it is not `default`.
+    /// The profile in the files of the Secret, if it is not `default`.
     pub profile: Option<String>,
-    /// The Secret with the private authority of the endpoint, in the key `ca.crt`.
+    /// A Secret with the private CA of the endpoint, in the key `ca.crt`.
     pub ca: Option<Secret>,
 }
 
 impl S3 {
-    /// Makes a client. Nothing is sent, but to find out the region where nobody says it.
+    /// Creates a client. Sends no request, except to the metadata service if the region is not configured.
     pub async fn new(config: &S3Config, secret: Option<&Secret>) -> Result<Self, BadConfig> {
         let endpoint = config.endpoint.as_deref().map(check_endpoint).transpose()?;
         let is_amazon = endpoint.is_none_or(is_amazon);
         let http = http_client(config.ca.as_ref())?;
         let name = config.profile.as_deref().unwrap_or(DEFAULT_PROFILE);
         let profile = match secret {
-            Some(secret) => profile::read(SECRET, secret, name)?,
+            Some(secret) => profile::read_profile(SECRET_SETTING, secret, name)?,
             None => Profile {
                 identity: Identity::Platform,
                 region: None,
             },
         };
-        let region = region(config, &profile, is_amazon, &http).await?;
-        let censor = censor(&profile.identity);
-        let provider = credentials(&profile.identity, name, &region, &http).await;
-        let slow = std::time::Duration::from_secs(30);
+        let region = resolve_region(config, &profile, is_amazon, &http).await?;
+        let redactor = redactor_for(&profile.identity);
+        let provider = credentials_provider(&profile.identity, name, &region, &http).await;
+        let stall_limit = std::time::Duration::from_secs(30);
         let mut builder = Builder::new()
             .behavior_version(BehaviorVersion::latest())
             .http_client(http)
@@ -96,11 +97,12 @@ impl S3 {
             .timeout_config(TimeoutConfig::builder().connect_timeout(CONNECT).build())
             .stalled_stream_protection(
                 StalledStreamProtectionConfig::enabled()
-                    .grace_period(slow)
+                    .grace_period(stall_limit)
                     .build(),
             )
-            // Every store of this protocol checks MD5, which we send. The newer sums are not understood everywhere, and
-            // where they are, an upload that was not begun with one cannot be completed of parts that carry it.
+            // Every S3-compatible store verifies the MD5 that each request carries. Not all of them support
+            // the newer checksums. Where they do, an upload that began without one cannot be completed from
+            // parts that carry one.
             .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
             .response_checksum_validation(ResponseChecksumValidation::WhenRequired);
         if let Some(endpoint) = endpoint {
@@ -117,9 +119,9 @@ impl S3 {
                 Encryption::Aes256 => ServerSideEncryption::Aes256,
                 Encryption::Kms => ServerSideEncryption::AwsKms,
             }),
-            class: config.storage_class.as_deref().map(StorageClass::from),
-            keeps_conditions: is_amazon,
-            censor,
+            storage_class: config.storage_class.as_deref().map(StorageClass::from),
+            supports_conditional_writes: is_amazon,
+            redactor,
         })
     }
 }
@@ -128,14 +130,15 @@ fn check_endpoint(endpoint: &str) -> Result<&str, BadConfig> {
     let example = "for example: https://minio.example.com:9000";
     let uri: http::Uri = endpoint
         .parse()
-        .map_err(|_| BadConfig::new("s3.endpoint", format!("is no address; {example}")))?;
+        .map_err(|_| BadConfig::new("s3.endpoint", format!("is not an address; {example}")))?;
     let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
     let has_user = uri
         .authority()
         .is_some_and(|authority| authority.as_str().contains('@'));
     if !is_http || uri.host().is_none_or(str::is_empty) || has_user || uri.query().is_some() {
-        let problem =
-            format!("must begin with https:// or http:// and name a host, without user or query; {example}");
+        let problem = format!(
+            "must begin with https:// or http:// and contain a host, without user or query; {example}"
+        );
         return Err(BadConfig::new("s3.endpoint", problem));
     }
     Ok(endpoint.trim_end_matches('/'))
@@ -154,20 +157,21 @@ fn is_amazon(endpoint: &str) -> bool {
 }
 
 fn http_client(ca: Option<&Secret>) -> Result<SharedHttpClient, BadConfig> {
-    let trust = Trust::new(CA_SECRET, ca)?;
-    let store = TrustStore::empty().with_pem_certificate(trust.pem());
+    let trust = TrustedRoots::new(CA_SECRET_SETTING, ca)?;
+    let store = TrustStore::empty().with_pem_certificate(trust.to_pem());
     let context = TlsContext::builder()
         .with_trust_store(store)
         .build()
-        .map_err(|error| BadConfig::new(CA_SECRET, crate::net::last(&error)))?;
+        .map_err(|error| BadConfig::new(CA_SECRET_SETTING, crate::net::root_cause(&error)))?;
     Ok(aws_smithy_http_client::Builder::new()
         .tls_provider(Provider::Rustls(CryptoMode::Ring))
         .tls_context(context)
         .build_https())
 }
 
-/// What the user says, else the Secret, else the machine, else that there is none outside Amazon.
-async fn region(
+/// The region: from the settings, else from the Secret, else from the environment or metadata service. For
+/// stores other than AWS a fallback.
+async fn resolve_region(
     config: &S3Config,
     profile: &Profile,
     is_amazon: bool,
@@ -177,38 +181,38 @@ async fn region(
         return Ok(region);
     }
     if !is_amazon {
-        return Ok(NO_REGION.to_owned());
+        return Ok(FALLBACK_REGION.to_owned());
     }
-    let machine = ProviderConfig::without_region().with_http_client(http.clone());
+    let provider_config = ProviderConfig::without_region().with_http_client(http.clone());
     let chain = RegionProviderChain::first_try(EnvironmentVariableRegionProvider::new())
-        .or_else(ImdsRegionProvider::builder().configure(&machine).build());
+        .or_else(ImdsRegionProvider::builder().configure(&provider_config).build());
     let found = chain.region().await;
     found.map(|region| region.to_string()).ok_or_else(|| {
         let problem =
-            "must be set: neither the Secret's config nor the machine says it; for example: eu-central-1";
+            "must be set: neither the Secret's config nor the machine provides it; for example: eu-central-1";
         BadConfig::new("s3.region", problem)
     })
 }
 
-fn censor(identity: &Identity) -> Censor {
+fn redactor_for(identity: &Identity) -> Redactor {
     match identity {
-        Identity::Keys { secret, token, .. } => Censor::new(
+        Identity::Keys { secret, token, .. } => Redactor::new(
             [secret.reveal()]
                 .into_iter()
                 .chain(token.as_ref().map(crate::secret::Hidden::reveal)),
         ),
-        Identity::Role { credentials, .. } => Censor::new([credentials.reveal()]),
-        Identity::Platform => Censor::default(),
+        Identity::Role { credentials, .. } => Redactor::new([credentials.reveal()]),
+        Identity::Platform => Redactor::default(),
     }
 }
 
-async fn credentials(
+async fn credentials_provider(
     identity: &Identity,
     name: &str,
     region: &str,
     http: &SharedHttpClient,
 ) -> SharedCredentialsProvider {
-    let machine = ProviderConfig::without_region()
+    let provider_config = ProviderConfig::without_region()
         .with_http_client(http.clone())
         .with_region(Some(Region::new(region.to_owned())));
     match identity {
@@ -224,7 +228,7 @@ async fn credentials(
                 .with_contents(ProfileFileKind::Config, config.reveal())
                 .build();
             let role = ProfileFileCredentialsProvider::builder()
-                .configure(&machine)
+                .configure(&provider_config)
                 .profile_files(files)
                 .profile_name(name)
                 .build();
@@ -232,7 +236,7 @@ async fn credentials(
         }
         Identity::Platform => {
             let chain = DefaultCredentialsChain::builder()
-                .configure(machine)
+                .configure(provider_config)
                 .build()
                 .await;
             SharedCredentialsProvider::new(chain)
@@ -245,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_need_a_scheme_and_a_host_and_nothing_secret() {
+    fn endpoints_need_a_scheme_and_a_host_and_no_credentials() {
         for bad in [
             "minio:9000",
             "ftp://a",
@@ -265,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn amazon_is_known_by_its_names_only() {
+    fn aws_is_recognized_by_its_host_names() {
         assert!(is_amazon("https://s3.eu-west-1.amazonaws.com"));
         assert!(is_amazon("https://s3.cn-north-1.amazonaws.com.cn"));
         assert!(!is_amazon("https://amazonaws.com.example.org"));
@@ -273,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_prints_a_secret() {
+    async fn debug_output_contains_no_secret() {
         let files = "[default]\naws_access_key_id = AKIAX\naws_secret_access_key = hunter2hunter2\naws_session_token = tokentoken\n";
         let data = [("credentials".to_owned(), files.as_bytes().to_vec())];
         let secret = Secret::from(std::collections::BTreeMap::from(data));

@@ -1,52 +1,52 @@
-//! The files `credentials` and `config` of Amazon's command line, as the older operator took them in a Secret. Only read
-//! here; what a role or a token file needs is left to Amazon's own provider.
+//! Parses the AWS CLI files `credentials` and `config`, which the older operator expects in a Secret. If the
+//! profile assumes a role, the AWS SDK reads the files instead.
 
 use std::collections::BTreeMap;
 
 use crate::secret::{BadConfig, Hidden, Secret};
 
-/// The keys of the Secret.
-pub(crate) const CREDENTIALS: &str = "credentials";
-/// The key of the Secret with settings.
-pub(crate) const CONFIG: &str = "config";
+/// The key of the Secret with the credentials file.
+pub(crate) const CREDENTIALS_KEY: &str = "credentials";
+/// The key of the Secret with the config file.
+pub(crate) const CONFIG_KEY: &str = "config";
 
-/// What one profile says.
+/// A profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Profile {
     pub identity: Identity,
     pub region: Option<String>,
 }
 
-/// Who asks.
+/// The source of the credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// A key pair, perhaps for a time only.
+    /// An access key, possibly with a session token.
     Keys {
         id: String,
         secret: Hidden,
         token: Option<Hidden>,
     },
-    /// A role to be assumed: Amazon's provider reads the files itself.
+    /// A role to assume. The AWS SDK reads both files.
     Role { credentials: Hidden, config: Hidden },
-    /// The machine's.
+    /// The identity of the platform.
     Platform,
 }
 
 type Sections = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Reads the profile of this name.
-pub(crate) fn read(setting: &str, secret: &Secret, name: &str) -> Result<Profile, BadConfig> {
-    let credentials = secret.text(setting, CREDENTIALS)?;
-    let config = secret.text(setting, CONFIG)?;
+/// Reads the profile with this name.
+pub(crate) fn read_profile(setting: &str, secret: &Secret, name: &str) -> Result<Profile, BadConfig> {
+    let credentials = secret.text(setting, CREDENTIALS_KEY)?;
+    let config = secret.text(setting, CONFIG_KEY)?;
     if credentials.is_none() && config.is_none() {
-        // Says which keys are there.
-        secret.required(setting, CREDENTIALS)?;
+        // This error lists the keys that exist.
+        secret.required(setting, CREDENTIALS_KEY)?;
     }
     let parsed = |key: &str, text: Option<&str>| {
-        text.map_or_else(|| Ok(Sections::new()), |text| sections(setting, key, text))
+        text.map_or_else(|| Ok(Sections::new()), |text| parse_sections(setting, key, text))
     };
-    let keys = profile(&parsed(CREDENTIALS, credentials)?, name);
-    let settings = profile(&parsed(CONFIG, config)?, name);
+    let keys = merged_profile(&parsed(CREDENTIALS_KEY, credentials)?, name);
+    let settings = merged_profile(&parsed(CONFIG_KEY, config)?, name);
     let value = |name: &str| {
         keys.get(name)
             .or_else(|| settings.get(name))
@@ -54,11 +54,11 @@ pub(crate) fn read(setting: &str, secret: &Secret, name: &str) -> Result<Profile
     };
     let missing = |what: &str| {
         let problem =
-            format!("has no {what} in the profile {name}; for example: [{name}] and below it {what} = …");
-        BadConfig::new(format!("the key {CREDENTIALS} of {setting}"), problem)
+            format!("has no {what} in the profile {name}; for example: [{name}], and {what} = … below it");
+        BadConfig::new(format!("the key {CREDENTIALS_KEY} of {setting}"), problem)
     };
     if value("credential_process").is_some() {
-        let problem = "asks for credential_process: no program is started for credentials";
+        let problem = "uses credential_process, which is not supported";
         return Err(BadConfig::new(setting, problem));
     }
     let identity = match (value("aws_access_key_id"), value("aws_secret_access_key")) {
@@ -82,8 +82,8 @@ pub(crate) fn read(setting: &str, secret: &Secret, name: &str) -> Result<Profile
     })
 }
 
-/// `[default]` and `[profile default]` mean the same.
-fn profile(sections: &Sections, name: &str) -> BTreeMap<String, String> {
+/// Merges the sections `[name]` and `[profile name]`, which mean the same.
+fn merged_profile(sections: &Sections, name: &str) -> BTreeMap<String, String> {
     let long = format!("profile {name}");
     let mut merged = sections.get(&long).cloned().unwrap_or_default();
     if let Some(short) = sections.get(name) {
@@ -92,10 +92,10 @@ fn profile(sections: &Sections, name: &str) -> BTreeMap<String, String> {
     merged
 }
 
-fn sections(setting: &str, key: &str, text: &str) -> Result<Sections, BadConfig> {
+fn parse_sections(setting: &str, key: &str, text: &str) -> Result<Sections, BadConfig> {
     let mut found = Sections::new();
     let mut current: Option<String> = None;
-    let mut has_inner = false;
+    let mut has_nested_settings = false;
     for (index, line) in text.lines().enumerate() {
         let is_indented = line.starts_with([' ', '\t']);
         let line = line.trim();
@@ -117,18 +117,18 @@ fn sections(setting: &str, key: &str, text: &str) -> Result<Sections, BadConfig>
             continue;
         }
         let Some(section) = &current else {
-            return Err(bad("has a setting before any [profile]"));
+            return Err(bad("has a setting before the first [profile]"));
         };
         let (name, value) = line
             .split_once('=')
-            .ok_or_else(|| bad("has neither a setting nor a [profile]"))?;
+            .ok_or_else(|| bad("is neither a setting nor a [profile]"))?;
         let name = name.trim().to_ascii_lowercase();
-        // Lines further in belong to a setting with settings of its own, none of which is ours.
-        if is_indented && has_inner {
+        // Indented lines are nested settings of the setting above. None of them is needed.
+        if is_indented && has_nested_settings {
             continue;
         }
-        let value = without_comment(value);
-        has_inner = value.is_empty();
+        let value = strip_comment(value);
+        has_nested_settings = value.is_empty();
         found
             .entry(section.clone())
             .or_default()
@@ -137,7 +137,7 @@ fn sections(setting: &str, key: &str, text: &str) -> Result<Sections, BadConfig>
     Ok(found)
 }
 
-fn without_comment(value: &str) -> &str {
+fn strip_comment(value: &str) -> &str {
     let end = [" #", " ;", "\t#", "\t;"]
         .iter()
         .filter_map(|mark| value.find(mark))
@@ -158,11 +158,11 @@ mod tests {
     }
 
     fn read_default(pairs: &[(&str, &str)]) -> Result<Profile, BadConfig> {
-        read("s3.awsSecret", &secret(pairs), "default")
+        read_profile("s3.awsSecret", &secret(pairs), "default")
     }
 
     #[test]
-    fn files_of_the_command_line_are_read_with_their_comments_and_other_profiles() {
+    fn aws_cli_files_are_parsed_with_comments_and_other_profiles() {
         let credentials = "# mine\n[other]\naws_access_key_id = NO\n\n[default]\r\naws_access_key_id=AKIA1 ; id\n  aws_secret_access_key = a/b+c=\n";
         let config = "[profile other]\nregion = eu-1\n[default]\nregion = eu-central-1\ns3 =\n  max_concurrent_requests = 20\n  addressing_style = path\n";
         let profile = read_default(&[("credentials", credentials), ("config", config)]).expect("read");
@@ -178,20 +178,24 @@ mod tests {
         let credentials = "[p1]\naws_access_key_id=A\naws_secret_access_key=B\naws_session_token=C==\n";
         let config = "[profile p2]\nrole_arn = arn:aws:iam::1:role/x\nsource_profile = p1\n";
         let secret = secret(&[("credentials", credentials), ("config", config)]);
-        let first = read("s3.awsSecret", &secret, "p1").expect("read").identity;
+        let first = read_profile("s3.awsSecret", &secret, "p1")
+            .expect("read")
+            .identity;
         assert!(matches!(first, Identity::Keys { token: Some(token), .. } if token.reveal() == "C=="));
-        let second = read("s3.awsSecret", &secret, "p2").expect("read").identity;
+        let second = read_profile("s3.awsSecret", &secret, "p2")
+            .expect("read")
+            .identity;
         assert!(matches!(second, Identity::Role { .. }));
     }
 
     #[test]
-    fn settings_without_credentials_mean_the_identity_of_the_platform() {
+    fn a_config_file_without_credentials_selects_the_platform_identity() {
         let profile = read_default(&[("config", "[default]\nregion = x-1\n")]).expect("read");
         assert_eq!(profile.identity, Identity::Platform);
     }
 
     #[test]
-    fn what_is_missing_or_wrong_is_named_and_no_value_is_shown() {
+    fn missing_and_wrong_settings_are_named_without_their_values() {
         let cases: [(&[(&str, &str)], &str); 6] = [
             (&[("accesskey", "hunter2")], "no key credentials"),
             (

@@ -1,5 +1,5 @@
-//! What every store must do, whichever protocol it speaks. Each check works below a prefix of its own and leaves nothing
-//! that another could trip over.
+//! The conformance checks for stores of every protocol. Each check works below its own prefix and leaves
+//! nothing behind that could disturb another.
 
 mod objects;
 mod uploads;
@@ -15,25 +15,25 @@ use crate::port::{Etag, Part, Span};
 use crate::store::Store;
 use crate::upload::Upload;
 
-/// A store to be checked.
+/// A store under test.
 #[derive(Clone, Debug)]
 pub struct Bench {
     /// The store.
     pub store: Store,
-    /// The size of parts; real stores want 5 MiB at least.
+    /// The part size. Real stores require at least 5 MiB.
     pub part_size: u64,
-    /// How many objects a list of several pages has.
+    /// The number of objects that fills several pages of a listing.
     pub many: usize,
-    /// What this store cannot do, or its server does not play: checks of it are left out.
+    /// Features that this store does not have or its test server does not emulate. Their checks are skipped.
     pub lacks: &'static [Lack],
 }
 
-/// What a store may be without.
+/// A feature that a store may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// A list of uploads under way.
+    /// Listing unfinished uploads.
     ListOfUploads,
-    /// A condition that holds against writes at the same time.
+    /// Conditional writes that hold against concurrent writers.
     ConditionsAtOnce,
 }
 
@@ -45,7 +45,7 @@ impl Bench {
 
 /// One check.
 pub struct Check {
-    /// What it shows, as a sentence.
+    /// The name of the check: a sentence about what holds.
     pub name: &'static str,
     run: for<'a> fn(&'a Bench) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
 }
@@ -61,37 +61,37 @@ macro_rules! checks {
 }
 
 checks![
-    uploads::what_is_uploaded_in_parts_is_read_back,
-    uploads::parts_may_come_in_any_order_and_twice,
+    uploads::an_upload_in_parts_reads_back_identically,
+    uploads::parts_can_be_uploaded_in_any_order_and_replaced,
     uploads::one_short_part_and_an_empty_one_make_an_object,
     uploads::an_object_appears_only_when_it_is_complete,
     uploads::an_aborted_upload_leaves_nothing,
     uploads::a_dropped_upload_is_aborted,
     uploads::an_upload_replaces_an_older_object,
-    uploads::parts_with_a_gap_are_refused_and_nothing_is_left,
+    uploads::parts_with_a_gap_are_refused_and_the_upload_is_aborted,
     objects::ranges_are_exact,
-    objects::another_writing_is_not_read_by_an_old_etag,
-    objects::names_with_odd_characters_come_back_as_they_are,
-    objects::a_list_has_what_begins_so_and_nothing_else,
-    objects::a_list_of_many_pages_is_whole,
-    objects::deleting_is_final_and_may_be_repeated,
+    objects::a_replaced_object_is_not_read_with_the_old_etag,
+    objects::names_with_special_characters_round_trip,
+    objects::a_listing_returns_exactly_the_names_with_the_prefix,
+    objects::a_listing_of_many_pages_is_complete,
+    objects::deleting_is_final_and_idempotent,
     objects::an_object_is_created_once,
-    objects::one_of_many_creates_at_the_same_time_wins,
-    objects::what_is_not_there_is_said_to_be_not_there,
-    uploads::only_own_leftovers_older_than_the_deadline_are_swept,
+    objects::one_of_many_concurrent_creates_wins,
+    objects::a_missing_object_is_reported_as_missing,
+    uploads::only_own_uploads_older_than_the_deadline_are_swept,
 ];
 
 impl Check {
-    /// Runs it; it panics where the store is wrong.
+    /// Runs the check. Panics if it fails.
     pub async fn run(&self, bench: &Bench) {
         (self.run)(bench).await;
     }
 }
 
-/// Runs all checks, one after the other, and returns how many there were.
+/// Runs all checks in order and returns their number.
 pub async fn check_all(bench: &Bench) -> usize {
     for check in CHECKS {
-        println_name(check.name);
+        print_name(check.name);
         check.run(bench).await;
     }
     CHECKS.len()
@@ -101,16 +101,16 @@ pub async fn check_all(bench: &Bench) -> usize {
     clippy::print_stdout,
     reason = "the last name printed is the check that failed"
 )]
-fn println_name(name: &str) {
+fn print_name(name: &str) {
     println!("check: {name}");
 }
 
-fn key(name: &str) -> Key {
-    Key::new(format!("conformance-{}/{name}", clock::token())).expect("a good name")
+fn unique_key(name: &str) -> Key {
+    Key::new(format!("conformance-{}/{name}", clock::random_token())).expect("a valid name")
 }
 
-/// Bytes in which no stretch equals another.
-fn bytes(length: u64) -> Bytes {
+/// Generates bytes without repeating sequences.
+fn test_bytes(length: u64) -> Bytes {
     let mut made = BytesMut::new();
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     for _ in 0..length {
@@ -122,7 +122,7 @@ fn bytes(length: u64) -> Bytes {
     made.freeze()
 }
 
-fn pieces(whole: &Bytes, size: u64) -> Vec<Bytes> {
+fn split_into_parts(whole: &Bytes, size: u64) -> Vec<Bytes> {
     let size = usize::try_from(size).expect("a small size");
     let mut rest = whole.clone();
     let mut pieces = Vec::new();
@@ -133,23 +133,27 @@ fn pieces(whole: &Bytes, size: u64) -> Vec<Bytes> {
     pieces
 }
 
-async fn upload(bench: &Bench, key: &Key, whole: &Bytes) -> Etag {
-    let upload = bench.store.begin(key, bench.part_size).await.expect("begun");
-    let parts = hand_over(&upload, whole).await;
+async fn upload_object(bench: &Bench, key: &Key, whole: &Bytes) -> Etag {
+    let upload = bench
+        .store
+        .begin(key, bench.part_size)
+        .await
+        .expect("the upload begins");
+    let parts = upload_parts(&upload, whole).await;
     let stored = upload.complete(parts).await.expect("completed");
     assert_eq!(stored.size, u64::try_from(whole.len()).expect("a length"));
-    stored.etag.expect("who writes here may look")
+    stored.etag.expect("the identity may read metadata")
 }
 
-async fn hand_over(upload: &Upload, whole: &Bytes) -> Vec<Part> {
+async fn upload_parts(upload: &Upload, whole: &Bytes) -> Vec<Part> {
     let mut parts = Vec::new();
-    for (piece, number) in pieces(whole, upload.part_size()).into_iter().zip(1..) {
+    for (piece, number) in split_into_parts(whole, upload.part_size()).into_iter().zip(1..) {
         parts.push(upload.part(number, piece).await.expect("a part"));
     }
     parts
 }
 
-async fn read(store: &Store, key: &Key, span: Span) -> Bytes {
+async fn read_all(store: &Store, key: &Key, span: Span) -> Bytes {
     let mut opened = store.open(key, span, None).await.expect("opened");
     let mut whole = BytesMut::new();
     while let Some(piece) = opened.body.next().await {
@@ -161,7 +165,7 @@ async fn read(store: &Store, key: &Key, span: Span) -> Bytes {
 
 async fn assert_no_upload(bench: &Bench, key: &Key) {
     if !bench.lacks(Lack::ListOfUploads) {
-        let begun = bench.store.all_begun(key.as_str()).await.expect("a list");
-        assert_eq!(begun, [], "nothing of the upload is left");
+        let unfinished = bench.store.list_unfinished(key.as_str()).await.expect("a list");
+        assert_eq!(unfinished, [], "no unfinished upload is left");
     }
 }

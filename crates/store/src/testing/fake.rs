@@ -1,11 +1,12 @@
-//! An object store in this process, speaking four protocols over HTTP, with or without TLS, and failing by plan.
+//! An in-process object store that speaks four protocols over HTTP, with or without TLS, and injects faults
+//! on request.
 
-mod blobs;
-mod objects;
-mod oss_check;
+mod abs;
+mod oss_signature;
+mod s3;
 mod server;
 mod state;
 
-pub use self::oss_check::problem as oss_problem;
-pub use self::server::{Authority, Call, Fake};
+pub use self::oss_signature::find_problem as oss_signature_problem;
+pub use self::server::{Authority, Fake, ReceivedRequest};
 pub use self::state::{Dialect, Quirk, now};

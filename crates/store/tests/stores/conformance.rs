@@ -1,9 +1,9 @@
-//! The one list of checks over all five stores.
+//! Runs the conformance checks on all five stores.
 
 use etcd_operator_store::Store;
 use etcd_operator_store::testing::{Bench, CHECKS, Lack, check_all};
 
-use crate::stores::{Directory, store};
+use crate::support::{Directory, store};
 use etcd_operator_store::testing::fake::{Dialect, Fake};
 
 fn bench(store: Store, many: usize, lacks: &'static [Lack]) -> Bench {
@@ -15,7 +15,7 @@ fn bench(store: Store, many: usize, lacks: &'static [Lack]) -> Bench {
     }
 }
 
-/// Blocks of Azure that nobody committed are forgotten by the store and listed nowhere.
+/// The features that the fake of this protocol lacks. Azure has no listing of uncommitted blocks.
 pub fn lacks(dialect: Dialect) -> &'static [Lack] {
     match dialect {
         Dialect::Abs => &[Lack::ListOfUploads],
@@ -36,7 +36,7 @@ async fn s3_conforms() {
 }
 
 #[tokio::test]
-async fn oss_conforms_and_every_signature_is_right() {
+async fn oss_conforms_and_every_signature_is_valid() {
     check(Dialect::Oss).await;
 }
 

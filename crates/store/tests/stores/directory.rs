@@ -1,18 +1,18 @@
-//! What only a directory can get wrong: leaving it, links, and a volume that is not there.
+//! Tests of the local directory alone: staying inside it, symbolic links, and a volume that is not mounted.
 
 use bytes::Bytes;
 use etcd_operator_store::local::Local;
 use etcd_operator_store::port::Span;
 use etcd_operator_store::{Class, Creation, Key};
 
-use crate::stores::Directory;
+use crate::support::Directory;
 
 fn key(name: &str) -> Key {
     Key::new(name).expect("a name")
 }
 
 #[tokio::test]
-async fn a_link_out_of_the_directory_is_neither_read_nor_written_through() {
+async fn symbolic_links_out_of_the_directory_are_not_followed() {
     let (inside, outside) = (Directory::new("inside"), Directory::new("outside"));
     std::fs::write(outside.0.join("secret"), "not yours").expect("written");
     std::os::unix::fs::symlink(&outside.0, inside.0.join("folder")).expect("a link");
@@ -32,16 +32,16 @@ async fn a_link_out_of_the_directory_is_neither_read_nor_written_through() {
     }
     assert_eq!(store.list("").await, Ok(Vec::new()));
     assert_eq!(store.list("../").await, Ok(Vec::new()));
-    let there = std::fs::read_to_string(outside.0.join("secret")).expect("still there");
-    assert_eq!(there, "not yours");
+    let content = std::fs::read_to_string(outside.0.join("secret")).expect("still there");
+    assert_eq!(content, "not yours");
 }
 
 #[tokio::test]
-async fn nothing_is_written_beside_a_volume_that_is_not_mounted() {
+async fn nothing_is_written_if_the_volume_is_not_mounted() {
     let directory = Directory::new("unmounted");
     let path = directory.0.join("volume");
-    let port = Local::new(&path).expect("a port");
-    let store = etcd_operator_store::Store::new(std::sync::Arc::new(port), crate::stores::policy());
+    let port = Local::new(&path).expect("a backend");
+    let store = etcd_operator_store::Store::new(std::sync::Arc::new(port), crate::support::policy());
     let error = store.begin(&key("etcd/x"), 10).await.expect_err("no volume");
     assert_eq!(error.class, Class::NoBucket, "{error}");
     assert!(error.to_string().contains("local.path"), "{error}");
@@ -49,10 +49,10 @@ async fn nothing_is_written_beside_a_volume_that_is_not_mounted() {
 }
 
 #[tokio::test]
-async fn the_folder_of_uploads_is_no_place_for_objects() {
+async fn the_uploads_directory_cannot_contain_objects() {
     let directory = Directory::new("uploads");
     let store = directory.store();
-    let upload = store.begin(&key("etcd/x"), 10).await.expect("begun");
+    let upload = store.begin(&key("etcd/x"), 10).await.expect("the upload begins");
     let reserved = key(".etcd-operator-uploads/x");
     let error = store.create(&reserved, Bytes::new()).await.expect_err("reserved");
     assert_eq!(error.class, Class::Unsupported, "{error}");
@@ -69,7 +69,7 @@ async fn the_folder_of_uploads_is_no_place_for_objects() {
 }
 
 #[test]
-fn a_path_that_is_relative_or_climbs_is_refused() {
+fn relative_paths_and_paths_with_parent_components_are_refused() {
     for path in ["backups", "/a/../b", ""] {
         let refused = Local::new(path).expect_err(path);
         assert_eq!(refused.setting, "local.path");

@@ -1,5 +1,5 @@
-//! Every harm at every moment of an upload, on all five stores: it ends complete or aborted and never in between, the
-//! object is the new one or the old one, and nothing is written twice.
+//! Injects every fault in every phase of an upload, on all five stores. The upload must end complete or
+//! aborted, the object must be entirely new or entirely old, and nothing is written twice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use etcd_operator_store::port::Port;
 use etcd_operator_store::testing::{Faulty, Harm, Phase, Times};
 use etcd_operator_store::{Class, Error, Key, Policy, Remains, Store, Stored};
 
-use crate::stores::{Directory, PASSWORD, config, policy, secret_of};
+use crate::support::{Directory, PASSWORD, config, policy, secret_of};
 use etcd_operator_store::testing::fake::{Dialect, Fake};
 
 const PART: u64 = 1000;
 const PARTS: u32 = 3;
 
-/// A store that can be harmed.
-trait Harmed {
+/// A store into which faults can be injected.
+trait FaultTarget {
     fn plan(&self, phase: Phase, harm: Harm, times: Times);
     fn calm(&self);
     fn happened(&self) -> usize;
-    /// How often an upload was made an object; unknown where nobody counts.
+    /// How many uploads were completed, if the store counts them.
     fn completions(&self) -> Option<usize>;
 }
 
-impl Harmed for Fake {
+impl FaultTarget for Fake {
     fn plan(&self, phase: Phase, harm: Harm, times: Times) {
         Fake::plan(self, phase, harm, times);
     }
@@ -44,7 +44,7 @@ impl Harmed for Fake {
     }
 }
 
-impl Harmed for Faulty<etcd_operator_store::local::Local> {
+impl FaultTarget for Faulty<etcd_operator_store::local::Local> {
     fn plan(&self, phase: Phase, harm: Harm, times: Times) {
         Faulty::plan(self, phase, harm, times);
     }
@@ -62,12 +62,12 @@ impl Harmed for Faulty<etcd_operator_store::local::Local> {
     }
 }
 
-async fn attempt(store: &Store, key: &Key, content: u8) -> Result<Stored, Error> {
+async fn upload_object(store: &Store, key: &Key, byte: u8) -> Result<Stored, Error> {
     let upload = store.begin(key, PART).await?;
     let mut parts = Vec::new();
     for number in 1..=PARTS {
         let size = if number == PARTS { 10 } else { 1000 };
-        match upload.part(number, Bytes::from(vec![content; size])).await {
+        match upload.part(number, Bytes::from(vec![byte; size])).await {
             Ok(part) => parts.push(part),
             Err(error) => {
                 upload.abort().await.expect("aborting works");
@@ -78,7 +78,7 @@ async fn attempt(store: &Store, key: &Key, content: u8) -> Result<Stored, Error>
     upload.complete(parts).await
 }
 
-fn expected(harm: Harm) -> Class {
+fn expected_class(harm: Harm) -> Class {
     match harm {
         Harm::Internal | Harm::Broken | Harm::LostAnswer => Class::Transient,
         Harm::Throttled => Class::Throttled,
@@ -91,10 +91,10 @@ fn expected(harm: Harm) -> Class {
     }
 }
 
-/// One cell of the table, as a word for people.
-async fn cell(
+/// Runs one cell of the table and returns its text.
+async fn run_cell(
     store: &Store,
-    harmed: &dyn Harmed,
+    target: &dyn FaultTarget,
     phase: Phase,
     harm: Harm,
     times: Times,
@@ -103,38 +103,38 @@ async fn cell(
     let what = format!("{phase:?} {harm:?} {times:?}");
     let key =
         Key::new(format!("etcd/{phase:?}-{harm:?}-{times:?}").replace(['(', ')'], "-")).expect("a name");
-    attempt(store, &key, b'o').await.expect("the old object");
-    let before = harmed.completions();
-    harmed.plan(phase, harm, times);
-    let outcome = attempt(store, &key, b'n').await;
-    assert!(harmed.happened() > 0, "{what}: it did happen");
-    harmed.calm();
+    upload_object(store, &key, b'o').await.expect("the old object");
+    let before = target.completions();
+    target.plan(phase, harm, times);
+    let outcome = upload_object(store, &key, b'n').await;
+    assert!(target.happened() > 0, "{what}: the fault was injected");
+    target.calm();
 
-    let there = store.read_small(&key, 100_000).await.expect("an object is there");
-    assert_eq!(there.len(), 2010, "{what}: a whole one");
-    let is_new = there.iter().all(|byte| *byte == b'n');
+    let content = store.read_small(&key, 100_000).await.expect("an object is there");
+    assert_eq!(content.len(), 2010, "{what}: the object is complete");
+    let is_new = content.iter().all(|byte| *byte == b'n');
     assert!(
-        is_new || there.iter().all(|byte| *byte == b'o'),
+        is_new || content.iter().all(|byte| *byte == b'o'),
         "{what}: not a mixture"
     );
     let left = store
-        .sweep(key.as_str(), far(), |_| true)
+        .sweep(key.as_str(), far_future(), |_| true)
         .await
         .expect("swept")
         .aborted;
     assert_eq!(left, Vec::<String>::new(), "{what}: no upload is left");
-    if let (Some(before), Some(after)) = (before, harmed.completions()) {
+    if let (Some(before), Some(after)) = (before, target.completions()) {
         assert!(after <= before + 1, "{what}: completed once at most");
     }
 
-    // Blocks need no beginning; what fails there is only a look that may fail.
-    let is_look = phase == Phase::AfterComplete || (is_abs && phase == Phase::Begin);
+    // Azure uploads have no begin request. In this phase only a metadata read fails, and that is tolerated.
+    let is_tolerated = phase == Phase::AfterComplete || (is_abs && phase == Phase::Begin);
     match &outcome {
         Ok(_) => {
             assert!(is_new, "{what}: success means the new object");
-            let helps = times == Times::Once && harm.passes();
+            let retry_helps = times == Times::Once && harm.passes();
             let settled = harm == Harm::LostAnswer && phase == Phase::Complete;
-            assert!(helps || settled || is_look, "{what}: must not succeed");
+            assert!(retry_helps || settled || is_tolerated, "{what}: must not succeed");
             "complete".to_owned()
         }
         Err(error) => {
@@ -145,13 +145,16 @@ async fn cell(
             );
             assert!(
                 times == Times::Always || !harm.passes(),
-                "{what}: it was over: {error}"
+                "{what}: a retry must succeed: {error}"
             );
             if phase == Phase::AfterComplete {
-                assert!(is_new, "{what}: it was complete already");
+                assert!(is_new, "{what}: the object was already complete");
             } else {
                 assert!(!is_new, "{what}: failure means the old object");
-                assert!(is_look || error.class == expected(harm), "{what}: {error:?}");
+                assert!(
+                    is_tolerated || error.class == expected_class(harm),
+                    "{what}: {error:?}"
+                );
                 assert_ne!(error.remains, Some(Remains::Unknown), "{what}: {error}");
             }
             format!("{:?}", error.class)
@@ -159,45 +162,46 @@ async fn cell(
     }
 }
 
-fn far() -> jiff::Timestamp {
+fn far_future() -> jiff::Timestamp {
     jiff::Timestamp::from_second(4_102_444_800).expect("a time")
 }
 
-/// The same store twice: soon out of patience, for what never answers; and patient, on a machine that also compiles.
+/// Two clients of the same store: one with short timeouts for faults that never respond, and one with long
+/// timeouts for slow machines.
 struct Stores {
-    quick: Store,
+    impatient: Store,
     patient: Store,
 }
 
-/// The committed table: who reads it reads what happens.
+/// The documented results. The test fails if they differ from what happens.
 const TABLE: &str = include_str!("../../../../docs/proof/stores.md");
 
-async fn table(name: &str, stores: &Stores, harmed: &dyn Harmed, without: &[Harm], is_abs: bool) {
-    let (mut cells, mut strange) = (0, String::new());
+async fn check_table(name: &str, stores: &Stores, target: &dyn FaultTarget, without: &[Harm], is_abs: bool) {
+    let (mut cells, mut differing) = (0, String::new());
     for harm in Harm::ALL.into_iter().filter(|harm| !without.contains(harm)) {
         let store = if harm == Harm::Slow {
-            &stores.quick
+            &stores.impatient
         } else {
             &stores.patient
         };
         for times in [Times::Once, Times::Always] {
             let mut row = Vec::new();
             for phase in Phase::all(PARTS) {
-                let word = cell(store, harmed, phase, harm, times, is_abs).await;
+                let word = run_cell(store, target, phase, harm, times, is_abs).await;
                 row.push(word);
                 cells += 1;
             }
             let line = format!("| {name} | {harm:?} | {times:?} | {} |\n", row.join(" | "));
             if !TABLE.contains(&line) {
-                strange.push_str(&line);
+                differing.push_str(&line);
             }
         }
     }
     assert!(cells >= 90, "{cells} cells");
-    assert_eq!(strange, "", "docs/proof/stores.md has other lines");
+    assert_eq!(differing, "", "docs/proof/stores.md differs");
 }
 
-fn quick() -> Policy {
+fn impatient_policy() -> Policy {
     Policy {
         request: Duration::from_millis(700),
         part: Duration::from_millis(700),
@@ -206,7 +210,7 @@ fn quick() -> Policy {
     }
 }
 
-async fn harm(dialect: Dialect, name: &str, without: &[Harm]) {
+async fn check_faults(dialect: Dialect, name: &str, without: &[Harm]) {
     let fake = Fake::start(dialect, None).await;
     let secret = secret_of(dialect);
     let config = config(dialect, &fake.endpoint, None);
@@ -217,41 +221,41 @@ async fn harm(dialect: Dialect, name: &str, without: &[Harm]) {
             .expect("a store")
     };
     let stores = Stores {
-        quick: connected(quick()).await,
+        impatient: connected(impatient_policy()).await,
         patient: connected(policy()).await,
     };
-    table(name, &stores, &fake, without, dialect == Dialect::Abs).await;
+    check_table(name, &stores, &fake, without, dialect == Dialect::Abs).await;
 }
 
 #[tokio::test]
-async fn s3_ends_complete_or_aborted_whatever_happens() {
-    harm(Dialect::S3, "s3", &[]).await;
+async fn s3_uploads_end_complete_or_aborted() {
+    check_faults(Dialect::S3, "s3", &[]).await;
 }
 
 #[tokio::test]
-async fn oss_ends_complete_or_aborted_whatever_happens() {
-    harm(Dialect::Oss, "oss", &[]).await;
+async fn oss_uploads_end_complete_or_aborted() {
+    check_faults(Dialect::Oss, "oss", &[]).await;
 }
 
 #[tokio::test]
-async fn gcs_ends_complete_or_aborted_whatever_happens() {
-    // Buckets of Google have a region and are reached from everywhere.
-    harm(Dialect::Gcs, "gcs", &[Harm::WrongRegion]).await;
+async fn gcs_uploads_end_complete_or_aborted() {
+    // GCS serves every bucket from every region.
+    check_faults(Dialect::Gcs, "gcs", &[Harm::WrongRegion]).await;
 }
 
 #[tokio::test]
-async fn abs_ends_complete_or_aborted_whatever_happens() {
-    harm(Dialect::Abs, "abs", &[Harm::WrongRegion]).await;
+async fn abs_uploads_end_complete_or_aborted() {
+    check_faults(Dialect::Abs, "abs", &[Harm::WrongRegion]).await;
 }
 
 #[tokio::test]
-async fn a_directory_ends_complete_or_aborted_whatever_happens() {
-    let directory = Directory::new("harmed");
+async fn local_uploads_end_complete_or_aborted() {
+    let directory = Directory::new("faults");
     let port = Arc::new(Faulty::new(directory.port()));
     let with = |policy| Store::new(Arc::clone(&port) as Arc<dyn Port>, policy);
     let stores = Stores {
-        quick: with(quick()),
+        impatient: with(impatient_policy()),
         patient: with(policy()),
     };
-    table("local", &stores, port.as_ref(), &[], false).await;
+    check_table("local", &stores, port.as_ref(), &[], false).await;
 }

@@ -1,4 +1,4 @@
-//! Identities that the platform gives: services on this machine play the metadata services and the token service.
+//! Tests of platform identities. Local servers stand in for the metadata services and the token service.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,27 +16,32 @@ use hyper_util::rt::TokioIo;
 use jiff::{SignedDuration, Timestamp};
 use tokio::net::TcpListener;
 
-use crate::stores::{BUCKET, Directory, PASSWORD, config, policy};
+use crate::support::{BUCKET, Directory, PASSWORD, config, policy};
 use etcd_operator_store::testing::fake::{Dialect, Fake, now};
 
-type Asked = Arc<Mutex<Vec<String>>>;
+type RecordedRequests = Arc<Mutex<Vec<String>>>;
 
-/// A service that answers by the line `METHOD PATH` and remembers what it was asked.
-async fn service(answers: impl Fn(&str, &str) -> Option<String> + Send + Sync + 'static) -> (String, Asked) {
+/// Starts a server that looks up its response by the line `METHOD PATH` and records the requests.
+async fn start_service(
+    answers: impl Fn(&str, &str) -> Option<String> + Send + Sync + 'static,
+) -> (String, RecordedRequests) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = format!("http://{}", listener.local_addr().expect("an address"));
-    let (asked, answers) = (Asked::default(), Arc::new(answers));
-    let remembered = Arc::clone(&asked);
+    let (recorded, answers) = (RecordedRequests::default(), Arc::new(answers));
+    let shared = Arc::clone(&recorded);
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let (asked, answers) = (Arc::clone(&remembered), Arc::clone(&answers));
+            let (recorded, answers) = (Arc::clone(&shared), Arc::clone(&answers));
             let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-                let (asked, answers) = (Arc::clone(&asked), Arc::clone(&answers));
+                let (recorded, answers) = (Arc::clone(&recorded), Arc::clone(&answers));
                 async move {
                     let line = format!("{} {}", request.method(), request.uri().path());
                     let body = request.into_body().collect().await.expect("a body").to_bytes();
                     let body = String::from_utf8(body.to_vec()).expect("text");
-                    asked.lock().expect("no panic").push(line.clone());
+                    recorded
+                        .lock()
+                        .expect("the mutex is not poisoned")
+                        .push(line.clone());
                     let (status, text) = match answers(&line, &body) {
                         Some(text) => (200, text),
                         None => (
@@ -55,12 +60,12 @@ async fn service(answers: impl Fn(&str, &str) -> Option<String> + Send + Sync + 
             });
             tokio::spawn(async move {
                 let server = hyper::server::conn::http1::Builder::new();
-                // A client that hangs up is no failure.
+                // Errors of a connection, such as a client that disconnects, are ignored.
                 let _ = server.serve_connection(TokioIo::new(stream), service).await;
             });
         }
     });
-    (address, asked)
+    (address, recorded)
 }
 
 fn pair(expiration: Timestamp) -> String {
@@ -70,16 +75,16 @@ fn pair(expiration: Timestamp) -> String {
     )
 }
 
-async fn oss_by(fake: &Fake, platform: &Platform) -> Store {
+async fn oss_with_platform_identity(fake: &Fake, platform: &Platform) -> Store {
     let config = config(Dialect::Oss, &fake.endpoint, None);
     connect(&config, None, platform, policy()).await.expect("a store")
 }
 
 #[tokio::test]
-async fn oss_takes_the_role_of_the_machine_once_and_again_before_it_ends() {
+async fn oss_uses_the_role_of_the_machine_and_renews_its_keys() {
     const ROLE: &str = "/latest/meta-data/ram/security-credentials/";
     for (minutes, times) in [(60, 1), (2, 3)] {
-        let (metadata, asked) = service(move |line, _| match line {
+        let (metadata, recorded) = start_service(move |line, _| match line {
             "PUT /latest/api/token" => Some("metadata-token".to_owned()),
             line if line == format!("GET {ROLE}") => Some("backup-role\n".to_owned()),
             line if line == format!("GET {ROLE}backup-role") => {
@@ -93,22 +98,25 @@ async fn oss_takes_the_role_of_the_machine_once_and_again_before_it_ends() {
             metadata: Some(metadata),
             ..Platform::default()
         };
-        let store = oss_by(&fake, &platform).await;
+        let store = oss_with_platform_identity(&fake, &platform).await;
         for _ in 0..3 {
             store
                 .list("etcd")
                 .await
                 .expect("signed by the role, with its token");
         }
-        let asked = asked.lock().expect("no panic");
-        let count = asked.iter().filter(|line| line.ends_with("backup-role")).count();
-        assert_eq!(count, times, "with {minutes} minutes left: {asked:?}");
+        let recorded = recorded.lock().expect("the mutex is not poisoned");
+        let count = recorded
+            .iter()
+            .filter(|line| line.ends_with("backup-role"))
+            .count();
+        assert_eq!(count, times, "with {minutes} minutes left: {recorded:?}");
     }
 }
 
 #[tokio::test]
-async fn oss_takes_the_role_of_a_service_account_by_its_token() {
-    let (sts, _) = service(|line, body| {
+async fn oss_assumes_the_role_of_the_service_account() {
+    let (sts, _) = start_service(|line, body| {
         let has = |text: &str| body.split('&').any(|pair| pair == text);
         let is_right = line == "POST /"
             && has("Action=AssumeRoleWithOIDC")
@@ -133,7 +141,7 @@ async fn oss_takes_the_role_of_a_service_account_by_its_token() {
         ]),
         metadata: None,
     };
-    oss_by(&fake, &platform)
+    oss_with_platform_identity(&fake, &platform)
         .await
         .list("etcd")
         .await
@@ -142,7 +150,7 @@ async fn oss_takes_the_role_of_a_service_account_by_its_token() {
     platform
         .variables
         .insert("ALIBABA_CLOUD_ROLE_ARN".into(), "acs:ram::1:role/other".into());
-    let error = oss_by(&fake, &platform)
+    let error = oss_with_platform_identity(&fake, &platform)
         .await
         .list("etcd")
         .await
@@ -160,27 +168,27 @@ async fn oss_takes_the_role_of_a_service_account_by_its_token() {
 }
 
 #[tokio::test]
-async fn a_platform_without_identity_is_said_so() {
+async fn a_platform_without_identity_is_reported() {
     let fake = Fake::start(Dialect::Oss, None).await;
-    let (nobody, _) = service(|_, _| None).await;
+    let (empty_service, _) = start_service(|_, _| None).await;
     let platform = Platform {
-        metadata: Some(nobody),
+        metadata: Some(empty_service),
         ..Platform::default()
     };
-    let error = oss_by(&fake, &platform)
+    let error = oss_with_platform_identity(&fake, &platform)
         .await
         .list("etcd")
         .await
         .expect_err("no identity");
     assert_eq!(error.class, Class::Credentials, "{error}");
     assert!(
-        error.to_string().contains("no identity from the platform"),
+        error.to_string().contains("credentials from the platform"),
         "{error}"
     );
 }
 
 #[test]
-fn temporary_and_fixed_pairs_are_never_printed() {
+fn debug_output_contains_no_keys() {
     let platform = Platform {
         variables: BTreeMap::from([
             ("ALIBABA_CLOUD_ACCESS_KEY_ID".to_owned(), "LTAI".to_owned()),
@@ -196,7 +204,7 @@ fn temporary_and_fixed_pairs_are_never_printed() {
         bucket: BUCKET.to_owned(),
         ..OssConfig::default()
     };
-    let port = Oss::new(&config, None, &platform).expect("a port");
+    let port = Oss::new(&config, None, &platform).expect("a backend");
     let printed = format!("{port:?} {platform:?}");
     assert!(
         printed.contains("oss-cn-hangzhou") && printed.contains("LTAI"),
@@ -208,7 +216,8 @@ fn temporary_and_fixed_pairs_are_never_printed() {
     );
 }
 
-/// Amazon's client reads the process's own environment, so its tests are processes of their own.
+/// The AWS SDK reads the environment of the process, so each case runs in a child process. This variable
+/// passes the endpoint to it.
 const CHILD: &str = "ETCD_OPERATOR_STORE_TEST_ENDPOINT";
 
 #[expect(
@@ -220,7 +229,7 @@ fn endpoint_of_parent() -> Option<String> {
 }
 
 #[tokio::test]
-async fn s3_in_a_process_of_its_own_uses_the_identity_of_its_environment() {
+async fn s3_in_a_child_process_uses_the_identity_of_its_environment() {
     let Some(endpoint) = endpoint_of_parent() else {
         return;
     };
@@ -230,7 +239,7 @@ async fn s3_in_a_process_of_its_own_uses_the_identity_of_its_environment() {
         path_style: true,
         ..S3Config::default()
     };
-    let port = S3::new(&config, None).await.expect("a port");
+    let port = S3::new(&config, None).await.expect("a backend");
     let store = Store::new(Arc::new(port), policy());
     let key = Key::new("by/identity").expect("a name");
     store
@@ -239,20 +248,24 @@ async fn s3_in_a_process_of_its_own_uses_the_identity_of_its_environment() {
         .expect("created");
 }
 
-/// Runs that test with this environment only; it bounds itself by its policy.
+/// Runs the child test with only these environment variables. Its policy limits how long it takes.
 async fn run_child(variables: &[(&str, &str)]) -> bool {
-    let test = "identities::s3_in_a_process_of_its_own_uses_the_identity_of_its_environment";
+    let test = "identities::s3_in_a_child_process_uses_the_identity_of_its_environment";
     let mut command = std::process::Command::new(std::env::current_exe().expect("this program"));
     command
         .args(["--exact", test])
         .env_clear()
         .envs(variables.iter().copied());
     let ended = tokio::task::spawn_blocking(move || command.output()).await;
-    ended.expect("no panic").expect("it ran").status.success()
+    ended
+        .expect("the mutex is not poisoned")
+        .expect("it ran")
+        .status
+        .success()
 }
 
 #[tokio::test]
-async fn s3_takes_the_identity_of_containers_machines_and_variables() {
+async fn s3_uses_the_identity_of_containers_machines_and_variables() {
     let fake = Fake::start(Dialect::S3, None).await;
     let ends = (now() + SignedDuration::from_hours(1))
         .strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -260,7 +273,7 @@ async fn s3_takes_the_identity_of_containers_machines_and_variables() {
     let pair = format!(
         "{{\"Code\":\"Success\",\"Type\":\"AWS-HMAC\",\"LastUpdated\":\"2026-01-01T00:00:00Z\",\"AccessKeyId\":\"AKIATEST\",\"SecretAccessKey\":\"{PASSWORD}\",\"Token\":\"t\",\"Expiration\":\"{ends}\",\"AccountId\":\"1\"}}"
     );
-    let (metadata, asked) = service(move |line, _| match line {
+    let (metadata, recorded) = start_service(move |line, _| match line {
         "PUT /latest/api/token" => Some("metadata-token".to_owned()),
         "GET /latest/meta-data/iam/security-credentials-extended/"
         | "GET /latest/meta-data/iam/security-credentials/" => Some("backup-role".to_owned()),
@@ -285,9 +298,9 @@ async fn s3_takes_the_identity_of_containers_machines_and_variables() {
         assert!(written.is_some(), "{case:?} was used");
     }
     assert!(
-        asked
+        recorded
             .lock()
-            .expect("no panic")
+            .expect("the mutex is not poisoned")
             .iter()
             .any(|line| line == "GET /container")
     );

@@ -1,12 +1,12 @@
-//! The stores against servers that run in this process and can be told to fail. What real servers do is tried in the
-//! test bed; here is what no real server does on demand.
+//! Tests of the stores against in-process servers that inject faults. Tests against real servers are in
+//! `e2e/tests/real_stores`.
 
 mod conformance;
 mod directory;
+mod errors;
 mod faults;
 mod identities;
 mod oss_signature;
 mod quirks;
-mod stores;
+mod support;
 mod tls;
-mod wrong;

@@ -1,4 +1,5 @@
-//! Our signature of OSS against the other one, on many requests that nobody thought of.
+//! Property tests: the OSS signature of this crate and the independent implementation in the fake server
+//! agree.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +8,17 @@ use etcd_operator_store::oss::sign::{self, Keys, Signable};
 use etcd_operator_store::secret::Hidden;
 use proptest::prelude::*;
 
-use etcd_operator_store::testing::fake::{Call, now, oss_problem};
+use etcd_operator_store::testing::fake::{ReceivedRequest, now, oss_signature_problem};
 
-/// A request as it would go over the wire.
-fn call(request: &Signable, authorization: &str) -> Call {
+/// The request as the server receives it.
+fn received(request: &Signable, authorization: &str) -> ReceivedRequest {
     let mut headers = http::HeaderMap::new();
     for (name, value) in &request.headers {
         let name: http::HeaderName = name.parse().expect("a name");
         headers.append(name, value.parse().expect("a value"));
     }
     headers.insert("authorization", authorization.parse().expect("a value"));
-    Call {
+    ReceivedRequest {
         method: request.method.clone(),
         path: encoded(&format!("/{}/{}", request.bucket, request.key)),
         query: sign::encoded(&request.query),
@@ -63,7 +64,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn two_implementations_agree_and_notice_every_change(
+    fn both_implementations_agree_and_detect_every_change(
         mut request in requests(),
         secret in "[!-~]{1,100}",
         has_token: bool,
@@ -77,10 +78,10 @@ proptest! {
         let at = now();
         sign::prepare(&mut request, &keys, at);
         let authorization = sign::authorization(&request, &keys, "test-region", at);
-        let good = call(&request, &authorization);
-        prop_assert_eq!(oss_problem(&good, &secret, "test-region"), None);
+        let good = received(&request, &authorization);
+        prop_assert_eq!(oss_signature_problem(&good, &secret, "test-region"), None);
 
-        let mut bad = call(&request, &authorization);
+        let mut bad = received(&request, &authorization);
         let (mut other_secret, mut region) = (secret, "test-region");
         match spoiled {
             0 => bad.path.push('x'),
@@ -89,12 +90,12 @@ proptest! {
             3 => other_secret.push('x'),
             _ => region = "other-region",
         }
-        prop_assert!(oss_problem(&bad, &other_secret, region).is_some());
+        prop_assert!(oss_signature_problem(&bad, &other_secret, region).is_some());
     }
 }
 
 #[test]
-fn a_request_of_yesterday_is_refused() {
+fn an_old_request_is_refused() {
     let keys = Keys {
         id: "LTAITEST".to_owned(),
         secret: Hidden::new("secret"),
@@ -110,6 +111,6 @@ fn a_request_of_yesterday_is_refused() {
     let yesterday = now() - jiff::SignedDuration::from_hours(24);
     sign::prepare(&mut request, &keys, yesterday);
     let authorization = sign::authorization(&request, &keys, "test-region", yesterday);
-    let problem = oss_problem(&call(&request, &authorization), "secret", "test-region");
+    let problem = oss_signature_problem(&received(&request, &authorization), "secret", "test-region");
     assert!(problem.is_some_and(|problem| problem.contains("too old")));
 }

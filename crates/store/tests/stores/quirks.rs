@@ -1,12 +1,11 @@
-//! Stores that do what they should not, each in a way that some do: nothing may be replaced, mixed up or followed for
-//! ever because of them.
+//! Tests of misbehaving stores. No object may be replaced or mixed up, and no listing may run forever.
 
 use bytes::{Bytes, BytesMut};
 use etcd_operator_store::port::Span;
 use etcd_operator_store::{Class, Creation, Key, Operation};
 use futures::StreamExt as _;
 
-use crate::stores::store;
+use crate::support::store;
 use etcd_operator_store::testing::fake::{Dialect, Fake, Quirk};
 
 const ALL: [Dialect; 4] = [Dialect::S3, Dialect::Oss, Dialect::Gcs, Dialect::Abs];
@@ -16,7 +15,7 @@ fn key() -> Key {
 }
 
 #[tokio::test]
-async fn a_store_that_ignores_conditions_is_looked_at_before_a_manifest_is_written() {
+async fn a_store_that_ignores_conditions_is_checked_before_a_create() {
     let fake = Fake::start(Dialect::S3, None).await;
     let store = store(Dialect::S3, &fake, None).await;
     fake.state().quirk = Some(Quirk::IgnoresConditions);
@@ -30,7 +29,7 @@ async fn a_store_that_ignores_conditions_is_looked_at_before_a_manifest_is_writt
 }
 
 #[tokio::test]
-async fn a_read_that_goes_on_never_takes_the_whole_object_for_the_rest_of_it() {
+async fn a_resumed_read_never_mistakes_the_whole_object_for_the_rest() {
     for dialect in ALL {
         let fake = Fake::start(dialect, None).await;
         let store = store(dialect, &fake, None).await;
@@ -38,13 +37,13 @@ async fn a_read_that_goes_on_never_takes_the_whole_object_for_the_rest_of_it() {
         store.create(&key(), whole.clone()).await.expect("created");
         {
             let mut state = fake.state();
-            state.breaks_after = Some(70_000);
+            state.truncate_after = Some(70_000);
             state.quirk = Some(Quirk::IgnoresRanges);
         }
         let mut opened = store.open(&key(), Span::ALL, None).await.expect("opened");
         let mut got = BytesMut::new();
         let error = loop {
-            match opened.body.next().await.expect("it cannot end well") {
+            match opened.body.next().await.expect("the read must fail") {
                 Ok(piece) => got.extend_from_slice(&piece),
                 Err(error) => break error,
             }
@@ -52,7 +51,7 @@ async fn a_read_that_goes_on_never_takes_the_whole_object_for_the_rest_of_it() {
         assert_eq!(error.operation, Operation::Read);
         assert!(
             whole.starts_with(&got) && got.len() <= 70_000,
-            "{dialect:?}: no byte out of its place in {}",
+            "{dialect:?}: the bytes are a prefix of the object, {} long",
             got.len()
         );
         let span = Span {
@@ -62,12 +61,12 @@ async fn a_read_that_goes_on_never_takes_the_whole_object_for_the_rest_of_it() {
         store
             .open(&key(), span, None)
             .await
-            .expect_err("more than was asked for");
+            .expect_err("more than the requested range");
     }
 }
 
 #[tokio::test]
-async fn a_list_that_goes_round_in_circles_is_left() {
+async fn a_listing_with_repeated_pages_is_stopped() {
     for dialect in ALL {
         let fake = Fake::start(dialect, None).await;
         let store = store(dialect, &fake, None).await;
@@ -88,19 +87,19 @@ async fn a_list_that_goes_round_in_circles_is_left() {
 }
 
 #[tokio::test]
-async fn a_manifest_that_cannot_be_read_back_is_not_called_somebody_elses() {
+async fn an_object_that_cannot_be_read_back_is_an_error_and_not_existing() {
     for dialect in [Dialect::S3, Dialect::Oss, Dialect::Gcs] {
         let fake = Fake::start(dialect, None).await;
         let store = store(dialect, &fake, None).await;
         {
             let mut state = fake.state();
-            state.lose_next_create = true;
+            state.drop_next_create_response = true;
             state.quirk = Some(Quirk::RefusesReads);
         }
         let error = store
             .create(&key(), Bytes::from_static(b"{}"))
             .await
-            .expect_err("nobody knows whose it is");
+            .expect_err("the owner is unknown");
         assert_eq!(
             (error.operation, error.class),
             (Operation::Create, Class::Forbidden),
@@ -110,12 +109,12 @@ async fn a_manifest_that_cannot_be_read_back_is_not_called_somebody_elses() {
 }
 
 #[tokio::test]
-async fn an_upload_that_the_store_completes_late_is_found_and_not_called_failed() {
+async fn an_upload_that_the_store_completes_late_is_a_success() {
     for dialect in [Dialect::S3, Dialect::Oss, Dialect::Gcs] {
         let fake = Fake::start(dialect, None).await;
         let store = store(dialect, &fake, None).await;
         fake.state().quirk = Some(Quirk::CompletesLate);
-        let upload = store.begin(&key(), 10).await.expect("begun");
+        let upload = store.begin(&key(), 10).await.expect("the upload begins");
         let part = upload
             .part(1, Bytes::from_static(b"whole"))
             .await
@@ -123,7 +122,7 @@ async fn an_upload_that_the_store_completes_late_is_found_and_not_called_failed(
         let stored = upload
             .complete(vec![part])
             .await
-            .expect("the object is there and ours");
+            .expect("the object is the uploaded one");
         assert_eq!(stored.size, 5, "{dialect:?}");
         assert_eq!(
             store.read_small(&key(), 100).await,
@@ -134,12 +133,12 @@ async fn an_upload_that_the_store_completes_late_is_found_and_not_called_failed(
 }
 
 #[tokio::test]
-async fn of_two_uploads_of_one_name_each_is_told_the_truth() {
+async fn concurrent_uploads_of_one_name_report_success_only_if_they_wrote_it() {
     for dialect in ALL {
         let fake = Fake::start(dialect, None).await;
         let store = store(dialect, &fake, None).await;
-        let first = store.begin(&key(), 10).await.expect("begun");
-        let second = store.begin(&key(), 10).await.expect("begun");
+        let first = store.begin(&key(), 10).await.expect("the upload begins");
+        let second = store.begin(&key(), 10).await.expect("the upload begins");
         let part_of_first = first.part(1, Bytes::from_static(b"11111")).await.expect("a part");
         let part_of_second = second
             .part(1, Bytes::from_static(b"22222"))
@@ -148,7 +147,7 @@ async fn of_two_uploads_of_one_name_each_is_told_the_truth() {
         second.complete(vec![part_of_second]).await.expect("completed");
         let content = match first.complete(vec![part_of_first]).await {
             Ok(_) => b"11111",
-            // Where a completion makes the store forget all other parts of that name.
+            // Azure discards all other uncommitted blocks of the name when an upload is committed.
             Err(error) => {
                 assert_eq!((dialect, error.class), (Dialect::Abs, Class::NoUpload), "{error}");
                 b"22222"
@@ -157,7 +156,7 @@ async fn of_two_uploads_of_one_name_each_is_told_the_truth() {
         assert_eq!(
             store.read_small(&key(), 100).await,
             Ok(Bytes::from_static(content)),
-            "{dialect:?}: who was told so has written it"
+            "{dialect:?}: the upload that reported success wrote it"
         );
     }
 }

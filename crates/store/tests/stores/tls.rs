@@ -1,11 +1,12 @@
-//! Everything once more over TLS with a private authority: plain HTTP would hide that a client has no TLS at all.
+//! Runs the conformance checks over TLS with a private CA, and checks that untrusted certificates are
+//! rejected. Tests over plain HTTP would not notice a client without TLS support.
 
 use etcd_operator_store::connect::connect;
 use etcd_operator_store::platform::Platform;
 use etcd_operator_store::testing::{Bench, check_all};
 use etcd_operator_store::{Class, Key};
 
-use crate::stores::{PASSWORD, config, policy, secret_of, store};
+use crate::support::{PASSWORD, config, policy, secret_of, store};
 use etcd_operator_store::testing::fake::{Authority, Dialect, Fake};
 
 async fn check(dialect: Dialect, setting: &str) {
@@ -44,27 +45,27 @@ async fn check(dialect: Dialect, setting: &str) {
         assert_eq!(
             fake.state().requests.len(),
             before,
-            "nothing was said to a stranger"
+            "nothing was sent to an untrusted server"
         );
     }
 }
 
 #[tokio::test]
-async fn s3_over_tls_with_a_private_authority() {
+async fn s3_over_tls_with_a_private_ca() {
     check(Dialect::S3, "s3.caSecret").await;
 }
 
 #[tokio::test]
-async fn oss_over_tls_with_a_private_authority() {
+async fn oss_over_tls_with_a_private_ca() {
     check(Dialect::Oss, "oss.caSecret").await;
 }
 
 #[tokio::test]
-async fn gcs_over_tls_with_a_private_authority() {
+async fn gcs_over_tls_with_a_private_ca() {
     check(Dialect::Gcs, "gcs.caSecret").await;
 }
 
 #[tokio::test]
-async fn abs_over_tls_with_a_private_authority() {
+async fn abs_over_tls_with_a_private_ca() {
     check(Dialect::Abs, "abs.caSecret").await;
 }

@@ -1,10 +1,10 @@
-//! What must be true of objects: ranges, names, lists, deletion, and that one of many writers wins.
+//! Checks of objects: ranges, names, listings, deletion, and concurrent creation.
 
 use bytes::Bytes;
 use futures::future::join_all;
 use jiff::SignedDuration;
 
-use super::{Bench, Lack, bytes, key, read, upload};
+use super::{Bench, Lack, read_all, test_bytes, unique_key, upload_object};
 use crate::clock;
 use crate::error::Class;
 use crate::key::Key;
@@ -12,8 +12,8 @@ use crate::port::Span;
 use crate::store::Creation;
 
 pub(super) async fn ranges_are_exact(bench: &Bench) {
-    let (key, whole) = (key("object"), bytes(1000));
-    upload(bench, &key, &whole).await;
+    let (key, whole) = (unique_key("object"), test_bytes(1000));
+    upload_object(bench, &key, &whole).await;
     for (from, to) in [
         (0, Some(1)),
         (0, Some(1000)),
@@ -24,7 +24,7 @@ pub(super) async fn ranges_are_exact(bench: &Bench) {
     ] {
         let end = usize::try_from(to.unwrap_or(1000).min(1000)).expect("small");
         let start = usize::try_from(from).expect("small");
-        let got = read(&bench.store, &key, Span { from, to }).await;
+        let got = read_all(&bench.store, &key, Span { from, to }).await;
         assert_eq!(got, whole.slice(start..end), "{from} to {to:?}");
     }
     let behind = Span { from: 1000, to: None };
@@ -36,15 +36,15 @@ pub(super) async fn ranges_are_exact(bench: &Bench) {
     assert_eq!(error.class, Class::Unsupported, "{error}");
 }
 
-pub(super) async fn another_writing_is_not_read_by_an_old_etag(bench: &Bench) {
-    let key = key("object");
-    let old = upload(bench, &key, &bytes(10)).await;
+pub(super) async fn a_replaced_object_is_not_read_with_the_old_etag(bench: &Bench) {
+    let key = unique_key("object");
+    let old = upload_object(bench, &key, &test_bytes(10)).await;
     bench
         .store
         .open(&key, Span::ALL, Some(&old))
         .await
         .expect("still the same");
-    upload(bench, &key, &bytes(12)).await;
+    upload_object(bench, &key, &test_bytes(12)).await;
     let error = bench
         .store
         .open(&key, Span::ALL, Some(&old))
@@ -53,8 +53,8 @@ pub(super) async fn another_writing_is_not_read_by_an_old_etag(bench: &Bench) {
     assert_eq!(error.class, Class::Changed, "{error}");
 }
 
-pub(super) async fn names_with_odd_characters_come_back_as_they_are(bench: &Bench) {
-    let folder = format!("conformance-{}", clock::token());
+pub(super) async fn names_with_special_characters_round_trip(bench: &Bench) {
+    let folder = format!("conformance-{}", clock::random_token());
     let names = [
         "etcd.backup_v3_2019-12-15-15:57:59",
         "a b/c+d&e=f",
@@ -64,9 +64,13 @@ pub(super) async fn names_with_odd_characters_come_back_as_they_are(bench: &Benc
         "...dots/..x",
     ];
     for (name, size) in names.iter().zip(1..) {
-        let key = Key::new(format!("{folder}/{name}")).expect("a good name");
-        upload(bench, &key, &bytes(size)).await;
-        assert_eq!(read(&bench.store, &key, Span::ALL).await, bytes(size), "{name}");
+        let key = Key::new(format!("{folder}/{name}")).expect("a valid name");
+        upload_object(bench, &key, &test_bytes(size)).await;
+        assert_eq!(
+            read_all(&bench.store, &key, Span::ALL).await,
+            test_bytes(size),
+            "{name}"
+        );
     }
     let listed = bench.store.list(&format!("{folder}/")).await.expect("listed");
     let mut expected: Vec<String> = names.iter().map(|name| format!("{folder}/{name}")).collect();
@@ -75,12 +79,12 @@ pub(super) async fn names_with_odd_characters_come_back_as_they_are(bench: &Benc
     assert_eq!(listed, expected);
 }
 
-pub(super) async fn a_list_has_what_begins_so_and_nothing_else(bench: &Bench) {
-    let folder = format!("conformance-{}", clock::token());
+pub(super) async fn a_listing_returns_exactly_the_names_with_the_prefix(bench: &Bench) {
+    let folder = format!("conformance-{}", clock::random_token());
     let name = |name: &str| format!("{folder}/{name}");
     for (object, size) in [("etcd_v1", 1), ("etcd2_v1", 2), ("etcd/deep/er", 3), ("other", 4)] {
-        let key = Key::new(name(object)).expect("a good name");
-        bench.store.create(&key, bytes(size)).await.expect("created");
+        let key = Key::new(name(object)).expect("a valid name");
+        bench.store.create(&key, test_bytes(size)).await.expect("created");
     }
     let list = async |prefix: &str| -> Vec<String> {
         let listed = bench.store.list(&name(prefix)).await.expect("listed");
@@ -107,12 +111,12 @@ pub(super) async fn a_list_has_what_begins_so_and_nothing_else(bench: &Bench) {
     );
 }
 
-pub(super) async fn a_list_of_many_pages_is_whole(bench: &Bench) {
-    let folder = format!("conformance-{}", clock::token());
+pub(super) async fn a_listing_of_many_pages_is_complete(bench: &Bench) {
+    let folder = format!("conformance-{}", clock::random_token());
     let numbers: Vec<usize> = (0..bench.many).collect();
     for some in numbers.chunks(16) {
         let creates = some.iter().map(async |number| {
-            let key = Key::new(format!("{folder}/{number:06}")).expect("a good name");
+            let key = Key::new(format!("{folder}/{number:06}")).expect("a valid name");
             bench
                 .store
                 .create(&key, Bytes::from_static(b"x"))
@@ -129,23 +133,23 @@ pub(super) async fn a_list_of_many_pages_is_whole(bench: &Bench) {
             .zip(0..)
             .all(|(entry, number): (_, usize)| entry.name == format!("{folder}/{number:06}"))
     );
-    let first = bench.store.page(&folder, None).await.expect("a page");
+    let first = bench.store.list_page(&folder, None).await.expect("a page");
     assert!(
         first.items.len() < bench.many && first.next.is_some(),
         "there is more than one page"
     );
 }
 
-pub(super) async fn deleting_is_final_and_may_be_repeated(bench: &Bench) {
-    let key = key("object");
-    upload(bench, &key, &bytes(10)).await;
+pub(super) async fn deleting_is_final_and_idempotent(bench: &Bench) {
+    let key = unique_key("object");
+    upload_object(bench, &key, &test_bytes(10)).await;
     bench.store.delete(&key).await.expect("deleted");
     assert_eq!(bench.store.look(&key).await, Ok(None));
     bench.store.delete(&key).await.expect("deleted again");
 }
 
 pub(super) async fn an_object_is_created_once(bench: &Bench) {
-    let key = key("manifest.json");
+    let key = unique_key("manifest.json");
     let create = async |body: &'static [u8]| bench.store.create(&key, Bytes::from_static(body)).await;
     assert_eq!(create(b"first").await, Ok(Creation::Created));
     assert_eq!(create(b"second").await, Ok(Creation::Existed));
@@ -162,11 +166,11 @@ pub(super) async fn an_object_is_created_once(bench: &Bench) {
     assert_eq!(error.class, Class::Corrupt);
 }
 
-pub(super) async fn one_of_many_creates_at_the_same_time_wins(bench: &Bench) {
+pub(super) async fn one_of_many_concurrent_creates_wins(bench: &Bench) {
     if bench.lacks(Lack::ConditionsAtOnce) {
         return;
     }
-    let key = key("manifest.json");
+    let key = unique_key("manifest.json");
     let creates = (0..8u8).map(async |number| {
         let body = Bytes::from(vec![number; 100]);
         bench.store.create(&key, body).await.expect("an answer")
@@ -179,17 +183,17 @@ pub(super) async fn one_of_many_creates_at_the_same_time_wins(bench: &Bench) {
         .map(|(number, _)| number)
         .collect();
     let [winner] = won.as_slice() else {
-        panic!("one wins, not {won:?}")
+        panic!("exactly one creation must win, not {won:?}")
     };
-    let there = bench.store.read_small(&key, 1000).await.expect("read");
+    let content = bench.store.read_small(&key, 1000).await.expect("read");
     assert!(
-        there.iter().all(|byte| usize::from(*byte) == *winner),
-        "what is there is the winner's"
+        content.iter().all(|byte| usize::from(*byte) == *winner),
+        "the object has the content of the winner"
     );
 }
 
-pub(super) async fn what_is_not_there_is_said_to_be_not_there(bench: &Bench) {
-    let key = key("nothing");
+pub(super) async fn a_missing_object_is_reported_as_missing(bench: &Bench) {
+    let key = unique_key("nothing");
     assert_eq!(bench.store.look(&key).await, Ok(None));
     let error = bench
         .store

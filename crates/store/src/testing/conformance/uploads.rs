@@ -1,33 +1,45 @@
-//! What must be true of uploads: whole or not there, and nothing left behind.
+//! Checks of uploads: an object is complete or absent, and no unfinished uploads remain.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Bench, Lack, assert_no_upload, bytes, hand_over, key, pieces, read, upload};
+use super::{
+    Bench, Lack, assert_no_upload, read_all, split_into_parts, test_bytes, unique_key, upload_object,
+    upload_parts,
+};
 use crate::clock;
 use crate::error::{Class, Remains};
 use crate::key::Key;
 use crate::port::Span;
 
-pub(super) async fn what_is_uploaded_in_parts_is_read_back(bench: &Bench) {
-    let (key, whole) = (key("object"), bytes(bench.part_size * 2 + 17));
-    let etag = upload(bench, &key, &whole).await;
-    let meta = bench.store.look(&key).await.expect("looked").expect("there");
+pub(super) async fn an_upload_in_parts_reads_back_identically(bench: &Bench) {
+    let (key, whole) = (unique_key("object"), test_bytes(bench.part_size * 2 + 17));
+    let etag = upload_object(bench, &key, &whole).await;
+    let meta = bench
+        .store
+        .look(&key)
+        .await
+        .expect("metadata")
+        .expect("the object exists");
     assert_eq!((meta.size, &meta.etag), (bench.part_size * 2 + 17, &etag));
     assert!(
-        read(&bench.store, &key, Span::ALL).await == whole,
+        read_all(&bench.store, &key, Span::ALL).await == whole,
         "the same bytes come back"
     );
     assert_no_upload(bench, &key).await;
 }
 
-pub(super) async fn parts_may_come_in_any_order_and_twice(bench: &Bench) {
-    let (key, whole) = (key("object"), bytes(bench.part_size * 2 + 5));
-    let pieces = pieces(&whole, bench.part_size);
-    let upload = bench.store.begin(&key, bench.part_size).await.expect("begun");
-    let other = bytes(bench.part_size).slice(1..);
+pub(super) async fn parts_can_be_uploaded_in_any_order_and_replaced(bench: &Bench) {
+    let (key, whole) = (unique_key("object"), test_bytes(bench.part_size * 2 + 5));
+    let pieces = split_into_parts(&whole, bench.part_size);
+    let upload = bench
+        .store
+        .begin(&key, bench.part_size)
+        .await
+        .expect("the upload begins");
+    let other = test_bytes(bench.part_size).slice(1..);
     upload.part(2, other).await.expect("a part that is replaced");
     let mut parts = Vec::new();
     for number in [3u32, 1, 2] {
@@ -36,35 +48,48 @@ pub(super) async fn parts_may_come_in_any_order_and_twice(bench: &Bench) {
     }
     upload.complete(parts).await.expect("completed");
     assert!(
-        read(&bench.store, &key, Span::ALL).await == whole,
+        read_all(&bench.store, &key, Span::ALL).await == whole,
         "in the order of their numbers"
     );
 }
 
 pub(super) async fn one_short_part_and_an_empty_one_make_an_object(bench: &Bench) {
-    for whole in [bytes(3), Bytes::new()] {
-        let key = key("object");
-        upload(bench, &key, &whole).await;
-        let meta = bench.store.look(&key).await.expect("looked").expect("there");
+    for whole in [test_bytes(3), Bytes::new()] {
+        let key = unique_key("object");
+        upload_object(bench, &key, &whole).await;
+        let meta = bench
+            .store
+            .look(&key)
+            .await
+            .expect("metadata")
+            .expect("the object exists");
         assert_eq!(meta.size, u64::try_from(whole.len()).expect("a length"));
-        assert_eq!(read(&bench.store, &key, Span::ALL).await, whole);
+        assert_eq!(read_all(&bench.store, &key, Span::ALL).await, whole);
     }
 }
 
 pub(super) async fn an_object_appears_only_when_it_is_complete(bench: &Bench) {
-    let (key, whole) = (key("object"), bytes(bench.part_size + 1));
-    let upload = bench.store.begin(&key, bench.part_size).await.expect("begun");
-    let parts = hand_over(&upload, &whole).await;
+    let (key, whole) = (unique_key("object"), test_bytes(bench.part_size + 1));
+    let upload = bench
+        .store
+        .begin(&key, bench.part_size)
+        .await
+        .expect("the upload begins");
+    let parts = upload_parts(&upload, &whole).await;
     assert_eq!(bench.store.look(&key).await, Ok(None));
     assert_eq!(bench.store.list(key.as_str()).await, Ok(Vec::new()));
     upload.complete(parts).await.expect("completed");
-    assert!(bench.store.look(&key).await.expect("looked").is_some());
+    assert!(bench.store.look(&key).await.expect("metadata").is_some());
 }
 
 pub(super) async fn an_aborted_upload_leaves_nothing(bench: &Bench) {
-    let key = key("object");
-    let upload = bench.store.begin(&key, bench.part_size).await.expect("begun");
-    hand_over(&upload, &bytes(bench.part_size + 1)).await;
+    let key = unique_key("object");
+    let upload = bench
+        .store
+        .begin(&key, bench.part_size)
+        .await
+        .expect("the upload begins");
+    upload_parts(&upload, &test_bytes(bench.part_size + 1)).await;
     upload.abort().await.expect("aborted");
     assert_eq!(bench.store.look(&key).await, Ok(None));
     assert_no_upload(bench, &key).await;
@@ -74,14 +99,18 @@ pub(super) async fn a_dropped_upload_is_aborted(bench: &Bench) {
     if bench.lacks(Lack::ListOfUploads) {
         return;
     }
-    let key = key("object");
-    let upload = bench.store.begin(&key, bench.part_size).await.expect("begun");
-    hand_over(&upload, &bytes(1)).await;
+    let key = unique_key("object");
+    let upload = bench
+        .store
+        .begin(&key, bench.part_size)
+        .await
+        .expect("the upload begins");
+    upload_parts(&upload, &test_bytes(1)).await;
     drop(upload);
     let gone = async {
         while !bench
             .store
-            .all_begun(key.as_str())
+            .list_unfinished(key.as_str())
             .await
             .expect("a list")
             .is_empty()
@@ -95,17 +124,21 @@ pub(super) async fn a_dropped_upload_is_aborted(bench: &Bench) {
 }
 
 pub(super) async fn an_upload_replaces_an_older_object(bench: &Bench) {
-    let key = key("object");
-    let first = upload(bench, &key, &bytes(10)).await;
-    let second = upload(bench, &key, &bytes(11)).await;
+    let key = unique_key("object");
+    let first = upload_object(bench, &key, &test_bytes(10)).await;
+    let second = upload_object(bench, &key, &test_bytes(11)).await;
     assert_ne!(first, second);
-    assert_eq!(read(&bench.store, &key, Span::ALL).await, bytes(11));
+    assert_eq!(read_all(&bench.store, &key, Span::ALL).await, test_bytes(11));
 }
 
-pub(super) async fn parts_with_a_gap_are_refused_and_nothing_is_left(bench: &Bench) {
-    let key = key("object");
-    let upload = bench.store.begin(&key, bench.part_size).await.expect("begun");
-    let mut parts = hand_over(&upload, &bytes(bench.part_size * 2 + 1)).await;
+pub(super) async fn parts_with_a_gap_are_refused_and_the_upload_is_aborted(bench: &Bench) {
+    let key = unique_key("object");
+    let upload = bench
+        .store
+        .begin(&key, bench.part_size)
+        .await
+        .expect("the upload begins");
+    let mut parts = upload_parts(&upload, &test_bytes(bench.part_size * 2 + 1)).await;
     parts.remove(1);
     let error = upload.complete(parts).await.expect_err("refused");
     assert_eq!(
@@ -116,19 +149,23 @@ pub(super) async fn parts_with_a_gap_are_refused_and_nothing_is_left(bench: &Ben
     assert_no_upload(bench, &key).await;
 }
 
-pub(super) async fn only_own_leftovers_older_than_the_deadline_are_swept(bench: &Bench) {
+pub(super) async fn only_own_uploads_older_than_the_deadline_are_swept(bench: &Bench) {
     if bench.lacks(Lack::ListOfUploads) {
         return;
     }
-    let folder = format!("conformance-{}", clock::token());
+    let folder = format!("conformance-{}", clock::random_token());
     let mut uploads = Vec::new();
     for name in ["ours/a", "ours/b", "others/c"] {
-        let key = Key::new(format!("{folder}/{name}")).expect("a good name");
-        let upload = bench.store.begin(&key, bench.part_size).await.expect("begun");
-        hand_over(&upload, &bytes(1)).await;
+        let key = Key::new(format!("{folder}/{name}")).expect("a valid name");
+        let upload = bench
+            .store
+            .begin(&key, bench.part_size)
+            .await
+            .expect("the upload begins");
+        upload_parts(&upload, &test_bytes(1)).await;
         uploads.push(upload);
     }
-    let left = async || -> usize { bench.store.all_begun(&folder).await.expect("a list").len() };
+    let left = async || -> usize { bench.store.list_unfinished(&folder).await.expect("a list").len() };
     let past = clock::now() - SignedDuration::from_hours(1);
     let future: Timestamp = clock::now() + SignedDuration::from_hours(1);
     let ours = format!("{folder}/ours/");

@@ -1,4 +1,4 @@
-//! The fake's sockets: accepts, reads, asks the protocol what to answer, and breaks what it was told to break.
+//! The server of the fake store: accepts connections, lets the protocol handle requests, and injects faults.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,32 +18,32 @@ use rustls::pki_types::PrivateKeyDer;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use super::state::{Asked, Dialect, State};
-use super::{blobs, objects, oss_check};
+use super::state::{Dialect, RequestKind, State};
+use super::{abs, oss_signature, s3};
 
 pub const BUCKET: &str = "my-bucket";
 
-/// A request that was read to its end.
-pub struct Call {
-    /// GET, and so on.
+/// A request, including its body.
+pub struct ReceivedRequest {
+    /// The HTTP method.
     pub method: String,
-    /// As sent.
+    /// The path, not decoded.
     pub path: String,
-    /// As sent.
+    /// The query, not decoded.
     pub query: String,
-    /// As sent.
+    /// The headers.
     pub headers: http::HeaderMap,
-    /// All of it.
+    /// The body.
     pub body: Bytes,
 }
 
-impl Call {
-    /// The text of a header.
+impl ReceivedRequest {
+    /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// A parameter of the query, decoded.
+    /// A query parameter, decoded.
     pub fn parameter(&self, name: &str) -> Option<String> {
         let pairs = self
             .query
@@ -53,19 +53,19 @@ impl Call {
         found.map(|(_, value)| decoded(&value.replace('+', "%20")))
     }
 
-    /// Bucket and key, decoded; the key is empty for the bucket itself.
+    /// The bucket and the object name, decoded. The name is empty for requests about the bucket.
     fn split(&self) -> (String, String) {
         let path = self.path.trim_start_matches('/');
         let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
         (decoded(bucket), decoded(key))
     }
 
-    /// Whether it is about the one bucket there is.
+    /// Whether the request is for the only bucket.
     pub fn is_in_bucket(&self) -> bool {
         self.split().0 == BUCKET
     }
 
-    /// The key, decoded; `None` for the bucket itself.
+    /// The object name, decoded, or `None` for requests about the bucket.
     pub fn key(&self) -> Option<String> {
         Some(self.split().1).filter(|key| !key.is_empty())
     }
@@ -87,23 +87,23 @@ pub fn decoded(text: &str) -> String {
     String::from_utf8(bytes).expect("UTF-8")
 }
 
-pub type Answer = Response<Bytes>;
+pub type FakeResponse = Response<Bytes>;
 
-pub fn answer(status: u16, body: impl Into<Bytes>) -> Answer {
+pub fn respond(status: u16, body: impl Into<Bytes>) -> FakeResponse {
     let mut answer = Response::new(body.into());
     *answer.status_mut() = StatusCode::from_u16(status).expect("a status");
     answer
 }
 
-/// A private authority and the certificate it gave the fake.
+/// A private CA, and the server certificate that it issued.
 pub struct Authority {
-    /// Its certificate, which clients must trust.
+    /// The certificate of the CA in PEM, which clients must trust.
     pub pem: String,
     config: Arc<ServerConfig>,
 }
 
 impl Authority {
-    /// One that vouches for this machine, and for these names and addresses.
+    /// Creates a CA and a server certificate for localhost and for these names and addresses.
     pub fn of(names: &[&str]) -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("parameters");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -134,22 +134,22 @@ impl Authority {
     }
 }
 
-/// A running fake; it ends with the value.
+/// A running fake store. Dropping it stops the server.
 pub struct Fake {
-    /// Where it listens.
+    /// The URL it listens at.
     pub endpoint: String,
     state: Arc<Mutex<State>>,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Fake {
-    /// One on this machine alone.
+    /// Starts a store on the loopback interface, on a free port.
     pub async fn start(dialect: Dialect, authority: Option<&Authority>) -> Self {
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         Self::listen(here, dialect, authority).await
     }
 
-    /// One at this address.
+    /// Starts a store at this address.
     pub async fn listen(address: SocketAddr, dialect: Dialect, authority: Option<&Authority>) -> Self {
         let listener = TcpListener::bind(address).await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -163,7 +163,7 @@ impl Fake {
                 tokio::spawn(async move {
                     let service = service_fn(move |request| serve(Arc::clone(&state), request));
                     let server = hyper::server::conn::http1::Builder::new();
-                    // A client that hangs up is no failure of the fake.
+                    // Errors of a connection, such as a client that disconnects, are ignored.
                     let _ = match acceptor {
                         None => server.serve_connection(TokioIo::new(stream), service).await,
                         Some(acceptor) => match acceptor.accept(stream).await {
@@ -181,12 +181,12 @@ impl Fake {
         }
     }
 
-    /// What it holds and was asked for.
+    /// The state: stored objects, uploads and received requests.
     pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with the state")
+        self.state.lock().expect("the mutex is not poisoned")
     }
 
-    /// Makes it do harm.
+    /// Injects this fault in this phase from now on.
     pub fn plan(&self, phase: Phase, harm: Harm, times: Times) {
         self.state().plan(phase, harm, times);
     }
@@ -198,93 +198,96 @@ impl Drop for Fake {
     }
 }
 
-type Body = http_body_util::combinators::BoxBody<Bytes, Break>;
+type Body = http_body_util::combinators::BoxBody<Bytes, ConnectionBreak>;
 
-/// Ends a connection without an answer.
+/// An error that ends the connection without a response.
 #[derive(Debug)]
-struct Break;
+struct ConnectionBreak;
 
-impl std::fmt::Display for Break {
+impl std::fmt::Display for ConnectionBreak {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("broken by plan")
     }
 }
 
-impl std::error::Error for Break {}
+impl std::error::Error for ConnectionBreak {}
 
-async fn serve(state: Arc<Mutex<State>>, request: Request<Incoming>) -> Result<Response<Body>, Break> {
+async fn serve(
+    state: Arc<Mutex<State>>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, ConnectionBreak> {
     let (parts, mut incoming) = request.into_parts();
-    let mut call = Call {
+    let mut request = ReceivedRequest {
         method: parts.method.to_string(),
         path: parts.uri.path().to_owned(),
         query: parts.uri.query().unwrap_or_default().to_owned(),
         headers: parts.headers,
         body: Bytes::new(),
     };
-    let lock = || state.lock().expect("nobody panics with the state");
-    let (dialect, harm, asked) = {
+    let lock = || state.lock().expect("the mutex is not poisoned");
+    let (dialect, harm, kind) = {
         let mut state = lock();
         state
             .requests
-            .push(format!("{} {}?{}", call.method, call.path, call.query));
-        let asked = match state.dialect {
-            Dialect::Abs => blobs::asked(&call, &state),
-            _ => objects::asked(&call),
+            .push(format!("{} {}?{}", request.method, request.path, request.query));
+        let kind = match state.dialect {
+            Dialect::Abs => abs::classify(&request, &state),
+            _ => s3::classify(&request),
         };
-        (state.dialect, state.turn(asked), asked)
+        (state.dialect, state.next_fault(kind), kind)
     };
     match harm {
         Some(Harm::Slow) => std::future::pending::<()>().await,
-        // A block that nobody names is nothing: whether it arrived before the answer was lost makes no difference, and
-        // without numbers the next try would count as another one.
-        Some(Harm::LostAnswer) if dialect == Dialect::Abs && matches!(asked, Asked::Part(_)) => {
-            return Err(Break);
+        // Azure ignores uncommitted blocks, so it does not matter whether this one arrived. Storing it would
+        // shift the numbers of the blocks that follow.
+        Some(Harm::LostAnswer) if dialect == Dialect::Abs && matches!(kind, RequestKind::Part(_)) => {
+            return Err(ConnectionBreak);
         }
         Some(Harm::Broken) => {
-            // In the middle, where there is one.
+            // Breaks in the middle of the body if there is one.
             let _ = incoming.frame().await;
-            return Err(Break);
+            return Err(ConnectionBreak);
         }
         _ => {}
     }
-    call.body = incoming.collect().await.map_err(|_| Break)?.to_bytes();
+    request.body = incoming.collect().await.map_err(|_| ConnectionBreak)?.to_bytes();
     if let Some(harm) = harm
         && harm != Harm::LostAnswer
     {
-        let is_head = call.method == "HEAD";
-        return Ok(whole(refusal(dialect, harm, is_head)));
+        let is_head = request.method == "HEAD";
+        return Ok(full_body(injected_error(dialect, harm, is_head)));
     }
     let mut state = lock();
     let answer = match dialect {
-        Dialect::Abs => blobs::serve(&call, &mut state),
-        Dialect::Oss => match oss_check::problem(&call, &state.secret, "test-region") {
-            None => objects::serve(&call, &mut state),
-            Some(problem) => objects::error(403, "SignatureDoesNotMatch", &problem),
+        Dialect::Abs => abs::serve(&request, &mut state),
+        Dialect::Oss => match oss_signature::find_problem(&request, &state.secret, "test-region") {
+            None => s3::serve(&request, &mut state),
+            Some(problem) => s3::xml_error(403, "SignatureDoesNotMatch", &problem),
         },
-        _ => objects::serve(&call, &mut state),
+        _ => s3::serve(&request, &mut state),
     };
-    if asked == Asked::Complete && answer.status().is_success() {
-        state.completed();
+    if kind == RequestKind::Complete && answer.status().is_success() {
+        state.record_completion();
     }
-    let is_create = call.method == "PUT"
-        && call
+    let is_create = request.method == "PUT"
+        && request
             .query
             .split('&')
             .all(|pair| pair.is_empty() || pair.starts_with("x-id="));
-    let is_lost = is_create && std::mem::take(&mut state.lose_next_create);
-    if harm == Some(Harm::LostAnswer) || is_lost {
-        return Err(Break);
+    let drops_response = is_create && std::mem::take(&mut state.drop_next_create_response);
+    if harm == Some(Harm::LostAnswer) || drops_response {
+        return Err(ConnectionBreak);
     }
     if let Some(limit) = state
-        .breaks_after
-        .filter(|limit| call.method == "GET" && answer.body().len() > *limit)
+        .truncate_after
+        .filter(|limit| request.method == "GET" && answer.body().len() > *limit)
     {
-        return Ok(broken_off(answer, limit));
+        return Ok(truncated_body(answer, limit));
     }
-    Ok(whole(answer))
+    Ok(full_body(answer))
 }
 
-fn whole(answer: Answer) -> Response<Body> {
+fn full_body(answer: FakeResponse) -> Response<Body> {
     answer.map(|bytes| {
         Full::new(bytes)
             .map_err(|never: Infallible| match never {})
@@ -292,17 +295,17 @@ fn whole(answer: Answer) -> Response<Body> {
     })
 }
 
-/// Says how much it sends and sends less.
-fn broken_off(answer: Answer, limit: usize) -> Response<Body> {
+/// Announces the whole body and sends only its first `limit` bytes.
+fn truncated_body(answer: FakeResponse, limit: usize) -> Response<Body> {
     let length = answer.body().len();
     let mut answer = answer.map(|bytes| {
         let first = futures::stream::iter([Ok(Frame::data(bytes.slice(..limit)))]);
-        // What was said goes out before the connection breaks.
+        // Lets the first bytes go out before the connection breaks.
         let then = futures::stream::once(async {
             for _ in 0..10 {
                 tokio::task::yield_now().await;
             }
-            Err(Break)
+            Err(ConnectionBreak)
         });
         http_body_util::BodyExt::boxed(StreamBody::new(first.chain(then)))
     });
@@ -310,8 +313,8 @@ fn broken_off(answer: Answer, limit: usize) -> Response<Body> {
     answer
 }
 
-/// How each protocol says it.
-fn refusal(dialect: Dialect, harm: Harm, is_head: bool) -> Answer {
+/// The error response of an injected fault in each protocol.
+fn injected_error(dialect: Dialect, harm: Harm, is_head: bool) -> FakeResponse {
     let (status, code) = match (harm, dialect) {
         (Harm::Internal, _) => (500, "InternalError"),
         (Harm::Throttled, Dialect::Abs) => (503, "ServerBusy"),
@@ -333,11 +336,11 @@ fn refusal(dialect: Dialect, harm: Harm, is_head: bool) -> Answer {
         (Harm::WrongRegion, Dialect::Oss) => {
             "The bucket you are attempting to access must be addressed using the specified endpoint."
         }
-        // Stores do not repeat secrets; if one did, nobody must see it.
+        // Stores do not repeat secrets. If one did, the client must redact them.
         (_, Dialect::Abs) => "refused by plan, and your key is aHVudGVyMmh1bnRlcjI=",
         _ => "refused by plan, and your key is hunter2hunter2",
     };
-    let mut refused = objects::error(status, code, message);
+    let mut refused = s3::xml_error(status, code, message);
     let headers = refused.headers_mut();
     if harm == Harm::WrongRegion && dialect == Dialect::S3 {
         headers.insert("x-amz-bucket-region", http::HeaderValue::from_static("eu-west-1"));

@@ -1,4 +1,4 @@
-//! What the fake holds and what it was told to do wrong. No HTTP here.
+//! The state of the fake store and the planned faults. Contains no HTTP.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use crate::testing::{Harm, Phase, Times};
 use bytes::Bytes;
 use jiff::Timestamp;
 
-/// The time, as servers have it.
+/// The current time of the server.
 pub fn now() -> Timestamp {
     clock::now()
 }
 
-/// The protocol it speaks.
+/// The protocol of the fake store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// Amazon's.
+    /// S3.
     S3,
-    /// Alibaba's, which checks every signature.
+    /// OSS. It verifies every signature.
     Oss,
-    /// Google's.
+    /// GCS.
     Gcs,
-    /// Azure's.
+    /// Azure Blob Storage.
     Abs,
 }
 
@@ -37,16 +37,16 @@ pub struct Object {
 pub struct Upload {
     pub key: String,
     pub mark: Option<String>,
-    pub begun: Timestamp,
-    /// By number, or by block where the protocol has blocks.
+    pub begun_at: Timestamp,
+    /// The parts by number, or the blocks by ID.
     pub parts: BTreeMap<String, Bytes>,
-    /// Made of its parts, and not shown yet.
-    pub late: Option<Bytes>,
+    /// The assembled object, not yet visible.
+    pub pending_object: Option<Bytes>,
 }
 
-/// What a request is about.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum RequestKind {
     Begin,
     Part(u32),
     Complete,
@@ -54,18 +54,19 @@ pub enum Asked {
     Other,
 }
 
-/// What a store may do that it should not; stores of each kind exist.
+/// Misbehavior of the store. Real stores exist with each of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quirk {
-    /// Writes that must not replace anything do.
+    /// Conditional writes replace existing objects.
     IgnoresConditions,
-    /// Ranges are answered with the whole object.
+    /// Range requests return the whole object.
     IgnoresRanges,
-    /// Every page of a list says that the first page comes next.
+    /// Every page of a listing refers to the first page as the next one.
     RepeatsPages,
-    /// Objects may be looked at and not read.
+    /// Objects can be listed and their metadata read, but their content cannot.
     RefusesReads,
-    /// The first completion gets no answer and is done only after all others were refused.
+    /// The first completion gets no response. The store executes it only after all other attempts have
+    /// failed.
     CompletesLate,
 }
 
@@ -77,17 +78,17 @@ pub struct State {
     pub secret: String,
     pub page: usize,
     pub completions: usize,
-    /// How often each path was asked for, for tests that count.
+    /// Every received request, for tests that count them.
     pub requests: Vec<String>,
-    /// Bytes after which every answer with an object breaks off.
-    pub breaks_after: Option<usize>,
-    /// Writes the next object in one piece and does not say so.
-    pub lose_next_create: bool,
+    /// The number of bytes after which every response with an object breaks off.
+    pub truncate_after: Option<usize>,
+    /// Executes the next write of an object and drops the connection instead of responding.
+    pub drop_next_create_response: bool,
     pub quirk: Option<Quirk>,
     plan: Option<(Phase, Harm, Times)>,
     is_completed: bool,
     happened: usize,
-    drawn: u64,
+    last_id: u64,
 }
 
 impl State {
@@ -100,13 +101,13 @@ impl State {
             page: 7,
             completions: 0,
             requests: Vec::new(),
-            breaks_after: None,
-            lose_next_create: false,
+            truncate_after: None,
+            drop_next_create_response: false,
             quirk: None,
             plan: None,
             is_completed: false,
             happened: 0,
-            drawn: 0,
+            last_id: 0,
         }
     }
 
@@ -124,17 +125,17 @@ impl State {
         self.happened
     }
 
-    /// Whether this request goes wrong, and how.
-    pub fn turn(&mut self, asked: Asked) -> Option<Harm> {
+    /// The fault to inject into this request, if any.
+    pub fn next_fault(&mut self, kind: RequestKind) -> Option<Harm> {
         let (phase, harm, times) = self.plan?;
-        let is_now = match (phase, asked) {
-            // Blocks need no beginning: the first that is asked is whether the object is there.
-            (Phase::Begin, Asked::Head) => self.dialect == Dialect::Abs && !self.is_completed,
-            (Phase::Begin, Asked::Begin)
-            | (Phase::FirstPart, Asked::Part(1))
-            | (Phase::Complete, Asked::Complete) => true,
-            (Phase::LastPart(last), Asked::Part(number)) => last == number,
-            (Phase::AfterComplete, Asked::Head) => self.is_completed,
+        let is_now = match (phase, kind) {
+            // Azure uploads have no begin request. The first request reads the metadata of the object.
+            (Phase::Begin, RequestKind::Head) => self.dialect == Dialect::Abs && !self.is_completed,
+            (Phase::Begin, RequestKind::Begin)
+            | (Phase::FirstPart, RequestKind::Part(1))
+            | (Phase::Complete, RequestKind::Complete) => true,
+            (Phase::LastPart(last), RequestKind::Part(number)) => last == number,
+            (Phase::AfterComplete, RequestKind::Head) => self.is_completed,
             _ => false,
         };
         if !is_now || (times == Times::Once && self.happened > 0) {
@@ -148,13 +149,13 @@ impl State {
         self.quirk == Some(quirk)
     }
 
-    pub fn draw(&mut self) -> String {
-        self.drawn += 1;
-        format!("id-{:08}", self.drawn)
+    pub fn next_id(&mut self) -> String {
+        self.last_id += 1;
+        format!("id-{:08}", self.last_id)
     }
 
     pub fn put(&mut self, key: &str, bytes: Bytes, mark: Option<String>) -> String {
-        let etag = format!("\"{}\"", self.draw());
+        let etag = format!("\"{}\"", self.next_id());
         let object = Object {
             bytes,
             etag: etag.clone(),
@@ -165,7 +166,7 @@ impl State {
         etag
     }
 
-    pub fn completed(&mut self) {
+    pub fn record_completion(&mut self) {
         self.completions += 1;
         self.is_completed = true;
     }

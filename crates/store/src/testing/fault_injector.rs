@@ -1,86 +1,84 @@
-//! A port that fails when it is told to, around one that works. For stores that have no server which could be broken,
-//! and for tests of whatever uses a store.
+//! A backend that injects faults around another backend. For stores without a server that could fail, and for
+//! tests of callers of a store.
 
 use std::sync::Mutex;
 
 use bytes::Bytes;
 use futures::future;
 
-use super::harm::{Harm, Phase, Times};
+use super::faults::{Harm, Phase, Times};
 use crate::error::{Class, Fault};
 use crate::key::Key;
 use crate::port::{
     Answer, Begun, Entry, Etag, Mark, Meta, Page, Part, Place, Port, Reading, Span, Target, UploadId,
 };
 
-/// A port around another.
+/// A backend that injects faults into another backend.
 #[derive(Debug)]
 pub struct Faulty<P> {
     inner: P,
-    plan: Mutex<Plan>,
+    plan: Mutex<FaultPlan>,
 }
 
 #[derive(Debug, Default)]
-struct Plan {
-    planned: Option<(Phase, Harm, Times)>,
+struct FaultPlan {
+    fault: Option<(Phase, Harm, Times)>,
     is_completed: bool,
-    happened: usize,
+    injected: usize,
 }
 
-/// What to do instead of only passing a request on.
-enum Turn {
-    Pass,
+/// What happens to one request.
+enum Action {
+    Forward,
     Fail(Fault),
     Stall,
-    /// Pass it on and fail after it.
-    Lose,
+    /// Executes the request and discards its response.
+    DropResponse,
 }
 
 impl<P: Port> Faulty<P> {
-    /// A port that fails nowhere yet.
+    /// Wraps a backend. No faults are injected yet.
     pub fn new(inner: P) -> Self {
         Self {
             inner,
-            plan: Mutex::new(Plan::default()),
+            plan: Mutex::new(FaultPlan::default()),
         }
     }
 
-    /// From now on this goes wrong then.
+    /// Injects this fault in this phase from now on.
     pub fn plan(&self, phase: Phase, harm: Harm, times: Times) {
-        *self.lock() = Plan {
-            planned: Some((phase, harm, times)),
-            ..Plan::default()
+        *self.lock() = FaultPlan {
+            fault: Some((phase, harm, times)),
+            ..FaultPlan::default()
         };
     }
 
-    /// From now on nothing goes wrong.
+    /// Stops injecting faults.
     pub fn calm(&self) {
-        self.lock().planned = None;
+        self.lock().fault = None;
     }
 
-    /// How often something went wrong since it was planned.
+    /// How many faults were injected since the last call of `plan`.
     pub fn happened(&self) -> usize {
-        self.lock().happened
+        self.lock().injected
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Plan> {
-        self.plan
-            .lock()
-            .expect("no test panics with the plan in its hands")
+    fn lock(&self) -> std::sync::MutexGuard<'_, FaultPlan> {
+        self.plan.lock().expect("the mutex is not poisoned")
     }
 
-    fn turn(&self, is_now: impl Fn(Phase, bool) -> bool) -> Turn {
+    fn next_action(&self, is_due: impl Fn(Phase, bool) -> bool) -> Action {
         let mut plan = self.lock();
-        let Some((phase, harm, times)) = plan.planned else {
-            return Turn::Pass;
+        let Some((phase, harm, times)) = plan.fault else {
+            return Action::Forward;
         };
-        if !is_now(phase, plan.is_completed) || (times == Times::Once && plan.happened > 0) {
-            return Turn::Pass;
+        if !is_due(phase, plan.is_completed) || (times == Times::Once && plan.injected > 0) {
+            return Action::Forward;
         }
-        plan.happened += 1;
+        plan.injected += 1;
         let class = match harm {
-            Harm::Slow => return Turn::Stall,
-            Harm::LostAnswer => return Turn::Lose,
+            Harm::Slow => return Action::Stall,
+            Harm::LostAnswer => return Action::DropResponse,
             Harm::Internal | Harm::Broken => Class::Transient,
             Harm::Throttled => Class::Throttled,
             Harm::Expired => Class::Credentials,
@@ -89,17 +87,17 @@ impl<P: Port> Faulty<P> {
             Harm::NoBucket => Class::NoBucket,
             Harm::Full => Class::Full,
         };
-        Turn::Fail(Fault::new(class, format!("{harm:?} by plan")))
+        Action::Fail(Fault::new(class, format!("{harm:?} by plan")))
     }
 }
 
-/// What becomes of a request.
-fn through<'a, T: Send + 'a>(turn: Turn, inner: Answer<'a, T>) -> Answer<'a, T> {
-    match turn {
-        Turn::Pass => inner,
-        Turn::Fail(fault) => Box::pin(future::ready(Err(fault))),
-        Turn::Stall => Box::pin(future::pending()),
-        Turn::Lose => Box::pin(async move {
+/// Executes, fails or delays a request.
+fn apply<'a, T: Send + 'a>(action: Action, inner: Answer<'a, T>) -> Answer<'a, T> {
+    match action {
+        Action::Forward => inner,
+        Action::Fail(fault) => Box::pin(future::ready(Err(fault))),
+        Action::Stall => Box::pin(future::pending()),
+        Action::DropResponse => Box::pin(async move {
             inner.await?;
             Err(Fault::new(Class::Transient, "the answer is lost by plan"))
         }),
@@ -112,22 +110,22 @@ impl<P: Port> Port for Faulty<P> {
     }
 
     fn begin<'a>(&'a self, key: &'a Key, mark: &'a Mark) -> Answer<'a, UploadId> {
-        let turn = self.turn(|phase, _| phase == Phase::Begin);
-        through(turn, self.inner.begin(key, mark))
+        let action = self.next_action(|phase, _| phase == Phase::Begin);
+        apply(action, self.inner.begin(key, mark))
     }
 
     fn part<'a>(&'a self, target: &'a Target, number: u32, body: Bytes) -> Answer<'a, Part> {
-        let turn = self.turn(|phase, _| match phase {
+        let action = self.next_action(|phase, _| match phase {
             Phase::FirstPart => number == 1,
             Phase::LastPart(last) => number == last,
             _ => false,
         });
-        through(turn, self.inner.part(target, number, body))
+        apply(action, self.inner.part(target, number, body))
     }
 
     fn complete<'a>(&'a self, target: &'a Target, parts: &'a [Part]) -> Answer<'a, ()> {
-        let turn = self.turn(|phase, _| phase == Phase::Complete);
-        let completed = through(turn, self.inner.complete(target, parts));
+        let action = self.next_action(|phase, _| phase == Phase::Complete);
+        let completed = apply(action, self.inner.complete(target, parts));
         Box::pin(async move {
             let done = completed.await;
             if done.is_ok() {
@@ -142,8 +140,8 @@ impl<P: Port> Port for Faulty<P> {
     }
 
     fn head<'a>(&'a self, key: &'a Key) -> Answer<'a, Meta> {
-        let turn = self.turn(|phase, is_completed| phase == Phase::AfterComplete && is_completed);
-        through(turn, self.inner.head(key))
+        let action = self.next_action(|phase, is_completed| phase == Phase::AfterComplete && is_completed);
+        apply(action, self.inner.head(key))
     }
 
     fn read<'a>(&'a self, key: &'a Key, span: Span, etag: Option<&'a Etag>) -> Answer<'a, Reading> {

@@ -1,4 +1,4 @@
-//! What is asked of any store, answered by a bucket of S3.
+//! Implements the backend interface for S3.
 
 use bytes::Bytes;
 
@@ -50,6 +50,6 @@ impl Port for S3 {
     }
 
     fn begun<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Begun>> {
-        Box::pin(self.list_begun(prefix, page))
+        Box::pin(self.list_uploads(prefix, page))
     }
 }

@@ -1,21 +1,21 @@
-//! The signature of OSS once more, from the vendor's description alone and from the bytes on the wire: it shares no code
-//! and no library with the one that is shipped.
+//! A second implementation of the OSS signature, written from the vendor's documentation and working on the
+//! received request. It shares no code and no library with the product.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use md5::Md5;
 use sha2::{Digest as _, Sha256};
 
-use super::server::Call;
+use super::server::ReceivedRequest;
 use super::state::now;
 
-/// What is wrong with the signature of a request, if anything is.
-pub fn problem(call: &Call, secret: &str, region: &str) -> Option<String> {
-    let Some(authorization) = call.header("authorization") else {
+/// What is wrong with the signature of a request, or `None`.
+pub fn find_problem(request: &ReceivedRequest, secret: &str, region: &str) -> Option<String> {
+    let Some(authorization) = request.header("authorization") else {
         return Some("there is no signature".to_owned());
     };
     let Some(rest) = authorization.strip_prefix("OSS4-HMAC-SHA256 ") else {
-        return Some("it is of another kind".to_owned());
+        return Some("the signature has another algorithm".to_owned());
     };
     let field = |name: &str| {
         let fields = rest.split(',').filter_map(|field| field.split_once('='));
@@ -27,7 +27,7 @@ pub fn problem(call: &Call, secret: &str, region: &str) -> Option<String> {
     let (Some(credential), Some(signature)) = (field("Credential"), field("Signature")) else {
         return Some("a field is missing".to_owned());
     };
-    let time = call.header("x-oss-date").unwrap_or_default();
+    let time = request.header("x-oss-date").unwrap_or_default();
     let Ok(at) = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", time) else {
         return Some(format!("the date is {time:?}"));
     };
@@ -42,25 +42,25 @@ pub fn problem(call: &Call, secret: &str, region: &str) -> Option<String> {
     if !["LTAITEST", "STS.TEST"].contains(id) || *rest != [day, region, "oss", "aliyun_v4_request"] {
         return Some(format!("the scope is {credential}"));
     }
-    if call.header("x-oss-content-sha256") != Some("UNSIGNED-PAYLOAD") {
-        return Some("the body is not said to be unsigned".to_owned());
+    if request.header("x-oss-content-sha256") != Some("UNSIGNED-PAYLOAD") {
+        return Some("x-oss-content-sha256 is not UNSIGNED-PAYLOAD".to_owned());
     }
-    if *id == "STS.TEST" && call.header("x-oss-security-token") != Some("the-token") {
+    if *id == "STS.TEST" && request.header("x-oss-security-token") != Some("the-token") {
         return Some("the token is missing".to_owned());
     }
-    let expected = signature_of(call, secret, region, time, day);
-    (expected != signature).then(|| "the signature is another one".to_owned())
+    let expected = compute_signature(request, secret, region, time, day);
+    (expected != signature).then(|| "the signature differs".to_owned())
 }
 
-fn signature_of(call: &Call, secret: &str, region: &str, time: &str, day: &str) -> String {
-    let mut pairs: Vec<String> = call
+fn compute_signature(request: &ReceivedRequest, secret: &str, region: &str, time: &str, day: &str) -> String {
+    let mut pairs: Vec<String> = request
         .query
         .split('&')
         .filter(|pair| !pair.is_empty())
         .map(str::to_owned)
         .collect();
     pairs.sort_by_key(|pair| pair.split('=').next().expect("a name").to_owned());
-    let mut headers: Vec<(String, String)> = call
+    let mut headers: Vec<(String, String)> = request
         .headers
         .iter()
         .map(|(name, value)| {
@@ -73,9 +73,9 @@ fn signature_of(call: &Call, secret: &str, region: &str, time: &str, day: &str) 
         .collect();
     headers.sort();
     let mut canonical = Vec::new();
-    canonical.extend_from_slice(call.method.as_bytes());
+    canonical.extend_from_slice(request.method.as_bytes());
     canonical.push(b'\n');
-    canonical.extend_from_slice(call.path.as_bytes());
+    canonical.extend_from_slice(request.path.as_bytes());
     canonical.push(b'\n');
     canonical.extend_from_slice(pairs.join("&").as_bytes());
     canonical.push(b'\n');
@@ -94,7 +94,7 @@ fn signature_of(call: &Call, secret: &str, region: &str, time: &str, day: &str) 
     hex(&hmac(&key, to_sign.as_bytes()))
 }
 
-/// RFC 2104 by hand.
+/// HMAC-SHA256 after RFC 2104.
 fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
     let mut block = [0u8; 64];
     if key.len() > 64 {

@@ -1,51 +1,52 @@
-//! The error codes of S3 and of the stores that took its words over, as classes.
+//! Maps error codes of the S3 protocol, OSS, GCS and Azure to error classes.
 
 use std::time::Duration;
 
 use http::StatusCode;
 
 use crate::error::{Class, Fault};
-use crate::secret::Censor;
+use crate::secret::Redactor;
 
-/// What a refusal says.
+/// An error response of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct ErrorResponse {
     pub status: u16,
     pub code: String,
     pub message: String,
-    /// The region the bucket really lies in, where the store says so.
+    /// The region (or endpoint) where the bucket is, if the store names it.
     pub region: Option<String>,
     pub retry_after: Option<Duration>,
 }
 
-impl Refusal {
-    /// The refusal as a class with the store's own words.
-    pub(crate) fn fault(&self, censor: &Censor) -> Fault {
-        let mut said = match (self.code.is_empty(), self.message.is_empty()) {
+impl ErrorResponse {
+    /// Converts the response to a fault with its class and the redacted message of the store.
+    pub(crate) fn fault(&self, redactor: &Redactor) -> Fault {
+        let mut detail = match (self.code.is_empty(), self.message.is_empty()) {
             (false, false) => format!("{}: {}", self.code, self.message),
             (false, true) => self.code.clone(),
             (true, _) => format!("HTTP {} {}", self.status, self.message),
         };
         if let Some(region) = &self.region {
-            said = format!("the bucket is in {region}; {said}");
+            detail = format!("the bucket is in {region}; {detail}");
         }
         Fault {
             class: class(&self.code, self.status),
-            said: censor.clean(&said),
+            detail: redactor.redact(&detail),
             retry_after: self.retry_after,
         }
     }
 }
 
 fn class(code: &str, status: u16) -> Class {
-    by_code(code).unwrap_or_else(|| match by_status(status) {
-        // Something else is missing than the object, such as the user: who took it for the object would go on without it.
+    class_by_code(code).unwrap_or_else(|| match class_by_status(status) {
+        // The store misses something other than the object, such as the user. As `NotFound` a caller would
+        // treat the object as absent.
         Class::NotFound if !code.is_empty() => Class::Unsupported,
         other => other,
     })
 }
 
-fn by_code(code: &str) -> Option<Class> {
+fn class_by_code(code: &str) -> Option<Class> {
     Some(match code {
         "NoSuchKey" | "NoSuchVersion" | "NotFound" | "BlobNotFound" => Class::NotFound,
         "NoSuchBucket"
@@ -119,8 +120,8 @@ fn by_code(code: &str) -> Option<Class> {
         "PreconditionFailed" | "FileAlreadyExists" | "BlobAlreadyExists" | "ObjectAlreadyExists" => {
             Class::Exists
         }
-        // One is larger than any object may be, which no room helps with; the others lie in an archive and must be brought
-        // back first.
+        // An object above the size limit of the store cannot be stored, whatever the quota. The other codes
+        // mean archived objects, which must be restored from the archive first.
         "EntityTooLarge" | "InvalidObjectState" | "BlobArchived" | "BlobBeingRehydrated" => {
             Class::Unsupported
         }
@@ -128,7 +129,7 @@ fn by_code(code: &str) -> Option<Class> {
     })
 }
 
-fn by_status(status: u16) -> Class {
+fn class_by_status(status: u16) -> Class {
     match StatusCode::from_u16(status) {
         Ok(StatusCode::NOT_FOUND) => Class::NotFound,
         Ok(StatusCode::FORBIDDEN) => Class::Forbidden,
@@ -145,20 +146,22 @@ fn by_status(status: u16) -> Class {
     }
 }
 
-/// Whether an answer is a page for people, or a word of a server that knows no such address: no store says so what is wrong.
-pub(crate) fn is_page(status: u16, kind: Option<&str>, body: &[u8]) -> bool {
-    // What stands between may be ill for a while, or guard the way to a store.
-    let may_be_meant = status < 500 && ![401, 403, 407, 408, 429].contains(&status);
+/// Whether a response is a web page, or plain text of a server without such a path. No store reports errors
+/// like this.
+pub(crate) fn is_web_page(status: u16, kind: Option<&str>, body: &[u8]) -> bool {
+    // Server errors may come from a proxy and pass. Statuses 401, 403, 407, 408 and 429 may come from a
+    // gateway in front of a store.
+    let is_store_status = status < 500 && ![401, 403, 407, 408, 429].contains(&status);
     let start = String::from_utf8_lossy(body.get(..64).unwrap_or(body)).to_ascii_lowercase();
     let start = start.trim_start_matches('\u{feff}').trim_start();
     let is_html = kind.is_some_and(|kind| kind.to_ascii_lowercase().starts_with("text/html"))
         || start.starts_with("<!doctype html")
         || start.starts_with("<html");
-    let is_plain_word = status == 404 && !start.is_empty() && !start.starts_with(['<', '{']);
-    may_be_meant && (is_html || is_plain_word)
+    let is_plain_text = status == 404 && !start.is_empty() && !start.starts_with(['<', '{']);
+    is_store_status && (is_html || is_plain_text)
 }
 
-/// The whole seconds of a `Retry-After` header; dates in it are not worth a parser.
+/// Parses the seconds of a `Retry-After` header. The date form is ignored.
 pub(crate) fn retry_after(value: Option<&str>) -> Option<Duration> {
     value?.trim().parse().ok().map(Duration::from_secs)
 }
@@ -167,49 +170,49 @@ pub(crate) fn retry_after(value: Option<&str>) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    fn refusal(status: u16, code: &str) -> Refusal {
-        Refusal {
+    fn response(status: u16, code: &str) -> ErrorResponse {
+        ErrorResponse {
             status,
             code: code.to_owned(),
-            ..Refusal::default()
+            ..ErrorResponse::default()
         }
     }
 
     #[test]
-    fn a_code_counts_more_than_a_status_and_an_unknown_one_leaves_it_to_the_status() {
-        let of = |status, code| refusal(status, code).fault(&Censor::default()).class;
-        assert_eq!(of(400, "ExpiredToken"), Class::Credentials);
-        assert_eq!(of(403, "RequestTimeTooSkewed"), Class::Clock);
-        assert_eq!(of(403, "NewCodeOfNextYear"), Class::Forbidden);
-        assert_eq!(of(200, "InternalError"), Class::Transient);
-        assert_eq!(of(503, ""), Class::Throttled);
+    fn the_error_code_decides_and_the_status_only_if_the_code_is_unknown() {
+        let class_of = |status, code| response(status, code).fault(&Redactor::default()).class;
+        assert_eq!(class_of(400, "ExpiredToken"), Class::Credentials);
+        assert_eq!(class_of(403, "RequestTimeTooSkewed"), Class::Clock);
+        assert_eq!(class_of(403, "NewCodeOfNextYear"), Class::Forbidden);
+        assert_eq!(class_of(200, "InternalError"), Class::Transient);
+        assert_eq!(class_of(503, ""), Class::Throttled);
         assert_eq!(
-            of(409, "BlobArchived"),
+            class_of(409, "BlobArchived"),
             Class::Unsupported,
-            "waiting does not help"
+            "a retry does not help"
         );
-        assert_eq!(of(400, "InvalidBucketName"), Class::NoBucket);
+        assert_eq!(class_of(400, "InvalidBucketName"), Class::NoBucket);
         assert_eq!(
-            of(413, "EntityTooLarge"),
+            class_of(413, "EntityTooLarge"),
             Class::Unsupported,
-            "room does not help"
+            "free space does not help"
         );
-        assert_eq!(of(301, ""), Class::WrongRegion);
-        assert_eq!(of(418, ""), Class::Unsupported);
+        assert_eq!(class_of(301, ""), Class::WrongRegion);
+        assert_eq!(class_of(418, ""), Class::Unsupported);
     }
 
     #[test]
-    fn an_object_is_missing_only_where_the_store_speaks_of_the_object() {
-        let of = |status, code| refusal(status, code).fault(&Censor::default()).class;
-        assert_eq!(of(404, "NoSuchKey"), Class::NotFound);
-        assert_eq!(of(404, ""), Class::NotFound);
-        assert_eq!(of(404, "NoSuchBucket"), Class::NoBucket);
-        assert_eq!(of(404, "XAdminUserNotFound"), Class::Credentials);
-        assert_eq!(of(404, "NoSuchThingOfNextYear"), Class::Unsupported);
+    fn only_a_missing_object_is_classified_as_not_found() {
+        let class_of = |status, code| response(status, code).fault(&Redactor::default()).class;
+        assert_eq!(class_of(404, "NoSuchKey"), Class::NotFound);
+        assert_eq!(class_of(404, ""), Class::NotFound);
+        assert_eq!(class_of(404, "NoSuchBucket"), Class::NoBucket);
+        assert_eq!(class_of(404, "XAdminUserNotFound"), Class::Credentials);
+        assert_eq!(class_of(404, "NoSuchThingOfNextYear"), Class::Unsupported);
     }
 
     #[test]
-    fn a_page_is_told_from_what_stores_say() {
+    fn web_pages_are_distinguished_from_store_errors() {
         let html = Some("text/html; charset=utf-8");
         for (status, kind, body, expected) in [
             (404, html, "<html><h1>Not Found</h1>", true),
@@ -229,7 +232,7 @@ mod tests {
             (403, html, "<html>", false),
         ] {
             assert_eq!(
-                is_page(status, kind, body.as_bytes()),
+                is_web_page(status, kind, body.as_bytes()),
                 expected,
                 "{status} {body}"
             );
@@ -237,14 +240,15 @@ mod tests {
     }
 
     #[test]
-    fn the_region_a_store_names_comes_first() {
-        let told = Refusal {
+    fn the_region_that_the_store_names_comes_first() {
+        let response = ErrorResponse {
             region: Some("eu-west-1".into()),
-            ..refusal(301, "PermanentRedirect")
+            ..response(301, "PermanentRedirect")
         };
         assert!(
-            told.fault(&Censor::default())
-                .said
+            response
+                .fault(&Redactor::default())
+                .detail
                 .starts_with("the bucket is in eu-west-1")
         );
     }

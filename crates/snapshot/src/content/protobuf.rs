@@ -1,18 +1,18 @@
-//! Messages in protobuf's encoding, as far as etcd's files have them: numbers and runs of bytes.
+//! Parses the subset of the protobuf encoding that etcd's files use: varints and length-delimited fields.
 
-/// A field of a message.
+/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-/// A number in groups of seven bits, and how many bytes it took.
-pub(super) fn number(bytes: &[u8]) -> Option<(u64, usize)> {
+/// Parses a varint. Returns the number and how many bytes it takes.
+pub(super) fn parse_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0;
     for (index, byte) in bytes.iter().take(10).enumerate() {
         let bits = u64::from(byte & 0x7F);
-        // Of the tenth byte only the lowest bit fits.
+        // Only the lowest bit of the tenth byte fits into 64 bits.
         if index == 9 && bits > 1 {
             return None;
         }
@@ -24,14 +24,14 @@ pub(super) fn number(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// The fields of a message with their numbers; none if it is not one.
-pub(super) fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, Field<'_>)>> {
+/// Parses a message into field numbers and values. Returns `None` if it is invalid.
+pub(super) fn parse_fields(mut bytes: &[u8]) -> Option<Vec<(u64, Field<'_>)>> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
-        let (tag, taken) = number(bytes)?;
-        bytes = &bytes[taken..];
-        let (value, taken) = number(bytes)?;
-        bytes = &bytes[taken..];
+        let (tag, used) = parse_varint(bytes)?;
+        bytes = &bytes[used..];
+        let (value, used) = parse_varint(bytes)?;
+        bytes = &bytes[used..];
         let field = match tag & 7 {
             0 => Field::Number(value),
             2 => {
@@ -54,21 +54,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_up_to_the_largest_and_not_beyond() {
-        assert_eq!(number(&[0x96, 0x01, 0xFF]), Some((150, 2)));
+    fn varints_are_parsed_up_to_64_bits() {
+        assert_eq!(parse_varint(&[0x96, 0x01, 0xFF]), Some((150, 2)));
         let largest = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01];
-        assert_eq!(number(&largest), Some((u64::MAX, 10)));
+        assert_eq!(parse_varint(&largest), Some((u64::MAX, 10)));
         let mut beyond = largest;
         beyond[9] = 0x02;
-        assert_eq!(number(&beyond), None);
-        assert_eq!(number(&[0x80; 11]), None);
-        assert_eq!(number(&[]), None);
+        assert_eq!(parse_varint(&beyond), None);
+        assert_eq!(parse_varint(&[0x80; 11]), None);
+        assert_eq!(parse_varint(&[]), None);
     }
 
     #[test]
-    fn what_is_cut_or_of_another_kind_is_no_message() {
+    fn truncated_and_unsupported_messages_are_rejected() {
         assert_eq!(
-            fields(&[0x08, 0x07, 0x12, 0x01, b'x']),
+            parse_fields(&[0x08, 0x07, 0x12, 0x01, b'x']),
             Some(vec![(1, Field::Number(7)), (2, Field::Bytes(b"x"))])
         );
         for wrong in [
@@ -77,7 +77,7 @@ mod tests {
             &[0x00, 0x00],
             &[0x0D, 0, 0, 0, 0],
         ] {
-            assert_eq!(fields(wrong), None, "{wrong:?}");
+            assert_eq!(parse_fields(wrong), None, "{wrong:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The five stores, each against its fake, quick to give up so that tests end.
+//! Clients of the five stores, connected to their fakes. They give up early, so that tests end soon.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use etcd_operator_store::testing::fake::{Authority, Dialect, Fake};
 
 pub const BUCKET: &str = "my-bucket";
 
-/// What the fakes know as their secret.
+/// The secret that the fakes accept.
 pub const PASSWORD: &str = "hunter2hunter2";
 
 pub fn policy() -> Policy {
@@ -40,7 +40,7 @@ pub fn secret(pairs: &[(&str, &str)]) -> Secret {
     Secret::from(data)
 }
 
-/// The Secret in the older operator's format.
+/// A Secret in the format of the older operator.
 pub fn secret_of(dialect: Dialect) -> Secret {
     match dialect {
         Dialect::S3 => {
@@ -102,7 +102,7 @@ pub async fn store(dialect: Dialect, fake: &Fake, authority: Option<&Authority>)
         .expect("a store")
 }
 
-/// A directory that goes with the value.
+/// A temporary directory, removed when the value is dropped.
 pub struct Directory(pub std::path::PathBuf);
 
 impl Directory {
@@ -117,13 +117,13 @@ impl Directory {
     }
 
     pub fn port(&self) -> Local {
-        Local::new(&self.0).expect("a port")
+        Local::new(&self.0).expect("a backend")
     }
 }
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // What cannot be removed is left to the machine.
+        // Errors are ignored: the machine cleans up its temporary directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Wrong settings, wrong secrets and connections that break while something is read.
+//! Tests of wrong settings, wrong Secrets, and connections that break during a read.
 
 use bytes::{Bytes, BytesMut};
 use etcd_operator_store::connect::connect;
@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::stores::{PASSWORD, config, policy, secret, secret_of, store};
+use crate::support::{PASSWORD, config, policy, secret, secret_of, store};
 use etcd_operator_store::testing::fake::{Dialect, Fake};
 
 const ALL: [Dialect; 4] = [Dialect::S3, Dialect::Oss, Dialect::Gcs, Dialect::Abs];
@@ -19,7 +19,7 @@ fn key() -> Key {
     Key::new("etcd/orders").expect("a name")
 }
 
-async fn at(dialect: Dialect, endpoint: &str) -> Store {
+async fn store_at(dialect: Dialect, endpoint: &str) -> Store {
     let config = config(dialect, endpoint, None);
     connect(&config, Some(&secret_of(dialect)), &Platform::default(), policy())
         .await
@@ -27,17 +27,17 @@ async fn at(dialect: Dialect, endpoint: &str) -> Store {
 }
 
 #[tokio::test]
-async fn an_endpoint_where_nobody_listens_is_said_to_be_unreachable() {
+async fn an_endpoint_without_a_server_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     drop(listener);
     for dialect in ALL {
         let endpoint = format!("http://{address}");
-        let error = at(dialect, &endpoint)
+        let error = store_at(dialect, &endpoint)
             .await
             .look(&key())
             .await
-            .expect_err("nobody is there");
+            .expect_err("no server listens");
         assert_eq!(error.class, Class::Unreachable, "{dialect:?}: {error}");
         let text = error.to_string();
         assert!(text.contains(&endpoint) && text.contains("refused"), "{text}");
@@ -45,11 +45,11 @@ async fn an_endpoint_where_nobody_listens_is_said_to_be_unreachable() {
 }
 
 #[tokio::test]
-async fn tls_where_plain_http_is_spoken_is_no_store() {
+async fn tls_to_a_plain_http_server_is_unreachable() {
     for dialect in ALL {
         let fake = Fake::start(dialect, None).await;
         let endpoint = fake.endpoint.replace("http://", "https://");
-        let error = at(dialect, &endpoint)
+        let error = store_at(dialect, &endpoint)
             .await
             .look(&key())
             .await
@@ -59,7 +59,7 @@ async fn tls_where_plain_http_is_spoken_is_no_store() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_no_store_is_an_error_and_no_panic() {
+async fn a_server_that_is_not_a_store_is_an_error_and_no_panic() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
     let talk = tokio::spawn(async move {
@@ -72,13 +72,13 @@ async fn a_server_that_is_no_store_is_an_error_and_no_panic() {
         ];
         for answer in answers.iter().cycle() {
             let (mut stream, _) = listener.accept().await.expect("a client");
-            let mut asked = vec![0; 4096];
-            let _ = stream.read(&mut asked).await;
+            let mut buffer = vec![0; 4096];
+            let _ = stream.read(&mut buffer).await;
             let _ = stream.write_all(answer.as_bytes()).await;
         }
     });
     for dialect in ALL {
-        let store = at(dialect, &endpoint).await;
+        let store = store_at(dialect, &endpoint).await;
         for _ in 0..5 {
             assert!(
                 store.list("etcd").await.is_err() || dialect == Dialect::S3,
@@ -94,30 +94,30 @@ async fn a_server_that_is_no_store_is_an_error_and_no_panic() {
 }
 
 #[tokio::test]
-async fn a_web_server_in_place_of_s3_is_blamed_by_its_endpoint_and_not_the_path() {
+async fn a_web_server_instead_of_s3_is_reported_by_endpoint_and_not_by_path() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
     let talk = tokio::spawn(async move {
         let body = "<html><head><title>404 Not Found</title></head></html>";
         loop {
             let (mut stream, _) = listener.accept().await.expect("a client");
-            let mut asked = vec![0; 4096];
-            let read = stream.read(&mut asked).await.unwrap_or_default();
-            let is_head = asked[..read].starts_with(b"HEAD");
-            let told = if is_head { "" } else { body };
+            let mut buffer = vec![0; 4096];
+            let read = stream.read(&mut buffer).await.unwrap_or_default();
+            let is_head = buffer[..read].starts_with(b"HEAD");
+            let content = if is_head { "" } else { body };
             let answer = format!(
-                "HTTP/1.1 404 Not Found\r\ncontent-type: text/html\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{told}",
+                "HTTP/1.1 404 Not Found\r\ncontent-type: text/html\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{content}",
                 body.len()
             );
             let _ = stream.write_all(answer.as_bytes()).await;
         }
     });
-    let store = at(Dialect::S3, &endpoint).await;
-    let begun = store.begin(&key(), 1000).await.map(|_| ()).expect_err("no store");
+    let store = store_at(Dialect::S3, &endpoint).await;
+    let begin = store.begin(&key(), 1000).await.map(|_| ()).expect_err("no store");
     for error in [
         store.list("etcd").await.expect_err("no store"),
         store.look(&key()).await.expect_err("no store"),
-        begun,
+        begin,
     ] {
         assert_eq!(error.class, Class::NotAStore, "{error}");
         let text = error.to_string();
@@ -134,7 +134,7 @@ async fn a_web_server_in_place_of_s3_is_blamed_by_its_endpoint_and_not_the_path(
 }
 
 #[tokio::test]
-async fn a_wrong_key_pair_is_named_by_its_secret_and_never_shown() {
+async fn wrong_credentials_are_reported_by_setting_and_never_shown() {
     for (dialect, wrong, setting) in [
         (
             Dialect::S3,
@@ -184,31 +184,34 @@ async fn a_wrong_key_pair_is_named_by_its_secret_and_never_shown() {
 }
 
 #[tokio::test]
-async fn a_read_goes_on_where_the_connection_broke() {
+async fn a_read_resumes_where_the_connection_broke() {
     for dialect in ALL {
         let fake = Fake::start(dialect, None).await;
         let store = store(dialect, &fake, None).await;
         let whole: Bytes = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
         store.create(&key(), whole.clone()).await.expect("created");
-        fake.state().breaks_after = Some(70_000);
+        fake.state().truncate_after = Some(70_000);
         let mut opened = store.open(&key(), Span::ALL, None).await.expect("opened");
         let mut got = BytesMut::new();
         while let Some(piece) = opened.body.next().await {
             got.extend_from_slice(&piece.expect("a piece"));
         }
         assert!(got == whole, "{dialect:?}: every byte once");
-        let asked = fake
+        let requests = fake
             .state()
             .requests
             .iter()
             .filter(|line| line.starts_with("GET"))
             .count();
-        assert!(asked >= 6, "{dialect:?}: it broke, {asked} requests");
+        assert!(
+            requests >= 6,
+            "{dialect:?}: the read resumed with {requests} requests"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_read_stops_when_the_object_is_replaced_meanwhile() {
+async fn a_read_fails_when_the_object_is_replaced_meanwhile() {
     for dialect in ALL {
         let fake = Fake::start(dialect, None).await;
         let store = store(dialect, &fake, None).await;
@@ -216,7 +219,7 @@ async fn a_read_stops_when_the_object_is_replaced_meanwhile() {
             .create(&key(), Bytes::from(vec![1; 200_000]))
             .await
             .expect("created");
-        fake.state().breaks_after = Some(70_000);
+        fake.state().truncate_after = Some(70_000);
         let mut opened = store.open(&key(), Span::ALL, None).await.expect("opened");
         opened.body.next().await.expect("more").expect("a piece");
         fake.state()
@@ -225,32 +228,32 @@ async fn a_read_stops_when_the_object_is_replaced_meanwhile() {
             match opened.body.next().await.expect("more") {
                 Ok(piece) => assert!(
                     piece.iter().all(|byte| *byte == 1),
-                    "{dialect:?}: nothing of the other"
+                    "{dialect:?}: no bytes of the new object"
                 ),
                 Err(error) => break error,
             }
         };
         assert_eq!(error.class, Class::Changed, "{dialect:?}: {error}");
-        assert!(opened.body.next().await.is_none(), "it ends there");
+        assert!(opened.body.next().await.is_none(), "the stream ends");
     }
 }
 
 #[tokio::test]
-async fn a_manifest_whose_answer_was_lost_is_written_once_and_known_as_ours() {
+async fn a_create_with_a_lost_response_is_executed_once_and_recognized() {
     for dialect in [Dialect::S3, Dialect::Oss, Dialect::Gcs] {
         let fake = Fake::start(dialect, None).await;
         let store = store(dialect, &fake, None).await;
-        fake.state().lose_next_create = true;
+        fake.state().drop_next_create_response = true;
         let created = store.create(&key(), Bytes::from_static(b"{}")).await;
         assert_eq!(created, Ok(Creation::Created), "{dialect:?}");
-        fake.state().lose_next_create = true;
+        fake.state().drop_next_create_response = true;
         let other = store.create(&key(), Bytes::from_static(b"[]")).await;
         assert_eq!(other, Ok(Creation::Existed), "{dialect:?}");
     }
 }
 
 #[tokio::test]
-async fn a_failed_begin_leaves_no_upload_even_if_the_store_began_it() {
+async fn a_failed_begin_leaves_no_upload_even_if_the_store_executed_it() {
     for dialect in [Dialect::S3, Dialect::Oss, Dialect::Gcs] {
         let fake = Fake::start(dialect, None).await;
         let store = store(dialect, &fake, None).await;

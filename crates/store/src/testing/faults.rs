@@ -1,22 +1,22 @@
-//! What can go wrong with an upload, and when. Only names; who does it is another matter.
+//! The faults that tests inject into uploads, and the phases in which they do.
 
-/// The moment of an upload.
+/// A phase of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// It begins.
+    /// Beginning the upload.
     Begin,
-    /// The part of number 1.
+    /// Uploading part 1.
     FirstPart,
-    /// The part of this number, the last one.
+    /// Uploading the last part, which has this number.
     LastPart(u32),
-    /// It is completed.
+    /// Completing the upload.
     Complete,
-    /// The object is looked at after the completion.
+    /// Reading the metadata of the object after the completion.
     AfterComplete,
 }
 
 impl Phase {
-    /// All of them for an upload of so many parts.
+    /// All phases of an upload with this number of parts.
     pub fn all(parts: u32) -> [Self; 5] {
         [
             Self::Begin,
@@ -28,33 +28,33 @@ impl Phase {
     }
 }
 
-/// What goes wrong.
+/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Harm {
-    /// The store answers with an internal error.
+    /// The store responds with an internal error.
     Internal,
-    /// The store asks for fewer requests.
+    /// The store throttles requests.
     Throttled,
-    /// The store never answers.
+    /// The store never responds.
     Slow,
-    /// The connection breaks while the body is sent; nothing was done.
+    /// The connection breaks while the body is sent. The store does not execute the request.
     Broken,
-    /// It is done, and the connection breaks before the answer.
+    /// The store executes the request, and the connection breaks before the response.
     LostAnswer,
-    /// The credentials are valid no more.
+    /// The credentials have expired.
     Expired,
     /// The bucket is in another region.
     WrongRegion,
-    /// The identity may not do this.
+    /// The identity lacks the permission.
     Forbidden,
-    /// The bucket is gone.
+    /// The bucket does not exist.
     NoBucket,
-    /// No room is left.
+    /// No space or quota is left.
     Full,
 }
 
 impl Harm {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Self; 10] = [
         Self::Internal,
         Self::Throttled,
@@ -68,7 +68,7 @@ impl Harm {
         Self::Full,
     ];
 
-    /// Whether trying again helps once it is over.
+    /// Whether a retry succeeds after the fault has ended.
     pub fn passes(self) -> bool {
         matches!(
             self,
@@ -77,7 +77,7 @@ impl Harm {
     }
 }
 
-/// How often it goes wrong.
+/// How often the fault is injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
     /// The first time only.
