@@ -314,7 +314,11 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
         let cluster = change.object();
         push(
             &wake,
-            restore::Reconciler::of_cluster(&store, &change.key(), cluster.map(|cluster| &**cluster)),
+            restore::Reconciler::affected_by_cluster(
+                &store,
+                &change.key(),
+                cluster.map(|cluster| &**cluster),
+            ),
         );
     });
 
@@ -322,14 +326,17 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
     let (wake, store) = (restores.wakeup(), kinds.restores.store());
     kinds.restores.sink(move |change| {
         if let Some(restore) = change.object() {
-            push(&wake, restore::Reconciler::beside(&store, restore));
+            push(&wake, restore::Reconciler::competing_with(&store, restore));
         }
     });
 
     let (wake, store) = (restores.wakeup(), kinds.restores.store());
-    kinds
-        .backups
-        .sink(move |change| push(&wake, restore::Reconciler::from_backup(&store, &change.key())));
+    kinds.backups.sink(move |change| {
+        push(
+            &wake,
+            restore::Reconciler::affected_by_backup(&store, &change.key()),
+        )
+    });
 
     let Functions {
         cluster,

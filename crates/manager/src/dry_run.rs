@@ -1,4 +1,5 @@
-//! `etcd-operator restore --dry-run`: what a restore would do, read from the API server and the store. Nothing is changed.
+//! `etcd-operator restore --dry-run`: predicts what a restore would do. Reads from the API server and the store; changes
+//! nothing.
 
 mod backup;
 mod members;
@@ -10,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use etcd_operator_job::clock;
 use etcd_operator_job::outcome::Exit;
-use etcd_operator_restore::preview::{self, Known, Objects, Preview};
+use etcd_operator_restore::dry_run::{self, BackupCheck, DryRun, Inputs};
 
 use self::objects::Found;
 use crate::cli::LogFormat;
@@ -19,11 +20,11 @@ use crate::{connection, jobs, logs, values};
 /// Flags of `etcd-operator restore`.
 #[derive(Clone, Debug, Args)]
 pub struct RestoreArgs {
-    /// Tell what the restore would do, and do nothing.
+    /// Show what the restore would do without changing anything.
     #[arg(long)]
     pub dry_run: bool,
 
-    /// An EtcdRestore that exists.
+    /// The name of an existing EtcdRestore.
     #[arg(
         value_name = "NAME",
         conflicts_with = "file",
@@ -31,37 +32,37 @@ pub struct RestoreArgs {
     )]
     pub name: Option<String>,
 
-    /// The manifest of an EtcdRestore, which need not exist yet; - reads it from standard input.
+    /// The manifest of an EtcdRestore, which need not exist yet; - reads standard input.
     #[arg(long, short, value_name = "FILE")]
     pub file: Option<PathBuf>,
 
-    /// The namespace. Default: that of the manifest, or of the kubeconfig's context.
+    /// The namespace. Default: the one in the manifest, or of the kubeconfig's context.
     #[arg(long, short, value_name = "NAME", value_parser = values::namespace)]
     pub namespace: Option<String>,
 
-    /// For people or for programs.
+    /// The output format.
     #[arg(long, short, value_name = "FORM", default_value = "human")]
-    pub output: Form,
+    pub output: OutputFormat,
 
-    /// Look at the ends of the backup instead of reading every byte of it, as the restore itself does first.
+    /// Check only size and both ends of the backup. The restore itself always verifies every byte.
     #[arg(long)]
     pub quick: bool,
 
-    /// Where the volume is mounted here that the backup lies on, for storage type Local.
+    /// The local mount path of the volume with the backup, for storage type Local.
     #[arg(long, value_name = "DIR")]
     pub volume: Option<PathBuf>,
 
-    /// Where the backup is laid out to be read. Default: the directory for temporary files.
+    /// The directory to which the backup is downloaded. Default: the directory for temporary files.
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
 }
 
-/// In which form it is told.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Form {
-    /// Lines of text.
+pub enum OutputFormat {
+    /// Human-readable text.
     Human,
-    /// One JSON object.
+    /// A JSON object.
     Json,
 }
 
@@ -69,30 +70,30 @@ pub enum Form {
 pub fn restore(args: &RestoreArgs) -> Result<Exit> {
     if !args.dry_run {
         bail!(
-            "a restore is asked for by its object: kubectl apply -f FILE. With --dry-run this command tells what it would do"
+            "to start a restore, create an EtcdRestore: kubectl apply -f FILE. With --dry-run this command shows what the restore would do"
         );
     }
     logs::start(LogFormat::Human, "warn")?;
     let runtime = tokio::runtime::Runtime::new().context("the async runtime cannot start")?;
-    let told = runtime.block_on(async {
+    let result = runtime.block_on(async {
         let client = kube::Client::try_from(connection::config().await?)?;
         tokio::select! {
-            told = Box::pin(tell(args, client)) => told,
+            result = Box::pin(run(args, client)) => result,
             _ = tokio::signal::ctrl_c() => bail!("interrupted; nothing was changed"),
         }
     })?;
     let text = match args.output {
-        Form::Human => told.to_string(),
-        Form::Json => format!("{}\n", serde_json::to_string_pretty(&told)?),
+        OutputFormat::Human => result.to_string(),
+        OutputFormat::Json => format!("{}\n", serde_json::to_string_pretty(&result)?),
     };
     jobs::print(&text)?;
-    Ok(if told.passes { Exit::Done } else { Exit::Never })
+    Ok(if result.passes { Exit::Done } else { Exit::Never })
 }
 
-/// Reads everything, and tells.
-pub async fn tell(args: &RestoreArgs, client: kube::Client) -> Result<Preview> {
+/// Reads all objects and the backup, and predicts the restore.
+pub async fn run(args: &RestoreArgs, client: kube::Client) -> Result<DryRun> {
     let found = Box::pin(Found::read(args, client)).await?;
-    let objects = Objects {
+    let inputs = Inputs {
         restore: &found.restore,
         cluster: found.cluster.as_ref(),
         backup: found.backup.as_ref(),
@@ -100,17 +101,17 @@ pub async fn tell(args: &RestoreArgs, client: kube::Client) -> Result<Preview> {
         claim: found.claim.as_ref(),
         now: clock::now(),
     };
-    let world = preview::world(&objects).map_err(|refused| {
+    let observed = dry_run::observe(&inputs).map_err(|refused| {
         let all: Vec<_> = refused.iter().map(ToString::to_string).collect();
         anyhow::anyhow!("this EtcdRestore would be refused: {}", all.join("; "))
     })?;
-    let known = match &world.source {
+    let check = match &observed.source {
         Ok(source) => backup::read(args, source, &found).await,
-        Err(why) => Known::No(why.clone()),
+        Err(why) => BackupCheck::Failed(why.clone()),
     };
     let members = match &found.cluster {
-        Some(cluster) => members::now(cluster, &found).await,
+        Some(cluster) => members::member_states(cluster, &found).await,
         None => Vec::new(),
     };
-    Ok(preview::preview(&found.restore, &world, &known, members))
+    Ok(dry_run::dry_run(&found.restore, &observed, &check, members))
 }

@@ -1,20 +1,20 @@
-//! `restore --dry-run` over an API server and a volume: what it tells, and that it changes nothing.
+//! `restore --dry-run` on a fake API server and a volume: its output, and that it changes nothing.
 
 use std::path::PathBuf;
 
 use etcd_operator_api::crd;
 use etcd_operator_manager::cli::{Cli, Command};
-use etcd_operator_manager::dry_run::{RestoreArgs, tell};
-use etcd_operator_restore::preview::Preview;
+use etcd_operator_manager::dry_run::{RestoreArgs, run};
+use etcd_operator_restore::dry_run::DryRun;
 use etcd_operator_testkit::Fake;
 use serde_json::{Value, json};
 
 const GROUP: &str = "etcd.database.coreos.com/v1beta2";
 
-/// A directory that is gone with the test.
-struct Folder(PathBuf);
+/// A directory that is deleted on drop.
+struct TempDir(PathBuf);
 
-impl Folder {
+impl TempDir {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("dry-run-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a directory");
@@ -26,7 +26,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -56,11 +56,11 @@ fn server() -> Fake {
     fake
 }
 
-/// The volume with the snapshot on it.
-fn volume(name: &str) -> Folder {
+/// A volume with a snapshot.
+fn volume(name: &str) -> TempDir {
     let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../snapshot/corpus/3.6-full.db.zst");
     let snapshot = zstd::decode_all(std::fs::read(corpus).expect("the corpus").as_slice()).expect("unpacks");
-    let folder = Folder::new(name);
+    let folder = TempDir::new(name);
     std::fs::create_dir_all(folder.0.join("etcd")).expect("a directory");
     std::fs::write(folder.0.join("etcd/v1"), snapshot).expect("written");
     folder
@@ -74,12 +74,12 @@ fn args(flags: &[&str]) -> RestoreArgs {
     }
 }
 
-async fn told(fake: &Fake, flags: &[&str]) -> Preview {
+async fn dry_run(fake: &Fake, flags: &[&str]) -> DryRun {
     let client = kube::Client::new(fake.service(), "shop");
     let before = objects(fake);
-    let told = Box::pin(tell(&args(flags), client)).await.expect("a preview");
+    let dry_run = Box::pin(run(&args(flags), client)).await.expect("a preview");
     assert_eq!(objects(fake), before, "nothing is changed");
-    told
+    dry_run
 }
 
 fn objects(fake: &Fake) -> Vec<Value> {
@@ -90,12 +90,12 @@ fn objects(fake: &Fake) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_manifest_of_a_restore_that_is_not_there_yet_is_told_about_by_reading_its_backup() {
+async fn a_dry_run_of_a_manifest_verifies_its_backup() {
     let (fake, volume) = (server(), volume("manifest"));
     let file = volume.0.join("restore.yaml");
     std::fs::write(&file, restore().to_string()).expect("written");
     let file = file.display().to_string();
-    let (mounted, scratch) = (volume.text(), Folder::new("scratch"));
+    let (mounted, scratch) = (volume.text(), TempDir::new("scratch"));
     let flags = [
         "--file",
         &file,
@@ -104,48 +104,54 @@ async fn a_manifest_of_a_restore_that_is_not_there_yet_is_told_about_by_reading_
         "--scratch",
         &scratch.text(),
     ];
-    let whole = Box::pin(told(&fake, &flags)).await;
+    let whole = Box::pin(dry_run(&fake, &flags)).await;
     let backup = whole.backup.clone().expect("a backup");
     assert_eq!((backup.object.as_str(), backup.verified), ("etcd/v1", "whole"));
     assert!(backup.keys.is_some_and(|keys| keys > 0) && backup.revision.is_some_and(|revision| revision > 1));
     let replaced = whole.replaces.expect("what is replaced");
     assert_eq!((replaced.cluster.as_str(), replaced.members.len()), ("orders", 1));
-    assert!(replaced.members[0].unknown.is_some(), "there is no such page");
+    assert!(
+        replaced.members[0].unknown.is_some(),
+        "the fake API server has no metrics"
+    );
     assert_eq!(std::fs::read_dir(&scratch.0).expect("a directory").count(), 0);
 
-    let quick = Box::pin(told(&fake, &[&flags[..], &["--quick"]].concat())).await;
-    let looked_at = quick.backup.expect("a backup");
-    assert_eq!((looked_at.verified, looked_at.keys), ("ends", None));
-    assert_eq!(looked_at.revision, backup.revision);
+    let quick = Box::pin(dry_run(&fake, &[&flags[..], &["--quick"]].concat())).await;
+    let quick_backup = quick.backup.expect("a backup");
+    assert_eq!((quick_backup.verified, quick_backup.keys), ("ends", None));
+    assert_eq!(quick_backup.revision, backup.revision);
     assert_eq!((quick.passes, &quick.reason), (whole.passes, &whole.reason));
 }
 
 #[tokio::test]
-async fn an_object_whose_backup_cannot_be_read_is_refused_with_what_to_do() {
+async fn an_unreadable_backup_is_refused_with_a_remedy() {
     let fake = server();
     fake.put_object(restore());
-    let told = Box::pin(told(&fake, &["back"])).await;
-    assert_eq!((told.passes, told.reason.as_str()), (false, "VerificationFailed"));
-    assert!(told.message.contains("--volume"), "{}", told.message);
+    let dry_run = Box::pin(dry_run(&fake, &["back"])).await;
+    assert_eq!(
+        (dry_run.passes, dry_run.reason.as_str()),
+        (false, "VerificationFailed")
+    );
+    assert!(dry_run.message.contains("--volume"), "{}", dry_run.message);
     let client = kube::Client::new(fake.service(), "shop");
-    let error = Box::pin(tell(&args(&["nobody"]), client))
+    let error = Box::pin(run(&args(&["missing"]), client))
         .await
-        .expect_err("there is none");
+        .expect_err("no such restore");
     assert!(
-        error.to_string().contains("there is no EtcdRestore nobody"),
+        error.to_string().contains("there is no EtcdRestore missing"),
         "{error}"
     );
 }
 
 #[test]
-fn without_dry_run_it_says_how_a_restore_is_asked_for() {
+fn without_dry_run_the_error_explains_how_to_start_a_restore() {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_etcd-operator"))
         .args(["restore", "back"])
         .output()
         .expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
-        !output.status.success() && said.contains("kubectl apply -f"),
-        "{said}"
+        !output.status.success() && stderr.contains("kubectl apply -f"),
+        "{stderr}"
     );
 }

@@ -235,7 +235,7 @@ async fn a_verdict_that_the_api_server_does_not_store_is_published() {
     bench
         .until("an Event", |b| {
             b.events().iter().any(|(reason, note)| {
-                reason == "Accepted" && note.contains("refuses to store this in the status")
+                reason == "Accepted" && note.contains("The API server rejected the status update")
             })
         })
         .await;

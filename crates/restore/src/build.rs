@@ -1,4 +1,4 @@
-//! The Jobs of a restore, with the orders they carry. Pure: no secret is read or copied, Secrets are mounted by name.
+//! Builds the Jobs of a restore with their orders. Pure: Secrets are mounted by name, never read or copied.
 
 mod cluster;
 mod pod;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use etcd_operator_api::backup::{Compression, Verification};
 use etcd_operator_api::contract::{
-    BackupTask, CompareTask, JobOrder, Limits, Naming, Source as Etcd, StoreOrder, Task as Order, VERSION,
+    BackupTask, CompareTask, JobOrder, Limits, Naming, Source as EtcdSource, StoreOrder, Task, VERSION,
     VerifyTask, mounts,
 };
 use etcd_operator_api::names::{
@@ -24,42 +24,42 @@ use k8s_openapi::api::batch::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use crate::plan::{Task, Wanted};
-use crate::world::{Cluster, Source};
+use crate::observed_state::{ObservedCluster, Source};
+use crate::plan::{DesiredJob, JobTask};
 
 pub use cluster::cluster;
 pub use pod::{CONTAINER, TOOL};
 
-/// How long a Job may take: hours for the largest backup over the slowest line.
-const LONGEST: Duration = Duration::from_hours(12);
-/// How much longer than its process a Job may take: it ends by itself before, with a word.
-const GRACE: Duration = Duration::from_mins(1);
-/// How often its pod is made again; the pauses double from ten seconds on.
-const RETRIES: i32 = 3;
-/// How the process ends where trying again does not help.
-const IN_VAIN: [i32; 2] = [2, 3];
+/// Deadline of a Job's process; large enough for a large backup over a slow network.
+const JOB_TIMEOUT: Duration = Duration::from_hours(12);
+/// How much longer the Job may run, so that its process ends first and reports the missed deadline.
+const DEADLINE_MARGIN: Duration = Duration::from_mins(1);
+/// Retries of a Job's pod; Kubernetes doubles the delay from 10 s.
+const BACKOFF_LIMIT: i32 = 3;
+/// Exit codes of failures that a retry cannot fix.
+const PERMANENT_EXIT_CODES: [i32; 2] = [2, 3];
 
-/// What a Job is made from.
+/// The inputs from which a Job is built.
 #[derive(Clone, Copy, Debug)]
-pub struct Frame<'a> {
-    /// The namespace of the `EtcdRestore`.
+pub struct BuildInputs<'a> {
+    /// Namespace of the `EtcdRestore`.
     pub namespace: &'a str,
-    /// Its name.
+    /// Name of the `EtcdRestore`.
     pub name: &'a str,
-    /// Its UID.
+    /// UID of the `EtcdRestore`.
     pub uid: &'a str,
-    /// The cluster that is restored.
-    pub cluster: &'a Cluster,
-    /// Where the backup is; whoever only compares what is served needs none.
+    /// The cluster to restore.
+    pub cluster: &'a ObservedCluster,
+    /// The location of the backup. A Job that only compares served data needs none.
     pub source: Option<&'a Source>,
     /// The operator's own image.
     pub image: &'a str,
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
 }
 
-impl Frame<'_> {
-    fn labels(&self, task: &Task) -> BTreeMap<String, String> {
+impl BuildInputs<'_> {
+    fn labels(&self, task: &JobTask) -> BTreeMap<String, String> {
         let pairs = [
             (LABEL_APP, APP_RESTORE_VALUE),
             ("app.kubernetes.io/name", APP_RESTORE_VALUE),
@@ -72,67 +72,67 @@ impl Frame<'_> {
         texts.into_iter().collect()
     }
 
-    /// The members, as clients reach them.
-    fn members(&self) -> Etcd {
-        let tls = self.cluster.client_tls.as_ref();
-        Etcd {
+    /// The members' client endpoints.
+    fn members(&self) -> EtcdSource {
+        let tls = self.cluster.client_tls_secret.as_ref();
+        EtcdSource {
             endpoints: self.cluster.endpoints.clone(),
             tls: tls.map(|_| mounts::CLIENT_TLS.to_owned()),
-            ..Etcd::default()
+            ..EtcdSource::default()
         }
     }
 
-    /// Those whose data stay where they are for a while.
-    fn beside(&self) -> Option<Etcd> {
-        let has_data = !self.cluster.endpoints.is_empty() && self.cluster.volume.is_some();
+    /// The members whose data stays on their volumes during the restore; `None` if there is no such data.
+    fn members_with_data(&self) -> Option<EtcdSource> {
+        let has_data = !self.cluster.endpoints.is_empty() && self.cluster.volume_size.is_some();
         (has_data && !self.cluster.is_ephemeral).then(|| self.members())
     }
 
-    /// The object that is read or written.
-    fn store(&self, task: &Task) -> StoreOrder {
+    /// The object that the Job reads or writes.
+    fn store_order(&self, task: &JobTask) -> StoreOrder {
         self.source.map_or_else(StoreOrder::default, |source| match task {
-            Task::BackUp => source.location.order(&source.beside(self.name)),
-            Task::Verify | Task::Compare { .. } => source.location.order(&source.object),
+            JobTask::BackUp => source.location.order(&source.safety_backup_key(self.name)),
+            JobTask::Verify | JobTask::Compare { .. } => source.location.order(&source.object),
         })
     }
 
-    /// Where the keys of sealed backups are mounted.
-    fn keys(&self) -> Option<String> {
+    /// The mount path of the encryption keys, if there are any.
+    fn keys_mount(&self) -> Option<String> {
         let keys = self.source.and_then(|source| source.keys.as_ref());
         keys.map(|_| mounts::KEYS.to_owned())
     }
 
-    fn order(&self, wanted: &Wanted) -> JobOrder {
-        let deadline = self.now.checked_add(LONGEST).unwrap_or(Timestamp::MAX);
+    fn order(&self, desired: &DesiredJob) -> JobOrder {
+        let deadline = self.now.checked_add(JOB_TIMEOUT).unwrap_or(Timestamp::MAX);
         JobOrder {
             version: VERSION,
-            run: format!("{}/{}", wanted.name, self.uid),
+            run: format!("{}/{}", desired.name, self.uid),
             owner_uid: self.uid.to_owned(),
-            store: self.store(&wanted.task),
-            task: match &wanted.task {
-                Task::Verify => Order::Verify(VerifyTask {
-                    keys: self.keys(),
-                    beside: self.beside(),
+            store: self.store_order(&desired.task),
+            task: match &desired.task {
+                JobTask::Verify => Task::Verify(VerifyTask {
+                    keys: self.keys_mount(),
+                    beside: self.members_with_data(),
                     deadline,
                 }),
-                Task::BackUp => Order::Backup(Box::new(BackupTask {
+                JobTask::BackUp => Task::Backup(Box::new(BackupTask {
                     source: self.members(),
                     cluster_id: self.cluster.cluster_id.clone(),
                     incarnation: self.cluster.incarnation,
                     naming: Naming::Periodic,
                     compression: Compression::Zstd,
-                    keys: self.keys(),
+                    keys: self.keys_mount(),
                     verification: Verification::Full,
                     deadline,
                     limits: Limits::default(),
-                    // Other restores of this name, of other namespaces, may have left theirs there.
+                    // Restores of the same name in other namespaces may have stored backups under this key.
                     allow_others: true,
                 })),
-                Task::Compare {
+                JobTask::Compare {
                     cluster_id,
                     revision,
                     digest,
-                } => Order::Compare(Box::new(CompareTask {
+                } => Task::Compare(Box::new(CompareTask {
                     source: self.members(),
                     cluster_id: cluster_id.clone(),
                     revision: *revision,
@@ -144,50 +144,50 @@ impl Frame<'_> {
     }
 }
 
-/// The Job that is wanted.
-pub fn job(wanted: &Wanted, frame: &Frame<'_>) -> Job {
-    let longest = LONGEST + GRACE;
+/// Builds a Job.
+pub fn job(desired: &DesiredJob, inputs: &BuildInputs<'_>) -> Job {
+    let timeout = JOB_TIMEOUT + DEADLINE_MARGIN;
     Job {
         metadata: ObjectMeta {
-            name: Some(wanted.name.clone()),
-            namespace: Some(frame.namespace.to_owned()),
-            labels: Some(frame.labels(&wanted.task)),
-            // Its deletion never waits for Jobs: to say so would take a right of its own.
+            name: Some(desired.name.clone()),
+            namespace: Some(inputs.namespace.to_owned()),
+            labels: Some(inputs.labels(&desired.task)),
+            // `blockOwnerDeletion` would need additional RBAC rules, and the deletion need not wait for Jobs.
             owner_references: Some(vec![OwnerReference {
                 api_version: format!("{GROUP}/{API_VERSION}"),
                 kind: "EtcdRestore".to_owned(),
-                name: frame.name.to_owned(),
-                uid: frame.uid.to_owned(),
+                name: inputs.name.to_owned(),
+                uid: inputs.uid.to_owned(),
                 controller: Some(true),
                 block_owner_deletion: None,
             }]),
             ..ObjectMeta::default()
         },
         spec: Some(JobSpec {
-            active_deadline_seconds: Some(i64::try_from(longest.as_secs()).unwrap_or(i64::MAX)),
-            backoff_limit: Some(RETRIES),
+            active_deadline_seconds: Some(i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX)),
+            backoff_limit: Some(BACKOFF_LIMIT),
             completions: Some(1),
             parallelism: Some(1),
             pod_replacement_policy: Some("Failed".to_owned()),
-            pod_failure_policy: Some(failures()),
-            template: pod::template(wanted, frame),
+            pod_failure_policy: Some(pod_failure_policy()),
+            template: pod::template(desired, inputs),
             ..JobSpec::default()
         }),
         ..Job::default()
     }
 }
 
-fn failures() -> PodFailurePolicy {
-    let in_vain = PodFailurePolicyRule {
+fn pod_failure_policy() -> PodFailurePolicy {
+    let permanent_failure = PodFailurePolicyRule {
         action: "FailJob".to_owned(),
         on_exit_codes: Some(PodFailurePolicyOnExitCodesRequirement {
             container_name: Some(CONTAINER.to_owned()),
             operator: "In".to_owned(),
-            values: IN_VAIN.to_vec(),
+            values: PERMANENT_EXIT_CODES.to_vec(),
         }),
         ..PodFailurePolicyRule::default()
     };
-    // A drained node is no failure of the Job.
+    // A disruption, such as a node drain, does not count as a failure.
     let disrupted = PodFailurePolicyRule {
         action: "Ignore".to_owned(),
         on_pod_conditions: Some(vec![PodFailurePolicyOnPodConditionsPattern {
@@ -197,6 +197,6 @@ fn failures() -> PodFailurePolicy {
         ..PodFailurePolicyRule::default()
     };
     PodFailurePolicy {
-        rules: vec![in_vain, disrupted],
+        rules: vec![permanent_failure, disrupted],
     }
 }

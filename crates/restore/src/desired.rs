@@ -1,6 +1,6 @@
-//! What an `EtcdRestore` asks for, parsed once: one cluster, one place where the backup is.
+//! Parses the spec of an `EtcdRestore` into the desired restore. Pure.
 //!
-//! Pure. Whatever cannot be used becomes a refusal that names the field; nothing the user wrote is dropped in silence.
+//! A value that cannot be used becomes a refusal that names the field. No field is silently ignored.
 
 #[cfg(test)]
 mod tests;
@@ -18,75 +18,75 @@ use etcd_operator_api::{
 use jiff::Timestamp;
 use serde_json::json;
 
-/// Fields whose feature does not exist yet. Building one takes its line away.
+/// Fields whose feature is not implemented yet. Remove the entry when the feature is built.
 const UNBUILT: &[Unbuilt] = &[];
 
-/// By how much the revision is raised where the user does not say: more than any cluster writes between two backups.
-const REVISION_BUMP: i64 = 1_000_000_000;
-/// The most of it: etcd never counts back, and a typo would be there for good.
+/// Default of `spec.revisionBump`: more revisions than a cluster writes between two backups.
+const DEFAULT_REVISION_BUMP: i64 = 1_000_000_000;
+/// Largest revision bump. etcd never decreases a revision, so a typo could not be corrected.
 const MAX_REVISION_BUMP: i64 = 1_000_000_000_000;
-/// How long the data of before are kept where the user does not say.
-const KEEP_PREVIOUS: Duration = Duration::from_hours(24);
+/// Default of `spec.keepPrevious`.
+const DEFAULT_KEEP_PREVIOUS: Duration = Duration::from_hours(24);
 
-/// What an `EtcdRestore` asks for.
+/// The parsed spec of an `EtcdRestore`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
-    /// The `EtcdCluster` of the same namespace that is restored.
+    /// Name of the `EtcdCluster` to restore, in the same namespace.
     pub cluster: String,
-    /// What it is made from where it does not exist.
+    /// The template from which the cluster is created if it does not exist.
     pub template: Option<Box<ClusterTemplate>>,
-    /// Where the backup is.
-    pub from: From,
-    /// By how much the revision is raised above the last one the old cluster was seen at; 0 leaves it.
+    /// The backup to restore.
+    pub backup: BackupRef,
+    /// By how much the revision is raised above the last observed one of the old cluster; 0 keeps it.
     pub revision_bump: i64,
-    /// How long the data of before are kept.
+    /// How long the previous data is kept.
     pub keep_previous: Duration,
-    /// Whether the cluster is backed up before anything is touched.
-    pub backs_up_first: bool,
-    /// The Secret with the keys that open and seal backups; none leaves it to the `EtcdBackup`.
+    /// Whether to back up the cluster before the restore changes anything.
+    pub safety_backup: bool,
+    /// The Secret with the encryption keys; `None` for those of the `EtcdBackup`.
     pub keys: Option<String>,
 }
 
-/// Where the backup is.
+/// A reference to a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum From {
-    /// In a store, under its full key.
+pub enum BackupRef {
+    /// An object in a store, by its full key.
     Object(Location),
-    /// Among those of an `EtcdBackup` of the same namespace.
+    /// A backup in the history of an `EtcdBackup` in the same namespace.
     Backup {
-        /// Its name.
+        /// Name of the `EtcdBackup`.
         name: String,
-        /// Which of them.
-        at: At,
+        /// Which backup of the history.
+        at: PointInTime,
     },
-    /// Nowhere that could be told: the spec was edited while the restore was under way, and is refused by now, for this reason.
+    /// Unknown: the spec was edited during the restore and is now refused, for this reason.
     Refused(String),
 }
 
-/// Which backup of several.
+/// Selects one backup of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
-    /// The newest.
+pub enum PointInTime {
+    /// The newest backup.
     Latest,
-    /// The newest whose revision is not above this one.
+    /// The newest backup with at most this revision.
     Revision(i64),
-    /// The newest that was finished not after this time.
+    /// The newest backup that completed at or before this time.
     Time(Timestamp),
 }
 
-/// The fields that are refused because their feature does not exist yet.
+/// The fields whose feature is not implemented yet.
 pub fn not_built() -> &'static [Unbuilt] {
     UNBUILT
 }
 
-/// Parses an `EtcdRestore`, or says everything that is wrong with it.
+/// Parses an `EtcdRestore`, or returns all its refusals.
 pub fn desired(restore: &EtcdRestore) -> Result<Desired, Vec<Refusal>> {
     let spec = &restore.spec;
     let mut refused = unbuilt(&json!({ "spec": spec }), UNBUILT);
     let name = restore.metadata.name.as_deref().unwrap_or_default();
     if name.len() > MAX_NAME {
         let problem = format!(
-            "has {} characters, at most {MAX_NAME} are allowed, because the Jobs it starts carry it; for example: orders",
+            "has {} characters, at most {MAX_NAME} are allowed, because its Jobs are named after it; for example: orders",
             name.len()
         );
         refused.push(Refusal::invalid("metadata.name", problem));
@@ -97,7 +97,7 @@ pub fn desired(restore: &EtcdRestore) -> Result<Desired, Vec<Refusal>> {
     }
     if spec.revision_bump.is_some_and(|bump| bump > MAX_REVISION_BUMP) {
         let problem = format!(
-            "must be {MAX_REVISION_BUMP} at most, as etcd never counts back; for example: 1000000000"
+            "must be at most {MAX_REVISION_BUMP}, because etcd never decreases a revision; for example: 1000000000"
         );
         refused.push(Refusal::invalid("spec.revisionBump", problem));
     }
@@ -105,20 +105,23 @@ pub fn desired(restore: &EtcdRestore) -> Result<Desired, Vec<Refusal>> {
     refused.extend(
         template
             .into_iter()
-            .flat_map(|template| cannot_be(template, spec)),
+            .flat_map(|template| template_refusals(template, spec)),
     );
-    match from(spec) {
-        Ok(from) if refused.is_empty() => Ok(Desired {
+    match backup_ref(spec) {
+        Ok(backup) if refused.is_empty() => Ok(Desired {
             cluster: spec.etcd_cluster.name.clone(),
             template: template.cloned().map(Box::new),
-            from,
-            revision_bump: spec.revision_bump.unwrap_or(REVISION_BUMP).max(0),
-            keep_previous: spec.keep_previous.as_ref().map_or(KEEP_PREVIOUS, |span| span.0),
-            backs_up_first: spec.safety_backup.unwrap_or(false),
+            backup,
+            revision_bump: spec.revision_bump.unwrap_or(DEFAULT_REVISION_BUMP).max(0),
+            keep_previous: spec
+                .keep_previous
+                .as_ref()
+                .map_or(DEFAULT_KEEP_PREVIOUS, |span| span.0),
+            safety_backup: spec.safety_backup.unwrap_or(false),
             keys: spec
                 .encryption
                 .as_ref()
-                .map(|sealed| sealed.secret_ref.name.clone()),
+                .map(|encryption| encryption.secret_ref.name.clone()),
         }),
         Ok(_) => Err(refused),
         Err(more) => {
@@ -128,24 +131,24 @@ pub fn desired(restore: &EtcdRestore) -> Result<Desired, Vec<Refusal>> {
     }
 }
 
-/// What is left of an `EtcdRestore` that is refused by now and under way already: it goes on as it was asked for, which the
-/// cluster has written down.
-pub fn as_begun(restore: &EtcdRestore, refused: &[Refusal]) -> Desired {
+/// The desired state of a restore whose edited spec is refused while the restore is in progress. The restore continues as
+/// requested, because the request is stored on the cluster.
+pub fn desired_of_refused(restore: &EtcdRestore, refused: &[Refusal]) -> Desired {
     let spec = &restore.spec;
-    let words: Vec<_> = refused.iter().map(ToString::to_string).collect();
+    let refusals: Vec<_> = refused.iter().map(ToString::to_string).collect();
     Desired {
         cluster: spec.etcd_cluster.name.clone(),
         template: None,
-        from: From::Refused(words.join("; ")),
-        revision_bump: REVISION_BUMP,
-        keep_previous: KEEP_PREVIOUS,
-        backs_up_first: false,
+        backup: BackupRef::Refused(refusals.join("; ")),
+        revision_bump: DEFAULT_REVISION_BUMP,
+        keep_previous: DEFAULT_KEEP_PREVIOUS,
+        safety_backup: false,
         keys: None,
     }
 }
 
-/// Why no cluster can be made from a template.
-fn cannot_be(template: &ClusterTemplate, spec: &EtcdRestoreSpec) -> Vec<Refusal> {
+/// Why no cluster can be created from a template.
+fn template_refusals(template: &ClusterTemplate, spec: &EtcdRestoreSpec) -> Vec<Refusal> {
     let mut refused = Vec::new();
     let name = &spec.etcd_cluster.name;
     if let Err(why) = name.parse::<ClusterName>()
@@ -157,19 +160,18 @@ fn cannot_be(template: &ClusterTemplate, spec: &EtcdRestoreSpec) -> Vec<Refusal>
         refused.push(Refusal::invalid("spec.etcdCluster.name", problem));
     }
     if template.spec.size == 0 {
-        let problem = "is 0, must be 1 to 9: a cluster that sleeps takes no data in; for example: 3";
+        let problem = "is 0, must be 1 to 9: a hibernated cluster cannot be restored; for example: 3";
         refused.push(Refusal::invalid("spec.clusterTemplate.spec.size", problem));
     }
     let annotations = template.annotations.iter().flatten();
     for (key, _) in annotations.filter(|(key, _)| *key != ANNOTATION_SCOPE && reserved::annotation(key)) {
-        let problem =
-            format!("'{key}' belongs to the operator, which sets it where it is needed: leave it out");
+        let problem = format!("'{key}' is reserved for the operator: remove it");
         refused.push(Refusal::invalid("spec.clusterTemplate.annotations", problem));
     }
     refused
 }
 
-fn from(spec: &EtcdRestoreSpec) -> Result<From, Vec<Refusal>> {
+fn backup_ref(spec: &EtcdRestoreSpec) -> Result<BackupRef, Vec<Refusal>> {
     let blocks = Blocks {
         s3: spec.s3.as_ref(),
         abs: spec.abs.as_ref(),
@@ -178,22 +180,24 @@ fn from(spec: &EtcdRestoreSpec) -> Result<From, Vec<Refusal>> {
         local: spec.local.as_ref(),
     };
     match (&spec.backup_storage_type, &spec.source) {
-        (Some(kind), None) => blocks.locate(*kind, "spec.backupStorageType").map(From::Object),
+        (Some(kind), None) => blocks
+            .locate(*kind, "spec.backupStorageType")
+            .map(BackupRef::Object),
         (None, Some(source)) => {
             if let Some(block) = blocks.set().first() {
-                let problem = "is set beside spec.source: keep one of them; for example: source: {backup: {name: orders-nightly}}";
+                let problem = "is set together with spec.source: set only one of them; for example: source: {backup: {name: orders-nightly}}";
                 return Err(vec![Refusal::invalid(format!("spec.{block}"), problem)]);
             }
-            backup(source)
+            named_backup(source)
         }
         _ => {
-            let problem = "or spec.backupStorageType must say where the backup is, and not both; for example: source: {backup: {name: orders-nightly}}";
+            let problem = "or spec.backupStorageType must be set to locate the backup, but not both; for example: source: {backup: {name: orders-nightly}}";
             Err(vec![Refusal::invalid("spec.source", problem)])
         }
     }
 }
 
-fn backup(source: &RestoreSource) -> Result<From, Vec<Refusal>> {
+fn named_backup(source: &RestoreSource) -> Result<BackupRef, Vec<Refusal>> {
     if source.backup.name.is_empty() {
         let problem = "must name an EtcdBackup of this namespace; for example: orders-nightly";
         return Err(vec![Refusal::invalid("spec.source.backup.name", problem)]);
@@ -204,19 +208,20 @@ fn backup(source: &RestoreSource) -> Result<From, Vec<Refusal>> {
         time,
     } = source.at.clone().unwrap_or_default();
     let at = match (latest.unwrap_or(false), revision, time) {
-        (_, None, None) => At::Latest,
-        (false, Some(revision), None) if revision > 0 => At::Revision(revision),
+        (_, None, None) => PointInTime::Latest,
+        (false, Some(revision), None) if revision > 0 => PointInTime::Revision(revision),
         (false, Some(_), None) => {
-            let problem = "must be above zero; for example: 48211";
+            let problem = "must be greater than 0; for example: 48211";
             return Err(vec![Refusal::invalid("spec.source.at.revision", problem)]);
         }
-        (false, None, Some(time)) => At::Time(time.0),
+        (false, None, Some(time)) => PointInTime::Time(time.0),
         _ => {
-            let problem = "takes one of latest, revision and time; for example: {revision: 48211}";
+            let problem =
+                "must contain only one of latest, revision and time; for example: {revision: 48211}";
             return Err(vec![Refusal::invalid("spec.source.at", problem)]);
         }
     };
-    Ok(From::Backup {
+    Ok(BackupRef::Backup {
         name: source.backup.name.clone(),
         at,
     })

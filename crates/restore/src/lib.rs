@@ -1,18 +1,20 @@
 //! The `EtcdRestore` controller.
 //!
-//! What is asked for ([`desired`]) and what is seen (`observe`, into a [`world`]) make a [`plan`]; it is written into the
-//! [`status`] ([`memory`]), and only then a Job is made ([`build`]) or the `EtcdCluster` asked for a restore. The cluster's
-//! own controller carries that out and is the only one that touches its pods; this one verifies before, compares after,
-//! and tells people what goes on.
+//! A reconcile parses the spec ([`desired`]), observes the objects (`observe`, into an [`observed_state`]), and makes a
+//! [`plan`]. The plan is written into the [`status`], from which it is read again ([`persisted_state`]). Only then the
+//! controller creates a Job ([`build`]) or requests the restore from the `EtcdCluster` by an annotation.
+//!
+//! The cluster controller carries the restore out and is the only one that changes pods. This controller verifies the
+//! backup before, compares the served data after, and reports the progress. [`dry_run`] predicts what a restore would do.
 
 pub mod build;
 pub mod desired;
-pub mod memory;
+pub mod dry_run;
 mod observe;
+pub mod observed_state;
+pub mod persisted_state;
 pub mod plan;
-pub mod preview;
 mod reconcile;
 pub mod status;
-pub mod world;
 
 pub use reconcile::{Deps, Reconciler};

@@ -1,6 +1,7 @@
-//! Looking at one `EtcdRestore`: the copies of its cluster, its backup, its Jobs and their pods. Reads only.
+//! Observes one `EtcdRestore`: its cluster, its backup, its Jobs and their pods, mostly from the informers' stores. Reads
+//! only.
 
-mod rivals;
+mod competing_restores;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,120 +27,128 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::{Resource, ResourceExt as _};
 
 use crate::build::{CONTAINER, TOOL};
-use crate::desired::{Desired, From};
-use crate::memory::Memory;
-use crate::plan::{Phase, chosen};
+use crate::desired::{BackupRef, Desired};
+use crate::observed_state::{JobEnd, ObservedCluster, ObservedJob, ObservedRestore, Scheduling};
+use crate::persisted_state::PersistedState;
+use crate::plan::{Phase, select_source};
 use crate::reconcile::Deps;
-use crate::world::{Cluster, JobEnd, JobSeen, Nodes, World};
 
-use rivals::rival;
-pub use rivals::{can_be_replaced, rival_among};
+use competing_restores::competing_restore;
+pub use competing_restores::{can_be_replaced, competing_restore_among};
 
-/// How long a Job may have no pod before that is told.
-const FOR_A_POD: Duration = Duration::from_secs(20);
-/// The longest text of why a pod waits.
-const LONGEST: usize = 200;
-/// The word of a cluster's controller for one of which nothing was ever started.
-const AWAITING: &str = "AwaitingRestore";
-/// The size of a volume where the user does not say.
-const VOLUME: u64 = 8 << 30;
+/// How long a Job may have no pod before that is reported.
+const POD_CREATION_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longest message about a pod or a cluster.
+const MAX_MESSAGE_CHARS: usize = 200;
+/// The reason with which the cluster controller reports that no member was ever started.
+const AWAITING_RESTORE: &str = "AwaitingRestore";
+/// Default size of a member's volume.
+const DEFAULT_VOLUME_BYTES: u64 = 8 << 30;
 
-/// Looks at one restore.
-pub async fn observe(restore: &EtcdRestore, desired: Desired, deps: &Deps) -> Result<World, Error> {
+/// Observes one restore.
+pub async fn observe(restore: &EtcdRestore, desired: Desired, deps: &Deps) -> Result<ObservedRestore, Error> {
     let key = ObjectKey::of(restore);
     let uid = restore.uid().unwrap_or_default();
     let status = restore.status.as_ref();
     let is_edited = status.is_some_and(|status| status.observed_generation < restore.metadata.generation);
-    let memory = Memory::read(status);
-    // One that was chosen stays the one until somebody says otherwise: another one is not restored days later by itself.
-    let chosen_in = [Phase::Verifying, Phase::BackingUp, Phase::Failed].map(Phase::as_str);
-    let has_begun = Phase::has_begun(&memory.phase);
-    let is_chosen = has_begun || (chosen_in.contains(&memory.phase.as_str()) && !is_edited);
-    let backup = match &desired.from {
-        From::Backup { name, .. } => deps.backups.get(&key.beside(name)),
-        From::Object(_) | From::Refused(_) => None,
+    let state = PersistedState::read(status);
+    // A selected backup stays selected until the user edits the spec, so that a later backup is never restored by itself.
+    let selecting_phases = [Phase::Verifying, Phase::BackingUp, Phase::Failed].map(Phase::as_str);
+    let is_in_progress = Phase::is_in_progress(&state.phase);
+    let keeps_selection = is_in_progress || (selecting_phases.contains(&state.phase.as_str()) && !is_edited);
+    let backup = match &desired.backup {
+        BackupRef::Backup { name, .. } => deps.backups.get(&key.beside(name)),
+        BackupRef::Object(_) | BackupRef::Refused(_) => None,
     };
-    let before = memory.object.as_deref().filter(|_| is_chosen);
-    let source = chosen(&desired, backup.as_deref(), before);
-    let claim = source.as_ref().ok().and_then(|source| source.location.claim());
-    let is_claim_shared = match claim {
-        Some(claim) => is_shared(&key.beside(claim), deps).await?,
+    let selected_before = state.object.as_deref().filter(|_| keeps_selection);
+    let source = select_source(&desired, backup.as_deref(), selected_before);
+    let pvc = source.as_ref().ok().and_then(|source| source.location.claim());
+    let is_pvc_shared = match pvc {
+        Some(pvc) => read_pvc_sharing(&key.beside(pvc), deps).await?,
         None => None,
     };
     let is_ours = |labels: &BTreeMap<String, String>| labels.get(LABEL_RESTORE) == Some(&key.name);
     let jobs = deps
         .jobs
         .filter(&key.namespace, |job: &Job| is_ours(job.labels()));
-    let (owned, foreign): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| is_owned(&**job, &uid));
+    let (owned, foreign_job): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| is_owned(&**job, &uid));
     let pods = deps
         .pods
         .filter(&key.namespace, |pod: &Pod| is_ours(pod.labels()));
-    Ok(World {
+    Ok(ObservedRestore {
         now: deps.clock.now(),
-        cluster: cluster(&desired, &key, deps),
+        cluster: observe_desired_cluster(&desired, &key, deps),
         is_cluster_missing: deps.clusters.sight(&key.beside(&desired.cluster)) == Sight::Missing,
         scope: restore.annotations().get(ANNOTATION_SCOPE).cloned(),
-        rival: rival(restore, &key, deps),
+        competing_restore: competing_restore(restore, &key, deps),
         source,
-        is_claim_shared,
+        is_pvc_shared,
         jobs: owned
             .iter()
-            .map(|job| seen(job, pods.iter().map(|pod| &**pod), deps.clock.now()))
+            .map(|job| observe_job(job, pods.iter().map(|pod| &**pod), deps.clock.now()))
             .collect(),
-        foreign: foreign.first().map(|job| job.name_any()),
-        image: deps.operator_image.clone(),
+        foreign_job: foreign_job.first().map(|job| job.name_any()),
+        operator_image: deps.operator_image.clone(),
         name: key.name.clone(),
         is_edited,
-        memory,
+        state,
         uid,
         desired,
     })
 }
 
-/// Whether an object belongs to the `EtcdRestore` of this UID.
+/// Whether the `EtcdRestore` with this UID is the controller of an object.
 pub fn is_owned(object: &impl Resource, uid: &str) -> bool {
     let mut owners = object.meta().owner_references.iter().flatten();
     owners.any(|owner| owner.uid == uid && owner.controller == Some(true))
 }
 
-/// Whether several nodes can mount a claim at once; none if there is no such claim.
-async fn is_shared(claim: &ObjectKey, deps: &Deps) -> Result<Option<bool>, Error> {
-    let claim = deps.applier.read::<PersistentVolumeClaim>(claim).await?;
-    Ok(claim.and_then(takes_several))
+/// Whether several nodes can mount a PVC at the same time; `None` if the PVC does not exist.
+async fn read_pvc_sharing(pvc: &ObjectKey, deps: &Deps) -> Result<Option<bool>, Error> {
+    let pvc = deps.applier.read::<PersistentVolumeClaim>(pvc).await?;
+    Ok(pvc.and_then(is_multi_node))
 }
 
-/// Whether several nodes can mount it at once, if it says so.
-pub fn takes_several(claim: PersistentVolumeClaim) -> Option<bool> {
-    let modes = claim.spec?.access_modes?;
+/// Whether the access modes of a PVC allow several nodes; `None` if it has none.
+pub fn is_multi_node(pvc: PersistentVolumeClaim) -> Option<bool> {
+    let modes = pvc.spec?.access_modes?;
     let shared = ["ReadWriteMany", "ReadOnlyMany"];
     Some(modes.iter().any(|mode| shared.contains(&mode.as_str())))
 }
 
-fn cluster(desired: &Desired, key: &ObjectKey, deps: &Deps) -> Result<Cluster, String> {
+fn observe_desired_cluster(
+    desired: &Desired,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<ObservedCluster, String> {
     let found = deps.clusters.get(&key.beside(&desired.cluster));
-    found_cluster(&desired.cluster, found.as_deref(), key)
+    find_cluster(&desired.cluster, found.as_deref(), key)
 }
 
-/// What counts of the cluster that was found, or why it cannot be restored.
-pub fn found_cluster(name: &str, found: Option<&EtcdCluster>, key: &ObjectKey) -> Result<Cluster, String> {
+/// The observed state of the cluster `found`, or why it cannot be restored.
+pub fn find_cluster(
+    name: &str,
+    found: Option<&EtcdCluster>,
+    key: &ObjectKey,
+) -> Result<ObservedCluster, String> {
     let cluster = found.ok_or_else(|| {
-        format!("There is no EtcdCluster {name} that can be read: create it first; it is restored once it is there.")
+        format!("There is no readable EtcdCluster {name}. Create it first; the restore then starts.")
     })?;
     if cluster.metadata.deletion_timestamp.is_some() {
         return Err(format!("The EtcdCluster {name} is being deleted."));
     }
-    Ok(of_cluster(cluster, key))
+    Ok(observe_cluster(cluster, key))
 }
 
-/// What counts of a cluster.
-pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
+/// The facts about a cluster that a restore needs.
+pub fn observe_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> ObservedCluster {
     let (name, spec) = (cluster.name_any(), &cluster.spec);
     let status = cluster.status.clone().unwrap_or_default();
-    let silence = silence(&status, spec.size);
+    let backup_blocker = find_backup_blocker(&status, spec.size);
     let members = status.member_status.unwrap_or_default();
     let members: Vec<_> = members.iter().filter(|member| member.role.is_some()).collect();
     let is_secure = cluster.has_secure_clients();
-    let client_tls = cluster.operator_secret().filter(|_| is_secure).map(str::to_owned);
+    let client_tls_secret = cluster.operator_secret().filter(|_| is_secure).map(str::to_owned);
     let scheme = if is_secure { "https" } else { "http" };
     let pod = spec.pod.as_ref();
     let domain = pod
@@ -156,42 +165,46 @@ pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
     let conditions = status.conditions.as_deref().unwrap_or_default();
     let accepted = condition::find(conditions, ConditionType::Accepted)
         .filter(|accepted| accepted.status == Truth::False.as_str());
-    let awaits = spec.bootstrap.as_ref().is_some_and(|boot| boot.await_restore);
-    let is_waiting = awaits && status.cluster_id.is_none();
-    // A status that was lost has no ID either: only what its controller says of it is known.
-    let says_so = condition::find(conditions, ConditionType::Progressing)
-        .is_some_and(|progressing| progressing.reason.as_deref() == Some(AWAITING));
+    let has_await_restore = spec.bootstrap.as_ref().is_some_and(|boot| boot.await_restore);
+    let awaits_restore = has_await_restore && status.cluster_id.is_none();
+    // A lost status has no cluster ID either, so only the condition of the cluster controller proves that it is empty.
+    let reports_awaiting = condition::find(conditions, ConditionType::Progressing)
+        .is_some_and(|progressing| progressing.reason.as_deref() == Some(AWAITING_RESTORE));
     let version = version(&status.current_version)
         .or(wanted)
         .or(tagged)
         .or(version(&status.target_version));
-    let said = version.as_ref().map(ToString::to_string).unwrap_or_default();
-    Cluster {
-        image: spec.etcd_image(&said).filter(|_| !is_upstreams(spec)),
-        pull_policy: spec.image_pull_policy.map(ImagePullPolicy::as_str),
-        is_waiting,
-        holds_nothing: is_waiting && says_so,
-        made_by: cluster.annotations().get(ANNOTATION_MADE_BY).cloned(),
-        refused: accepted.and_then(|accepted| accepted.message.clone()),
-        members: match usize::try_from(spec.size).unwrap_or_default() {
+    let version_text = version.as_ref().map(ToString::to_string).unwrap_or_default();
+    ObservedCluster {
+        image: spec
+            .etcd_image(&version_text)
+            .filter(|_| !uses_upstream_image(spec)),
+        image_pull_policy: spec.image_pull_policy.map(ImagePullPolicy::as_str),
+        awaits_restore,
+        is_known_empty: awaits_restore && reports_awaiting,
+        created_by: cluster.annotations().get(ANNOTATION_MADE_BY).cloned(),
+        spec_refusal: accepted.and_then(|accepted| accepted.message.clone()),
+        member_count: match usize::try_from(spec.size).unwrap_or_default() {
             0 => members.len(),
             size => size,
         },
         version,
-        volume: volume(spec),
+        volume_size: volume_size(spec),
         quota: quota(spec),
         is_ephemeral: is_ephemeral(spec),
-        silence,
+        backup_blocker,
         is_paused: spec.paused,
-        intent: text.map(|text| contract::read(text.as_bytes()).map_err(|error| error.to_string())),
-        story: status.reason.filter(|_| !says_so && status.phase != "Running"),
+        request: text.map(|text| contract::read(text.as_bytes()).map_err(|error| error.to_string())),
+        status_message: status
+            .reason
+            .filter(|_| !reports_awaiting && status.phase != "Running"),
         cluster_id: status.cluster_id,
         incarnation: status.incarnation,
         progress: status.restore,
-        earlier: status.earlier_restores.unwrap_or_default(),
+        earlier_restores: status.earlier_restores.unwrap_or_default(),
         endpoints: members.iter().map(|member| address(&member.name)).collect(),
-        client_tls,
-        pull_secrets: spec
+        client_tls_secret,
+        image_pull_secrets: spec
             .image_pull_secrets
             .iter()
             .flatten()
@@ -200,15 +213,15 @@ pub fn of_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> Cluster {
         service_account: pod
             .and_then(|pod| pod.service_account_name.clone())
             .filter(|name| !name.is_empty()),
-        nodes: pod.map(nodes).unwrap_or_default(),
+        scheduling: pod.map(scheduling).unwrap_or_default(),
         name,
     }
 }
 
-/// Where the members may run.
-fn nodes(pod: &PodPolicy) -> Nodes {
+/// The scheduling rules of the members.
+fn scheduling(pod: &PodPolicy) -> Scheduling {
     let rules = pod.affinity.as_ref();
-    Nodes {
+    Scheduling {
         labels: pod.node_selector.clone().unwrap_or_default(),
         affinity: rules.and_then(|rules| rules.node_affinity.clone()),
         tolerations: pod.tolerations.clone().unwrap_or_default(),
@@ -216,65 +229,66 @@ fn nodes(pod: &PodPolicy) -> Nodes {
     }
 }
 
-/// Whether the image is left to the operator, which takes upstream's: these have what it takes.
-fn is_upstreams(spec: &EtcdClusterSpec) -> bool {
-    let said = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-    said(&spec.image).is_none() && said(&spec.repository).is_none_or(|named| named == DEFAULT_REPOSITORY)
+/// Whether the members use the upstream image, which contains etcd's restore tool.
+fn uses_upstream_image(spec: &EtcdClusterSpec) -> bool {
+    let version_text = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    version_text(&spec.image).is_none()
+        && version_text(&spec.repository).is_none_or(|named| named == DEFAULT_REPOSITORY)
 }
 
-/// The quota that is asked for.
+/// The database quota in the spec.
 fn quota(spec: &EtcdClusterSpec) -> Option<u64> {
     let quota = spec.etcd.as_ref()?.quota_backend_bytes.as_ref()?;
     quantity::bytes(quota).ok()
 }
 
-/// Whether the data live with the pods.
+/// Whether the data is in the pods and lost with them.
 fn is_ephemeral(spec: &EtcdClusterSpec) -> bool {
-    let claim = spec
+    let pvc = spec
         .pod
         .as_ref()
         .and_then(|pod| pod.persistent_volume_claim_spec.as_ref());
     match &spec.storage {
         Some(storage) => storage.medium != Medium::PersistentVolume,
-        None => claim.is_none(),
+        None => pvc.is_none(),
     }
 }
 
-/// Why none of its members can be asked for a backup of what all of them agreed on.
-fn silence(status: &EtcdClusterStatus, size: i32) -> Option<String> {
+/// Why no member can provide a consistent backup at the moment.
+fn find_backup_blocker(status: &EtcdClusterStatus, size: i32) -> Option<String> {
     if size == 0 {
-        return Some("it sleeps, as its spec.size is 0".to_owned());
+        return Some("it is hibernated (spec.size is 0)".to_owned());
     }
     let conditions = status.conditions.as_deref().unwrap_or_default();
-    let is_so = |type_| condition::find(conditions, type_).is_some_and(|known| known.status == "True");
-    let is_lost = is_so(ConditionType::QuorumLost) || is_so(ConditionType::DataLost);
+    let is_true = |type_| condition::find(conditions, type_).is_some_and(|known| known.status == "True");
+    let is_lost = is_true(ConditionType::QuorumLost) || is_true(ConditionType::DataLost);
     is_lost.then(|| {
         let why = status.reason.as_deref().unwrap_or_default();
-        format!("it has no quorum ({})", bounded(why, LONGEST))
+        format!("it has no quorum ({})", bounded(why, MAX_MESSAGE_CHARS))
     })
 }
 
-/// Bytes that each member may have; none where the data live with the pods and nothing but the node bounds them.
-fn volume(spec: &EtcdClusterSpec) -> Option<u64> {
-    let said = |size: Option<&Quantity>| size.and_then(|size| quantity::bytes(size).ok());
-    let bytes = |size: Option<&Quantity>| said(size).unwrap_or(VOLUME);
+/// Size of a member's volume in bytes; `None` if the data is ephemeral and only the node limits it.
+fn volume_size(spec: &EtcdClusterSpec) -> Option<u64> {
+    let version_text = |size: Option<&Quantity>| size.and_then(|size| quantity::bytes(size).ok());
+    let bytes = |size: Option<&Quantity>| version_text(size).unwrap_or(DEFAULT_VOLUME_BYTES);
     if let Some(storage) = &spec.storage {
         let size = storage.size.as_ref();
         return if is_ephemeral(spec) {
-            said(size)
+            version_text(size)
         } else {
             Some(bytes(size))
         };
     }
-    let claim = spec.pod.as_ref()?.persistent_volume_claim_spec.as_ref()?;
-    let requests = claim
+    let pvc = spec.pod.as_ref()?.persistent_volume_claim_spec.as_ref()?;
+    let requests = pvc
         .resources
         .as_ref()
         .and_then(|resources| resources.requests.as_ref());
     Some(bytes(requests.and_then(|requests| requests.get("storage"))))
 }
 
-fn seen<'a>(job: &Job, pods: impl Iterator<Item = &'a Pod>, now: Timestamp) -> JobSeen {
+fn observe_job<'a>(job: &Job, pods: impl Iterator<Item = &'a Pod>, now: Timestamp) -> ObservedJob {
     let uid = job.uid().unwrap_or_default();
     let conditions = job
         .status
@@ -286,7 +300,10 @@ fn seen<'a>(job: &Job, pods: impl Iterator<Item = &'a Pod>, now: Timestamp) -> J
     let own: Vec<_> = pods
         .filter(|pod| pod.owner_references().iter().any(|owner| owner.uid == uid))
         .collect();
-    let tools: Vec<_> = own.iter().filter_map(|pod| Some((*pod, tool(pod)?))).collect();
+    let tools: Vec<_> = own
+        .iter()
+        .filter_map(|pod| Some((*pod, tool_state(pod)?)))
+        .collect();
     let states: Vec<_> = own
         .into_iter()
         .map(|pod| {
@@ -300,67 +317,72 @@ fn seen<'a>(job: &Job, pods: impl Iterator<Item = &'a Pod>, now: Timestamp) -> J
             (pod, container.and_then(|container| container.state.as_ref()))
         })
         .collect();
-    let said = states.iter().filter_map(|(_, state)| said((*state)?));
-    JobSeen {
+    let results = states.iter().filter_map(|(_, state)| job_result((*state)?));
+    ObservedJob {
         name: job.name_any(),
-        is_going: job.metadata.deletion_timestamp.is_some(),
+        is_deleting: job.metadata.deletion_timestamp.is_some(),
         end: end.map(|condition| JobEnd {
             is_complete: condition.type_ == "Complete",
             at: condition
                 .last_transition_time
                 .as_ref()
                 .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-            message: bounded(condition.message.as_deref().unwrap_or_default(), LONGEST),
+            message: bounded(
+                condition.message.as_deref().unwrap_or_default(),
+                MAX_MESSAGE_CHARS,
+            ),
         }),
-        lacks_tool: tools
+        tool_error: tools
             .iter()
-            .find_map(|(_, state)| lacks(state.terminated.as_ref()?)),
-        waits: tools
+            .find_map(|(_, state)| tool_start_error(state.terminated.as_ref()?)),
+        pending_reason: tools
             .iter()
-            .find_map(|(pod, state)| waits(pod, Some(*state).filter(|state| state.waiting.is_some())))
-            .or_else(|| states.iter().find_map(|(pod, state)| waits(pod, *state)))
-            .or_else(|| podless(job, now).filter(|_| states.is_empty())),
-        said: said.max_by_key(|(time, _)| *time).map(|(_, said)| said),
+            .find_map(|(pod, state)| {
+                waiting_reason(pod, Some(*state).filter(|state| state.waiting.is_some()))
+            })
+            .or_else(|| states.iter().find_map(|(pod, state)| waiting_reason(pod, *state)))
+            .or_else(|| missing_pod_reason(job, now).filter(|_| states.is_empty())),
+        result: results.max_by_key(|(time, _)| *time).map(|(_, result)| result),
         uid,
     }
 }
 
-/// What is known of a Job without a pod, once its controller has had the time to make one. Why there is none stands in its
-/// Events alone, which nobody may read here.
-fn podless(job: &Job, now: Timestamp) -> Option<String> {
+/// Why a Job has no pod, once the Job controller should have created one. Only Events of the Job contain the reason, and
+/// the operator may not read Events.
+fn missing_pod_reason(job: &Job, now: Timestamp) -> Option<String> {
     let made = job.metadata.creation_timestamp.as_ref()?.0;
-    let is_late = made.checked_add(FOR_A_POD).is_ok_and(|due| now > due);
-    is_late.then(|| {
+    let is_overdue = made.checked_add(POD_CREATION_TIMEOUT).is_ok_and(|due| now > due);
+    is_overdue.then(|| {
         format!(
-            "there is none; kubectl events --for job/{} tells why, for example a quota or a LimitRange of the namespace",
+            "the Job has no pod; see kubectl events --for job/{} for the reason, for example a ResourceQuota or LimitRange",
             job.name_any()
         )
     })
 }
 
-/// How the program that restores does in the members' image.
-fn tool(pod: &Pod) -> Option<&ContainerState> {
+/// The state of the init container that runs etcd's restore tool.
+fn tool_state(pod: &Pod) -> Option<&ContainerState> {
     let containers = pod.status.as_ref()?.init_container_statuses.as_ref()?;
     let found = containers.iter().find(|container| container.name == TOOL)?;
     found.state.as_ref()
 }
 
-/// Why it did not start.
-fn lacks(end: &ContainerStateTerminated) -> Option<String> {
+/// Why the tool did not start; `None` for other failures.
+fn tool_start_error(end: &ContainerStateTerminated) -> Option<String> {
     let words = || {
         let reason = end.reason.as_deref().unwrap_or("Error");
         let message = end.message.as_deref().unwrap_or_default();
         bounded(
             format!("{reason} (exit code {}) {message}", end.exit_code).trim(),
-            LONGEST,
+            MAX_MESSAGE_CHARS,
         )
     };
-    // Who was evicted, or came to an end otherwise, says nothing of what is in the image.
+    // Other exit codes, such as after an eviction, say nothing about the image.
     [127, 128].contains(&end.exit_code).then(words)
 }
 
-/// What the container said at its end: its result, or else how it died.
-fn said(state: &ContainerState) -> Option<(Timestamp, Result<JobResult, String>)> {
+/// The result in the termination message of a container, or how the container died, with the time.
+fn job_result(state: &ContainerState) -> Option<(Timestamp, Result<JobResult, String>)> {
     let end = state.terminated.as_ref()?;
     let time = end
         .finished_at
@@ -374,10 +396,11 @@ fn said(state: &ContainerState) -> Option<(Timestamp, Result<JobResult, String>)
     Some((time, result))
 }
 
-fn waits(pod: &Pod, state: Option<&ContainerState>) -> Option<String> {
-    let told = |reason: Option<&str>, message: Option<&str>| {
+/// Why a container or its pod does not start.
+fn waiting_reason(pod: &Pod, state: Option<&ContainerState>) -> Option<String> {
+    let joined = |reason: Option<&str>, message: Option<&str>| {
         let text: Vec<&str> = [reason, message].into_iter().flatten().collect();
-        (!text.is_empty()).then(|| bounded(&text.join(": "), LONGEST))
+        (!text.is_empty()).then(|| bounded(&text.join(": "), MAX_MESSAGE_CHARS))
     };
     let waiting = state.and_then(|state| state.waiting.as_ref());
     let soon = ["ContainerCreating", "PodInitializing"];
@@ -388,11 +411,11 @@ fn waits(pod: &Pod, state: Option<&ContainerState>) -> Option<String> {
             .is_some_and(|reason| soon.contains(&reason))
     });
     if let Some(waiting) = waiting {
-        return told(waiting.reason.as_deref(), waiting.message.as_deref());
+        return joined(waiting.reason.as_deref(), waiting.message.as_deref());
     }
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let unscheduled = conditions
         .iter()
         .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")?;
-    told(unscheduled.reason.as_deref(), unscheduled.message.as_deref())
+    joined(unscheduled.reason.as_deref(), unscheduled.message.as_deref())
 }

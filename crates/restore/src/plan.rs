@@ -1,12 +1,14 @@
-//! What to do next about one restore. Pure: the same world gives the same plan. Nothing here touches a cluster: a backup
-//! that was verified is asked for, and what its controller makes of that is followed.
+//! Decides the next action for one restore. Pure: the same observed state gives the same plan.
+//!
+//! A plan never changes a cluster itself. It verifies the backup, requests the restore from the cluster controller, and
+//! follows the progress that this controller reports.
 
-mod choose;
 mod follow;
-mod gate;
-mod outcome;
+mod job_outcome;
+mod preconditions;
 mod reason;
-mod safety;
+mod safety_backup;
+mod select_backup;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -17,91 +19,91 @@ use std::time::Duration;
 use etcd_operator_api::contract::RestoreIntent;
 use etcd_operator_api::restore::MemberRestoreStatus;
 
-use crate::desired::From;
-use crate::memory::Memory;
-use crate::world::{Cluster, World};
+use crate::desired::BackupRef;
+use crate::observed_state::{ObservedCluster, ObservedRestore};
+use crate::persisted_state::PersistedState;
 
-pub use choose::{choose, chosen};
-pub use gate::{pass, room};
-use outcome::{Outcome, outcome};
+use job_outcome::{Outcome, outcome};
+pub use preconditions::{check_preconditions, required_space};
 pub use reason::Reason;
-pub use verify::{name_taken, ready};
+pub use select_backup::{locate_backup, select_source};
+pub use verify::{check_ready, job_name_conflict};
 
-/// How soon to look again where no watch tells.
-const PATIENT: Duration = Duration::from_secs(30);
+/// Requeue delay where no watch event announces a change.
+const DEFAULT_REQUEUE: Duration = Duration::from_secs(30);
 
-/// What to do next.
+/// The next action for a restore.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// What is to be known from now on.
-    pub memory: Memory,
-    /// How far it is, in one word.
+    /// The state to persist in the status.
+    pub state: PersistedState,
+    /// The phase.
     pub phase: Phase,
-    /// The same for programs, a little finer.
+    /// The reason of the Progressing condition, more specific than the phase.
     pub reason: Reason,
-    /// What it does, waits for, or failed at.
-    pub text: String,
-    /// How far it is, for the column.
+    /// What the restore does, waits for, or failed at.
+    pub message: String,
+    /// The progress for the printer column.
     pub progress: Option<String>,
-    /// Each member's part.
+    /// The progress of each member.
     pub members: Option<Vec<MemberRestoreStatus>>,
-    /// The Job that there should be.
-    pub job: Option<Wanted>,
-    /// Jobs whose results are still needed, by their names.
-    pub keeps: Vec<String>,
-    /// UIDs of Jobs that nobody needs, by their names.
-    pub drops: Vec<(String, String)>,
-    /// Whether the cluster is to be made from its template.
-    pub creates: bool,
-    /// Whether this is about the spec as it is now. What has begun goes on as it was asked for; what was edited meanwhile is
-    /// looked at once that is over.
-    pub observes: bool,
-    /// What the cluster is asked for.
-    pub ask: Ask,
-    /// When to look again, if nothing happens before.
-    pub wake: Duration,
+    /// The Job that should exist.
+    pub job: Option<DesiredJob>,
+    /// Names of Jobs whose results are still needed.
+    pub keep_jobs: Vec<String>,
+    /// Names and UIDs of Jobs to delete.
+    pub delete_jobs: Vec<(String, String)>,
+    /// Whether to create the cluster from its template.
+    pub create_cluster: bool,
+    /// Whether the plan is based on the current spec, so that `observedGeneration` may advance. A restore in progress
+    /// continues with the spec it started with; an edit takes effect after it ended.
+    pub observes_generation: bool,
+    /// How to change the request on the cluster.
+    pub request: RequestChange,
+    /// When to reconcile again at the latest.
+    pub requeue_after: Duration,
 }
 
-/// What the cluster is asked for.
+/// A change of the annotation that requests a restore from the cluster.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ask {
-    /// What it is asked for already.
-    AsBefore,
-    /// This.
-    For(Box<RestoreIntent>),
-    /// Nothing any more.
-    Nothing,
+pub enum RequestChange {
+    /// Keep the annotation as it is.
+    Keep,
+    /// Request this restore.
+    Set(Box<RestoreIntent>),
+    /// Remove the annotation.
+    Clear,
 }
 
-/// A Job that there should be.
+/// A Job that should exist.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wanted {
-    /// Its name.
+pub struct DesiredJob {
+    /// Name of the Job.
     pub name: String,
-    /// What it does.
-    pub task: Task,
+    /// Task of the Job.
+    pub task: JobTask,
 }
 
-/// What a Job does.
+/// The task of a Job.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Task {
-    /// Reads the backup from end to end.
+pub enum JobTask {
+    /// Reads and verifies the whole backup.
     Verify,
-    /// Backs the cluster up before anything is touched.
+    /// Makes the safety backup of the cluster.
     BackUp,
-    /// Compares what is served with the backup.
+    /// Compares the served data with the backup.
     Compare {
-        /// etcd's ID of the restored cluster.
+        /// The cluster ID of the restored cluster.
         cluster_id: String,
-        /// The revision at which is read.
+        /// The revision to read.
         revision: i64,
         /// The digest of the backup.
         digest: String,
     },
 }
 
-impl Task {
-    /// The word in names and labels.
+impl JobTask {
+    /// The value of the task label.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Verify => "verify",
@@ -111,47 +113,47 @@ impl Task {
     }
 }
 
-/// How far a restore is, in one word.
+/// The phase of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It waits for something outside.
+    /// Waits for something outside of the restore.
     Waiting,
-    /// The backup is read from end to end; nothing is touched.
+    /// A Job verifies the backup; the cluster is unchanged.
     Verifying,
-    /// The cluster is backed up; nothing is touched.
+    /// A Job makes the safety backup; the cluster is unchanged.
     BackingUp,
-    /// The pods of before are stopped.
+    /// The members' pods are being stopped.
     Stopping,
-    /// Members restore beside their old data.
+    /// The members restore into a side directory; their old data is unchanged.
     Preparing,
-    /// The restored data take the old ones' place.
+    /// The restored data replaces the old data.
     Committed,
-    /// The cluster of before comes back.
+    /// The previous cluster is being brought back.
     RollingBack,
-    /// The restored cluster is brought in order.
+    /// The restored members run; data is compared and pods are cleaned up.
     Serving,
-    /// The cluster serves what the backup holds.
+    /// The cluster serves the data of the backup.
     Succeeded,
-    /// It failed, and may be tried again.
+    /// Failed; may be retried.
     Failed,
-    /// The cluster of before is back.
+    /// The previous cluster runs again.
     RolledBack,
 }
 
 impl Phase {
-    /// Whether a restore in this phase is under way in its cluster.
-    pub fn has_begun(word: &str) -> bool {
-        let under_way = [
+    /// Whether the cluster is carrying out a restore in this phase.
+    pub fn is_in_progress(phase: &str) -> bool {
+        let in_progress = [
             Self::Stopping,
             Self::Preparing,
             Self::Committed,
             Self::RollingBack,
             Self::Serving,
         ];
-        under_way.iter().any(|phase| phase.as_str() == word)
+        in_progress.iter().any(|known| known.as_str() == phase)
     }
 
-    /// The word in the status.
+    /// The value in the status.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "Waiting",
@@ -168,222 +170,229 @@ impl Phase {
         }
     }
 
-    /// Whether the operator is at work.
-    pub fn works(self) -> bool {
+    /// Whether the operator is working on the restore.
+    pub fn is_active(self) -> bool {
         !matches!(
             self,
             Self::Waiting | Self::Succeeded | Self::Failed | Self::RolledBack
         )
     }
 
-    /// Whether the restore needs its cluster for itself, or waits for that.
-    pub fn is_over(word: &str) -> bool {
-        ["Succeeded", "Failed", "RolledBack", "Invalid"].contains(&word)
+    /// Whether a restore in this phase has ended and no longer needs its cluster.
+    pub fn is_finished(phase: &str) -> bool {
+        ["Succeeded", "Failed", "RolledBack", "Invalid"].contains(&phase)
     }
 }
 
 impl Plan {
-    /// A plan that only says something.
-    fn new(memory: Memory, phase: Phase, reason: Reason, text: impl Into<String>) -> Self {
+    /// A plan that only reports a phase and a message.
+    fn new(state: PersistedState, phase: Phase, reason: Reason, message: impl Into<String>) -> Self {
         Self {
-            memory: Memory {
+            state: PersistedState {
                 phase: phase.as_str().to_owned(),
-                ..memory
+                ..state
             },
             phase,
             reason,
-            text: text.into(),
+            message: message.into(),
             progress: None,
             members: None,
             job: None,
-            keeps: Vec::new(),
-            drops: Vec::new(),
-            creates: false,
-            observes: true,
-            ask: Ask::AsBefore,
-            wake: PATIENT,
+            keep_jobs: Vec::new(),
+            delete_jobs: Vec::new(),
+            create_cluster: false,
+            observes_generation: true,
+            request: RequestChange::Keep,
+            requeue_after: DEFAULT_REQUEUE,
         }
     }
 }
 
-/// What to do next.
-pub fn plan(world: &World) -> Plan {
-    let mut plan = decide(world);
-    if let From::Refused(why) = &world.desired.from {
+/// Decides the next action.
+pub fn plan(observed: &ObservedRestore) -> Plan {
+    let mut plan = decide(observed);
+    if let BackupRef::Refused(why) = &observed.desired.backup {
         let _ = write!(
-            plan.text,
-            " What its spec says by now is refused and changes nothing of this: {why}"
+            plan.message,
+            " The edited spec is refused and does not affect this restore: {why}"
         );
-        plan.observes = false;
+        plan.observes_generation = false;
     }
-    stuck(world, &mut plan);
-    let needed = plan.job.as_ref().map(|job| job.name.as_str());
-    let unneeded = world
-        .jobs
-        .iter()
-        .filter(|job| !job.is_going && Some(job.name.as_str()) != needed && !plan.keeps.contains(&job.name));
-    // What the last one found is of use until there is another one.
+    report_job_problem(observed, &mut plan);
+    let needed_job = plan.job.as_ref().map(|job| job.name.as_str());
+    let unneeded_jobs = observed.jobs.iter().filter(|job| {
+        !job.is_deleting && Some(job.name.as_str()) != needed_job && !plan.keep_jobs.contains(&job.name)
+    });
+    // After a failure the last Job is kept for troubleshooting until the next attempt.
     if plan.phase != Phase::Failed {
-        let unneeded: Vec<_> = unneeded.map(|job| (job.name.clone(), job.uid.clone())).collect();
-        plan.drops.extend(unneeded);
+        let unneeded_jobs: Vec<_> = unneeded_jobs
+            .map(|job| (job.name.clone(), job.uid.clone()))
+            .collect();
+        plan.delete_jobs.extend(unneeded_jobs);
     }
     plan
 }
 
-/// Why a Job of this task cannot be made.
-pub fn cannot_be_made<'a>(world: &'a World, task: &Task) -> Option<&'a str> {
-    // Those who compare read what is served.
-    let source = world.source.as_ref().err();
-    let source = source.filter(|_| !matches!(task, Task::Compare { .. }));
-    let cluster = world.cluster.as_ref().err();
-    let why = cluster.or(world.image.as_ref().err()).or(source);
+/// Why a Job with this task cannot be created.
+pub fn job_blocker<'a>(observed: &'a ObservedRestore, task: &JobTask) -> Option<&'a str> {
+    // A comparison reads from the members and needs no backup.
+    let source = observed.source.as_ref().err();
+    let source = source.filter(|_| !matches!(task, JobTask::Compare { .. }));
+    let cluster = observed.cluster.as_ref().err();
+    let why = cluster.or(observed.operator_image.as_ref().err()).or(source);
     why.map(String::as_str)
 }
 
-/// A Job that could not be made is tried again, and until that has come to something the same is said of it.
-fn stuck(world: &World, plan: &mut Plan) {
-    if let Some(job) = plan.job.as_ref().filter(|job| world.job(&job.name).is_none())
-        && let Some(why) = cannot_be_made(world, &job.task)
+/// Adds to the message why the Job of the plan does not exist. After a failed creation, keeps the stored message until the
+/// retry has a result.
+fn report_job_problem(observed: &ObservedRestore, plan: &mut Plan) {
+    if let Some(job) = plan.job.as_ref().filter(|job| observed.job(&job.name).is_none())
+        && let Some(why) = job_blocker(observed, &job.task)
     {
-        let _ = write!(plan.text, " The Job {} cannot be made: {why}", job.name);
+        let _ = write!(plan.message, " The Job {} cannot be created: {why}", job.name);
         return;
     }
-    let (Some(job), Some(said)) = (&plan.job, &world.memory.said) else {
+    let (Some(job), Some(message)) = (&plan.job, &observed.state.message) else {
         return;
     };
-    let is_missing = world.job(&job.name).is_none();
-    if is_missing && *said == name_taken(&job.name) {
+    let is_missing = observed.job(&job.name).is_none();
+    if is_missing && *message == job_name_conflict(&job.name) {
         plan.reason = Reason::NameTaken;
-        plan.text.clone_from(said);
-    } else if is_missing && said.starts_with(&not_taken(&job.name)) {
-        plan.text.clone_from(said);
+        plan.message.clone_from(message);
+    } else if is_missing && message.starts_with(&job_rejected(&job.name)) {
+        plan.message.clone_from(message);
     }
 }
 
-/// How it begins what is said of a Job that the API server refuses.
-pub fn not_taken(job: &str) -> String {
-    format!("The Job {job} is not taken: ")
+/// The beginning of the message about a Job that the API server rejected.
+pub fn job_rejected(job: &str) -> String {
+    format!("The API server rejected the Job {job}: ")
 }
 
-/// Whether the same is to be asked for of the cluster as it is by now: it may have changed since it was looked at.
-pub fn still_asks(plan_of_before: &Plan, world: &World, cluster: Result<Cluster, String>) -> bool {
-    let now = World {
+/// Whether the plan would request the same restore from the current state of the cluster, which may have changed.
+pub fn is_request_still_valid(
+    earlier_plan: &Plan,
+    observed: &ObservedRestore,
+    cluster: Result<ObservedCluster, String>,
+) -> bool {
+    let current = ObservedRestore {
         is_cluster_missing: false,
         cluster,
-        ..world.clone()
+        ..observed.clone()
     };
-    plan(&now).ask == plan_of_before.ask
+    plan(&current).request == earlier_plan.request
 }
 
-fn decide(world: &World) -> Plan {
-    let memory = &world.memory;
-    if memory.succeeded {
-        let text = "The cluster serves what the backup holds.";
-        let mut plan = Plan::new(memory.clone(), Phase::Succeeded, Reason::Restored, text);
-        plan.ask = withdrawal(world);
+fn decide(observed: &ObservedRestore) -> Plan {
+    let state = &observed.state;
+    if state.succeeded {
+        let text = "The cluster serves the data of the backup.";
+        let mut plan = Plan::new(state.clone(), Phase::Succeeded, Reason::Restored, text);
+        plan.request = withdraw_own_request(observed);
         return plan;
     }
-    let cluster = world.cluster.as_ref().ok();
+    let cluster = observed.cluster.as_ref().ok();
     let progress = cluster.and_then(|cluster| cluster.progress.as_ref());
-    if let Some(progress) = progress.filter(|progress| progress.uid == world.uid) {
-        let mut plan = follow::follow(world, progress);
-        held_up(cluster, &mut plan);
-        plan.observes = !world.is_edited;
-        if world.is_edited && plan.phase.works() {
-            plan.text
-                .push_str(" The spec was changed since it began: that counts for the next try, if this one is rolled back.");
+    if let Some(progress) = progress.filter(|progress| progress.uid == observed.uid) {
+        let mut plan = follow::follow_restore(observed, progress);
+        note_blocked_cluster(cluster, &mut plan);
+        plan.observes_generation = !observed.is_edited;
+        if observed.is_edited && plan.phase.is_active() {
+            plan.message
+                .push_str(" The spec was changed since the restore started; the change takes effect at the next attempt, if this one is rolled back.");
         }
         return plan;
     }
-    let is_earlier = world.is_earlier();
-    // One that is over asks for nothing: it was applied again by somebody who had written it down before.
-    let is_stale = own_intent(world).is_some() && Phase::is_over(&memory.phase);
-    let is_wanted = own_intent(world).is_some() && !is_stale && !is_earlier;
+    let was_committed_earlier = observed.was_committed_earlier();
+    // A finished restore requests nothing: a client re-applied an old manifest of the cluster with its annotation.
+    let is_stale = own_request(observed).is_some() && Phase::is_finished(&state.phase);
+    let is_wanted = own_request(observed).is_some() && !is_stale && !was_committed_earlier;
     if let Some(cluster) = cluster.filter(|_| is_wanted) {
-        // What has begun is not taken back, although the cluster may have lost its status and with it how far it is.
-        let has_begun = memory.committed || Phase::has_begun(&memory.phase);
+        // A restore in progress is not withdrawn, even if the cluster lost its status and thus the progress.
+        let is_in_progress = state.committed || Phase::is_in_progress(&state.phase);
         let is_edited = || {
             let text = "The spec was changed.".to_owned();
-            world.is_edited.then_some((Reason::NotBegun, text))
+            observed.is_edited.then_some((Reason::NotBegun, text))
         };
-        let why = verify::unfit(world, cluster).or_else(is_edited);
-        if let Some(why) = why.filter(|_| !has_begun) {
-            return verify::take_back(world, why);
+        let why = verify::cluster_blocker(observed, cluster).or_else(is_edited);
+        if let Some(why) = why.filter(|_| !is_in_progress) {
+            return verify::withdraw_request(observed, why);
         }
-        let mut text = "The cluster is asked to carry out the restore, and has not begun yet.".to_owned();
-        if let Some(why) = &cluster.story {
-            text.push_str(" It says: ");
+        let mut text = "The restore was requested from the cluster, which has not started it yet.".to_owned();
+        if let Some(why) = &cluster.status_message {
+            text.push_str(" The cluster reports: ");
             text.push_str(why);
         }
-        return Plan::new(memory.clone(), Phase::Waiting, Reason::NotBegun, text);
+        return Plan::new(state.clone(), Phase::Waiting, Reason::NotBegun, text);
     }
-    // For good, also once this was said: whatever bears the name later has data that nobody asked to be replaced.
-    if memory.committed || is_earlier {
-        let text = "The EtcdCluster was deleted or has lost its status after the commit, or another EtcdRestore took the place of this one: create another one if its data are not as they should be.";
-        let memory = Memory {
+    // Permanent: a later cluster of this name has data that the user did not ask to replace.
+    if state.committed || was_committed_earlier {
+        let text = "The EtcdCluster was deleted or lost its status after the commit, or another EtcdRestore replaced this one. Check the data, and create another EtcdRestore if it is not as expected.";
+        let state = PersistedState {
             committed: true,
-            ..memory.clone()
+            ..state.clone()
         };
-        let mut plan = Plan::new(memory, Phase::Failed, Reason::ClusterGone, text);
-        plan.ask = withdrawal(world);
+        let mut plan = Plan::new(state, Phase::Failed, Reason::ClusterGone, text);
+        plan.request = withdraw_own_request(observed);
         return plan;
     }
-    let mut plan = verify::verify(world);
+    let mut plan = verify::verify(observed);
     if is_stale {
-        plan.ask = Ask::Nothing;
+        plan.request = RequestChange::Clear;
     }
     plan
 }
 
-/// What is under way stands still with its cluster, whatever its phase says; not even what was deleted is rolled back.
-fn held_up(cluster: Option<&Cluster>, plan: &mut Plan) {
-    let Some(cluster) = cluster.filter(|_| plan.phase.works()) else {
+/// Reports that a restore in progress stands still while its cluster is paused or its spec is refused. Even a deleted
+/// restore is not rolled back then.
+fn note_blocked_cluster(cluster: Option<&ObservedCluster>, plan: &mut Plan) {
+    let Some(cluster) = cluster.filter(|_| plan.phase.is_active()) else {
         return;
     };
     let name = &cluster.name;
-    let (reason, why) = match &cluster.refused {
+    let (reason, why) = match &cluster.spec_refusal {
         _ if cluster.is_paused => {
-            let text = format!("Nothing goes on while spec.paused of the EtcdCluster {name} is true.");
+            let text = format!("The restore is on hold while spec.paused of the EtcdCluster {name} is true.");
             (Reason::ClusterPaused, text)
         }
         Some(refused) => {
             let text = format!(
-                "Nothing goes on while the spec of the EtcdCluster {name} cannot be acted upon: {refused}."
+                "The restore is on hold while the spec of the EtcdCluster {name} is refused: {refused}."
             );
             (Reason::ClusterRefused, text)
         }
         None => return,
     };
     plan.reason = reason;
-    plan.text = format!("{why} {}", plan.text);
+    plan.message = format!("{why} {}", plan.message);
 }
 
-/// What the cluster is asked for by this restore.
-fn own_intent(world: &World) -> Option<&RestoreIntent> {
-    let intent = world.cluster.as_ref().ok()?.intent.as_ref()?.as_ref().ok()?;
-    (intent.uid == world.uid).then_some(intent)
+/// The request of this restore on the cluster.
+fn own_request(observed: &ObservedRestore) -> Option<&RestoreIntent> {
+    let request = observed.cluster.as_ref().ok()?.request.as_ref()?.as_ref().ok()?;
+    (request.uid == observed.uid).then_some(request)
 }
 
-/// Nothing is asked for any more; what others ask for stays.
-fn withdrawal(world: &World) -> Ask {
-    match own_intent(world) {
-        Some(_) => Ask::Nothing,
-        None => Ask::AsBefore,
+/// Removes the request of this restore; keeps the request of another one.
+fn withdraw_own_request(observed: &ObservedRestore) -> RequestChange {
+    match own_request(observed) {
+        Some(_) => RequestChange::Clear,
+        None => RequestChange::Keep,
     }
 }
 
-/// The name of a Job: the same whoever makes it, so that there is one at most.
-fn job_name(world: &World, task: &Task, attempt: i64) -> String {
-    let word = match task {
-        Task::Verify => 'v',
-        Task::BackUp => 's',
-        Task::Compare { .. } => 'c',
+/// The name of a Job. It is deterministic, so that there is at most one.
+fn job_name(observed: &ObservedRestore, task: &JobTask, attempt: i64) -> String {
+    let letter = match task {
+        JobTask::Verify => 'v',
+        JobTask::BackUp => 's',
+        JobTask::Compare { .. } => 'c',
     };
-    format!("{}-{word}{attempt}", world.name)
+    format!("{}-{letter}{attempt}", observed.name)
 }
 
-/// How long after a failure the next try is made.
-fn pause(attempt: i64) -> Duration {
+/// Delay before the next attempt after a failure.
+fn retry_delay(attempt: i64) -> Duration {
     let doublings = u32::try_from(attempt.clamp(1, 6) - 1).unwrap_or(0);
     Duration::from_mins(1) * 2_u32.pow(doublings)
 }

@@ -1,7 +1,7 @@
-//! One pass over one `EtcdRestore`: look, decide, write down what was decided, and only then do it.
+//! Reconciles one `EtcdRestore`: observes it, makes a plan, writes the plan into the status, and then carries it out.
 
-mod ask;
-mod create;
+mod create_cluster;
+mod request;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,44 +27,44 @@ use kube::ResourceExt as _;
 use kube::core::Status;
 use tracing::info;
 
-use crate::build::{self, Frame};
-use crate::desired::{Desired, From, as_begun, desired};
+use crate::build::{self, BuildInputs};
+use crate::desired::{BackupRef, Desired, desired, desired_of_refused};
 use crate::observe::{is_owned, observe};
-use crate::plan::{Phase, Plan, Reason, cannot_be_made, name_taken, not_taken, plan};
+use crate::observed_state::ObservedRestore;
+use crate::plan::{Phase, Plan, Reason, job_blocker, job_name_conflict, job_rejected, plan};
 use crate::status;
-use crate::world::World;
-use ask::asked;
+use request::requested_restore;
 
-/// How soon to look again for what the API server does not take.
-const REFUSED: Duration = Duration::from_secs(30);
+/// Requeue delay after the API server rejected an object.
+const REJECTED_REQUEUE: Duration = Duration::from_secs(30);
 
-/// How soon to look again where what was looked at has changed since.
-const SOON: Duration = Duration::from_secs(1);
+/// Requeue delay after an observed object changed during the reconcile.
+const CHANGED_REQUEUE: Duration = Duration::from_secs(1);
 
-/// What the controller reads and writes with.
+/// The dependencies of the controller.
 #[derive(Clone, Debug)]
 pub struct Deps {
-    /// All `EtcdRestore`s in sight.
+    /// All watched `EtcdRestore`s.
     pub restores: Store<EtcdRestore>,
-    /// All `EtcdCluster`s in sight, which are restored.
+    /// All watched `EtcdCluster`s.
     pub clusters: Store<EtcdCluster>,
-    /// All `EtcdBackup`s in sight, from which is restored.
+    /// All watched `EtcdBackup`s.
     pub backups: Store<EtcdBackup>,
-    /// Jobs of restores, and others.
+    /// Jobs of restores and backups.
     pub jobs: Store<Job>,
-    /// Pods, those of these Jobs among them.
+    /// Pods, including those of these Jobs.
     pub pods: Store<Pod>,
     /// Writes objects.
     pub applier: Applier,
-    /// Writes what was found.
+    /// Writes statuses and publishes Events.
     pub reporter: Reporter,
-    /// Which clusters, and so which restores, are this installation's business.
+    /// Which clusters, and thereby which restores, this installation serves.
     pub scope: ScopeRule,
-    /// Names this installation: the restores of a cluster that another one looks after are that one's.
+    /// Name of this installation. Restores of a cluster that another installation controls are ignored.
     pub installation: String,
-    /// The operator's own image, of which Jobs are made; without it the sentence that says what to do.
+    /// The operator's own image, which Jobs run, or what to do if it is not configured.
     pub operator_image: Result<String, String>,
-    /// Tells the time.
+    /// The clock.
     pub clock: SharedClock,
 }
 
@@ -77,7 +77,7 @@ pub struct Reconciler {
 }
 
 impl Reconciler {
-    /// A controller that reads and writes with these.
+    /// Creates a controller.
     pub fn new(deps: Deps) -> Self {
         Self {
             elsewhere: Elsewhere::new(&deps.installation),
@@ -86,7 +86,7 @@ impl Reconciler {
         }
     }
 
-    /// The function that the driver calls.
+    /// The reconcile function.
     pub fn function(self) -> Function<Error> {
         Box::new(move |key| {
             let this = self.clone();
@@ -94,22 +94,22 @@ impl Reconciler {
         })
     }
 
-    /// The restores that a change of this cluster concerns: those that name it, and the one that it is asked for, which
-    /// may be gone by now.
-    pub fn of_cluster(
+    /// The restores to reconcile after a change of a cluster: those that name it, and the one that its annotation requests,
+    /// which may no longer exist.
+    pub fn affected_by_cluster(
         restores: &Store<EtcdRestore>,
         key: &ObjectKey,
         cluster: Option<&EtcdCluster>,
     ) -> Vec<ObjectKey> {
-        let mut all = concerned(restores, key, |r| r.spec.etcd_cluster.name == key.name);
-        let asked = cluster.and_then(|cluster| asked(cluster)?.ok());
-        all.extend(asked.map(|intent| key.beside(&intent.name)));
+        let mut all = restores_where(restores, key, |r| r.spec.etcd_cluster.name == key.name);
+        let requested = cluster.and_then(|cluster| requested_restore(cluster)?.ok());
+        all.extend(requested.map(|intent| key.beside(&intent.name)));
         all
     }
 
-    /// The restores that a change of this backup concerns.
-    pub fn from_backup(restores: &Store<EtcdRestore>, backup: &ObjectKey) -> Vec<ObjectKey> {
-        concerned(restores, backup, |r| {
+    /// The restores to reconcile after a change of an `EtcdBackup`.
+    pub fn affected_by_backup(restores: &Store<EtcdRestore>, backup: &ObjectKey) -> Vec<ObjectKey> {
+        restores_where(restores, backup, |r| {
             r.spec
                 .source
                 .as_ref()
@@ -117,10 +117,11 @@ impl Reconciler {
         })
     }
 
-    /// The other restores of the same cluster: one that is over lets the next one begin.
-    pub fn beside(restores: &Store<EtcdRestore>, restore: &EtcdRestore) -> Vec<ObjectKey> {
+    /// The other restores of the same cluster. They are reconciled when this one changes, because its end lets the next one
+    /// start.
+    pub fn competing_with(restores: &Store<EtcdRestore>, restore: &EtcdRestore) -> Vec<ObjectKey> {
         let key = ObjectKey::of(restore);
-        concerned(restores, &key, |other| {
+        restores_where(restores, &key, |other| {
             other.spec.etcd_cluster.name == restore.spec.etcd_cluster.name && other.uid() != restore.uid()
         })
     }
@@ -138,11 +139,11 @@ impl Reconciler {
         let Some(restore) = restores.get(key) else {
             self.latest.forget(key);
             self.elsewhere.forget(key);
-            if restores.sight(key) == Sight::Missing && !self.withdraw_stale(key, None).await? {
-                // Nobody tells of one that goes before its copy has ever been here.
-                return Ok(Wake::After(REFUSED));
+            if restores.sight(key) == Sight::Missing && !self.withdraw_stale_requests(key, None).await? {
+                // The restore exists but is not in the store yet. Its deletion before that would cause no watch event.
+                return Ok(Wake::After(REJECTED_REQUEUE));
             }
-            let serves = |bad: &Malformed| {
+            let is_served = |bad: &Malformed| {
                 let cluster = bad.cluster.as_deref().unwrap_or_default();
                 let cluster = key.beside(cluster);
                 let annotations = clusters.annotations(&cluster);
@@ -151,23 +152,23 @@ impl Reconciler {
                     .is_ok()
                     && self.elsewhere.who(clusters, &cluster).is_none()
             };
-            return reporter.absent::<EtcdRestore>(restores, key, serves).await;
+            return reporter.absent::<EtcdRestore>(restores, key, is_served).await;
         };
         let Some(restore) = self.latest.newest(restore, applier).await? else {
             return Ok(Wake::OnChange);
         };
         if restore.metadata.deletion_timestamp.is_some() {
-            // Somebody's finalizer may hold it for long: what its user has asked for counts now.
-            self.withdraw_stale(key, None).await?;
+            // A foreign finalizer may delay the deletion, but the user's intent counts now.
+            self.withdraw_stale_requests(key, None).await?;
             return Ok(Wake::OnChange);
         }
-        // A restore follows its cluster; while that does not exist, its own annotations decide.
+        // The annotations of the cluster decide which installation serves the restore; without a cluster its own do.
         let annotations = clusters
             .annotations(&key.beside(&restore.spec.etcd_cluster.name))
             .or_else(|| restore.metadata.annotations.clone());
         if let Err(not_served) = scope.serves(annotations.as_ref()) {
-            if let Some(after) = status::left_alone(&restore, &not_served, clock.now()) {
-                self.report(&restore, after).await?;
+            if let Some(after) = status::not_served_status(&restore, &not_served, clock.now()) {
+                self.write_status(&restore, after).await?;
             }
             return Ok(Wake::OnChange);
         }
@@ -178,25 +179,26 @@ impl Reconciler {
             return Ok(Wake::OnChange);
         }
         self.elsewhere.forget(key);
-        self.withdraw_stale(key, restore.uid().as_deref()).await?;
+        self.withdraw_stale_requests(key, restore.uid().as_deref())
+            .await?;
         match desired(&restore) {
-            Ok(desired) => Box::pin(self.serve(key, restore, desired)).await,
-            Err(refused) if self.begun_or_withdrawn(key, &restore).await? => {
-                // What was edited meanwhile counts for the next try, and must not stop this one half-way.
-                let desired = as_begun(&restore, &refused);
-                Box::pin(self.serve(key, restore, desired)).await
+            Ok(desired) => Box::pin(self.reconcile_valid(key, restore, desired)).await,
+            Err(refused) if self.is_started_or_withdraw(key, &restore).await? => {
+                // The edit takes effect at the next attempt and must not stop this one half-way.
+                let desired = desired_of_refused(&restore, &refused);
+                Box::pin(self.reconcile_valid(key, restore, desired)).await
             }
-            Err(refused) => self.refuse(&restore, &refused).await,
+            Err(refused) => self.report_refusal(&restore, &refused).await,
         }
     }
 
-    async fn refuse(&self, restore: &Arc<EtcdRestore>, refused: &[Refusal]) -> Result<Wake, Error> {
-        let after = status::refused(restore, refused, self.deps.clock.now());
-        self.report(restore, after).await?;
+    async fn report_refusal(&self, restore: &Arc<EtcdRestore>, refused: &[Refusal]) -> Result<Wake, Error> {
+        let after = status::refused_status(restore, refused, self.deps.clock.now());
+        self.write_status(restore, after).await?;
         Ok(Wake::OnChange)
     }
 
-    async fn serve(
+    async fn reconcile_valid(
         &self,
         key: &ObjectKey,
         restore: Arc<EtcdRestore>,
@@ -204,80 +206,90 @@ impl Reconciler {
     ) -> Result<Wake, Error> {
         let deps = &*self.deps;
         let references = self.references(key, &desired);
-        let world = observe(&restore, desired, deps).await?;
-        let plan = plan(&world);
-        let before = world.memory.phase.clone();
-        let after = status::status(&restore, &plan, &references, world.now);
-        let restore = self.report(&restore, after).await?;
+        let observed = observe(&restore, desired, deps).await?;
+        let plan = plan(&observed);
+        let before = observed.state.phase.clone();
+        let after = status::status(&restore, &plan, &references, observed.now);
+        let restore = self.write_status(&restore, after).await?;
         if before != plan.phase.as_str() {
-            self.tell(&restore, &plan);
+            self.publish_phase(&restore, &plan);
         }
-        for (name, uid) in &plan.drops {
+        for (name, uid) in &plan.delete_jobs {
             deps.applier
                 .delete_uid::<Job>(&key.beside(name), uid, None)
                 .await?;
         }
-        if plan.creates {
-            return self.create(key, &world, &plan, &restore, &references).await;
+        if plan.create_cluster {
+            return self
+                .create_cluster(key, &observed, &plan, &restore, &references)
+                .await;
         }
-        if !self.ask(key, &world, &plan).await? {
-            return Ok(Wake::After(SOON));
+        if !self.apply_request(key, &observed, &plan).await? {
+            return Ok(Wake::After(CHANGED_REQUEUE));
         }
-        self.make(key, &world, &plan, &restore, &references).await
+        self.ensure_job(key, &observed, &plan, &restore, &references)
+            .await
     }
 
-    /// Makes the Job that there should be.
-    async fn make(
+    /// Creates the Job of the plan if it does not exist.
+    async fn ensure_job(
         &self,
         key: &ObjectKey,
-        world: &World,
+        observed: &ObservedRestore,
         plan: &Plan,
         restore: &Arc<EtcdRestore>,
         references: &References,
     ) -> Result<Wake, Error> {
-        let (Some(wanted), Ok(cluster), Ok(image)) = (&plan.job, &world.cluster, &world.image) else {
-            return Ok(Wake::After(plan.wake));
+        let (Some(desired_job), Ok(cluster), Ok(image)) =
+            (&plan.job, &observed.cluster, &observed.operator_image)
+        else {
+            return Ok(Wake::After(plan.requeue_after));
         };
-        if world.job(&wanted.name).is_some() || cannot_be_made(world, &wanted.task).is_some() {
-            return Ok(Wake::After(plan.wake));
+        if observed.job(&desired_job.name).is_some() || job_blocker(observed, &desired_job.task).is_some() {
+            return Ok(Wake::After(plan.requeue_after));
         }
-        let frame = Frame {
+        let inputs = BuildInputs {
             namespace: &key.namespace,
-            name: &world.name,
-            uid: &world.uid,
+            name: &observed.name,
+            uid: &observed.uid,
             cluster,
-            source: world.source.as_ref().ok(),
+            source: observed.source.as_ref().ok(),
             image,
-            now: world.now,
+            now: observed.now,
         };
-        match self.deps.applier.introduce(&build::job(wanted, &frame)).await {
-            Ok(Introduced::There(job)) if !is_owned(&job, &world.uid) => {
-                let taken = Plan {
+        match self
+            .deps
+            .applier
+            .introduce(&build::job(desired_job, &inputs))
+            .await
+        {
+            Ok(Introduced::There(job)) if !is_owned(&job, &observed.uid) => {
+                let conflict = Plan {
                     reason: Reason::NameTaken,
-                    text: name_taken(&wanted.name),
+                    message: job_name_conflict(&desired_job.name),
                     ..plan.clone()
                 };
-                let after = status::status(restore, &taken, references, world.now);
-                self.report(restore, after).await?;
-                Ok(Wake::After(REFUSED))
+                let after = status::status(restore, &conflict, references, observed.now);
+                self.write_status(restore, after).await?;
+                Ok(Wake::After(REJECTED_REQUEUE))
             }
-            Ok(Introduced::Created(_) | Introduced::There(_)) => Ok(Wake::After(plan.wake)),
+            Ok(Introduced::Created(_) | Introduced::There(_)) => Ok(Wake::After(plan.requeue_after)),
             Err(error) => {
-                let Some(refusal) = refusal(&error) else {
+                let Some(rejection) = api_rejection(&error) else {
                     return Err(error);
                 };
                 let refused = Plan {
-                    text: not_taken(&wanted.name) + &bounded(&refusal.message, 400),
+                    message: job_rejected(&desired_job.name) + &bounded(&rejection.message, 400),
                     ..plan.clone()
                 };
-                let after = status::status(restore, &refused, references, world.now);
-                self.report(restore, after).await?;
-                Ok(Wake::After(REFUSED))
+                let after = status::status(restore, &refused, references, observed.now);
+                self.write_status(restore, after).await?;
+                Ok(Wake::After(REJECTED_REQUEUE))
             }
         }
     }
 
-    async fn report(
+    async fn write_status(
         &self,
         seen: &Arc<EtcdRestore>,
         status: EtcdRestoreStatus,
@@ -291,8 +303,8 @@ impl Reconciler {
         Ok(stored)
     }
 
-    /// Tells that it is in another phase.
-    fn tell(&self, restore: &EtcdRestore, plan: &Plan) {
+    /// Publishes an Event about a new phase.
+    fn publish_phase(&self, restore: &EtcdRestore, plan: &Plan) {
         let (severity, reason) = match plan.phase {
             Phase::Waiting => (Severity::Normal, "RestoreWaits"),
             Phase::Verifying => (Severity::Normal, "RestoreVerifies"),
@@ -306,14 +318,14 @@ impl Reconciler {
             Phase::RolledBack => (Severity::Warning, "RestoreRolledBack"),
             Phase::Failed => (Severity::Warning, "RestoreFailed"),
         };
-        info!(restore = %ObjectKey::of(restore), reason, "{}", plan.text);
-        let note = bounded(&plan.text, 900);
+        info!(restore = %ObjectKey::of(restore), reason, "{}", plan.message);
+        let note = bounded(&plan.message, 900);
         self.deps
             .reporter
             .tell(restore, severity, reason, "Restore", note);
     }
 
-    /// What became of the objects that the restore refers to.
+    /// Whether the referenced objects exist.
     fn references(&self, key: &ObjectKey, desired: &Desired) -> References {
         let Deps {
             clusters, backups, ..
@@ -321,22 +333,22 @@ impl Reconciler {
         let cluster = key.beside(&desired.cluster);
         let sight = clusters.sight(&cluster);
         let references = if sight == Sight::Missing && desired.template.is_some() {
-            // It is made, so nobody has to.
+            // The operator creates it, so it is not reported as missing.
             References::default()
         } else {
             References::default().with(format!("EtcdCluster {}", cluster.name), sight)
         };
-        match &desired.from {
-            From::Backup { name, .. } => {
+        match &desired.backup {
+            BackupRef::Backup { name, .. } => {
                 references.with(format!("EtcdBackup {name}"), backups.sight(&key.beside(name)))
             }
-            From::Object(_) | From::Refused(_) => references,
+            BackupRef::Object(_) | BackupRef::Refused(_) => references,
         }
     }
 }
 
-/// What the API server says where trying again does not help by itself.
-fn refusal(error: &Error) -> Option<&Status> {
+/// The response of the API server if it rejected a request in a way that an immediate retry cannot fix.
+fn api_rejection(error: &Error) -> Option<&Status> {
     let Error::Api { source, .. } = error else {
         return None;
     };
@@ -346,14 +358,14 @@ fn refusal(error: &Error) -> Option<&Status> {
     }
 }
 
-fn concerned(
+fn restores_where(
     restores: &Store<EtcdRestore>,
     other: &ObjectKey,
-    refers: impl Fn(&EtcdRestore) -> bool,
+    predicate: impl Fn(&EtcdRestore) -> bool,
 ) -> Vec<ObjectKey> {
     let namespace = other.namespace().unwrap_or_default();
     restores
-        .filter(namespace, refers)
+        .filter(namespace, predicate)
         .iter()
         .map(|r| ObjectKey::of(&**r))
         .collect()

@@ -1,7 +1,6 @@
-//! What is reported about an `EtcdRestore`, which is also what is remembered of it.
+//! Builds the status of an `EtcdRestore`, which is also its persisted state. Pure.
 //!
-//! Pure: the status of before and the time come in, the status of after goes out, equal to the one of before where
-//! there is nothing new to say. Fields this version does not own are carried over untouched.
+//! The result equals the previous status if nothing changed. Fields that this version does not know are kept.
 
 #[cfg(test)]
 mod tests;
@@ -19,10 +18,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::plan::Plan;
 
-/// The longest text in the status.
-const LONGEST: usize = 2_000;
+/// Longest message in the status.
+const MAX_MESSAGE_CHARS: usize = 2_000;
 
-/// The status of a restore that is looked after. `references` tells what became of what it refers to.
+/// The status of a served restore. `references` tells whether the referenced objects exist.
 pub fn status(
     restore: &EtcdRestore,
     plan: &Plan,
@@ -34,71 +33,77 @@ pub fn status(
     findings.extend(references.finding());
     findings.push(Finding {
         type_: ConditionType::Progressing,
-        status: if plan.phase.works() {
+        status: if plan.phase.is_active() {
             Truth::True
         } else {
             Truth::False
         },
         reason: plan.reason.as_str(),
-        message: bounded(&plan.text, LONGEST),
+        message: bounded(&plan.message, MAX_MESSAGE_CHARS),
     });
-    let memory = &plan.memory;
+    let state = &plan.state;
     EtcdRestoreStatus {
-        succeeded: memory.succeeded,
-        committed: memory.committed,
-        reason: Some(bounded(&plan.text, LONGEST)),
+        succeeded: state.succeeded,
+        committed: state.committed,
+        reason: Some(bounded(&plan.message, MAX_MESSAGE_CHARS)),
         phase: Some(plan.phase.as_str().to_owned()),
-        observed_generation: if plan.observes {
+        observed_generation: if plan.observes_generation {
             restore.metadata.generation
         } else {
             before.observed_generation
         },
-        conditions: Some(merged(restore, &findings, now)),
-        object: memory.object.clone(),
-        revision: memory.revision,
+        conditions: Some(merge_conditions(restore, &findings, now)),
+        object: state.object.clone(),
+        revision: state.revision,
         progress: plan
             .progress
             .clone()
             .or_else(|| Some(plan.phase.as_str().to_owned())),
         members: match &plan.members {
-            Some(now) => Some(members(now, before.members.as_deref().unwrap_or_default())),
+            Some(now) => Some(merge_members(now, before.members.as_deref().unwrap_or_default())),
             None => before.members,
         },
-        attempt: Some(memory.attempt).filter(|attempt| *attempt > 0),
-        safety_backup: memory.safety.clone(),
-        plan: memory.plan.as_deref().map(|text| bounded(text, LONGEST)),
-        started_at: memory.started.map(Time),
-        completed_at: memory.completed.map(Time),
+        attempt: Some(state.attempt).filter(|attempt| *attempt > 0),
+        safety_backup: state.safety_backup.clone(),
+        plan: state.plan.as_deref().map(|text| bounded(text, MAX_MESSAGE_CHARS)),
+        started_at: state.started_at.map(Time),
+        completed_at: state.completed_at.map(Time),
     }
 }
 
-/// Each member's part, with what a newer version of the operator wrote of it here. What it wrote of it in the status of the
-/// `EtcdCluster` stays there: the definition of this kind may not have it, and would drop it with every write.
-fn members(now: &[MemberRestoreStatus], before: &[MemberRestoreStatus]) -> Vec<MemberRestoreStatus> {
-    let told = |member: &MemberRestoreStatus| {
-        let was = before.iter().find(|was| was.name == member.name);
+/// The members' progress, with the unknown fields that a newer operator version wrote into this status. Unknown fields from
+/// the status of the `EtcdCluster` are not copied: the CRD of `EtcdRestore` may not have them and would drop them at every
+/// write.
+fn merge_members(
+    current: &[MemberRestoreStatus],
+    before: &[MemberRestoreStatus],
+) -> Vec<MemberRestoreStatus> {
+    let merge = |member: &MemberRestoreStatus| {
+        let previous = before.iter().find(|previous| previous.name == member.name);
         MemberRestoreStatus {
-            later: was.map(|was| was.later.clone()).unwrap_or_default(),
+            later: previous
+                .map(|previous| previous.later.clone())
+                .unwrap_or_default(),
             ..member.clone()
         }
     };
-    now.iter().map(told).collect()
+    current.iter().map(merge).collect()
 }
 
-/// The status of a restore whose spec cannot be.
-pub fn refused(restore: &EtcdRestore, refused: &[Refusal], now: Timestamp) -> EtcdRestoreStatus {
+/// The status of a restore whose spec is refused.
+pub fn refused_status(restore: &EtcdRestore, refused: &[Refusal], now: Timestamp) -> EtcdRestoreStatus {
     let before = restore.status.clone().unwrap_or_default();
     let findings = [refusal::accepted(refused)];
     EtcdRestoreStatus {
         observed_generation: restore.metadata.generation,
-        conditions: Some(merged(restore, &findings, now)),
+        conditions: Some(merge_conditions(restore, &findings, now)),
         phase: Some("Invalid".to_owned()),
         reason: refused.iter().min().map(ToString::to_string),
         ..before
     }
 }
 
-fn merged(restore: &EtcdRestore, findings: &[Finding], now: Timestamp) -> Vec<Condition> {
+fn merge_conditions(restore: &EtcdRestore, findings: &[Finding], now: Timestamp) -> Vec<Condition> {
     let before = restore
         .status
         .as_ref()
@@ -111,8 +116,8 @@ fn merged(restore: &EtcdRestore, findings: &[Finding], now: Timestamp) -> Vec<Co
     )
 }
 
-/// The status of a restore that is not this installation's business: said once, where nobody has said anything yet.
-pub fn left_alone(
+/// The status of a restore that this installation does not serve; `None` if the restore has a verdict already.
+pub fn not_served_status(
     restore: &EtcdRestore,
     not_served: &NotServed,
     now: Timestamp,

@@ -1,15 +1,15 @@
-//! No field of an `EtcdRestore` is dropped in silence: each leaf of the schema changes what is desired, or is refused by
-//! name, or by the name of what it belongs to.
+//! No field of an `EtcdRestore` is silently ignored: every leaf of the schema changes the desired state or is refused, by its
+//! own name or by that of a parent field.
 
 use etcd_operator_api::{EtcdRestore, crd, refusal::Reason};
 use etcd_operator_restore::desired::desired;
 use etcd_operator_testkit::samples::{Heard, Wishes};
 use serde_json::{Value, json};
 
-/// Fewer would mean that the schema is not what it was.
+/// Least number of leaves; fewer would mean that the schema is incomplete.
 const LEAVES: usize = 200;
 
-/// Objects between them showing every alternative, because one that is not chosen has no say.
+/// Valid objects that together use every alternative, because unused alternatives have no effect.
 fn bases() -> Vec<Value> {
     let object = |rest: Value| {
         let mut object = json!({
@@ -53,7 +53,7 @@ fn every_field_of_the_spec_changes_what_is_desired_or_is_refused_by_name() {
 }
 
 #[test]
-fn a_field_that_nobody_reads_is_reported() {
+fn an_ignored_field_is_reported() {
     assert_eq!(
         wishes().silent_with_unheard(LEAVES, "source"),
         ["spec.source.unheard", "spec.unheard"]
@@ -61,6 +61,6 @@ fn a_field_that_nobody_reads_is_reported() {
 }
 
 #[test]
-fn every_base_is_accepted_so_that_no_refusal_hides_a_field() {
+fn every_base_object_is_accepted() {
     assert_eq!(wishes().refused_bases(), Vec::<String>::new());
 }

@@ -1,17 +1,15 @@
-//! Every write of the controllers: fenced, bounded in time, and left out when nothing would change.
+//! Every write of the controllers: fenced by leadership, bounded in time, and skipped when nothing would change.
 //!
-//! Nothing else in the project sends a write to the API server, the lease and events aside.
+//! No other module writes to the API server, except for the lease and Events.
 
-mod agreed;
-mod change;
-mod error;
+mod comparison;
+mod desired_object;
 mod merge_patch;
-mod raw;
+mod outcome;
+mod raw_object;
+mod target;
 #[cfg(test)]
 mod tests;
-mod what;
-mod wish;
-mod written;
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -32,38 +30,36 @@ use crate::fence::{Leadership, NotLeading, WritePermit};
 use crate::key::ObjectKey;
 use crate::store::Malformed;
 
-use agreed::Agreed;
-use change::{change, wanted};
-pub use error::Error;
-pub(crate) use raw::Raw;
-use what::What;
-pub use wish::Wish;
-pub use written::{Introduced, Written};
+use comparison::{ComparisonCache, apply_body, required_apply};
+pub use desired_object::Wish;
+pub use outcome::{Error, Introduced, Written};
+pub(crate) use raw_object::RawObject;
+use target::Target;
 
-/// Bound on every call.
-const CALL: Duration = Duration::from_secs(10);
+/// Timeout of every call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A kind that can be written.
 pub trait Writable: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned {}
 
 impl<K> Writable for K where K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned {}
 
-/// What is to be sent so that an object is stored as it should be, made upon the one that was seen.
+/// A pending apply that makes the stored object match the desired one.
 #[must_use]
 pub struct Change<K> {
-    what: What,
-    wanted: Value,
+    target: Target,
+    body: Value,
     kind: PhantomData<fn() -> K>,
 }
 
-/// Writes in the name of one controller.
+/// Writes objects under the field manager of one controller.
 #[derive(Clone)]
 pub struct Applier {
     client: Client,
     manager: &'static str,
     leadership: Leadership,
     echoes: Echoes,
-    agreed: Agreed,
+    comparisons: ComparisonCache,
 }
 
 impl Debug for Applier {
@@ -73,29 +69,30 @@ impl Debug for Applier {
 }
 
 impl Applier {
-    /// A writer with its own field manager.
+    /// Creates a writer with the given field manager.
     pub fn new(client: Client, manager: &'static str, leadership: Leadership) -> Self {
         Self {
             client,
             manager,
             leadership,
             echoes: Echoes::default(),
-            agreed: Agreed::default(),
+            comparisons: ComparisonCache::default(),
         }
     }
 
-    /// The same, with its status writes noted here, so that they wake nobody when the watch brings them back. What is
-    /// to follow such a write must be asked for by the reconcile that sent it.
+    /// Records status writes in `echoes`, so that they do not wake the controller when the watch returns them.
+    ///
+    /// A reconcile that must run again after such a write has to request that itself.
     #[must_use]
     pub fn noting(mut self, echoes: Echoes) -> Self {
         self.echoes = echoes;
         self
     }
 
-    /// Sees to it that `desired` is stored, by a server-side apply if `current` (from a store) differs from it.
+    /// Applies `desired` by server-side apply if `current` (from a store) differs from it.
     ///
-    /// Fields of ours that others changed are put back, fields of others are left alone, and fields we no longer ask
-    /// for are removed. With a `current`, the apply is refused as a conflict if the object has changed since.
+    /// Owned fields that others changed are reset, foreign fields are left alone, and fields no longer in `desired` are
+    /// removed. With a `current`, the API server refuses the apply as a conflict if the object has changed since.
     pub async fn ensure<K: Writable>(&self, current: Option<&K>, desired: &K) -> Result<Written<K>, Error> {
         match self.change(current, desired)? {
             Some(change) => self.apply(change).await.map(Written::Changed),
@@ -103,30 +100,31 @@ impl Applier {
         }
     }
 
-    /// What [`Self::ensure`] would send, for whoever must make sure of something before it.
+    /// The apply that [`Self::ensure`] would send, for callers that must check something before sending it.
     pub fn change<K: Writable>(&self, current: Option<&K>, desired: &K) -> Result<Option<Change<K>>, Error> {
-        let what = What::of(desired, "apply");
-        let wanted = change(&self.agreed, &what, current, desired)?;
+        let target = Target::for_object(desired, "apply");
+        let body = required_apply(&self.comparisons, &target, current, desired)?;
         let kind = PhantomData;
-        Ok(wanted.map(|wanted| Change { what, wanted, kind }))
+        Ok(body.map(|body| Change { target, body, kind }))
     }
 
-    /// Sends it.
+    /// Sends a pending apply.
     pub async fn apply<K: Writable>(&self, change: Change<K>) -> Result<K, Error> {
-        let Change { what, wanted, .. } = change;
+        let Change { target, body, .. } = change;
         let params = PatchParams::apply(self.manager).force();
-        let request = what.build(
-            what.request()
-                .patch(&what.key.name, &params, &Patch::Apply(&wanted)),
-        )?;
-        self.send(&what, request).await
+        let request = target.build(target.request().patch(
+            &target.key.name,
+            &params,
+            &Patch::Apply(&body),
+        ))?;
+        self.send(&target, request).await
     }
 
-    /// Deletes exactly this object as it was seen: another one of the same name, or a newer version of this one, is
-    /// not touched but a conflict. One that is gone already is no error.
+    /// Deletes exactly the version `seen`. Another object of the same name, or a newer version, is a conflict and is not
+    /// deleted. An object that no longer exists is no error.
     pub async fn delete<K: Writable>(&self, seen: &K) -> Result<(), Error> {
-        let what = What::of(seen, "delete");
-        let (uid, version) = what.fences(seen)?;
+        let target = Target::for_object(seen, "delete");
+        let (uid, version) = target.preconditions(seen)?;
         let params = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: Some(uid),
@@ -134,56 +132,58 @@ impl Applier {
             }),
             ..DeleteParams::background()
         };
-        let request = what.build(what.request().delete(&what.key.name, &params))?;
-        self.deleted(&what, request).await
+        let request = target.build(target.request().delete(&target.key.name, &params))?;
+        self.send_delete(&target, request).await
     }
 
-    /// Reads an object as it is stored now, past every copy; `None` if it is gone.
+    /// Reads an object from the API server, bypassing the informers; `None` if it does not exist.
     pub async fn read<K: Writable>(&self, key: &ObjectKey) -> Result<Option<K>, Error> {
-        let what = What::named::<K>(key, "read");
-        let request = what.build(what.request().get(&key.name, &GetParams::default()))?;
-        self.answer(&what, request).await
+        let target = Target::for_key::<K>(key, "read");
+        let request = target.build(target.request().get(&key.name, &GetParams::default()))?;
+        self.send_read(&target, request).await
     }
 
-    /// Reads all objects of a namespace as they are stored now, past every copy, but for those that cannot be decoded.
+    /// Lists the objects of a namespace from the API server, bypassing the informers. Objects that cannot be decoded are
+    /// left out.
     pub async fn list<K: Writable>(&self, namespace: &str) -> Result<Vec<K>, Error> {
-        let what = What::named::<K>(&ObjectKey::new(namespace, ""), "list");
-        let request = what.build(what.request().list(&ListParams::default()))?;
-        let found: Option<ObjectList<Value>> = self.answer(&what, request).await?;
+        let target = Target::for_key::<K>(&ObjectKey::new(namespace, ""), "list");
+        let request = target.build(target.request().list(&ListParams::default()))?;
+        let found: Option<ObjectList<Value>> = self.send_read(&target, request).await?;
         let items = found.into_iter().flatten();
         Ok(items
             .filter_map(|item| serde_json::from_value(item).ok())
             .collect())
     }
 
-    /// Creates an object that is in no copy. One of its name that is stored all the same is left as it is and handed
-    /// back, for it may be somebody else's.
+    /// Creates an object that is in no informer's store. An object of this name that exists nevertheless is returned
+    /// untouched, because it may belong to someone else.
     pub async fn introduce<K: Writable>(&self, desired: &K) -> Result<Introduced<K>, Error> {
-        let what = What::of(desired, "create");
-        if let Some(there) = self.read(&what.key).await? {
-            return Ok(Introduced::There(there));
+        let target = Target::for_object(desired, "create");
+        if let Some(existing) = self.read(&target.key).await? {
+            return Ok(Introduced::There(existing));
         }
-        let wanted = wanted(&what, desired)?;
-        // Not forced: what somebody else creates in this very moment is a conflict and not overwritten.
+        let body = apply_body(&target, desired)?;
+        // Not forced: an object that another client creates at the same moment is a conflict, not overwritten.
         let params = PatchParams::apply(self.manager);
-        let request = what.build(
-            what.request()
-                .patch(&what.key.name, &params, &Patch::Apply(&wanted)),
-        )?;
-        self.send(&what, request).await.map(Introduced::Created)
+        let request = target.build(target.request().patch(
+            &target.key.name,
+            &params,
+            &Patch::Apply(&body),
+        ))?;
+        self.send(&target, request).await.map(Introduced::Created)
     }
 
-    /// Creates an object that this controller does not keep afterwards; none where there is one of its name already,
-    /// which is left as it is.
+    /// Creates an object whose fields this controller does not own afterwards. Returns `None`, and changes nothing, if an
+    /// object of this name exists.
     pub async fn create<K: Writable>(&self, desired: &K) -> Result<Option<K>, Error> {
-        let what = What::of(desired, "create");
-        let body = serde_json::to_vec(desired).map_err(|error| what.unwritable(error.to_string()))?;
+        let target = Target::for_object(desired, "create");
+        let body = serde_json::to_vec(desired).map_err(|error| target.unwritable_error(error.to_string()))?;
         let params = PostParams {
             field_manager: Some(self.manager.to_owned()),
             ..PostParams::default()
         };
-        let request = what.build(what.request().create(&params, body))?;
-        match self.send(&what, request).await {
+        let request = target.build(target.request().create(&params, body))?;
+        match self.send(&target, request).await {
             Ok(created) => Ok(Some(created)),
             Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(s) if s.code == 409) => {
                 Ok(None)
@@ -192,16 +192,17 @@ impl Applier {
         }
     }
 
-    /// Deletes the object with this UID, in whatever version it is by now; another one of the same name is a conflict.
-    /// One that is gone already is no error. `grace` is how many seconds it has to end, if not its own spec decides; with 0 its
-    /// node is not waited for.
+    /// Deletes the object with this UID, whatever its version; another object of the same name is a conflict. An object
+    /// that no longer exists is no error.
+    ///
+    /// `grace` overrides the grace period of the object, in seconds; 0 does not wait for the node.
     pub async fn delete_uid<K: Writable>(
         &self,
         key: &ObjectKey,
         uid: &str,
         grace: Option<u32>,
     ) -> Result<(), Error> {
-        let what = What::named::<K>(key, "delete");
+        let target = Target::for_key::<K>(key, "delete");
         let params = DeleteParams {
             grace_period_seconds: grace,
             preconditions: Some(Preconditions {
@@ -210,72 +211,72 @@ impl Applier {
             }),
             ..DeleteParams::background()
         };
-        let request = what.build(what.request().delete(&key.name, &params))?;
-        self.deleted(&what, request).await
+        let request = target.build(target.request().delete(&key.name, &params))?;
+        self.send_delete(&target, request).await
     }
 
-    /// Stores a status unless it is the one that `seen` has already; refused as a conflict if the object has changed
-    /// since `seen`. Fields of the status that neither has, of a newer version of the operator, stay.
+    /// Writes a status unless `seen` has it already. The API server refuses it as a conflict if the object has changed
+    /// since `seen`. Status fields that only a newer version of the operator knows stay.
     pub async fn update_status<K: Writable, S: Serialize>(
         &self,
         seen: &K,
         after: &S,
     ) -> Result<Written<K>, Error> {
-        let what = What::of(seen, "update status of");
-        let (uid, version) = what.fences(seen)?;
-        let after = what.json(after)?;
-        let mut expected = what.json(seen)?;
+        let target = Target::for_object(seen, "update status of");
+        let (uid, version) = target.preconditions(seen)?;
+        let after = target.json(after)?;
+        let mut expected = target.json(seen)?;
         let before = expected["status"].take();
-        let Some(change) = merge_patch::between(&before, &after) else {
+        let Some(change) = merge_patch::diff(&before, &after) else {
             return Ok(Written::Unchanged);
         };
         let change = json!({"metadata": {"uid": uid, "resourceVersion": version}, "status": change});
         expected["status"] = after;
-        self.echoes.expect(&what.key, expected);
-        let written = self.merge_status(&what, &change).await;
+        self.echoes.expect(&target.key, expected);
+        let written = self.merge_status(&target, &change).await;
         if written.is_err() {
-            self.echoes.forget(&what.key);
+            self.echoes.forget(&target.key);
         }
         written.map(Written::Changed)
     }
 
-    /// Reads an object as it is stored, for one that cannot be decoded; `None` if it is gone.
-    pub(crate) async fn read_raw<K: Writable>(&self, key: &ObjectKey) -> Result<Option<Raw>, Error> {
-        let what = What::named::<K>(key, "read");
-        let request = what.build(what.request().get(&key.name, &GetParams::default()))?;
-        self.answer(&what, request).await
+    /// Reads an object that cannot be decoded from the API server; `None` if it does not exist.
+    pub(crate) async fn read_raw<K: Writable>(&self, key: &ObjectKey) -> Result<Option<RawObject>, Error> {
+        let target = Target::for_key::<K>(key, "read");
+        let request = target.build(target.request().get(&key.name, &GetParams::default()))?;
+        self.send_read(&target, request).await
     }
 
-    /// Merges into the status of an object that cannot be decoded; refused as a conflict if it has changed since it
-    /// was read.
+    /// Merges `status` into the status of an object that cannot be decoded. The API server refuses it as a conflict if the
+    /// object has changed since `seen`.
     pub(crate) async fn merge_raw_status<K: Writable>(
         &self,
         bad: &Malformed,
-        seen: &Raw,
+        seen: &RawObject,
         status: Value,
     ) -> Result<(), Error> {
-        let what = What::named::<K>(&bad.key, "update status of");
+        let target = Target::for_key::<K>(&bad.key, "update status of");
         let change = json!({"metadata": seen.metadata, "status": status});
         self.echoes.expect_malformed(bad);
-        let written = self.merge_status::<IgnoredAny>(&what, &change).await;
+        let written = self.merge_status::<IgnoredAny>(&target, &change).await;
         if written.is_err() {
             self.echoes.forget(&bad.key);
         }
         written.map(drop)
     }
 
-    /// Sets or (with `None`) removes annotations, unless they are so already; refused as a conflict if the object has
-    /// changed since `seen`.
+    /// Sets annotations, or removes those with the value `None`, unless `seen` has them so. The API server refuses it as a
+    /// conflict if the object has changed since `seen`.
     pub async fn annotate<K: Writable>(
         &self,
         seen: &K,
         annotations: &[(&str, Option<&str>)],
     ) -> Result<Written<K>, Error> {
         let stored = seen.meta().annotations.as_ref();
-        let is_so = |(name, value): &(&str, Option<&str>)| {
+        let is_set = |(name, value): &(&str, Option<&str>)| {
             stored.and_then(|stored| stored.get(*name)).map(String::as_str) == *value
         };
-        if annotations.iter().all(is_so) {
+        if annotations.iter().all(is_set) {
             return Ok(Written::Unchanged);
         }
         let wanted: serde_json::Map<_, _> = annotations
@@ -287,8 +288,8 @@ impl Applier {
             .map(Written::Changed)
     }
 
-    /// Replaces the finalizers, unless they are so already; refused as a conflict if the object has changed since
-    /// `seen`.
+    /// Replaces the finalizers, unless `seen` has exactly these. The API server refuses it as a conflict if the object has
+    /// changed since `seen`.
     pub async fn set_finalizers<K: Writable>(
         &self,
         seen: &K,
@@ -304,42 +305,50 @@ impl Applier {
             .map(Written::Changed)
     }
 
-    /// A merge patch that names the version it replaces. Unlike a replacement it cannot drop fields that are newer
-    /// than the types this was built with.
+    /// Sends a merge patch with the UID and resourceVersion of `seen`. Unlike a PUT it cannot drop fields that are newer
+    /// than this operator's types.
     async fn merge<K: Writable>(&self, seen: &K, verb: &'static str, mut change: Value) -> Result<K, Error> {
-        let what = What::of(seen, verb);
-        let (uid, version) = what.fences(seen)?;
+        let target = Target::for_object(seen, verb);
+        let (uid, version) = target.preconditions(seen)?;
         set(&mut change, "uid", Some(&uid));
         set(&mut change, "resourceVersion", Some(&version));
         let patch = Patch::Merge(&change);
-        let request = what.build(what.request().patch(&what.key.name, &self.merging(), &patch))?;
-        self.send(&what, request).await
+        let request = target.build(
+            target
+                .request()
+                .patch(&target.key.name, &self.merge_params(), &patch),
+        )?;
+        self.send(&target, request).await
     }
 
-    async fn merge_status<T: DeserializeOwned>(&self, what: &What, change: &Value) -> Result<T, Error> {
-        let (request, patch) = (what.request(), Patch::Merge(change));
-        let request =
-            what.build(request.patch_subresource("status", &what.key.name, &self.merging(), &patch))?;
-        self.send(what, request).await
+    async fn merge_status<T: DeserializeOwned>(&self, target: &Target, change: &Value) -> Result<T, Error> {
+        let (request, patch) = (target.request(), Patch::Merge(change));
+        let request = target.build(request.patch_subresource(
+            "status",
+            &target.key.name,
+            &self.merge_params(),
+            &patch,
+        ))?;
+        self.send(target, request).await
     }
 
-    /// What a read finds.
-    async fn answer<T: DeserializeOwned>(
+    /// Sends a read; `None` if the object does not exist.
+    async fn send_read<T: DeserializeOwned>(
         &self,
-        what: &What,
+        target: &Target,
         request: http::Request<Vec<u8>>,
     ) -> Result<Option<T>, Error> {
-        match timeout(CALL, self.client.request::<T>(request)).await {
+        match timeout(CALL_TIMEOUT, self.client.request::<T>(request)).await {
             Ok(Ok(object)) => Ok(Some(object)),
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
-            Ok(Err(source)) => Err(what.refused(source)),
-            Err(_) => Err(what.unanswered()),
+            Ok(Err(source)) => Err(target.api_error(source)),
+            Err(_) => Err(target.timeout_error()),
         }
     }
 
-    /// Deletes, and takes what is gone already for deleted.
-    async fn deleted(&self, what: &What, request: http::Request<Vec<u8>>) -> Result<(), Error> {
-        match self.send::<IgnoredAny>(what, request).await {
+    /// Sends a delete. An object that does not exist counts as deleted.
+    async fn send_delete(&self, target: &Target, request: http::Request<Vec<u8>>) -> Result<(), Error> {
+        match self.send::<IgnoredAny>(target, request).await {
             Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(s) if s.code == 404) => {
                 Ok(())
             }
@@ -347,7 +356,7 @@ impl Applier {
         }
     }
 
-    fn merging(&self) -> PatchParams {
+    fn merge_params(&self) -> PatchParams {
         PatchParams {
             field_manager: Some(self.manager.to_owned()),
             ..PatchParams::default()
@@ -356,30 +365,30 @@ impl Applier {
 
     async fn send<T: DeserializeOwned>(
         &self,
-        what: &What,
+        target: &Target,
         request: http::Request<Vec<u8>>,
     ) -> Result<T, Error> {
-        // The last thing before the call: nothing that takes time may come between.
+        // Must stay directly before the call, so that the permit is not outdated when the call is sent.
         let permit = self.leadership.permit()?;
         let answer = send_permitted(permit, &self.client, request).await?;
-        let What { kind, key, verb, .. } = what;
+        let Target { kind, key, verb, .. } = target;
         debug!(%kind, %key, "{verb}");
         match answer {
             Some(Ok(object)) => Ok(object),
-            Some(Err(source)) => Err(what.refused(source)),
-            None => Err(what.unanswered()),
+            Some(Err(source)) => Err(target.api_error(source)),
+            None => Err(target.timeout_error()),
         }
     }
 }
 
-/// Spends a permit on one call; `None` if there was no answer in time. A write that waits for a connection beyond the
-/// end of leadership is not sent any more.
+/// Spends a permit on one call; `None` if the API server did not answer in time. A call that is still waiting for a
+/// connection when leadership ends is not sent.
 pub(crate) async fn send_permitted<T: DeserializeOwned>(
     permit: WritePermit,
     client: &Client,
     request: http::Request<Vec<u8>>,
 ) -> Result<Option<Result<T, kube::Error>>, NotLeading> {
-    let call = timeout(CALL, client.request::<T>(request));
+    let call = timeout(CALL_TIMEOUT, client.request::<T>(request));
     Ok(permit.spend(call).await?.ok())
 }
 

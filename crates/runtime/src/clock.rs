@@ -1,6 +1,6 @@
-//! The two clocks of the operator: wall time for people, monotonic time for decisions.
+//! The clocks of the operator: wall time for timestamps, monotonic time for decisions.
 //!
-//! No other module of the project may read a clock; they take a [`Clock`] or a time as an argument.
+//! Other modules must not read a clock; they take a [`Clock`] or a time as an argument.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -9,52 +9,53 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
-/// The machine's clock that counts on while it is suspended. The usual monotonic one stands still then: a leader that
-/// wakes up would take the rest of its old lease for a lease.
+/// The monotonic clock that includes time in which the machine was suspended.
+///
+/// `CLOCK_MONOTONIC` stops during suspend: a leader that resumes would believe that its expired lease is still valid.
 #[cfg(target_os = "linux")]
 const SINCE_BOOT: ClockId = ClockId::Boottime;
-/// Elsewhere the monotonic clock counts on.
+/// On other systems the monotonic clock includes suspended time.
 #[cfg(not(target_os = "linux"))]
 const SINCE_BOOT: ClockId = ClockId::Monotonic;
 
-/// Where time comes from.
+/// A source of time.
 pub trait Clock: Debug + Send + Sync + 'static {
-    /// Wall time: for timestamps people read and for schedules, never for judging another host.
+    /// Wall time: for timestamps and schedules, never for comparisons with the clock of another host.
     fn now(&self) -> Timestamp;
 
     /// Monotonic time since an arbitrary start: for every timeout, expiry and back-off.
     ///
-    /// It goes on while the process is stopped and while the machine is suspended, which is what lets a stale leader
-    /// notice. Timers of tokio stand still meanwhile: what they wake must ask here how late it is.
+    /// It advances while the process is stopped and while the machine is suspended, so that a stale leader notices that
+    /// its lease expired. Tokio timers do not advance meanwhile: code that they wake must read this clock again.
     fn elapsed(&self) -> Duration;
 }
 
-/// A clock shared by everything in one process.
+/// A clock shared by all tasks of a process.
 pub type SharedClock = Arc<dyn Clock>;
 
-/// The clocks of the machine.
+/// The clocks of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
 impl SystemClock {
-    /// The usual way to get one: shared from the start.
+    /// Returns a shared system clock.
     pub fn shared() -> SharedClock {
         Arc::new(Self)
     }
 }
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "the one place where wall time is read")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that reads wall time")]
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
 
     fn elapsed(&self) -> Duration {
-        Duration::try_from(clock_gettime(SINCE_BOOT)).expect("no machine was booted after now")
+        Duration::try_from(clock_gettime(SINCE_BOOT)).expect("time since boot is not negative")
     }
 }
 
-/// A clock that follows tokio's timer, so that tests with paused time move it by advancing or idling.
+/// A clock that follows tokio's time, so that tests with paused time control it.
 #[derive(Debug)]
 pub struct TestClock {
     start: tokio::time::Instant,
@@ -62,7 +63,7 @@ pub struct TestClock {
 }
 
 impl TestClock {
-    /// Monotonic zero is now; wall time starts where the test says.
+    /// Starts monotonic time at zero and wall time at `wall`.
     pub fn starting_at(wall: Timestamp) -> Self {
         Self {
             start: tokio::time::Instant::now(),
@@ -70,7 +71,7 @@ impl TestClock {
         }
     }
 
-    /// A shared clock starting at the epoch of Unix.
+    /// Returns a shared clock that starts at the Unix epoch.
     pub fn shared() -> SharedClock {
         Arc::new(Self::starting_at(Timestamp::UNIX_EPOCH))
     }
@@ -91,7 +92,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_test_clock_moves_both_times_with_tokio() {
+    async fn a_test_clock_advances_with_tokio_time() {
         let clock = TestClock::starting_at(Timestamp::from_second(100).unwrap());
         tokio::time::advance(Duration::from_secs(7)).await;
         assert_eq!(clock.elapsed(), Duration::from_secs(7));
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_system_clock_never_runs_backwards() {
+    fn the_system_clock_is_monotonic() {
         let clock = SystemClock;
         let first = clock.elapsed();
         assert!(clock.elapsed() >= first);

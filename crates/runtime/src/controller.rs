@@ -1,7 +1,7 @@
-//! The driver of one controller: takes objects from its queue and reconciles each in a task of its own.
+//! Runs one controller: takes keys from its queue and reconciles each object in its own task.
 //!
-//! It knows nothing of any kind: what to do with an object is the reconcile function's business. A panic or a hanging
-//! reconcile harms only its own object. Nothing starts before every gate is open, nor while this process does not lead.
+//! The runner is independent of the kind; the reconcile function decides what to do. A reconcile that panics or hangs
+//! affects only its own object. No reconcile starts before every gate is open, or while this process is not the leader.
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ use tracing::{Instrument, debug, error, info, info_span, warn};
 use crate::clock::SharedClock;
 use crate::error::{Class, Classified};
 use crate::fence::Leadership;
-use crate::gate::Synced;
+use crate::gate::Gate;
 use crate::jitter::Jitter;
 use crate::key::ObjectKey;
 use crate::metrics::Metrics;
@@ -29,35 +29,35 @@ use crate::queue::{Config, Outcome, Queue, Wake};
 use crate::store::Store;
 use crate::wakeup::Wakeup;
 
-/// What a controller does with one object, as a value that can be handed on.
+/// A boxed reconcile function.
 pub type Function<E> =
     Box<dyn Fn(ObjectKey) -> Pin<Box<dyn Future<Output = Result<Wake, E>> + Send>> + Send + Sync>;
 
-/// One controller, not yet running.
+/// The configuration of one controller, before it runs.
 #[derive(Debug)]
 pub struct Controller {
     name: &'static str,
     clock: SharedClock,
     metrics: Metrics,
     queue: Config,
-    gates: Vec<Synced>,
+    gates: Vec<Gate>,
     deadline: Duration,
     drain: Duration,
     wakeup: Wakeup,
-    known: Option<Known>,
+    key_source: Option<KeySource>,
 }
 
-/// Which objects there are, asked when leading begins.
-struct Known(Box<dyn Fn() -> Vec<ObjectKey> + Send + Sync>);
+/// Lists the keys of all objects; called when this process becomes the leader.
+struct KeySource(Box<dyn Fn() -> Vec<ObjectKey> + Send + Sync>);
 
-impl fmt::Debug for Known {
+impl fmt::Debug for KeySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Known")
+        f.write_str("KeySource")
     }
 }
 
 impl Controller {
-    /// A controller with the usual bounds: 8 at once, 60 s for a reconcile, 20 s to drain.
+    /// A controller with the default bounds: 8 concurrent reconciles, 60 s per reconcile, 20 s to drain.
     pub fn builder(name: &'static str, clock: SharedClock, metrics: Metrics) -> Self {
         Self {
             name,
@@ -68,59 +68,61 @@ impl Controller {
             deadline: Duration::from_mins(1),
             drain: Duration::from_secs(20),
             wakeup: Wakeup::default(),
-            known: None,
+            key_source: None,
         }
     }
 
-    /// The objects this controller is for. While standing by it then keeps no keys, for most would be of objects long
-    /// gone when it leads at last; it starts with what the store has.
+    /// Sets the store of the objects that this controller reconciles.
+    ///
+    /// With a store, a standby discards keys: most of them would name deleted objects by the time it leads. When this
+    /// process becomes the leader, the controller enqueues every object of the store.
     #[must_use]
     pub fn objects<K: Resource + Send + Sync + 'static>(mut self, store: Store<K>) -> Self {
-        self.known = Some(Known(Box::new(move || store.keys())));
+        self.key_source = Some(KeySource(Box::new(move || store.keys())));
         self
     }
 
-    /// Nothing is reconciled before this gate is open.
+    /// Adds a gate that must be open before the first reconcile.
     #[must_use]
-    pub fn gate(mut self, gate: &Synced) -> Self {
+    pub fn gate(mut self, gate: &Gate) -> Self {
         self.gates.push(gate.clone());
         self
     }
 
-    /// Most objects reconciled at once.
+    /// Sets the maximum number of concurrent reconciles.
     #[must_use]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.queue = self.queue.concurrency(concurrency);
         self
     }
 
-    /// The queue's bounds as a whole.
+    /// Sets the configuration of the queue.
     #[must_use]
     pub fn queue(mut self, queue: Config) -> Self {
         self.queue = queue;
         self
     }
 
-    /// How long one reconcile may take before it is abandoned as failed.
+    /// Sets the time after which a reconcile is aborted and counts as failed.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// How long reconciles under way may go on after a shutdown.
+    /// Sets how long running reconciles may continue after a shutdown.
     #[must_use]
     pub fn drain(mut self, drain: Duration) -> Self {
         self.drain = drain;
         self
     }
 
-    /// The handle that sinks push keys into.
+    /// Returns the handle through which informer sinks enqueue keys.
     pub fn wakeup(&self) -> Wakeup {
         self.wakeup.clone()
     }
 
-    /// Runs until `shutdown`, then lets reconciles under way finish within the drain bound.
+    /// Runs until `shutdown`, then waits for running reconciles up to the drain bound.
     pub async fn run<F, Fut, E>(self, reconcile: F, leadership: Leadership, shutdown: CancellationToken)
     where
         F: Fn(ObjectKey) -> Fut + Send + Sync + 'static,
@@ -129,27 +131,27 @@ impl Controller {
     {
         for gate in &self.gates {
             tokio::select! {
-                () = gate.ready() => {}
+                () = gate.wait_until_ready() => {}
                 () = shutdown.cancelled() => return,
             }
         }
-        info!(controller = self.name, "every store is filled");
+        info!(controller = self.name, "all informer stores are synced");
         Driver::new(self, reconcile).run(&leadership, &shutdown).await;
     }
 }
 
-struct Finished {
+struct FinishedReconcile {
     key: ObjectKey,
     result: Result<Wake, Class>,
-    took: Duration,
+    duration: Duration,
 }
 
 struct Driver<F> {
     settings: Controller,
     reconcile: Arc<F>,
     queue: Queue<ObjectKey>,
-    tasks: JoinSet<Finished>,
-    /// Which object a task works on, for tasks that end without saying.
+    tasks: JoinSet<FinishedReconcile>,
+    /// Key and start time of every running task. A task that panics does not return its key.
     running: HashMap<Id, (ObjectKey, Duration)>,
 }
 
@@ -172,28 +174,28 @@ where
     }
 
     async fn run(mut self, leadership: &Leadership, shutdown: &CancellationToken) {
-        let mut turns = leadership.turns();
+        let mut leadership_changes = leadership.changes();
         let wakeup = self.settings.wakeup.clone();
-        let mut led = false;
+        let mut was_leader = false;
         loop {
             let now = self.now();
             let pushed = wakeup.drain();
-            let leads = leadership.leads();
-            if let Some(known) = &self.settings.known
-                && leads
-                && !led
+            let is_leader = leadership.is_leader();
+            if let Some(key_source) = &self.settings.key_source
+                && is_leader
+                && !was_leader
             {
-                for key in known.0() {
+                for key in key_source.0() {
                     self.queue.push(key, now);
                 }
             }
-            if leads || self.settings.known.is_none() {
+            if is_leader || self.settings.key_source.is_none() {
                 for key in pushed {
                     self.queue.push(key, now);
                 }
             }
-            led = leads;
-            while leadership.leads() && !shutdown.is_cancelled() {
+            was_leader = is_leader;
+            while leadership.is_leader() && !shutdown.is_cancelled() {
                 let Some(key) = self.queue.pop(self.now()) else {
                     break;
                 };
@@ -202,21 +204,21 @@ where
             self.settings
                 .metrics
                 .queue_depth(self.settings.name, self.queue.depth());
-            let timer = self.pause().filter(|_| leadership.leads());
+            let timer = self.time_until_due().filter(|_| leadership.is_leader());
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                () = wakeup.pushed() => {}
-                () = turns.next() => {}
-                Some(ended) = self.tasks.join_next_with_id() => self.finish(ended),
+                () = wakeup.wait() => {}
+                () = leadership_changes.next() => {}
+                Some(ended) = self.tasks.join_next_with_id() => self.handle_finished(ended),
                 () = tokio::time::sleep(timer.unwrap_or_default()), if timer.is_some() => {}
             }
         }
         self.drain().await;
     }
 
-    /// Time until a waiting object becomes ready.
-    fn pause(&self) -> Option<Duration> {
-        // Timers count in whole milliseconds; one more than needed rather than a spin on one less.
+    /// Time until the next delayed key becomes due.
+    fn time_until_due(&self) -> Option<Duration> {
+        // Timers have a resolution of one millisecond. Rounding down would wake too early and spin.
         let rest = self.queue.next_due()?.saturating_sub(self.now());
         Some(rest + Duration::from_millis(1))
     }
@@ -238,40 +240,50 @@ where
         let started = self.now();
         let task_key = key.clone();
         let task = async move {
-            // The call itself is inside the task too: a function may panic before it returns its future.
+            // The call is inside the task, because the function itself may panic before it returns its future.
             let work = async { reconcile(task_key.clone()).await };
             let result = match tokio::time::timeout(deadline, work).await {
                 Ok(Ok(wake)) => Ok(wake),
                 Ok(Err(error)) => {
-                    report(&error);
+                    log_error(&error);
                     Err(error.class())
                 }
                 Err(_) => {
-                    warn!("reconcile abandoned after {deadline:?}");
+                    warn!("reconcile timed out after {deadline:?}");
                     Err(Class::Transient)
                 }
             };
-            Finished {
+            FinishedReconcile {
                 key: task_key,
                 result,
-                took: clock.elapsed().saturating_sub(started),
+                duration: clock.elapsed().saturating_sub(started),
             }
         };
         let handle = self.tasks.spawn(task.instrument(span));
         self.running.insert(handle.id(), (key, started));
     }
 
-    fn finish(&mut self, ended: Result<(Id, Finished), JoinError>) {
+    fn handle_finished(&mut self, ended: Result<(Id, FinishedReconcile), JoinError>) {
         let name = self.settings.name;
         let metrics = &self.settings.metrics;
         let (key, outcome) = match ended {
-            Ok((id, Finished { key, result, took })) => {
+            Ok((
+                id,
+                FinishedReconcile {
+                    key,
+                    result,
+                    duration,
+                },
+            )) => {
                 self.running.remove(&id);
-                metrics.reconciled(name, took, result.err());
+                metrics.reconciled(name, duration, result.err());
                 (key, result.map_or_else(Outcome::Failed, Outcome::Done))
             }
             Err(failure) => {
-                let (key, started) = self.running.remove(&failure.id()).expect("every task was noted");
+                let (key, started) = self
+                    .running
+                    .remove(&failure.id())
+                    .expect("every running task is recorded");
                 error!(controller = name, object = %key, "reconcile panicked: {failure}");
                 metrics.panicked(name);
                 metrics.reconciled(name, self.now().saturating_sub(started), Some(Class::Fatal));
@@ -287,22 +299,22 @@ where
         debug!(controller = name, in_flight = self.tasks.len(), "draining");
         let all = async {
             while let Some(ended) = self.tasks.join_next_with_id().await {
-                self.finish(ended);
+                self.handle_finished(ended);
             }
         };
         if tokio::time::timeout(bound, all).await.is_err() {
             warn!(
                 controller = name,
-                "reconciles under way were cut off after {bound:?}"
+                "running reconciles were aborted after {bound:?}"
             );
         }
-        // Whatever is left is aborted as the set is dropped.
+        // Dropping the task set aborts the remaining tasks.
     }
 }
 
-fn report<E: Classified + fmt::Display>(error: &E) {
+fn log_error<E: Classified + fmt::Display>(error: &E) {
     match error.class() {
-        Class::Conflict => debug!("reconcile will be repeated: {error}"),
+        Class::Conflict => debug!("reconcile hit a conflict and is retried: {error}"),
         Class::Transient | Class::Invalid => {
             warn!(class = error.class().label(), "reconcile failed: {error}");
         }

@@ -1,23 +1,23 @@
-//! Whether an object must be applied: a comparison of what we want with what is stored.
+//! Decides whether an object must be applied, by comparing the desired with the stored object. Pure.
 //!
-//! Pure. Two questions, both must be answered yes for nothing to be done:
-//! * is every field we want there with an equal value? (what others added beside it is theirs)
-//! * is what we applied last the same as what we want now? An annotation keeps its hash, so that a field we no longer
-//!   want is taken away.
+//! No apply is needed if both hold:
+//! * Every desired field is stored with an equal value. Additional stored fields belong to other clients.
+//! * The object applied last equals the desired one. An annotation stores its hash, so that a field that is no longer
+//!   desired gets removed.
 
 use std::io;
 
 use etcd_operator_api::quantity;
 use serde_json::{Map, Value};
 
-/// The annotation with the hash of the last applied intent.
+/// The annotation with the hash of the object applied last.
 pub const APPLIED: &str = "etcd.database.coreos.com/applied";
 
-/// Fields below which strings are quantities: "1000m" there equals "1".
+/// Fields whose strings are Kubernetes quantities: there "1000m" equals "1".
 const QUANTITIES: [&str; 5] = ["limits", "requests", "capacity", "hard", "sizeLimit"];
 
-/// Lists that are maps in truth, and the fields that make an item's key. In them foreign items are left alone; every
-/// other list is ours as a whole.
+/// Keyed lists (`listType=map`) and the fields that form an item's key. Foreign items in them are left alone; any other
+/// list is owned as a whole.
 const KEYED: [(&str, &[&str]); 11] = [
     ("containers", &["name"]),
     ("initContainers", &["name"]),
@@ -32,27 +32,27 @@ const KEYED: [(&str, &[&str]); 11] = [
     ("topologySpreadConstraints", &["topologyKey", "whenUnsatisfiable"]),
 ];
 
-/// Lists of plain values that are sets: order does not matter and others may add to them.
+/// Lists with set semantics (`listType=set`): the order does not matter, and other clients may add items.
 const SETS: [&str; 1] = ["finalizers"];
 
-/// The hash of an intent, the same whatever the order of its fields.
-pub fn hash(intent: &Value) -> String {
-    let mut state = Fnv::new();
-    feed(&mut state, intent);
-    format!("{:016x}", state.0)
+/// Hashes a document independently of the order of its fields.
+pub fn hash(document: &Value) -> String {
+    let mut hasher = Fnv::new();
+    hash_value(&mut hasher, document);
+    format!("{:016x}", hasher.0)
 }
 
 /// Whether `desired` (with its [`APPLIED`] annotation) must be applied over `current`.
 pub fn needs_apply(current: &Value, desired: &Value) -> bool {
     let applied = |object: &Value| object["metadata"]["annotations"][APPLIED].clone();
-    applied(current) != applied(desired) || !holds(current, desired, "")
+    applied(current) != applied(desired) || !is_satisfied(current, desired, "")
 }
 
-/// Whether `current` has everything that `desired` asks for; `field` is the name under which both stand.
-fn holds(current: &Value, desired: &Value, field: &str) -> bool {
+/// Whether `current` contains everything in `desired`. Both are the value of the field `field`.
+fn is_satisfied(current: &Value, desired: &Value, field: &str) -> bool {
     match (current, desired) {
-        (Value::Object(current), Value::Object(desired)) => all_hold(current, desired, field),
-        (Value::Array(current), Value::Array(desired)) => list_holds(current, desired, field),
+        (Value::Object(current), Value::Object(desired)) => has_all_fields(current, desired, field),
+        (Value::Array(current), Value::Array(desired)) => has_all_items(current, desired, field),
         (Value::Number(current), Value::Number(desired)) => {
             current == desired
                 || current
@@ -66,47 +66,47 @@ fn holds(current: &Value, desired: &Value, field: &str) -> bool {
     }
 }
 
-fn all_hold(current: &Map<String, Value>, desired: &Map<String, Value>, field: &str) -> bool {
+fn has_all_fields(current: &Map<String, Value>, desired: &Map<String, Value>, field: &str) -> bool {
     desired.iter().all(|(name, wanted)| {
-        // The entries of `limits` are named after resources, not after their type.
+        // The field names below `limits` are resource names; their values are still quantities.
         let field = if QUANTITIES.contains(&field) { field } else { name };
         match current.get(name) {
-            Some(found) => holds(found, wanted, field),
-            // The API server leaves out what is empty.
+            Some(found) => is_satisfied(found, wanted, field),
+            // The API server omits empty values.
             None => is_empty(wanted),
         }
     })
 }
 
-fn list_holds(current: &[Value], desired: &[Value], field: &str) -> bool {
+fn has_all_items(current: &[Value], desired: &[Value], field: &str) -> bool {
     if SETS.contains(&field) {
         return desired.iter().all(|wanted| current.contains(wanted));
     }
     if let Some((_, keys)) = KEYED.iter().find(|(name, _)| *name == field) {
         return desired.iter().all(|wanted| {
-            let same = |found: &&Value| {
+            let has_same_key = |found: &&Value| {
                 keys.iter()
                     .all(|key| key_part(found, key) == key_part(wanted, key))
             };
             current
                 .iter()
-                .find(same)
-                .is_some_and(|found| holds(found, wanted, ""))
+                .find(has_same_key)
+                .is_some_and(|found| is_satisfied(found, wanted, ""))
         });
     }
     current.len() == desired.len()
         && current
             .iter()
             .zip(desired)
-            .all(|(found, wanted)| holds(found, wanted, field))
+            .all(|(found, wanted)| is_satisfied(found, wanted, field))
 }
 
-/// One part of an item's key.
+/// Returns one part of the key of a list item.
 fn key_part<'a>(item: &'a Value, key: &str) -> Option<KeyPart<'a>> {
     match &item[key] {
         Value::String(text) => Some(KeyPart::Text(text)),
         Value::Number(number) => number.as_u64().map(KeyPart::Port),
-        // A port's protocol is TCP unless said otherwise.
+        // The API server defaults a port's protocol to TCP.
         Value::Null if key == "protocol" => Some(KeyPart::Text("TCP")),
         _ => None,
     }
@@ -129,7 +129,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// FNV-1a: small, and the same on every machine and in every version, which the standard hasher does not promise.
+/// FNV-1a. Unlike the standard library's hasher, it gives the same result on every machine and in every version.
 pub(crate) struct Fnv(u64);
 
 impl Fnv {
@@ -137,7 +137,7 @@ impl Fnv {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    pub(crate) fn sum(&self) -> u64 {
+    pub(crate) fn finish(&self) -> u64 {
         self.0
     }
 
@@ -159,29 +159,29 @@ impl io::Write for Fnv {
     }
 }
 
-fn feed(state: &mut Fnv, value: &Value) {
+fn hash_value(hasher: &mut Fnv, value: &Value) {
     match value {
         Value::Object(fields) => {
             let mut names: Vec<_> = fields.keys().collect();
             names.sort_unstable();
-            state.bytes(b"{");
+            hasher.bytes(b"{");
             for name in names {
-                state.bytes(name.as_bytes());
-                state.bytes(&[0]);
-                feed(state, &fields[name]);
+                hasher.bytes(name.as_bytes());
+                hasher.bytes(&[0]);
+                hash_value(hasher, &fields[name]);
             }
-            state.bytes(b"}");
+            hasher.bytes(b"}");
         }
         Value::Array(items) => {
-            state.bytes(b"[");
+            hasher.bytes(b"[");
             for item in items {
-                feed(state, item);
+                hash_value(hasher, item);
             }
-            state.bytes(b"]");
+            hasher.bytes(b"]");
         }
         plain => {
-            serde_json::to_writer(&mut *state, plain).expect("a sum takes every text");
-            state.bytes(&[0]);
+            serde_json::to_writer(&mut *hasher, plain).expect("hashing accepts any input");
+            hasher.bytes(&[0]);
         }
     }
 }
@@ -191,13 +191,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Whether `desired` needs to be applied over `current`, neither of them with a hash.
-    fn drifted(current: &Value, desired: &Value) -> bool {
+    /// Compares two objects without hash annotations.
+    fn differs(current: &Value, desired: &Value) -> bool {
         needs_apply(current, desired)
     }
 
     #[test]
-    fn what_others_added_is_left_alone() {
+    fn foreign_fields_are_ignored() {
         let current = json!({
             "metadata": {"labels": {"ours": "1", "theirs": "2"}, "uid": "u"},
             "spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1",
@@ -205,40 +205,40 @@ mod tests {
             "status": {},
         });
         let desired = json!({"metadata": {"labels": {"ours": "1"}}, "spec": {"ports": [{"port": 2379}]}});
-        assert!(!drifted(&current, &desired));
+        assert!(!differs(&current, &desired));
     }
 
     #[test]
-    fn drift_of_a_field_of_ours_is_seen() {
+    fn drift_of_an_owned_field_is_detected() {
         let stored = |replicas: u64, image: &str| {
             json!({"spec": {"replicas": replicas, "template": {"spec": {
                 "containers": [{"name": "sidecar", "image": "x"}, {"name": "etcd", "image": image}]}}}})
         };
         let desired = json!({"spec": {"replicas": 3, "template": {"spec": {
             "containers": [{"name": "etcd", "image": "etcd:3.6"}]}}}});
-        assert!(!drifted(&stored(3, "etcd:3.6"), &desired));
-        assert!(drifted(&stored(5, "etcd:3.6"), &desired));
-        assert!(drifted(&stored(3, "etcd:3.5"), &desired));
-        assert!(drifted(&json!({"spec": {"replicas": 3}}), &desired));
+        assert!(!differs(&stored(3, "etcd:3.6"), &desired));
+        assert!(differs(&stored(5, "etcd:3.6"), &desired));
+        assert!(differs(&stored(3, "etcd:3.5"), &desired));
+        assert!(differs(&json!({"spec": {"replicas": 3}}), &desired));
     }
 
     #[test]
-    fn quantities_are_equal_by_value_but_only_where_quantities_stand() {
+    fn quantities_are_compared_by_value_only_in_quantity_fields() {
         let resources = |cpu: &str, memory: &str| json!({"containers": [{"name": "etcd", "resources": {"requests": {"cpu": cpu, "memory": memory}}}]});
-        assert!(!drifted(&resources("1", "1Gi"), &resources("1000m", "1024Mi")));
-        assert!(drifted(&resources("2", "1Gi"), &resources("1000m", "1Gi")));
-        assert!(drifted(
+        assert!(!differs(&resources("1", "1Gi"), &resources("1000m", "1024Mi")));
+        assert!(differs(&resources("2", "1Gi"), &resources("1000m", "1Gi")));
+        assert!(differs(
             &json!({"data": {"cpu": "1"}}),
             &json!({"data": {"cpu": "1000m"}})
         ));
     }
 
     #[test]
-    fn lists_without_keys_are_ours_as_a_whole() {
+    fn lists_without_keys_are_owned_as_a_whole() {
         let args = |args: &[&str]| json!({"args": args});
-        assert!(!drifted(&args(&["a", "b"]), &args(&["a", "b"])));
-        assert!(drifted(&args(&["a", "b", "c"]), &args(&["a", "b"])));
-        assert!(drifted(&args(&["b", "a"]), &args(&["a", "b"])));
+        assert!(!differs(&args(&["a", "b"]), &args(&["a", "b"])));
+        assert!(differs(&args(&["a", "b", "c"]), &args(&["a", "b"])));
+        assert!(differs(&args(&["b", "a"]), &args(&["a", "b"])));
         let tolerations = |keys: &[&str]| {
             let items: Vec<_> = keys
                 .iter()
@@ -246,28 +246,28 @@ mod tests {
                 .collect();
             json!({"tolerations": items})
         };
-        assert!(drifted(&tolerations(&["a", "foreign"]), &tolerations(&["a"])));
+        assert!(differs(&tolerations(&["a", "foreign"]), &tolerations(&["a"])));
     }
 
     #[test]
-    fn ports_are_told_apart_by_number_and_protocol() {
+    fn ports_are_identified_by_number_and_protocol() {
         let current = json!({"ports": [{"containerPort": 2379, "name": "client", "protocol": "TCP"},
                                        {"containerPort": 2379, "name": "udp", "protocol": "UDP"}]});
         let wanted = |port: u64, name: &str| json!({"ports": [{"containerPort": port, "name": name}]});
-        assert!(!drifted(&current, &wanted(2379, "client")));
-        assert!(drifted(&current, &wanted(2380, "client")));
-        assert!(drifted(&current, &wanted(2379, "udp")));
+        assert!(!differs(&current, &wanted(2379, "client")));
+        assert!(differs(&current, &wanted(2380, "client")));
+        assert!(differs(&current, &wanted(2379, "udp")));
     }
 
     #[test]
-    fn what_is_empty_may_be_left_out_by_the_api_server() {
+    fn empty_values_may_be_omitted_by_the_api_server() {
         let desired = json!({"a": {}, "b": [], "c": "", "d": 0, "e": false, "f": null, "g": {"h": {}}});
-        assert!(!drifted(&json!({}), &desired));
-        assert!(drifted(&json!({}), &json!({"g": {"h": "x"}})));
+        assert!(!differs(&json!({}), &desired));
+        assert!(differs(&json!({}), &json!({"g": {"h": "x"}})));
     }
 
     #[test]
-    fn an_intent_that_shrank_is_applied_again() {
+    fn removing_a_desired_field_leads_to_an_apply() {
         let object = |hash: &str, labels: Value| json!({"metadata": {"annotations": {APPLIED: hash}, "labels": labels}});
         let before = json!({"a": "1", "b": "2"});
         assert!(needs_apply(
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_knows_values_and_structure_but_not_order() {
+    fn the_hash_depends_on_values_and_structure_but_not_on_order() {
         let hash_of = |text: &str| hash(&serde_json::from_str(text).unwrap());
         assert_eq!(hash_of(r#"{"a": 1, "b": [2]}"#), hash_of(r#"{"b": [2], "a": 1}"#));
         let texts = [
@@ -295,7 +295,7 @@ mod tests {
         ];
         let different: std::collections::BTreeSet<_> = texts.into_iter().map(hash_of).collect();
         assert_eq!(different.len(), texts.len());
-        // Stored in clusters: a change of this value would touch every object once.
+        // Clusters store this hash: changing the algorithm would apply every object once.
         assert_eq!(hash_of(r#"{"a": 1, "b": [2]}"#), "7fd2c65e618cc9dd");
     }
 }

@@ -1,8 +1,8 @@
-//! A controller's own status writes, recognised when the watch brings them back: woken by them, it would look at every
-//! object once more for nothing.
+//! Recognizes a controller's own status writes when the watch returns them, so that they do not wake the controller.
 //!
-//! What comes back is compared as a whole with what was to be stored, not by version, for it may come before the
-//! answer to the write does. Whatever differs, be it by one annotation of somebody else, is news. No IO, no clock.
+//! A returned object is compared as a whole with the object that was to be stored. Its version cannot be compared, because
+//! the watch event may arrive before the response to the write. Any other difference, such as one annotation of another
+//! client, wakes the controller. No IO, no clock.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,13 +13,13 @@ use crate::apply::Writable;
 use crate::key::ObjectKey;
 use crate::store::{Change, Malformed};
 
-/// While the watch brings nothing back, so many writes of an object are kept in mind.
-const MOST: usize = 8;
+/// Most writes per object that are remembered until the watch returns them.
+const MAX_PENDING: usize = 8;
 
-/// What one controller has just written, until the watch has brought it back; cheap to clone.
+/// Status writes of one controller that the watch has not returned yet; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Echoes {
-    /// In the order in which they were written: one look at an object may write more than once.
+    /// In the order of the writes: one reconcile may write an object more than once.
     expected: Arc<Mutex<BTreeMap<ObjectKey, Vec<Expected>>>>,
 }
 
@@ -32,38 +32,38 @@ enum Expected {
 impl Expected {
     fn object(mut object: Value) -> Self {
         if let Some(meta) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            for moving in ["resourceVersion", "managedFields"] {
-                meta.remove(moving);
+            for volatile in ["resourceVersion", "managedFields"] {
+                meta.remove(volatile);
             }
         }
         Self::Object(object)
     }
 
-    fn malformed(bad: &Malformed) -> Self {
+    fn malformed(malformed: &Malformed) -> Self {
         Self::Malformed(Malformed {
             resource_version: None,
-            ..bad.clone()
+            ..malformed.clone()
         })
     }
 }
 
 impl Echoes {
-    /// Notes what an object will be after a write that is about to be sent.
+    /// Records the state of an object after a write that is about to be sent.
     pub(crate) fn expect(&self, key: &ObjectKey, object: Value) {
         self.push(key, Expected::object(object));
     }
 
-    /// The same of an object that cannot be decoded, and whose status alone is written.
-    pub(crate) fn expect_malformed(&self, bad: &Malformed) {
-        self.push(&bad.key, Expected::malformed(bad));
+    /// Records a status write to an object that cannot be decoded.
+    pub(crate) fn expect_malformed(&self, malformed: &Malformed) {
+        self.push(&malformed.key, Expected::malformed(malformed));
     }
 
-    /// The write did not happen, or may not have.
+    /// Forgets the writes of an object, because the last one failed or may have failed.
     pub(crate) fn forget(&self, key: &ObjectKey) {
         self.lock().remove(key);
     }
 
-    /// Whether a change is nothing but what was written here. Ask once for every change of the kind, in their order.
+    /// Whether a change only returns a recorded write. Must be called once for every change of the kind, in order.
     pub fn is_own<K: Writable>(&self, change: &Change<K>) -> bool {
         let key = change.key();
         let mut all = self.lock();
@@ -72,13 +72,13 @@ impl Echoes {
         };
         let found = match change {
             Change::Applied(object) => serde_json::to_value(object.as_ref()).ok().map(Expected::object),
-            Change::Malformed(bad) => Some(Expected::malformed(bad)),
-            Change::Deleted(_) | Change::Gone(_) => None,
+            Change::Malformed(malformed) => Some(Expected::malformed(malformed)),
+            Change::Deleted(_) | Change::MalformedDeleted(_) => None,
         };
-        let Some(place) = expected.iter().position(|one| Some(one) == found.as_ref()) else {
+        let Some(index) = expected.iter().position(|one| Some(one) == found.as_ref()) else {
             return false;
         };
-        let later = expected.split_off(place + 1);
+        let later = expected.split_off(index + 1);
         if !later.is_empty() {
             all.insert(key, later);
         }
@@ -87,11 +87,11 @@ impl Echoes {
 
     fn push(&self, key: &ObjectKey, expected: Expected) {
         let mut all = self.lock();
-        let of_this = all.entry(key.clone()).or_default();
-        if of_this.len() == MOST {
-            of_this.remove(0);
+        let of_object = all.entry(key.clone()).or_default();
+        if of_object.len() == MAX_PENDING {
+            of_object.remove(0);
         }
-        of_this.push(expected);
+        of_object.push(expected);
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Vec<Expected>>> {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_own_once_whatever_its_version() {
+    fn a_write_is_recognized_once_at_any_version() {
         let echoes = Echoes::default();
         assert!(!echoes.is_own(&applied(&pod("1", "Running", "x"))));
         echoes.expect(&key(), pod("1", "Running", "x"));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_that_follow_one_another_are_own_in_their_order() {
+    fn consecutive_writes_are_recognized_in_order() {
         let echoes = Echoes::default();
         for phase in ["Pending", "Running"] {
             echoes.expect(&key(), pod("1", phase, "x"));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_in_anything_is_news() {
+    fn an_object_that_differs_is_not_recognized() {
         for other in [pod("2", "Failed", "x"), pod("2", "Running", "y")] {
             let echoes = Echoes::default();
             echoes.expect(&key(), pod("1", "Running", "x"));
@@ -150,15 +150,15 @@ mod tests {
         }
         let echoes = Echoes::default();
         echoes.expect(&key(), pod("1", "Running", "x"));
-        let Change::Applied(gone) = applied(&pod("2", "Running", "x")) else {
+        let Change::Applied(object) = applied(&pod("2", "Running", "x")) else {
             unreachable!()
         };
-        assert!(!echoes.is_own(&Change::Deleted(gone)));
+        assert!(!echoes.is_own(&Change::Deleted(object)));
     }
 
     #[test]
-    fn what_is_told_an_object_that_cannot_be_decoded_is_own_while_the_same_is_wrong_with_it() {
-        let bad = |version: &str, error: &str| Malformed {
+    fn a_write_to_a_malformed_object_is_recognized_while_its_error_stays_the_same() {
+        let malformed = |version: &str, error: &str| Malformed {
             key: key(),
             uid: Some("u".into()),
             generation: Some(1),
@@ -168,16 +168,16 @@ mod tests {
             cluster: None,
             error: error.into(),
         };
-        let change = |version, error| Change::<Pod>::Malformed(Arc::new(bad(version, error)));
+        let change = |version, error| Change::<Pod>::Malformed(Arc::new(malformed(version, error)));
         let echoes = Echoes::default();
-        echoes.expect_malformed(&bad("1", "spec.size: a text"));
+        echoes.expect_malformed(&malformed("1", "spec.size: a text"));
         assert!(echoes.is_own(&change("2", "spec.size: a text")));
-        echoes.expect_malformed(&bad("2", "spec.size: a text"));
+        echoes.expect_malformed(&malformed("2", "spec.size: a text"));
         assert!(!echoes.is_own(&change("3", "spec.paused: a text")));
     }
 
     #[test]
-    fn a_write_that_failed_is_not_waited_for() {
+    fn a_failed_write_is_not_recognized() {
         let echoes = Echoes::default();
         echoes.expect(&key(), pod("1", "Running", "x"));
         echoes.forget(&key());

@@ -1,4 +1,4 @@
-//! Objects that another installation of the operator looks after: they are left alone, and each is told so once.
+//! Objects that another installation of the operator controls: they are ignored, and each gets one Event about it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,37 +13,37 @@ use crate::report::Reporter;
 use crate::store::Store;
 use tracing::info;
 
-/// The Event that tells it.
+/// The reason of the Event.
 pub const REASON: &str = "ControlledElsewhere";
 
-/// Which object was told of which installation: one that is made anew under the same name is told anew.
+/// The content of an Event that was sent. An object recreated under the same name has another UID and gets a new Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Told {
+struct Notification {
     uid: Option<String>,
     other: String,
-    is_going: bool,
+    is_deleting: bool,
 }
 
-/// The object whose status says which installation it is that looks after something.
+/// The object whose `status.controlledBy` names the installation in control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owned {
     /// Its kind.
     pub kind: &'static str,
     /// Its name.
     pub name: String,
-    /// How grave it is that another one looks after it: where both were meant to see it, nothing is wrong.
+    /// Severity of the Event. `Normal` where two installations are expected to see the same object.
     pub severity: Severity,
 }
 
-/// Which objects are known to be another installation's; cheap to clone. A process that starts anew tells it anew.
+/// Emits Events about objects of other installations; cheap to clone. A new process sends each Event again.
 #[derive(Clone, Debug)]
 pub struct Elsewhere {
     installation: Arc<str>,
-    known: Arc<Mutex<BTreeMap<ObjectKey, Told>>>,
+    sent: Arc<Mutex<BTreeMap<ObjectKey, Notification>>>,
 }
 
 impl Owned {
-    /// A cluster.
+    /// An `EtcdCluster`.
     pub fn cluster(name: &str) -> Self {
         Self {
             kind: "EtcdCluster",
@@ -52,7 +52,8 @@ impl Owned {
         }
     }
 
-    /// A backup that names no cluster. No annotation tells whose it is, so whoever comes second merely says so.
+    /// An `EtcdBackup` that names endpoints instead of a cluster. No annotation assigns it to an installation, so the
+    /// second installation that sees it only reports that as normal.
     pub fn backup(name: &str) -> Self {
         Self {
             kind: "EtcdBackup",
@@ -63,15 +64,16 @@ impl Owned {
 }
 
 impl Elsewhere {
-    /// Of this installation.
+    /// For an installation named `NAMESPACE/LEASE`.
     pub fn new(installation: &str) -> Self {
         Self {
             installation: installation.into(),
-            known: Arc::default(),
+            sent: Arc::default(),
         }
     }
 
-    /// The other installation that looks after a cluster, be it readable here or not; none if it is ours or nobody's.
+    /// The other installation that controls a cluster, also if this version cannot decode it. `None` if this installation
+    /// or no installation controls it.
     pub fn who(&self, clusters: &Store<EtcdCluster>, cluster: &ObjectKey) -> Option<String> {
         let by = match clusters.get(cluster) {
             Some(readable) => readable.status.as_ref()?.controlled_by.clone(),
@@ -80,57 +82,59 @@ impl Elsewhere {
         self.another(by.as_deref())
     }
 
-    /// The other installation that this names; none if it is ours or nobody's.
+    /// The installation in `controlled_by`, unless it is this one or empty.
     pub fn another(&self, controlled_by: Option<&str>) -> Option<String> {
         another(controlled_by, &self.installation).map(str::to_owned)
     }
 
-    /// This installation.
+    /// The name of this installation.
     pub fn installation(&self) -> &str {
         &self.installation
     }
 
-    /// Tells an object that `other` looks after it, because it does so after `owned`, unless that is known. Once it is being
-    /// deleted that is told anew: what holds it nobody here takes away.
+    /// Emits an Event on `object`, once, that the installation `other` controls `owned` and thereby `object`.
+    ///
+    /// When the object is being deleted, a second Event says so: this installation does not remove the finalizer that
+    /// blocks the deletion.
     pub fn tell<K: Writable>(&self, reporter: &Reporter, object: &K, owned: &Owned, other: &str) {
         let key = ObjectKey::of(object);
         let namespace = key.namespace.clone();
-        let is_going = object.meta().deletion_timestamp.is_some();
-        let told = Told {
+        let is_deleting = object.meta().deletion_timestamp.is_some();
+        let notification = Notification {
             uid: object.meta().uid.clone(),
             other: other.to_owned(),
-            is_going,
+            is_deleting,
         };
-        if !self.is_news(key, told) {
+        if !self.is_new(key, notification) {
             return;
         }
         let Owned { kind, name, severity } = owned;
-        let held = if is_going {
-            " It is being deleted, and stays until that one has done its part."
+        let held = if is_deleting {
+            " It is being deleted; that installation must remove its finalizer first."
         } else {
             ""
         };
         let note = format!(
-            "The installation {other} of the operator looks after the {kind} {name}; {} leaves this alone.{held} Only where {other} is gone for good, or looks into this namespace no more, give it up for it: kubectl --namespace {namespace} patch {} {name} --subresource=status --type=merge --patch '{{\"status\":{{\"controlledBy\":null}}}}'",
+            "The operator installation {other} controls the {kind} {name}; {} ignores this object.{held} If {other} no longer exists or no longer watches this namespace, release the {kind}: kubectl --namespace {namespace} patch {} {name} --subresource=status --type=merge --patch '{{\"status\":{{\"controlledBy\":null}}}}'",
             self.installation,
             kind.to_lowercase(),
         );
-        let severity = if is_going { Severity::Warning } else { *severity };
+        let severity = if is_deleting { Severity::Warning } else { *severity };
         info!(object = %ObjectKey::of(object), other, "{note}");
-        reporter.tell(object, severity, REASON, "LeaveAlone", note);
+        reporter.tell(object, severity, REASON, "Ignore", note);
     }
 
-    /// Forgets an object that is gone, or ours.
+    /// Forgets an object that was deleted or that this installation controls now.
     pub fn forget(&self, key: &ObjectKey) {
-        self.known
+        self.sent
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(key);
     }
 
-    fn is_news(&self, key: ObjectKey, told: Told) -> bool {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(key, told.clone()) != Some(told)
+    fn is_new(&self, key: ObjectKey, notification: Notification) -> bool {
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.insert(key, notification.clone()) != Some(notification)
     }
 }
 
@@ -139,25 +143,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_is_no_news_until_it_changes_or_is_forgotten() {
+    fn a_notification_is_sent_once_until_it_changes_or_is_forgotten() {
         let elsewhere = Elsewhere::new("ours/etcd-operator");
         let key = || ObjectKey::new("shop", "orders");
-        let told = |uid: &str, other: &str| Told {
+        let notification = |uid: &str, other: &str| Notification {
             uid: Some(uid.to_owned()),
             other: other.to_owned(),
-            is_going: false,
+            is_deleting: false,
         };
-        assert!(elsewhere.is_news(key(), told("1", "a/etcd-operator")));
-        assert!(!elsewhere.clone().is_news(key(), told("1", "a/etcd-operator")));
-        assert!(elsewhere.is_news(key(), told("1", "b/etcd-operator")));
-        assert!(elsewhere.is_news(key(), told("2", "b/etcd-operator")));
-        let going = || Told {
-            is_going: true,
-            ..told("2", "b/etcd-operator")
+        assert!(elsewhere.is_new(key(), notification("1", "a/etcd-operator")));
+        assert!(
+            !elsewhere
+                .clone()
+                .is_new(key(), notification("1", "a/etcd-operator"))
+        );
+        assert!(elsewhere.is_new(key(), notification("1", "b/etcd-operator")));
+        assert!(elsewhere.is_new(key(), notification("2", "b/etcd-operator")));
+        let deleting = || Notification {
+            is_deleting: true,
+            ..notification("2", "b/etcd-operator")
         };
-        assert!(elsewhere.is_news(key(), going()));
-        assert!(!elsewhere.is_news(key(), going()));
+        assert!(elsewhere.is_new(key(), deleting()));
+        assert!(!elsewhere.is_new(key(), deleting()));
         elsewhere.forget(&key());
-        assert!(elsewhere.is_news(key(), told("2", "b/etcd-operator")));
+        assert!(elsewhere.is_new(key(), notification("2", "b/etcd-operator")));
     }
 }

@@ -1,24 +1,24 @@
-//! Classes of errors: one word that decides back-off, condition reason and metric label.
+//! Error classes, which determine back-off, condition reason and metric label.
 //!
-//! Waiting is not an error; whoever only waits returns a [`Wake`](crate::queue::Wake).
+//! Waiting is not an error: a reconcile that waits returns a [`Wake`](crate::queue::Wake).
 
 use kube::Error as KubeError;
 
-/// What kind of trouble an error is, and so what helps against it.
+/// The class of an error: whether and when a retry can succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
-    /// Goes away by itself or by somebody's hand elsewhere: retry with growing pauses.
+    /// Goes away by itself or by a change outside the object: retry with exponential back-off.
     Transient,
-    /// Somebody else wrote first: read again and retry soon.
+    /// Another client wrote first: read again and retry soon.
     Conflict,
-    /// The object itself is wrong: only an edit helps.
+    /// The object itself is invalid: only an edit helps.
     Invalid,
-    /// A bug of ours: retry slowly and say so loudly.
+    /// A bug of the operator: retry slowly and log an error.
     Fatal,
 }
 
 impl Class {
-    /// Every class, for tables and metrics.
+    /// All classes.
     pub const ALL: [Self; 4] = [Self::Transient, Self::Conflict, Self::Invalid, Self::Fatal];
 
     /// The metric label.
@@ -31,7 +31,7 @@ impl Class {
         }
     }
 
-    /// The condition reason, where the error has none of its own.
+    /// The condition reason, unless the error has a more specific one.
     pub const fn reason(self) -> &'static str {
         match self {
             Self::Transient => "TemporaryError",
@@ -42,7 +42,7 @@ impl Class {
     }
 }
 
-/// An error that knows its class.
+/// An error with a class.
 pub trait Classified {
     /// The class of this error.
     fn class(&self) -> Class;
@@ -59,7 +59,7 @@ impl Classified for KubeError {
             Self::Api(status) => match status.code {
                 409 => Class::Conflict,
                 400 | 422 => Class::Invalid,
-                // 401 and 403 are here too: access is granted by somebody's hand, without an edit of the object.
+                // Includes 401 and 403: an administrator grants access without editing the object.
                 _ => Class::Transient,
             },
             Self::BuildRequest(_) | Self::HttpError(_) => Class::Fatal,
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_of_the_api_server_has_its_class() {
+    fn every_status_code_of_the_api_server_has_its_class() {
         let table = [
             (400, Class::Invalid, "Invalid"),
             (401, Class::Transient, "Unauthorized"),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_connection_is_transient_and_named() {
+    fn a_lost_connection_is_transient_with_its_own_reason() {
         let error = KubeError::Service("connection reset".into());
         assert_eq!(
             (error.class(), error.reason()),

@@ -1,7 +1,7 @@
-//! Events for people who ask `kubectl describe`: best effort, in the background, and never many.
+//! Kubernetes Events, published in the background on a best-effort basis.
 //!
-//! Publishing neither fails nor waits. What is said again within a while is counted in a series instead of repeated;
-//! what exceeds the rate of an object or the room of the channel is dropped and counted.
+//! Publishing neither fails nor blocks. A repeated Event increments the count of its series. Events above the rate limit
+//! of an object or the capacity of the channel are dropped and counted.
 
 mod aggregate;
 
@@ -25,23 +25,23 @@ use crate::jitter::Jitter;
 use crate::metrics::Metrics;
 use aggregate::{Aggregator, Verdict};
 
-/// The API server takes no longer note.
-const LONGEST_NOTE: usize = 1024;
+/// The API server rejects a longer note.
+const MAX_NOTE_BYTES: usize = 1024;
 
-/// Events that may wait to be sent.
-const ROOM: usize = 256;
+/// Capacity of the channel between recorders and publisher.
+const CHANNEL_CAPACITY: usize = 256;
 
-/// Whether people should be alarmed.
+/// The type of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
-    /// Things go as they should.
+    /// An expected change.
     Normal,
-    /// Somebody may have to do something.
+    /// A problem that may need action by the user.
     Warning,
 }
 
 impl Severity {
-    const fn word(self) -> &'static str {
+    const fn event_type(self) -> &'static str {
         match self {
             Self::Normal => "Normal",
             Self::Warning => "Warning",
@@ -49,22 +49,22 @@ impl Severity {
     }
 }
 
-/// Something worth telling about an object.
+/// An Event to publish.
 #[derive(Clone, Debug)]
 pub struct Notice {
-    /// The object it is about.
+    /// The object the Event is about.
     pub regarding: ObjectReference,
-    /// How bad it is.
+    /// Type of the Event.
     pub severity: Severity,
-    /// Why, in one `CamelCase` word that never changes.
+    /// Reason of the Event: one `CamelCase` word that never changes.
     pub reason: &'static str,
-    /// What was done, in one `CamelCase` word.
+    /// Action of the operator: one `CamelCase` word.
     pub action: &'static str,
-    /// The story, in a sentence.
+    /// Message of the Event, in a sentence.
     pub note: String,
 }
 
-/// The handle controllers publish with; cheap to clone.
+/// The handle through which controllers publish Events; cheap to clone.
 #[derive(Clone)]
 pub struct Recorder {
     channel: mpsc::Sender<Notice>,
@@ -78,7 +78,7 @@ impl fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Publishes about an object, if there is room.
+    /// Publishes an Event, or drops it if the channel is full.
     pub fn publish(&self, notice: Notice) {
         if self.channel.try_send(notice).is_err() {
             self.metrics.event_dropped();
@@ -86,7 +86,7 @@ impl Recorder {
     }
 }
 
-/// The background half: sends what recorders publish.
+/// Sends the Events of all recorders to the API server.
 pub struct Publisher {
     client: Client,
     instance: String,
@@ -104,10 +104,10 @@ impl fmt::Debug for Publisher {
     }
 }
 
-/// The name events are reported under.
+/// `reportingController` of all Events.
 const CONTROLLER: &str = "etcd.database.coreos.com/etcd-operator";
 
-/// Both halves; `instance` tells processes apart.
+/// Creates a recorder and its publisher. `instance` identifies this process in Events.
 pub fn channel(
     client: Client,
     instance: impl Into<String>,
@@ -115,7 +115,7 @@ pub fn channel(
     clock: SharedClock,
     metrics: Metrics,
 ) -> (Recorder, Publisher) {
-    let (sender, receiver) = mpsc::channel(ROOM);
+    let (sender, receiver) = mpsc::channel(CHANNEL_CAPACITY);
     let recorder = Recorder {
         channel: sender,
         metrics: metrics.clone(),
@@ -134,14 +134,14 @@ pub fn channel(
 }
 
 impl Publisher {
-    /// Draws what tells events apart from another source than the machine's.
+    /// Replaces the source of randomness for names of Events.
     #[must_use]
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// Sends until `shutdown`, or until no recorder is left.
+    /// Sends Events until `shutdown`, or until the last recorder is dropped.
     pub async fn run(mut self, shutdown: CancellationToken) {
         loop {
             let notice = tokio::select! {
@@ -151,7 +151,7 @@ impl Publisher {
             };
             let Some(mut notice) = notice else { return };
             truncate(&mut notice.note);
-            // A call that is not answered must not use up the time a process has for its stop.
+            // An unanswered call must not delay the shutdown of the process.
             let sent = tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return,
@@ -163,14 +163,14 @@ impl Publisher {
         }
     }
 
-    /// Whether it was sent.
+    /// Returns whether the Event was sent.
     async fn send(&mut self, notice: &Notice) -> bool {
-        match self.aggregator.judge(notice, self.clock.elapsed()) {
-            Verdict::TooMany => false,
-            Verdict::New => self.create(notice).await,
-            Verdict::Again { event, count } => match self.count(notice, &event, count).await {
+        match self.aggregator.classify(notice, self.clock.elapsed()) {
+            Verdict::Drop => false,
+            Verdict::Create => self.create(notice).await,
+            Verdict::Repeat { event, count } => match self.update_series(notice, &event, count).await {
                 Some(sent) => sent,
-                // Events are removed after a while; then it is news once more.
+                // The API server deletes Events after their TTL; then a new one is created.
                 None => self.create(notice).await,
             },
         }
@@ -187,13 +187,13 @@ impl Publisher {
         };
         let sent = matches!(self.call(request).await, Some(Ok(_)));
         if sent {
-            self.aggregator.sent(notice, name, self.clock.elapsed());
+            self.aggregator.record_created(notice, name, self.clock.elapsed());
         }
         sent
     }
 
-    /// Whether the series was counted on; `None` if its event is gone.
-    async fn count(&self, notice: &Notice, event: &str, count: i32) -> Option<bool> {
+    /// Increments the count of a series. Returns whether that succeeded, or `None` if the Event no longer exists.
+    async fn update_series(&self, notice: &Notice, event: &str, count: i32) -> Option<bool> {
         let last = MicroTime(self.clock.now());
         let change = json!({"series": {"count": count, "lastObservedTime": last}});
         let request = requests(notice).patch(event, &PatchParams::default(), &Patch::Merge(change));
@@ -221,7 +221,7 @@ impl Publisher {
                 ..ObjectMeta::default()
             },
             event_time: Some(MicroTime(self.clock.now())),
-            type_: Some(notice.severity.word().to_owned()),
+            type_: Some(notice.severity.event_type().to_owned()),
             reason: Some(notice.reason.to_owned()),
             action: Some(notice.action.to_owned()),
             note: Some(notice.note.clone()),
@@ -234,7 +234,7 @@ impl Publisher {
 }
 
 fn namespace(notice: &Notice) -> &str {
-    // Events about cluster-scoped objects live here by convention.
+    // By convention, Events about cluster-scoped objects belong to this namespace.
     notice.regarding.namespace.as_deref().unwrap_or("default")
 }
 
@@ -243,10 +243,10 @@ fn requests(notice: &Notice) -> Request {
 }
 
 fn truncate(note: &mut String) {
-    const MARK: &str = "…";
-    if note.len() > LONGEST_NOTE {
-        note.truncate(note.floor_char_boundary(LONGEST_NOTE - MARK.len()));
-        note.push_str(MARK);
+    const ELLIPSIS: &str = "…";
+    if note.len() > MAX_NOTE_BYTES {
+        note.truncate(note.floor_char_boundary(MAX_NOTE_BYTES - ELLIPSIS.len()));
+        note.push_str(ELLIPSIS);
     }
 }
 
@@ -273,13 +273,13 @@ mod tests {
         }
     }
 
-    struct Bench {
+    struct Fixture {
         recorder: Recorder,
         server: Server,
         metrics: Metrics,
     }
 
-    fn bench(server: Server, leads: bool) -> Bench {
+    fn fixture(server: Server, leads: bool) -> Fixture {
         let (metrics, clock) = (Metrics::new("1", "c"), TestClock::shared());
         let leadership = if leads {
             Leadership::always(clock.clone())
@@ -288,24 +288,24 @@ mod tests {
         };
         let (recorder, publisher) = channel(server.client(), "pod-1", leadership, clock, metrics.clone());
         tokio::spawn(publisher.run(CancellationToken::new()));
-        Bench {
+        Fixture {
             recorder,
             server,
             metrics,
         }
     }
 
-    fn ok() -> Server {
+    fn accepting_server() -> Server {
         Server::new(|call| Reply::ok(call.body.clone()))
     }
 
-    async fn pass(time: Duration) {
+    async fn advance(time: Duration) {
         assert!(timeout(time, std::future::pending::<()>()).await.is_err());
     }
 
-    impl Bench {
+    impl Fixture {
         async fn calls(&self) -> Vec<String> {
-            pass(Duration::from_millis(10)).await;
+            advance(Duration::from_millis(10)).await;
             self.server.calls().into_iter().map(|call| call.method).collect()
         }
 
@@ -320,12 +320,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_event_names_its_object_and_its_reporter() {
-        let bench = bench(ok(), true);
-        bench
+        let fixture = fixture(accepting_server(), true);
+        fixture
             .recorder
             .publish(notice("orders", "orders-3 joined as a learner"));
-        assert_eq!(bench.calls().await, ["POST"]);
-        let call = &bench.server.calls()[0];
+        assert_eq!(fixture.calls().await, ["POST"]);
+        let call = &fixture.server.calls()[0];
         assert_eq!(call.uri, "/apis/events.k8s.io/v1/namespaces/shop/events?");
         assert_eq!(call.body["regarding"]["uid"], json!("uid-orders"));
         assert_eq!(call.body["reason"], json!("MemberAdded"));
@@ -339,13 +339,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_said_again_is_counted_in_a_series() {
-        let bench = bench(ok(), true);
+    async fn a_repeated_event_is_counted_in_a_series() {
+        let fixture = fixture(accepting_server(), true);
         for _ in 0..3 {
-            bench.recorder.publish(notice("orders", "same"));
+            fixture.recorder.publish(notice("orders", "same"));
         }
-        assert_eq!(bench.calls().await, ["POST", "PATCH", "PATCH"]);
-        let calls = bench.server.calls();
+        assert_eq!(fixture.calls().await, ["POST", "PATCH", "PATCH"]);
+        let calls = fixture.server.calls();
         assert_eq!(calls[2].body["series"]["count"], json!(3));
         assert!(
             calls[2]
@@ -355,47 +355,47 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_series_whose_event_is_gone_starts_anew() {
+    async fn a_series_whose_event_expired_starts_again() {
         let server = Server::new(|call| match call.method.as_str() {
-            "PATCH" => Reply::no(404, "gone"),
+            "PATCH" => Reply::error(404, "gone"),
             _ => Reply::ok(call.body.clone()),
         });
-        let bench = bench(server, true);
-        bench.recorder.publish(notice("orders", "same"));
-        bench.recorder.publish(notice("orders", "same"));
-        assert_eq!(bench.calls().await, ["POST", "PATCH", "POST"]);
+        let fixture = fixture(server, true);
+        fixture.recorder.publish(notice("orders", "same"));
+        fixture.recorder.publish(notice("orders", "same"));
+        assert_eq!(fixture.calls().await, ["POST", "PATCH", "POST"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_noisy_object_is_cut_off_and_others_are_not() {
-        let bench = bench(ok(), true);
+    async fn the_rate_limit_applies_per_object() {
+        let fixture = fixture(accepting_server(), true);
         for n in 0..50 {
-            bench.recorder.publish(notice("noisy", &n.to_string()));
+            fixture.recorder.publish(notice("noisy", &n.to_string()));
         }
-        bench.recorder.publish(notice("quiet", "one"));
-        assert_eq!(bench.calls().await.len(), 31);
-        assert_eq!(bench.dropped(), "20");
+        fixture.recorder.publish(notice("quiet", "one"));
+        assert_eq!(fixture.calls().await.len(), 31);
+        assert_eq!(fixture.dropped(), "20");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stuck_api_server_costs_events_and_nothing_else() {
-        let bench = bench(Server::scripted([]), true);
-        pass(Duration::from_millis(1)).await;
-        for n in 0..ROOM + 10 {
-            bench.recorder.publish(notice(&format!("o{n}"), "x"));
+    async fn an_unresponsive_api_server_only_causes_dropped_events() {
+        let fixture = fixture(Server::scripted([]), true);
+        advance(Duration::from_millis(1)).await;
+        for n in 0..CHANNEL_CAPACITY + 10 {
+            fixture.recorder.publish(notice(&format!("o{n}"), "x"));
         }
-        assert_eq!(bench.dropped(), "10");
+        assert_eq!(fixture.dropped(), "10");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_standby_sends_no_events() {
-        let bench = bench(ok(), false);
-        bench.recorder.publish(notice("orders", "x"));
-        assert!(bench.calls().await.is_empty());
+        let fixture = fixture(accepting_server(), false);
+        fixture.recorder.publish(notice("orders", "x"));
+        assert!(fixture.calls().await.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stop_does_not_wait_for_an_event_that_is_not_answered() {
+    async fn shutdown_does_not_wait_for_an_unanswered_event() {
         let clock = TestClock::shared();
         let server = Server::scripted([]);
         let leadership = Leadership::always(clock.clone());
@@ -409,7 +409,7 @@ mod tests {
         let shutdown = CancellationToken::new();
         let running = tokio::spawn(publisher.run(shutdown.clone()));
         recorder.publish(notice("orders", "x"));
-        pass(Duration::from_millis(10)).await;
+        advance(Duration::from_millis(10)).await;
         assert_eq!(server.calls().len(), 1);
         shutdown.cancel();
         timeout(Duration::from_millis(10), running)
@@ -419,9 +419,9 @@ mod tests {
     }
 
     #[test]
-    fn a_long_note_is_cut_between_characters() {
+    fn a_long_note_is_truncated_at_a_character_boundary() {
         let mut note = "ü".repeat(1000);
         truncate(&mut note);
-        assert!(note.len() <= LONGEST_NOTE && note.ends_with("ü…"));
+        assert!(note.len() <= MAX_NOTE_BYTES && note.ends_with("ü…"));
     }
 }

@@ -1,4 +1,4 @@
-//! A scripted API server for this crate's own tests: answers what it is told to, and notes every call.
+//! A scripted API server for this crate's tests: returns prepared replies and records every call.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -12,7 +12,7 @@ use kube::Client;
 use kube::client::Body as RequestBody;
 use serde_json::{Value, json};
 
-/// A call as it arrived.
+/// A received call.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) method: String,
@@ -20,14 +20,14 @@ pub(crate) struct Call {
     pub(crate) body: Value,
 }
 
-/// What a call is answered with.
+/// The reply to a call.
 pub(crate) enum Reply {
     /// A status and a body.
     Json(u16, Value),
-    /// A watch: lines come as they are sent, and it ends when the sender is dropped.
+    /// A watch: streams the sent lines and ends when the sender is dropped.
     Stream(mpsc::UnboundedReceiver<Value>),
-    /// No answer, ever.
-    Silence,
+    /// Never replies.
+    NoAnswer,
 }
 
 impl Reply {
@@ -35,8 +35,8 @@ impl Reply {
         Self::Json(200, body)
     }
 
-    /// The API server's way to say no.
-    pub(crate) fn no(code: u16, message: &str) -> Self {
+    /// A `Status` object with a failure.
+    pub(crate) fn error(code: u16, message: &str) -> Self {
         let reason = match code {
             403 => "Forbidden",
             404 => "NotFound",
@@ -50,27 +50,27 @@ impl Reply {
     }
 }
 
-type Answer = dyn FnMut(&Call) -> Reply + Send;
+type Handler = dyn FnMut(&Call) -> Reply + Send;
 
-/// The server: a function from calls to replies, and the calls so far.
+/// The server: a handler for calls, and the calls so far.
 #[derive(Clone)]
 pub(crate) struct Server {
     calls: Arc<Mutex<Vec<Call>>>,
-    answer: Arc<Mutex<Box<Answer>>>,
+    handler: Arc<Mutex<Box<Handler>>>,
 }
 
 impl Server {
-    pub(crate) fn new(answer: impl FnMut(&Call) -> Reply + Send + 'static) -> Self {
+    pub(crate) fn new(handler: impl FnMut(&Call) -> Reply + Send + 'static) -> Self {
         Self {
             calls: Arc::default(),
-            answer: Arc::new(Mutex::new(Box::new(answer))),
+            handler: Arc::new(Mutex::new(Box::new(handler))),
         }
     }
 
-    /// Answers with these replies in turn, then with silence.
+    /// Returns these replies in turn, then never replies.
     pub(crate) fn scripted(replies: impl IntoIterator<Item = Reply>) -> Self {
         let mut replies: VecDeque<_> = replies.into_iter().collect();
-        Self::new(move |_| replies.pop_front().unwrap_or(Reply::Silence))
+        Self::new(move |_| replies.pop_front().unwrap_or(Reply::NoAnswer))
     }
 
     pub(crate) fn calls(&self) -> Vec<Call> {
@@ -95,7 +95,7 @@ impl Server {
             body: serde_json::from_slice(&bytes).unwrap_or_default(),
         };
         self.calls.lock().unwrap().push(call.clone());
-        let reply = (self.answer.lock().unwrap())(&call);
+        let reply = (self.handler.lock().unwrap())(&call);
         match reply {
             Reply::Json(status, body) => {
                 let body = Body::from(serde_json::to_vec(&body).unwrap());
@@ -105,7 +105,7 @@ impl Server {
                 let lines = lines.map(|line| Ok::<_, Infallible>(Bytes::from(format!("{line}\n"))));
                 Response::new(Body::from_stream(lines))
             }
-            Reply::Silence => std::future::pending().await,
+            Reply::NoAnswer => std::future::pending().await,
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Leadership as every writer sees it, and the permit without which nothing is written.
+//! Leadership of this process, and the permit that every write needs.
 //!
-//! Leading is a time, not a flag: it ends by itself when the lease was not renewed. A process that was stopped for
-//! longer than its lease finds, when it goes on, that the monotonic clock has moved past that time and gets no permit.
-//! No write may reach the API server without one, the lease itself aside.
+//! Leadership is a deadline, not a flag: it ends by itself unless the lease is renewed. A process that was stopped for
+//! longer than its lease finds that the monotonic clock has passed the deadline, and gets no permit. Every write to the
+//! API server needs a permit, except for the lease itself.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -24,7 +24,7 @@ enum Term {
 
 /// Why a write was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this process does not lead")]
+#[error("this process is not the leader")]
 pub struct NotLeading;
 
 impl Classified for NotLeading {
@@ -37,21 +37,22 @@ impl Classified for NotLeading {
     }
 }
 
-/// Proof that this process led a moment ago; good for one write.
+/// Proof that this process was the leader when the permit was issued; valid for one write.
 #[derive(Debug)]
-#[must_use = "a permit is for the write that follows at once"]
+#[must_use = "a permit is only valid for the write that follows immediately"]
 pub struct WritePermit {
     leadership: Leadership,
 }
 
 impl WritePermit {
-    /// Carries the write out, looking at the clock again before every step of it: a call that still waits for a
-    /// connection when leadership ends, or a process that was stopped meanwhile, sends nothing any more. After
-    /// [`NotLeading`] the write may have happened before the end.
+    /// Runs a write, and checks leadership before every poll of it. A call that still waits for a connection when
+    /// leadership ends, or a process that was stopped meanwhile, sends nothing.
+    ///
+    /// After [`NotLeading`] the write may have happened before leadership ended.
     pub async fn spend<T>(self, write: impl Future<Output = T>) -> Result<T, NotLeading> {
         let mut write = pin!(write);
         poll_fn(|context| {
-            if self.leadership.leads() {
+            if self.leadership.is_leader() {
                 write.as_mut().poll(context).map(Ok)
             } else {
                 Poll::Ready(Err(NotLeading))
@@ -61,42 +62,42 @@ impl WritePermit {
     }
 }
 
-/// The readers' side: may this process write?
+/// Tells whether this process may write; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Leadership {
     clock: SharedClock,
     term: Arc<watch::Sender<Term>>,
-    trouble: Arc<Mutex<Option<String>>>,
+    lease_problem: Arc<Mutex<Option<String>>>,
 }
 
-/// The writers' side, held by whoever renews the lease.
+/// Grants and ends leadership; held by the task that renews the lease.
 #[derive(Debug)]
-pub struct Tenure {
+pub struct LeadershipControl {
     leadership: Leadership,
 }
 
 impl Leadership {
-    /// A standby, and the handle that makes it lead.
-    pub fn standby(clock: SharedClock) -> (Self, Tenure) {
+    /// A standby, and the handle that makes it the leader.
+    pub fn standby(clock: SharedClock) -> (Self, LeadershipControl) {
         let leadership = Self {
             clock,
             term: Arc::new(watch::Sender::new(Term::Standby)),
-            trouble: Arc::default(),
+            lease_problem: Arc::default(),
         };
-        (leadership.clone(), Tenure { leadership })
+        (leadership.clone(), LeadershipControl { leadership })
     }
 
-    /// Leading for good: for a single process without election.
+    /// Permanent leadership, for a single process without leader election.
     pub fn always(clock: SharedClock) -> Self {
         Self {
             clock,
             term: Arc::new(watch::Sender::new(Term::Always)),
-            trouble: Arc::default(),
+            lease_problem: Arc::default(),
         }
     }
 
-    /// Whether this process leads at this very moment.
-    pub fn leads(&self) -> bool {
+    /// Whether this process is the leader now.
+    pub fn is_leader(&self) -> bool {
         match *self.term.borrow() {
             Term::Standby => false,
             Term::Until(end) => self.clock.elapsed() < end,
@@ -104,9 +105,9 @@ impl Leadership {
         }
     }
 
-    /// Asked immediately before every write.
+    /// Issues a permit. Call it immediately before a write.
     pub fn permit(&self) -> Result<WritePermit, NotLeading> {
-        if self.leads() {
+        if self.is_leader() {
             Ok(WritePermit {
                 leadership: self.clone(),
             })
@@ -115,30 +116,31 @@ impl Leadership {
         }
     }
 
-    /// What keeps the lease out of reach at the moment, in words.
-    pub fn trouble(&self) -> Option<String> {
-        self.trouble
+    /// Why the lease cannot be read or written at the moment.
+    pub fn lease_problem(&self) -> Option<String> {
+        self.lease_problem
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    /// A watch that wakes when leading begins or ends by word (not when it runs out: ask [`leads`](Self::leads)).
-    pub fn turns(&self) -> Turns {
-        Turns {
+    /// Notifications when leadership is granted or given up, but not when it expires; for that, see
+    /// [`is_leader`](Self::is_leader).
+    pub fn changes(&self) -> LeadershipChanges {
+        LeadershipChanges {
             receiver: self.term.subscribe(),
         }
     }
 }
 
-/// Wakes its holder when leadership is granted or given up.
+/// Notifications about granted or given up leadership.
 #[derive(Debug)]
-pub struct Turns {
+pub struct LeadershipChanges {
     receiver: watch::Receiver<Term>,
 }
 
-impl Turns {
-    /// Waits for the next grant or loss.
+impl LeadershipChanges {
+    /// Waits until leadership is granted or given up.
     pub async fn next(&mut self) {
         if self.receiver.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -146,8 +148,8 @@ impl Turns {
     }
 }
 
-impl Tenure {
-    /// Leading until this monotonic time.
+impl LeadershipControl {
+    /// Grants leadership until this monotonic time.
     pub fn lead_until(&self, end: Duration) {
         self.leadership.term.send_if_modified(|term| {
             let begins = *term == Term::Standby;
@@ -156,34 +158,34 @@ impl Tenure {
         });
     }
 
-    /// Not leading from now on.
+    /// Ends leadership now.
     pub fn stand_by(&self) {
         self.leadership
             .term
             .send_if_modified(|term| std::mem::replace(term, Term::Standby) != Term::Standby);
     }
 
-    /// Notes what keeps the lease out of reach, or that nothing does; returns whether that is news.
-    pub fn trouble(&self, trouble: Option<String>) -> bool {
-        let mut noted = self
+    /// Sets why the lease cannot be read or written, or `None`. Returns whether that changed.
+    pub fn set_lease_problem(&self, problem: Option<String>) -> bool {
+        let mut current = self
             .leadership
-            .trouble
+            .lease_problem
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let news = *noted != trouble;
-        *noted = trouble;
-        news
+        let is_changed = *current != problem;
+        *current = problem;
+        is_changed
     }
 
-    /// The readers' side.
+    /// The leadership that this handle controls.
     pub fn leadership(&self) -> &Leadership {
         &self.leadership
     }
 }
 
-impl Drop for Tenure {
+impl Drop for LeadershipControl {
     fn drop(&mut self) {
-        // Nobody would renew any more.
+        // Without this handle nothing renews the lease.
         self.stand_by();
     }
 }
@@ -194,11 +196,11 @@ mod tests {
     use crate::clock::TestClock;
 
     #[tokio::test(start_paused = true)]
-    async fn a_leader_that_slept_through_its_lease_gets_no_permit() {
+    async fn a_leader_that_was_stopped_beyond_its_lease_gets_no_permit() {
         let clock = TestClock::shared();
-        let (leadership, tenure) = Leadership::standby(clock.clone());
+        let (leadership, control) = Leadership::standby(clock.clone());
         assert_eq!(leadership.permit().err(), Some(NotLeading));
-        tenure.lead_until(clock.elapsed() + Duration::from_secs(7));
+        control.lead_until(clock.elapsed() + Duration::from_secs(7));
         assert!(leadership.permit().is_ok());
         tokio::time::advance(Duration::from_secs(7)).await;
         assert_eq!(leadership.permit().err(), Some(NotLeading));
@@ -206,8 +208,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_write_that_still_waits_when_leadership_ends_is_not_sent() {
-        let (leadership, tenure) = Leadership::standby(TestClock::shared());
-        tenure.lead_until(Duration::from_secs(7));
+        let (leadership, control) = Leadership::standby(TestClock::shared());
+        control.lead_until(Duration::from_secs(7));
         let mut sent = false;
         let write = async {
             tokio::time::sleep(Duration::from_secs(8)).await;
@@ -218,26 +220,26 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn leadership_ends_when_nobody_is_left_to_renew_it() {
-        let (leadership, tenure) = Leadership::standby(TestClock::shared());
-        tenure.lead_until(Duration::from_secs(100));
-        drop(tenure);
-        assert!(!leadership.leads());
+    async fn leadership_ends_when_its_control_handle_is_dropped() {
+        let (leadership, control) = Leadership::standby(TestClock::shared());
+        control.lead_until(Duration::from_secs(100));
+        drop(control);
+        assert!(!leadership.is_leader());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn renewing_wakes_nobody() {
-        let (leadership, tenure) = Leadership::standby(TestClock::shared());
-        let mut turns = leadership.turns();
-        tenure.lead_until(Duration::from_secs(7));
-        turns.next().await;
-        tenure.lead_until(Duration::from_secs(9));
+    async fn renewing_sends_no_notification() {
+        let (leadership, control) = Leadership::standby(TestClock::shared());
+        let mut changes = leadership.changes();
+        control.lead_until(Duration::from_secs(7));
+        changes.next().await;
+        control.lead_until(Duration::from_secs(9));
         assert!(
-            tokio::time::timeout(Duration::from_secs(1), turns.next())
+            tokio::time::timeout(Duration::from_secs(1), changes.next())
                 .await
                 .is_err()
         );
-        tenure.stand_by();
-        turns.next().await;
+        control.stand_by();
+        changes.next().await;
     }
 }

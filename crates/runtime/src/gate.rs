@@ -1,28 +1,28 @@
-//! What something waits for before it works, and how that is told to people: one gate per store.
+//! Readiness of one component, such as an informer's store, with the reason why it is not ready.
 
 use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Whether something is ready, and if not, why.
+/// Whether a component is ready, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Not ready, in words.
+    /// Not ready, with the reason.
     Waiting(String),
     /// Ready.
     Ready,
 }
 
-/// A named readiness that others can look at and wait for; cheap to clone.
+/// The readiness of a named component; cheap to clone.
 #[derive(Clone)]
-pub struct Synced {
+pub struct Gate {
     name: Arc<str>,
     state: Arc<watch::Sender<State>>,
 }
 
-impl Synced {
-    /// A gate that waits, for the reason given.
+impl Gate {
+    /// A gate that is not ready, for the reason `why`.
     pub fn waiting(name: impl Into<Arc<str>>, why: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -30,32 +30,32 @@ impl Synced {
         }
     }
 
-    /// What this gate stands for: a kind, say.
+    /// The name of the component, for example a kind.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How it stands.
+    /// The current state.
     pub fn state(&self) -> State {
         self.state.borrow().clone()
     }
 
-    /// Whether it is ready now.
+    /// Whether the component is ready now.
     pub fn is_ready(&self) -> bool {
         *self.state.borrow() == State::Ready
     }
 
-    /// Sets how it stands; returns whether that is news.
+    /// Sets the state. Returns whether it changed.
     pub fn set(&self, state: State) -> bool {
         self.state.send_if_modified(|old| {
-            let news = *old != state;
+            let is_changed = *old != state;
             *old = state;
-            news
+            is_changed
         })
     }
 
-    /// Waits until it is ready.
-    pub async fn ready(&self) {
+    /// Waits until the component is ready.
+    pub async fn wait_until_ready(&self) {
         let mut receiver = self.state.subscribe();
         receiver
             .wait_for(|state| *state == State::Ready)
@@ -64,9 +64,9 @@ impl Synced {
     }
 }
 
-impl fmt::Debug for Synced {
+impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Synced({}: {:?})", self.name, self.state())
+        write!(f, "Gate({}: {:?})", self.name, self.state())
     }
 }
 
@@ -76,14 +76,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn waiting_ends_when_the_gate_opens() {
-        let gate = Synced::waiting("Pod", "listing");
+        let gate = Gate::waiting("Pod", "listing");
         let waiter = tokio::spawn({
             let gate = gate.clone();
-            async move { gate.ready().await }
+            async move { gate.wait_until_ready().await }
         });
         assert!(!gate.is_ready());
         assert!(gate.set(State::Ready));
-        assert!(!gate.set(State::Ready), "no news");
+        assert!(!gate.set(State::Ready), "unchanged");
         waiter.await.unwrap();
     }
 }

@@ -1,7 +1,7 @@
-//! The HTTP server of the manager: `/healthz`, `/readyz`, `/metrics`. Read only, and without secrets.
+//! The HTTP server of the manager: `/healthz`, `/readyz`, `/metrics`. It is read-only and serves no secrets.
 //!
-//! A connection is good for one request, and short; there are never many. Nobody may hold memory of this process by
-//! asking slowly.
+//! Every connection serves one request and has a timeout, and the number of connections is limited. Slow clients
+//! therefore cannot exhaust the memory of the process.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -24,35 +24,35 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::fence::Leadership;
-use crate::gate::{self, Synced};
+use crate::gate::{self, Gate};
 use crate::metrics::Metrics;
 
-/// How long open connections may last after a shutdown.
-const LINGER: Duration = Duration::from_secs(2);
+/// How long open connections may continue after a shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a connection may last, its request and the answer included.
-const LONGEST: Duration = Duration::from_secs(10);
+/// Timeout of a connection, including request and response.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Most connections at once. One more ends the oldest: it is the most likely to be stuck.
-const CONNECTIONS: usize = 64;
+/// Most concurrent connections. A further one closes the oldest, which is the most likely to be stalled.
+const MAX_CONNECTIONS: usize = 64;
 
-/// Most bytes kept of a request.
-const BUFFER: usize = 16 * 1024;
+/// Most bytes of a request that are buffered.
+const MAX_REQUEST_BYTES: usize = 16 * 1024;
 
-/// Pause after a connection that could not be taken, for want of file descriptors, say.
-const RETRY: Duration = Duration::from_millis(100);
+/// Delay after a failed accept, for example for lack of file descriptors.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// What the pages are made of.
+/// The state behind the pages.
 #[derive(Clone, Debug)]
 pub struct Health {
-    gates: Arc<[Synced]>,
+    gates: Arc<[Gate]>,
     leadership: Leadership,
     metrics: Metrics,
 }
 
 impl Health {
-    /// Ready when all these gates are open. A standby is ready too: it is warm.
-    pub fn new(gates: Vec<Synced>, leadership: Leadership, metrics: Metrics) -> Self {
+    /// Reports ready when all gates are ready. A standby is ready too, because its stores are synced.
+    pub fn new(gates: Vec<Gate>, leadership: Leadership, metrics: Metrics) -> Self {
         Self {
             gates: gates.into(),
             leadership,
@@ -60,7 +60,7 @@ impl Health {
         }
     }
 
-    /// Whether everything is ready, and a line about each thing.
+    /// Whether the process is ready, and a page with one line per gate and one for the lease.
     pub fn readiness(&self) -> (bool, String) {
         let mut ready = true;
         let mut page = String::new();
@@ -74,14 +74,14 @@ impl Health {
             };
             writeln!(page, "{line}").expect("writing into a string does not fail");
         }
-        let (leads, trouble) = (self.leadership.leads(), self.leadership.trouble());
-        // A standby that cannot reach the lease could not take over; a leader does its work as long as it leads.
-        ready &= leads || trouble.is_none();
-        let line = match (leads, trouble) {
+        let (is_leader, problem) = (self.leadership.is_leader(), self.leadership.lease_problem());
+        // A standby that cannot reach the lease could not take over. A leader works as long as its leadership lasts.
+        ready &= is_leader || problem.is_none();
+        let line = match (is_leader, problem) {
             (true, None) => "ok lease: leading".to_owned(),
-            (true, Some(trouble)) => format!("ok lease: leading, but it {trouble}"),
+            (true, Some(problem)) => format!("ok lease: leading, but the lease {problem}"),
             (false, None) => "ok lease: standing by".to_owned(),
-            (false, Some(trouble)) => format!("waiting lease: {trouble}"),
+            (false, Some(problem)) => format!("waiting lease: {problem}"),
         };
         writeln!(page, "{line}").expect("writing into a string does not fail");
         (ready, page)
@@ -113,42 +113,45 @@ async fn metrics(State(health): State<Health>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, OPEN_METRICS)], health.metrics.encode())
 }
 
-/// Listens there. All addresses are those of both kinds, where there are both: where there is only the newer one, the
-/// kubelet asks at no other.
+/// Binds a listener. `0.0.0.0` binds the IPv6 wildcard address, which accepts IPv4 too, because on an IPv6-only node the
+/// kubelet probes only the IPv6 address. Falls back to IPv4.
 async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     if address.ip() == Ipv4Addr::UNSPECIFIED {
         match TcpListener::bind((Ipv6Addr::UNSPECIFIED, address.port())).await {
             Err(error) if error.kind() != io::ErrorKind::AddrInUse => {}
-            found => return found,
+            result => return result,
         }
     }
     TcpListener::bind(address).await
 }
 
-/// A server that is bound but not yet serving.
+/// A bound server that does not serve yet.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
-    longest: Duration,
+    connection_timeout: Duration,
 }
 
 impl Server {
-    /// Binds, so that a taken address is an error at start.
+    /// Binds the address, so that an address in use fails the start.
     pub async fn bind(address: SocketAddr) -> io::Result<Self> {
         Ok(Self {
             listener: listen(address).await?,
-            longest: LONGEST,
+            connection_timeout: CONNECTION_TIMEOUT,
         })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
     /// Serves until `shutdown`.
     pub async fn run(self, health: Health, shutdown: CancellationToken) -> io::Result<()> {
-        let Self { listener, longest } = self;
+        let Self {
+            listener,
+            connection_timeout,
+        } = self;
         let service = TowerToHyperService::new(health.router());
         let mut connections = JoinSet::new();
         let mut open: VecDeque<AbortHandle> = VecDeque::new();
@@ -159,13 +162,13 @@ impl Server {
                 accepted = listener.accept() => accepted,
             };
             let Ok((stream, _)) = accepted else {
-                sleep(RETRY).await;
+                sleep(ACCEPT_RETRY).await;
                 continue;
             };
-            if open.len() >= CONNECTIONS {
+            if open.len() >= MAX_CONNECTIONS {
                 open.retain(|connection| !connection.is_finished());
             }
-            if open.len() >= CONNECTIONS
+            if open.len() >= MAX_CONNECTIONS
                 && let Some(oldest) = open.pop_front()
             {
                 oldest.abort();
@@ -173,15 +176,17 @@ impl Server {
             let connection = http1::Builder::new()
                 .keep_alive(false)
                 .header_read_timeout(None)
-                .max_buf_size(BUFFER)
+                .max_buf_size(MAX_REQUEST_BYTES)
                 .serve_connection(TokioIo::new(stream), service.clone());
-            // How a connection ends concerns its client only.
-            open.push_back(connections.spawn(async move { drop(timeout(longest, connection).await) }));
+            // The result of a connection does not matter to the server.
+            open.push_back(
+                connections.spawn(async move { drop(timeout(connection_timeout, connection).await) }),
+            );
         }
         drop(listener);
-        let rest = async { while connections.join_next().await.is_some() {} };
-        // A client that keeps its connection open does not keep the process.
-        drop(timeout(LINGER, rest).await);
+        let remaining = async { while connections.join_next().await.is_some() {} };
+        // A client that keeps its connection open does not block the shutdown.
+        drop(timeout(SHUTDOWN_TIMEOUT, remaining).await);
         Ok(())
     }
 }
@@ -203,9 +208,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn readiness_says_what_it_waits_for_and_a_standby_is_ready() {
-        let pods = Synced::waiting("Pod", "not started");
-        let clusters = Synced::waiting("EtcdCluster", "waiting for CustomResourceDefinition x");
+    async fn readyz_lists_pending_gates_and_a_standby_is_ready() {
+        let pods = Gate::waiting("Pod", "not started");
+        let clusters = Gate::waiting("EtcdCluster", "waiting for CustomResourceDefinition x");
         let (leadership, _tenure) = Leadership::standby(TestClock::shared());
         let health = Health::new(
             vec![pods.clone(), clusters.clone()],
@@ -243,30 +248,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_that_never_end_are_cut_off_and_keep_nobody_out() {
+    async fn unfinished_requests_time_out_and_do_not_block_others() {
         let (leadership, _tenure) = Leadership::standby(TestClock::shared());
         let health = Health::new(vec![], leadership, Metrics::new("1", "c"));
         let server = Server {
-            longest: Duration::from_millis(500),
+            connection_timeout: Duration::from_millis(500),
             ..Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap()
         };
         let address = server.address().unwrap();
         tokio::spawn(server.run(health, CancellationToken::new()));
-        let mut stuck = Vec::new();
-        for _ in 0..CONNECTIONS * 2 {
+        let mut stalled = Vec::new();
+        for _ in 0..MAX_CONNECTIONS * 2 {
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream
                 .write_all(b"GET /readyz HTTP/1.1\r\nX-Long: ")
                 .await
                 .unwrap();
-            stuck.push(stream);
+            stalled.push(stream);
         }
         assert!(fetch(address, "/healthz").await.starts_with("HTTP/1.1 200"));
-        for mut stream in stuck {
+        for mut stream in stalled {
             let mut answer = Vec::new();
-            // Closed or reset: either is an end.
+            // The server may close or reset the connection.
             let ended = timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await;
-            assert!(ended.is_ok(), "a request that never ends is still waited for");
+            assert!(ended.is_ok(), "the unfinished request did not time out");
             assert!(!answer.starts_with(b"HTTP/1.1 200"));
         }
     }

@@ -1,11 +1,11 @@
-//! Shared informers: one watch per kind and watched namespace for the whole process, however many controllers listen.
+//! Shared informers: one watch per kind and watched namespace for the whole process, shared by all controllers.
 //!
-//! The store is updated first, then every sink is called, in order. Sinks hear of applies, of deletes, and of objects
-//! that vanished while nobody watched. A sink must not block and must not call back into the informer: it pushes keys.
+//! The store is updated first, then every sink is called, in order. Sinks receive applies, deletes, and objects that
+//! vanished during a watch gap. A sink must not block and must not call back into the informer; it only enqueues keys.
 //!
-//! kube's shared streams and its `watcher` are not used. The former lose deletes and can stall for good
-//! (`tests/kube_shared_streams.rs`); the latter puts no bound on a list or on the start of a watch, so one dead
-//! connection at the wrong moment would stop it for ever.
+//! kube's shared streams and its `watcher` are not used. The former lose deletes and can stall permanently
+//! (`tests/kube_shared_streams.rs`). The latter has no timeout for a list or the start of a watch, so one dead connection
+//! could stop it forever.
 
 mod decode;
 mod reflector;
@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::SharedClock;
-use crate::gate::{State, Synced};
+use crate::gate::{Gate, State};
 use crate::jitter::Jitter;
 use crate::metrics::Metrics;
 use crate::store::{Change, Store};
@@ -34,14 +34,14 @@ use reflector::Reflector;
 /// Where objects are watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// In the whole cluster.
+    /// In all namespaces.
     All,
-    /// In these namespaces, with one watch each.
+    /// In these namespaces, with one watch per namespace.
     Namespaces(BTreeSet<String>),
 }
 
 impl Scope {
-    /// Only objects that carry these labels.
+    /// Adds a label selector.
     pub fn labelled(self, labels: impl Into<String>) -> Selection {
         Selection {
             scope: self,
@@ -57,7 +57,7 @@ impl Scope {
     }
 }
 
-/// What is watched: a scope, and perhaps a label selector.
+/// A scope and an optional label selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     scope: Scope,
@@ -70,16 +70,16 @@ impl From<Scope> for Selection {
     }
 }
 
-/// Bounds on what the API server may take.
+/// Timeouts of lists and watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// For one page of a list.
+    /// Timeout of one page of a list.
     pub list: Duration,
-    /// For a watch to be answered.
+    /// Timeout until the response to a watch begins.
     pub start: Duration,
-    /// A watch is renewed after this long, so a connection that died silently heals within it and `idle`.
+    /// Duration of a watch. A connection that died silently is replaced after this time plus `idle`.
     pub watch: Duration,
-    /// How much longer than `watch` the client waits for the server's end of it.
+    /// How long beyond `watch` the client waits for the server to end the watch.
     pub idle: Duration,
 }
 
@@ -94,7 +94,7 @@ impl Default for Timing {
     }
 }
 
-/// A trim function that keeps everything.
+/// A trim function that keeps the whole object.
 pub fn keep_all<K>(_: &mut K) {}
 
 /// A kind that can be watched.
@@ -106,7 +106,7 @@ type Sink<K> = Box<dyn FnMut(&Change<K>) + Send>;
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Start = Box<dyn FnOnce(CancellationToken) -> Task + Send>;
 
-/// One kind, as controllers see it; cheap to clone.
+/// The informer of one kind; cheap to clone.
 pub struct Informer<K> {
     shared: Arc<Shared<K>>,
 }
@@ -126,7 +126,7 @@ impl<K> fmt::Debug for Informer<K> {
 }
 
 impl<K: Resource> Informer<K> {
-    /// Calls `sink` for every change from now on, after telling it everything that is in the store already.
+    /// Calls `sink` for every object in the store, and from then on for every change.
     pub fn sink(&self, mut sink: impl FnMut(&Change<K>) + Send + 'static) {
         let mut sinks = self.shared.sinks.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.store.replay().iter().for_each(&mut sink);
@@ -138,13 +138,13 @@ impl<K: Resource> Informer<K> {
         self.shared.store.clone()
     }
 
-    /// The gate that opens when the store is filled.
-    pub fn synced(&self) -> Synced {
+    /// The gate that is ready once the store has synced.
+    pub fn synced(&self) -> Gate {
         self.shared.store.synced().clone()
     }
 }
 
-/// What the watches of one kind fill together.
+/// State shared by all watches of one kind.
 struct Shared<K> {
     kind: String,
     store: Store<K>,
@@ -154,7 +154,7 @@ struct Shared<K> {
 }
 
 impl<K: Resource> Shared<K> {
-    /// Updates the store, then tells every sink, all before anything else of this kind happens.
+    /// Updates the store and then calls every sink, before any other change of this kind is processed.
     fn update(&self, update: impl FnOnce(&Store<K>) -> Vec<Change<K>>) {
         let mut sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
         let changes = update(&self.store);
@@ -167,8 +167,8 @@ impl<K: Resource> Shared<K> {
         }
     }
 
-    /// Notes how one watch stands; the kind is ready when all of them are. Returns whether that is news.
-    fn stand(&self, namespace: Option<&String>, state: State) -> bool {
+    /// Sets the state of one watch. The kind is ready once all its watches are. Returns whether the kind's state changed.
+    fn set_watch_state(&self, namespace: Option<&String>, state: State) -> bool {
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         watches.insert(namespace.cloned(), state);
         let waiting = watches.values().find(|state| **state != State::Ready);
@@ -184,7 +184,7 @@ pub struct Informers {
     timing: Timing,
     jitter: Jitter,
     starts: Vec<Start>,
-    gates: Vec<Synced>,
+    gates: Vec<Gate>,
 }
 
 impl fmt::Debug for Informers {
@@ -193,13 +193,13 @@ impl fmt::Debug for Informers {
     }
 }
 
-/// A watch ended that should have gone on until the shutdown.
+/// A reflector task panicked.
 #[derive(Debug, thiserror::Error)]
-#[error("an informer ended by a panic")]
-pub struct Broken(#[source] tokio::task::JoinError);
+#[error("an informer panicked")]
+pub struct InformerPanicked(#[source] tokio::task::JoinError);
 
 impl Informers {
-    /// No informers yet.
+    /// Creates an empty set of informers.
     pub fn new(client: Client, clock: SharedClock, metrics: Metrics) -> Self {
         Self {
             client,
@@ -212,26 +212,26 @@ impl Informers {
         }
     }
 
-    /// Other bounds than the usual ones.
+    /// Replaces the default timeouts.
     #[must_use]
     pub fn timing(mut self, timing: Timing) -> Self {
         self.timing = timing;
         self
     }
 
-    /// Spreads what is tried again by draws from another source than the machine's.
+    /// Replaces the source of randomness for back-off.
     #[must_use]
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// Adds a kind, once for the whole process. `trim` drops what no controller reads before an object is stored;
-    /// managed fields and kubectl's copy of the object are dropped anyway.
+    /// Adds the informer of a kind; at most one per process. `trim` removes fields that no controller reads before an
+    /// object is stored. Managed fields and the annotation of client-side apply are always removed.
     pub fn add<K: Watched>(&mut self, selection: impl Into<Selection>, trim: fn(&mut K)) -> Informer<K> {
         let Selection { scope, labels } = selection.into();
         let kind = K::kind(&()).into_owned();
-        let synced = Synced::waiting(kind.as_str(), "not started");
+        let synced = Gate::waiting(kind.as_str(), "not started");
         let watches = scope.watches();
         if watches.is_empty() {
             synced.set(State::Ready);
@@ -263,18 +263,18 @@ impl Informers {
     }
 
     /// The gates of all kinds added so far.
-    pub fn gates(&self) -> Vec<Synced> {
+    pub fn gates(&self) -> Vec<Gate> {
         self.gates.clone()
     }
 
-    /// Watches until `shutdown`. Errors of the API server never end this.
-    pub async fn run(self, shutdown: CancellationToken) -> Result<(), Broken> {
+    /// Watches until `shutdown`. Errors of the API server never end it.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), InformerPanicked> {
         let mut tasks = JoinSet::new();
         for start in self.starts {
             tasks.spawn(start(shutdown.clone()));
         }
         while let Some(ended) = tasks.join_next().await {
-            ended.map_err(Broken)?;
+            ended.map_err(InformerPanicked)?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Names of objects, as queues, stores and logs use them.
+//! Namespace and name of an object, as used by queues, stores and logs.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// The key of a named object.
+    /// A key from namespace and name.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             namespace: namespace.into(),
@@ -22,7 +22,7 @@ impl ObjectKey {
         }
     }
 
-    /// The key of an object that came from the API server.
+    /// The key of an object.
     pub fn of<K: Resource>(object: &K) -> Self {
         let meta = object.meta();
         Self::new(
@@ -31,13 +31,13 @@ impl ObjectKey {
         )
     }
 
-    /// An object of this name in the same namespace.
+    /// The key of another object in the same namespace.
     #[must_use]
     pub fn beside(&self, name: &str) -> Self {
         Self::new(self.namespace.as_str(), name)
     }
 
-    /// The namespace, if the kind has one.
+    /// The namespace; `None` for cluster-scoped kinds.
     pub fn namespace(&self) -> Option<&str> {
         (!self.namespace.is_empty()).then_some(self.namespace.as_str())
     }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_reads_like_kubectl_names_objects() {
+    fn a_key_is_displayed_as_namespace_slash_name() {
         assert_eq!(ObjectKey::new("shop", "orders").to_string(), "shop/orders");
         assert_eq!(ObjectKey::new("", "node-1").to_string(), "node-1");
     }

@@ -1,5 +1,7 @@
-//! The newest state of an object: the copy that a watch fills lags behind what this process wrote itself, and a plan must
-//! know what was written down last. Nothing here is needed after a restart.
+//! Returns the newest state of an object.
+//!
+//! An informer's store lags behind this process's own writes, and a plan must be based on the status written last. Nothing
+//! here is needed after a restart.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::apply::{Applier, Error, Writable};
 use crate::key::ObjectKey;
 
-/// What this process wrote last, and the copy has not shown yet.
+/// The last write of this process to each object, until the informer's store shows it.
 #[derive(Debug)]
 pub struct Latest<K>(Arc<Mutex<BTreeMap<ObjectKey, Arc<K>>>>);
 
@@ -24,38 +26,39 @@ impl<K> Default for Latest<K> {
 }
 
 impl<K: Writable> Latest<K> {
-    /// Notes what was written.
+    /// Records the result of a write.
     pub fn wrote(&self, object: &Arc<K>) {
         self.lock().insert(ObjectKey::of(&**object), Arc::clone(object));
     }
 
-    /// Forgets an object that is gone.
+    /// Forgets an object that no longer exists.
     pub fn forget(&self, key: &ObjectKey) {
         self.lock().remove(key);
     }
 
-    /// What was written and the copy may not show yet.
+    /// The last recorded write, which the informer's store may not show yet.
     pub fn written(&self, key: &ObjectKey) -> Option<Arc<K>> {
         self.lock().get(key).cloned()
     }
 
-    /// The object as it is now: the copy once it shows what was written, else read from the API server. None if it is gone.
-    pub async fn newest(&self, copy: Arc<K>, applier: &Applier) -> Result<Option<Arc<K>>, Error> {
-        let key = ObjectKey::of(&*copy);
+    /// The newest state of an object: `cached` if it shows the last write, otherwise read from the API server. `None` if the
+    /// object no longer exists.
+    pub async fn newest(&self, cached: Arc<K>, applier: &Applier) -> Result<Option<Arc<K>>, Error> {
+        let key = ObjectKey::of(&*cached);
         let Some(written) = self.written(&key) else {
-            return Ok(Some(copy));
+            return Ok(Some(cached));
         };
-        if written.meta().resource_version == copy.meta().resource_version {
+        if written.meta().resource_version == cached.meta().resource_version {
             self.forget(&key);
-            return Ok(Some(copy));
+            return Ok(Some(cached));
         }
-        let now = applier.read::<K>(&key).await?.map(Arc::new);
-        match &now {
-            // Whoever wrote since, the copy is behind until it shows this very version.
-            Some(now) => self.wrote(now),
+        let current = applier.read::<K>(&key).await?.map(Arc::new);
+        match &current {
+            // Another client may have written since; the store is behind until it shows exactly this version.
+            Some(current) => self.wrote(current),
             None => self.forget(&key),
         }
-        Ok(now)
+        Ok(current)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Arc<K>>> {

@@ -1,6 +1,7 @@
-//! Leader election against the API server: carries out what [`lease`](crate::lease) decides.
+//! Leader election through a Lease of the API server: executes what [`lease`](crate::lease) decides.
 //!
-//! Every call is bounded and every write replaces a version. Informers do not depend on this: a standby stays warm.
+//! Every call has a timeout, and every write names the version it replaces. Informers run independently of leadership, so
+//! that the stores of a standby are synced.
 
 #[cfg(test)]
 mod tests;
@@ -17,25 +18,25 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::clock::SharedClock;
-use crate::fence::{Leadership, Tenure};
+use crate::fence::{Leadership, LeadershipControl};
 use crate::jitter::Jitter;
 use crate::lease::{Candidate, Decision, Record, Timing, Write};
 use crate::metrics::Metrics;
 
-/// Bound on every call: two of them and a pause fit into what a leader believes.
-const CALL: Duration = Duration::from_secs(2);
+/// Timeout of every call. Two calls and a delay fit into the renew deadline.
+const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Pause after a call that failed.
-const RETRY: Duration = Duration::from_millis(500);
+/// Delay after a failed call.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// The promise in a lease that its holder has released: shorter than any holder's, so that it is a mark. A lease whose
-/// holder was emptied by hand has another one.
-const RELEASED: i32 = 1;
+/// Lease duration in a released lease, in seconds. It is shorter than that of any holder and so marks the release: a lease
+/// whose holder a user cleared by hand has another duration.
+const RELEASED_DURATION: i32 = 1;
 
-/// Leadership was lost; the process should end, for it no longer knows what others have done.
+/// Leadership was lost. The process should exit, because its state no longer reflects what the next leader does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lease could not be renewed in time; another process may lead now")]
-pub struct Lost;
+pub struct LeadershipLost;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verb {
@@ -44,7 +45,7 @@ enum Verb {
 }
 
 impl Verb {
-    const fn failed(self) -> &'static str {
+    const fn failure(self) -> &'static str {
         match self {
             Self::Read => "cannot be read",
             Self::Write => "cannot be written",
@@ -52,7 +53,7 @@ impl Verb {
     }
 }
 
-/// A candidate for one lease.
+/// Competes for one Lease.
 #[derive(Debug)]
 pub struct Elector {
     leases: Api<Lease>,
@@ -61,17 +62,19 @@ pub struct Elector {
     timing: Timing,
     clock: SharedClock,
     metrics: Metrics,
-    tenure: Tenure,
-    /// The lease as it was last read or written: what others put on it stays.
+    control: LeadershipControl,
+    /// The Lease as last read or written, so that a renewal keeps the fields of other clients.
     stored: Option<Lease>,
-    /// The other process that was told last to hold it.
+    /// The other holder that was logged last.
     holder: Option<String>,
-    /// The last write was a conflict.
+    /// The kind of call that the reported lease problem is about.
+    failed_call: Option<Verb>,
+    /// Whether the last write was a conflict.
     conflicted: bool,
 }
 
 impl Elector {
-    /// A candidate for the lease `namespace/name`. `host` is for people; the identity is made unique to this process.
+    /// Creates a candidate for the Lease `namespace/name`. The identity is `host` with a suffix unique to this process.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -80,7 +83,7 @@ impl Elector {
         clock: SharedClock,
         metrics: Metrics,
     ) -> Self {
-        let (_, tenure) = Leadership::standby(Arc::clone(&clock));
+        let (_, control) = Leadership::standby(Arc::clone(&clock));
         let timing = Timing::default();
         Self {
             leases: Api::namespaced(client, namespace),
@@ -89,31 +92,32 @@ impl Elector {
             timing,
             clock,
             metrics,
-            tenure,
+            control,
             stored: None,
             holder: None,
+            failed_call: None,
             conflicted: false,
         }
     }
 
-    /// What everybody who writes asks.
+    /// The leadership that all writers check.
     pub fn leadership(&self) -> Leadership {
-        self.tenure.leadership().clone()
+        self.control.leadership().clone()
     }
 
-    /// The identity in the lease.
+    /// The identity of this process in the Lease.
     pub fn identity(&self) -> &str {
-        self.candidate.name()
+        self.candidate.identity()
     }
 
-    /// Stands by, leads and renews until `shutdown`, then releases the lease. Cancel `shutdown` only after the
-    /// controllers have drained. Ends with [`Lost`] as soon as leadership once held is held no longer.
-    pub async fn run(mut self, shutdown: CancellationToken) -> Result<(), Lost> {
+    /// Acquires and renews the Lease until `shutdown`, then releases it. Cancel `shutdown` only after the controllers have
+    /// drained. Returns [`LeadershipLost`] as soon as this process stops being the leader.
+    pub async fn run(mut self, shutdown: CancellationToken) -> Result<(), LeadershipLost> {
         let ended = tokio::select! {
             () = shutdown.cancelled() => Ok(()),
             lost = self.campaign() => Err(lost),
         };
-        self.tenure.stand_by();
+        self.control.stand_by();
         self.metrics.leading(false);
         if ended.is_ok() {
             self.release().await;
@@ -123,38 +127,38 @@ impl Elector {
         ended
     }
 
-    async fn campaign(&mut self) -> Lost {
-        let mut led = false;
+    async fn campaign(&mut self) -> LeadershipLost {
+        let mut was_leader = false;
         loop {
             let now = self.clock.elapsed();
-            if led && !self.candidate.leads(now) {
-                return Lost;
+            if was_leader && !self.candidate.is_leader(now) {
+                return LeadershipLost;
             }
-            // While leading, no wait may outlast the belief.
-            let belief = self
+            // A leader must not wait beyond the end of its leadership.
+            let remaining = self
                 .candidate
-                .believes_until()
-                .filter(|_| led)
+                .leads_until()
+                .filter(|_| was_leader)
                 .map(|end| end.saturating_sub(now));
             let step = self.step();
-            match belief {
-                Some(rest) => {
-                    // A step cut off here may have reached the server, so what is known may be outdated.
-                    if timeout(rest, step).await.is_err() {
-                        self.candidate.failed();
+            match remaining {
+                Some(remaining) => {
+                    // The aborted call may have reached the API server, so the known record may be outdated.
+                    if timeout(remaining, step).await.is_err() {
+                        self.candidate.on_failure();
                     }
                 }
                 None => step.await,
             }
-            if let Some(end) = self.candidate.believes_until()
-                && self.candidate.leads(self.clock.elapsed())
+            if let Some(end) = self.candidate.leads_until()
+                && self.candidate.is_leader(self.clock.elapsed())
             {
-                self.tenure.lead_until(end);
-                if !led {
-                    led = true;
+                self.control.lead_until(end);
+                if !was_leader {
+                    was_leader = true;
                     self.metrics.leading(true);
                     self.metrics.lease_taken();
-                    info!(lease = self.name, identity = self.candidate.name(), "leading");
+                    info!(lease = self.name, identity = self.candidate.identity(), "leading");
                 }
             }
         }
@@ -163,53 +167,54 @@ impl Elector {
     async fn step(&mut self) {
         match self.candidate.decide(self.clock.elapsed()) {
             Decision::Wait(rest) => sleep(rest.max(Duration::from_millis(1))).await,
-            Decision::Read => match timeout(CALL, self.leases.get_opt(&self.name)).await {
+            Decision::Read => match timeout(CALL_TIMEOUT, self.leases.get_opt(&self.name)).await {
                 Ok(Ok(lease)) => {
-                    let record = lease.as_ref().map(record_of);
-                    self.candidate.read(record, self.clock.elapsed());
+                    let record = lease.as_ref().map(to_record);
+                    self.candidate.on_read(record, self.clock.elapsed());
                     self.stored = lease;
-                    self.reached(Verb::Read);
-                    self.tell_holder();
+                    self.on_success(Verb::Read);
+                    self.log_holder();
                 }
-                failure => self.failed(Verb::Read, failure.map(Result::err)).await,
+                failure => self.on_failure(Verb::Read, failure.map(Result::err)).await,
             },
             Decision::Write(write) => {
                 let started = self.clock.elapsed();
-                match timeout(CALL, self.write(&write)).await {
+                match timeout(CALL_TIMEOUT, self.write(&write)).await {
                     Ok(Ok(lease)) => {
                         self.candidate
-                            .wrote(record_of(&lease), started, self.clock.elapsed());
+                            .on_write(to_record(&lease), started, self.clock.elapsed());
                         self.stored = Some(lease);
-                        self.reached(Verb::Write);
+                        self.on_success(Verb::Write);
                     }
-                    failure => self.failed(Verb::Write, failure.map(Result::err)).await,
+                    failure => self.on_failure(Verb::Write, failure.map(Result::err)).await,
                 }
             }
         }
     }
 
-    /// A call succeeded. A read takes back only what was said of reads: writes may still be refused.
-    fn reached(&mut self, verb: Verb) {
+    /// Processes a successful call. A successful read clears only a read problem, because writes may still be refused.
+    fn on_success(&mut self, verb: Verb) {
         if verb == Verb::Write {
             self.conflicted = false;
         }
-        let trouble = self.tenure.leadership().trouble();
-        let over =
-            trouble.is_some_and(|trouble| verb == Verb::Write || trouble.starts_with(Verb::Read.failed()));
-        if over && self.tenure.trouble(None) {
-            info!(lease = self.name, "the lease is within reach again");
+        let is_resolved = self
+            .failed_call
+            .is_some_and(|failed| verb == Verb::Write || failed == Verb::Read);
+        if is_resolved && self.control.set_lease_problem(None) {
+            self.failed_call = None;
+            info!(lease = self.name, "the lease is accessible again");
         }
     }
 
-    /// Tells whom this process waits for: once, and anew when that is another one.
-    fn tell_holder(&mut self) {
+    /// Logs the other holder of the Lease, once per holder.
+    fn log_holder(&mut self) {
         let spec = self.stored.as_ref().and_then(|lease| lease.spec.as_ref());
-        let is_another = |holder: &&String| !holder.is_empty() && *holder != self.candidate.name();
+        let is_another = |holder: &&String| !holder.is_empty() && *holder != self.candidate.identity();
         let holder = spec.and_then(|spec| spec.holder_identity.as_ref());
         let holder = holder.filter(is_another).cloned();
         if let Some(holder) = holder.as_ref().filter(|_| holder != self.holder) {
             let since = spec.and_then(|spec| spec.acquire_time.as_ref());
-            let since = since.map_or_else(|| "nobody knows when".to_owned(), |since| since.0.to_string());
+            let since = since.map_or_else(|| "unknown".to_owned(), |since| since.0.to_string());
             info!(
                 lease = self.name,
                 holder, since, "another process holds the lease"
@@ -218,25 +223,26 @@ impl Elector {
         self.holder = holder;
     }
 
-    async fn failed<T>(&mut self, verb: Verb, failure: Result<Option<Error>, T>) {
-        self.candidate.failed();
+    async fn on_failure<T>(&mut self, verb: Verb, failure: Result<Option<Error>, T>) {
+        self.candidate.on_failure();
         let why = match failure {
             Ok(Some(Error::Api(status))) => {
-                // Somebody else was first: look at once.
+                // Another client wrote first: read again at once.
                 if status.code == 409 && !std::mem::replace(&mut self.conflicted, true) {
                     return;
                 }
                 format!("{} ({})", status.message, status.code)
             }
             Ok(Some(error)) => error.to_string(),
-            Ok(None) | Err(_) => format!("no answer within {CALL:?}"),
+            Ok(None) | Err(_) => format!("no answer within {CALL_TIMEOUT:?}"),
         };
-        let trouble = format!("{}: {why}", verb.failed());
-        // Told once, not at every try.
-        if self.tenure.trouble(Some(trouble.clone())) {
-            warn!(lease = self.name, "the lease {trouble}");
+        self.failed_call = Some(verb);
+        let problem = format!("{}: {why}", verb.failure());
+        // Logged once per problem, not at every attempt.
+        if self.control.set_lease_problem(Some(problem.clone())) {
+            warn!(lease = self.name, "the lease {problem}");
         }
-        sleep(RETRY).await;
+        sleep(RETRY_DELAY).await;
     }
 
     async fn write(&self, write: &Write) -> Result<Lease, Error> {
@@ -252,22 +258,22 @@ impl Elector {
     }
 
     async fn release(&mut self) {
-        let Some(write) = self.candidate.retire(self.clock.elapsed()) else {
+        let Some(write) = self.candidate.release(self.clock.elapsed()) else {
             return;
         };
-        match timeout(CALL, self.write(&write)).await {
+        match timeout(CALL_TIMEOUT, self.write(&write)).await {
             Ok(Ok(_)) => info!(lease = self.name, "released"),
             Ok(Err(error)) => warn!(lease = self.name, "the lease could not be released: {error}"),
             Err(_) => warn!(
                 lease = self.name,
-                "no answer to the release of the lease within {CALL:?}"
+                "no answer to the release of the lease within {CALL_TIMEOUT:?}"
             ),
         }
     }
 
-    /// The lease to be: as it was read, but for what is ours to say.
+    /// The Lease to write: the stored one with the operator's fields replaced.
     fn lease(&self, write: &Write) -> Lease {
-        // Times in the lease are for people; no decision reads them.
+        // The times in the Lease are informative; no decision reads them.
         let now = MicroTime(self.clock.now());
         let stored = self
             .stored
@@ -288,8 +294,8 @@ impl Elector {
         }
         spec.holder_identity = holder;
         spec.lease_duration_seconds = match write.holder {
-            Some(_) => i32::try_from(self.timing.duration.as_secs()).ok(),
-            None => Some(RELEASED),
+            Some(_) => i32::try_from(self.timing.lease_duration.as_secs()).ok(),
+            None => Some(RELEASED_DURATION),
         };
         spec.lease_transitions = Some(write.transitions);
         spec.renew_time = Some(now);
@@ -297,7 +303,7 @@ impl Elector {
     }
 }
 
-fn record_of(lease: &Lease) -> Record {
+fn to_record(lease: &Lease) -> Record {
     let spec = lease.spec.clone().unwrap_or_default();
     let seconds = spec
         .lease_duration_seconds
@@ -306,7 +312,7 @@ fn record_of(lease: &Lease) -> Record {
     let holder = spec.holder_identity.filter(|holder| !holder.is_empty());
     Record {
         version: lease.metadata.resource_version.clone().unwrap_or_default(),
-        released: holder.is_none() && spec.lease_duration_seconds == Some(RELEASED),
+        released: holder.is_none() && spec.lease_duration_seconds == Some(RELEASED_DURATION),
         holder,
         duration: Duration::from_secs(seconds),
         transitions: spec.lease_transitions.unwrap_or_default(),

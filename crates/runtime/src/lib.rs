@@ -1,29 +1,30 @@
-//! What every controller of the operator stands on.
+//! The library that all controllers of the operator are built on. It is independent of etcd.
 //!
-//! | module | what for |
+//! | module | purpose |
 //! | --- | --- |
-//! | [`informer`], [`store`] | one watch per kind for the whole process, and the read-only copy it fills |
-//! | [`wakeup`], [`queue`], [`controller`] | from a change to a reconcile: keys, back-off, tasks |
-//! | [`lease`], [`leader`], [`fence`] | who may write: the decision, the calls, the permit before every write |
-//! | [`apply`], [`drift`] | writes that are fenced, bounded, and left out when nothing would change |
-//! | [`echo`] | own status writes that the watch brings back, and that wake nobody |
-//! | [`events`] | events for people, best effort |
-//! | [`report`] | what a controller found, in the status and as an Event |
-//! | [`elsewhere`] | objects of another installation, which are left alone and told so |
-//! | [`error`] | classes of errors: back-off, condition reason, metric label |
-//! | [`gate`], [`health`], [`metrics`] | what is waited for, and the pages that tell |
-//! | [`clock`], [`jitter`] | time and chance, here and nowhere else |
-//! | [`client`], [`key`] | the connection, and names of objects |
+//! | [`informer`], [`store`] | one watch per kind for the whole process, and the cache it fills |
+//! | [`wakeup`], [`queue`], [`controller`] | from a changed object to a reconcile: keys, back-off, tasks |
+//! | [`lease`], [`leader`], [`fence`] | leader election: decisions, calls, and the permit before every write |
+//! | [`apply`], [`drift`] | fenced writes with a timeout, skipped when nothing would change |
+//! | [`echo`] | recognizes own status writes that the watch returns, so that they wake no controller |
+//! | [`latest`] | the newest state of an object, where the informer's store lags behind own writes |
+//! | [`events`] | Kubernetes Events, best effort |
+//! | [`report`] | the result of a reconcile, in the status and as an Event |
+//! | [`elsewhere`] | Events on objects that another installation of the operator controls |
+//! | [`error`] | error classes: back-off, condition reason, metric label |
+//! | [`gate`], [`health`], [`metrics`] | readiness, the HTTP server for probes, metrics |
+//! | [`clock`], [`jitter`] | the only sources of time and randomness |
+//! | [`client`], [`key`] | the client for the API server, and object keys |
 //!
-//! `queue`, `lease`, `drift`, `echo` and `store` decide without IO, clock or chance. Nothing here knows what etcd is.
+//! `queue`, `lease`, `drift`, `echo` and `store` are free of IO, clock and randomness.
 //!
-//! A controller put together:
+//! A minimal controller:
 //!
 //! ```
 //! use etcd_operator_runtime::clock::SharedClock;
 //! use etcd_operator_runtime::controller::Controller;
 //! use etcd_operator_runtime::fence::Leadership;
-//! use etcd_operator_runtime::informer::{Broken, Informers, Scope, keep_all};
+//! use etcd_operator_runtime::informer::{InformerPanicked, Informers, Scope, keep_all};
 //! use etcd_operator_runtime::metrics::Metrics;
 //! use etcd_operator_runtime::queue::Wake;
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -35,7 +36,7 @@
 //!     metrics: Metrics,
 //!     leadership: Leadership,
 //!     shutdown: CancellationToken,
-//! ) -> Result<(), Broken> {
+//! ) -> Result<(), InformerPanicked> {
 //!     let mut informers = Informers::new(client, clock.clone(), metrics.clone());
 //!     let maps = informers.add::<ConfigMap>(Scope::All, keep_all);
 //!

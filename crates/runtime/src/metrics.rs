@@ -1,7 +1,7 @@
-//! What the operator counts about itself, in the `OpenMetrics` text format.
+//! Metrics of the operator in the `OpenMetrics` text format.
 //!
-//! Labels are bounded: controllers, kinds, classes and results. Names of objects are labels only of figures that are
-//! computed from the objects there are, whenever the page is asked for ([`Figure`]).
+//! Labels have few values: controllers, kinds, error classes and results. Object names are labels only of metrics that are
+//! computed from the existing objects at every scrape ([`Figure`]).
 
 mod computed;
 
@@ -49,11 +49,11 @@ struct BuildLabels {
     commit: &'static str,
 }
 
-fn seconds() -> Histogram {
+fn duration_histogram() -> Histogram {
     Histogram::new([0.005, 0.02, 0.1, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0])
 }
 
-/// All counters of one process; cheap to clone.
+/// The metrics registry of one process; cheap to clone.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<std::sync::Mutex<Registry>>,
@@ -77,12 +77,12 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// A fresh set, labelled with the build it counts for.
+    /// Creates a registry with all metrics of this crate at zero.
     pub fn new(version: &'static str, commit: &'static str) -> Self {
         let metrics = Self {
             registry: Arc::new(std::sync::Mutex::new(Registry::with_prefix("etcd_operator"))),
             reconciles: Family::default(),
-            durations: Family::new_with_constructor(seconds),
+            durations: Family::new_with_constructor(duration_histogram),
             errors: Family::default(),
             panics: Family::default(),
             queue_depth: Family::default(),
@@ -96,11 +96,11 @@ impl Metrics {
         let build = Family::<BuildLabels, Gauge>::default();
         build.get_or_create(&BuildLabels { version, commit }).set(1);
         metrics.register("build_info", "Version and commit of this build", build);
-        metrics.register_own();
+        metrics.register_all();
         metrics
     }
 
-    fn register_own(&self) {
+    fn register_all(&self) {
         let Self {
             registry: _,
             reconciles,
@@ -156,7 +156,7 @@ impl Metrics {
         );
     }
 
-    /// Adds a family of a controller's own; the name gets the prefix `etcd_operator_`.
+    /// Registers a metric of another crate. Its name gets the prefix `etcd_operator_`.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
         self.registry
             .lock()
@@ -164,7 +164,7 @@ impl Metrics {
             .register(name, help, metric);
     }
 
-    /// Adds a figure that is computed for each object there is, whenever the page is asked for.
+    /// Registers a gauge whose values are computed from the existing objects at every scrape.
     pub fn register_computed<T: Into<Figure> + 'static>(
         &self,
         name: &'static str,
@@ -178,7 +178,7 @@ impl Metrics {
             .register_collector(Box::new(computed));
     }
 
-    /// Everything as `OpenMetrics` text.
+    /// Renders all metrics as `OpenMetrics` text.
     pub fn encode(&self) -> String {
         let registry = self
             .registry
@@ -189,14 +189,14 @@ impl Metrics {
         page
     }
 
-    pub(crate) fn reconciled(&self, controller: &'static str, took: Duration, error: Option<Class>) {
+    pub(crate) fn reconciled(&self, controller: &'static str, duration: Duration, error: Option<Class>) {
         let result = if error.is_some() { "error" } else { "success" };
         self.reconciles
             .get_or_create(&ResultLabels { controller, result })
             .inc();
         self.durations
             .get_or_create(&ControllerLabel { controller })
-            .observe(took.as_secs_f64());
+            .observe(duration.as_secs_f64());
         if let Some(class) = error {
             self.errors
                 .get_or_create(&ClassLabels {
@@ -260,15 +260,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_of_objects_is_computed_when_the_page_is_asked_for() {
+    fn a_computed_metric_is_evaluated_at_every_scrape() {
         let metrics = Metrics::new("1.2.3", "abc");
         let age = Arc::new(std::sync::atomic::AtomicI64::new(7));
-        let seen = Arc::clone(&age);
+        let scraped = Arc::clone(&age);
         metrics.register_computed("backup_age_seconds", "Age", move || {
             vec![PerObject {
                 namespace: "shop".to_owned(),
                 name: "nightly".to_owned(),
-                value: seen.load(std::sync::atomic::Ordering::Relaxed),
+                value: scraped.load(std::sync::atomic::Ordering::Relaxed),
             }]
         });
         let line =
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_about_parts_of_an_object_are_told_apart_by_labels_of_their_own() {
+    fn values_about_parts_of_an_object_differ_by_additional_labels() {
         let metrics = Metrics::new("1.2.3", "abc");
         metrics.register_computed("cluster_members", "Members", || {
             let members = |value| PerObject {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_every_family_under_its_published_name() {
+    fn every_metric_is_exposed_under_its_published_name() {
         let metrics = Metrics::new("1.2.3", "abc");
         metrics.reconciled("cluster", Duration::from_millis(30), Some(Class::Conflict));
         metrics.panicked("cluster");

@@ -1,42 +1,42 @@
-//! The work queue of one controller: which object is reconciled next, and when a failed one may run again.
+//! The work queue of one controller: which object is reconciled next, and when a failed one is retried.
 //!
-//! A plain data structure: no clock, no randomness, no `async`. Time and jitter come in as arguments.
+//! A plain data structure without clock, randomness or `async`: time and jitter are arguments.
 //!
-//! An object is in at most one of three places: ready (first in, first out), waiting for a time, or in flight.
-//! A push while it is in flight marks it dirty, and it is queued again when it is done, so no change is lost.
-//! A push during back-off runs at once, except that an object which keeps failing runs at most once per
-//! [`HOT_FLOOR`]: otherwise one that fails and is edited in a tight loop would spin.
+//! A key is in at most one of three states: ready (first in, first out), waiting until a time, or in flight.
+//! A push while the key is in flight marks it dirty. It is queued again when it is done, so that no change is lost.
+//! A push during back-off makes the key ready at once, but after a failure at most once per [`FAILURE_FLOOR`]. Otherwise an
+//! object that fails and is edited in a tight loop would be reconciled continuously.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::error::Class;
 
-/// No object sleeps longer than this, whatever a reconcile asked for: a missed change is healed by then.
+/// Longest delay between reconciles of an object, so that a missed change is repaired by then.
 pub const RESYNC: Duration = Duration::from_mins(5);
 
-/// The shortest requeue: a reconcile that asks to run again at once does not spin.
-pub const SHORTEST_WAKE: Duration = Duration::from_millis(100);
+/// Shortest delay of a requeue, so that a reconcile that requests an immediate one does not spin.
+pub const MIN_REQUEUE: Duration = Duration::from_millis(100);
 
-/// The least time between two attempts at an object whose last attempt failed.
-pub const HOT_FLOOR: Duration = Duration::from_secs(1);
+/// Shortest time between two reconciles of an object after a failure.
+pub const FAILURE_FLOOR: Duration = Duration::from_secs(1);
 
-/// Part of every delay that jitter may take away.
-const JITTER: f64 = 0.1;
+/// Largest fraction of a delay that jitter takes away.
+const JITTER_FRACTION: f64 = 0.1;
 
-/// When a reconciled object wants to be looked at again.
+/// When an object is reconciled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// When it changes; and at the latest after [`RESYNC`].
+    /// When it changes, at the latest after [`RESYNC`].
     OnChange,
-    /// After this long (capped by [`RESYNC`]), or when it changes.
+    /// When it changes, at the latest after this delay (at most [`RESYNC`]).
     After(Duration),
-    /// The object is gone: forget it until it appears again.
+    /// Never: the object no longer exists. It is forgotten until it appears again.
     Never,
 }
 
 impl Wake {
-    /// The earlier of two wishes.
+    /// The earlier of two.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         match (self, other) {
@@ -51,55 +51,55 @@ impl Wake {
 /// How a reconcile ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It did what it could.
+    /// It succeeded.
     Done(Wake),
     /// It failed.
     Failed(Class),
 }
 
-/// Exponential growth with a cap.
+/// Exponential back-off with a cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Curve {
+pub struct Backoff {
     /// Delay after the first failure.
     pub base: Duration,
-    /// No delay is longer.
+    /// Longest delay.
     pub cap: Duration,
 }
 
-impl Curve {
-    /// The delay after `failures` failures in a row (at least one).
+impl Backoff {
+    /// The delay after `failures` consecutive failures (at least one).
     pub fn delay(self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
         self.base.saturating_mul(1 << doublings).min(self.cap)
     }
 }
 
-/// Bounds of one queue.
+/// Configuration of one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Most objects in flight at once.
+    /// Most keys in flight at the same time.
     pub concurrency: usize,
     /// Back-off after transient errors.
-    pub transient: Curve,
-    /// Back-off after conflicts: somebody wrote first, reading again usually helps.
-    pub conflict: Curve,
-    /// Back-off after errors that are our bug, panics among them.
-    pub fatal: Curve,
+    pub transient: Backoff,
+    /// Back-off after conflicts. Short, because reading again usually resolves a conflict.
+    pub conflict: Backoff,
+    /// Back-off after bugs of the operator, including panics.
+    pub fatal: Backoff,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
             concurrency: 8,
-            transient: Curve {
+            transient: Backoff {
                 base: Duration::from_secs(5),
                 cap: RESYNC,
             },
-            conflict: Curve {
+            conflict: Backoff {
                 base: Duration::from_millis(200),
                 cap: Duration::from_secs(30),
             },
-            fatal: Curve {
+            fatal: Backoff {
                 base: Duration::from_secs(30),
                 cap: RESYNC,
             },
@@ -108,7 +108,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The same with another bound on objects in flight.
+    /// Sets the bound on keys in flight.
     #[must_use]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = concurrency.max(1);
@@ -117,7 +117,7 @@ impl Config {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum State {
     Ready,
     Waiting { due: Duration },
     InFlight { dirty: bool },
@@ -125,14 +125,14 @@ enum Place {
 
 #[derive(Debug)]
 struct Entry {
-    place: Place,
+    state: State,
     failures: u32,
     conflicts: u32,
-    /// Not before this time, because the last attempt failed.
+    /// Earliest time of the next reconcile after a failure.
     floor: Duration,
 }
 
-/// The queue itself, over any ordered key.
+/// The queue, over any ordered key type.
 #[derive(Debug)]
 pub struct Queue<K> {
     config: Config,
@@ -143,7 +143,7 @@ pub struct Queue<K> {
 }
 
 impl<K: Ord + Clone> Queue<K> {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new(config: Config) -> Self {
         Self {
             config: config.concurrency(config.concurrency),
@@ -154,11 +154,11 @@ impl<K: Ord + Clone> Queue<K> {
         }
     }
 
-    /// Tells that something about `key` changed.
+    /// Enqueues `key` because its object changed.
     pub fn push(&mut self, key: K, now: Duration) {
         let Some(entry) = self.entries.get_mut(&key) else {
             let entry = Entry {
-                place: Place::Ready,
+                state: State::Ready,
                 failures: 0,
                 conflicts: 0,
                 floor: Duration::ZERO,
@@ -167,10 +167,10 @@ impl<K: Ord + Clone> Queue<K> {
             self.ready.push_back(key);
             return;
         };
-        match entry.place {
-            Place::Ready => {}
-            Place::InFlight { .. } => entry.place = Place::InFlight { dirty: true },
-            Place::Waiting { due } => {
+        match entry.state {
+            State::Ready => {}
+            State::InFlight { .. } => entry.state = State::InFlight { dirty: true },
+            State::Waiting { due } => {
                 let at = entry.floor.max(now);
                 if at < due {
                     self.timers.remove(&(due, key.clone()));
@@ -180,25 +180,25 @@ impl<K: Ord + Clone> Queue<K> {
         }
     }
 
-    /// Takes the next object to reconcile, if one is ready and the bound allows it.
+    /// Takes the next key to reconcile, if one is ready and the concurrency bound allows it.
     pub fn pop(&mut self, now: Duration) -> Option<K> {
-        self.promote(now);
+        self.move_due_to_ready(now);
         if self.in_flight >= self.config.concurrency {
             return None;
         }
         let key = self.ready.pop_front()?;
         let entry = self.entries.get_mut(&key).expect("a ready key has an entry");
-        entry.place = Place::InFlight { dirty: false };
+        entry.state = State::InFlight { dirty: false };
         self.in_flight += 1;
         Some(key)
     }
 
-    /// Tells how the reconcile of a popped `key` ended; `jitter` is in `[0, 1)`. Returns the delay until the next
-    /// attempt, unless the object is forgotten.
+    /// Records how the reconcile of a popped `key` ended; `jitter` is in `[0, 1)`. Returns the delay until the next
+    /// reconcile, or `None` if the key is forgotten.
     pub fn done(&mut self, key: &K, outcome: Outcome, now: Duration, jitter: f64) -> Option<Duration> {
         let config = self.config;
         let entry = self.entries.get_mut(key).expect("a key in flight has an entry");
-        let Place::InFlight { dirty } = entry.place else {
+        let State::InFlight { dirty } = entry.state else {
             panic!("a key is done only after it was popped");
         };
         self.in_flight -= 1;
@@ -211,17 +211,17 @@ impl<K: Ord + Clone> Queue<K> {
                         self.entries.remove(key);
                         return None;
                     }
-                    Wake::OnChange => shorten(RESYNC, jitter),
-                    Wake::After(delay) => shorten(delay.clamp(SHORTEST_WAKE, RESYNC), jitter),
+                    Wake::OnChange => apply_jitter(RESYNC, jitter),
+                    Wake::After(delay) => apply_jitter(delay.clamp(MIN_REQUEUE, RESYNC), jitter),
                 }
             }
             Outcome::Failed(class) => {
-                let full = entry.back_off(config, class);
-                entry.floor = now + full.min(HOT_FLOOR);
+                let delay_without_jitter = entry.back_off(config, class);
+                entry.floor = now + delay_without_jitter.min(FAILURE_FLOOR);
                 if dirty {
-                    full.min(HOT_FLOOR)
+                    delay_without_jitter.min(FAILURE_FLOOR)
                 } else {
-                    shorten(full, jitter)
+                    apply_jitter(delay_without_jitter, jitter)
                 }
             }
         };
@@ -229,27 +229,27 @@ impl<K: Ord + Clone> Queue<K> {
         Some(delay)
     }
 
-    /// When the next waiting object becomes ready.
+    /// When the next waiting key becomes due.
     pub fn next_due(&self) -> Option<Duration> {
         self.timers.first().map(|(due, _)| *due)
     }
 
-    /// Objects that could run now if there were room.
+    /// Number of ready keys.
     pub fn depth(&self) -> usize {
         self.ready.len()
     }
 
-    /// Objects being reconciled.
+    /// Number of keys in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Objects known to the queue, wherever they are.
+    /// Number of keys in any state.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether the queue knows no object.
+    /// Whether the queue has no keys.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -257,19 +257,19 @@ impl<K: Ord + Clone> Queue<K> {
     fn schedule(&mut self, key: K, at: Duration, now: Duration) {
         let entry = self.entries.get_mut(&key).expect("only known keys are scheduled");
         if at <= now {
-            entry.place = Place::Ready;
+            entry.state = State::Ready;
             self.ready.push_back(key);
         } else {
-            entry.place = Place::Waiting { due: at };
+            entry.state = State::Waiting { due: at };
             self.timers.insert((at, key));
         }
     }
 
-    fn promote(&mut self, now: Duration) {
+    fn move_due_to_ready(&mut self, now: Duration) {
         while self.timers.first().is_some_and(|(due, _)| *due <= now) {
             let (_, key) = self.timers.pop_first().expect("the first timer was just seen");
             let entry = self.entries.get_mut(&key).expect("a waiting key has an entry");
-            entry.place = Place::Ready;
+            entry.state = State::Ready;
             self.ready.push_back(key);
         }
     }
@@ -284,21 +284,21 @@ impl Entry {
             }
             Class::Transient | Class::Fatal => {
                 self.failures = self.failures.saturating_add(1);
-                let curve = if class == Class::Fatal {
+                let backoff = if class == Class::Fatal {
                     config.fatal
                 } else {
                     config.transient
                 };
-                curve.delay(self.failures)
+                backoff.delay(self.failures)
             }
-            // Only an edit helps, and an edit wakes.
+            // Only an edit helps, and an edit enqueues the key.
             Class::Invalid => RESYNC,
         }
     }
 }
 
-fn shorten(delay: Duration, jitter: f64) -> Duration {
-    delay.mul_f64(1.0 - JITTER * jitter.clamp(0.0, 1.0))
+fn apply_jitter(delay: Duration, jitter: f64) -> Duration {
+    delay.mul_f64(1.0 - JITTER_FRACTION * jitter.clamp(0.0, 1.0))
 }
 
 #[cfg(test)]
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_run_in_the_order_they_came() {
+    fn keys_are_popped_in_the_order_of_their_pushes() {
         let mut queue = Queue::new(Config::default());
         for key in ["b", "a", "c", "b"] {
             queue.push(key, T0);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn never_more_in_flight_than_allowed() {
+    fn the_concurrency_bound_is_respected() {
         let mut queue = queue();
         for key in ["a", "b", "c"] {
             queue.push(key, T0);
@@ -345,7 +345,7 @@ mod tests {
         queue.push("a", T0);
         queue.pop(T0);
         queue.push("a", T0);
-        assert_eq!(queue.pop(T0), None, "not twice at the same time");
+        assert_eq!(queue.pop(T0), None, "never in flight twice");
         queue.done(&"a", Outcome::Done(Wake::Never), T0, 0.0);
         assert_eq!(queue.pop(T0), Some("a"));
     }
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn no_object_sleeps_longer_than_five_minutes() {
+    fn no_delay_exceeds_the_resync_period() {
         for wake in [Wake::OnChange, Wake::After(Duration::from_hours(24))] {
             let mut queue = queue();
             queue.push("a", T0);
@@ -371,13 +371,13 @@ mod tests {
     }
 
     #[test]
-    fn asking_to_run_again_at_once_does_not_spin() {
+    fn requesting_an_immediate_requeue_does_not_spin() {
         let mut queue = queue();
         queue.push("a", T0);
         queue.pop(T0);
         queue.done(&"a", Outcome::Done(Wake::After(Duration::ZERO)), T0, 0.0);
         assert_eq!(queue.pop(T0), None);
-        assert_eq!(queue.pop(T0 + SHORTEST_WAKE), Some("a"));
+        assert_eq!(queue.pop(T0 + MIN_REQUEUE), Some("a"));
     }
 
     #[test]
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earlier_wish_wins() {
+    fn the_earlier_requeue_wins() {
         let soon = Wake::After(Duration::from_secs(1));
         assert_eq!(soon.or(Wake::After(Duration::from_secs(2))), soon);
         assert_eq!(Wake::OnChange.or(soon), soon);

@@ -1,7 +1,7 @@
-//! What a controller found, told where people look: in the status, and in an Event when the verdict on a spec changed.
+//! Reports the result of a reconcile in the object's status, and in an Event when the verdict on its spec changed.
 //!
-//! A status that says nothing new is not written. Objects that cannot be decoded are told so on themselves, for they
-//! stop nobody but themselves.
+//! An unchanged status is not written. An object that cannot be decoded gets a condition and an Event of its own; other
+//! objects are not affected.
 
 use etcd_operator_api::condition::{self, ConditionType, Conditioned, Finding, Truth};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -18,7 +18,7 @@ use crate::key::ObjectKey;
 use crate::queue::Wake;
 use crate::store::{Malformed, Store};
 
-/// Tells people what a controller found; cheap to clone.
+/// Writes statuses and publishes Events of one controller; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Reporter {
     applier: Applier,
@@ -27,7 +27,7 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// A reporter that writes through `applier` and publishes through `recorder`.
+    /// Creates a reporter that writes through `applier` and publishes through `recorder`.
     pub fn new(applier: Applier, recorder: Recorder, clock: SharedClock) -> Self {
         Self {
             applier,
@@ -36,8 +36,8 @@ impl Reporter {
         }
     }
 
-    /// Stores the status of an object; if the verdict on the spec is news, or if the API server takes no such status,
-    /// publishes it too.
+    /// Writes the status of an object. Also publishes the verdict on the spec as an Event if it changed, or if the API
+    /// server rejects the status.
     pub async fn report<K>(&self, seen: &K, status: K::Status) -> Result<Written<K>, Error>
     where
         K: Writable + HasStatus,
@@ -50,17 +50,17 @@ impl Reporter {
         } else {
             self.applier.update_status(seen, &status).await
         };
-        let (verdict, unstored) = match &written {
+        let (verdict, status_error) = match &written {
             Ok(_) => (condition::news(before, now, ConditionType::Accepted), None),
-            // Nothing but an edit of the object helps, and only the Event is left to say so.
+            // Only an edit of the object helps, and only the Event can tell the user.
             Err(error) if error.class() == Class::Invalid => {
                 (condition::find(now, ConditionType::Accepted), Some(error))
             }
             Err(_) => (None, None),
         };
         if let Some(verdict) = verdict {
-            let refused = verdict.status == Truth::False.as_str();
-            let severity = if refused || unstored.is_some() {
+            let is_refused = verdict.status == Truth::False.as_str();
+            let severity = if is_refused || status_error.is_some() {
                 Severity::Warning
             } else {
                 Severity::Normal
@@ -72,8 +72,8 @@ impl Reporter {
                 _ => "Accepted",
             };
             let mut note = verdict.message.clone().unwrap_or_default();
-            if let Some(error) = unstored {
-                note = format!("{note} The API server refuses to store this in the status: {error}");
+            if let Some(error) = status_error {
+                note = format!("{note} The API server rejected the status update: {error}");
             }
             self.tell(seen, severity, reason, "Validate", note);
         }
@@ -103,23 +103,26 @@ impl Reporter {
         });
     }
 
-    /// What to do about a key that is not in the store: an object that cannot be decoded is told so if it is served,
-    /// one that is gone is forgotten.
+    /// Handles a key without a decoded object in the store. Reports a malformed object if this installation serves it, and
+    /// forgets an object that does not exist.
     pub async fn absent<K: Writable>(
         &self,
         store: &Store<K>,
         key: &ObjectKey,
-        serves: impl FnOnce(&Malformed) -> bool,
+        is_served: impl FnOnce(&Malformed) -> bool,
     ) -> Result<Wake, Error> {
         match store.malformed(key) {
-            Some(bad) if !serves(&bad) => Ok(Wake::OnChange),
-            Some(bad) => self.malformed::<K>(&bad).await.map(|()| Wake::OnChange),
+            Some(malformed) if !is_served(&malformed) => Ok(Wake::OnChange),
+            Some(malformed) => self
+                .report_malformed::<K>(&malformed)
+                .await
+                .map(|()| Wake::OnChange),
             None => Ok(Wake::Never),
         }
     }
 
-    async fn malformed<K: Writable>(&self, bad: &Malformed) -> Result<(), Error> {
-        let Some(raw) = self.applier.read_raw::<K>(&bad.key).await? else {
+    async fn report_malformed<K: Writable>(&self, malformed: &Malformed) -> Result<(), Error> {
+        let Some(raw) = self.applier.read_raw::<K>(&malformed.key).await? else {
             return Ok(());
         };
         let before = raw.conditions();
@@ -128,32 +131,32 @@ impl Reporter {
             status: Truth::False,
             reason: "Invalid",
             message: format!(
-                "The object cannot be read: {}. Correct the field and apply it again.",
-                bad.error
+                "The object cannot be decoded: {}. Correct the field and apply the object again.",
+                malformed.error
             ),
         };
-        let after = condition::merge(&before, &[finding], bad.generation, self.clock.now());
+        let after = condition::merge(&before, &[finding], malformed.generation, self.clock.now());
         if before == after {
             return Ok(());
         }
         let status = serde_json::json!({
-            "observedGeneration": bad.generation,
+            "observedGeneration": malformed.generation,
             "phase": "Invalid",
             "conditions": after,
         });
-        match self.applier.merge_raw_status::<K>(bad, &raw, status).await {
-            // The API server checks the rules of admission again, and where one stumbles over the very field it takes
-            // no status at all. The Event is left; trying again changes nothing until the object changes.
+        match self.applier.merge_raw_status::<K>(malformed, &raw, status).await {
+            // The API server validates the whole object again. A CEL rule that fails on the malformed field makes it reject
+            // any status. Then only the Event remains; a retry cannot succeed before the object changes.
             Err(error) if error.class() == Class::Invalid => {
-                warn!(key = %bad.key, %error, "its status cannot say that it is malformed");
+                warn!(key = %malformed.key, %error, "the API server rejected the status of a malformed object");
             }
             written => written?,
         }
         let regarding = ObjectReference {
-            uid: bad.uid.clone(),
-            ..reference::<K>(&bad.key)
+            uid: malformed.uid.clone(),
+            ..reference::<K>(&malformed.key)
         };
-        let note = format!("The object cannot be read: {}.", bad.error);
+        let note = format!("The object cannot be decoded: {}.", malformed.error);
         self.recorder.publish(Notice {
             regarding,
             severity: Severity::Warning,

@@ -1,7 +1,7 @@
-//! The read-only copy of one kind that all controllers share, and what each update of it means to them.
+//! The informer's cache of one kind, which all controllers share, and the changes that an update of it causes.
 //!
-//! Only the informer writes here. A store is a cache: what is not in it may exist, and nothing about etcd membership is
-//! ever concluded from it alone. No IO, no `async`.
+//! Only the informer writes to a store. An object that is not in the store may still exist, and no decision about etcd
+//! membership is based on a store alone. No IO, no `async`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,40 +10,40 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use etcd_operator_api::reference::Sight;
 use kube::Resource;
 
-use crate::gate::Synced;
+use crate::gate::Gate;
 use crate::key::ObjectKey;
 
-/// An object that exists but could not be decoded.
+/// An object that exists but cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
     /// Namespace and name.
     pub key: ObjectKey,
-    /// UID, if it could be read.
+    /// UID, if it can be read.
     pub uid: Option<String>,
-    /// Generation, if it could be read.
+    /// Generation, if it can be read.
     pub generation: Option<i64>,
-    /// resourceVersion, if it could be read.
+    /// The resourceVersion, if it can be read.
     pub resource_version: Option<String>,
-    /// Its annotations that belong to the operator, as far as they are texts: they say whose business it is.
+    /// Annotations of the operator with string values. They tell which installation serves the object.
     pub annotations: BTreeMap<String, String>,
-    /// The installation of the operator that looks after it, as its status says.
+    /// `status.controlledBy`: the installation that controls the object.
     pub controlled_by: Option<String>,
-    /// The name of the cluster it refers to, if it could be read.
+    /// `spec.etcdCluster.name`, if it can be read.
     pub cluster: Option<String>,
-    /// What was wrong with it, cut where it is long.
+    /// The decoding error, truncated if it is long.
     pub error: String,
 }
 
-/// What happened to an object.
+/// A change of one object.
 pub enum Change<K> {
-    /// It is new or different.
+    /// The object was created or changed.
     Applied(Arc<K>),
-    /// It is gone; this is its last known state.
+    /// The object was deleted; this is its last known state.
     Deleted(Arc<K>),
-    /// It cannot be decoded as it is now; an earlier version of it is no longer in the store.
+    /// The current object cannot be decoded. An earlier version of it is no longer in the store.
     Malformed(Arc<Malformed>),
-    /// It could not be decoded, and is gone now.
-    Gone(Arc<Malformed>),
+    /// An object that could not be decoded was deleted.
+    MalformedDeleted(Arc<Malformed>),
 }
 
 impl<K> Clone for Change<K> {
@@ -51,26 +51,26 @@ impl<K> Clone for Change<K> {
         match self {
             Self::Applied(object) => Self::Applied(Arc::clone(object)),
             Self::Deleted(object) => Self::Deleted(Arc::clone(object)),
-            Self::Malformed(bad) => Self::Malformed(Arc::clone(bad)),
-            Self::Gone(bad) => Self::Gone(Arc::clone(bad)),
+            Self::Malformed(malformed) => Self::Malformed(Arc::clone(malformed)),
+            Self::MalformedDeleted(malformed) => Self::MalformedDeleted(Arc::clone(malformed)),
         }
     }
 }
 
 impl<K: Resource> Change<K> {
-    /// Which object this is about.
+    /// The key of the object.
     pub fn key(&self) -> ObjectKey {
         match self {
             Self::Applied(object) | Self::Deleted(object) => ObjectKey::of(object.as_ref()),
-            Self::Malformed(bad) | Self::Gone(bad) => bad.key.clone(),
+            Self::Malformed(malformed) | Self::MalformedDeleted(malformed) => malformed.key.clone(),
         }
     }
 
-    /// The decoded object, where there is one: its labels and owners say whom a change concerns.
+    /// The decoded object, if there is one. Its labels and owners tell which other objects the change concerns.
     pub fn object(&self) -> Option<&Arc<K>> {
         match self {
             Self::Applied(object) | Self::Deleted(object) => Some(object),
-            Self::Malformed(_) | Self::Gone(_) => None,
+            Self::Malformed(_) | Self::MalformedDeleted(_) => None,
         }
     }
 }
@@ -81,7 +81,7 @@ impl<K: Resource> fmt::Debug for Change<K> {
             Self::Applied(_) => "Applied",
             Self::Deleted(_) => "Deleted",
             Self::Malformed(_) => "Malformed",
-            Self::Gone(_) => "Gone",
+            Self::MalformedDeleted(_) => "MalformedDeleted",
         };
         write!(f, "{what}({})", self.key())
     }
@@ -92,10 +92,10 @@ struct Contents<K> {
     malformed: BTreeMap<ObjectKey, Arc<Malformed>>,
 }
 
-/// Everything known of one kind; cheap to clone.
+/// The cache of one kind; cheap to clone.
 pub struct Store<K> {
     contents: Arc<RwLock<Contents<K>>>,
-    synced: Synced,
+    synced: Gate,
 }
 
 impl<K> Clone for Store<K> {
@@ -120,7 +120,7 @@ impl<K> fmt::Debug for Store<K> {
 }
 
 impl<K> Store<K> {
-    pub(crate) fn new(synced: Synced) -> Self {
+    pub(crate) fn new(synced: Gate) -> Self {
         let contents = Contents {
             objects: BTreeMap::new(),
             malformed: BTreeMap::new(),
@@ -131,17 +131,17 @@ impl<K> Store<K> {
         }
     }
 
-    /// The object of this name.
+    /// The decoded object with this key.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
         self.read().objects.get(key).cloned()
     }
 
-    /// Why the object of this name cannot be decoded, if so.
+    /// The malformed object with this key.
     pub fn malformed(&self, key: &ObjectKey) -> Option<Arc<Malformed>> {
         self.read().malformed.get(key).cloned()
     }
 
-    /// The names of all objects, decoded or not.
+    /// The keys of all objects, decoded or malformed.
     pub fn keys(&self) -> Vec<ObjectKey> {
         let contents = self.read();
         contents
@@ -152,7 +152,7 @@ impl<K> Store<K> {
             .collect()
     }
 
-    /// Whether there is an object of this name, and whether it can be read.
+    /// Whether an object with this key exists, and whether it is decoded or malformed.
     pub fn sight(&self, key: &ObjectKey) -> Sight {
         let contents = self.read();
         if contents.objects.contains_key(key) {
@@ -164,20 +164,22 @@ impl<K> Store<K> {
         }
     }
 
-    /// All objects, by namespace and name.
+    /// All decoded objects, ordered by namespace and name.
     pub fn list(&self) -> Vec<Arc<K>> {
         self.read().objects.values().cloned().collect()
     }
 
-    /// The objects of a namespace for which `wanted` holds. It is asked outside the lock: it may look into this store or
-    /// another one, and a second look under the first would wait for ever for a writer that waits for the first.
+    /// The decoded objects of a namespace for which `wanted` returns true.
+    ///
+    /// `wanted` runs without the lock, because it may read this store: a second read lock could deadlock with a waiting
+    /// writer.
     pub fn filter(&self, namespace: &str, wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
-        let mut within = self.within(namespace);
-        within.retain(|object| wanted(object));
-        within
+        let mut in_namespace = self.in_namespace(namespace);
+        in_namespace.retain(|object| wanted(object));
+        in_namespace
     }
 
-    fn within(&self, namespace: &str) -> Vec<Arc<K>> {
+    fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
         let contents = self.read();
         let from = contents.objects.range(ObjectKey::new(namespace, "")..);
         from.take_while(|(key, _)| key.namespace == namespace)
@@ -185,28 +187,28 @@ impl<K> Store<K> {
             .collect()
     }
 
-    /// All objects that cannot be decoded.
+    /// All malformed objects.
     pub fn all_malformed(&self) -> Vec<Arc<Malformed>> {
         self.read().malformed.values().cloned().collect()
     }
 
-    /// How many decoded objects there are.
+    /// Number of decoded objects.
     pub fn len(&self) -> usize {
         self.read().objects.len()
     }
 
-    /// Whether there is no decoded object.
+    /// Whether there are no decoded objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether it holds everything there is, so that absence means something.
+    /// Whether the store has synced, so that a missing object really did not exist.
     pub fn ready(&self) -> bool {
         self.synced.is_ready()
     }
 
-    /// The gate that opens when the store is filled.
-    pub fn synced(&self) -> &Synced {
+    /// The gate that is ready once the store has synced.
+    pub fn synced(&self) -> &Gate {
         &self.synced
     }
 
@@ -219,34 +221,39 @@ impl<K> Store<K> {
         self.contents.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the contents in one go, so that a reader sees all of a relist or nothing of it.
+    /// Changes the contents atomically, so that a reader sees a relist completely or not at all.
     fn write<T>(&self, change: impl FnOnce(&mut Contents<K>) -> T) -> T {
         change(&mut self.contents.write().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl<K: Resource> Store<K> {
-    /// The annotations of the object of this name, be it decoded or not; `None` if there is no such object.
+    /// The annotations of an object, decoded or malformed; `None` if it does not exist.
     pub fn annotations(&self, key: &ObjectKey) -> Option<BTreeMap<String, String>> {
         let contents = self.read();
         let decoded = contents.objects.get(key);
         decoded
             .map(|object| object.meta().annotations.clone().unwrap_or_default())
-            .or_else(|| contents.malformed.get(key).map(|bad| bad.annotations.clone()))
+            .or_else(|| {
+                contents
+                    .malformed
+                    .get(key)
+                    .map(|malformed| malformed.annotations.clone())
+            })
     }
 
-    /// Takes in one object as it is now; tells what that means.
+    /// Stores the current state of an object. Returns the resulting changes.
     pub(crate) fn apply(&self, object: Result<K, Malformed>) -> Vec<Change<K>> {
         self.write(|contents| contents.apply(object))
     }
 
-    /// Takes out one object; what is handed in is its last state, for an object never seen here.
+    /// Removes an object; the argument is its last state. Returns the resulting changes.
     pub(crate) fn delete(&self, object: Result<K, Malformed>) -> Vec<Change<K>> {
         self.write(|contents| contents.delete(object))
     }
 
-    /// Replaces everything within `namespace` (or everything) by the result of a list; tells what is different,
-    /// objects that vanished while nobody watched among it.
+    /// Replaces all objects of `namespace`, or of all namespaces, by the result of a list. Returns the differences, including
+    /// objects that vanished during a watch gap.
     pub(crate) fn replace(
         &self,
         namespace: Option<&str>,
@@ -254,7 +261,7 @@ impl<K: Resource> Store<K> {
     ) -> Vec<Change<K>> {
         self.write(|contents| {
             let listed_keys: BTreeSet<_> = listed.iter().map(key_of).collect();
-            let mut changes = contents.forget(|key| {
+            let mut changes = contents.remove_where(|key| {
                 namespace.is_none_or(|only| key.namespace == only) && !listed_keys.contains(key)
             });
             for object in listed {
@@ -264,7 +271,7 @@ impl<K: Resource> Store<K> {
         })
     }
 
-    /// What a newcomer must be told to know what everybody else knows.
+    /// The changes that bring a new sink up to date.
     pub(crate) fn replay(&self) -> Vec<Change<K>> {
         let contents = self.read();
         let objects = contents.objects.values().cloned().map(Change::Applied);
@@ -290,7 +297,7 @@ impl<K: Resource> Contents<K> {
                         return changes;
                     }
                     if was.uid != is.uid {
-                        // Deleted and made anew under the same name while nobody watched.
+                        // Deleted and recreated under the same name during a watch gap.
                         changes.push(Change::Deleted(Arc::clone(old)));
                     }
                 }
@@ -299,14 +306,14 @@ impl<K: Resource> Contents<K> {
                 changes.push(Change::Applied(object));
                 changes
             }
-            Err(bad) => {
+            Err(malformed) => {
                 self.objects.remove(&key);
-                if self.malformed.get(&key).is_some_and(|old| **old == bad) {
+                if self.malformed.get(&key).is_some_and(|old| **old == malformed) {
                     return Vec::new();
                 }
-                let bad = Arc::new(bad);
-                self.malformed.insert(key, Arc::clone(&bad));
-                vec![Change::Malformed(bad)]
+                let malformed = Arc::new(malformed);
+                self.malformed.insert(key, Arc::clone(&malformed));
+                vec![Change::Malformed(malformed)]
             }
         }
     }
@@ -314,28 +321,28 @@ impl<K: Resource> Contents<K> {
     fn delete(&mut self, object: Result<K, Malformed>) -> Vec<Change<K>> {
         let key = key_of(&object);
         self.objects.remove(&key);
-        let bad = self.malformed.remove(&key);
-        match (object, bad) {
-            // Its last state is what matters, not what was stored before it.
+        let malformed = self.malformed.remove(&key);
+        match (object, malformed) {
+            // The last state of the object counts, not the one in the store.
             (Ok(object), _) => vec![Change::Deleted(Arc::new(object))],
-            (Err(_), Some(bad)) => vec![Change::Gone(bad)],
-            (Err(bad), None) => vec![Change::Gone(Arc::new(bad))],
+            (Err(_), Some(malformed)) => vec![Change::MalformedDeleted(malformed)],
+            (Err(malformed), None) => vec![Change::MalformedDeleted(Arc::new(malformed))],
         }
     }
 
-    fn forget(&mut self, gone: impl Fn(&ObjectKey) -> bool) -> Vec<Change<K>> {
+    fn remove_where(&mut self, is_removed: impl Fn(&ObjectKey) -> bool) -> Vec<Change<K>> {
         let mut changes = Vec::new();
         self.objects.retain(|key, object| {
-            let keep = !gone(key);
+            let keep = !is_removed(key);
             if !keep {
                 changes.push(Change::Deleted(Arc::clone(object)));
             }
             keep
         });
-        self.malformed.retain(|key, bad| {
-            let keep = !gone(key);
+        self.malformed.retain(|key, malformed| {
+            let keep = !is_removed(key);
             if !keep {
-                changes.push(Change::Gone(Arc::clone(bad)));
+                changes.push(Change::MalformedDeleted(Arc::clone(malformed)));
             }
             keep
         });
@@ -346,7 +353,7 @@ impl<K: Resource> Contents<K> {
 fn key_of<K: Resource>(object: &Result<K, Malformed>) -> ObjectKey {
     match object {
         Ok(object) => ObjectKey::of(object),
-        Err(bad) => bad.key.clone(),
+        Err(malformed) => malformed.key.clone(),
     }
 }
 
@@ -371,7 +378,7 @@ mod tests {
         }
     }
 
-    fn bad(namespace: &str, name: &str, version: &str) -> Malformed {
+    fn malformed(namespace: &str, name: &str, version: &str) -> Malformed {
         Malformed {
             key: ObjectKey::new(namespace, name),
             uid: None,
@@ -385,76 +392,82 @@ mod tests {
     }
 
     fn store() -> Store<ConfigMap> {
-        Store::new(Synced::waiting("ConfigMap", ""))
+        Store::new(Gate::waiting("ConfigMap", ""))
     }
 
-    fn told(changes: &[Change<ConfigMap>]) -> Vec<String> {
+    fn describe(changes: &[Change<ConfigMap>]) -> Vec<String> {
         changes.iter().map(|change| format!("{change:?}")).collect()
     }
 
     #[test]
-    fn objects_that_vanished_in_a_gap_are_told_as_deleted() {
+    fn objects_that_vanished_in_a_watch_gap_are_reported_as_deleted() {
         let store = store();
         store.apply(Ok(map("shop", "a", "1", "1")));
         store.apply(Ok(map("shop", "b", "2", "2")));
-        store.apply(Err(bad("shop", "c", "3")));
+        store.apply(Err(malformed("shop", "c", "3")));
         let changes = store.replace(None, vec![Ok(map("shop", "b", "2", "2"))]);
-        assert_eq!(told(&changes), ["Deleted(shop/a)", "Gone(shop/c)"]);
+        assert_eq!(
+            describe(&changes),
+            ["Deleted(shop/a)", "MalformedDeleted(shop/c)"]
+        );
         assert_eq!(store.counts(), (1, 0));
     }
 
     #[test]
-    fn a_relist_of_one_namespace_leaves_the_others_alone() {
+    fn a_relist_of_one_namespace_does_not_affect_others() {
         let store = store();
         store.apply(Ok(map("shop", "a", "1", "1")));
         store.apply(Ok(map("bank", "a", "2", "2")));
         let changes = store.replace(Some("shop"), vec![]);
-        assert_eq!(told(&changes), ["Deleted(shop/a)"]);
+        assert_eq!(describe(&changes), ["Deleted(shop/a)"]);
         assert!(store.get(&ObjectKey::new("bank", "a")).is_some());
     }
 
     #[test]
-    fn a_relist_that_shows_nothing_new_tells_nothing() {
+    fn a_relist_without_differences_reports_no_changes() {
         let store = store();
-        let listed = || vec![Ok(map("shop", "a", "1", "1")), Err(bad("shop", "c", "3"))];
+        let listed = || vec![Ok(map("shop", "a", "1", "1")), Err(malformed("shop", "c", "3"))];
         assert_eq!(
-            told(&store.replace(None, listed())),
+            describe(&store.replace(None, listed())),
             ["Applied(shop/a)", "Malformed(shop/c)"]
         );
         assert!(store.replace(None, listed()).is_empty());
     }
 
     #[test]
-    fn an_object_made_anew_under_its_name_is_told_as_deleted_first() {
+    fn an_object_recreated_under_its_name_is_reported_as_deleted_first() {
         let store = store();
         store.apply(Ok(map("shop", "a", "1", "1")));
         let changes = store.apply(Ok(map("shop", "a", "2", "9")));
-        assert_eq!(told(&changes), ["Deleted(shop/a)", "Applied(shop/a)"]);
+        assert_eq!(describe(&changes), ["Deleted(shop/a)", "Applied(shop/a)"]);
     }
 
     #[test]
-    fn a_malformed_version_takes_the_place_of_the_decoded_one_until_it_is_corrected() {
+    fn a_malformed_version_replaces_the_decoded_one_until_it_is_corrected() {
         let store = store();
         let key = ObjectKey::new("shop", "a");
         store.apply(Ok(map("shop", "a", "1", "1")));
         assert_eq!(
-            told(&store.apply(Err(bad("shop", "a", "2")))),
+            describe(&store.apply(Err(malformed("shop", "a", "2")))),
             ["Malformed(shop/a)"]
         );
         assert!(store.get(&key).is_none());
         assert_eq!(store.malformed(&key).unwrap().error, "spec.size: not a number");
         assert_eq!(
-            told(&store.apply(Ok(map("shop", "a", "1", "3")))),
+            describe(&store.apply(Ok(map("shop", "a", "1", "3")))),
             ["Applied(shop/a)"]
         );
         assert!(store.malformed(&key).is_none());
     }
 
     #[test]
-    fn a_malformed_object_that_is_deleted_is_told_too() {
+    fn deletion_of_a_malformed_object_is_reported() {
         let store = store();
-        store.apply(Err(bad("shop", "a", "2")));
-        assert_eq!(told(&store.delete(Err(bad("shop", "a", "3")))), ["Gone(shop/a)"]);
+        store.apply(Err(malformed("shop", "a", "2")));
+        assert_eq!(
+            describe(&store.delete(Err(malformed("shop", "a", "3")))),
+            ["MalformedDeleted(shop/a)"]
+        );
         assert_eq!(store.counts(), (0, 0));
     }
 
@@ -478,18 +491,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_is_asked_while_others_read_and_write() {
+    fn the_filter_predicate_runs_without_the_lock() {
         let store = store();
         store.apply(Ok(map("b", "x", "1", "1")));
-        let (written, goes_on) = (store.clone(), std::sync::mpsc::channel());
+        let (other_store, channel) = (store.clone(), std::sync::mpsc::channel());
         let found = store.filter("b", |_| {
-            let (store, done) = (written.clone(), goes_on.0.clone());
+            let (store, done) = (other_store.clone(), channel.0.clone());
             std::thread::spawn(move || {
                 store.apply(Ok(map("b", "y", "2", "2")));
                 done.send(()).ok();
             });
-            let is_written = goes_on.1.recv_timeout(Duration::from_secs(10)).is_ok();
-            is_written && written.get(&ObjectKey::new("b", "y")).is_some()
+            let is_written = channel.1.recv_timeout(Duration::from_secs(10)).is_ok();
+            is_written && other_store.get(&ObjectKey::new("b", "y")).is_some()
         });
         assert_eq!(found.len(), 1);
     }

@@ -1,4 +1,4 @@
-//! The way from informer sinks into a controller: a set of keys that changed. Never blocks, never loses a key.
+//! Passes changed keys from informer sinks to a controller. Pushing never blocks, and no key is lost.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use crate::key::ObjectKey;
 
-/// Wakes a controller; cheap to clone into every sink.
+/// A set of changed keys that wakes one controller; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Wakeup {
     shared: Arc<Shared>,
@@ -20,7 +20,7 @@ struct Shared {
 }
 
 impl Wakeup {
-    /// Tells the controller to reconcile this object.
+    /// Makes the controller reconcile an object.
     pub fn push(&self, key: ObjectKey) {
         self.shared
             .keys
@@ -30,13 +30,13 @@ impl Wakeup {
         self.shared.notify.notify_one();
     }
 
-    /// Takes everything pushed so far.
+    /// Takes all keys pushed so far.
     pub fn drain(&self) -> BTreeSet<ObjectKey> {
         std::mem::take(&mut *self.shared.keys.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits until something was pushed since the last wait.
-    pub async fn pushed(&self) {
+    /// Waits until a key was pushed since the last wait.
+    pub async fn wait(&self) {
         self.shared.notify.notified().await;
     }
 }
@@ -50,7 +50,7 @@ mod tests {
         let wake = Wakeup::default();
         wake.push(ObjectKey::new("shop", "orders"));
         wake.push(ObjectKey::new("shop", "orders"));
-        wake.pushed().await;
+        wake.wait().await;
         assert_eq!(wake.drain().len(), 1);
         assert!(wake.drain().is_empty());
     }

@@ -1,6 +1,6 @@
-//! Why this project has informers of its own: what kube's shared streams do with deletes.
+//! Shows why this project has its own informers: kube's shared streams lose deletes and can stall.
 //!
-//! When a test here fails, kube has been mended: use its shared streams and delete our informer.
+//! If a test here fails, kube was fixed: use its shared streams and delete our informer.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 use std::convert::Infallible;
@@ -25,15 +25,15 @@ fn pod(name: &str) -> Pod {
     }
 }
 
-/// A subscriber hears of an apply, but never of the delete that follows: a pod that is gone would wake nobody.
+/// A subscriber receives an apply but never the following delete, so that a deleted pod would wake no controller.
 #[tokio::test(start_paused = true)]
-async fn a_subscriber_of_a_shared_stream_is_never_told_of_a_delete() {
+async fn a_subscriber_of_a_shared_stream_receives_no_deletes() {
     let (_, writer) = reflector::store_shared::<Pod>(16);
     let mut subscriber = pin!(writer.subscribe().unwrap());
     let events = [Event::Init, Event::InitDone, Event::Apply(pod("a"))].map(Ok::<_, Error>);
     let deletes = [Event::Delete(pod("a"))].map(Ok::<_, Error>);
 
-    // Step by step, so that the apply is heard before the delete comes.
+    // Step by step, so that the subscriber receives the apply before the delete.
     let mut root = pin!(
         stream::iter(events)
             .chain(stream::iter(deletes))
@@ -47,14 +47,17 @@ async fn a_subscriber_of_a_shared_stream_is_never_told_of_a_delete() {
         Some("a")
     );
     assert!(matches!(root.next().await, Some(Ok(Event::Delete(_)))));
-    let told = timeout(Duration::from_hours(1), subscriber.next()).await;
-    assert!(told.is_err(), "kube tells subscribers of deletes now: {told:?}");
+    let received = timeout(Duration::from_hours(1), subscriber.next()).await;
+    assert!(
+        received.is_err(),
+        "kube sends deletes to subscribers now: {received:?}"
+    );
 }
 
-/// Pods that come and go before a subscriber looks leave it asleep for good, and when its buffer is full the root
-/// stream stops too: every store fed by it would stand still.
+/// Pods that are created and deleted before a subscriber is polled leave it asleep permanently. Once its buffer is full, the
+/// root stream stops too, and with it every store that it feeds.
 #[tokio::test(start_paused = true)]
-async fn objects_that_come_and_go_quickly_stop_the_root_stream_for_good() {
+async fn short_lived_objects_stop_the_root_stream_permanently() {
     const ROUNDS: usize = 12;
     let (_, writer) = reflector::store_shared::<Pod>(4);
     let subscriber = writer.subscribe().unwrap();
@@ -66,29 +69,29 @@ async fn objects_that_come_and_go_quickly_stop_the_root_stream_for_good() {
     let all = events.len();
     let mut root = pin!(stream::iter(events.into_iter().map(Ok::<_, Error>)).reflect_shared(writer));
 
-    // Four pods come and go before the subscriber is polled for the first time.
+    // Four pods are created and deleted before the subscriber is polled for the first time.
     let mut passed = 0;
     while passed < 10 {
         root.next().await.unwrap().unwrap();
         passed += 1;
     }
-    let heard = tokio::spawn(async move {
+    let received = tokio::spawn(async move {
         let count = std::sync::atomic::AtomicUsize::new(0);
-        let listen = subscriber.for_each(|_| {
+        let count_events = subscriber.for_each(|_| {
             count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
             std::future::ready(())
         });
-        let _: Result<(), _> = timeout(Duration::from_hours(2), listen).await;
+        let _: Result<(), _> = timeout(Duration::from_hours(2), count_events).await;
         Ok::<_, Infallible>(count.into_inner())
     });
     while let Ok(Some(event)) = timeout(Duration::from_hours(1), root.next()).await {
         event.unwrap();
         passed += 1;
     }
-    assert!(passed < all, "kube's root stream went through all {all} events");
+    assert!(passed < all, "kube's root stream processed all {all} events");
     assert_eq!(
-        heard.await.unwrap().unwrap(),
+        received.await.unwrap().unwrap(),
         0,
-        "the subscriber slept through everything"
+        "the subscriber was never woken"
     );
 }

@@ -1,5 +1,5 @@
-//! Several candidates, one API server, and a network that delays, loses and repeats as it likes; processes stop and go
-//! on at any moment. Never do two believe that they lead.
+//! Property tests of leader election: several candidates, one API server, and a network that delays, loses and duplicates
+//! messages. Processes stop and resume at any time. There must never be two leaders.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 use std::time::Duration;
@@ -32,45 +32,45 @@ struct Answer {
 #[derive(Debug)]
 struct Process {
     candidate: Candidate,
-    /// The call it waits for and when it was started.
-    waits: Option<(u64, Call, Duration)>,
+    /// ID, content and start time of the unanswered call.
+    pending_call: Option<(u64, Call, Duration)>,
 }
 
-struct World {
+struct Simulation {
     now: Duration,
     stored: Option<Record>,
-    versions: u64,
+    last_version: u64,
     compare_versions: bool,
     processes: Vec<Process>,
     requests: Vec<Request>,
     answers: Vec<Answer>,
-    ids: u64,
-    names: u64,
+    last_call_id: u64,
+    last_process: u64,
     takeovers: usize,
 }
 
-/// A process runs, a message moves, or time passes: whoever is not named stands still meanwhile.
+/// One event of the simulation. Processes and messages that it does not name do not progress.
 #[derive(Clone, Debug)]
 enum Op {
-    Pass(u64),
+    Advance(u64),
     Run(usize),
-    Arrive {
+    DeliverRequest {
         pick: usize,
-        again: bool,
+        duplicate: bool,
     },
-    Answer(usize),
+    DeliverAnswer(usize),
     LoseRequest(usize),
     LoseAnswer(usize),
-    Retire(usize),
+    Release(usize),
     Restart(usize),
-    /// Somebody deletes the lease.
+    /// A user deletes the Lease.
     Delete,
-    /// Somebody empties the name of its holder.
-    Clear,
-    /// The network and this process behave for a while, the process looking up this often, so that something happens
-    /// at all.
-    Calm {
-        who: usize,
+    /// A user clears the holder of the Lease.
+    ClearHolder,
+    /// Runs one process with an intact network for `rounds` rounds of `every` milliseconds, so that random sequences make
+    /// progress.
+    RunUndisturbed {
+        process: usize,
         every: u64,
         rounds: u64,
     },
@@ -78,77 +78,77 @@ enum Op {
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        6 => (1_u64..4000).prop_map(Op::Pass),
+        6 => (1_u64..4000).prop_map(Op::Advance),
         6 => (0..CANDIDATES).prop_map(Op::Run),
-        6 => (any::<usize>(), prop::bool::weighted(0.2)).prop_map(|(pick, again)| Op::Arrive { pick, again }),
-        6 => any::<usize>().prop_map(Op::Answer),
+        6 => (any::<usize>(), prop::bool::weighted(0.2)).prop_map(|(pick, duplicate)| Op::DeliverRequest { pick, duplicate }),
+        6 => any::<usize>().prop_map(Op::DeliverAnswer),
         1 => any::<usize>().prop_map(Op::LoseRequest),
         1 => any::<usize>().prop_map(Op::LoseAnswer),
-        1 => (0..CANDIDATES).prop_map(Op::Retire),
+        1 => (0..CANDIDATES).prop_map(Op::Release),
         1 => (0..CANDIDATES).prop_map(Op::Restart),
         1 => Just(Op::Delete),
-        1 => Just(Op::Clear),
+        1 => Just(Op::ClearHolder),
         4 => (0..CANDIDATES, 50_u64..1000, 1_u64..15_000)
-            .prop_map(|(who, every, long)| Op::Calm { who, every, rounds: long / every + 1 }),
+            .prop_map(|(process, every, long)| Op::RunUndisturbed { process, every, rounds: long / every + 1 }),
     ]
 }
 
-impl World {
+impl Simulation {
     fn new(compare_versions: bool) -> Self {
-        let mut world = Self {
+        let mut simulation = Self {
             now: Duration::from_secs(50),
             stored: None,
-            versions: 0,
+            last_version: 0,
             compare_versions,
             processes: Vec::new(),
             requests: Vec::new(),
             answers: Vec::new(),
-            ids: 0,
-            names: 0,
+            last_call_id: 0,
+            last_process: 0,
             takeovers: 0,
         };
         for _ in 0..CANDIDATES {
-            let process = world.fresh();
-            world.processes.push(process);
+            let process = simulation.new_process();
+            simulation.processes.push(process);
         }
-        world
+        simulation
     }
 
-    fn fresh(&mut self) -> Process {
-        self.names += 1;
+    fn new_process(&mut self) -> Process {
+        self.last_process += 1;
         Process {
-            candidate: Candidate::new(format!("p{}", self.names), Timing::default()),
-            waits: None,
+            candidate: Candidate::new(format!("p{}", self.last_process), Timing::default()),
+            pending_call: None,
         }
     }
 
     fn leaders(&self) -> Vec<&str> {
-        let leading = self.processes.iter().filter(|p| p.candidate.leads(self.now));
-        leading.map(|p| p.candidate.name()).collect()
+        let leading = self.processes.iter().filter(|p| p.candidate.is_leader(self.now));
+        leading.map(|p| p.candidate.identity()).collect()
     }
 
     fn send(&mut self, from: usize, call: Call) {
-        self.ids += 1;
-        self.processes[from].waits = Some((self.ids, call.clone(), self.now));
+        self.last_call_id += 1;
+        self.processes[from].pending_call = Some((self.last_call_id, call.clone(), self.now));
         self.requests.push(Request {
             from,
-            id: self.ids,
+            id: self.last_call_id,
             call,
         });
     }
 
-    fn run(&mut self, who: usize) {
-        if let Some((_, _, started)) = self.processes[who].waits {
-            // A call is given up after three seconds; its request may still arrive later.
+    fn run(&mut self, process: usize) {
+        if let Some((_, _, started)) = self.processes[process].pending_call {
+            // A call times out after three seconds; its request may still arrive later.
             if self.now < started + Duration::from_secs(3) {
                 return;
             }
-            self.processes[who].waits = None;
-            self.processes[who].candidate.failed();
+            self.processes[process].pending_call = None;
+            self.processes[process].candidate.on_failure();
         }
-        match self.processes[who].candidate.decide(self.now) {
-            Decision::Read => self.send(who, Call::Read),
-            Decision::Write(write) => self.send(who, Call::Write(write)),
+        match self.processes[process].candidate.decide(self.now) {
+            Decision::Read => self.send(process, Call::Read),
+            Decision::Write(write) => self.send(process, Call::Write(write)),
             Decision::Wait(_) => {}
         }
     }
@@ -161,23 +161,23 @@ impl World {
         if self.compare_versions && version != write.replaces {
             return Err(());
         }
-        self.versions += 1;
+        self.last_version += 1;
         let before = self.stored.as_ref().and_then(|r| r.holder.clone());
         if before.is_some() && write.holder.is_some() && before != write.holder {
             self.takeovers += 1;
         }
         self.stored = Some(Record {
-            version: self.versions.to_string(),
+            version: self.last_version.to_string(),
             holder: write.holder.clone(),
             released: write.holder.is_none(),
-            duration: Timing::default().duration,
+            duration: Timing::default().lease_duration,
             transitions: write.transitions,
         });
         Ok(self.stored.clone())
     }
 
-    fn arrive(&mut self, index: usize, again: bool) {
-        let request = if again {
+    fn deliver_request(&mut self, index: usize, duplicate: bool) {
+        let request = if duplicate {
             self.requests[index].clone()
         } else {
             self.requests.swap_remove(index)
@@ -190,37 +190,37 @@ impl World {
         });
     }
 
-    fn answer(&mut self, index: usize) {
+    fn deliver_answer(&mut self, index: usize) {
         let answer = self.answers.swap_remove(index);
         let now = self.now;
         let process = &mut self.processes[answer.to];
-        let Some((id, call, started)) = process.waits.take() else {
+        let Some((id, call, started)) = process.pending_call.take() else {
             return;
         };
         if id != answer.id {
-            process.waits = Some((id, call, started));
+            process.pending_call = Some((id, call, started));
             return;
         }
         match (call, answer.result) {
-            (Call::Read, Ok(record)) => process.candidate.read(record, now),
-            (Call::Write(_), Ok(Some(record))) => process.candidate.wrote(record, started, now),
-            _ => process.candidate.failed(),
+            (Call::Read, Ok(record)) => process.candidate.on_read(record, now),
+            (Call::Write(_), Ok(Some(record))) => process.candidate.on_write(record, started, now),
+            _ => process.candidate.on_failure(),
         }
     }
 
-    fn calm(&mut self, who: usize, every: u64, rounds: u64) {
+    fn run_undisturbed(&mut self, process: usize, every: u64, rounds: u64) {
         for _ in 0..rounds {
             loop {
-                self.run(who);
+                self.run(process);
                 let before = self.answers.len();
-                while let Some(index) = self.requests.iter().position(|r| r.from == who) {
-                    self.arrive(index, false);
+                while let Some(index) = self.requests.iter().position(|r| r.from == process) {
+                    self.deliver_request(index, false);
                 }
                 if self.answers.len() == before {
                     break;
                 }
-                while let Some(index) = self.answers.iter().position(|a| a.to == who) {
-                    self.answer(index);
+                while let Some(index) = self.answers.iter().position(|a| a.to == process) {
+                    self.deliver_answer(index);
                 }
             }
             self.now += Duration::from_millis(every);
@@ -229,39 +229,44 @@ impl World {
 
     fn apply(&mut self, op: &Op) {
         match *op {
-            Op::Pass(ms) => self.now += Duration::from_millis(ms),
-            Op::Run(who) => self.run(who),
-            Op::Calm { who, every, rounds } => self.calm(who, every, rounds),
-            Op::Arrive { pick, again } if !self.requests.is_empty() => {
-                self.arrive(pick % self.requests.len(), again);
+            Op::Advance(ms) => self.now += Duration::from_millis(ms),
+            Op::Run(process) => self.run(process),
+            Op::RunUndisturbed {
+                process,
+                every,
+                rounds,
+            } => self.run_undisturbed(process, every, rounds),
+            Op::DeliverRequest { pick, duplicate } if !self.requests.is_empty() => {
+                self.deliver_request(pick % self.requests.len(), duplicate);
             }
-            Op::Answer(pick) if !self.answers.is_empty() => self.answer(pick % self.answers.len()),
+            Op::DeliverAnswer(pick) if !self.answers.is_empty() => {
+                self.deliver_answer(pick % self.answers.len())
+            }
             Op::LoseRequest(pick) if !self.requests.is_empty() => {
                 self.requests.swap_remove(pick % self.requests.len());
             }
             Op::LoseAnswer(pick) if !self.answers.is_empty() => {
                 self.answers.swap_remove(pick % self.answers.len());
             }
-            Op::Retire(who) => {
-                if let Some(release) = self.processes[who].candidate.retire(self.now) {
-                    self.send(who, Call::Write(release));
+            Op::Release(process) => {
+                if let Some(release) = self.processes[process].candidate.release(self.now) {
+                    self.send(process, Call::Write(release));
                 }
             }
-            Op::Restart(who) => {
-                let process = self.fresh();
-                self.processes[who] = process;
-                // Answers to the old process reach nobody.
-                self.answers.retain(|a| a.to != who);
+            Op::Restart(index) => {
+                self.processes[index] = self.new_process();
+                // Answers to the old process are lost.
+                self.answers.retain(|a| a.to != index);
             }
             Op::Delete => self.stored = None,
-            Op::Clear => {
-                self.versions += 1;
+            Op::ClearHolder => {
+                self.last_version += 1;
                 if let Some(stored) = &mut self.stored {
-                    stored.version = self.versions.to_string();
+                    stored.version = self.last_version.to_string();
                     (stored.holder, stored.released) = (None, false);
                 }
             }
-            Op::Arrive { .. } | Op::Answer(_) | Op::LoseRequest(_) | Op::LoseAnswer(_) => {}
+            Op::DeliverRequest { .. } | Op::DeliverAnswer(_) | Op::LoseRequest(_) | Op::LoseAnswer(_) => {}
         }
     }
 }
@@ -271,77 +276,77 @@ proptest! {
 
     #[test]
     fn there_are_never_two_leaders(ops in prop::collection::vec(op(), 1..300)) {
-        let mut world = World::new(true);
+        let mut simulation = Simulation::new(true);
         for op in &ops {
-            world.apply(op);
-            prop_assert!(world.leaders().len() <= 1, "{:?} after {op:?}", world.leaders());
+            simulation.apply(op);
+            prop_assert!(simulation.leaders().len() <= 1, "{:?} after {op:?}", simulation.leaders());
         }
     }
 
     #[test]
-    fn once_the_network_behaves_somebody_leads_within_fifteen_seconds(
-        ops in prop::collection::vec(op(), 1..100), who in 0..CANDIDATES,
+    fn with_an_intact_network_a_process_leads_within_fifteen_seconds(
+        ops in prop::collection::vec(op(), 1..100), process in 0..CANDIDATES,
     ) {
-        let mut world = World::new(true);
+        let mut simulation = Simulation::new(true);
         for op in &ops {
-            world.apply(op);
+            simulation.apply(op);
         }
-        world.requests.clear();
-        world.answers.clear();
-        let fresh = world.fresh();
-        world.processes[who] = fresh;
-        // The others have crashed; this one runs ten times a second.
-        let crashed = world.now;
-        while !world.processes[who].candidate.leads(world.now) {
-            world.run(who);
-            while !world.requests.is_empty() {
-                world.arrive(0, false);
+        simulation.requests.clear();
+        simulation.answers.clear();
+        let new_process = simulation.new_process();
+        simulation.processes[process] = new_process;
+        // The other processes have crashed; this one runs ten times a second.
+        let crashed = simulation.now;
+        while !simulation.processes[process].candidate.is_leader(simulation.now) {
+            simulation.run(process);
+            while !simulation.requests.is_empty() {
+                simulation.deliver_request(0, false);
             }
-            while !world.answers.is_empty() {
-                world.answer(0);
+            while !simulation.answers.is_empty() {
+                simulation.deliver_answer(0);
             }
-            world.now += Duration::from_millis(100);
-            prop_assert!(world.now.checked_sub(crashed).unwrap() <= Duration::from_secs(15));
+            simulation.now += Duration::from_millis(100);
+            prop_assert!(simulation.now.checked_sub(crashed).unwrap() <= Duration::from_secs(15));
         }
     }
 }
 
 #[test]
-fn a_stopped_leader_is_followed_and_believes_no_more() {
-    let mut world = World::new(true);
-    world.calm(0, 100, 80);
-    assert_eq!(world.leaders(), ["p1"]);
-    world.calm(1, 100, 120);
-    assert_eq!(world.leaders(), ["p2"]);
-    assert_eq!(world.takeovers, 1);
+fn a_stopped_leader_is_replaced_and_no_longer_leads() {
+    let mut simulation = Simulation::new(true);
+    simulation.run_undisturbed(0, 100, 80);
+    assert_eq!(simulation.leaders(), ["p1"]);
+    simulation.run_undisturbed(1, 100, 120);
+    assert_eq!(simulation.leaders(), ["p2"]);
+    assert_eq!(simulation.takeovers, 1);
 }
 
 #[test]
-fn a_server_that_did_not_compare_versions_would_let_two_lead() {
-    let mut world = World::new(false);
-    // Both read that there is no lease, then both write.
+fn without_version_comparison_there_would_be_two_leaders() {
+    let mut simulation = Simulation::new(false);
+    // Both read that there is no Lease, then both write.
     for _ in ["read", "write"] {
-        for who in [0, 1] {
-            world.run(who);
-            world.arrive(0, false);
+        for process in [0, 1] {
+            simulation.run(process);
+            simulation.deliver_request(0, false);
         }
-        world.answer(0);
-        world.answer(0);
+        simulation.deliver_answer(0);
+        simulation.deliver_answer(0);
     }
-    // Each goes on to renew until it doubts no more.
+    // Both renew until they consider themselves the leader.
     for _ in 0..80 {
-        world.now += Duration::from_millis(100);
-        for who in [0, 1] {
-            world.run(who);
-            while !world.requests.is_empty() {
-                world.arrive(0, false);
-                world.answer(0);
+        simulation.now += Duration::from_millis(100);
+        for process in [0, 1] {
+            simulation.run(process);
+            while !simulation.requests.is_empty() {
+                simulation.deliver_request(0, false);
+                simulation.deliver_answer(0);
             }
         }
     }
     assert_eq!(
-        world.leaders().len(),
+        simulation.leaders().len(),
         2,
-        "this model can tell a broken election from a sound one"
+        "the simulation detects a broken election"
     );
 }

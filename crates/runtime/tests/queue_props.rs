@@ -1,14 +1,14 @@
-//! The queue under arbitrary sequences of pushes, pops, ends and passing time.
+//! Property tests of the queue under arbitrary sequences of pushes, pops, results and passing time.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use etcd_operator_runtime::error::Class;
-use etcd_operator_runtime::queue::{Config, Curve, HOT_FLOOR, Outcome, Queue, RESYNC, Wake};
+use etcd_operator_runtime::queue::{Backoff, Config, FAILURE_FLOOR, Outcome, Queue, RESYNC, Wake};
 use proptest::prelude::*;
 
-const BOUND: usize = 3;
+const CONCURRENCY: usize = 3;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -19,7 +19,7 @@ enum Op {
         outcome: Outcome,
         jitter: f64,
     },
-    Pass(Duration),
+    Advance(Duration),
 }
 
 fn outcome() -> impl Strategy<Value = Outcome> {
@@ -37,7 +37,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => Just(Op::Pop),
         3 => (any::<usize>(), outcome(), 0.0..1.0_f64)
             .prop_map(|(pick, outcome, jitter)| Op::Done { pick, outcome, jitter }),
-        2 => (0_u64..400_000).prop_map(|ms| Op::Pass(Duration::from_millis(ms))),
+        2 => (0_u64..400_000).prop_map(|ms| Op::Advance(Duration::from_millis(ms))),
     ]
 }
 
@@ -46,26 +46,26 @@ proptest! {
     fn every_change_is_followed_by_a_reconcile_and_none_runs_twice_at_once(
         ops in prop::collection::vec(op(), 1..200),
     ) {
-        let mut queue = Queue::new(Config::default().concurrency(BOUND));
+        let mut queue = Queue::new(Config::default().concurrency(CONCURRENCY));
         let mut now = Duration::from_secs(7);
         let mut in_flight: Vec<u8> = Vec::new();
-        // Keys pushed since they were last popped.
-        let mut owed: BTreeSet<u8> = BTreeSet::new();
-        // Keys that must be looked at within the resync period even without a push.
-        let mut kept: BTreeSet<u8> = BTreeSet::new();
+        // Keys that were pushed since they were last popped.
+        let mut pending: BTreeSet<u8> = BTreeSet::new();
+        // Keys that must be reconciled within the resync period even without a push.
+        let mut scheduled: BTreeSet<u8> = BTreeSet::new();
 
         for op in ops {
             match op {
                 Op::Push(key) => {
                     queue.push(key, now);
-                    owed.insert(key);
+                    pending.insert(key);
                 }
                 Op::Pop => {
                     if let Some(key) = queue.pop(now) {
                         prop_assert!(!in_flight.contains(&key), "{key} twice in flight");
                         in_flight.push(key);
-                        owed.remove(&key);
-                        kept.remove(&key);
+                        pending.remove(&key);
+                        scheduled.remove(&key);
                     }
                 }
                 Op::Done { pick, outcome, jitter } => {
@@ -76,35 +76,35 @@ proptest! {
                     let delay = queue.done(&key, outcome, now, jitter);
                     prop_assert!(delay.unwrap_or_default() <= RESYNC);
                     match delay {
-                        Some(_) => { kept.insert(key); }
-                        None => prop_assert!(!owed.contains(&key), "a changed object was forgotten"),
+                        Some(_) => { scheduled.insert(key); }
+                        None => prop_assert!(!pending.contains(&key), "a changed key was forgotten"),
                     }
                 }
-                Op::Pass(time) => now += time,
+                Op::Advance(time) => now += time,
             }
-            prop_assert!(in_flight.len() <= BOUND);
+            prop_assert!(in_flight.len() <= CONCURRENCY);
             prop_assert_eq!(queue.in_flight(), in_flight.len());
         }
 
-        // Let everything in flight end well, then everything owed must come within the floor, the rest within a resync.
+        // After all keys in flight succeed, pending keys must be ready within the failure floor, the others within a resync.
         for key in in_flight.drain(..) {
             if queue.done(&key, Outcome::Done(Wake::OnChange), now, 0.0).is_some() {
-                kept.insert(key);
+                scheduled.insert(key);
             }
         }
-        now += HOT_FLOOR;
+        now += FAILURE_FLOOR;
         while let Some(key) = queue.pop(now) {
-            owed.remove(&key);
-            kept.remove(&key);
+            pending.remove(&key);
+            scheduled.remove(&key);
             queue.done(&key, Outcome::Done(Wake::Never), now, 0.0);
         }
-        prop_assert!(owed.is_empty(), "changes lost: {owed:?}");
+        prop_assert!(pending.is_empty(), "changes lost: {pending:?}");
         now += RESYNC;
         while let Some(key) = queue.pop(now) {
-            kept.remove(&key);
+            scheduled.remove(&key);
             queue.done(&key, Outcome::Done(Wake::Never), now, 0.0);
         }
-        prop_assert!(kept.is_empty(), "never looked at again: {kept:?}");
+        prop_assert!(scheduled.is_empty(), "never reconciled again: {scheduled:?}");
         prop_assert!(queue.is_empty());
     }
 
@@ -112,9 +112,9 @@ proptest! {
     fn back_off_never_shrinks_and_never_exceeds_its_cap(
         base in 1_u64..10_000, cap in 1_u64..1_000_000, failures in 1_u32..200,
     ) {
-        let curve = Curve { base: Duration::from_millis(base), cap: Duration::from_millis(cap) };
-        prop_assert!(curve.delay(failures) <= curve.delay(failures + 1));
-        prop_assert!(curve.delay(failures) <= curve.cap);
+        let backoff = Backoff { base: Duration::from_millis(base), cap: Duration::from_millis(cap) };
+        prop_assert!(backoff.delay(failures) <= backoff.delay(failures + 1));
+        prop_assert!(backoff.delay(failures) <= backoff.cap);
     }
 
     #[test]

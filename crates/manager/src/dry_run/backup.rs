@@ -1,11 +1,11 @@
-//! The backup that a dry run reads from its store: as the Job of a restore does, with Secrets read from the API server.
+//! Verifies the backup for a dry run, like the Job of a restore, but with Secrets read from the API server.
 
 use std::path::{Path, PathBuf};
 
 use etcd_operator_api::contract::{StoreOrder, Verified};
 use etcd_operator_job::{settings, verify};
-use etcd_operator_restore::preview::Known;
-use etcd_operator_restore::world::Source;
+use etcd_operator_restore::dry_run::BackupCheck;
+use etcd_operator_restore::observed_state::Source;
 use etcd_operator_snapshot::frames::KeyRing;
 use etcd_operator_store::Policy;
 use etcd_operator_store::secret::Secret;
@@ -13,18 +13,18 @@ use etcd_operator_store::secret::Secret;
 use super::RestoreArgs;
 use super::objects::Found;
 
-/// Reads it; that it cannot be read is what is told then.
-pub async fn read(args: &RestoreArgs, source: &Source, found: &Found) -> Known {
-    match verified(args, source, found).await {
-        Ok(verified) if args.quick => Known::Ends(Box::new(verified)),
-        Ok(verified) => Known::Whole(Box::new(verified)),
-        Err(why) => Known::No(why),
+/// Verifies the backup. A failure is part of the result.
+pub async fn read(args: &RestoreArgs, source: &Source, found: &Found) -> BackupCheck {
+    match verify(args, source, found).await {
+        Ok(verified) if args.quick => BackupCheck::Quick(Box::new(verified)),
+        Ok(verified) => BackupCheck::Full(Box::new(verified)),
+        Err(why) => BackupCheck::Failed(why),
     }
 }
 
-async fn verified(args: &RestoreArgs, source: &Source, found: &Found) -> Result<Verified, String> {
+async fn verify(args: &RestoreArgs, source: &Source, found: &Found) -> Result<Verified, String> {
     let location = &source.location;
-    let order = placed(
+    let order = at_mount_path(
         location.order(&source.object),
         location.claim(),
         args.volume.as_deref(),
@@ -41,20 +41,24 @@ async fn verified(args: &RestoreArgs, source: &Source, found: &Found) -> Result<
         Some(name) => settings::keys_of(&found.secret(name).await?).map_err(|failure| failure.to_string())?,
         None => KeyRing::default(),
     };
-    let told = async {
+    let checked = async {
         let store = settings::store_with(&order, secret.as_ref(), ca, Policy::default()).await?;
         if args.quick {
             return verify::glance(&store, &source.object, keys).await;
         }
-        let scratch = Scratch::make(args.scratch.as_deref())?;
+        let scratch = Scratch::create(args.scratch.as_deref())?;
         verify::whole(&store, &source.object, keys, &scratch.0).await
     };
-    let told = told.await;
-    told.map_err(|failure| format!("{}: {failure}", failure.reason))
+    let checked = checked.await;
+    checked.map_err(|failure| format!("{}: {failure}", failure.reason))
 }
 
-/// The same place where its volume is mounted here.
-fn placed(order: StoreOrder, claim: Option<&str>, volume: Option<&Path>) -> Result<StoreOrder, String> {
+/// The order with the local mount path of the backup's volume.
+fn at_mount_path(
+    order: StoreOrder,
+    claim: Option<&str>,
+    volume: Option<&Path>,
+) -> Result<StoreOrder, String> {
     match (claim, volume) {
         (None, _) => Ok(order),
         (Some(_), Some(volume)) => Ok(StoreOrder {
@@ -62,23 +66,23 @@ fn placed(order: StoreOrder, claim: Option<&str>, volume: Option<&Path>) -> Resu
             ..order
         }),
         (Some(claim), None) => Err(format!(
-            "it lies on the PersistentVolumeClaim {claim}, which is not mounted here: say by --volume where it is"
+            "the backup is on the PersistentVolumeClaim {claim}, which is not mounted here: specify its mount path with --volume"
         )),
     }
 }
 
-/// A directory that is gone when it is no longer needed.
+/// A directory that is deleted on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
-    fn make(within: Option<&Path>) -> Result<Self, etcd_operator_job::Failure> {
-        let within = within.map_or_else(std::env::temp_dir, Path::to_owned);
-        let own = within.join(format!("etcd-operator-restore-{}", std::process::id()));
-        std::fs::create_dir(&own).map_err(|error| {
-            let message = format!("{} cannot be made: {error}", own.display());
+    fn create(parent: Option<&Path>) -> Result<Self, etcd_operator_job::Failure> {
+        let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
+        let directory = parent.join(format!("etcd-operator-restore-{}", std::process::id()));
+        std::fs::create_dir(&directory).map_err(|error| {
+            let message = format!("cannot create {}: {error}", directory.display());
             etcd_operator_job::Failure::lasting("Scratch", message)
         })?;
-        Ok(Self(own))
+        Ok(Self(directory))
     }
 }
 
@@ -93,12 +97,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_backup_on_a_volume_is_read_where_that_is_mounted() {
+    fn a_backup_on_a_volume_is_read_from_its_mount_path() {
         let order = || StoreOrder {
             bucket: "/backups".to_owned(),
             ..StoreOrder::default()
         };
-        let read = |claim, volume: Option<&str>| placed(order(), claim, volume.map(Path::new));
+        let read = |claim, volume: Option<&str>| at_mount_path(order(), claim, volume.map(Path::new));
         assert_eq!(
             read(None, None).map(|order| order.bucket),
             Ok("/backups".to_owned())

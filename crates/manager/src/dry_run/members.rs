@@ -1,31 +1,31 @@
-//! The members as they are now, by their pages of metrics, which the API server passes on: whoever runs this need not be
-//! in the network of the pods.
+//! Reads the current state of the members from their metrics, through the API server's proxy, because the command may run
+//! outside of the pod network.
 
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::names::METRICS_PORT;
-use etcd_operator_restore::preview::MemberNow;
+use etcd_operator_restore::dry_run::MemberState;
 use futures::future::join_all;
 use http::Request;
 
 use super::objects::Found;
 
-/// The revision of a member's data.
+/// Metric with the revision of a member's data.
 const REVISION: &str = "etcd_debugging_mvcc_current_revision";
-/// Bytes of its database.
+/// Metric with the size of a member's database in bytes.
 const DATABASE: &str = "etcd_mvcc_db_total_size_in_bytes";
 
-/// Asks every member.
-pub async fn now(cluster: &EtcdCluster, found: &Found) -> Vec<MemberNow> {
+/// The state of every member.
+pub async fn member_states(cluster: &EtcdCluster, found: &Found) -> Vec<MemberState> {
     let status = cluster.status.as_ref();
     let members = status.and_then(|status| status.member_status.as_deref());
     let names = members
         .unwrap_or_default()
         .iter()
         .map(|member| member.name.as_str());
-    join_all(names.map(|name| one(name, found))).await
+    join_all(names.map(|name| member_state(name, found))).await
 }
 
-async fn one(name: &str, found: &Found) -> MemberNow {
+async fn member_state(name: &str, found: &Found) -> MemberState {
     let namespace = &found.namespace;
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}:{METRICS_PORT}/proxy/metrics");
     let page = match Request::get(path).body(Vec::new()) {
@@ -36,33 +36,33 @@ async fn one(name: &str, found: &Found) -> MemberNow {
             .map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
-    told(name, page)
+    parse_metrics(name, page)
 }
 
-fn told(name: &str, page: Result<String, String>) -> MemberNow {
+fn parse_metrics(name: &str, page: Result<String, String>) -> MemberState {
     let name = name.to_owned();
     match page {
         Ok(page) => {
-            let revision = figure(&page, REVISION);
-            MemberNow {
+            let revision = metric_value(&page, REVISION);
+            MemberState {
                 unknown: revision
                     .is_none()
-                    .then(|| "it does not tell its revision".to_owned()),
+                    .then(|| "its metrics do not contain the revision".to_owned()),
                 revision: revision.and_then(|revision| i64::try_from(revision).ok()),
-                database: figure(&page, DATABASE),
+                database: metric_value(&page, DATABASE),
                 name,
             }
         }
-        Err(why) => MemberNow {
+        Err(why) => MemberState {
             unknown: Some(why),
             name,
-            ..MemberNow::default()
+            ..MemberState::default()
         },
     }
 }
 
-/// A figure without labels; etcd writes large ones as 1.2345e+06.
-fn figure(page: &str, name: &str) -> Option<u64> {
+/// The value of a metric without labels. Large values have the form 1.2345e+06.
+fn metric_value(page: &str, name: &str) -> Option<u64> {
     let value = page
         .lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
@@ -80,12 +80,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_read_as_etcd_writes_them() {
+    fn metric_values_are_parsed_as_etcd_writes_them() {
         let page = "# HELP x y\n# TYPE etcd_mvcc_db_total_size_in_bytes gauge\n\
             etcd_mvcc_db_total_size_in_bytes 2.5165824e+07\n\
             etcd_mvcc_db_total_size_in_use_in_bytes 7\n\
             etcd_debugging_mvcc_current_revision 48211\n";
-        let member = told("c-0", Ok(page.to_owned()));
+        let member = parse_metrics("c-0", Ok(page.to_owned()));
         assert_eq!(
             (member.revision, member.database),
             (Some(48_211), Some(25_165_824))
@@ -94,16 +94,16 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_is_none_and_a_number_that_is_none_are_not_known() {
+    fn missing_or_invalid_metrics_are_unknown() {
         for page in [
             "",
             "etcd_debugging_mvcc_current_revision 1.5",
             "etcd_debugging_mvcc_current_revision NaN",
         ] {
-            let member = told("c-0", Ok(page.to_owned()));
+            let member = parse_metrics("c-0", Ok(page.to_owned()));
             assert!(member.revision.is_none() && member.unknown.is_some(), "{page}");
         }
-        let member = told("c-0", Err("forbidden".to_owned()));
+        let member = parse_metrics("c-0", Err("forbidden".to_owned()));
         assert_eq!(member.unknown.as_deref(), Some("forbidden"));
     }
 }

@@ -1,4 +1,4 @@
-//! The objects that a dry run reads, with the rights of whoever runs it.
+//! Reads the objects for a dry run, with the permissions of the user.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -12,43 +12,43 @@ use kube::{Client, ResourceExt as _};
 
 use super::RestoreArgs;
 
-/// What was read.
+/// The objects.
 pub struct Found {
-    /// The way to the API server.
+    /// The client for the API server.
     pub client: Client,
-    /// The namespace of everything.
+    /// The namespace of all objects.
     pub namespace: String,
     /// The restore.
     pub restore: EtcdRestore,
     /// All restores of the namespace.
     pub others: Vec<EtcdRestore>,
-    /// The cluster that it names.
+    /// The cluster of the restore.
     pub cluster: Option<EtcdCluster>,
-    /// The backup that it names.
+    /// The `EtcdBackup` of the restore.
     pub backup: Option<EtcdBackup>,
-    /// The claim that its backup lies on.
+    /// The PVC with the backup.
     pub claim: Option<PersistentVolumeClaim>,
 }
 
 impl Found {
-    /// Reads the restore and everything that it refers to.
+    /// Reads the restore and all objects it refers to.
     pub async fn read(args: &RestoreArgs, client: Client) -> Result<Self> {
-        let asked = args.file.as_deref().map(manifest).transpose()?;
+        let from_manifest = args.file.as_deref().map(read_manifest).transpose()?;
         let namespace = args
             .namespace
             .clone()
-            .or_else(|| asked.as_ref()?.namespace())
+            .or_else(|| from_manifest.as_ref()?.namespace())
             .unwrap_or_else(|| client.default_namespace().to_owned());
         let restores: Api<EtcdRestore> = Api::namespaced(client.clone(), &namespace);
         let others = restores.list(&ListParams::default()).await;
-        let others = others.context("the EtcdRestores cannot be listed")?.items;
-        let restore = if let Some(asked) = asked {
-            beside(asked, &others, &namespace)
+        let others = others.context("cannot list EtcdRestores")?.items;
+        let restore = if let Some(from_manifest) = from_manifest {
+            with_existing(from_manifest, &others, &namespace)
         } else {
             let name = args.name.as_deref().unwrap_or_default();
             let found = others.iter().find(|one| one.name_any() == name).cloned();
             found.with_context(|| {
-                format!("there is no EtcdRestore {name} in the namespace {namespace}: name one with its namespace, or a manifest by --file")
+                format!("there is no EtcdRestore {name} in the namespace {namespace}: specify the name and namespace of an existing one, or a manifest with --file")
             })?
         };
         let spec = &restore.spec;
@@ -70,19 +70,19 @@ impl Found {
         })
     }
 
-    /// The entries of a Secret.
+    /// Reads the data of a Secret.
     pub async fn secret(&self, name: &str) -> Result<BTreeMap<String, Vec<u8>>, String> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let secret = secrets
             .get(name)
             .await
-            .map_err(|error| format!("the Secret {name} cannot be read: {error}"))?;
+            .map_err(|error| format!("cannot read the Secret {name}: {error}"))?;
         let data = secret.data.into_iter().flatten();
         Ok(data.map(|(key, value)| (key, value.0)).collect())
     }
 }
 
-/// An object that may be there.
+/// Reads an object that may not exist.
 async fn get<K>(client: &Client, namespace: &str, name: Option<&str>, kind: &str) -> Result<Option<K>>
 where
     K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
@@ -95,34 +95,37 @@ where
     };
     let all: Api<K> = Api::namespaced(client.clone(), namespace);
     let read = all.get_opt(name).await;
-    read.with_context(|| format!("the {kind} {name} cannot be read"))
+    read.with_context(|| format!("cannot read the {kind} {name}"))
 }
 
-fn manifest(path: &Path) -> Result<EtcdRestore> {
+fn read_manifest(path: &Path) -> Result<EtcdRestore> {
     let shown = path.display();
     let mut text = String::new();
     if path == Path::new("-") {
         std::io::stdin()
             .read_to_string(&mut text)
-            .context("standard input")?;
+            .context("cannot read standard input")?;
     } else {
-        text = std::fs::read_to_string(path).with_context(|| format!("{shown} cannot be read"))?;
+        text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
     }
-    serde_saphyr::from_str(&text).with_context(|| format!("{shown} is no EtcdRestore"))
+    serde_saphyr::from_str(&text).with_context(|| format!("{shown} is not an EtcdRestore"))
 }
 
-/// The manifest as the object that it is or would become.
-fn beside(mut asked: EtcdRestore, others: &[EtcdRestore], namespace: &str) -> EtcdRestore {
-    asked.metadata.namespace = Some(namespace.to_owned());
-    if let Some(there) = others.iter().find(|one| one.name_any() == asked.name_any()) {
-        asked.metadata.uid.clone_from(&there.metadata.uid);
-        asked
+/// Completes a manifest with UID, creation time and status of the existing object, if there is one.
+fn with_existing(mut from_manifest: EtcdRestore, others: &[EtcdRestore], namespace: &str) -> EtcdRestore {
+    from_manifest.metadata.namespace = Some(namespace.to_owned());
+    if let Some(existing) = others
+        .iter()
+        .find(|one| one.name_any() == from_manifest.name_any())
+    {
+        from_manifest.metadata.uid.clone_from(&existing.metadata.uid);
+        from_manifest
             .metadata
             .creation_timestamp
-            .clone_from(&there.metadata.creation_timestamp);
-        asked.status.clone_from(&there.status);
+            .clone_from(&existing.metadata.creation_timestamp);
+        from_manifest.status.clone_from(&existing.status);
     }
-    asked
+    from_manifest
 }
 
 #[cfg(test)]
@@ -139,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_of_an_object_that_is_there_is_that_object() {
-        let mut there = restore("back");
-        there.metadata.uid = Some("u".to_owned());
-        there.status.get_or_insert_default().succeeded = true;
-        let known = beside(restore("back"), std::slice::from_ref(&there), "shop");
-        assert_eq!(known.metadata.uid.as_deref(), Some("u"));
-        assert!(known.status.is_some_and(|status| status.succeeded));
-        let new = beside(restore("other"), &[there], "shop");
+    fn a_manifest_of_an_existing_object_is_completed_from_it() {
+        let mut existing = restore("back");
+        existing.metadata.uid = Some("u".to_owned());
+        existing.status.get_or_insert_default().succeeded = true;
+        let merged = with_existing(restore("back"), std::slice::from_ref(&existing), "shop");
+        assert_eq!(merged.metadata.uid.as_deref(), Some("u"));
+        assert!(merged.status.is_some_and(|status| status.succeeded));
+        let new = with_existing(restore("other"), &[existing], "shop");
         assert_eq!((new.metadata.uid, new.status), (None, None));
         assert_eq!(new.metadata.namespace.as_deref(), Some("shop"));
     }

@@ -1,4 +1,4 @@
-//! The `EtcdCluster` that is made from a template. It has no owner: it outlives the restore that brings its first data.
+//! Builds an `EtcdCluster` from a template. It has no owner reference, because it must outlive its first restore.
 
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::cluster::BootstrapSpec;
@@ -8,20 +8,20 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use etcd_operator_runtime::key::ObjectKey;
 
-/// The cluster of this template, made by the restore of this UID, which may have a scope. It waits for a restore instead of
-/// starting empty.
+/// Builds the cluster of a template for the restore with UID `restore_uid`. The cluster waits for a restore instead of
+/// starting empty. It inherits the scope annotation of the restore.
 pub fn cluster(
     template: &ClusterTemplate,
     key: &ObjectKey,
-    made_by: &str,
+    restore_uid: &str,
     scope: Option<&str>,
 ) -> EtcdCluster {
     let mut annotations = template.annotations.clone().unwrap_or_default();
-    annotations.insert(ANNOTATION_MADE_BY.to_owned(), made_by.to_owned());
+    annotations.insert(ANNOTATION_MADE_BY.to_owned(), restore_uid.to_owned());
     if let Some(scope) = scope {
-        // Whoever looks after the restore is to look after its cluster.
-        let scope_of_cluster = annotations.entry(ANNOTATION_SCOPE.to_owned());
-        scope_of_cluster.or_insert_with(|| scope.to_owned());
+        // The installation that serves the restore must also serve its cluster.
+        let cluster_scope = annotations.entry(ANNOTATION_SCOPE.to_owned());
+        cluster_scope.or_insert_with(|| scope.to_owned());
     }
     let mut spec = template.spec.clone();
     spec.bootstrap = Some(BootstrapSpec { await_restore: true });

@@ -1,4 +1,4 @@
-//! The pod of a Job: the operator's own image under a user without rights, with what it needs mounted and no token.
+//! Builds the pod of a Job: the operator's image, non-root, without a service account token.
 
 use std::collections::BTreeMap;
 
@@ -11,50 +11,50 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::Frame;
-use crate::plan::{Task, Wanted};
+use super::BuildInputs;
+use crate::plan::{DesiredJob, JobTask};
 
-/// The container of the pod.
+/// Name of the main container.
 pub const CONTAINER: &str = "restore";
 
-/// The one that shows that the members' image has the program that restores.
+/// Name of the init container that checks that the members' image contains etcd's restore tool.
 pub const TOOL: &str = "tool";
 
-/// A user without name or rights, the same as for members.
-const NOBODY: i64 = 65532;
+/// User and group ID of the pod, the same as for members.
+const NON_ROOT_ID: i64 = 65532;
 
-pub(super) fn template(wanted: &Wanted, frame: &Frame<'_>) -> PodTemplateSpec {
-    let (volumes, mounts): (Vec<_>, Vec<_>) = mounted(wanted, frame).into_iter().unzip();
-    let nodes = &frame.cluster.nodes;
-    let pull_secrets = frame.cluster.pull_secrets.iter();
-    let pull_secrets: Vec<_> = pull_secrets
+pub(super) fn template(desired: &DesiredJob, inputs: &BuildInputs<'_>) -> PodTemplateSpec {
+    let (volumes, mounts): (Vec<_>, Vec<_>) = volumes_and_mounts(desired, inputs).into_iter().unzip();
+    let scheduling = &inputs.cluster.scheduling;
+    let image_pull_secrets = inputs.cluster.image_pull_secrets.iter();
+    let image_pull_secrets: Vec<_> = image_pull_secrets
         .map(|name| LocalObjectReference { name: name.clone() })
         .collect();
     PodTemplateSpec {
         metadata: Some(ObjectMeta {
-            labels: Some(frame.labels(&wanted.task)),
+            labels: Some(inputs.labels(&desired.task)),
             ..ObjectMeta::default()
         }),
         spec: Some(PodSpec {
             restart_policy: Some("Never".to_owned()),
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
-            image_pull_secrets: (!pull_secrets.is_empty()).then_some(pull_secrets),
-            // What the members' pods may read, this one may: what it finds out is to hold for them.
-            service_account_name: frame.cluster.service_account.clone(),
-            // Where they can run, it can, and where every node repels strangers nothing else would ever start.
-            node_selector: (!nodes.labels.is_empty()).then(|| nodes.labels.clone()),
-            affinity: nodes.affinity.clone().map(|rules| Affinity {
+            image_pull_secrets: (!image_pull_secrets.is_empty()).then_some(image_pull_secrets),
+            // The same service account as the members, so that the verification also covers their access to the store.
+            service_account_name: inputs.cluster.service_account.clone(),
+            // The same nodes as the members: if all nodes are tainted, the pod could not start anywhere else.
+            node_selector: (!scheduling.labels.is_empty()).then(|| scheduling.labels.clone()),
+            affinity: scheduling.affinity.clone().map(|rules| Affinity {
                 node_affinity: Some(rules),
                 ..Affinity::default()
             }),
-            tolerations: (!nodes.tolerations.is_empty()).then(|| nodes.tolerations.clone()),
-            priority_class_name: nodes.priority_class.clone(),
+            tolerations: (!scheduling.tolerations.is_empty()).then(|| scheduling.tolerations.clone()),
+            priority_class_name: scheduling.priority_class.clone(),
             security_context: Some(PodSecurityContext {
                 run_as_non_root: Some(true),
-                run_as_user: Some(NOBODY),
-                run_as_group: Some(NOBODY),
-                fs_group: Some(NOBODY),
+                run_as_user: Some(NON_ROOT_ID),
+                run_as_group: Some(NON_ROOT_ID),
+                fs_group: Some(NON_ROOT_ID),
                 fs_group_change_policy: Some("OnRootMismatch".to_owned()),
                 seccomp_profile: Some(SeccompProfile {
                     type_: "RuntimeDefault".to_owned(),
@@ -62,28 +62,30 @@ pub(super) fn template(wanted: &Wanted, frame: &Frame<'_>) -> PodTemplateSpec {
                 }),
                 ..PodSecurityContext::default()
             }),
-            init_containers: tool(wanted, frame).map(|tool| vec![tool]),
-            containers: vec![container(wanted, frame, mounts)],
+            init_containers: tool_container(desired, inputs).map(|tool| vec![tool]),
+            containers: vec![container(desired, inputs, mounts)],
             volumes: Some(volumes),
             ..PodSpec::default()
         }),
     }
 }
 
-/// Runs the program that restores, in the members' own image, so far as to tell its version: where it is missing, nothing is
-/// touched. Up to 3.5 the client can do it, and images always have that.
-fn tool(wanted: &Wanted, frame: &Frame<'_>) -> Option<Container> {
-    let cluster = frame.cluster;
+/// An init container that runs etcd's restore tool from the members' image with the command `version`.
+///
+/// If the image lacks the tool, the restore fails before it changes anything. Up to etcd 3.5 `etcdctl` can restore, and
+/// images always contain it; from 3.6 on only `etcdutl` can.
+fn tool_container(desired: &DesiredJob, inputs: &BuildInputs<'_>) -> Option<Container> {
+    let cluster = inputs.cluster;
     let (image, version) = (cluster.image.clone()?, cluster.version.as_ref()?);
     let program = if (version.major, version.minor) < (3, 6) {
         "etcdctl"
     } else {
         "etcdutl"
     };
-    (wanted.task == Task::Verify).then(|| Container {
+    (desired.task == JobTask::Verify).then(|| Container {
         name: TOOL.to_owned(),
         image: Some(image),
-        image_pull_policy: cluster.pull_policy.map(str::to_owned),
+        image_pull_policy: cluster.image_pull_policy.map(str::to_owned),
         command: Some(vec![format!("/usr/local/bin/{program}"), "version".to_owned()]),
         env: Some(vec![EnvVar {
             name: "ETCDCTL_API".to_owned(),
@@ -91,12 +93,12 @@ fn tool(wanted: &Wanted, frame: &Frame<'_>) -> Option<Container> {
             ..EnvVar::default()
         }]),
         resources: Some(resources()),
-        security_context: Some(harmless()),
+        security_context: Some(restricted_security_context()),
         ..Container::default()
     })
 }
 
-fn harmless() -> SecurityContext {
+fn restricted_security_context() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         read_only_root_filesystem: Some(true),
@@ -108,12 +110,12 @@ fn harmless() -> SecurityContext {
     }
 }
 
-fn container(wanted: &Wanted, frame: &Frame<'_>, mounts: Vec<VolumeMount>) -> Container {
-    let order = frame.order(wanted);
+fn container(desired: &DesiredJob, inputs: &BuildInputs<'_>, mounts: Vec<VolumeMount>) -> Container {
+    let order = inputs.order(desired);
     let document = String::from_utf8(contract::write(&order)).expect("JSON is UTF-8");
     Container {
         name: CONTAINER.to_owned(),
-        image: Some(frame.image.to_owned()),
+        image: Some(inputs.image.to_owned()),
         command: Some(vec!["etcd-operator".to_owned(), order.task.command().to_owned()]),
         env: Some(vec![EnvVar {
             name: ORDER_VARIABLE.to_owned(),
@@ -123,7 +125,7 @@ fn container(wanted: &Wanted, frame: &Frame<'_>, mounts: Vec<VolumeMount>) -> Co
         }]),
         resources: Some(resources()),
         volume_mounts: Some(mounts),
-        security_context: Some(harmless()),
+        security_context: Some(restricted_security_context()),
         termination_message_policy: Some("File".to_owned()),
         ..Container::default()
     }
@@ -143,19 +145,19 @@ fn resources() -> ResourceRequirements {
     }
 }
 
-fn mounted(wanted: &Wanted, frame: &Frame<'_>) -> Vec<(Volume, VolumeMount)> {
-    let mut all = vec![scratch()];
+fn volumes_and_mounts(desired: &DesiredJob, inputs: &BuildInputs<'_>) -> Vec<(Volume, VolumeMount)> {
+    let mut all = vec![scratch_volume()];
     let mut add = |name: &str, secret: Option<&str>, at: &str| {
-        all.extend(secret.map(|secret| mounted_secret(name, secret, at)));
+        all.extend(secret.map(|secret| secret_volume(name, secret, at)));
     };
     add(
         "client-tls",
-        frame.cluster.client_tls.as_deref(),
+        inputs.cluster.client_tls_secret.as_deref(),
         mounts::CLIENT_TLS,
     );
-    // Whoever compares reads what members serve, and nothing of the store.
-    let is_read = !matches!(wanted.task, Task::Compare { .. });
-    let Some(source) = frame.source.filter(|_| is_read) else {
+    // A comparison reads from the members, not from the store.
+    let needs_store = !matches!(desired.task, JobTask::Compare { .. });
+    let Some(source) = inputs.source.filter(|_| needs_store) else {
         return all;
     };
     let location = &source.location;
@@ -171,14 +173,14 @@ fn mounted(wanted: &Wanted, frame: &Frame<'_>) -> Vec<(Volume, VolumeMount)> {
             }),
             ..Volume::default()
         };
-        let is_only_read = wanted.task == Task::Verify;
-        (volume, mount("backups", mounts::VOLUME, is_only_read))
+        let is_read_only = desired.task == JobTask::Verify;
+        (volume, mount("backups", mounts::VOLUME, is_read_only))
     }));
     all
 }
 
-/// Everything else of the pod is read-only.
-fn scratch() -> (Volume, VolumeMount) {
+/// The only writable volume of the pod, apart from the backups.
+fn scratch_volume() -> (Volume, VolumeMount) {
     let volume = Volume {
         name: "scratch".to_owned(),
         empty_dir: Some(EmptyDirVolumeSource::default()),
@@ -187,8 +189,8 @@ fn scratch() -> (Volume, VolumeMount) {
     (volume, mount("scratch", mounts::SCRATCH, false))
 }
 
-/// A pod whose Secret is missing would wait without a word: the process starts and says what it lacks.
-fn mounted_secret(name: &str, secret: &str, at: &str) -> (Volume, VolumeMount) {
+/// A volume with a Secret. The Secret is optional: without it the pod still starts, and its process reports what is missing.
+fn secret_volume(name: &str, secret: &str, at: &str) -> (Volume, VolumeMount) {
     let volume = Volume {
         name: name.to_owned(),
         secret: Some(SecretVolumeSource {
@@ -202,11 +204,11 @@ fn mounted_secret(name: &str, secret: &str, at: &str) -> (Volume, VolumeMount) {
     (volume, mount(name, at, true))
 }
 
-fn mount(name: &str, at: &str, is_fixed: bool) -> VolumeMount {
+fn mount(name: &str, at: &str, is_read_only: bool) -> VolumeMount {
     VolumeMount {
         name: name.to_owned(),
         mount_path: at.to_owned(),
-        read_only: is_fixed.then_some(true),
+        read_only: is_read_only.then_some(true),
         ..VolumeMount::default()
     }
 }

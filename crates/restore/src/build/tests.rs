@@ -1,57 +1,57 @@
-//! Jobs as users' clusters see them.
+//! Tests of the built Jobs.
 
 use etcd_operator_api::EtcdCluster;
-use etcd_operator_api::contract::{self, JobOrder, ORDER_VARIABLE, Task as Order};
+use etcd_operator_api::contract::{self, JobOrder, ORDER_VARIABLE, Task};
 use etcd_operator_api::location::{Location, ObjectPath};
 use etcd_operator_runtime::key::ObjectKey;
 use serde_json::{Value, json};
 
-use super::{Frame, job};
-use crate::observe::of_cluster;
-use crate::plan::{Task, Wanted};
-use crate::world::{Cluster, Nodes, Source};
+use super::{BuildInputs, job};
+use crate::observe::observe_cluster;
+use crate::observed_state::{ObservedCluster, Scheduling, Source};
+use crate::plan::{DesiredJob, JobTask};
 
-/// Where the pods of a cluster with rules for them may run.
-fn nodes() -> Nodes {
+/// The scheduling rules of a cluster with node and pod affinity.
+fn observed_scheduling() -> Scheduling {
     let keyed = |key: &str| json!([{"key": key, "operator": "Exists"}]);
     let terms = json!({"nodeSelectorTerms": [{"matchExpressions": keyed("ssd")}]});
-    let apart = json!([{"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}]);
+    let anti_affinity = json!([{"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}]);
     let mut cluster = EtcdCluster::default();
     cluster.metadata.name = Some("orders".to_owned());
     cluster.spec.pod = serde_json::from_value(json!({
         "nodeSelector": {"pool": "etcd"}, "tolerations": keyed("dedicated"), "priorityClassName": "databases",
         "affinity": {
             "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms},
-            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart},
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": anti_affinity},
         },
     }))
     .expect("a policy");
-    of_cluster(&cluster, &ObjectKey::new("shop", "orders")).nodes
+    observe_cluster(&cluster, &ObjectKey::new("shop", "orders")).scheduling
 }
 
-fn made(task: Task, location: Location) -> Value {
+fn job_for(task: JobTask, location: Location) -> Value {
     let source = Source {
         location,
         object: "etcd/$(HOME)".to_owned(),
         keys: Some("keys".to_owned()),
     };
-    made_from(task, Some(&source))
+    job_from(task, Some(&source))
 }
 
-fn made_from(task: Task, source: Option<&Source>) -> Value {
-    let cluster = Cluster {
+fn job_from(task: JobTask, source: Option<&Source>) -> Value {
+    let cluster = ObservedCluster {
         name: "orders".to_owned(),
         cluster_id: Some("cdf8".to_owned()),
         version: "3.6.16".parse().ok(),
         image: Some("quay.io/coreos/etcd:v3.6.16".to_owned()),
         endpoints: vec!["https://orders-0.orders.shop.svc:2379".to_owned()],
-        client_tls: Some("client".to_owned()),
-        pull_secrets: vec!["registry".to_owned()],
+        client_tls_secret: Some("client".to_owned()),
+        image_pull_secrets: vec!["registry".to_owned()],
         service_account: Some("irsa".to_owned()),
-        nodes: nodes(),
-        ..Cluster::default()
+        scheduling: observed_scheduling(),
+        ..ObservedCluster::default()
     };
-    let frame = Frame {
+    let inputs = BuildInputs {
         namespace: "shop",
         name: "back",
         uid: "r",
@@ -60,11 +60,11 @@ fn made_from(task: Task, source: Option<&Source>) -> Value {
         image: "operator:1",
         now: "2026-03-01T12:00:00Z".parse().expect("a time"),
     };
-    let wanted = Wanted {
+    let desired = DesiredJob {
         name: "back-v1".to_owned(),
         task,
     };
-    serde_json::to_value(job(&wanted, &frame)).expect("JSON")
+    serde_json::to_value(job(&desired, &inputs)).expect("JSON")
 }
 
 fn s3() -> Location {
@@ -83,8 +83,8 @@ fn s3() -> Location {
     }
 }
 
-fn compare() -> Task {
-    Task::Compare {
+fn compare() -> JobTask {
+    JobTask::Compare {
         cluster_id: "d".to_owned(),
         revision: 1_040,
         digest: "1:2:00".to_owned(),
@@ -100,13 +100,13 @@ fn secrets(job: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn each_job_has_the_secrets_it_needs_and_no_rights() {
-    let verify = made(Task::Verify, s3());
+fn each_job_mounts_only_the_secrets_it_needs_and_has_no_token() {
+    let verify = job_for(JobTask::Verify, s3());
     assert_eq!(secrets(&verify), ["client", "aws", "ca", "keys"]);
-    assert_eq!(secrets(&made(compare(), s3())), ["client"]);
-    assert_eq!(secrets(&made_from(compare(), None)), ["client"]);
+    assert_eq!(secrets(&job_for(compare(), s3())), ["client"]);
+    assert_eq!(secrets(&job_from(compare(), None)), ["client"]);
     assert_eq!(
-        secrets(&made(Task::BackUp, s3())),
+        secrets(&job_for(JobTask::BackUp, s3())),
         ["client", "aws", "ca", "keys"]
     );
     let pod = &verify["spec"]["template"]["spec"];
@@ -122,22 +122,22 @@ fn each_job_has_the_secrets_it_needs_and_no_rights() {
 }
 
 #[test]
-fn the_program_that_restores_is_tried_in_the_members_image_before_anything_is_touched() {
-    let init = |task| made(task, s3())["spec"]["template"]["spec"]["initContainers"].clone();
-    let tool = init(Task::Verify);
+fn verification_checks_the_restore_tool_in_the_members_image() {
+    let init = |task| job_for(task, s3())["spec"]["template"]["spec"]["initContainers"].clone();
+    let tool = init(JobTask::Verify);
     assert_eq!(tool[0]["image"], "quay.io/coreos/etcd:v3.6.16");
     assert_eq!(tool[0]["command"], json!(["/usr/local/bin/etcdutl", "version"]));
     assert_eq!(tool[0]["securityContext"]["allowPrivilegeEscalation"], false);
-    assert_eq!(tool[0]["volumeMounts"], Value::Null, "no secret is for it");
-    for task in [compare(), Task::BackUp] {
+    assert_eq!(tool[0]["volumeMounts"], Value::Null, "the tool needs no Secret");
+    for task in [compare(), JobTask::BackUp] {
         assert_eq!(init(task), Value::Null);
     }
 }
 
 #[test]
-fn it_runs_where_members_can() {
-    for task in [Task::Verify, Task::BackUp, compare()] {
-        let pod = made(task, s3())["spec"]["template"]["spec"].clone();
+fn jobs_run_on_the_nodes_of_the_members() {
+    for task in [JobTask::Verify, JobTask::BackUp, compare()] {
+        let pod = job_for(task, s3())["spec"]["template"]["spec"].clone();
         assert_eq!(pod["nodeSelector"], json!({"pool": "etcd"}));
         assert_eq!(pod["tolerations"][0]["key"], "dedicated");
         assert_eq!(pod["priorityClassName"], "databases");
@@ -148,30 +148,30 @@ fn it_runs_where_members_can() {
 }
 
 #[test]
-fn a_volume_is_mounted_to_be_read() {
+fn a_backup_volume_is_mounted_read_only() {
     let local = Location::Local {
         claim: "backups".to_owned(),
         path: None,
     };
-    let pod = made(Task::Verify, local)["spec"]["template"]["spec"].clone();
+    let pod = job_for(JobTask::Verify, local)["spec"]["template"]["spec"].clone();
     let mounts = pod["containers"][0]["volumeMounts"].as_array().expect("mounts");
-    let of_volume = mounts
+    let volume_mount = mounts
         .iter()
         .find(|mount| mount["name"] == "backups")
         .expect("a mount");
-    assert_eq!(of_volume["readOnly"], true);
+    assert_eq!(volume_mount["readOnly"], true);
 }
 
 #[test]
-fn the_cluster_is_backed_up_beside_the_backup_that_is_restored() {
-    let job = made(Task::BackUp, s3());
+fn the_safety_backup_is_stored_in_the_folder_of_the_restored_backup() {
+    let job = job_for(JobTask::BackUp, s3());
     let container = &job["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["command"], json!(["etcd-operator", "backup"]));
     let text = container["env"][0]["value"].as_str().expect("an order");
     let order: JobOrder = contract::read(text.replace("$$", "$").as_bytes()).expect("an order");
     assert_eq!(order.store.path, "etcd/before-back");
-    let Order::Backup(task) = order.task else {
-        panic!("another task")
+    let Task::Backup(task) = order.task else {
+        panic!("unexpected task")
     };
     assert_eq!(task.verification, etcd_operator_api::backup::Verification::Full);
     assert_eq!((task.keys.is_some(), task.source.tls.is_some()), (true, true));
@@ -179,20 +179,23 @@ fn the_cluster_is_backed_up_beside_the_backup_that_is_restored() {
 }
 
 #[test]
-fn an_order_names_the_object_by_its_whole_key() {
+fn an_order_names_the_object_by_its_full_key() {
     let order = |job: &Value| -> JobOrder {
         let container = &job["spec"]["template"]["spec"]["containers"][0];
         assert_eq!(container["env"][0]["name"], ORDER_VARIABLE);
         let text = container["env"][0]["value"].as_str().expect("an order");
-        assert!(text.contains("$$(HOME)"), "a text of the spec is no variable");
+        assert!(
+            text.contains("$$(HOME)"),
+            "text of the spec is escaped and not expanded as a variable"
+        );
         contract::read(text.replace("$$", "$").as_bytes()).expect("an order")
     };
-    let verify = made(Task::Verify, s3());
+    let verify = job_for(JobTask::Verify, s3());
     assert_eq!(order(&verify).store.path, "etcd/$(HOME)");
     let command = &verify["spec"]["template"]["spec"]["containers"][0]["command"];
     assert_eq!(command, &json!(["etcd-operator", "verify"]));
-    let Order::Compare(task) = order(&made(compare(), s3())).task else {
-        panic!("another task")
+    let Task::Compare(task) = order(&job_for(compare(), s3())).task else {
+        panic!("unexpected task")
     };
     assert_eq!((task.revision, task.source.tls.is_some()), (1_040, true));
 }

@@ -1,4 +1,4 @@
-//! What is accepted, and as what; what is refused, and in which words.
+//! Which specs are accepted and how they are parsed, and which are refused with which message.
 
 use etcd_operator_api::{location::ObjectPath, refusal::Reason};
 use serde_json::Value;
@@ -37,26 +37,29 @@ fn source(at: &Value) -> Value {
 }
 
 #[test]
-fn the_point_in_time_is_the_newest_unless_said_otherwise() {
+fn the_default_point_in_time_is_the_newest_backup() {
     let time = "2026-03-01T10:00:00Z";
     for (at, wanted) in [
-        (json!(null), At::Latest),
-        (json!({}), At::Latest),
-        (json!({"latest": true}), At::Latest),
-        (json!({"latest": false}), At::Latest),
-        (json!({"revision": 48211}), At::Revision(48211)),
-        (json!({"latest": false, "revision": 1}), At::Revision(1)),
-        (json!({"time": time}), At::Time(time.parse().expect("a time"))),
+        (json!(null), PointInTime::Latest),
+        (json!({}), PointInTime::Latest),
+        (json!({"latest": true}), PointInTime::Latest),
+        (json!({"latest": false}), PointInTime::Latest),
+        (json!({"revision": 48211}), PointInTime::Revision(48211)),
+        (json!({"latest": false, "revision": 1}), PointInTime::Revision(1)),
+        (
+            json!({"time": time}),
+            PointInTime::Time(time.parse().expect("a time")),
+        ),
     ] {
         let desired = accepted(&source(&at));
         assert_eq!(desired.cluster, "orders");
         let name = "nightly".to_owned();
-        assert_eq!(desired.from, From::Backup { name, at: wanted }, "{at}");
+        assert_eq!(desired.backup, BackupRef::Backup { name, at: wanted }, "{at}");
     }
 }
 
 #[test]
-fn a_store_is_read_from_the_block_that_the_type_names() {
+fn the_store_is_configured_by_the_block_of_its_type() {
     let path = || ObjectPath {
         bucket: "bucket".to_owned(),
         key: "etcd/v1".to_owned(),
@@ -88,17 +91,17 @@ fn a_store_is_read_from_the_block_that_the_type_names() {
     ] {
         let block_value = json!({"path": "bucket/etcd/v1", secret_field: "s"});
         let desired = accepted(&json!({"backupStorageType": store, block: block_value}));
-        assert_eq!(desired.from, From::Object(wanted), "{store}");
+        assert_eq!(desired.backup, BackupRef::Object(wanted), "{store}");
     }
     let spec = json!({"backupStorageType": "S3", "s3": {
         "path": "bucket/etcd/v1", "awsSecret": "s", "endpoint": "http://minio:9000", "forcePathStyle": true,
     }});
-    let From::Object(Location::S3 {
+    let BackupRef::Object(Location::S3 {
         endpoint,
         path_style,
         region,
         ..
-    }) = accepted(&spec).from
+    }) = accepted(&spec).backup
     else {
         panic!("not S3");
     };
@@ -109,7 +112,7 @@ fn a_store_is_read_from_the_block_that_the_type_names() {
 }
 
 #[test]
-fn a_value_that_cannot_be_used_is_refused_by_field_with_a_remedy() {
+fn an_invalid_value_is_refused_with_field_and_remedy() {
     let good = json!({"path": "bucket/key"});
     let nightly = json!({"backup": {"name": "nightly"}});
     let table: &[(Value, &str, &[&str])] = &[
@@ -129,7 +132,7 @@ fn a_value_that_cannot_be_used_is_refused_by_field_with_a_remedy() {
         (
             json!({"source": nightly, "s3": good}),
             "spec.s3",
-            &["spec.source", "keep one of them"],
+            &["spec.source", "set only one of them"],
         ),
         (
             json!({"source": {"backup": {"name": ""}}}),
@@ -164,12 +167,12 @@ fn a_value_that_cannot_be_used_is_refused_by_field_with_a_remedy() {
         (
             source(&json!({"revision": 0})),
             "spec.source.at.revision",
-            &["above zero", "for example: 48211"],
+            &["greater than 0", "for example: 48211"],
         ),
         (
             source(&json!({"revision": -1})),
             "spec.source.at.revision",
-            &["above zero"],
+            &["greater than 0"],
         ),
         (
             source(&json!({"latest": true, "revision": 5})),
@@ -199,7 +202,7 @@ fn a_value_that_cannot_be_used_is_refused_by_field_with_a_remedy() {
 }
 
 #[test]
-fn an_unnamed_cluster_and_a_name_that_jobs_cannot_carry_are_refused() {
+fn a_missing_cluster_name_and_a_name_too_long_for_jobs_are_refused() {
     let mut rest = source(&json!({}));
     rest["etcdCluster"] = json!({"name": ""});
     let refusal = only_refusal("back", &rest);
@@ -216,7 +219,7 @@ fn an_unnamed_cluster_and_a_name_that_jobs_cannot_carry_are_refused() {
 }
 
 #[test]
-fn the_revision_is_raised_and_the_old_data_are_kept_unless_said_otherwise() {
+fn revision_bump_and_keep_previous_have_defaults() {
     let desired = accepted(&source(&json!({})));
     assert_eq!(
         (desired.revision_bump, desired.keep_previous),
@@ -233,31 +236,31 @@ fn the_revision_is_raised_and_the_old_data_are_kept_unless_said_otherwise() {
 }
 
 #[test]
-fn the_cluster_is_backed_up_first_where_somebody_says_so_and_keys_are_those_of_the_restore() {
+fn safety_backup_and_encryption_keys_are_parsed() {
     let plain = accepted(&source(&json!({})));
-    assert_eq!((plain.backs_up_first, plain.keys), (false, None));
+    assert_eq!((plain.safety_backup, plain.keys), (false, None));
     let mut rest = source(&json!({}));
     rest["safetyBackup"] = json!(true);
     rest["encryption"] = json!({"secretRef": {"name": "keys"}});
     let desired = accepted(&rest);
     assert_eq!(
-        (desired.backs_up_first, desired.keys.as_deref()),
+        (desired.safety_backup, desired.keys.as_deref()),
         (true, Some("keys"))
     );
 }
 
 #[test]
-fn a_volume_is_a_place_like_any_other() {
+fn a_backup_on_a_volume_is_accepted() {
     let local = json!({"backupStorageType": "Local", "local": {"persistentVolumeClaim": "c", "path": "x"}});
     let wanted = Location::Local {
         claim: "c".to_owned(),
         path: Some("x".to_owned()),
     };
-    assert_eq!(accepted(&local).from, From::Object(wanted));
+    assert_eq!(accepted(&local).backup, BackupRef::Object(wanted));
 }
 
 #[test]
-fn everything_that_is_wrong_is_said_at_once() {
+fn all_refusals_are_reported_at_once() {
     let mut rest = source(&json!({"revision": 0}));
     rest["etcdCluster"] = json!({"name": ""});
     rest["clusterTemplate"] = json!({"spec": {"size": 0}});
@@ -276,7 +279,7 @@ fn everything_that_is_wrong_is_said_at_once() {
 }
 
 #[test]
-fn a_template_is_kept_as_it_is_and_refused_where_no_cluster_could_be_made_of_it() {
+fn a_template_is_kept_unchanged_or_refused_if_no_cluster_can_be_created() {
     let template = json!({
         "labels": {"team": "shop"}, "annotations": {"etcd.database.coreos.com/scope": "clusterwide", "note": "x"},
         "spec": {"size": 5, "storage": {"size": "2Gi"}},
@@ -312,7 +315,7 @@ fn a_template_is_kept_as_it_is_and_refused_where_no_cluster_could_be_made_of_it(
             "orders",
             json!({"annotations": {"etcd.database.coreos.com/restore": "{}"}, "spec": {}}),
             "spec.clusterTemplate.annotations",
-            "'etcd.database.coreos.com/restore' belongs to the operator",
+            "'etcd.database.coreos.com/restore' is reserved for the operator",
         ),
     ] {
         let mut rest = source(&json!({}));

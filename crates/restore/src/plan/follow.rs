@@ -1,4 +1,4 @@
-//! What the cluster's controller makes of the restore, told on; and the comparison that lets clients in.
+//! Follows a restore that the cluster controller carries out, and compares the served data before clients get access.
 
 use std::fmt::Write as _;
 
@@ -7,322 +7,348 @@ use etcd_operator_api::contract::RestoreIntent;
 use etcd_operator_api::quantity::Bytes;
 use etcd_operator_api::span::second;
 
-use super::verify::{ROLLED_BACK, TRY_AGAIN};
+use super::verify::{RETRY_HINT, ROLLED_BACK};
 use super::{
-    Ask, Outcome, Phase, Plan, Reason, Task, Wanted, gate, job_name, outcome, own_intent, pause, withdrawal,
+    DesiredJob, JobTask, Outcome, Phase, Plan, Reason, RequestChange, job_name, outcome, own_request,
+    preconditions, retry_delay, withdraw_own_request,
 };
-use crate::memory::Memory;
-use crate::world::World;
+use crate::observed_state::ObservedRestore;
+use crate::persisted_state::PersistedState;
 
-/// What to do where clients cannot be let in.
-const WAY_OUT: &str = "Create another EtcdRestore, which takes its place; or delete this one while there is no other, to let clients in all the same.";
+/// What the user can do if the client Service stays closed.
+const REPLACE_HINT: &str = "Create another EtcdRestore, which replaces this one; or delete this one while there is no other, to open the client Service anyway.";
 
-/// What becomes of the data of before if the restore fails now.
+/// Whether the previous data can be brought back if the restore fails now.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Before {
-    /// There were none.
-    Nothing,
-    /// They come back.
-    CanReturn,
-    /// They cannot come back.
-    Gone,
+enum PreviousData {
+    /// There was no previous data.
+    None,
+    /// The previous data can be brought back.
+    Recoverable,
+    /// The previous data is lost or was given up.
+    Lost,
 }
 
-impl Before {
-    fn of(progress: &RestoreProgress) -> Self {
+impl PreviousData {
+    fn from_progress(progress: &RestoreProgress) -> Self {
         match progress.previous_incarnation {
-            _ if progress.committed => Self::Gone,
-            Some(0) => Self::Nothing,
-            _ => Self::CanReturn,
+            _ if progress.committed => Self::Lost,
+            Some(0) => Self::None,
+            _ => Self::Recoverable,
         }
     }
 }
 
-/// Tells it on.
-pub fn follow(world: &World, progress: &RestoreProgress) -> Plan {
-    let memory = Memory {
-        committed: progress.committed || world.memory.committed,
-        ..world.memory.clone()
+/// Turns the progress that the cluster reports into the plan of the restore.
+pub fn follow_restore(observed: &ObservedRestore, progress: &RestoreProgress) -> Plan {
+    let state = PersistedState {
+        committed: progress.committed || observed.state.committed,
+        ..observed.state.clone()
     };
-    let before = Before::of(progress);
+    let previous_data = PreviousData::from_progress(progress);
     let mut plan = match progress.phase.as_str() {
         "Finished" => {
-            let memory = Memory {
+            let state = PersistedState {
                 succeeded: true,
-                completed: Some(second(world.now)),
-                ..memory
+                completed_at: Some(second(observed.now)),
+                ..state
             };
-            let text = "The cluster serves what the backup holds.";
-            let mut plan = Plan::new(memory, Phase::Succeeded, Reason::Restored, text);
-            plan.ask = withdrawal(world);
+            let message = "The cluster serves the data of the backup.";
+            let mut plan = Plan::new(state, Phase::Succeeded, Reason::Restored, message);
+            plan.request = withdraw_own_request(observed);
             plan
         }
         "RolledBack" => {
-            let memory = Memory {
-                completed: Some(second(world.now)),
-                ..memory
+            let state = PersistedState {
+                completed_at: Some(second(observed.now)),
+                ..state
             };
             let why = progress.message.clone().unwrap_or_default();
-            let back = if before == Before::Nothing {
-                "nothing of the cluster was started"
+            let result = if previous_data == PreviousData::None {
+                "no member of the cluster was started"
             } else {
-                "the cluster of before starts again, on its own data"
+                "the previous cluster starts again with its own data"
             };
-            let text = format!("{ROLLED_BACK}, and {back}: {why}. {TRY_AGAIN}");
-            let mut plan = Plan::new(memory, Phase::RolledBack, Reason::RolledBack, text);
-            plan.ask = withdrawal(world);
+            let message = format!("{ROLLED_BACK}, and {result}: {why}. {RETRY_HINT}");
+            let mut plan = Plan::new(state, Phase::RolledBack, Reason::RolledBack, message);
+            plan.request = withdraw_own_request(observed);
             plan
         }
-        "Serving" if !progress.open => serving(world, &memory, progress),
+        "Serving" if !progress.open => compare_served_data(observed, &state, progress),
         "Serving" => {
-            let text = "Clients are let in; the pods are made anew one by one, without what only the restore needed.";
-            Plan::new(memory, Phase::Serving, Reason::Opened, text)
+            let message = "The client Service is open. The pods are recreated one by one to remove what only the restore needed.";
+            Plan::new(state, Phase::Serving, Reason::Opened, message)
         }
         "RollingBack" => {
             let why = progress.message.clone().unwrap_or_default();
-            let text = match before {
-                Before::Nothing => format!("The pods are taken away again: {why}."),
-                _ => format!("The cluster of before comes back: {why}."),
+            let message = match previous_data {
+                PreviousData::None => format!("The pods are deleted again: {why}."),
+                _ => format!("The previous cluster is being brought back: {why}."),
             };
-            Plan::new(memory, Phase::RollingBack, Reason::RollingBack, text)
+            Plan::new(state, Phase::RollingBack, Reason::RollingBack, message)
         }
         "Committed" => {
-            let text = "The restored data take the place of the old ones; from here there is only forward.";
-            Plan::new(memory, Phase::Committed, Reason::Committed, text)
+            let message =
+                "The restored data replaces the old data. The restore can no longer be rolled back.";
+            Plan::new(state, Phase::Committed, Reason::Committed, message)
         }
         "Preparing" => {
-            let text = match before {
-                Before::Nothing => {
-                    "The members fetch the backup and restore it; none of them has started yet."
+            let message = match previous_data {
+                PreviousData::None => {
+                    "The members download and restore the backup; no member has started yet."
                 }
-                Before::Gone => {
-                    "The members fetch the backup and restore it; the old data are gone, and there is only forward. If it cannot be fetched, correct what status.members names, or delete this EtcdRestore and create another one, which takes its place."
+                PreviousData::Lost => {
+                    "The members download and restore the backup. The old data is lost, so the restore cannot be rolled back. If the download fails, correct what status.members reports, or delete this EtcdRestore and create another one, which replaces it."
                 }
-                Before::CanReturn => {
-                    "The members fetch the backup and restore it beside their old data; the old cluster can still come back."
+                PreviousData::Recoverable => {
+                    "The members download the backup and restore it into a side directory; the old cluster can still be brought back."
                 }
             };
-            Plan::new(memory, Phase::Preparing, Reason::Preparing, text)
+            Plan::new(state, Phase::Preparing, Reason::Preparing, message)
         }
         "Stopping" => {
-            let text = match before {
-                Before::Nothing => "The pods of the members are made; nothing ran before.",
-                Before::Gone => {
-                    "The pods of before are stopped, and their data go with them: there is only forward."
+            let message = match previous_data {
+                PreviousData::None => "The members' pods are being created; the cluster did not run before.",
+                PreviousData::Lost => {
+                    "The members' pods are being stopped, and their data is lost with them: the restore cannot be rolled back."
                 }
-                Before::CanReturn => "The pods of before are stopped; the old cluster can still come back.",
+                PreviousData::Recoverable => {
+                    "The members' pods are being stopped; the old cluster can still be brought back."
+                }
             };
-            Plan::new(memory, Phase::Stopping, Reason::Stopping, text)
+            Plan::new(state, Phase::Stopping, Reason::Stopping, message)
         }
         other => {
-            let text = format!(
-                "The cluster is in a phase '{other}' that this version of the operator does not know."
+            let message = format!(
+                "The cluster reports the phase '{other}', which this version of the operator does not know."
             );
-            Plan::new(memory, Phase::Waiting, Reason::UnknownPhase, text)
+            Plan::new(state, Phase::Waiting, Reason::UnknownPhase, message)
         }
     };
     if matches!(progress.phase.as_str(), "Stopping" | "Preparing") {
-        plan = ask_again(world, progress, plan);
+        plan = restore_lost_request(observed, progress, plan);
     }
-    if let Some(why) = stuck(progress).filter(|_| plan.phase.works()) {
-        plan.text.push(' ');
-        plan.text.push_str(&why);
+    if let Some(why) = failed_member(progress).filter(|_| plan.phase.is_active()) {
+        plan.message.push(' ');
+        plan.message.push_str(&why);
     }
     plan.members.clone_from(&progress.members);
-    plan.progress = Some(counted(plan.phase, progress));
+    plan.progress = Some(progress_summary(plan.phase, progress));
     plan
 }
 
-/// What the first member says that cannot go on: whoever looks at nothing but the reason is to find it there.
-fn stuck(progress: &RestoreProgress) -> Option<String> {
+/// The message of the first failed member, so that it is visible in the restore's own message.
+fn failed_member(progress: &RestoreProgress) -> Option<String> {
     let mut members = progress.members.iter().flatten();
     let failed = members.find(|member| member.phase.as_deref() == Some("Failed"))?;
     let why = failed.message.as_deref()?.trim_end_matches('.');
-    Some(format!("{} cannot go on: {why}.", failed.name))
+    Some(format!("{} failed: {why}.", failed.name))
 }
 
-/// How many members are how far.
-fn counted(phase: Phase, progress: &RestoreProgress) -> String {
+/// The progress for the printer column: how many members are done, and their downloads.
+fn progress_summary(phase: Phase, progress: &RestoreProgress) -> String {
     let members = progress.members.as_deref().unwrap_or_default();
-    let done = match phase {
+    let done_phases = match phase {
         Phase::Stopping | Phase::Preparing => &["Prepared"][..],
         Phase::Succeeded => &["Done", "Running"],
         _ => &["Running"],
     };
-    let is_done = |phase: &Option<String>| phase.as_deref().is_some_and(|word| done.contains(&word));
+    let is_done = |phase: &Option<String>| phase.as_deref().is_some_and(|phase| done_phases.contains(&phase));
     let count = members.iter().filter(|member| is_done(&member.phase)).count();
-    let mut texts = vec![format!("{count}/{} {}", members.len(), done[0].to_lowercase())];
-    texts.extend(members.iter().filter_map(|member| {
-        let told = |bytes: i64| Bytes(bytes.unsigned_abs());
-        let (bytes, total) = (told(member.bytes?), told(member.total?));
+    let mut parts = vec![format!(
+        "{count}/{} {}",
+        members.len(),
+        done_phases[0].to_lowercase()
+    )];
+    parts.extend(members.iter().filter_map(|member| {
+        let bytes_of = |bytes: i64| Bytes(bytes.unsigned_abs());
+        let (bytes, total) = (bytes_of(member.bytes?), bytes_of(member.total?));
         Some(format!("{} {bytes} of {total}", member.name))
     }));
-    texts.join(", ")
+    parts.join(", ")
 }
 
-/// Somebody has replaced the cluster's object without what it is asked for, and with it went what members fetch and what the
-/// backup must be compared by: it is read once more, and the same is asked for again. Nobody is let in before that.
-fn ask_again(world: &World, progress: &RestoreProgress, mut plan: Plan) -> Plan {
-    const FORGOTTEN: &str = "The EtcdCluster does not know any more what it was asked for";
-    const WAY_OUT: &str = "so what is served cannot be compared. Create another EtcdRestore, which takes the place of this one once this one is deleted; or delete this one while there is no other, to let clients in all the same";
-    if world
+/// Restores the request on the cluster after a client replaced the `EtcdCluster` without its annotation.
+///
+/// Members need the request for the download, and the comparison needs its digest. The backup is verified again, and then
+/// the same restore is requested. The client Service stays closed until then.
+fn restore_lost_request(observed: &ObservedRestore, progress: &RestoreProgress, mut plan: Plan) -> Plan {
+    const LOST_REQUEST: &str = "The EtcdCluster lost the annotation that requests this restore";
+    const COMPARE_HINT: &str = "so the served data cannot be compared. Create another EtcdRestore, which replaces this one once this one is deleted; or delete this one while there is no other, to open the client Service anyway";
+    if observed
         .cluster
         .as_ref()
-        .is_ok_and(|cluster| cluster.intent.is_some())
+        .is_ok_and(|cluster| cluster.request.is_some())
     {
         return plan;
     }
     let is_served = progress.phase == "Serving";
-    // Members that fetch go on with what they have been given.
-    let give_up = |mut plan: Plan, why: &str| {
+    // Members that are downloading continue with the request they already received.
+    let abort = |mut plan: Plan, why: &str| {
         if is_served {
             plan.reason = Reason::CompareFailed;
-            plan.text = format!("{why}, {WAY_OUT}.");
+            plan.message = format!("{why}, {COMPARE_HINT}.");
         } else {
-            let _ = write!(plan.text, " {why}; the members go on as far as they can without.");
+            let _ = write!(
+                plan.message,
+                " {why}; the members continue as far as possible without it."
+            );
         }
         plan
     };
-    let source = match &world.source {
+    let source = match &observed.source {
         Ok(source) => source,
-        Err(why) => return give_up(plan, &format!("{FORGOTTEN}, and {why}")),
+        Err(why) => return abort(plan, &format!("{LOST_REQUEST}, and {why}")),
     };
-    let number = world.memory.attempt.max(1);
-    let job = |number: i64| Wanted {
-        name: job_name(world, &Task::Verify, number),
-        task: Task::Verify,
+    let attempt = observed.state.attempt.max(1);
+    let job = |attempt: i64| DesiredJob {
+        name: job_name(observed, &JobTask::Verify, attempt),
+        task: JobTask::Verify,
     };
-    let read = format!("{FORGOTTEN}: {} is read once more", source.object);
+    let verifying = format!("{LOST_REQUEST}: {} is verified again", source.object);
     if is_served {
-        plan.text = format!("{read}, so that what is served can be compared with it.");
+        plan.message = format!("{verifying}, so that the served data can be compared with it.");
     } else {
-        let _ = write!(plan.text, " {read}, so that the same can be asked for again.");
+        let _ = write!(
+            plan.message,
+            " {verifying}, so that the restore can be requested again."
+        );
     }
-    plan.job = Some(job(number));
-    match outcome(world, &job(number).name) {
-        Outcome::None | Outcome::Runs(None) => {}
-        Outcome::Runs(Some(why)) => {
+    plan.job = Some(job(attempt));
+    match outcome(observed, &job(attempt).name) {
+        Outcome::NotStarted | Outcome::Running(None) => {}
+        Outcome::Running(Some(why)) => {
             let _ = write!(
-                plan.text,
+                plan.message,
                 " The pod of the Job {} does not start: {why}",
-                job(number).name
+                job(attempt).name
             );
         }
         Outcome::Verified(verified) if Some(&verified.object.sha256) != progress.object_sha256.as_ref() => {
-            return give_up(plan, &format!("{} is another object by now", source.object));
+            return abort(plan, &format!("{} was replaced by another object", source.object));
         }
         Outcome::Verified(verified) if verified.name == source.object => {
-            let wrote = verified.etcd_version.as_deref().unwrap_or_default();
-            plan.ask = Ask::For(Box::new(gate::intent(world, source, verified, wrote)));
+            let writer = verified.etcd_version.as_deref().unwrap_or_default();
+            plan.request = RequestChange::Set(Box::new(preconditions::restore_request(
+                observed, source, verified, writer,
+            )));
         }
         Outcome::Failed {
             reason, message, at, ..
         } => {
-            let due = at.checked_add(pause(number)).unwrap_or(at);
-            if world.now >= due {
-                plan.memory.attempt = number + 1;
-                plan.job = Some(job(number + 1));
+            let due = at.checked_add(retry_delay(attempt)).unwrap_or(at);
+            if observed.now >= due {
+                plan.state.attempt = attempt + 1;
+                plan.job = Some(job(attempt + 1));
             } else {
                 let _ = write!(
-                    plan.text,
-                    " It could not be, and is tried again at {due}: {reason}: {message}"
+                    plan.message,
+                    " The verification failed and is retried at {due}: {reason}: {message}"
                 );
-                plan.wake = due.duration_since(world.now).try_into().unwrap_or(plan.wake);
+                plan.requeue_after = due
+                    .duration_since(observed.now)
+                    .try_into()
+                    .unwrap_or(plan.requeue_after);
             }
         }
         Outcome::Verified(_) | Outcome::Compared | Outcome::Stored(_) => {
-            plan.memory.attempt = number + 1;
-            plan.job = Some(job(number + 1));
+            plan.state.attempt = attempt + 1;
+            plan.job = Some(job(attempt + 1));
         }
     }
     plan
 }
 
-/// Clients are let in once what is served was compared.
-fn serving(world: &World, memory: &Memory, progress: &RestoreProgress) -> Plan {
-    let text = "What the restored members serve is compared with the backup before clients are let in.";
-    let plan = Plan::new(memory.clone(), Phase::Serving, Reason::Comparing, text);
+/// Compares the served data with the backup before the client Service is opened.
+fn compare_served_data(
+    observed: &ObservedRestore,
+    state: &PersistedState,
+    progress: &RestoreProgress,
+) -> Plan {
+    let message =
+        "The data of the restored members is compared with the backup before the client Service is opened.";
+    let plan = Plan::new(state.clone(), Phase::Serving, Reason::Comparing, message);
     let Some(cluster_id) = &progress.cluster_id else {
         return plan;
     };
-    let Some(intent) = own_intent(world) else {
-        return ask_again(world, progress, plan);
+    let Some(request) = own_request(observed) else {
+        return restore_lost_request(observed, progress, plan);
     };
-    if intent.compared_cluster.as_ref() == Some(cluster_id) {
+    if request.compared_cluster.as_ref() == Some(cluster_id) {
         return plan;
     }
     let bump = progress.revision_bump.unwrap_or(0);
-    let held = if bump > 0 {
-        intent.raised_from()
+    let backup_revision = if bump > 0 {
+        request.raised_from()
     } else {
-        intent.revision
+        request.revision
     };
-    let task = Task::Compare {
+    let task = JobTask::Compare {
         cluster_id: cluster_id.clone(),
-        revision: held.saturating_add(bump),
-        digest: intent.digest.clone(),
+        revision: backup_revision.saturating_add(bump),
+        digest: request.digest.clone(),
     };
-    let number = memory.attempt.max(1);
-    let name = job_name(world, &task, number);
-    let wanted = |number: i64| Plan {
-        job: Some(Wanted {
-            name: job_name(world, &task, number),
+    let attempt = state.attempt.max(1);
+    let name = job_name(observed, &task, attempt);
+    let plan_attempt = |attempt: i64| Plan {
+        job: Some(DesiredJob {
+            name: job_name(observed, &task, attempt),
             task: task.clone(),
         }),
-        memory: Memory {
-            attempt: number,
-            ..plan.memory.clone()
+        state: PersistedState {
+            attempt,
+            ..plan.state.clone()
         },
         ..plan.clone()
     };
-    match outcome(world, &name) {
-        Outcome::None | Outcome::Runs(None) => wanted(number),
-        Outcome::Runs(Some(why)) => Plan {
-            text: format!("The pod of the Job {name} does not start: {why}"),
-            ..wanted(number)
+    match outcome(observed, &name) {
+        Outcome::NotStarted | Outcome::Running(None) => plan_attempt(attempt),
+        Outcome::Running(Some(why)) => Plan {
+            message: format!("The pod of the Job {name} does not start: {why}"),
+            ..plan_attempt(attempt)
         },
         Outcome::Compared => Plan {
-            ask: Ask::For(Box::new(RestoreIntent {
+            request: RequestChange::Set(Box::new(RestoreIntent {
                 compared_cluster: Some(cluster_id.clone()),
-                ..intent.clone()
+                ..request.clone()
             })),
-            ..wanted(number)
+            ..plan_attempt(attempt)
         },
-        Outcome::Verified(_) | Outcome::Stored(_) => wanted(number + 1),
+        Outcome::Verified(_) | Outcome::Stored(_) => plan_attempt(attempt + 1),
         Outcome::Failed {
             reason, message, at, ..
         } => {
-            let due = at.checked_add(pause(number)).unwrap_or(at);
-            // Neither becomes another one, however often it is compared.
-            let (word, text, is_final) = match reason.as_str() {
+            let due = at.checked_add(retry_delay(attempt)).unwrap_or(at);
+            // These two results are final: a retry would give the same result.
+            let (plan_reason, message, is_final) = match reason.as_str() {
                 "DataDiffer" => {
-                    let text = format!(
-                        "What the restored members serve is not what the backup holds, so no client is let in: {message}. {WAY_OUT}"
+                    let message = format!(
+                        "The data of the restored members differs from the backup, so the client Service stays closed: {message}. {REPLACE_HINT}"
                     );
-                    (Reason::DataDiffer, text, true)
+                    (Reason::DataDiffer, message, true)
                 }
                 "Compacted" => {
-                    let text = format!(
-                        "What the restored members serve can no longer be compared with the backup, so no client is let in: {message}. {WAY_OUT}"
+                    let message = format!(
+                        "The data of the restored members can no longer be compared with the backup, so the client Service stays closed: {message}. {REPLACE_HINT}"
                     );
-                    (Reason::NotComparable, text, true)
+                    (Reason::NotComparable, message, true)
                 }
                 _ => {
-                    let text = format!(
-                        "What the restored members serve could not be compared, and is tried again: {reason}: {message}"
+                    let message = format!(
+                        "The comparison of the restored data with the backup failed and is retried: {reason}: {message}"
                     );
-                    (Reason::CompareFailed, text, false)
+                    (Reason::CompareFailed, message, false)
                 }
             };
-            if world.now >= due && !is_final {
-                return wanted(number + 1);
+            if observed.now >= due && !is_final {
+                return plan_attempt(attempt + 1);
             }
-            let rest = due.duration_since(world.now).try_into();
+            let remaining = due.duration_since(observed.now).try_into();
             Plan {
-                reason: word,
-                text,
-                wake: rest.ok().filter(|_| !is_final).unwrap_or(plan.wake),
-                ..wanted(number)
+                reason: plan_reason,
+                message,
+                requeue_after: remaining.ok().filter(|_| !is_final).unwrap_or(plan.requeue_after),
+                ..plan_attempt(attempt)
             }
         }
     }

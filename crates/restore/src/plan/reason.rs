@@ -1,82 +1,82 @@
-//! Where a restore stands, in one word for programs.
+//! The reasons of the Progressing condition of an `EtcdRestore`.
 
 /// The reason of the condition Progressing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The cluster is not there, cannot be read, or goes.
+    /// The cluster does not exist, cannot be decoded, or is being deleted.
     NoCluster,
-    /// The cluster is made from its template.
+    /// The cluster is created from the template.
     CreatingCluster,
-    /// There is a cluster of the template's name that was not made from it.
+    /// A cluster of this name exists that was not created from the template.
     ClusterExists,
-    /// What the cluster's own spec asks for cannot be.
+    /// The spec of the cluster is refused.
     ClusterRefused,
-    /// The cluster does not say yet whether it has data that are to be backed up first.
+    /// The cluster does not report yet whether it has data to lose.
     ClusterNotFormed,
-    /// Another restore of the same cluster comes first.
+    /// Another restore of the same cluster goes first.
     AnotherRestore,
-    /// The cluster is to be left alone.
+    /// The cluster is paused.
     ClusterPaused,
-    /// The operator does not know its own image.
+    /// The operator's own image is not configured.
     NoOperatorImage,
-    /// There is no such backup.
+    /// No backup matches the spec.
     NoBackup,
-    /// A Job of a needed name is somebody else's.
+    /// A foreign Job has a name that the restore needs.
     NameTaken,
-    /// The backup is read from end to end.
+    /// A Job verifies the backup.
     Verifying,
-    /// The backup is whole, and the cluster is asked for it.
+    /// The backup is verified, and the restore is requested from the cluster.
     Verified,
-    /// The backup could not be read, or is not whole.
+    /// The backup could not be read or is damaged.
     VerificationFailed,
-    /// It failed before anything was touched, and nobody has asked for another try.
+    /// The restore failed before it changed anything, and is retried only after an edit of its spec.
     FailedBefore,
-    /// The cluster is backed up before anything is touched.
+    /// A Job makes the safety backup.
     BackingUp,
-    /// It could not be backed up.
+    /// The safety backup failed.
     SafetyBackupFailed,
-    /// The backup asks clients who they are.
+    /// The backup comes from an etcd with authentication enabled.
     AuthEnabled,
     /// The cluster's etcd is older than the one that wrote the backup.
     NewerVersion,
-    /// The backup is at the end of what etcd can count.
+    /// The revision would be too close to the end of etcd's range.
     RevisionTooHigh,
-    /// The volumes, or the quota of a database, are too small.
+    /// The volumes or the database quota are too small.
     NoRoom,
-    /// The volume of the backup can be mounted on one node only.
+    /// The PVC with the backup can be mounted on one node only.
     ClaimNotShared,
-    /// The cluster's controller has not begun yet.
+    /// The cluster controller has not started the restore yet.
     NotBegun,
-    /// The cluster was deleted after the commit.
+    /// The cluster was deleted or lost its status after the commit.
     ClusterGone,
-    /// The cluster serves what the backup holds.
+    /// The cluster serves the data of the backup.
     Restored,
-    /// The cluster of before is back.
+    /// The previous cluster runs again.
     RolledBack,
-    /// Clients are let in, and the pods lose what only the restore needed.
+    /// The client Service is open; pods are recreated without what only the restore needed.
     Opened,
-    /// The cluster of before comes back.
+    /// The previous cluster is being brought back.
     RollingBack,
-    /// The restored data take the place of the old ones.
+    /// The restored data replaces the old data.
     Committed,
-    /// Members restore beside their old data.
+    /// The members restore into a side directory.
     Preparing,
-    /// The pods of before are stopped.
+    /// The members' pods are being stopped.
     Stopping,
-    /// A newer operator wrote how far it is.
+    /// A newer operator version wrote the phase.
     UnknownPhase,
-    /// What is served is compared with the backup.
+    /// A Job compares the served data with the backup.
     Comparing,
-    /// The comparison could not be made.
+    /// The comparison failed.
     CompareFailed,
-    /// What is served is not what the backup holds.
+    /// The served data differs from the backup.
     DataDiffer,
-    /// What is served cannot be compared any more.
+    /// The served data can no longer be compared.
     NotComparable,
 }
 
 impl Reason {
-    /// The word.
+    /// The reason as in the condition.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NoCluster => "NoCluster",

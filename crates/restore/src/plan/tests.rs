@@ -1,9 +1,9 @@
-//! Restores as users see them: what is looked at before, what is followed, what is told.
+//! Plans from the verification of the backup to the end of a restore.
 
-mod changes;
-mod chosen;
+mod cluster_changes;
+mod new_cluster;
 mod refusals;
-mod targets;
+mod select_backup;
 
 use etcd_operator_api::EtcdRestore;
 use etcd_operator_api::cluster::RestoreProgress;
@@ -13,13 +13,13 @@ use etcd_operator_api::reference::References;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::{Ask, Phase, Plan, Task, choose, plan};
-use crate::desired::{At, Desired, From, desired};
-use crate::memory::Memory;
+use super::{JobTask, Phase, Plan, RequestChange, locate_backup, plan};
+use crate::desired::{BackupRef, Desired, PointInTime, desired};
+use crate::observed_state::{JobEnd, ObservedCluster, ObservedJob, ObservedRestore, Source};
+use crate::persisted_state::PersistedState;
 use crate::status::status;
-use crate::world::{Cluster, JobEnd, JobSeen, Source, World};
 
-fn asks() -> Desired {
+fn desired_restore() -> Desired {
     let object: EtcdRestore = serde_json::from_value(json!({
         "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdRestore", "metadata": {"name": "back"},
         "spec": {"etcdCluster": {"name": "orders"}, "backupStorageType": "S3", "s3": {"path": "bucket/etcd/v1", "awsSecret": "aws"}},
@@ -28,31 +28,31 @@ fn asks() -> Desired {
     desired(&object).expect("a valid spec")
 }
 
-fn world() -> World {
-    let desired = asks();
-    let source = choose(&desired.from, None, "orders", None);
-    World {
+fn observed_restore() -> ObservedRestore {
+    let desired = desired_restore();
+    let source = locate_backup(&desired.backup, None, "orders", None);
+    ObservedRestore {
         now: "2026-03-01T12:00:00Z".parse().expect("a time"),
         name: "back".to_owned(),
         uid: "r".to_owned(),
         is_edited: false,
-        memory: Memory::default(),
-        cluster: Ok(Cluster {
+        state: PersistedState::default(),
+        cluster: Ok(ObservedCluster {
             name: "orders".to_owned(),
-            members: 3,
+            member_count: 3,
             version: "3.6.16".parse().ok(),
-            volume: Some(8 << 30),
+            volume_size: Some(8 << 30),
             endpoints: vec!["http://orders-0.orders.shop.svc:2379".to_owned()],
-            ..Cluster::default()
+            ..ObservedCluster::default()
         }),
         is_cluster_missing: false,
         scope: None,
         source,
-        rival: None,
-        is_claim_shared: None,
+        competing_restore: None,
+        is_pvc_shared: None,
         jobs: Vec::new(),
-        foreign: None,
-        image: Ok("operator:1".to_owned()),
+        foreign_job: None,
+        operator_image: Ok("operator:1".to_owned()),
         desired,
     }
 }
@@ -75,19 +75,19 @@ fn verified() -> Verified {
     }
 }
 
-fn ended(name: &str, outcome: JobOutcome) -> JobSeen {
-    JobSeen {
+fn ended_job(name: &str, outcome: JobOutcome) -> ObservedJob {
+    ObservedJob {
         name: name.to_owned(),
         uid: format!("{name}-uid"),
-        is_going: false,
+        is_deleting: false,
         end: Some(JobEnd {
             is_complete: !matches!(outcome, JobOutcome::Failed { .. }),
             at: "2026-03-01T12:00:00Z".parse().expect("a time"),
             message: String::new(),
         }),
-        waits: None,
-        lacks_tool: None,
-        said: Some(Ok(JobResult {
+        pending_reason: None,
+        tool_error: None,
+        result: Some(Ok(JobResult {
             version: 1,
             run: name.to_owned(),
             outcome,
@@ -95,8 +95,8 @@ fn ended(name: &str, outcome: JobOutcome) -> JobSeen {
     }
 }
 
-fn cluster(world: &mut World) -> &mut Cluster {
-    world.cluster.as_mut().expect("a cluster")
+fn cluster(observed: &mut ObservedRestore) -> &mut ObservedCluster {
+    observed.cluster.as_mut().expect("a cluster")
 }
 
 fn progress(phase: &str) -> RestoreProgress {
@@ -109,48 +109,56 @@ fn progress(phase: &str) -> RestoreProgress {
     }
 }
 
-/// What is otherwise in a world.
-type Change = fn(&mut World);
+/// A change of the observed state.
+type Mutation = fn(&mut ObservedRestore);
 
-/// What the plan says is stored, and is all that is known from then on.
-fn follow(world: &mut World) -> Plan {
-    let next = plan(world);
-    let stored = status(&EtcdRestore::default(), &next, &References::default(), world.now);
-    world.memory = Memory::read(Some(&stored));
+/// Plans, and persists the plan: the next call knows only what the status contains.
+fn reconcile(observed: &mut ObservedRestore) -> Plan {
+    let next = plan(observed);
+    let stored = status(
+        &EtcdRestore::default(),
+        &next,
+        &References::default(),
+        observed.now,
+    );
+    observed.state = PersistedState::read(Some(&stored));
     next
 }
 
-fn intent_of(plan: &Plan) -> RestoreIntent {
-    match &plan.ask {
-        Ask::For(intent) => (**intent).clone(),
+fn requested(plan: &Plan) -> RestoreIntent {
+    match &plan.request {
+        RequestChange::Set(intent) => (**intent).clone(),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn a_backup_is_verified_before_anything_is_asked_for_and_what_will_happen_is_told() {
-    let mut world = world();
-    let first = follow(&mut world);
-    assert_eq!((first.phase, &first.ask), (Phase::Verifying, &Ask::AsBefore));
+fn a_backup_is_verified_before_the_restore_is_requested_and_described() {
+    let mut observed = observed_restore();
+    let first = reconcile(&mut observed);
+    assert_eq!(
+        (first.phase, &first.request),
+        (Phase::Verifying, &RequestChange::Keep)
+    );
     let job = first.job.expect("a Job");
-    assert_eq!((job.name.as_str(), job.task), ("back-v1", Task::Verify));
-    assert_eq!(world.memory.object.as_deref(), Some("etcd/v1"));
+    assert_eq!((job.name.as_str(), job.task), ("back-v1", JobTask::Verify));
+    assert_eq!(observed.state.object.as_deref(), Some("etcd/v1"));
 
-    world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
-    let next = follow(&mut world);
-    let intent = intent_of(&next);
+    observed.jobs = vec![ended_job("back-v1", JobOutcome::Verified(Box::new(verified())))];
+    let next = reconcile(&mut observed);
+    let intent = requested(&next);
     assert_eq!((intent.uid.as_str(), intent.revision), ("r", 40));
     assert_eq!(intent.secrets.store.as_deref(), Some("aws"));
     assert_eq!(intent.store.path, "etcd/v1");
     assert_eq!(intent.compared_cluster, None);
-    let told = world.memory.plan.clone().expect("a plan");
+    let text = observed.state.plan.clone().expect("a plan");
     for word in ["etcd/v1", "revision 40", "2 keys", "2h old", "orders", "24h"] {
-        assert!(told.contains(word), "{word} is not in: {told}");
+        assert!(text.contains(word), "{word} is not in: {text}");
     }
 }
 
 #[test]
-fn what_must_not_be_restored_is_refused_before_anything_is_touched() {
+fn an_unsuitable_backup_is_refused_before_anything_is_changed() {
     let auth = Verified {
         auth_enabled: true,
         ..verified()
@@ -176,31 +184,31 @@ fn what_must_not_be_restored_is_refused_before_anything_is_touched() {
     let mut large = verified();
     large.object.snapshot_size = 5 << 30;
     let quota = Some(8 << 30);
-    for (verified, reason, words) in [
-        (auth, "AuthEnabled", "asks clients who they are"),
+    for (verified, reason, fragment) in [
+        (auth, "AuthEnabled", "authentication enabled"),
         (newer, "NewerVersion", "set spec.version"),
         (older_by_bucket, "NewerVersion", "3.7.0"),
         (by_bucket_alone, "NewerVersion", "3.7.0"),
         (high, "RevisionTooHigh", "spec.revisionBump"),
-        (large, "NoRoom", "raise spec.storage.size"),
+        (large, "NoRoom", "increase spec.storage.size"),
     ] {
-        let mut world = world();
-        follow(&mut world);
-        cluster(&mut world).quota = quota;
-        world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified)))];
-        let next = follow(&mut world);
+        let mut observed = observed_restore();
+        reconcile(&mut observed);
+        cluster(&mut observed).quota = quota;
+        observed.jobs = vec![ended_job("back-v1", JobOutcome::Verified(Box::new(verified)))];
+        let next = reconcile(&mut observed);
         assert_eq!((next.phase, next.reason.as_str()), (Phase::Failed, reason));
-        assert!(next.text.contains(words), "{}", next.text);
-        assert!(next.text.contains("Nothing was touched;"), "{}", next.text);
-        assert_eq!(next.ask, Ask::AsBefore);
+        assert!(next.message.contains(fragment), "{}", next.message);
+        assert!(next.message.contains("Nothing was changed;"), "{}", next.message);
+        assert_eq!(next.request, RequestChange::Keep);
     }
 }
 
 #[test]
-fn a_volume_that_only_one_node_can_mount_is_no_place_for_several_members() {
-    let mut world = world();
-    world.is_claim_shared = Some(false);
-    world.source = Ok(Source {
+fn a_single_node_pvc_is_refused_for_several_members() {
+    let mut observed = observed_restore();
+    observed.is_pvc_shared = Some(false);
+    observed.source = Ok(Source {
         location: Location::Local {
             claim: "backups".to_owned(),
             path: None,
@@ -208,93 +216,103 @@ fn a_volume_that_only_one_node_can_mount_is_no_place_for_several_members() {
         object: "etcd/v1".to_owned(),
         keys: None,
     });
-    follow(&mut world);
-    world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
-    assert_eq!(plan(&world).reason.as_str(), "ClaimNotShared");
-    cluster(&mut world).members = 1;
-    assert!(matches!(plan(&world).ask, Ask::For(_)));
+    reconcile(&mut observed);
+    observed.jobs = vec![ended_job("back-v1", JobOutcome::Verified(Box::new(verified())))];
+    assert_eq!(plan(&observed).reason.as_str(), "ClaimNotShared");
+    cluster(&mut observed).member_count = 1;
+    assert!(matches!(plan(&observed).request, RequestChange::Set(_)));
 }
 
 #[test]
-fn a_verification_that_failed_is_tried_again_later_and_at_once_when_the_spec_changes() {
-    let mut world = world();
-    follow(&mut world);
-    world.jobs = vec![ended(
+fn a_failed_verification_is_retried_later_and_at_once_after_an_edit() {
+    let mut observed = observed_restore();
+    reconcile(&mut observed);
+    observed.jobs = vec![ended_job(
         "back-v1",
         JobOutcome::Failed {
             reason: "Unreachable".to_owned(),
-            message: "nobody answers".to_owned(),
+            message: "no answer".to_owned(),
             retriable: true,
         },
     )];
-    let failed = follow(&mut world);
+    let failed = reconcile(&mut observed);
     assert_eq!(
         (failed.phase, failed.reason.as_str()),
         (Phase::Failed, "VerificationFailed")
     );
     assert!(
-        failed.text.contains("Unreachable: nobody answers"),
+        failed.message.contains("Unreachable: no answer"),
         "{}",
-        failed.text
+        failed.message
     );
-    assert!(failed.drops.is_empty(), "people may look at it");
-    let mut edited = world.clone();
+    assert!(
+        failed.delete_jobs.is_empty(),
+        "the failed Job is kept for troubleshooting"
+    );
+    let mut edited = observed.clone();
     edited.is_edited = true;
     assert_eq!(plan(&edited).job.expect("a Job").name, "back-v2");
-    world.now = "2026-03-01T12:01:00Z".parse().expect("a time");
-    let again = follow(&mut world);
+    observed.now = "2026-03-01T12:01:00Z".parse().expect("a time");
+    let again = reconcile(&mut observed);
     assert_eq!(again.job.expect("a Job").name, "back-v2");
-    assert_eq!(again.drops, [("back-v1".to_owned(), "back-v1-uid".to_owned())]);
+    assert_eq!(
+        again.delete_jobs,
+        [("back-v1".to_owned(), "back-v1-uid".to_owned())]
+    );
 }
 
 #[test]
-fn a_result_that_is_not_seen_yet_is_waited_for_and_one_that_was_lost_is_asked_for_again() {
-    let mut world = world();
-    follow(&mut world);
-    let mut job = ended("back-v1", JobOutcome::Verified(Box::new(verified())));
-    job.said = None;
-    world.jobs = vec![job];
-    let waits = follow(&mut world);
+fn a_pending_result_is_awaited_and_a_lost_one_leads_to_a_retry() {
+    let mut observed = observed_restore();
+    reconcile(&mut observed);
+    let mut job = ended_job("back-v1", JobOutcome::Verified(Box::new(verified())));
+    job.result = None;
+    observed.jobs = vec![job];
+    let waits = reconcile(&mut observed);
     assert_eq!(
         (waits.phase, waits.reason.as_str()),
         (Phase::Verifying, "Verifying")
     );
-    world.now = "2026-03-01T12:00:40Z".parse().expect("a time");
-    let lost = plan(&world);
-    assert!(lost.text.contains("ResultLost"), "{}", lost.text);
-    world.now = "2026-03-01T12:01:00Z".parse().expect("a time");
-    assert_eq!(plan(&world).job.expect("a Job").name, "back-v2");
+    observed.now = "2026-03-01T12:00:40Z".parse().expect("a time");
+    let lost = plan(&observed);
+    assert!(lost.message.contains("ResultLost"), "{}", lost.message);
+    observed.now = "2026-03-01T12:01:00Z".parse().expect("a time");
+    assert_eq!(plan(&observed).job.expect("a Job").name, "back-v2");
 }
 
 #[test]
-fn nothing_is_done_to_a_cluster_that_is_not_ready_for_it() {
-    let change: [(&str, Change); 6] = [
-        ("NoCluster", |world| world.cluster = Err("gone".to_owned())),
-        ("AnotherRestore", |world| world.rival = Some("first".to_owned())),
-        ("ClusterPaused", |world| cluster(world).is_paused = true),
-        ("ClusterRefused", |world| {
-            cluster(world).refused = Some("spec.auth: is not implemented".to_owned());
+fn a_restore_waits_while_its_cluster_or_backup_is_not_ready() {
+    let change: [(&str, Mutation); 6] = [
+        ("NoCluster", |observed| observed.cluster = Err("gone".to_owned())),
+        ("AnotherRestore", |observed| {
+            observed.competing_restore = Some("first".to_owned())
         }),
-        ("NoOperatorImage", |world| world.image = Err("which".to_owned())),
-        ("NoBackup", |world| world.source = Err("none".to_owned())),
+        ("ClusterPaused", |observed| cluster(observed).is_paused = true),
+        ("ClusterRefused", |observed| {
+            cluster(observed).spec_refusal = Some("spec.auth: is not implemented".to_owned());
+        }),
+        ("NoOperatorImage", |observed| {
+            observed.operator_image = Err("which".to_owned())
+        }),
+        ("NoBackup", |observed| observed.source = Err("none".to_owned())),
     ];
     for (reason, change) in change {
-        let mut world = world();
-        change(&mut world);
-        let next = plan(&world);
+        let mut observed = observed_restore();
+        change(&mut observed);
+        let next = plan(&observed);
         assert_eq!((next.phase, next.reason.as_str()), (Phase::Waiting, reason));
-        assert_eq!((next.job, next.ask), (None, Ask::AsBefore), "{reason}");
+        assert_eq!((next.job, next.request), (None, RequestChange::Keep), "{reason}");
     }
 }
 
 #[test]
-fn what_the_cluster_makes_of_it_is_told_on_to_the_end() {
-    let mut world = world();
-    follow(&mut world);
-    world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
-    let intent = intent_of(&follow(&mut world));
-    cluster(&mut world).intent = Some(Ok(intent));
-    assert_eq!(follow(&mut world).reason.as_str(), "NotBegun");
+fn the_progress_of_the_cluster_is_followed_to_the_end() {
+    let mut observed = observed_restore();
+    reconcile(&mut observed);
+    observed.jobs = vec![ended_job("back-v1", JobOutcome::Verified(Box::new(verified())))];
+    let intent = requested(&reconcile(&mut observed));
+    cluster(&mut observed).request = Some(Ok(intent));
+    assert_eq!(reconcile(&mut observed).reason.as_str(), "NotBegun");
     for (phase, wanted) in [
         ("Stopping", Phase::Stopping),
         ("Preparing", Phase::Preparing),
@@ -302,105 +320,105 @@ fn what_the_cluster_makes_of_it_is_told_on_to_the_end() {
     ] {
         let mut now = progress(phase);
         now.committed = phase == "Committed";
-        cluster(&mut world).progress = Some(now);
-        let next = follow(&mut world);
-        assert_eq!((next.phase, next.ask), (wanted, Ask::AsBefore));
+        cluster(&mut observed).progress = Some(now);
+        let next = reconcile(&mut observed);
+        assert_eq!((next.phase, next.request), (wanted, RequestChange::Keep));
     }
-    assert!(world.memory.committed);
+    assert!(observed.state.committed);
 
-    cluster(&mut world).progress = Some(progress("Serving"));
-    let comparing = follow(&mut world);
+    cluster(&mut observed).progress = Some(progress("Serving"));
+    let comparing = reconcile(&mut observed);
     let job = comparing.job.expect("a Job");
     assert_eq!(job.name, "back-c1");
-    let Task::Compare { revision, .. } = job.task else {
+    let JobTask::Compare { revision, .. } = job.task else {
         panic!("another task")
     };
-    assert_eq!(
-        revision, 1_040,
-        "above the revision of the backup as it was raised"
-    );
+    assert_eq!(revision, 1_040, "the revision of the backup plus the bump");
     let compared = JobOutcome::Compared {
         revision,
         keys: 2,
         digest: "1:2:00".to_owned(),
     };
-    world.jobs = vec![ended("back-c1", compared)];
-    let intent = intent_of(&follow(&mut world));
+    observed.jobs = vec![ended_job("back-c1", compared)];
+    let intent = requested(&reconcile(&mut observed));
     assert!(intent.compared_cluster.is_some());
-    cluster(&mut world).intent = Some(Ok(intent));
-    assert!(!world.memory.succeeded);
+    cluster(&mut observed).request = Some(Ok(intent));
+    assert!(!observed.state.succeeded);
 
-    cluster(&mut world).progress = Some(progress("Finished"));
-    let done = follow(&mut world);
-    assert_eq!((done.phase, done.ask), (Phase::Succeeded, Ask::Nothing));
-    assert!(world.memory.succeeded && world.memory.completed.is_some());
-    cluster(&mut world).progress = None;
-    cluster(&mut world).intent = None;
-    let after = follow(&mut world);
+    cluster(&mut observed).progress = Some(progress("Finished"));
+    let done = reconcile(&mut observed);
+    assert_eq!(
+        (done.phase, done.request),
+        (Phase::Succeeded, RequestChange::Clear)
+    );
+    assert!(observed.state.succeeded && observed.state.completed_at.is_some());
+    cluster(&mut observed).progress = None;
+    cluster(&mut observed).request = None;
+    let after = reconcile(&mut observed);
     assert_eq!((after.phase, after.job), (Phase::Succeeded, None));
 }
 
-/// Somebody deletes the `EtcdBackup`, or edits it, while members restore: what is served can be compared all the same.
+/// The user deletes or edits the `EtcdBackup` while members restore: the served data can still be compared.
 #[test]
-fn what_is_served_is_compared_wherever_the_backup_may_be_by_then() {
-    let mut first = self::world();
-    follow(&mut first);
-    first.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
-    let mut world = self::world();
+fn the_comparison_needs_no_backup() {
+    let mut first = self::observed_restore();
+    reconcile(&mut first);
+    first.jobs = vec![ended_job("back-v1", JobOutcome::Verified(Box::new(verified())))];
+    let mut observed = self::observed_restore();
     let mut now = progress("Serving");
     now.committed = true;
-    cluster(&mut world).progress = Some(now);
-    cluster(&mut world).intent = Some(Ok(intent_of(&follow(&mut first))));
-    world.source = Err("there is no EtcdBackup nightly that can be read".to_owned());
-    let next = follow(&mut world);
+    cluster(&mut observed).progress = Some(now);
+    cluster(&mut observed).request = Some(Ok(requested(&reconcile(&mut first))));
+    observed.source = Err("there is no readable EtcdBackup nightly".to_owned());
+    let next = reconcile(&mut observed);
     let job = next.job.expect("a Job");
     assert_eq!(
-        (job.name.as_str(), super::cannot_be_made(&world, &job.task)),
+        (job.name.as_str(), super::job_blocker(&observed, &job.task)),
         ("back-c1", None)
     );
-    assert!(!next.text.contains("cannot be made"), "{}", next.text);
-    assert!(super::cannot_be_made(&world, &Task::Verify).is_some());
+    assert!(!next.message.contains("cannot be created"), "{}", next.message);
+    assert!(super::job_blocker(&observed, &JobTask::Verify).is_some());
 
-    world.image = Err("set --operator-image".to_owned());
-    let next = follow(&mut world);
-    let told = "The Job back-c1 cannot be made: set --operator-image";
-    assert!(next.text.ends_with(told), "{}", next.text);
-    world.desired.from = From::Refused("spec.s3.path ends in a slash".to_owned());
-    let next = follow(&mut world);
+    observed.operator_image = Err("set --operator-image".to_owned());
+    let next = reconcile(&mut observed);
+    let text = "The Job back-c1 cannot be created: set --operator-image";
+    assert!(next.message.ends_with(text), "{}", next.message);
+    observed.desired.backup = BackupRef::Refused("spec.s3.path ends in a slash".to_owned());
+    let next = reconcile(&mut observed);
     assert!(
-        next.text.contains("ends in a slash") && !next.observes,
+        next.message.contains("ends in a slash") && !next.observes_generation,
         "{}",
-        next.text
+        next.message
     );
 }
 
 #[test]
-fn the_column_tells_how_far_downloads_are() {
-    let mut world = world();
+fn the_progress_column_shows_downloads() {
+    let mut observed = observed_restore();
     let mut now = progress("Preparing");
     let members = json!([
         {"name": "orders-0", "phase": "Prepared"},
         {"name": "orders-1", "phase": "Fetching", "bytes": 1_288_490_188_i64, "total": 4_294_967_296_i64},
     ]);
     now.members = serde_json::from_value(members).expect("members");
-    cluster(&mut world).progress = Some(now);
-    let told = follow(&mut world).progress.expect("a text");
-    assert_eq!(told, "1/2 prepared, orders-1 1.1 GiB of 4.0 GiB");
+    cluster(&mut observed).progress = Some(now);
+    let text = reconcile(&mut observed).progress.expect("a text");
+    assert_eq!(text, "1/2 prepared, orders-1 1.1 GiB of 4.0 GiB");
 }
 
 #[test]
-fn clients_are_not_let_in_where_what_is_served_differs() {
-    let mut world = world();
-    world.memory.attempt = 1;
+fn the_client_service_stays_closed_if_the_data_differs() {
+    let mut observed = observed_restore();
+    observed.state.attempt = 1;
     let mut next = progress("Serving");
     next.committed = true;
-    cluster(&mut world).progress = Some(next);
-    let mut first = self::world();
-    follow(&mut first);
-    first.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
-    cluster(&mut world).intent = Some(Ok(intent_of(&follow(&mut first))));
+    cluster(&mut observed).progress = Some(next);
+    let mut first = self::observed_restore();
+    reconcile(&mut first);
+    first.jobs = vec![ended_job("back-v1", JobOutcome::Verified(Box::new(verified())))];
+    cluster(&mut observed).request = Some(Ok(requested(&reconcile(&mut first))));
     for (failed, wanted) in [("DataDiffer", "DataDiffer"), ("Compacted", "NotComparable")] {
-        world.jobs = vec![ended(
+        observed.jobs = vec![ended_job(
             "back-c1",
             JobOutcome::Failed {
                 reason: failed.to_owned(),
@@ -408,13 +426,20 @@ fn clients_are_not_let_in_where_what_is_served_differs() {
                 retriable: false,
             },
         )];
-        let next = follow(&mut world);
-        assert_eq!((next.reason.as_str(), next.ask), (wanted, Ask::AsBefore));
-        assert!(next.text.contains("Create another EtcdRestore"), "{}", next.text);
-        assert!(!world.memory.succeeded);
-        world.now += SignedDuration::from_hours(1);
-        let later = follow(&mut world).job.expect("the same Job");
-        assert_eq!(later.name, "back-c1", "it stays what it is");
+        let next = reconcile(&mut observed);
+        assert_eq!(
+            (next.reason.as_str(), next.request),
+            (wanted, RequestChange::Keep)
+        );
+        assert!(
+            next.message.contains("Create another EtcdRestore"),
+            "{}",
+            next.message
+        );
+        assert!(!observed.state.succeeded);
+        observed.now += SignedDuration::from_hours(1);
+        let later = reconcile(&mut observed).job.expect("the same Job");
+        assert_eq!(later.name, "back-c1", "the result is final");
     }
 }
 
@@ -435,106 +460,118 @@ fn stored() -> JobOutcome {
     }))
 }
 
-/// A backup that is verified, and a user who wants the cluster backed up first.
-fn careful() -> World {
-    let mut world = world();
-    world.desired.backs_up_first = true;
-    cluster(&mut world).cluster_id = Some("cdf8".to_owned());
-    follow(&mut world);
-    world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
-    world
+/// A verified backup, and a spec that requests a safety backup.
+fn with_safety_backup() -> ObservedRestore {
+    let mut observed = observed_restore();
+    observed.desired.safety_backup = true;
+    cluster(&mut observed).cluster_id = Some("cdf8".to_owned());
+    reconcile(&mut observed);
+    observed.jobs = vec![ended_job("back-v1", JobOutcome::Verified(Box::new(verified())))];
+    observed
 }
 
 #[test]
-fn the_cluster_is_backed_up_before_anything_is_asked_for_where_somebody_wants_that() {
-    let mut world = careful();
-    let first = follow(&mut world);
-    assert_eq!((first.phase, &first.ask), (Phase::BackingUp, &Ask::AsBefore));
+fn a_requested_safety_backup_is_made_before_the_restore_is_requested() {
+    let mut observed = with_safety_backup();
+    let first = reconcile(&mut observed);
+    assert_eq!(
+        (first.phase, &first.request),
+        (Phase::BackingUp, &RequestChange::Keep)
+    );
     let job = first.job.expect("a Job");
-    assert_eq!((job.name.as_str(), job.task), ("back-s1", Task::BackUp));
-    assert!(first.drops.is_empty(), "what was verified is still needed");
-    world.jobs.push(ended("back-s1", stored()));
-    let next = follow(&mut world);
-    assert_eq!(intent_of(&next).revision, 40);
-    let made = world.memory.safety.clone().expect("a backup");
+    assert_eq!((job.name.as_str(), job.task), ("back-s1", JobTask::BackUp));
+    assert!(
+        first.delete_jobs.is_empty(),
+        "the verification result is still needed"
+    );
+    observed.jobs.push(ended_job("back-s1", stored()));
+    let next = reconcile(&mut observed);
+    assert_eq!(requested(&next).revision, 40);
+    let made = observed.state.safety_backup.clone().expect("a backup");
     assert_eq!(
         (made.object.as_str(), made.revision),
         ("etcd/before-back_v90", Some(90))
     );
     assert_eq!(made.verified.as_deref(), Some("Full"));
     assert_eq!(made.location.as_deref(), Some("s3://bucket/etcd/before-back"));
-    world.jobs.pop();
-    let again = follow(&mut world);
-    assert!(matches!(again.ask, Ask::For(_)), "it is made once");
-    world.is_edited = true;
-    assert_eq!(plan(&world).job.expect("a Job").name, "back-v2");
+    observed.jobs.pop();
+    let again = reconcile(&mut observed);
+    assert!(
+        matches!(again.request, RequestChange::Set(_)),
+        "the safety backup is made once"
+    );
+    observed.is_edited = true;
+    assert_eq!(plan(&observed).job.expect("a Job").name, "back-v2");
 }
 
 #[test]
-fn a_cluster_that_cannot_be_backed_up_is_left_alone_and_told_how_to_go_on_without() {
+fn a_failed_safety_backup_leaves_the_cluster_unchanged_and_names_the_way_to_skip_it() {
     let failed = JobOutcome::Failed {
         reason: "NoMember".to_owned(),
         message: "no member answers".to_owned(),
         retriable: true,
     };
-    let mut broken = careful();
-    broken.jobs.push(ended("back-s1", failed));
-    let mut silent = careful();
-    cluster(&mut silent).silence = Some("it has no quorum (1 of 3 answers)".to_owned());
-    for (world, words) in [(&mut broken, "no member answers"), (&mut silent, "no quorum")] {
-        let next = follow(world);
+    let mut broken = with_safety_backup();
+    broken.jobs.push(ended_job("back-s1", failed));
+    let mut silent = with_safety_backup();
+    cluster(&mut silent).backup_blocker = Some("it has no quorum (1 of 3 answers)".to_owned());
+    for (observed, fragment) in [(&mut broken, "no member answers"), (&mut silent, "no quorum")] {
+        let next = reconcile(observed);
         assert_eq!(
             (next.phase, next.reason.as_str()),
             (Phase::Failed, "SafetyBackupFailed")
         );
-        assert_eq!(next.ask, Ask::AsBefore);
-        for words in [words, "Nothing was touched", "set spec.safetyBackup to false"] {
-            assert!(next.text.contains(words), "{}", next.text);
+        assert_eq!(next.request, RequestChange::Keep);
+        for fragment in [fragment, "Nothing was changed", "set spec.safetyBackup to false"] {
+            assert!(next.message.contains(fragment), "{}", next.message);
         }
     }
     broken.now = "2026-03-01T12:01:00Z".parse().expect("a time");
     assert_eq!(plan(&broken).job.expect("a Job").name, "back-v2");
-    // A quorum that comes back days later is no reason to roll data back that nobody thinks of any more.
-    cluster(&mut silent).silence = None;
-    let rests = follow(&mut silent);
+    // A quorum that comes back days later must not start the restore unexpectedly.
+    cluster(&mut silent).backup_blocker = None;
+    let awaits_edit = reconcile(&mut silent);
     assert_eq!(
-        (rests.phase, rests.job, rests.ask),
-        (Phase::Failed, None, Ask::AsBefore)
+        (awaits_edit.phase, awaits_edit.job, awaits_edit.request),
+        (Phase::Failed, None, RequestChange::Keep)
     );
     silent.is_edited = true;
     assert_eq!(plan(&silent).job.expect("a Job").name, "back-v2");
 }
 
 #[test]
-fn a_backup_that_was_made_before_something_came_in_the_way_is_not_the_one_that_was_asked_for() {
-    let mut world = careful();
-    follow(&mut world);
-    world.jobs.push(ended("back-s1", stored()));
-    follow(&mut world);
-    // Somebody edits the spec while there is no EtcdBackup to choose from; much is written before there is one again.
-    world.is_edited = true;
-    let source = std::mem::replace(&mut world.source, Err("none".to_owned()));
-    assert_eq!(follow(&mut world).phase, Phase::Waiting);
-    world.is_edited = false;
-    assert_eq!(follow(&mut world).phase, Phase::Waiting);
-    world.source = source;
-    assert_eq!(follow(&mut world).job.expect("a Job").name, "back-v2");
-    world
+fn an_outdated_safety_backup_is_made_again() {
+    let mut observed = with_safety_backup();
+    reconcile(&mut observed);
+    observed.jobs.push(ended_job("back-s1", stored()));
+    reconcile(&mut observed);
+    // The spec is edited while the EtcdBackup does not exist; clients write before it exists again.
+    observed.is_edited = true;
+    let source = std::mem::replace(&mut observed.source, Err("none".to_owned()));
+    assert_eq!(reconcile(&mut observed).phase, Phase::Waiting);
+    observed.is_edited = false;
+    assert_eq!(reconcile(&mut observed).phase, Phase::Waiting);
+    observed.source = source;
+    assert_eq!(reconcile(&mut observed).job.expect("a Job").name, "back-v2");
+    observed
         .jobs
-        .push(ended("back-v2", JobOutcome::Verified(Box::new(verified()))));
-    let next = follow(&mut world);
-    assert_eq!((next.phase, &next.ask), (Phase::BackingUp, &Ask::AsBefore));
+        .push(ended_job("back-v2", JobOutcome::Verified(Box::new(verified()))));
+    let next = reconcile(&mut observed);
+    assert_eq!(
+        (next.phase, &next.request),
+        (Phase::BackingUp, &RequestChange::Keep)
+    );
     assert_eq!(next.job.expect("a Job").name, "back-s2");
 }
 
 #[test]
-fn what_was_verified_is_not_taken_for_another_backup_that_is_meant_by_now() {
-    let mut world = world();
-    follow(&mut world);
-    world.jobs = vec![ended("back-v1", JobOutcome::Verified(Box::new(verified())))];
-    let source = world.source.as_mut().expect("a source");
+fn another_selected_backup_is_verified_again() {
+    let mut observed = observed_restore();
+    reconcile(&mut observed);
+    observed.jobs = vec![ended_job("back-v1", JobOutcome::Verified(Box::new(verified())))];
+    let source = observed.source.as_mut().expect("a source");
     source.object = "etcd/v2".to_owned();
-    let next = plan(&world);
-    assert_eq!(next.ask, Ask::AsBefore);
+    let next = plan(&observed);
+    assert_eq!(next.request, RequestChange::Keep);
     assert_eq!(next.job.expect("a Job").name, "back-v2");
 }

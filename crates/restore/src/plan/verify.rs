@@ -1,4 +1,4 @@
-//! Before anything is touched: the cluster is looked at, a backup chosen and read from end to end.
+//! Verifies the backup and checks the cluster before the restore changes anything.
 
 use std::time::Duration;
 
@@ -6,297 +6,316 @@ use etcd_operator_api::span::second;
 use jiff::Timestamp;
 
 use super::{
-    Ask, Outcome, Phase, Plan, Reason, Task, Wanted, gate, job_name, outcome, own_intent, pause, safety,
+    DesiredJob, JobTask, Outcome, Phase, Plan, Reason, RequestChange, job_name, outcome, own_request,
+    preconditions, retry_delay, safety_backup,
 };
-use crate::memory::Memory;
-use crate::world::{Cluster, Source, World};
+use crate::observed_state::{ObservedCluster, ObservedRestore, Source};
+use crate::persisted_state::PersistedState;
 
-/// How often a backup is read that could not be: half an hour in all. Data are not rolled back days later, when nobody
-/// thinks of it any more, because a store came back.
-pub const MOST_TRIES: i64 = 6;
+/// Attempts to verify a backup, over about half an hour. A restore must not start unexpectedly, days later, because a store
+/// came back.
+pub const MAX_ATTEMPTS: i64 = 6;
 
-/// How much later than it was due another try is still made by itself.
-const SLACK: Duration = Duration::from_mins(10);
+/// How long after its due time a retry is still made automatically.
+const RETRY_WINDOW: Duration = Duration::from_mins(10);
 
-/// For how long what was found whole and refused for the cluster's sake goes on by itself once the cluster is changed. A
-/// cluster that gets a newer version months later is not rolled back by that.
-const OPEN: Duration = Duration::from_hours(1);
+/// How long after its verification a backup that was refused because of the cluster is restored automatically once the
+/// cluster is changed. An upgrade of the cluster months later must not start the restore.
+const REUSE_WINDOW: Duration = Duration::from_hours(1);
 
-/// How it begins what is said of a restore that was rolled back.
+/// The beginning of the message of a restore that was rolled back.
 pub const ROLLED_BACK: &str = "The restore was rolled back";
-/// How it ends.
-pub const TRY_AGAIN: &str = "Any change of this spec lets the operator try again.";
+/// The end of that message.
+pub const RETRY_HINT: &str = "Any change of the spec starts another attempt.";
 
-/// Goes on with it, or says what stands in the way.
-pub fn verify(world: &World) -> Plan {
-    let memory = &world.memory;
-    if memory.phase == Phase::RolledBack.as_str() && !world.is_edited {
-        // Why is known to nobody else once the cluster has forgotten it.
-        let said = memory
-            .said
+/// Continues the restore up to its request, or reports what blocks it.
+pub fn verify(observed: &ObservedRestore) -> Plan {
+    let state = &observed.state;
+    if state.phase == Phase::RolledBack.as_str() && !observed.is_edited {
+        // After the cluster dropped the progress, only this message contains the reason.
+        let message = state
+            .message
             .as_deref()
-            .filter(|said| said.starts_with(ROLLED_BACK));
-        let text = said.map_or_else(
-            || format!("{ROLLED_BACK}, and the cluster is as it was before. {TRY_AGAIN}"),
+            .filter(|message| message.starts_with(ROLLED_BACK));
+        let message = message.map_or_else(
+            || format!("{ROLLED_BACK}, and the cluster is as it was before. {RETRY_HINT}"),
             str::to_owned,
         );
-        return Plan::new(memory.clone(), Phase::RolledBack, Reason::RolledBack, text);
+        return Plan::new(state.clone(), Phase::RolledBack, Reason::RolledBack, message);
     }
-    let rests = has_failed(world);
-    if rests && memory.rests {
-        return failed_before(world);
+    let is_failed = has_failed(observed);
+    if is_failed && state.awaits_edit {
+        return stay_failed(observed);
     }
-    match ready(world) {
-        Ok((cluster, source)) => attempt(world, cluster, source),
-        // What stands in the way now goes some day, and nobody may think of this one any more.
-        Err(_) if rests => failed_before(world),
-        Err((reason, text)) => {
-            let mut memory = memory.clone();
-            if world.desired.backs_up_first && memory.attempt > 0 && memory.phase != Phase::Waiting.as_str() {
-                // Much may be written while it waits: a backup that was made before is not the one that was asked for.
-                memory.attempt += 1;
+    match check_ready(observed) {
+        Ok((cluster, source)) => run_attempt(observed, cluster, source),
+        // The blocker may disappear much later; the failed restore must not start unexpectedly then.
+        Err(_) if is_failed => stay_failed(observed),
+        Err((reason, message)) => {
+            let mut state = state.clone();
+            if observed.desired.safety_backup && state.attempt > 0 && state.phase != Phase::Waiting.as_str() {
+                // Clients may write while the restore waits, so an earlier safety backup would be outdated.
+                state.attempt += 1;
             }
             Plan {
-                creates: reason == Reason::CreatingCluster,
-                ..Plan::new(memory, Phase::Waiting, reason, text)
+                create_cluster: reason == Reason::CreatingCluster,
+                ..Plan::new(state, Phase::Waiting, reason, message)
             }
         }
     }
 }
 
-/// Whether it failed, and nobody has asked for another try since.
-pub fn has_failed(world: &World) -> bool {
-    world.memory.phase == Phase::Failed.as_str() && !world.is_edited
+/// Whether the restore failed and its spec was not edited since.
+pub fn has_failed(observed: &ObservedRestore) -> bool {
+    observed.state.phase == Phase::Failed.as_str() && !observed.is_edited
 }
 
-/// Whether the time for another try by itself is over: it was not made when it was due, as something stood in the way or
-/// nobody was there, and what the Job said may be gone by now.
-pub fn is_missed(world: &World, due: Timestamp) -> bool {
-    let end = due.checked_add(SLACK).unwrap_or(due);
-    has_failed(world) && world.now > end
+/// Whether a due retry was missed, because the restore was blocked or no operator was running. It is then not made up for,
+/// and the result of the Job may be lost.
+pub fn is_retry_missed(observed: &ObservedRestore, due: Timestamp) -> bool {
+    let end = due.checked_add(RETRY_WINDOW).unwrap_or(due);
+    has_failed(observed) && observed.now > end
 }
 
-/// It failed, and rests.
-pub fn failed_before(world: &World) -> Plan {
-    const RESTS: &str = "it is tried again when this spec is changed.";
-    let said = world.memory.said.as_deref();
-    let text = match said.map(|said| said.split_once("it is tried again at ")) {
-        Some(Some((why, _))) => format!("{why}{RESTS}"),
-        Some(None) => said.unwrap_or_default().to_owned(),
-        None => format!("It failed before anything was touched; {RESTS}"),
+/// Keeps a failed restore failed until its spec is edited.
+pub fn stay_failed(observed: &ObservedRestore) -> Plan {
+    const RETRY_AT: &str = "the restore is retried at ";
+    const RETRY_ON_EDIT: &str = "the restore is retried when its spec changes.";
+    let message = observed.state.message.as_deref();
+    let message = match message.map(|message| message.split_once(RETRY_AT)) {
+        Some(Some((why, _))) => format!("{why}{RETRY_ON_EDIT}"),
+        Some(None) => message.unwrap_or_default().to_owned(),
+        None => format!("The restore failed before it changed anything; {RETRY_ON_EDIT}"),
     };
-    Plan::new(world.memory.clone(), Phase::Failed, Reason::FailedBefore, text)
+    Plan::new(
+        observed.state.clone(),
+        Phase::Failed,
+        Reason::FailedBefore,
+        message,
+    )
 }
 
-/// The cluster and the backup, or what stands in the way before the backup is even looked at.
-pub fn ready(world: &World) -> Result<(&Cluster, &Source), (Reason, String)> {
-    let can_be_made = world.is_cluster_missing && world.desired.template.is_some();
-    let cluster = match &world.cluster {
+/// The cluster and the backup, or what blocks the restore before the verification.
+pub fn check_ready(observed: &ObservedRestore) -> Result<(&ObservedCluster, &Source), (Reason, String)> {
+    let can_be_created = observed.is_cluster_missing && observed.desired.template.is_some();
+    let cluster = match &observed.cluster {
         Ok(cluster) => Some(cluster),
-        Err(_) if can_be_made => None,
+        Err(_) if can_be_created => None,
         Err(why) => return Err((Reason::NoCluster, why.clone())),
     };
-    if let Some(rival) = &world.rival {
-        let text = format!("The EtcdRestore {rival} restores the same EtcdCluster and comes first.");
-        return Err((Reason::AnotherRestore, text));
+    if let Some(competing_restore) = &observed.competing_restore {
+        let message =
+            format!("The EtcdRestore {competing_restore} restores the same EtcdCluster and goes first.");
+        return Err((Reason::AnotherRestore, message));
     }
-    let stands_in_the_way = |cluster| unfit(world, cluster).or_else(|| safety::unknown(world, cluster));
-    if let Some(why) = cluster.and_then(stands_in_the_way) {
+    let blocker = |cluster| {
+        cluster_blocker(observed, cluster).or_else(|| safety_backup::unknown_cluster_state(observed, cluster))
+    };
+    if let Some(why) = cluster.and_then(blocker) {
         return Err(why);
     }
-    if let Err(why) = &world.image {
+    if let Err(why) = &observed.operator_image {
         return Err((Reason::NoOperatorImage, why.clone()));
     }
-    let source = world
+    let source = observed
         .source
         .as_ref()
         .map_err(|why| (Reason::NoBackup, why.clone()))?;
-    let to_be_made = || {
-        let text = format!(
+    let creating = || {
+        let message = format!(
             "The EtcdCluster {} does not exist and is created from spec.clusterTemplate.",
-            world.desired.cluster
+            observed.desired.cluster
         );
-        (Reason::CreatingCluster, text)
+        (Reason::CreatingCluster, message)
     };
-    cluster.map(|cluster| (cluster, source)).ok_or_else(to_be_made)
+    cluster.map(|cluster| (cluster, source)).ok_or_else(creating)
 }
 
-/// It was asked for, has not begun, and must not as things are: it would begin days later, when nobody thinks of it any
-/// more. All is looked at again before it is asked for again.
-pub fn take_back(world: &World, (reason, text): (Reason, String)) -> Plan {
-    let mut memory = world.memory.clone();
-    if safety::is_made(world, &memory) {
-        // Much may be written until then.
-        memory.attempt += 1;
+/// Withdraws the request of a restore that the cluster has not started and must not start now. Otherwise the cluster could
+/// start it unexpectedly, days later. Everything is checked again before the next request.
+pub fn withdraw_request(observed: &ObservedRestore, (reason, message): (Reason, String)) -> Plan {
+    let mut state = observed.state.clone();
+    if safety_backup::is_done(observed, &state) {
+        // Clients may write until then, so the safety backup would be outdated.
+        state.attempt += 1;
     }
-    let text = format!("{text} The restore had not begun; all is looked at again before it does.");
-    let mut plan = Plan::new(memory, Phase::Waiting, reason, text);
-    plan.ask = Ask::Nothing;
+    let message =
+        format!("{message} The restore had not started; everything is checked again before it does.");
+    let mut plan = Plan::new(state, Phase::Waiting, reason, message);
+    plan.request = RequestChange::Clear;
     plan
 }
 
-/// Why nothing is to be put into this cluster as it is.
-pub fn unfit(world: &World, cluster: &Cluster) -> Option<(Reason, String)> {
+/// Why the cluster must not be restored in its current state.
+pub fn cluster_blocker(observed: &ObservedRestore, cluster: &ObservedCluster) -> Option<(Reason, String)> {
     let name = &cluster.name;
-    let is_made_here = cluster.made_by.as_ref() == Some(&world.uid);
-    // Once it is asked for, the cluster says something else of itself.
-    let is_empty = cluster.holds_nothing || (cluster.is_waiting && own_intent(world).is_some());
-    let is_anothers = world.desired.template.is_some() && !is_made_here && !is_empty;
-    if is_anothers && cluster.is_waiting {
-        // It may be taking over volumes of before, or have lost what it knew: data that nobody asked to be replaced.
-        let text = format!(
-            "The EtcdCluster {name} waits for a restore, and does not say yet that it has no data: that is waited for, and nothing is touched."
+    let is_created_here = cluster.created_by.as_ref() == Some(&observed.uid);
+    // After the request the cluster reports another reason than AwaitingRestore.
+    let is_empty = cluster.is_known_empty || (cluster.awaits_restore && own_request(observed).is_some());
+    let is_foreign = observed.desired.template.is_some() && !is_created_here && !is_empty;
+    if is_foreign && cluster.awaits_restore {
+        // The cluster may adopt existing volumes or have lost its status: the user did not ask to replace that data.
+        let message = format!(
+            "The EtcdCluster {name} waits for a restore but has not reported yet that it has no data. The restore waits for that; nothing was changed."
         );
-        return Some((Reason::ClusterNotFormed, text));
+        return Some((Reason::ClusterNotFormed, message));
     }
-    if is_anothers {
-        let text = format!(
-            "The EtcdCluster {name} exists, was not made by this EtcdRestore, and does not wait for one: nothing is done to it. To replace its data, remove spec.clusterTemplate; to have another cluster made, create another EtcdRestore with its name in spec.etcdCluster.name."
+    if is_foreign {
+        let message = format!(
+            "The EtcdCluster {name} exists, was not created by this EtcdRestore, and does not wait for a restore, so it is not changed. To replace its data, remove spec.clusterTemplate. To create another cluster, create an EtcdRestore with that name in spec.etcdCluster.name."
         );
-        return Some((Reason::ClusterExists, text));
+        return Some((Reason::ClusterExists, message));
     }
     if cluster.is_paused {
-        let text =
-            format!("spec.paused of the EtcdCluster {name} is true: it is left alone until that is false.");
-        return Some((Reason::ClusterPaused, text));
+        let message =
+            format!("The EtcdCluster {name} is paused; the restore waits until its spec.paused is false.");
+        return Some((Reason::ClusterPaused, message));
     }
-    let refused = cluster.refused.as_ref()?;
-    let text = format!("The spec of the EtcdCluster {name} cannot be acted upon: {refused}");
-    Some((Reason::ClusterRefused, text))
+    let refused = cluster.spec_refusal.as_ref()?;
+    let message = format!("The spec of the EtcdCluster {name} is refused: {refused}");
+    Some((Reason::ClusterRefused, message))
 }
 
-/// Until when what this Job has found may be acted upon although it was refused.
-fn open_until(world: &World, job: &str) -> Timestamp {
-    let end = world.job(job).and_then(|job| job.end.as_ref());
-    let at = end.map_or(world.now, |end| end.at);
-    at.checked_add(OPEN).unwrap_or(at)
+/// Until when the result of a Job may be used although the restore was refused.
+fn actionable_until(observed: &ObservedRestore, job: &str) -> Timestamp {
+    let end = observed.job(job).and_then(|job| job.end.as_ref());
+    let at = end.map_or(observed.now, |end| end.at);
+    at.checked_add(REUSE_WINDOW).unwrap_or(at)
 }
 
-/// A Job of a needed name is somebody else's.
-pub fn name_taken(job: &str) -> String {
-    format!("The Job {job} exists and is not this EtcdRestore's: it is waited for until it is deleted.")
+/// The message about a foreign Job with a name that the restore needs.
+pub fn job_name_conflict(job: &str) -> String {
+    format!(
+        "The Job {job} exists and does not belong to this EtcdRestore; the restore waits until it is deleted."
+    )
 }
 
-fn attempt(world: &World, cluster: &Cluster, source: &Source) -> Plan {
-    let memory = &world.memory;
-    let number = match memory.attempt {
+fn run_attempt(observed: &ObservedRestore, cluster: &ObservedCluster, source: &Source) -> Plan {
+    let state = &observed.state;
+    let attempt = match state.attempt {
         0 => 1,
-        number if world.is_edited => number + 1,
-        number => number,
+        attempt if observed.is_edited => attempt + 1,
+        attempt => attempt,
     };
-    let name = job_name(world, &Task::Verify, number);
-    if let Some(foreign) = &world.foreign {
+    let name = job_name(observed, &JobTask::Verify, attempt);
+    if let Some(foreign_job) = &observed.foreign_job {
         return Plan::new(
-            memory.clone(),
+            state.clone(),
             Phase::Waiting,
             Reason::NameTaken,
-            name_taken(foreign),
+            job_name_conflict(foreign_job),
         );
     }
-    match outcome(world, &name) {
-        Outcome::None if has_failed(world) => failed_before(world),
-        Outcome::None => begin(world, source, number),
-        Outcome::Runs(waits) => {
-            let mut plan = begin(world, source, number);
-            if let Some(why) = waits {
-                plan.text = format!("The pod of the Job {name} does not start: {why}");
+    match outcome(observed, &name) {
+        Outcome::NotStarted if has_failed(observed) => stay_failed(observed),
+        Outcome::NotStarted => start_verification(observed, source, attempt),
+        Outcome::Running(pending_reason) => {
+            let mut plan = start_verification(observed, source, attempt);
+            if let Some(why) = pending_reason {
+                plan.message = format!("The pod of the Job {name} does not start: {why}");
             }
             plan
         }
-        // Another one is meant by now.
-        Outcome::Verified(verified) if verified.name != source.object => begin(world, source, number + 1),
-        Outcome::Verified(_) if has_failed(world) && world.now > open_until(world, &name) => {
-            failed_before(world)
+        // Another backup is selected now.
+        Outcome::Verified(verified) if verified.name != source.object => {
+            start_verification(observed, source, attempt + 1)
         }
-        Outcome::Verified(verified) => match gate::pass(world, cluster, source, verified) {
-            Ok((intent, words)) => {
-                let mut memory = Memory {
-                    revision: Some(verified.revision),
-                    plan: Some(words.clone()),
-                    attempt: number,
-                    ..memory.clone()
-                };
-                let wanted = Wanted {
-                    name,
-                    task: Task::Verify,
-                };
-                if let Some(plan) = safety::pass(world, cluster, source, &mut memory, &wanted) {
-                    return plan;
+        Outcome::Verified(_) if has_failed(observed) && observed.now > actionable_until(observed, &name) => {
+            stay_failed(observed)
+        }
+        Outcome::Verified(verified) => {
+            match preconditions::check_preconditions(observed, cluster, source, verified) {
+                Ok((request, description)) => {
+                    let mut state = PersistedState {
+                        revision: Some(verified.revision),
+                        plan: Some(description.clone()),
+                        attempt,
+                        ..state.clone()
+                    };
+                    let job = DesiredJob {
+                        name,
+                        task: JobTask::Verify,
+                    };
+                    if let Some(plan) =
+                        safety_backup::plan_safety_backup(observed, cluster, source, &mut state, &job)
+                    {
+                        return plan;
+                    }
+                    let mut plan = Plan::new(state, Phase::Verifying, Reason::Verified, description);
+                    plan.request = RequestChange::Set(Box::new(request));
+                    // The result of the Job is needed until the cluster accepted the request.
+                    plan.job = Some(job);
+                    plan
                 }
-                let mut plan = Plan::new(memory, Phase::Verifying, Reason::Verified, words);
-                plan.ask = Ask::For(Box::new(intent));
-                // Its result is needed until the cluster has taken what is asked for.
-                plan.job = Some(wanted);
-                plan
+                Err((reason, message)) => {
+                    let state = PersistedState {
+                        revision: Some(verified.revision),
+                        attempt,
+                        ..state.clone()
+                    };
+                    let until = actionable_until(observed, &name);
+                    let message = format!(
+                        "{message}. Nothing was changed; the restore is retried at once if that changes before {until}, or when its spec changes."
+                    );
+                    Plan::new(state, Phase::Failed, reason, message)
+                }
             }
-            Err((reason, text)) => {
-                let memory = Memory {
-                    revision: Some(verified.revision),
-                    attempt: number,
-                    ..memory.clone()
-                };
-                let until = open_until(world, &name);
-                let text = format!(
-                    "{text}. Nothing was touched; it is tried again at once if that changes before {until}, and when this spec is changed."
-                );
-                Plan::new(memory, Phase::Failed, reason, text)
-            }
-        },
-        Outcome::Compared | Outcome::Stored(_) => begin(world, source, number + 1),
+        }
+        Outcome::Compared | Outcome::Stored(_) => start_verification(observed, source, attempt + 1),
         Outcome::Failed {
             reason,
             message,
             at,
-            may_pass,
+            is_retriable,
         } => {
-            let due = at.checked_add(pause(number)).unwrap_or(at);
-            if is_missed(world, due) {
-                return failed_before(world);
+            let due = at.checked_add(retry_delay(attempt)).unwrap_or(at);
+            if is_retry_missed(observed, due) {
+                return stay_failed(observed);
             }
-            let goes_on = may_pass && number < MOST_TRIES;
-            if goes_on && world.now >= due {
-                return begin(world, source, number + 1);
+            let will_retry = is_retriable && attempt < MAX_ATTEMPTS;
+            if will_retry && observed.now >= due {
+                return start_verification(observed, source, attempt + 1);
             }
-            let memory = Memory {
-                attempt: number,
-                ..memory.clone()
+            let state = PersistedState {
+                attempt,
+                ..state.clone()
             };
-            let again = if goes_on {
-                format!("it is tried again at {due}, and at once when this spec is changed")
+            let retry_hint = if will_retry {
+                format!("the restore is retried at {due}, or at once when its spec changes")
             } else {
-                "it is tried again when this spec is changed".to_owned()
+                "the restore is retried when its spec changes".to_owned()
             };
-            let text = format!(
-                "{} could not be verified: {reason}: {message}. Nothing was touched; {again}.",
+            let message = format!(
+                "The verification of {} failed: {reason}: {message}. Nothing was changed; {retry_hint}.",
                 source.object
             );
-            let mut plan = Plan::new(memory, Phase::Failed, Reason::VerificationFailed, text);
-            if goes_on {
-                let rest = due.duration_since(world.now);
-                plan.wake = rest.try_into().unwrap_or(plan.wake);
+            let mut plan = Plan::new(state, Phase::Failed, Reason::VerificationFailed, message);
+            if will_retry {
+                let remaining = due.duration_since(observed.now);
+                plan.requeue_after = remaining.try_into().unwrap_or(plan.requeue_after);
             }
             plan
         }
     }
 }
 
-/// Begins to read the backup from end to end.
-pub fn begin(world: &World, source: &Source, number: i64) -> Plan {
-    let memory = Memory {
+/// Starts a Job that verifies the whole backup.
+pub fn start_verification(observed: &ObservedRestore, source: &Source, attempt: i64) -> Plan {
+    let state = PersistedState {
         object: Some(source.object.clone()),
-        attempt: number,
-        started: Some(world.memory.started.unwrap_or_else(|| second(world.now))),
-        completed: None,
-        ..world.memory.clone()
+        attempt,
+        started_at: Some(observed.state.started_at.unwrap_or_else(|| second(observed.now))),
+        completed_at: None,
+        ..observed.state.clone()
     };
-    let text = format!(
-        "{} is read from end to end; nothing is touched before it is known to be whole.",
+    let message = format!(
+        "{} is being verified; nothing is changed before that succeeds.",
         source.object
     );
-    let mut plan = Plan::new(memory, Phase::Verifying, Reason::Verifying, text);
-    plan.job = Some(Wanted {
-        name: job_name(world, &Task::Verify, number),
-        task: Task::Verify,
+    let mut plan = Plan::new(state, Phase::Verifying, Reason::Verifying, message);
+    plan.job = Some(DesiredJob {
+        name: job_name(observed, &JobTask::Verify, attempt),
+        task: JobTask::Verify,
     });
     plan
 }

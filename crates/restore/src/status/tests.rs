@@ -1,13 +1,13 @@
-//! Which phase and conditions follow from which spec, and what is never written twice.
+//! Phase and conditions for various specs, and stability of the status.
 
 use etcd_operator_api::{reference::Sight, scope::ScopeRule};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::desired::{Desired, desired};
-use crate::memory::Memory;
+use crate::observed_state::ObservedRestore;
+use crate::persisted_state::PersistedState;
 use crate::plan::plan;
-use crate::world::World;
 
 fn restore(spec: &Value, status: &Value) -> EtcdRestore {
     let object = json!({
@@ -25,7 +25,7 @@ fn at(minute: i64) -> Timestamp {
     Timestamp::from_second(minute * 60).expect("a time")
 }
 
-fn told(restore: &EtcdRestore, missing: Option<&str>, minute: i64) -> EtcdRestoreStatus {
+fn status_of(restore: &EtcdRestore, missing: Option<&str>, minute: i64) -> EtcdRestoreStatus {
     let sight = if missing.is_some() {
         Sight::Missing
     } else {
@@ -36,28 +36,33 @@ fn told(restore: &EtcdRestore, missing: Option<&str>, minute: i64) -> EtcdRestor
         all.with(object.to_owned(), sight)
     });
     match desired(restore) {
-        Ok(desired) => status(restore, &plan(&world(restore, desired)), &references, at(minute)),
-        Err(refusals) => refused(restore, &refusals, at(minute)),
+        Ok(desired) => status(
+            restore,
+            &plan(&observed_without_cluster(restore, desired)),
+            &references,
+            at(minute),
+        ),
+        Err(refusals) => refused_status(restore, &refusals, at(minute)),
     }
 }
 
-/// A world without the cluster that is to be restored.
-fn world(restore: &EtcdRestore, desired: Desired) -> World {
-    World {
+/// The observed state of a restore whose cluster does not exist.
+fn observed_without_cluster(restore: &EtcdRestore, desired: Desired) -> ObservedRestore {
+    ObservedRestore {
         now: at(0),
         name: "back".to_owned(),
         uid: "r".to_owned(),
         is_edited: false,
-        memory: Memory::read(restore.status.as_ref()),
+        state: PersistedState::read(restore.status.as_ref()),
         cluster: Err("There is no EtcdCluster orders.".to_owned()),
         is_cluster_missing: true,
         scope: None,
         source: Err("nowhere".to_owned()),
-        rival: None,
-        is_claim_shared: None,
+        competing_restore: None,
+        is_pvc_shared: None,
         jobs: Vec::new(),
-        foreign: None,
-        image: Ok("operator:1".to_owned()),
+        foreign_job: None,
+        operator_image: Ok("operator:1".to_owned()),
         desired,
     }
 }
@@ -87,8 +92,8 @@ fn message(status: &EtcdRestoreStatus, type_: &str) -> String {
 }
 
 #[test]
-fn a_restore_without_its_cluster_waits_and_says_for_what() {
-    let status = told(&restore(&good(), &json!(null)), None, 0);
+fn a_restore_without_its_cluster_waits_with_a_message() {
+    let status = status_of(&restore(&good(), &json!(null)), None, 0);
     let valid = ("Accepted", "True", "Valid");
     let waits = ("Progressing", "False", "NoCluster");
     assert_conditions(&status, &[valid, ("ReferenceFound", "True", "Found"), waits]);
@@ -101,9 +106,9 @@ fn a_restore_without_its_cluster_waits_and_says_for_what() {
 }
 
 #[test]
-fn what_a_restore_refers_to_and_does_not_exist_is_named() {
+fn missing_references_are_named() {
     let missing = Some("EtcdCluster orders and EtcdBackup nightly");
-    let status = told(&restore(&good(), &json!(null)), missing, 0);
+    let status = status_of(&restore(&good(), &json!(null)), missing, 0);
     let valid = ("Accepted", "True", "Valid");
     let waits = ("Progressing", "False", "NoCluster");
     assert_conditions(&status, &[valid, ("ReferenceFound", "False", "NotFound"), waits]);
@@ -129,68 +134,68 @@ fn an_invalid_restore_names_field_and_remedy_in_reason_and_condition() {
             "spec.clusterTemplate.spec.size: is 0, must be 1 to 9",
         ),
     ] {
-        let status = told(&restore(&spec, &json!(null)), None, 0);
+        let status = status_of(&restore(&spec, &json!(null)), None, 0);
         assert_conditions(&status, &[("Accepted", "False", reason)]);
         assert_eq!(status.phase.as_deref(), Some("Invalid"), "{spec}");
-        let said = status.reason.clone().expect("a reason");
-        assert!(said.starts_with(words), "{said}");
-        assert_eq!(message(&status, "Accepted"), said);
+        let message_text = status.reason.clone().expect("a reason");
+        assert!(message_text.starts_with(words), "{message_text}");
+        assert_eq!(message(&status, "Accepted"), message_text);
     }
 }
 
 #[test]
-fn a_status_that_says_nothing_new_is_equal_and_keeps_what_others_wrote() {
-    let before = json!({"succeeded": true, "object": "etcd/v1", "revision": 12, "committed": true});
-    let mut object = restore(&good(), &before);
-    let first = told(&object, None, 0);
+fn an_unchanged_status_is_equal_and_keeps_existing_fields() {
+    let previous = json!({"succeeded": true, "object": "etcd/v1", "revision": 12, "committed": true});
+    let mut object = restore(&good(), &previous);
+    let first = status_of(&object, None, 0);
     assert_eq!(
         (first.object.as_deref(), first.revision),
         (Some("etcd/v1"), Some(12))
     );
     assert!(
         first.succeeded && first.committed,
-        "what an older operator did is done"
+        "the results of an older operator are kept"
     );
     object.status = Some(first.clone());
-    assert_eq!(told(&object, None, 90), first);
-    assert_ne!(told(&object, Some("EtcdCluster orders"), 90), first);
+    assert_eq!(status_of(&object, None, 90), first);
+    assert_ne!(status_of(&object, Some("EtcdCluster orders"), 90), first);
 }
 
 #[test]
-fn what_a_newer_version_wrote_of_members_stays_here_and_is_not_taken_from_the_cluster() {
-    let part = |name: &str, phase: &str, later: Option<&str>| -> MemberRestoreStatus {
+fn unknown_member_fields_are_kept_but_not_copied_from_the_cluster() {
+    let member = |name: &str, phase: &str, later: Option<&str>| -> MemberRestoreStatus {
         serde_json::from_value(match later {
             Some(later) => json!({"name": name, "phase": phase, "later": later}),
             None => json!({"name": name, "phase": phase}),
         })
         .expect("a part")
     };
-    let before = [
-        part("c-0", "Fetching", Some("here")),
-        part("c-1", "Fetching", None),
+    let previous = [
+        member("c-0", "Fetching", Some("here")),
+        member("c-1", "Fetching", None),
     ];
-    let of_cluster = [
-        part("c-1", "Prepared", Some("there")),
-        part("c-0", "Prepared", Some("there")),
+    let in_cluster = [
+        member("c-1", "Prepared", Some("there")),
+        member("c-0", "Prepared", Some("there")),
     ];
     let wanted = [
-        part("c-1", "Prepared", None),
-        part("c-0", "Prepared", Some("here")),
+        member("c-1", "Prepared", None),
+        member("c-0", "Prepared", Some("here")),
     ];
-    assert_eq!(members(&of_cluster, &before), wanted);
-    assert_eq!(members(&wanted, &wanted), wanted);
+    assert_eq!(merge_members(&in_cluster, &previous), wanted);
+    assert_eq!(merge_members(&wanted, &wanted), wanted);
 }
 
 #[test]
-fn a_restore_of_another_scope_is_told_so_once_and_only_if_nobody_looks_after_it() {
+fn a_restore_outside_the_scope_gets_not_served_once_and_only_without_a_verdict() {
     let not_served = ScopeRule::ClusterWide.serves(None).expect_err("not served");
     let mut object = restore(&json!({"etcdCluster": {"name": ""}}), &json!(null));
-    let alone = left_alone(&object, &not_served, at(0)).expect("it is told");
+    let alone = not_served_status(&object, &not_served, at(0)).expect("a NotServed status");
     assert_conditions(&alone, &[("Accepted", "Unknown", "NotServed")]);
     assert!(message(&alone, "Accepted").contains("add the annotation"));
     assert_eq!((&alone.phase, &alone.reason), (&None, &None));
     object.status = Some(alone);
-    assert_eq!(left_alone(&object, &not_served, at(9)), None);
-    object.status = Some(told(&object, None, 0));
-    assert_eq!(left_alone(&object, &not_served, at(9)), None);
+    assert_eq!(not_served_status(&object, &not_served, at(9)), None);
+    object.status = Some(status_of(&object, None, 0));
+    assert_eq!(not_served_status(&object, &not_served, at(9)), None);
 }

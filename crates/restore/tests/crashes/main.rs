@@ -1,9 +1,9 @@
-//! The controller of restores over an API server, killed before and after every call it makes.
+//! The restore controller on a fake API server, killed before and after every call it makes.
 
 #![allow(clippy::unwrap_used, reason = "a test may end at the first surprise")]
 
-mod bed;
+mod crash_points;
+mod fixture;
+mod interference;
 mod operator;
-mod others;
-mod stories;
-mod surprises;
+mod simulated_cluster;

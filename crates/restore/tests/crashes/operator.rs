@@ -1,4 +1,4 @@
-//! The controller as the manager runs it, behind a gate at which it can be killed before and after every call.
+//! The controller as the manager runs it, behind a gate that can kill it before and after every call.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -61,7 +61,7 @@ impl Service<Request<Body>> for Gated {
     }
 }
 
-/// Starts an operator; it works until the gate kills it.
+/// Starts an operator that runs until the gate kills it.
 pub(crate) fn start(service: FakeService, now: Timestamp) -> Gate {
     let gate = Gate::open();
     let service = Gated {
@@ -135,7 +135,7 @@ async fn operate(client: kube::Client, now: Timestamp) {
     restores.sink(move |change| {
         for key in change
             .object()
-            .map_or_else(Vec::new, |one| Reconciler::beside(&store, one))
+            .map_or_else(Vec::new, |one| Reconciler::competing_with(&store, one))
         {
             wake.push(key);
         }
@@ -143,7 +143,7 @@ async fn operate(client: kube::Client, now: Timestamp) {
     let (wake, store) = (controller.wakeup(), restores.store());
     clusters.sink(move |change| {
         let cluster = change.object().map(|cluster| &**cluster);
-        for key in Reconciler::of_cluster(&store, &change.key(), cluster) {
+        for key in Reconciler::affected_by_cluster(&store, &change.key(), cluster) {
             wake.push(key);
         }
     });

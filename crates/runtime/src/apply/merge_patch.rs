@@ -1,20 +1,20 @@
-//! The difference of two documents as a JSON merge patch (RFC 7386). Pure.
+//! The difference of two JSON documents as a JSON merge patch (RFC 7386). Pure.
 
 use serde_json::{Map, Value};
 
-/// What turns `from` into `to`; `None` if they are the same.
+/// The patch that turns `from` into `to`; `None` if they are equal.
 ///
-/// Only fields that `from` or `to` have are named, so whatever else is stored stays: a status written by a newer
-/// version keeps the fields this one does not know. Lists are replaced as a whole, so their items have to bring such fields
-/// along; a `null` is an absent field.
-pub(super) fn between(from: &Value, to: &Value) -> Option<Value> {
+/// The patch names only fields of `from` and `to`. All other stored fields stay: a status written by a newer version
+/// keeps the fields that this version does not know. Lists are replaced as a whole, so their items must carry unknown
+/// fields along. A `null` equals an absent field.
+pub(super) fn diff(from: &Value, to: &Value) -> Option<Value> {
     let (Value::Object(before), Value::Object(after)) = (from, to) else {
         return (from != to).then(|| to.clone());
     };
     let mut changes = Map::new();
     for (name, value) in after {
         let change = match before.get(name) {
-            Some(old) => between(old, value),
+            Some(old) => diff(old, value),
             None if value.is_null() => None,
             None => Some(value.clone()),
         };
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_differs_is_named() {
+    fn the_patch_names_only_what_differs() {
         let rows = [
             (json!({"a": 1}), json!({"a": 1}), None),
             (json!(null), json!({"a": 1}), Some(json!({"a": 1}))),
@@ -64,7 +64,7 @@ mod tests {
             (json!({}), json!({"a": null}), None),
         ];
         for (from, to, patch) in rows {
-            assert_eq!(between(&from, &to), patch, "{from} -> {to}");
+            assert_eq!(diff(&from, &to), patch, "{from} -> {to}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Writes against a scripted API server, counted.
+//! Writes against a scripted API server that records every call.
 
 use super::*;
 use crate::clock::TestClock;
@@ -7,7 +7,7 @@ use crate::fake::{Reply, Server};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodStatus};
 use kube::core::ObjectMeta;
 
-fn wanted(data: &[(&str, &str)]) -> ConfigMap {
+fn config_map(data: &[(&str, &str)]) -> ConfigMap {
     ConfigMap {
         metadata: ObjectMeta {
             namespace: Some("shop".into()),
@@ -45,8 +45,8 @@ fn pod(phase: &str) -> Pod {
     }
 }
 
-/// Answers an apply or patch with what was sent, as version 5 of object u1.
-fn echo() -> Server {
+/// A server that answers an apply or patch with the sent object, as version 5 of the object with UID u1.
+fn accepting_server() -> Server {
     Server::new(|call| {
         let mut object = call.body.clone();
         object["metadata"]["uid"] = json!("u1");
@@ -66,9 +66,9 @@ fn applier(server: &Server) -> Applier {
 
 #[tokio::test(start_paused = true)]
 async fn ensuring_what_is_stored_already_makes_no_call() {
-    let server = echo();
+    let server = accepting_server();
     let applier = applier(&server);
-    let desired = wanted(&[("k", "v")]);
+    let desired = config_map(&[("k", "v")]);
     let stored = applier.ensure(None, &desired).await.unwrap().changed().unwrap();
     assert_eq!(server.calls().len(), 1);
     assert_eq!(
@@ -79,37 +79,37 @@ async fn ensuring_what_is_stored_already_makes_no_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wish_agrees_after_a_look_and_no_more_once_either_side_changes() {
-    let server = echo();
+async fn a_match_is_cached_until_the_object_or_the_desired_state_changes() {
+    let server = accepting_server();
     let applier = applier(&server);
-    let mut wish = Wish::from(wanted(&[("k", "v")]));
-    let stored = applier.ensure(None, &*wish).await.unwrap().changed().unwrap();
-    assert!(!applier.agrees(&stored, &wish), "nobody has looked");
-    assert!(applier.change(Some(&stored), &*wish).unwrap().is_none());
-    assert!(applier.agrees(&stored, &wish));
+    let mut desired = Wish::from(config_map(&[("k", "v")]));
+    let stored = applier.ensure(None, &*desired).await.unwrap().changed().unwrap();
+    assert!(!applier.agrees(&stored, &desired), "not compared yet");
+    assert!(applier.change(Some(&stored), &*desired).unwrap().is_none());
+    assert!(applier.agrees(&stored, &desired));
     let mut newer = stored.clone();
     newer.metadata.resource_version = Some("6".into());
-    assert!(!applier.agrees(&newer, &wish), "another version");
+    assert!(!applier.agrees(&newer, &desired), "another version");
     newer.metadata.generation = Some(1);
-    assert!(applier.change(Some(&newer), &*wish).unwrap().is_none());
+    assert!(applier.change(Some(&newer), &*desired).unwrap().is_none());
     newer.metadata.resource_version = Some("7".into());
-    assert!(applier.agrees(&newer, &wish), "another status");
+    assert!(applier.agrees(&newer, &desired), "another status");
     let mut relabelled = newer.clone();
     relabelled.metadata.resource_version = Some("8".into());
     relabelled.metadata.labels.get_or_insert_default().clear();
-    assert!(!applier.agrees(&relabelled, &wish), "other labels");
+    assert!(!applier.agrees(&relabelled, &desired), "other labels");
     newer.metadata.resource_version = Some("8".into());
     newer.metadata.generation = Some(2);
-    assert!(!applier.agrees(&newer, &wish), "another spec");
-    wish.data = wanted(&[("k", "w")]).data;
-    assert!(!applier.agrees(&stored, &wish), "another wish");
+    assert!(!applier.agrees(&newer, &desired), "another spec");
+    desired.data = config_map(&[("k", "w")]).data;
+    assert!(!applier.agrees(&stored, &desired), "another desired state");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_found_as_wanted_is_compared_anew_once_either_side_changes() {
-    let server = echo();
+async fn a_match_is_compared_again_once_the_object_or_the_desired_state_changes() {
+    let server = accepting_server();
     let applier = applier(&server);
-    let desired = wanted(&[("k", "v")]);
+    let desired = config_map(&[("k", "v")]);
     let stored = applier.ensure(None, &desired).await.unwrap().changed().unwrap();
     for _ in 0..2 {
         let written = applier.ensure(Some(&stored), &desired).await.unwrap();
@@ -117,14 +117,14 @@ async fn what_was_found_as_wanted_is_compared_anew_once_either_side_changes() {
     }
     let mut changed = stored.clone();
     changed.metadata.resource_version = Some("6".into());
-    changed.data = wanted(&[("k", "of somebody else")]).data;
+    changed.data = config_map(&[("k", "changed by another client")]).data;
     let written = applier.ensure(Some(&changed), &desired).await.unwrap();
     assert!(written.changed().is_some(), "another version");
     let written = applier
-        .ensure(Some(&stored), &wanted(&[("k", "w")]))
+        .ensure(Some(&stored), &config_map(&[("k", "w")]))
         .await
         .unwrap();
-    assert!(written.changed().is_some(), "another wish");
+    assert!(written.changed().is_some(), "another desired state");
     let mut other = changed;
     other.metadata.uid = Some("u2".into());
     other.metadata.resource_version = Some("5".into());
@@ -133,17 +133,17 @@ async fn what_was_found_as_wanted_is_compared_anew_once_either_side_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_apply_names_its_manager_and_what_it_was_decided_on() {
-    let server = echo();
+async fn an_apply_names_its_field_manager_and_the_observed_version() {
+    let server = accepting_server();
     let applier = applier(&server);
     let stored = applier
-        .ensure(None, &wanted(&[("k", "v")]))
+        .ensure(None, &config_map(&[("k", "v")]))
         .await
         .unwrap()
         .changed()
         .unwrap();
     applier
-        .ensure(Some(&stored), &wanted(&[("k", "w")]))
+        .ensure(Some(&stored), &config_map(&[("k", "w")]))
         .await
         .unwrap();
     let [create, update] = server.calls().try_into().unwrap();
@@ -158,22 +158,22 @@ async fn an_apply_names_its_manager_and_what_it_was_decided_on() {
     assert_eq!(
         update.body["metadata"].get("labels"),
         None,
-        "only what we want is applied"
+        "only desired fields are applied"
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_field_no_longer_wanted_leads_to_an_apply_without_it() {
-    let server = echo();
+    let server = accepting_server();
     let applier = applier(&server);
     let stored = applier
-        .ensure(None, &wanted(&[("k", "v"), ("old", "x")]))
+        .ensure(None, &config_map(&[("k", "v"), ("old", "x")]))
         .await
         .unwrap()
         .changed()
         .unwrap();
     let written = applier
-        .ensure(Some(&stored), &wanted(&[("k", "v")]))
+        .ensure(Some(&stored), &config_map(&[("k", "v")]))
         .await
         .unwrap();
     assert!(written.changed().is_some());
@@ -182,14 +182,14 @@ async fn a_field_no_longer_wanted_leads_to_an_apply_without_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_leader_sends_nothing() {
-    let server = echo();
+    let server = accepting_server();
     let clock = TestClock::shared();
     let (leadership, tenure) = Leadership::standby(clock.clone());
     let applier = Applier::new(server.client(), "test", leadership);
     tenure.lead_until(clock.elapsed() + Duration::from_secs(7));
-    applier.ensure(None, &wanted(&[])).await.unwrap();
+    applier.ensure(None, &config_map(&[])).await.unwrap();
     tokio::time::advance(Duration::from_secs(30)).await;
-    let error = applier.ensure(None, &wanted(&[])).await.unwrap_err();
+    let error = applier.ensure(None, &config_map(&[])).await.unwrap_err();
     assert_eq!((error.class(), error.reason()), (Class::Transient, "NotLeading"));
     assert!(applier.delete(&pod("Running")).await.is_err());
     assert!(
@@ -208,17 +208,17 @@ async fn a_stale_leader_sends_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_created_once_is_left_as_it_is_where_it_is_there_already() {
-    let mut made = wanted(&[("k", "v")]);
-    made.metadata.uid = Some("u1".into());
-    let made = serde_json::to_value(&made).unwrap();
+async fn create_leaves_an_existing_object_unchanged() {
+    let mut created_object = config_map(&[("k", "v")]);
+    created_object.metadata.uid = Some("u1".into());
+    let created_object = serde_json::to_value(&created_object).unwrap();
     let server = Server::scripted([
-        Reply::ok(made),
-        Reply::no(409, "already exists"),
-        Reply::no(403, "no right"),
+        Reply::ok(created_object),
+        Reply::error(409, "already exists"),
+        Reply::error(403, "no right"),
     ]);
     let applier = applier(&server);
-    let wanted = wanted(&[("k", "v")]);
+    let wanted = config_map(&[("k", "v")]);
     let created = applier.create(&wanted).await.unwrap().unwrap();
     assert_eq!(created.metadata.uid.as_deref(), Some("u1"));
     assert_eq!(applier.create(&wanted).await.unwrap(), None);
@@ -231,11 +231,11 @@ async fn what_is_created_once_is_left_as_it_is_where_it_is_there_already() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delete_is_for_the_very_object_that_was_seen() {
+async fn a_delete_names_the_uid_and_version_of_the_observed_object() {
     let replies = [
         Reply::ok(json!({"kind": "Status"})),
-        Reply::no(404, "gone"),
-        Reply::no(409, "uid differs"),
+        Reply::error(404, "gone"),
+        Reply::error(409, "uid differs"),
     ];
     let server = Server::scripted(replies);
     let applier = applier(&server);
@@ -250,15 +250,15 @@ async fn a_delete_is_for_the_very_object_that_was_seen() {
         json!({"uid": "u1", "resourceVersion": "7"})
     );
     assert_eq!(
-        applier.delete(&wanted(&[])).await.unwrap_err().class(),
+        applier.delete(&config_map(&[])).await.unwrap_err().class(),
         Class::Fatal,
         "never read"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_is_written_only_when_it_differs_and_only_over_what_was_seen() {
-    let server = Server::scripted([Reply::ok(json!(pod("Failed"))), Reply::no(409, "changed")]);
+async fn a_status_is_written_only_if_it_differs_and_the_object_is_unchanged() {
+    let server = Server::scripted([Reply::ok(json!(pod("Failed"))), Reply::error(409, "changed")]);
     let applier = applier(&server);
     let seen = pod("Running");
     assert_eq!(
@@ -293,7 +293,7 @@ async fn a_status_is_written_only_when_it_differs_and_only_over_what_was_seen() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn annotations_are_set_and_removed_over_what_was_seen() {
+async fn annotations_are_set_and_removed_on_the_observed_version() {
     let server = Server::scripted([Reply::ok(json!(pod("Running")))]);
     let applier = applier(&server);
     let seen = pod("Running");
@@ -310,7 +310,7 @@ async fn annotations_are_set_and_removed_over_what_was_seen() {
 
 #[tokio::test(start_paused = true)]
 async fn finalizers_are_replaced_only_when_they_differ() {
-    let server = echo();
+    let server = accepting_server();
     let applier = applier(&server);
     assert_eq!(
         applier.set_finalizers(&pod("Running"), &[]).await.unwrap(),
@@ -327,14 +327,14 @@ async fn finalizers_are_replaced_only_when_they_differ() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_never_answers_is_given_up_on() {
+async fn a_call_to_an_api_server_that_never_answers_times_out() {
     let server = Server::scripted([]);
     let started = tokio::time::Instant::now();
-    let error = applier(&server).ensure(None, &wanted(&[])).await.unwrap_err();
+    let error = applier(&server).ensure(None, &config_map(&[])).await.unwrap_err();
     assert_eq!(
         (error.class(), error.reason()),
         (Class::Transient, "ApiServerTimeout")
     );
-    assert_eq!(started.elapsed(), CALL);
+    assert_eq!(started.elapsed(), CALL_TIMEOUT);
     assert_eq!(error.to_string(), "apply ConfigMap shop/a: no answer within 10s");
 }

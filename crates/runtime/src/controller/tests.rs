@@ -1,4 +1,4 @@
-//! The driver in paused time.
+//! The controller runner in paused time.
 
 use super::*;
 use crate::clock::TestClock;
@@ -12,23 +12,23 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 #[derive(Debug, thiserror::Error)]
-#[error("no luck")]
-struct Unlucky(Class);
+#[error("test error")]
+struct TestError(Class);
 
-impl Classified for Unlucky {
+impl Classified for TestError {
     fn class(&self) -> Class {
         self.0
     }
 }
 
-struct Bench {
+struct Fixture {
     clock: SharedClock,
     metrics: Metrics,
     shutdown: CancellationToken,
     runs: Arc<Mutex<BTreeMap<String, Vec<Duration>>>>,
 }
 
-impl Bench {
+impl Fixture {
     fn new() -> Self {
         Self {
             clock: TestClock::shared(),
@@ -46,8 +46,8 @@ impl Bench {
         Leadership::always(self.clock.clone())
     }
 
-    /// A reconcile function that notes when it ran for what.
-    fn noting<E: Send + 'static>(
+    /// A reconcile function that records the time of every run per object.
+    fn recording<E: Send + 'static>(
         &self,
         result: impl Fn(&str) -> Result<Wake, E> + Send + Sync + 'static,
     ) -> impl Fn(ObjectKey) -> std::future::Ready<Result<Wake, E>> + Send + Sync + 'static {
@@ -62,7 +62,7 @@ impl Bench {
         }
     }
 
-    fn times(&self, name: &str) -> usize {
+    fn count(&self, name: &str) -> usize {
         self.runs.lock().unwrap().get(name).map_or(0, Vec::len)
     }
 }
@@ -71,54 +71,62 @@ fn key(name: &str) -> ObjectKey {
     ObjectKey::new("shop", name)
 }
 
-const FINE: Result<Wake, Unlucky> = Ok(Wake::OnChange);
+const SUCCESS: Result<Wake, TestError> = Ok(Wake::OnChange);
 
-/// Lets everything that can happen before `time` happen; time is paused, so this takes none.
-async fn pass(time: Duration) {
+/// Runs all tasks until `time` has passed. Time is paused, so the test does not wait.
+async fn advance(time: Duration) {
     let never = std::future::pending::<()>();
     assert!(timeout(time, never).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_reconciled_before_every_store_is_filled() {
-    let bench = Bench::new();
-    let (pods, claims) = (Synced::waiting("Pod", ""), Synced::waiting("Claim", ""));
-    let controller = bench.controller().gate(&pods).gate(&claims);
+async fn nothing_is_reconciled_before_every_gate_is_open() {
+    let fixture = Fixture::new();
+    let (pods, claims) = (Gate::waiting("Pod", ""), Gate::waiting("Claim", ""));
+    let controller = fixture.controller().gate(&pods).gate(&claims);
     controller.wakeup().push(key("a"));
-    tokio::spawn(controller.run(bench.noting(|_| FINE), bench.always(), bench.shutdown.clone()));
+    tokio::spawn(controller.run(
+        fixture.recording(|_| SUCCESS),
+        fixture.always(),
+        fixture.shutdown.clone(),
+    ));
     pods.set(State::Ready);
-    pass(Duration::from_mins(1)).await;
-    assert_eq!(bench.times("a"), 0);
+    advance(Duration::from_mins(1)).await;
+    assert_eq!(fixture.count("a"), 0);
     claims.set(State::Ready);
-    pass(Duration::from_secs(1)).await;
-    assert_eq!(bench.times("a"), 1);
+    advance(Duration::from_secs(1)).await;
+    assert_eq!(fixture.count("a"), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_reconciles_nothing_and_a_new_leader_everything() {
-    let bench = Bench::new();
-    let (leadership, tenure) = Leadership::standby(bench.clock.clone());
-    let controller = bench.controller();
+    let fixture = Fixture::new();
+    let (leadership, tenure) = Leadership::standby(fixture.clock.clone());
+    let controller = fixture.controller();
     let wake = controller.wakeup();
     wake.push(key("a"));
-    tokio::spawn(controller.run(bench.noting(|_| FINE), leadership, bench.shutdown.clone()));
-    pass(Duration::from_mins(10)).await;
-    assert_eq!(bench.times("a"), 0);
-    tenure.lead_until(bench.clock.elapsed() + Duration::from_secs(7));
-    pass(Duration::from_secs(1)).await;
-    assert_eq!(bench.times("a"), 1);
-    // The lease runs out without a word.
-    pass(Duration::from_secs(10)).await;
+    tokio::spawn(controller.run(
+        fixture.recording(|_| SUCCESS),
+        leadership,
+        fixture.shutdown.clone(),
+    ));
+    advance(Duration::from_mins(10)).await;
+    assert_eq!(fixture.count("a"), 0);
+    tenure.lead_until(fixture.clock.elapsed() + Duration::from_secs(7));
+    advance(Duration::from_secs(1)).await;
+    assert_eq!(fixture.count("a"), 1);
+    // The lease expires without a notification.
+    advance(Duration::from_secs(10)).await;
     wake.push(key("a"));
-    pass(Duration::from_mins(10)).await;
-    assert_eq!(bench.times("a"), 1);
+    advance(Duration::from_mins(10)).await;
+    assert_eq!(fixture.count("a"), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_keeps_no_key_of_what_is_gone_when_it_leads() {
-    let bench = Bench::new();
-    let (leadership, tenure) = Leadership::standby(bench.clock.clone());
-    let store = Store::<ConfigMap>::new(Synced::waiting("ConfigMap", ""));
+async fn a_standby_discards_keys_and_a_new_leader_enqueues_the_store() {
+    let fixture = Fixture::new();
+    let (leadership, tenure) = Leadership::standby(fixture.clock.clone());
+    let store = Store::<ConfigMap>::new(Gate::waiting("ConfigMap", ""));
     for name in ["a", "b"] {
         let meta = ObjectMeta {
             namespace: Some("shop".to_owned()),
@@ -130,42 +138,46 @@ async fn a_standby_keeps_no_key_of_what_is_gone_when_it_leads() {
             ..ConfigMap::default()
         }));
     }
-    let controller = bench.controller().objects(store);
+    let controller = fixture.controller().objects(store);
     let wake = controller.wakeup();
-    tokio::spawn(controller.run(bench.noting(|_| FINE), leadership, bench.shutdown.clone()));
+    tokio::spawn(controller.run(
+        fixture.recording(|_| SUCCESS),
+        leadership,
+        fixture.shutdown.clone(),
+    ));
     wake.push(key("a"));
     wake.push(key("gone"));
-    pass(Duration::from_mins(1)).await;
-    tenure.lead_until(bench.clock.elapsed() + Duration::from_mins(10));
-    pass(Duration::from_secs(1)).await;
-    assert_eq!(["a", "b", "gone"].map(|name| bench.times(name)), [1, 1, 0]);
+    advance(Duration::from_mins(1)).await;
+    tenure.lead_until(fixture.clock.elapsed() + Duration::from_mins(10));
+    advance(Duration::from_secs(1)).await;
+    assert_eq!(["a", "b", "gone"].map(|name| fixture.count(name)), [1, 1, 0]);
     wake.push(key("new"));
-    pass(Duration::from_secs(1)).await;
-    assert_eq!(bench.times("new"), 1);
+    advance(Duration::from_secs(1)).await;
+    assert_eq!(fixture.count("new"), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_counted_and_harms_only_its_own_object() {
-    let bench = Bench::new();
-    let controller = bench.controller();
+async fn a_panic_is_counted_and_affects_only_its_own_object() {
+    let fixture = Fixture::new();
+    let controller = fixture.controller();
     let wake = controller.wakeup();
-    let reconcile = bench.noting(|name| {
-        assert!(name != "poisoned", "bad day");
-        FINE
+    let reconcile = fixture.recording(|name| {
+        assert!(name != "poisoned", "simulated panic");
+        SUCCESS
     });
-    tokio::spawn(controller.run(reconcile, bench.always(), bench.shutdown.clone()));
+    tokio::spawn(controller.run(reconcile, fixture.always(), fixture.shutdown.clone()));
     wake.push(key("poisoned"));
     wake.push(key("sound"));
-    pass(Duration::from_secs(20)).await;
-    assert_eq!((bench.times("poisoned"), bench.times("sound")), (1, 1));
+    advance(Duration::from_secs(20)).await;
+    assert_eq!((fixture.count("poisoned"), fixture.count("sound")), (1, 1));
     wake.push(key("sound"));
-    pass(Duration::from_secs(20)).await;
+    advance(Duration::from_secs(20)).await;
     assert_eq!(
-        (bench.times("poisoned"), bench.times("sound")),
+        (fixture.count("poisoned"), fixture.count("sound")),
         (2, 2),
-        "tried again after a while"
+        "retried later"
     );
-    let page = bench.metrics.encode();
+    let page = fixture.metrics.encode();
     assert!(
         page.contains(r#"reconcile_panics_total{controller="test"} 2"#),
         "{page}"
@@ -177,9 +189,9 @@ async fn a_panic_is_counted_and_harms_only_its_own_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hanging_reconcile_is_abandoned_at_its_deadline() {
-    let bench = Bench::new();
-    let controller = bench
+async fn a_hanging_reconcile_is_aborted_at_its_deadline() {
+    let fixture = Fixture::new();
+    let controller = fixture
         .controller()
         .concurrency(1)
         .deadline(Duration::from_secs(30));
@@ -193,66 +205,70 @@ async fn a_hanging_reconcile_is_abandoned_at_its_deadline() {
                 std::future::pending::<()>().await;
             }
             count.fetch_add(1, Ordering::SeqCst);
-            Ok::<_, Unlucky>(Wake::OnChange)
+            Ok::<_, TestError>(Wake::OnChange)
         }
     };
-    tokio::spawn(controller.run(reconcile, bench.always(), bench.shutdown.clone()));
+    tokio::spawn(controller.run(reconcile, fixture.always(), fixture.shutdown.clone()));
     wake.push(key("hanging"));
     wake.push(key("next"));
-    pass(Duration::from_secs(29)).await;
+    advance(Duration::from_secs(29)).await;
     assert_eq!(done.load(Ordering::SeqCst), 0);
-    pass(Duration::from_secs(2)).await;
+    advance(Duration::from_secs(2)).await;
     assert_eq!(done.load(Ordering::SeqCst), 1);
-    assert!(bench.metrics.encode().contains(r#"class="transient"} 1"#));
+    assert!(fixture.metrics.encode().contains(r#"class="transient"} 1"#));
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_are_retried_with_growing_pauses() {
-    let bench = Bench::new();
-    let controller = bench.controller();
+async fn failures_are_retried_with_back_off() {
+    let fixture = Fixture::new();
+    let controller = fixture.controller();
     controller.wakeup().push(key("a"));
-    let reconcile = bench.noting(|_| Err(Unlucky(Class::Transient)));
-    tokio::spawn(controller.run(reconcile, bench.always(), bench.shutdown.clone()));
-    pass(Duration::from_secs(80)).await;
-    // After 0, 5, 15, 35 and 75 seconds, each a little earlier for jitter.
-    assert_eq!(bench.times("a"), 5);
+    let reconcile = fixture.recording(|_| Err(TestError(Class::Transient)));
+    tokio::spawn(controller.run(reconcile, fixture.always(), fixture.shutdown.clone()));
+    advance(Duration::from_secs(80)).await;
+    // Runs after 0, 5, 15, 35 and 75 seconds, each slightly earlier because of jitter.
+    assert_eq!(fixture.count("a"), 5);
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_lets_work_under_way_finish_and_starts_nothing_new() {
-    let bench = Bench::new();
-    let controller = bench.controller();
+async fn shutdown_waits_for_running_reconciles_and_starts_no_new_ones() {
+    let fixture = Fixture::new();
+    let controller = fixture.controller();
     let wake = controller.wakeup();
-    let (doors, done) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (door, count) = (doors.clone(), done.clone());
+    let (permits, done) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (permit, count) = (permits.clone(), done.clone());
     let reconcile = move |_| {
-        let (door, count) = (door.clone(), count.clone());
+        let (permit, count) = (permit.clone(), count.clone());
         async move {
-            door.acquire().await.expect("the door is never closed").forget();
+            permit
+                .acquire()
+                .await
+                .expect("the semaphore is never closed")
+                .forget();
             count.fetch_add(1, Ordering::SeqCst);
-            Ok::<_, Unlucky>(Wake::OnChange)
+            Ok::<_, TestError>(Wake::OnChange)
         }
     };
-    let running = tokio::spawn(controller.run(reconcile, bench.always(), bench.shutdown.clone()));
+    let running = tokio::spawn(controller.run(reconcile, fixture.always(), fixture.shutdown.clone()));
     wake.push(key("under-way"));
-    pass(Duration::from_secs(1)).await;
-    bench.shutdown.cancel();
+    advance(Duration::from_secs(1)).await;
+    fixture.shutdown.cancel();
     wake.push(key("too-late"));
-    pass(Duration::from_secs(1)).await;
+    advance(Duration::from_secs(1)).await;
     assert!(!running.is_finished());
-    doors.add_permits(2);
+    permits.add_permits(2);
     timeout(Duration::from_secs(1), running).await.unwrap().unwrap();
     assert_eq!(done.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn draining_is_bounded() {
-    let bench = Bench::new();
-    let controller = bench.controller().drain(Duration::from_secs(5));
+    let fixture = Fixture::new();
+    let controller = fixture.controller().drain(Duration::from_secs(5));
     controller.wakeup().push(key("a"));
-    let reconcile = |_| std::future::pending::<Result<Wake, Unlucky>>();
-    let running = tokio::spawn(controller.run(reconcile, bench.always(), bench.shutdown.clone()));
-    pass(Duration::from_secs(1)).await;
-    bench.shutdown.cancel();
+    let reconcile = |_| std::future::pending::<Result<Wake, TestError>>();
+    let running = tokio::spawn(controller.run(reconcile, fixture.always(), fixture.shutdown.clone()));
+    advance(Duration::from_secs(1)).await;
+    fixture.shutdown.cancel();
     timeout(Duration::from_secs(6), running).await.unwrap().unwrap();
 }

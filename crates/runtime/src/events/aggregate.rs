@@ -1,26 +1,26 @@
-//! Which events are new, which are one more of a series, and which are too many. Pure; memory is bounded.
+//! Decides whether an Event is created, added to a series, or dropped. Pure; memory is bounded.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Notice, Severity};
 
-/// How long after it was last said a repeated event still counts as the same.
-const WINDOW: Duration = Duration::from_mins(6);
+/// How long after its last occurrence a repeated Event still belongs to the series.
+const SERIES_WINDOW: Duration = Duration::from_mins(6);
 
-/// Most calls about one object within [`PER`].
-const RATE: usize = 30;
-const PER: Duration = Duration::from_mins(1);
+/// Most calls about one object within [`RATE_PERIOD`].
+const MAX_CALLS: usize = 30;
+const RATE_PERIOD: Duration = Duration::from_mins(1);
 
-/// Most series and most objects remembered.
-const MEMORY: usize = 1024;
+/// Most series, and most objects, that are remembered.
+const MAX_ENTRIES: usize = 1024;
 
-/// What to do with a notice.
+/// What to do with an Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    New,
-    Again { event: String, count: i32 },
-    TooMany,
+    Create,
+    Repeat { event: String, count: i32 },
+    Drop,
 }
 
 type ObjectId = (String, String, String);
@@ -35,7 +35,7 @@ struct Series {
 
 #[derive(Debug)]
 struct Rate {
-    since: Duration,
+    period_start: Duration,
     calls: usize,
 }
 
@@ -46,27 +46,27 @@ pub(super) struct Aggregator {
 }
 
 impl Aggregator {
-    /// What to do with this notice now; counts it.
-    pub(super) fn judge(&mut self, notice: &Notice, now: Duration) -> Verdict {
-        if !self.within_rate(notice, now) {
-            return Verdict::TooMany;
+    /// Decides what to do with an Event at time `now`, and counts it.
+    pub(super) fn classify(&mut self, notice: &Notice, now: Duration) -> Verdict {
+        if !self.is_within_rate(notice, now) {
+            return Verdict::Drop;
         }
         match self.series.get_mut(&series_id(notice)) {
-            Some(series) if now.saturating_sub(series.last) <= WINDOW => {
+            Some(series) if now.saturating_sub(series.last) <= SERIES_WINDOW => {
                 series.count = series.count.saturating_add(1);
                 series.last = now;
-                Verdict::Again {
+                Verdict::Repeat {
                     event: series.event.clone(),
                     count: series.count,
                 }
             }
-            _ => Verdict::New,
+            _ => Verdict::Create,
         }
     }
 
-    /// A new event was stored under this name.
-    pub(super) fn sent(&mut self, notice: &Notice, event: String, now: Duration) {
-        make_room(&mut self.series, |series| series.last);
+    /// Records that an Event was created under the name `event`.
+    pub(super) fn record_created(&mut self, notice: &Notice, event: String, now: Duration) {
+        evict_oldest(&mut self.series, |series| series.last);
         self.series.insert(
             series_id(notice),
             Series {
@@ -77,23 +77,29 @@ impl Aggregator {
         );
     }
 
-    fn within_rate(&mut self, notice: &Notice, now: Duration) -> bool {
+    fn is_within_rate(&mut self, notice: &Notice, now: Duration) -> bool {
         let id = object_id(notice);
         if !self.rates.contains_key(&id) {
-            make_room(&mut self.rates, |rate| rate.since);
+            evict_oldest(&mut self.rates, |rate| rate.period_start);
         }
-        let rate = self.rates.entry(id).or_insert(Rate { since: now, calls: 0 });
-        if now.saturating_sub(rate.since) >= PER {
-            *rate = Rate { since: now, calls: 0 };
+        let rate = self.rates.entry(id).or_insert(Rate {
+            period_start: now,
+            calls: 0,
+        });
+        if now.saturating_sub(rate.period_start) >= RATE_PERIOD {
+            *rate = Rate {
+                period_start: now,
+                calls: 0,
+            };
         }
         rate.calls += 1;
-        rate.calls <= RATE
+        rate.calls <= MAX_CALLS
     }
 }
 
-/// Forgets the oldest entry of a full table.
-fn make_room<Id: Ord + Clone, T>(table: &mut BTreeMap<Id, T>, age: impl Fn(&T) -> Duration) {
-    if table.len() >= MEMORY
+/// Removes the oldest entry of a full table.
+fn evict_oldest<Id: Ord + Clone, T>(table: &mut BTreeMap<Id, T>, age: impl Fn(&T) -> Duration) {
+    if table.len() >= MAX_ENTRIES
         && let Some(oldest) = table
             .iter()
             .min_by_key(|(_, entry)| age(entry))
@@ -142,41 +148,47 @@ mod tests {
     }
 
     #[test]
-    fn an_event_said_again_much_later_is_new() {
+    fn an_event_repeated_after_the_window_is_new() {
         let mut aggregator = Aggregator::default();
-        aggregator.sent(&notice("a", "x"), "a.1".into(), s(0));
-        let again = Verdict::Again {
+        aggregator.record_created(&notice("a", "x"), "a.1".into(), s(0));
+        let again = Verdict::Repeat {
             event: "a.1".into(),
             count: 2,
         };
-        assert_eq!(aggregator.judge(&notice("a", "x"), s(300)), again);
-        assert_eq!(aggregator.judge(&notice("a", "x"), s(661)), Verdict::New);
-        assert_eq!(aggregator.judge(&notice("a", "other"), s(661)), Verdict::New);
+        assert_eq!(aggregator.classify(&notice("a", "x"), s(300)), again);
+        assert_eq!(aggregator.classify(&notice("a", "x"), s(661)), Verdict::Create);
+        assert_eq!(
+            aggregator.classify(&notice("a", "other"), s(661)),
+            Verdict::Create
+        );
     }
 
     #[test]
-    fn an_object_may_speak_again_after_a_minute() {
+    fn the_rate_limit_resets_after_a_minute() {
         let mut aggregator = Aggregator::default();
-        for n in 0..RATE {
-            assert_eq!(aggregator.judge(&notice("a", &n.to_string()), s(0)), Verdict::New);
+        for n in 0..MAX_CALLS {
+            assert_eq!(
+                aggregator.classify(&notice("a", &n.to_string()), s(0)),
+                Verdict::Create
+            );
         }
-        assert_eq!(aggregator.judge(&notice("a", "more"), s(59)), Verdict::TooMany);
-        assert_eq!(aggregator.judge(&notice("b", "more"), s(59)), Verdict::New);
-        assert_eq!(aggregator.judge(&notice("a", "more"), s(60)), Verdict::New);
+        assert_eq!(aggregator.classify(&notice("a", "more"), s(59)), Verdict::Drop);
+        assert_eq!(aggregator.classify(&notice("b", "more"), s(59)), Verdict::Create);
+        assert_eq!(aggregator.classify(&notice("a", "more"), s(60)), Verdict::Create);
     }
 
     #[test]
     fn memory_is_bounded() {
         let mut aggregator = Aggregator::default();
-        for n in 0..3 * MEMORY {
+        for n in 0..3 * MAX_ENTRIES {
             let notice = notice(&n.to_string(), "x");
             let now = s(n.try_into().unwrap());
-            aggregator.judge(&notice, now);
-            aggregator.sent(&notice, n.to_string(), now);
+            aggregator.classify(&notice, now);
+            aggregator.record_created(&notice, n.to_string(), now);
         }
         assert_eq!(
             (aggregator.series.len(), aggregator.rates.len()),
-            (MEMORY, MEMORY)
+            (MAX_ENTRIES, MAX_ENTRIES)
         );
     }
 }

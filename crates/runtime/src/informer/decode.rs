@@ -1,7 +1,8 @@
-//! From what the API server sends to objects: one bad object must not spoil the list or the watch it came in.
+//! Decodes the responses of the API server object by object, so that one malformed object does not break its list or
+//! watch.
 //!
-//! Each object is cut out as text first and decoded alone. Whatever is read around it is read without recursion, so no
-//! depth of one object is too much for the others.
+//! Each object is extracted as raw JSON first and decoded on its own. The surrounding document is read without recursion,
+//! so that a deeply nested object cannot affect the others.
 
 use std::collections::BTreeMap;
 
@@ -14,38 +15,39 @@ use serde_json::value::RawValue;
 use crate::key::ObjectKey;
 use crate::store::Malformed;
 
-/// The annotation `kubectl apply` leaves: a second copy of the object that nobody here reads.
+/// The annotation of `kubectl apply`: a second copy of the object, which no controller reads.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// A longer path to a fault is cut: that of what is nested too deeply would be longer than people read.
-const LONGEST_PATH: usize = 100;
+/// Longest path in an error message; the path to a deeply nested field is truncated.
+const MAX_PATH_CHARS: usize = 100;
 
-/// How many bytes of an object are decoded, its metadata aside: as much as `kubectl apply` can bear. A few bytes of text
-/// can become many of a decoded value, and one hostile object must not take the memory of all others.
-const LARGEST: usize = 262_144;
+/// Most bytes of an object, without its metadata, that are decoded: the limit of client-side `kubectl apply`.
+///
+/// A decoded value can need many times the memory of its text, so a larger object could exhaust the memory.
+const MAX_DECODED_BYTES: usize = 262_144;
 
-/// How many characters of what is wrong with an object are kept.
-const LONGEST_ERROR: usize = 1000;
+/// Longest error message that is kept for an object.
+const MAX_ERROR_CHARS: usize = 1000;
 
-/// One object, decoded or not; `None` if it does not even have a name.
+/// One object, decoded or malformed; `None` if not even its name can be read.
 #[derive(Clone, Debug)]
 pub(super) struct Decoded<K>(pub(super) Option<Result<K, Malformed>>);
 
 impl<K: DeserializeOwned> Decoded<K> {
-    /// Reading an object never fails: what is wrong with it is part of the result.
-    pub(super) fn of(raw: &RawValue) -> Self {
-        if let Some(error) = too_large(raw) {
+    /// Decodes an object. Never fails: an error is part of the result.
+    pub(super) fn decode(raw: &RawValue) -> Self {
+        if let Some(error) = size_error(raw) {
             return Self(malformed(raw, &error).map(Err));
         }
         Self(match serde_json::from_str(raw.get()) {
             Ok(object) => Some(Ok(object)),
-            Err(_) => malformed(raw, &fault::<K>(raw)).map(Err),
+            Err(_) => malformed(raw, &decode_error::<K>(raw)).map(Err),
         })
     }
 }
 
 impl<K> Decoded<K> {
-    /// The version a watch can go on from after this object.
+    /// The resourceVersion from which a watch can continue after this object.
     pub(super) fn resource_version(&self) -> Option<String>
     where
         K: Resource,
@@ -56,8 +58,8 @@ impl<K> Decoded<K> {
         }
     }
 
-    /// Drops what nobody reads.
-    pub(super) fn trimmed(self, trim: fn(&mut K)) -> Option<Result<K, Malformed>>
+    /// Removes the fields that no controller reads.
+    pub(super) fn trim(self, trim: fn(&mut K)) -> Option<Result<K, Malformed>>
     where
         K: Resource,
     {
@@ -74,77 +76,77 @@ impl<K> Decoded<K> {
     }
 }
 
-/// A page of a list, its objects not yet read.
+/// A page of a list whose objects are not decoded yet.
 #[derive(Debug, Deserialize)]
 pub(super) struct Page<'a> {
     #[serde(default)]
     pub(super) metadata: PageMeta,
-    /// Absent or null from servers that spell an empty list so.
+    /// Some servers omit the items of an empty list or send null.
     #[serde(borrow)]
     items: Option<Vec<&'a RawValue>>,
 }
 
-/// What a page says of the list.
+/// The list metadata of a page.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PageMeta {
     pub(super) resource_version: Option<String>,
     #[serde(rename = "continue")]
-    pub(super) more: Option<String>,
+    pub(super) continue_token: Option<String>,
 }
 
 impl Page<'_> {
-    /// The objects of this page.
+    /// Decodes the objects of this page.
     pub(super) fn items<K: DeserializeOwned>(&self) -> impl Iterator<Item = Decoded<K>> {
-        self.items.iter().flatten().map(|raw| Decoded::of(raw))
+        self.items.iter().flatten().map(|raw| Decoded::decode(raw))
     }
 }
 
-/// One line of a watch, its object not yet read.
+/// One event of a watch whose object is not decoded yet.
 #[derive(Debug, Deserialize)]
 pub(super) struct Line<'a> {
     #[serde(rename = "type")]
-    pub(super) what: String,
+    pub(super) event_type: String,
     #[serde(borrow)]
     pub(super) object: &'a RawValue,
 }
 
-/// The version that a bookmark tells.
-pub(super) fn version_of(raw: &RawValue) -> Option<String> {
+/// The resourceVersion of a bookmark event.
+pub(super) fn bookmark_version(raw: &RawValue) -> Option<String> {
     text(&metadata(raw)?, "resourceVersion")
 }
 
-/// What is wrong with an object that is larger than what is decoded.
-fn too_large(raw: &RawValue) -> Option<String> {
-    if raw.get().len() <= LARGEST {
+/// The error for an object above the size limit; `None` if it is small enough.
+fn size_error(raw: &RawValue) -> Option<String> {
+    if raw.get().len() <= MAX_DECODED_BYTES {
         return None;
     }
     let fields: Fields<'_> = serde_json::from_str(raw.get()).ok()?;
     let sizes = fields.iter().filter(|(name, _)| *name != "metadata");
     let sizes: Vec<(usize, &String)> = sizes.map(|(name, text)| (text.get().len(), name)).collect();
     let all: usize = sizes.iter().map(|(size, _)| size).sum();
-    let (size, largest) = sizes.iter().max().filter(|_| all > LARGEST)?;
+    let (size, largest) = sizes.iter().max().filter(|_| all > MAX_DECODED_BYTES)?;
     Some(format!(
-        "{largest}: has {size} bytes, and of an object at most {LARGEST} are read"
+        "{largest}: has {size} bytes; objects above {MAX_DECODED_BYTES} bytes are not decoded"
     ))
 }
 
-/// Which field cannot be read, and why. Asked only of what has failed, for keeping track of the path has a price.
-fn fault<K: DeserializeOwned>(raw: &RawValue) -> String {
+/// The field that cannot be decoded, and why. Called only after a failure, because tracking the path is slow.
+fn decode_error<K: DeserializeOwned>(raw: &RawValue) -> String {
     let mut source = serde_json::Deserializer::from_str(raw.get());
     let Err(error) = serde_path_to_error::deserialize::<_, K>(&mut source) else {
-        return "it cannot be read".to_owned();
+        return "cannot be decoded".to_owned();
     };
     let mut path = error.path().to_string();
-    if path.len() > LONGEST_PATH {
-        path.truncate(path.floor_char_boundary(LONGEST_PATH));
+    if path.len() > MAX_PATH_CHARS {
+        path.truncate(path.floor_char_boundary(MAX_PATH_CHARS));
         path.push('…');
     }
     let inner = error.inner();
-    // Where in the API server's answer it was helps nobody: it is one line.
-    let place = format!(" at line {} column {}", inner.line(), inner.column());
+    // The response is a single line, so the position does not help the user.
+    let position = format!(" at line {} column {}", inner.line(), inner.column());
     let why = inner.to_string();
-    let why = match why.strip_suffix(&place).unwrap_or(&why) {
+    let why = match why.strip_suffix(&position).unwrap_or(&why) {
         "recursion limit exceeded" => "nested too deeply",
         why => why,
     };
@@ -167,7 +169,7 @@ fn text(fields: &Fields<'_>, name: &str) -> Option<String> {
     serde_json::from_str(fields.get(name)?.get()).ok()
 }
 
-/// Whatever can still be said of an object, read field by field.
+/// Reads the identifying fields of an object that cannot be decoded.
 fn malformed(raw: &RawValue, error: &str) -> Option<Malformed> {
     let meta = metadata(raw)?;
     let text = |name| text(&meta, name);
@@ -178,16 +180,19 @@ fn malformed(raw: &RawValue, error: &str) -> Option<Malformed> {
             .get("generation")
             .and_then(|raw| serde_json::from_str(raw.get()).ok()),
         resource_version: text("resourceVersion"),
-        annotations: meta.get("annotations").map(|raw| ours(raw)).unwrap_or_default(),
-        controlled_by: within(raw, &["status", "controlledBy"]),
-        cluster: within(raw, &["spec", "etcdCluster", "name"]),
-        // What the decoder says may quote the value, however long.
-        error: bounded(error, LONGEST_ERROR),
+        annotations: meta
+            .get("annotations")
+            .map(|raw| operator_annotations(raw))
+            .unwrap_or_default(),
+        controlled_by: string_at(raw, &["status", "controlledBy"]),
+        cluster: string_at(raw, &["spec", "etcdCluster", "name"]),
+        // The decoder's message may contain the whole value.
+        error: bounded(error, MAX_ERROR_CHARS),
     })
 }
 
-/// The entries of a map that are texts, and the operator's business.
-fn ours(map: &RawValue) -> BTreeMap<String, String> {
+/// The operator's annotations among the entries of a map, as far as their values are strings.
+fn operator_annotations(map: &RawValue) -> BTreeMap<String, String> {
     let entries: Fields<'_> = serde_json::from_str(map.get()).unwrap_or_default();
     let names = entries.keys().filter(|name| reserved::annotation(name));
     names
@@ -195,14 +200,14 @@ fn ours(map: &RawValue) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// A text deep within an object, by the names on the way to it.
-fn within(raw: &RawValue, path: &[&str]) -> Option<String> {
+/// The string at a path within an object.
+fn string_at(raw: &RawValue, path: &[&str]) -> Option<String> {
     let (name, rest) = path.split_first()?;
     let fields: Fields<'_> = serde_json::from_str(raw.get()).ok()?;
     if rest.is_empty() {
         return text(&fields, name);
     }
-    within(fields.get(*name)?, rest)
+    string_at(fields.get(*name)?, rest)
 }
 
 #[cfg(test)]
@@ -214,14 +219,14 @@ mod tests {
     const OURS: &str = "etcd.database.coreos.com/x";
 
     #[test]
-    fn a_bad_object_spoils_neither_its_list_nor_its_own_name() {
+    fn a_malformed_object_does_not_affect_its_list_and_keeps_its_name() {
         let text = json!({
             "metadata": {"resourceVersion": "9"},
             "items": [
                 {"metadata": {"name": "good", "namespace": "shop", "resourceVersion": "1"}, "data": {"a": "b"}},
                 {"metadata": {"name": "bad", "namespace": "shop", "uid": "u", "generation": 3,
                               "resourceVersion": "2"}, "data": {"a": 5}},
-                // Even metadata that cannot be decoded leaves the name readable.
+                // The name can be read even if the metadata cannot be decoded.
                 {"metadata": {"name": "worse", "namespace": "shop", "labels": "none"}},
                 {"metadata": "nonsense"},
                 null,
@@ -246,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_cut_and_what_says_whose_it_is_is_kept() {
+    fn a_long_error_is_truncated_and_identifying_fields_are_kept() {
         let text = json!({
             "metadata": {"name": "a", "annotations": {OURS: "x", "theirs": "y"}},
             "data": "ü".repeat(100_000),
@@ -255,9 +260,9 @@ mod tests {
         })
         .to_string();
         let raw: &RawValue = serde_json::from_str(&text).unwrap();
-        let bad = Decoded::<ConfigMap>::of(raw).0.unwrap().unwrap_err();
+        let bad = Decoded::<ConfigMap>::decode(raw).0.unwrap().unwrap_err();
         assert!(
-            bad.error.chars().count() <= LONGEST_ERROR + 2,
+            bad.error.chars().count() <= MAX_ERROR_CHARS + 2,
             "{}",
             bad.error.len()
         );
@@ -269,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_larger_than_is_decoded_is_told_which_field_it_is() {
+    fn the_error_of_an_oversized_object_names_its_largest_field() {
         let object = |data: usize, label: usize| {
             let text = json!({
                 "metadata": {"name": "a", "labels": {"l": "x".repeat(label)}},
@@ -277,16 +282,16 @@ mod tests {
             });
             RawValue::from_string(text.to_string()).unwrap()
         };
-        let fitting = Decoded::<ConfigMap>::of(&object(LARGEST - 100, LARGEST));
+        let fitting = Decoded::<ConfigMap>::decode(&object(MAX_DECODED_BYTES - 100, MAX_DECODED_BYTES));
         assert!(fitting.0.unwrap().is_ok());
-        let too_large = Decoded::<ConfigMap>::of(&object(LARGEST, 1));
+        let too_large = Decoded::<ConfigMap>::decode(&object(MAX_DECODED_BYTES, 1));
         let bad = too_large.0.unwrap().unwrap_err();
         assert!(bad.error.starts_with("data: has 262"), "{}", bad.error);
         assert_eq!(bad.key.name, "a");
     }
 
     #[test]
-    fn what_nobody_reads_is_not_kept() {
+    fn unused_fields_are_trimmed() {
         let object = json!({
             "metadata": {
                 "name": "a",
@@ -296,8 +301,8 @@ mod tests {
             "data": {"large": "…", "small": "s"},
         });
         let raw = RawValue::from_string(object.to_string()).unwrap();
-        let decoded: Decoded<ConfigMap> = Decoded::of(&raw);
-        let map = decoded.trimmed(|map| {
+        let decoded: Decoded<ConfigMap> = Decoded::decode(&raw);
+        let map = decoded.trim(|map| {
             map.data.as_mut().map(|data| data.remove("large"));
         });
         let map = map.unwrap().unwrap();

@@ -1,6 +1,6 @@
-//! One watch: list, then follow, then resume or list again, for as long as the process lives.
+//! Lists and watches one kind in one namespace for the lifetime of the process, and resumes or relists after errors.
 //!
-//! Every wait has a bound, and no answer of the API server ends the loop.
+//! Every wait has a timeout, and no response of the API server ends the loop.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::decode::{Decoded, Line, Page, version_of};
+use super::decode::{Decoded, Line, Page, bookmark_version};
 use super::{Shared, Timing, Watched};
 use crate::clock::SharedClock;
 use crate::gate::State;
@@ -24,20 +24,20 @@ use crate::jitter::Jitter;
 use crate::store::Malformed;
 
 /// Objects per page of a list.
-const PAGE: u32 = 500;
+const PAGE_SIZE: u32 = 500;
 
-/// A page of more bytes than this is not read to its end but asked for again with fewer objects on it, so that large
-/// objects cost time and not memory.
-const PAGE_BYTES: u64 = 16 << 20;
+/// A larger page is not read to its end but requested again with fewer objects, so that large objects cost time instead
+/// of memory.
+const MAX_PAGE_BYTES: u64 = 16 << 20;
 
-/// How many times fewer.
-const FEWER: u32 = 8;
+/// Divisor for the page size after a page above [`MAX_PAGE_BYTES`].
+const PAGE_REDUCTION: u32 = 8;
 
-/// So many failed watches in a row, and the version they start from is given up.
-const RESUMES: u32 = 3;
+/// After this many failed watches in a row, the reflector lists again instead of resuming.
+const MAX_RESUMES: u32 = 3;
 
-/// A watch that ends sooner, without an event, has failed.
-const TOO_SHORT: Duration = Duration::from_secs(1);
+/// A watch that ends sooner, without an event, counts as failed.
+const MIN_WATCH_DURATION: Duration = Duration::from_secs(1);
 
 pub(super) struct Reflector<K> {
     pub(super) client: Client,
@@ -52,11 +52,11 @@ pub(super) struct Reflector<K> {
 
 /// How a watch ended.
 enum End {
-    /// The server closed it, as it does after a while.
+    /// The server closed the watch, as it does after the timeout.
     Closed,
-    /// The version it started from is too old, or the kind is gone: list again.
+    /// The start version is too old, or the kind no longer exists: list again.
     Expired(String),
-    /// Anything else: go on from the last version seen.
+    /// Any other error: resume from the last version seen.
     Failed(String),
 }
 
@@ -65,12 +65,12 @@ impl<K: Watched> Reflector<K> {
         tokio::select! {
             biased;
             () = shutdown.cancelled() => {}
-            () = self.follow_for_ever() => {}
+            () = self.list_and_watch_forever() => {}
         }
     }
 
-    async fn follow_for_ever(&self) {
-        // In a row, without a watch that got anywhere between them: a good list alone proves nothing.
+    async fn list_and_watch_forever(&self) {
+        // Consecutive failures. A successful list does not reset them, only a watch that makes progress does.
         let mut failures: u32 = 0;
         loop {
             match self.list().await {
@@ -78,88 +78,94 @@ impl<K: Watched> Reflector<K> {
                     let (why, progress) = self.follow(version).await;
                     debug!(kind = self.shared.kind, "listing again: {why}");
                     failures = if progress { 0 } else { failures + 1 };
-                    // The first time, the version may have been too old and nothing else wrong.
+                    // No back-off after the first failure: the version may simply have been too old.
                     if failures > 1 {
-                        self.pause(failures - 1).await;
+                        self.back_off(failures - 1).await;
                     }
                 }
                 Err(why) => {
-                    // Told once, not at every try.
+                    // Logged once per error, not at every attempt.
                     if self
                         .shared
-                        .stand(self.namespace.as_ref(), State::Waiting(why.clone()))
+                        .set_watch_state(self.namespace.as_ref(), State::Waiting(why.clone()))
                     {
                         warn!(kind = self.shared.kind, namespace = self.namespace, "{why}");
                     }
                     failures += 1;
-                    self.pause(failures).await;
+                    self.back_off(failures).await;
                 }
             }
         }
     }
 
-    /// Reads everything there is into the store; returns the version to watch from.
+    /// Lists all objects into the store. Returns the version to watch from.
     async fn list(&self) -> Result<String, String> {
         let mut params = ListParams {
             label_selector: self.labels.clone(),
-            limit: Some(PAGE),
+            limit: Some(PAGE_SIZE),
             ..ListParams::default()
         };
         let mut listed = Vec::new();
         let mut tokens = BTreeSet::new();
         loop {
             let answer = timeout(self.timing.list, self.page(&params)).await;
-            let late = || format!("no answer to a list within {:?}", self.timing.list);
-            let Some(text) = answer.map_err(|_| late())?? else {
-                params.limit = params.limit.map(|limit| (limit / FEWER).max(1));
+            let timeout_error = || {
+                format!(
+                    "the API server did not answer a list within {:?}",
+                    self.timing.list
+                )
+            };
+            let Some(body) = answer.map_err(|_| timeout_error())?? else {
+                params.limit = params.limit.map(|limit| (limit / PAGE_REDUCTION).max(1));
                 continue;
             };
-            let page: Page<'_> = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
-            listed.extend(page.items().filter_map(|decoded| self.take_in(decoded)));
-            let more = page.metadata.more.filter(|token| !token.is_empty());
-            if more.is_none() {
+            let page: Page<'_> = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+            listed.extend(page.items().filter_map(|decoded| self.trim(decoded)));
+            let continue_token = page.metadata.continue_token.filter(|token| !token.is_empty());
+            if continue_token.is_none() {
                 let version = page
                     .metadata
                     .resource_version
                     .filter(|version| !version.is_empty());
-                let version = version.ok_or_else(|| "a list without a version".to_owned())?;
+                let version = version
+                    .ok_or_else(|| "the API server sent a list without a resourceVersion".to_owned())?;
                 self.shared
                     .update(|store| store.replace(self.namespace.as_deref(), listed));
-                if self.shared.stand(self.namespace.as_ref(), State::Ready) {
+                if self.shared.set_watch_state(self.namespace.as_ref(), State::Ready) {
                     info!(
                         kind = self.shared.kind,
                         objects = self.shared.store.len(),
-                        "store is filled"
+                        "store synced"
                     );
                 }
                 return Ok(version);
             }
-            if more.iter().any(|token| !tokens.insert(token.clone())) {
-                return Err("the API server sends the same page of a list again".to_owned());
+            if continue_token.iter().any(|token| !tokens.insert(token.clone())) {
+                return Err("the API server repeats pages of a list".to_owned());
             }
-            params.continue_token = more;
+            params.continue_token = continue_token;
         }
     }
 
-    /// Reads one page; `None` if it is too large and could be smaller.
+    /// Reads one page; `None` if it is too large and can be requested with fewer objects.
     async fn page(&self, params: &ListParams) -> Result<Option<Vec<u8>>, String> {
         let mut request = self.request().list(params).map_err(|error| error.to_string())?;
-        // What is compressed does not show how large it is.
-        plainly(&mut request);
+        // The size limit applies to the uncompressed response.
+        disable_compression(&mut request);
         let answer = self.client.request_stream(request).await;
-        let answer = answer.map_err(|error| Self::explain(&error))?;
+        let answer = answer.map_err(|error| Self::describe_error(&error))?;
         let bound = match params.limit {
             Some(1) => u64::MAX,
-            _ => PAGE_BYTES + 1,
+            _ => MAX_PAGE_BYTES + 1,
         };
-        let mut text = Vec::new();
-        let read = pin!(answer.take(bound)).read_to_end(&mut text).await;
+        let mut body = Vec::new();
+        let read = pin!(answer.take(bound)).read_to_end(&mut body).await;
         let read = read.map_err(|error| error.to_string())?;
-        Ok((u64::try_from(read).unwrap_or(u64::MAX) < bound).then_some(text))
+        Ok((u64::try_from(read).unwrap_or(u64::MAX) < bound).then_some(body))
     }
 
-    /// Follows changes from `version` on, across as many watches as it takes; returns why it could not go on, and
-    /// whether any of the watches got anywhere.
+    /// Watches from `version` on and resumes as long as possible. Returns why it stopped, and whether any watch made
+    /// progress.
     async fn follow(&self, mut version: String) -> (String, bool) {
         let mut failures = 0;
         let mut progress = false;
@@ -171,12 +177,12 @@ impl<K: Watched> Reflector<K> {
                     self.shared.metrics.watch_restarted(&self.shared.kind);
                     return (why, progress || version != from);
                 }
-                End::Closed if version != from || self.clock.elapsed() >= started + TOO_SHORT => {
+                End::Closed if version != from || self.clock.elapsed() >= started + MIN_WATCH_DURATION => {
                     failures = 0;
                     progress = true;
                     continue;
                 }
-                End::Closed => "closed at once".to_owned(),
+                End::Closed => "the API server closed the watch immediately".to_owned(),
                 End::Failed(why) => why,
             };
             self.shared.metrics.watch_restarted(&self.shared.kind);
@@ -190,14 +196,14 @@ impl<K: Watched> Reflector<K> {
                 progress = true;
             }
             failures += 1;
-            self.pause(failures).await;
-            if failures >= RESUMES {
+            self.back_off(failures).await;
+            if failures >= MAX_RESUMES {
                 return (why, progress);
             }
         }
     }
 
-    /// One watch; `version` moves on with every event.
+    /// Runs one watch. Advances `version` with every event.
     async fn watch(&self, version: &mut String) -> End {
         let seconds = u32::try_from(self.timing.watch.as_secs())
             .unwrap_or(u32::MAX)
@@ -212,47 +218,52 @@ impl<K: Watched> Reflector<K> {
             Ok(request) => request,
             Err(error) => return End::Failed(error.to_string()),
         };
-        // A server that compresses each event by itself sends what the client's decoder ends at the first of.
-        plainly(&mut request);
+        // Some servers compress every event separately; the client's decoder would stop after the first one.
+        disable_compression(&mut request);
         let lines = match timeout(self.timing.start, self.client.request_stream(request)).await {
             Ok(Ok(stream)) => stream.lines(),
-            Ok(Err(error)) => return Self::ended_by(&error),
-            Err(_) => return End::Failed(format!("no answer to a watch within {:?}", self.timing.start)),
+            Ok(Err(error)) => return Self::end_of_error(&error),
+            Err(_) => {
+                return End::Failed(format!(
+                    "the API server did not answer a watch within {:?}",
+                    self.timing.start
+                ));
+            }
         };
         let mut lines = pin!(lines);
-        let quiet = self.timing.watch + self.timing.idle;
+        let silence = self.timing.watch + self.timing.idle;
         loop {
-            let line = match timeout(quiet, lines.try_next()).await {
+            let line = match timeout(silence, lines.try_next()).await {
                 Ok(Ok(Some(line))) => line,
                 Ok(Ok(None)) => return End::Closed,
                 Ok(Err(error)) => return End::Failed(error.to_string()),
-                Err(_) => return End::Failed(format!("nothing heard for {quiet:?}")),
+                Err(_) => return End::Failed(format!("no event for {silence:?}")),
             };
-            if let Some(end) = self.heed(&line, version) {
+            if let Some(end) = self.process_event(&line, version) {
                 return end;
             }
         }
     }
 
-    /// Takes one line of a watch in; `version` moves on with it. Says so if the watch ends here.
-    fn heed(&self, line: &str, version: &mut String) -> Option<End> {
-        let Line { what, object } = match serde_json::from_str(line) {
+    /// Processes one event of a watch and advances `version`. Returns how the watch ended, if it did.
+    fn process_event(&self, line: &str, version: &mut String) -> Option<End> {
+        let Line { event_type, object } = match serde_json::from_str(line) {
             Ok(line) => line,
-            // Cut off in the middle.
+            // A truncated event.
             Err(error) if error.is_eof() => return Some(End::Closed),
             Err(error) => {
                 return Some(match serde_json::from_str::<Status>(line) {
-                    Ok(status) => Self::ended_by(&Error::Api(status.boxed())),
-                    Err(_) => End::Failed(format!("not a line of a watch: {error}")),
+                    Ok(status) => Self::end_of_error(&Error::Api(status.boxed())),
+                    Err(_) => End::Failed(format!("an invalid watch event: {error}")),
                 });
             }
         };
-        match what.as_str() {
+        match event_type.as_str() {
             "ADDED" | "MODIFIED" | "DELETED" => {
-                let object = Decoded::of(object);
+                let object = Decoded::decode(object);
                 advance(version, object.resource_version());
-                if let Some(object) = self.take_in(object) {
-                    self.shared.update(|store| match what.as_str() {
+                if let Some(object) = self.trim(object) {
+                    self.shared.update(|store| match event_type.as_str() {
                         "DELETED" => store.delete(object),
                         _ => store.apply(object),
                     });
@@ -260,39 +271,39 @@ impl<K: Watched> Reflector<K> {
                 None
             }
             "BOOKMARK" => {
-                advance(version, version_of(object));
+                advance(version, bookmark_version(object));
                 None
             }
             "ERROR" => Some(match serde_json::from_str::<Status>(object.get()) {
-                Ok(status) => Self::ended_by(&Error::Api(status.boxed())),
-                Err(error) => End::Failed(format!("an error that cannot be read: {error}")),
+                Ok(status) => Self::end_of_error(&Error::Api(status.boxed())),
+                Err(error) => End::Failed(format!("an undecodable error event: {error}")),
             }),
-            other => Some(End::Failed(format!("an event of an unknown type: {other}"))),
+            other => Some(End::Failed(format!("a watch event of unknown type {other}"))),
         }
     }
 
-    fn take_in(&self, decoded: Decoded<K>) -> Option<Result<K, Malformed>> {
-        let taken = decoded.trimmed(self.trim);
-        if taken.is_none() {
-            warn!(kind = self.shared.kind, "an object without a name was left out");
+    fn trim(&self, decoded: Decoded<K>) -> Option<Result<K, Malformed>> {
+        let trimmed = decoded.trim(self.trim);
+        if trimmed.is_none() {
+            warn!(kind = self.shared.kind, "skipped an object without a name");
         }
-        taken
+        trimmed
     }
 
     fn request(&self) -> Request {
         Request::new(K::url_path(&(), self.namespace.as_deref()))
     }
 
-    fn ended_by(error: &Error) -> End {
+    fn end_of_error(error: &Error) -> End {
         match error {
             Error::Api(status) if matches!(status.code, 404 | 410) || status.reason == "Expired" => {
-                End::Expired(Self::explain(error))
+                End::Expired(Self::describe_error(error))
             }
-            _ => End::Failed(Self::explain(error)),
+            _ => End::Failed(Self::describe_error(error)),
         }
     }
 
-    fn explain(error: &Error) -> String {
+    fn describe_error(error: &Error) -> String {
         let Error::Api(status) = error else {
             return error.to_string();
         };
@@ -310,13 +321,13 @@ impl<K: Watched> Reflector<K> {
         }
     }
 
-    async fn pause(&self, failures: u32) {
-        tokio::time::sleep(back_off(failures, self.jitter.unit())).await;
+    async fn back_off(&self, failures: u32) {
+        tokio::time::sleep(back_off_delay(failures, self.jitter.unit())).await;
     }
 }
 
-/// Asks for an answer that is not compressed.
-fn plainly(request: &mut http::Request<Vec<u8>>) {
+/// Requests an uncompressed response.
+fn disable_compression(request: &mut http::Request<Vec<u8>>) {
     let identity = HeaderValue::from_static("identity");
     request.headers_mut().insert(ACCEPT_ENCODING, identity);
 }
@@ -327,8 +338,8 @@ fn advance(version: &mut String, to: Option<String>) {
     }
 }
 
-/// Half a second, doubling up to fifteen, of which jitter takes up to half: many managers must not come back at once.
-fn back_off(failures: u32, jitter: f64) -> Duration {
+/// 0.5 s, doubling up to 15 s. Jitter takes away up to half, so that many managers do not reconnect at once.
+fn back_off_delay(failures: u32, jitter: f64) -> Duration {
     let full = Duration::from_millis(500 << failures.saturating_sub(1).min(5)).min(Duration::from_secs(15));
     full.mul_f64(1.0 - jitter / 2.0)
 }
@@ -339,8 +350,8 @@ mod tests {
 
     #[test]
     fn back_off_doubles_up_to_fifteen_seconds() {
-        let pauses: Vec<_> = (1..8).map(|n| back_off(n, 0.0).as_millis()).collect();
+        let pauses: Vec<_> = (1..8).map(|n| back_off_delay(n, 0.0).as_millis()).collect();
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 15_000, 15_000]);
-        assert_eq!(back_off(1, 1.0), Duration::from_millis(250));
+        assert_eq!(back_off_delay(1, 1.0), Duration::from_millis(250));
     }
 }

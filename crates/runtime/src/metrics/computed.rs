@@ -1,5 +1,5 @@
-//! Figures of objects, computed from the objects there are whenever the page is asked for: none is older than the page,
-//! and none outlives its object.
+//! Gauges per object, computed from the existing objects at every scrape, so that no value is outdated or outlives its
+//! object.
 
 use std::fmt;
 
@@ -7,28 +7,28 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// A figure and what it is about.
+/// A value with its labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figure {
-    /// Labels and their values; those of an object first, then what is bounded.
+    /// Labels and their values: namespace and name of the object first.
     pub labels: Vec<(&'static str, String)>,
-    /// The figure.
+    /// The value.
     pub value: i64,
 }
 
-/// A figure of one object.
+/// A value about one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerObject {
-    /// The namespace of the object.
+    /// Namespace of the object.
     pub namespace: String,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// The figure.
+    /// The value.
     pub value: i64,
 }
 
 impl PerObject {
-    /// The same about a part of the object.
+    /// Adds a label, for a value about a part of the object.
     pub fn with(self, label: &'static str, value: impl Into<String>) -> Figure {
         let mut figure = Figure::from(self);
         figure.labels.push((label, value.into()));
@@ -37,7 +37,7 @@ impl PerObject {
 }
 
 impl Figure {
-    /// The same, told apart by one more label.
+    /// Adds a label.
     #[must_use]
     pub fn with(mut self, label: &'static str, value: impl Into<String>) -> Self {
         self.labels.push((label, value.into()));
@@ -54,7 +54,7 @@ impl From<PerObject> for Figure {
     }
 }
 
-/// A family of them.
+/// A metric whose values `figures` computes.
 pub(super) struct Computed<F> {
     pub(super) name: &'static str,
     pub(super) help: &'static str,

@@ -146,7 +146,7 @@ pub async fn but_for_one(stage: Arc<Stage>) -> Result<()> {
     restore.apply(&back).await?;
     let reason = restore.reaches("Failed").await?.reason.unwrap_or_default();
     ensure!(
-        reason.contains("spec.size: 1 in the EtcdCluster c") && reason.contains("Nothing was touched"),
+        reason.contains("spec.size: 1 in the EtcdCluster c") && reason.contains("Nothing was changed"),
         "{reason}"
     );
 

@@ -129,7 +129,7 @@ async fn fails_untouched(restore: &Restore, words: &[&str]) -> Result<EtcdRestor
     let status = restore.reaches("Failed").await?;
     let reason = status.reason.as_deref().unwrap_or_default();
     let is_told = words.iter().all(|word| reason.contains(word));
-    ensure!(is_told && reason.contains("Nothing was touched"), "{reason}");
+    ensure!(is_told && reason.contains("Nothing was changed"), "{reason}");
     Ok(status)
 }
 
@@ -161,7 +161,7 @@ pub async fn with_users(stage: Arc<Stage>) -> Result<()> {
     locked
         .apply(&json!({"etcdCluster": {"name": "c"}, "backupStorageType": "S3", "s3": Bucket::s3("etcd/locked")}))
         .await?;
-    fails_untouched(&locked, &["asks clients who they are", "1 users"]).await?;
+    fails_untouched(&locked, &["authentication enabled", "1 users"]).await?;
     ensure!(tenant.pod_uids().await? == pods, "a pod was touched");
     locked.delete(&tenant).await?;
 

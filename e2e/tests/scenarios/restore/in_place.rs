@@ -220,7 +220,7 @@ pub async fn refused(stage: Arc<Stage>) -> Result<()> {
     let status = restore.reaches("Failed").await?;
     let reason = status.reason.context("no reason")?;
     ensure!(
-        reason.contains("NotFound") && reason.contains("Nothing was touched"),
+        reason.contains("NotFound") && reason.contains("Nothing was changed"),
         "{reason}"
     );
     bucket.secret("wrong", "nobody", "nothing").await?;
@@ -287,7 +287,8 @@ pub async fn deleted_after_its_commit(stage: Arc<Stage>) -> Result<()> {
     ensure!(!status.committed, "{status:?}");
     let plan = status.plan.unwrap_or_default();
     ensure!(
-        plan.contains("can come back until the restore is committed") && plan.contains("for 1h then"),
+        plan.contains("can be brought back until the restore is committed")
+            && plan.contains("for 1h after that"),
         "{plan}"
     );
     let status = restore.says("is committed", |status| status.committed).await?;

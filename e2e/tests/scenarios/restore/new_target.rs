@@ -177,7 +177,7 @@ async fn made(stage: &Arc<Stage>, source: &Tenant, size: u8, template: &Value) -
     into_the_source
         .says("is told that the cluster is somebody else's", |status| {
             let reason = status.reason.as_deref().unwrap_or_default();
-            reason.contains("was not made by this EtcdRestore")
+            reason.contains("was not created by this EtcdRestore")
         })
         .await?;
     copy.converged(size).await?;

@@ -60,7 +60,7 @@ pub async fn by_time_and_by_revision(stage: Arc<Stage>) -> Result<()> {
     let status = never
         .says("tells that there is no such backup", |status| {
             let reason = status.reason.as_deref().unwrap_or_default();
-            reason.contains("3 backups") && reason.contains("none that was finished not after")
+            reason.contains("3 backups") && reason.contains("none that completed at or before")
         })
         .await?;
     ensure!(

@@ -1,19 +1,19 @@
-//! Answers that no API server should give, and objects it should not have taken.
+//! Invalid responses of the API server, and objects that it should have rejected.
 
 use super::*;
 
-/// More calls than any of these tests allows: a loop without a pause ends here, for paused time would not.
-const FAR_TOO_MANY: usize = 1000;
+/// More calls than any test here allows. In paused time, a loop without a delay would otherwise never end.
+const MAX_CALLS: usize = 1000;
 
 fn bounded(answer: impl Fn(&Call) -> Reply + Send + 'static) -> Server {
     let count = AtomicUsize::new(0);
     Server::new(move |call| match count.fetch_add(1, Ordering::SeqCst) {
-        0..FAR_TOO_MANY => answer(call),
-        _ => Reply::Silence,
+        0..MAX_CALLS => answer(call),
+        _ => Reply::NoAnswer,
     })
 }
 
-/// An object that is fine but for something in it nested deeper than a parser may follow.
+/// A valid object with a field nested beyond the recursion limit of the parser.
 fn deep(name: &str, version: u64) -> Value {
     let mut nested = json!({});
     for _ in 0..300 {
@@ -25,12 +25,15 @@ fn deep(name: &str, version: u64) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_nested_too_deeply_is_reported_by_name_and_blocks_nothing() {
-    let (lines, watching) = watch();
-    let server = Server::scripted([list(5, &[deep("x", 1), map("a", 2)]), watching]);
-    let bench = Bench::start(server, Scope::All);
-    assert_eq!(bench.hears_soon().await, ["Malformed(shop/x)", "Applied(shop/a)"]);
-    let bad = bench
+async fn a_deeply_nested_object_is_reported_and_does_not_disturb_the_watch() {
+    let (lines, watch_reply) = watch();
+    let server = Server::scripted([list(5, &[deep("x", 1), map("a", 2)]), watch_reply]);
+    let fixture = Fixture::start(server, Scope::All);
+    assert_eq!(
+        fixture.changes_soon().await,
+        ["Malformed(shop/x)", "Applied(shop/a)"]
+    );
+    let bad = fixture
         .informer
         .store()
         .malformed(&ObjectKey::new("shop", "x"))
@@ -46,47 +49,44 @@ async fn an_object_nested_too_deeply_is_reported_by_name_and_blocks_nothing() {
     lines.unbounded_send(event("ADDED", &map("b", 7))).unwrap();
     lines.unbounded_send(event("DELETED", &deep("x", 8))).unwrap();
     assert_eq!(
-        bench.hears_soon().await,
-        ["Malformed(shop/a)", "Applied(shop/b)", "Gone(shop/x)"]
+        fixture.changes_soon().await,
+        ["Malformed(shop/a)", "Applied(shop/b)", "MalformedDeleted(shop/x)"]
     );
-    assert_eq!(bench.server.calls().len(), 2, "the watch was not disturbed");
+    assert_eq!(fixture.server.calls().len(), 2, "the watch was not disturbed");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_refused_after_every_good_list_does_not_list_without_a_pause() {
+async fn a_watch_refused_after_every_list_is_retried_with_back_off() {
     for code in [410, 404] {
         let server = bounded(move |call| {
             if is_watch(call) {
-                Reply::no(code, "no")
+                Reply::error(code, "no")
             } else {
                 list(5, &[])
             }
         });
-        let bench = Bench::start(server, Scope::All);
-        bench.hears(Duration::from_mins(1)).await;
-        let calls = bench.server.calls().len();
+        let fixture = Fixture::start(server, Scope::All);
+        fixture.changes_within(Duration::from_mins(1)).await;
+        let calls = fixture.server.calls().len();
         assert!((6..40).contains(&calls), "{calls} calls in a minute of {code}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_goes_round_in_circles_is_given_up() {
+async fn a_list_that_repeats_pages_is_aborted() {
     let page = AtomicUsize::new(0);
     let server = bounded(move |_| {
         let token = ["x", "y"][page.fetch_add(1, Ordering::SeqCst) % 2];
         Reply::ok(json!({"metadata": {"resourceVersion": "5", "continue": token}, "items": []}))
     });
-    let bench = Bench::start(server, Scope::All);
-    bench.hears(Duration::from_secs(10)).await;
-    assert_eq!(
-        bench.waits_for(),
-        "the API server sends the same page of a list again"
-    );
-    let calls = bench.server.calls().len();
+    let fixture = Fixture::start(server, Scope::All);
+    fixture.changes_within(Duration::from_secs(10)).await;
+    assert_eq!(fixture.waiting_reason(), "the API server repeats pages of a list");
+    let calls = fixture.server.calls().len();
     assert!(calls < 40, "{calls} calls in ten seconds");
 }
 
-/// How many objects a call asks for.
+/// The page size that a call requests.
 fn limit(call: &Call) -> u32 {
     let limit = call.uri.split("limit=").nth(1).unwrap_or_default();
     let digits = limit.split('&').next().unwrap_or_default();
@@ -94,12 +94,12 @@ fn limit(call: &Call) -> u32 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_larger_than_is_read_is_asked_for_in_smaller_ones() {
+async fn an_oversized_page_is_requested_again_with_fewer_objects() {
     let server = bounded(|call| {
         if is_watch(call) {
-            return Reply::Silence;
+            return Reply::NoAnswer;
         }
-        // Every object is a megabyte; the last one alone is larger than any page may be.
+        // The last object alone exceeds the size limit of a page.
         let huge = |name: &str, megabytes: usize| {
             let mut object = map(name, 1);
             object["data"]["v"] = json!("x".repeat(megabytes << 20));
@@ -117,13 +117,13 @@ async fn a_page_larger_than_is_read_is_asked_for_in_smaller_ones() {
             (_, false) => page("", &[huge("a", 9), huge("b", 9)]),
         }
     });
-    let bench = Bench::start(server, Scope::All);
-    let heard = bench.hears(Duration::from_secs(1)).await;
+    let fixture = Fixture::start(server, Scope::All);
+    let changes = fixture.changes_within(Duration::from_secs(1)).await;
     assert_eq!(
-        heard,
+        changes,
         ["Applied(shop/a)", "Applied(shop/b)", "Malformed(shop/last)"]
     );
-    let lists = bench.server.calls();
+    let lists = fixture.server.calls();
     let limits: Vec<u32> = lists.iter().filter(|call| !is_watch(call)).map(limit).collect();
     assert_eq!(limits, [500, 62, 62, 7, 1]);
 }

@@ -1,4 +1,4 @@
-//! A world for the controller: API server, Jobs and the cluster's controller, on a clock of its own that never waits.
+//! The test environment: a fake API server, simulated Jobs and cluster controller, in paused time.
 
 use std::future::Future;
 use std::time::Duration;
@@ -12,33 +12,33 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::operator;
-use crate::others::Others;
+use crate::simulated_cluster::SimulatedCluster;
 
-/// The group and version of the kinds.
+/// `apiVersion` of the operator's kinds.
 pub(crate) const GROUP: &str = "etcd.database.coreos.com/v1beta2";
 
-/// The world.
-pub(crate) struct Bed {
+/// The test environment.
+pub(crate) struct Fixture {
     pub(crate) fake: Fake,
-    pub(crate) others: Others,
+    pub(crate) simulated_cluster: SimulatedCluster,
     start: Instant,
 }
 
-/// Tells a story on a clock that never waits.
-pub(crate) fn run<Fut: Future<Output = ()>>(story: impl FnOnce() -> Fut) {
+/// Runs a scenario in paused time.
+pub(crate) fn run_paused<Fut: Future<Output = ()>>(scenario: impl FnOnce() -> Fut) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .unwrap();
-    runtime.block_on(story());
+    runtime.block_on(scenario());
 }
 
-impl Bed {
-    /// With a cluster that serves.
+impl Fixture {
+    /// An environment with a running cluster.
     pub(crate) fn new() -> Self {
-        let bed = Self::without_cluster();
-        bed.fake.put_object(json!({
+        let fixture = Self::without_cluster();
+        fixture.fake.put_object(json!({
             "apiVersion": GROUP, "kind": "EtcdCluster", "metadata": {"name": "orders", "namespace": "shop"},
             "spec": {"size": 3, "version": "3.6.16", "storage": {"size": "8Gi"}},
             "status": {
@@ -46,10 +46,10 @@ impl Bed {
                 "memberStatus": [{"name": "orders-0", "role": "voter"}],
             },
         }));
-        bed
+        fixture
     }
 
-    /// With none.
+    /// An environment without a cluster.
     pub(crate) fn without_cluster() -> Self {
         let start = Instant::now();
         let fake = Fake::new();
@@ -58,30 +58,34 @@ impl Bed {
             fake.register(&definition);
         }
         fake.collect_garbage_always(true);
-        let others = Others::default();
-        tokio::spawn(others.clone().work(fake.clone(), move || at(start)));
-        Self { fake, others, start }
+        let simulated_cluster = SimulatedCluster::default();
+        tokio::spawn(simulated_cluster.clone().run(fake.clone(), move || at(start)));
+        Self {
+            fake,
+            simulated_cluster,
+            start,
+        }
     }
 
     /// Starts an operator.
-    pub(crate) fn operate(&self) -> Gate {
+    pub(crate) fn start_operator(&self) -> Gate {
         operator::start(self.fake.service(), at(self.start))
     }
 
-    /// What starts another operator later.
-    pub(crate) fn heir(&self) -> impl FnOnce() + Send + 'static {
+    /// A function that starts another operator later.
+    pub(crate) fn successor(&self) -> impl FnOnce() + Send + 'static {
         let (service, start) = (self.fake.service(), self.start);
         move || {
             operator::start(service, at(start));
         }
     }
 
-    pub(crate) fn put(&self, name: &str) {
-        self.put_with(name, &Value::Null);
+    pub(crate) fn put_restore(&self, name: &str) {
+        self.put_with_template(name, &Value::Null);
     }
 
-    /// One that makes its cluster, if there is a template.
-    pub(crate) fn put_with(&self, name: &str, template: &Value) {
+    /// Creates a restore with a cluster template, or without one if it is null.
+    pub(crate) fn put_with_template(&self, name: &str, template: &Value) {
         self.fake.put_object(json!({
             "apiVersion": GROUP, "kind": "EtcdRestore", "metadata": {"name": name, "namespace": "shop"},
             "spec": {
@@ -92,7 +96,7 @@ impl Bed {
         }));
     }
 
-    /// Somebody edits what a restore asks for.
+    /// A user edits the spec of a restore.
     pub(crate) fn edit(&self, name: &str, change: impl FnOnce(&mut Value)) {
         self.fake
             .update_object(GROUP, "EtcdRestore", "shop", name, |restore| {
@@ -100,7 +104,7 @@ impl Bed {
             });
     }
 
-    /// Whether the cluster is to be left alone.
+    /// Sets `spec.paused` of the cluster.
     pub(crate) fn pause(&self, is_paused: bool) {
         self.fake
             .update_object(GROUP, "EtcdCluster", "shop", "orders", |cluster| {
@@ -108,7 +112,7 @@ impl Bed {
             });
     }
 
-    /// The cluster.
+    /// The `EtcdCluster`; null if it does not exist.
     pub(crate) fn cluster(&self) -> Value {
         let found = self.fake.get_object(GROUP, "EtcdCluster", "shop", "orders");
         found.unwrap_or_default()
@@ -119,20 +123,20 @@ impl Bed {
         object.map_or(Value::Null, |object| object["status"].clone())
     }
 
-    /// Whether these words are in what is said of a restore.
-    pub(crate) fn says(&self, name: &str, words: &str) -> bool {
+    /// Whether the message of a restore contains a text.
+    pub(crate) fn message_contains(&self, name: &str, words: &str) -> bool {
         let reason = self.status(name)["reason"].clone();
         reason.as_str().is_some_and(|reason| reason.contains(words))
     }
 
-    /// What the cluster is asked for.
-    pub(crate) fn asked(&self) -> Option<Value> {
+    /// The restore that the annotation of the cluster requests.
+    pub(crate) fn request(&self) -> Option<Value> {
         let cluster = self.fake.get_object(GROUP, "EtcdCluster", "shop", "orders")?;
         let text = cluster["metadata"]["annotations"]["etcd.database.coreos.com/restore"].as_str()?;
         serde_json::from_str(text).ok()
     }
 
-    /// Waits until it is so.
+    /// Waits until a condition holds.
     pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         for _ in 0..4_000 {
             if holds(self) {

@@ -1,5 +1,6 @@
-//! The little that is read of a stored object that cannot be decoded. Whatever is wrong with the rest is passed over
-//! without recursion, so that no depth of it fails the reading.
+//! A stored object that cannot be decoded, read only as far as a status update needs it.
+//!
+//! The rest of the object is skipped without recursion, so that deep nesting cannot fail the read.
 
 use etcd_operator_api::condition::Condition;
 use serde::{Deserialize, Serialize};
@@ -7,16 +8,16 @@ use serde_json::value::RawValue;
 
 /// A stored object that cannot be decoded.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Raw {
-    /// What a write to it must name.
-    pub(super) metadata: Fences,
+pub(crate) struct RawObject {
+    /// UID and resourceVersion, which a write to the object must name.
+    pub(super) metadata: Identity,
     status: Option<Box<RawValue>>,
 }
 
-/// Which object, and which version of it.
+/// Identifies one version of one object.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Fences {
+pub(super) struct Identity {
     uid: Option<String>,
     resource_version: Option<String>,
 }
@@ -27,8 +28,8 @@ struct Status {
     conditions: Vec<Condition>,
 }
 
-impl Raw {
-    /// Its conditions; none if they are what cannot be read.
+impl RawObject {
+    /// The conditions in the status; empty if they cannot be read.
     pub(crate) fn conditions(&self) -> Vec<Condition> {
         let status = self.status.as_ref();
         status
@@ -43,18 +44,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_depth_of_an_object_hides_what_a_write_to_it_must_name() {
+    fn deep_nesting_does_not_hide_uid_and_resource_version() {
         let nested = format!("{}1{}", r#"{"a":"#.repeat(300), "}".repeat(300));
         let condition = r#"{"type": "Accepted", "status": "True"}"#;
         let text = format!(
             r#"{{"spec": {nested}, "metadata": {{"uid": "u", "resourceVersion": "5", "managedFields": {nested}}},
                  "status": {{"conditions": [{condition}]}}}}"#
         );
-        let raw: Raw = serde_json::from_str(&text).unwrap();
+        let raw: RawObject = serde_json::from_str(&text).unwrap();
         let named = serde_json::json!({"uid": "u", "resourceVersion": "5"});
         assert_eq!(serde_json::to_value(&raw.metadata).unwrap(), named);
         assert_eq!(raw.conditions().len(), 1);
-        let odd: Raw = serde_json::from_str(r#"{"metadata": {}, "status": "odd"}"#).unwrap();
+        let odd: RawObject = serde_json::from_str(r#"{"metadata": {}, "status": "odd"}"#).unwrap();
         assert!(odd.conditions().is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! A preview as people read it.
+//! The human-readable output of a dry run.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use etcd_operator_api::quantity::Bytes;
 use etcd_operator_api::span::Span;
 
-use super::{Backup, MemberNow, Preview, Replaced};
+use super::{Backup, DryRun, MemberState, ReplacedCluster};
 
-/// A line of a name and what it is.
-fn line(f: &mut fmt::Formatter<'_>, name: &str, what: impl fmt::Display) -> fmt::Result {
-    writeln!(f, "{name:<12}{what}")
+/// Writes a line with a label and a value.
+fn line(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
+    writeln!(f, "{name:<12}{value}")
 }
 
-impl fmt::Display for Preview {
+impl fmt::Display for DryRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         line(f, "restore", &self.restore)?;
         match &self.backup {
@@ -27,8 +27,8 @@ impl fmt::Display for Preview {
         if let Some(room) = self.room {
             line(
                 f,
-                "room",
-                format_args!("{} on each volume, beside its data", Bytes(room)),
+                "space",
+                format_args!("{} of free space on each volume", Bytes(room)),
             )?;
         }
         if self.passes {
@@ -59,9 +59,9 @@ impl fmt::Display for Backup {
         }
         if let Some((at, seconds)) = self.completed_at.zip(self.age_seconds) {
             let age = Span(Duration::from_secs(seconds.unsigned_abs()));
-            line(f, "age", format_args!("{age}, finished {at}"))?;
+            line(f, "age", format_args!("{age}, completed {at}"))?;
         } else {
-            line(f, "age", "unknown, as there is no manifest")?;
+            line(f, "age", "unknown, because there is no manifest")?;
         }
         let sizes = self.size.unwrap_or_default();
         let snapshot = self.snapshot_size.unwrap_or_default();
@@ -70,11 +70,11 @@ impl fmt::Display for Backup {
             "size",
             format_args!("{} as stored, {} as a snapshot", Bytes(sizes), Bytes(snapshot)),
         )?;
-        let how = match self.verified {
+        let verification = match self.verified {
             "whole" => "every byte and every page",
-            _ => "its size and its ends; a restore reads every byte first",
+            _ => "only its size and both ends; a restore verifies every byte first",
         };
-        line(f, "verified", how)?;
+        line(f, "verified", verification)?;
         line(f, "etcd", self.etcd_version.as_deref().unwrap_or("unknown"))?;
         let state = if self.auth_enabled { "on" } else { "off" };
         let (users, roles) = (self.users, self.roles);
@@ -86,14 +86,14 @@ impl fmt::Display for Backup {
     }
 }
 
-impl fmt::Display for Replaced {
+impl fmt::Display for ReplacedCluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = self
             .etcd_version
             .as_ref()
             .map_or_else(String::new, |version| format!(", etcd {version}"));
         let volume = self.volume.map_or_else(
-            || "data with the pods".to_owned(),
+            || "ephemeral data".to_owned(),
             |volume| format!("volumes of {}", Bytes(volume)),
         );
         let (cluster, count) = (&self.cluster, self.members.len());
@@ -110,14 +110,14 @@ impl fmt::Display for Replaced {
             line(
                 f,
                 "lost",
-                format_args!("{lost} revisions, written after the backup"),
+                format_args!("{lost} revisions that were written after the backup"),
             )?;
         }
         Ok(())
     }
 }
 
-impl fmt::Display for MemberNow {
+impl fmt::Display for MemberState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = &self.name;
         match (self.revision, &self.unknown) {
@@ -125,7 +125,7 @@ impl fmt::Display for MemberNow {
                 let database = Bytes(self.database.unwrap_or_default());
                 write!(f, "{name}, revision {revision}, database of {database}")
             }
-            (None, Some(why)) => write!(f, "{name}, not known: {why}"),
+            (None, Some(why)) => write!(f, "{name}, unknown: {why}"),
             (None, None) => f.write_str(name),
         }
     }

@@ -1,4 +1,4 @@
-//! What others do about a restore: Jobs that verify and compare, and the cluster's controller that carries it out.
+//! Simulates the Jobs of a restore and the cluster controller that carries it out.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,55 +11,55 @@ use etcd_operator_testkit::Fake;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::bed::GROUP;
+use crate::fixture::GROUP;
 
-/// How long a pod works.
-const WORK: Duration = Duration::from_secs(2);
+/// How long a Job runs.
+const JOB_DURATION: Duration = Duration::from_secs(2);
 /// How long each phase takes.
-const PHASE: Duration = Duration::from_secs(3);
-/// What comes after what.
+const PHASE_DURATION: Duration = Duration::from_secs(3);
+/// The order of the phases.
 const PHASES: [&str; 4] = ["Stopping", "Preparing", "Committed", "Serving"];
 
-/// What was seen to happen.
+/// What the simulation observed, and how it behaves.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
-    /// How often each restore was begun, by its UID.
-    pub(crate) begun: BTreeMap<String, usize>,
-    /// How many were carried out.
+pub(crate) struct Observations {
+    /// How often each restore was started, by its UID.
+    pub(crate) started: BTreeMap<String, usize>,
+    /// Number of finished restores.
     pub(crate) finished: usize,
-    /// How many were rolled back.
+    /// Number of rolled back restores.
     pub(crate) rolled_back: usize,
-    /// Whether the cluster's controller does nothing.
-    pub(crate) is_away: bool,
+    /// Whether the cluster controller is unavailable.
+    pub(crate) is_unavailable: bool,
     /// Whether no member can be prepared.
-    pub(crate) is_stuck: bool,
-    /// Whether clients were let in before anything was compared.
-    pub(crate) opened_blindly: bool,
+    pub(crate) is_preparation_blocked: bool,
+    /// Whether the client Service was opened without a comparison.
+    pub(crate) opened_without_comparison: bool,
 }
 
-/// Everybody else.
+/// The simulated Jobs and cluster controller.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Others(Arc<Mutex<Seen>>);
+pub(crate) struct SimulatedCluster(Arc<Mutex<Observations>>);
 
-impl Others {
-    /// What was seen to happen.
-    pub(crate) fn seen(&self) -> Seen {
+impl SimulatedCluster {
+    /// The observations so far.
+    pub(crate) fn observations(&self) -> Observations {
         self.0.lock().unwrap().clone()
     }
 
-    /// The cluster's controller does nothing, or works again.
-    pub(crate) fn away(&self, is_away: bool) {
-        self.0.lock().unwrap().is_away = is_away;
+    /// Makes the cluster controller unavailable, or available again.
+    pub(crate) fn set_unavailable(&self, is_unavailable: bool) {
+        self.0.lock().unwrap().is_unavailable = is_unavailable;
     }
 
-    /// No member can be prepared from now on.
-    pub(crate) fn stick(&self) {
-        self.0.lock().unwrap().is_stuck = true;
+    /// Prevents members from being prepared from now on.
+    pub(crate) fn block_preparation(&self) {
+        self.0.lock().unwrap().is_preparation_blocked = true;
     }
 
-    /// Works for ever.
-    pub(crate) async fn work(self, fake: Fake, now: impl Fn() -> Timestamp + Send + 'static) {
-        let mut begun: BTreeMap<String, tokio::time::Instant> = BTreeMap::new();
+    /// Runs the simulation forever.
+    pub(crate) async fn run(self, fake: Fake, now: impl Fn() -> Timestamp + Send + 'static) {
+        let mut started: BTreeMap<String, tokio::time::Instant> = BTreeMap::new();
         let mut since = tokio::time::Instant::now();
         loop {
             tokio::time::sleep(Duration::from_millis(500)).await;
@@ -67,35 +67,37 @@ impl Others {
                 if !job["status"]["conditions"].is_null() {
                     continue;
                 }
-                let start = begun.entry(text(&job["metadata"]["uid"])).or_insert_with(|| {
+                let start = started.entry(text(&job["metadata"]["uid"])).or_insert_with(|| {
                     fake.put_object(pod(&job));
                     tokio::time::Instant::now()
                 });
-                if start.elapsed() >= WORK {
-                    end(&fake, &job, now());
+                if start.elapsed() >= JOB_DURATION {
+                    finish_job(&fake, &job, now());
                 }
             }
-            if since.elapsed() >= PHASE && self.carry_on(&fake) {
+            if since.elapsed() >= PHASE_DURATION && self.advance_restore(&fake) {
                 since = tokio::time::Instant::now();
             }
         }
     }
 
-    /// The cluster's controller; tells whether it did something.
-    fn carry_on(&self, fake: &Fake) -> bool {
+    /// One step of the cluster controller; returns whether it changed something.
+    fn advance_restore(&self, fake: &Fake) -> bool {
         let Some(cluster) = fake.get_object(GROUP, "EtcdCluster", "shop", "orders") else {
             return false;
         };
         let text = &cluster["metadata"]["annotations"]["etcd.database.coreos.com/restore"];
-        let asked: Option<Value> = text.as_str().map(|text| serde_json::from_str(text).unwrap());
+        let request: Option<Value> = text.as_str().map(|text| serde_json::from_str(text).unwrap());
         let restore = &cluster["status"]["restore"];
         let phase = restore["phase"].as_str();
-        let is_same = asked.as_ref().is_some_and(|asked| asked["uid"] == restore["uid"]);
-        let mut seen = self.0.lock().unwrap();
-        if seen.is_away || cluster["spec"]["paused"] == true {
+        let is_same = request
+            .as_ref()
+            .is_some_and(|request| request["uid"] == restore["uid"]);
+        let mut observations = self.0.lock().unwrap();
+        if observations.is_unavailable || cluster["spec"]["paused"] == true {
             return false;
         }
-        let next = match (phase, &asked) {
+        let next = match (phase, &request) {
             (None, None) if cluster["status"].is_null() => {
                 let waits = json!([{
                     "type": "Progressing", "status": "False", "reason": "AwaitingRestore", "message": "waits",
@@ -107,38 +109,39 @@ impl Others {
                 return true;
             }
             (None, None) => return false,
-            (None, Some(asked)) => {
-                *seen
-                    .begun
-                    .entry(asked["uid"].as_str().unwrap().to_owned())
+            (None, Some(request)) => {
+                *observations
+                    .started
+                    .entry(request["uid"].as_str().unwrap().to_owned())
                     .or_default() += 1;
-                json!({"uid": asked["uid"], "name": asked["name"], "incarnation": 2, "phase": "Stopping"})
+                json!({"uid": request["uid"], "name": request["name"], "incarnation": 2, "phase": "Stopping"})
             }
             (Some("Finished" | "RolledBack"), Some(_)) if is_same => return false,
             (Some("Finished" | "RolledBack"), _) => Value::Null,
             (Some("Stopping" | "Preparing"), _) if !is_same => {
-                seen.rolled_back += 1;
+                observations.rolled_back += 1;
                 with(restore, &json!({"phase": "RolledBack", "message": "withdrawn"}))
             }
-            (Some("Serving"), Some(asked)) if is_same && restore["open"] != true => {
-                if asked["comparedCluster"] != restore["clusterID"] {
+            (Some("Serving"), Some(request)) if is_same && restore["open"] != true => {
+                if request["comparedCluster"] != restore["clusterID"] {
                     return false;
                 }
                 with(restore, &json!({"open": true}))
             }
             (Some("Serving"), _) => {
-                seen.finished += 1;
+                observations.finished += 1;
                 with(restore, &json!({"phase": "Finished"}))
             }
-            (Some("Preparing"), _) if seen.is_stuck => return false,
+            (Some("Preparing"), _) if observations.is_preparation_blocked => return false,
             (Some(phase), _) => {
                 let index = PHASES.iter().position(|known| *known == phase).unwrap();
                 let more = json!({"phase": PHASES[index + 1], "committed": index >= 1, "clusterID": "d", "revisionBump": 1000});
                 with(restore, &more)
             }
         };
-        let is_blind = |asked: &Value| asked["comparedCluster"] != next["clusterID"];
-        seen.opened_blindly |= next["open"] == true && asked.as_ref().is_some_and(is_blind);
+        let is_uncompared = |request: &Value| request["comparedCluster"] != next["clusterID"];
+        observations.opened_without_comparison |=
+            next["open"] == true && request.as_ref().is_some_and(is_uncompared);
         fake.update_object(GROUP, "EtcdCluster", "shop", "orders", |cluster| {
             cluster["status"]["restore"] = next;
         });
@@ -153,7 +156,7 @@ fn with(restore: &Value, more: &Value) -> Value {
     next
 }
 
-fn end(fake: &Fake, job: &Value, now: Timestamp) {
+fn finish_job(fake: &Fake, job: &Value, now: Timestamp) {
     let container = &job["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["env"][0]["name"], ORDER_VARIABLE);
     let order: JobOrder = contract::read(text(&container["env"][0]["value"]).as_bytes()).unwrap();
@@ -189,7 +192,7 @@ fn end(fake: &Fake, job: &Value, now: Timestamp) {
             started_at: now,
             completed_at: now,
         })),
-        other => panic!("nobody asks for {}", other.command()),
+        other => panic!("unexpected task {}", other.command()),
     };
     let result = JobResult {
         version: contract::VERSION,

@@ -1,4 +1,4 @@
-//! What is written: the object, the verb and the address, for requests and for errors. Sends nothing itself.
+//! The object that a call is about, with its URL, for building requests and errors. Sends nothing.
 
 use kube::core::Request;
 use serde::Serialize;
@@ -8,20 +8,21 @@ use super::{Error, Writable};
 use crate::drift::APPLIED;
 use crate::key::ObjectKey;
 
-/// What is written, for requests and for errors.
-pub(super) struct What {
+/// The object that a call is about.
+pub(super) struct Target {
     pub(super) kind: String,
     pub(super) key: ObjectKey,
+    /// The operation, as error messages name it.
     pub(super) verb: &'static str,
     url: String,
 }
 
-impl What {
-    pub(super) fn of<K: Writable>(object: &K, verb: &'static str) -> Self {
-        Self::named::<K>(&ObjectKey::of(object), verb)
+impl Target {
+    pub(super) fn for_object<K: Writable>(object: &K, verb: &'static str) -> Self {
+        Self::for_key::<K>(&ObjectKey::of(object), verb)
     }
 
-    pub(super) fn named<K: Writable>(key: &ObjectKey, verb: &'static str) -> Self {
+    pub(super) fn for_key<K: Writable>(key: &ObjectKey, verb: &'static str) -> Self {
         Self {
             kind: K::kind(&()).into_owned(),
             key: key.clone(),
@@ -30,7 +31,7 @@ impl What {
         }
     }
 
-    pub(super) fn refused(&self, source: kube::Error) -> Error {
+    pub(super) fn api_error(&self, source: kube::Error) -> Error {
         Error::Api {
             verb: self.verb,
             kind: self.kind.clone(),
@@ -39,7 +40,7 @@ impl What {
         }
     }
 
-    pub(super) fn unanswered(&self) -> Error {
+    pub(super) fn timeout_error(&self) -> Error {
         Error::Timeout {
             verb: self.verb,
             kind: self.kind.clone(),
@@ -55,29 +56,29 @@ impl What {
         &self,
         request: Result<http::Request<Vec<u8>>, E>,
     ) -> Result<http::Request<Vec<u8>>, Error> {
-        request.map_err(|error| self.unwritable(error.to_string()))
+        request.map_err(|error| self.unwritable_error(error.to_string()))
     }
 
     pub(super) fn json<K: Serialize>(&self, object: &K) -> Result<Value, Error> {
-        serde_json::to_value(object).map_err(|error| self.unwritable(error.to_string()))
+        serde_json::to_value(object).map_err(|error| self.unwritable_error(error.to_string()))
     }
 
-    /// UID and resourceVersion: without both, a write could hit another object than the one seen.
-    pub(super) fn fences<K: Writable>(&self, seen: &K) -> Result<(String, String), Error> {
+    /// UID and resourceVersion of `seen`. Without both, a write could hit another object of the same name.
+    pub(super) fn preconditions<K: Writable>(&self, seen: &K) -> Result<(String, String), Error> {
         let meta = seen.meta();
         match (&meta.uid, &meta.resource_version) {
             (Some(uid), Some(version)) => Ok((uid.clone(), version.clone())),
-            _ => Err(self.unwritable("it was never read from the API server".to_owned())),
+            _ => Err(self.unwritable_error("it was never read from the API server".to_owned())),
         }
     }
 
-    /// Leaves out what an apply must not say: the status, and what only the server writes.
+    /// Removes what an apply must not contain: the status, and the metadata that only the API server writes.
     pub(super) fn trim_for_apply(&self, wanted: &mut Value) -> Result<(), Error> {
         if self.key.name.is_empty() {
-            return Err(self.unwritable("it has no name".to_owned()));
+            return Err(self.unwritable_error("it has no name".to_owned()));
         }
         let Some(fields) = wanted.as_object_mut() else {
-            return Err(self.unwritable("it is not an object".to_owned()));
+            return Err(self.unwritable_error("it is not an object".to_owned()));
         };
         fields.remove("status");
         if let Some(meta) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -97,7 +98,7 @@ impl What {
         Ok(())
     }
 
-    pub(super) fn unwritable(&self, why: String) -> Error {
+    pub(super) fn unwritable_error(&self, why: String) -> Error {
         Error::Unwritable {
             kind: self.kind.clone(),
             key: self.key.clone(),

@@ -1,4 +1,4 @@
-//! Previews as people and programs read them.
+//! Dry runs in human-readable and JSON form.
 
 use etcd_operator_api::contract::ObjectFacts;
 use serde_json::{Value, json};
@@ -54,8 +54,8 @@ fn verified() -> Box<Verified> {
     })
 }
 
-fn at_48() -> Vec<MemberNow> {
-    vec![MemberNow {
+fn member_at_revision_48() -> Vec<MemberState> {
+    vec![MemberState {
         name: "orders-0".to_owned(),
         revision: Some(48),
         database: Some(1 << 20),
@@ -63,14 +63,14 @@ fn at_48() -> Vec<MemberNow> {
     }]
 }
 
-fn told(
+fn run(
     restore: &EtcdRestore,
     cluster: Option<&EtcdCluster>,
     others: &[EtcdRestore],
-    known: &Known,
-) -> Preview {
+    check: &BackupCheck,
+) -> DryRun {
     let backup = backup();
-    let objects = Objects {
+    let inputs = Inputs {
         restore,
         cluster,
         backup: Some(&backup),
@@ -78,33 +78,33 @@ fn told(
         claim: None,
         now: "2026-03-01T12:00:00Z".parse().expect("a time"),
     };
-    let world = world(&objects).expect("a valid spec");
-    preview(restore, &world, known, at_48())
+    let observed = observe(&inputs).expect("a valid spec");
+    dry_run(restore, &observed, check, member_at_revision_48())
 }
 
 #[test]
-fn what_would_happen_is_told_with_everything_that_matters() {
-    let told = told(&nightly(), Some(&cluster()), &[], &Known::Whole(verified()));
-    assert!(told.passes, "{told:?}");
-    let text = told.to_string();
+fn a_dry_run_describes_backup_cluster_and_effect() {
+    let dry_run = run(&nightly(), Some(&cluster()), &[], &BackupCheck::Full(verified()));
+    assert!(dry_run.passes, "{dry_run:?}");
+    let text = dry_run.to_string();
     for words in [
         "shop/back",
         "etcd/orders_v40",
         "40, 2 keys",
-        "2h, finished 2026-03-01T10:00:00Z",
+        "2h, completed 2026-03-01T10:00:00Z",
         "900 B as stored, 20.0 KiB as a snapshot",
         "every byte and every page",
         "off, 3 users, 2 roles",
         "EtcdCluster orders, etcd 3.6.16, 1 member, volumes of 8.0 GiB",
         "orders-0, revision 48, database of 1.0 MiB",
-        "8 revisions, written after the backup",
-        "128.0 MiB on each volume",
+        "8 revisions that were written after the backup",
+        "128.0 MiB of free space on each volume",
         "would be carried out",
         "3 users and 2 roles",
     ] {
         assert!(text.contains(words), "{words} is not in:\n{text}");
     }
-    let json = serde_json::to_value(&told).expect("JSON");
+    let json = serde_json::to_value(&dry_run).expect("JSON");
     assert_eq!(json["passes"], true);
     assert_eq!(json["backup"]["revision"], 40);
     assert_eq!(json["backup"]["ageSeconds"], 7200);
@@ -113,7 +113,7 @@ fn what_would_happen_is_told_with_everything_that_matters() {
 }
 
 #[test]
-fn what_stands_in_the_way_is_told_in_the_words_of_the_controller() {
+fn refusals_have_the_reasons_of_the_controller() {
     let auth = Verified {
         auth_enabled: true,
         ..*verified()
@@ -125,13 +125,13 @@ fn what_stands_in_the_way_is_told_in_the_words_of_the_controller() {
     first.metadata.uid = Some("f".to_owned());
     let mut done = nightly();
     done.status.get_or_insert_default().succeeded = true;
-    let whole = Known::Whole(verified());
+    let whole = BackupCheck::Full(verified());
     let there = cluster();
     let (here, others) = (Some(&there), &[first][..]);
-    let unread = Known::No("NoSuchBucket".to_owned());
+    let unread = BackupCheck::Failed("NoSuchBucket".to_owned());
     let asks = nightly();
-    for (restore, cluster, others, known, reason, words) in [
-        (&asks, None, &[][..], &whole, "NoCluster", "create it first"),
+    for (restore, cluster, others, check, reason, words) in [
+        (&asks, None, &[][..], &whole, "NoCluster", "Create it first"),
         (
             &asks,
             Some(&paused),
@@ -153,45 +153,61 @@ fn what_stands_in_the_way_is_told_in_the_words_of_the_controller() {
             &asks,
             here,
             &[][..],
-            &Known::Ends(Box::new(auth)),
+            &BackupCheck::Quick(Box::new(auth)),
             "AuthEnabled",
             "3 users",
         ),
-        (&done, here, &[][..], &whole, "Restored", "create another one"),
+        (
+            &done,
+            here,
+            &[][..],
+            &whole,
+            "Restored",
+            "create another EtcdRestore",
+        ),
     ] {
-        let told = told(restore, cluster, others, known);
-        assert_eq!((told.passes, told.reason.as_str()), (false, reason), "{told:?}");
-        assert!(told.message.contains(words), "{}", told.message);
-        assert!(told.to_string().contains(&format!("refused, {reason}")), "{told}");
+        let dry_run = run(restore, cluster, others, check);
+        assert_eq!(
+            (dry_run.passes, dry_run.reason.as_str()),
+            (false, reason),
+            "{dry_run:?}"
+        );
+        assert!(dry_run.message.contains(words), "{}", dry_run.message);
+        assert!(
+            dry_run.to_string().contains(&format!("refused, {reason}")),
+            "{dry_run}"
+        );
     }
 }
 
 #[test]
-fn what_was_only_looked_at_is_not_said_to_be_whole() {
-    let told = told(&nightly(), Some(&cluster()), &[], &Known::Ends(verified()));
-    let backup = told.backup.as_ref().expect("a backup");
+fn a_quick_check_is_not_reported_as_full() {
+    let dry_run = run(&nightly(), Some(&cluster()), &[], &BackupCheck::Quick(verified()));
+    let backup = dry_run.backup.as_ref().expect("a backup");
     assert_eq!((backup.verified, backup.keys), ("ends", None));
     assert!(
-        told.to_string().contains("a restore reads every byte first"),
-        "{told}"
+        dry_run
+            .to_string()
+            .contains("a restore verifies every byte first"),
+        "{dry_run}"
     );
 }
 
 #[test]
-fn the_keys_of_the_restore_open_a_backup_by_its_path() {
-    let sealed = restore(&json!({
+fn encryption_keys_of_the_restore_are_used_for_an_explicit_object() {
+    let encrypted = restore(&json!({
         "etcdCluster": {"name": "orders"}, "backupStorageType": "S3", "s3": {"path": "bucket/etcd/v1"},
         "encryption": {"secretRef": {"name": "mine"}},
     }));
     let cluster = cluster();
-    let objects = Objects {
-        restore: &sealed,
+    let inputs = Inputs {
+        restore: &encrypted,
         cluster: Some(&cluster),
         backup: None,
         others: &[],
         claim: None,
         now: Timestamp::UNIX_EPOCH,
     };
-    let source = world(&objects).expect("a valid spec").source.expect("a source");
+    let source = observe(&inputs).expect("a valid spec").source.expect("a source");
     assert_eq!(source.keys.as_deref(), Some("mine"));
 }

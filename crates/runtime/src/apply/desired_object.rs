@@ -1,26 +1,25 @@
-//! An object as it should be, with the sum by which it is known again: made once, and compared at every look.
+//! A desired object with its fingerprint, computed once and compared at every reconcile.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
 
 use serde::{Serialize, Serializer};
 
-use super::agreed::sum;
+use super::comparison::fingerprint;
 use super::{Applier, Writable};
 use crate::key::ObjectKey;
 
-/// An object as it should be.
+/// A desired object with its cached fingerprint.
 #[derive(Clone, Debug)]
 pub struct Wish<K> {
     object: K,
-    /// None where it cannot be made into text.
-    sum: OnceLock<Option<u64>>,
+    /// Holds `None` if the object cannot be serialized.
+    fingerprint: OnceLock<Option<u64>>,
 }
 
 impl<K: Writable> Wish<K> {
-    /// By what it is known again.
-    pub(super) fn sum(&self) -> Option<u64> {
-        *self.sum.get_or_init(|| sum(&self.object))
+    fn fingerprint(&self) -> Option<u64> {
+        *self.fingerprint.get_or_init(|| fingerprint(&self.object))
     }
 }
 
@@ -28,7 +27,7 @@ impl<K> From<K> for Wish<K> {
     fn from(object: K) -> Self {
         Self {
             object,
-            sum: OnceLock::new(),
+            fingerprint: OnceLock::new(),
         }
     }
 }
@@ -43,8 +42,8 @@ impl<K> Deref for Wish<K> {
 
 impl<K> DerefMut for Wish<K> {
     fn deref_mut(&mut self) -> &mut K {
-        // It may be another one afterwards.
-        self.sum = OnceLock::new();
+        // The caller may change the object, so the fingerprint must be computed again.
+        self.fingerprint = OnceLock::new();
         &mut self.object
     }
 }
@@ -62,10 +61,14 @@ impl<K: Serialize> Serialize for Wish<K> {
 }
 
 impl Applier {
-    /// Whether the object is known to be as wanted, as it was found so and has not changed since but in its status. Where it is
-    /// not known, [`Self::change`] tells.
+    /// Whether an earlier comparison found that `current` matches `desired`, and only its status changed since.
+    ///
+    /// `false` means unknown; [`Self::change`] then compares them.
     pub fn agrees<K: Writable>(&self, current: &K, desired: &Wish<K>) -> bool {
-        let known = |sum| self.agreed.has(&ObjectKey::of(&**desired), current, sum);
-        desired.sum().is_some_and(known)
+        let is_match = |fingerprint| {
+            let key = ObjectKey::of(&**desired);
+            self.comparisons.is_match(&key, current, fingerprint)
+        };
+        desired.fingerprint().is_some_and(is_match)
     }
 }

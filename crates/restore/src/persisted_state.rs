@@ -1,0 +1,67 @@
+//! The state of an `EtcdRestore` that must survive restarts of the operator, read from its status. Pure.
+//!
+//! The progress of the restore itself is stored on the `EtcdCluster`, whose controller carries it out.
+
+use etcd_operator_api::EtcdRestoreStatus;
+use etcd_operator_api::backup::BackupRecord;
+use etcd_operator_api::condition::{self, ConditionType};
+use jiff::Timestamp;
+
+use crate::plan::Reason;
+
+/// State that must survive restarts of the operator.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PersistedState {
+    /// The phase in the status.
+    pub phase: String,
+    /// The message in the status.
+    pub message: Option<String>,
+    /// Whether the restore failed and is retried only after an edit of its spec. The cause of the failure may disappear,
+    /// and the Job may still exist.
+    pub awaits_edit: bool,
+    /// Whether the restore succeeded. It is then never carried out again.
+    pub succeeded: bool,
+    /// Whether the restore passed its commit point, so that the previous data cannot come back.
+    pub committed: bool,
+    /// The key of the selected backup in the store.
+    pub object: Option<String>,
+    /// The revision of the selected backup.
+    pub revision: Option<i64>,
+    /// What the restore will do, as text for the user.
+    pub plan: Option<String>,
+    /// The backup of the previous data, made before the restore changed anything.
+    pub safety_backup: Option<BackupRecord>,
+    /// Number of the current attempt; 0 before the first.
+    pub attempt: i64,
+    /// When the first attempt started.
+    pub started_at: Option<Timestamp>,
+    /// When the restore ended.
+    pub completed_at: Option<Timestamp>,
+}
+
+impl PersistedState {
+    /// Reads the state from a status.
+    pub fn read(status: Option<&EtcdRestoreStatus>) -> Self {
+        let Some(status) = status else {
+            return Self::default();
+        };
+        Self {
+            phase: status.phase.clone().unwrap_or_default(),
+            message: status.reason.clone(),
+            awaits_edit: condition::find(
+                status.conditions.as_deref().unwrap_or_default(),
+                ConditionType::Progressing,
+            )
+            .is_some_and(|found| found.reason.as_deref() == Some(Reason::FailedBefore.as_str())),
+            succeeded: status.succeeded,
+            committed: status.committed,
+            object: status.object.clone(),
+            revision: status.revision,
+            plan: status.plan.clone(),
+            safety_backup: status.safety_backup.clone(),
+            attempt: status.attempt.unwrap_or_default().max(0),
+            started_at: status.started_at.as_ref().map(|time| time.0),
+            completed_at: status.completed_at.as_ref().map(|time| time.0),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! How a write ended: its success, or why it did not happen or may not have happened.
+
+use super::CALL_TIMEOUT;
+use crate::error::{Class, Classified};
+use crate::fence::NotLeading;
+use crate::key::ObjectKey;
+
+/// The result of a write that is skipped if nothing would change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Written<K> {
+    /// Nothing was sent: the stored object already matches.
+    Unchanged,
+    /// The write was sent; this is the stored object now.
+    Changed(K),
+}
+
+impl<K> Written<K> {
+    /// The new state of the object, if it changed.
+    pub fn changed(self) -> Option<K> {
+        match self {
+            Self::Unchanged => None,
+            Self::Changed(object) => Some(object),
+        }
+    }
+}
+
+/// The result of creating an object that may exist already.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Introduced<K> {
+    /// The object was created; this is its stored state.
+    Created(K),
+    /// An object of this name existed already and was not touched; this is its stored state.
+    There(K),
+}
+
+/// Why a write did not happen, or may not have happened.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// This process is not the leader.
+    #[error("not written: {0}")]
+    NotLeading(#[from] NotLeading),
+    /// The API server did not answer in time. The write may have happened.
+    #[error("{verb} {kind} {key}: no answer within {CALL_TIMEOUT:?}")]
+    Timeout {
+        /// The attempted operation.
+        verb: &'static str,
+        /// Kind of the object.
+        kind: String,
+        /// Name of the object.
+        key: ObjectKey,
+    },
+    /// The API server refused the call or could not be reached.
+    #[error("{verb} {kind} {key}: {}", api_message(source))]
+    Api {
+        /// The attempted operation.
+        verb: &'static str,
+        /// Kind of the object.
+        kind: String,
+        /// Name of the object.
+        key: ObjectKey,
+        /// The client's error.
+        source: Box<kube::Error>,
+    },
+    /// The object cannot be written in this form. This is a bug of the caller.
+    #[error("{kind} {key} cannot be written: {why}")]
+    Unwritable {
+        /// Kind of the object.
+        kind: String,
+        /// Name of the object.
+        key: ObjectKey,
+        /// What is wrong with the object.
+        why: String,
+    },
+}
+
+impl Error {
+    /// Whether the API server rejects this write for its content or its sender. Sent again, it would be rejected again.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Api { source, .. } => {
+                matches!(&**source, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
+            }
+            Self::Unwritable { .. } => true,
+            Self::NotLeading(_) | Self::Timeout { .. } => false,
+        }
+    }
+}
+
+impl Classified for Error {
+    fn class(&self) -> Class {
+        match self {
+            Self::NotLeading(error) => error.class(),
+            Self::Timeout { .. } => Class::Transient,
+            Self::Api { source, .. } => source.class(),
+            Self::Unwritable { .. } => Class::Fatal,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::NotLeading(error) => error.reason(),
+            Self::Timeout { .. } => "ApiServerTimeout",
+            Self::Api { source, .. } => source.reason(),
+            Self::Unwritable { .. } => self.class().reason(),
+        }
+    }
+}
+
+/// The message of the API server without the client's wrapping.
+fn api_message(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        other => other.to_string(),
+    }
+}
