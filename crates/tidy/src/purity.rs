@@ -57,7 +57,18 @@ pub const WRITES: &[&str] = &["PostParams", "PatchParams", "DeleteParams"];
 const CONTROLLERS: [&str; 3] = ["crates/cluster/src/", "crates/backup/src/", "crates/restore/src/"];
 
 /// Modules of a controller that decide, with everything in folders of their name.
-const DECIDING: [&str; 7] = ["desired", "world", "memory", "intent", "plan", "build", "status"];
+const DECIDING: [&str; 10] = [
+    "desired",
+    "observed_state",
+    "persisted_state",
+    "pending_operation",
+    "world",
+    "memory",
+    "intent",
+    "plan",
+    "build",
+    "status",
+];
 
 /// Where the member has its modules.
 const MEMBER: &str = "crates/member/src/";
