@@ -1,4 +1,4 @@
-//! Doing what was planned and written down: Jobs are made and deleted, finalizers set. Each call can be done again.
+//! Carries out a plan that is persisted: creates and deletes Jobs and sets finalizers. Every call can be repeated.
 
 use std::sync::Arc;
 
@@ -11,55 +11,60 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use kube::core::Status;
 
-use crate::build::{self, Frame};
-use crate::memory::{Memory, Run};
+use crate::build::{self, BuildInputs};
 use crate::observe::is_owned;
-use crate::plan::Drop;
+use crate::observed_state::{ObservedBackup, ResolvedSource};
+use crate::persisted_state::{PersistedState, Run};
+use crate::plan::JobDeletion;
 use crate::reconcile::Deps;
-use crate::world::World;
 
-/// What became of a Job that was to be made.
+/// The outcome of creating a Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Made {
-    /// It was made now.
-    New,
-    /// It was there.
-    There,
-    /// One of its name is somebody else's.
-    Foreign,
-    /// The namespace goes, and takes no new object.
-    NamespaceGoes,
-    /// The API server takes no such Job: a quota, a policy, a field.
-    Refused(String),
+pub enum JobCreation {
+    /// The Job was created now.
+    Created,
+    /// The Job existed already.
+    Existed,
+    /// A Job of this name exists and has another owner.
+    NameTaken,
+    /// The namespace is being deleted and accepts no new objects.
+    NamespaceTerminating,
+    /// The API server rejects the Job because of a quota, a policy or a field. Holds its message.
+    Rejected(String),
 }
 
-/// Makes the Job of a run that is written down.
-pub async fn make(run: &Run, world: &World, image: &str, deps: &Deps) -> Result<Made, Error> {
-    let nowhere = crate::world::Origin::default();
-    let frame = Frame {
-        desired: &world.desired,
-        namespace: &world.namespace,
-        name: &world.name,
-        uid: &world.uid,
-        generation: world.generation,
-        origin: world.origin.as_ref().unwrap_or(&nowhere),
+/// Creates the Job of a persisted run.
+pub async fn create_job(
+    run: &Run,
+    observed: &ObservedBackup,
+    image: &str,
+    deps: &Deps,
+) -> Result<JobCreation, Error> {
+    let no_source = ResolvedSource::default();
+    let inputs = BuildInputs {
+        desired: &observed.desired,
+        namespace: &observed.namespace,
+        name: &observed.name,
+        uid: &observed.uid,
+        generation: observed.generation,
+        source: observed.source.as_ref().unwrap_or(&no_source),
         image,
-        now: world.now,
+        now: observed.now,
     };
-    match deps.applier.introduce(&build::job(run, &frame)).await {
-        Ok(Introduced::Created(_)) => Ok(Made::New),
-        Ok(Introduced::There(job)) if is_owned(&job, &world.uid) => Ok(Made::There),
-        Ok(Introduced::There(_)) => Ok(Made::Foreign),
-        Err(error) => match refusal(&error) {
-            Some(status) if namespace_goes(status) => Ok(Made::NamespaceGoes),
-            Some(status) => Ok(Made::Refused(bounded(&status.message, 400))),
+    match deps.applier.introduce(&build::job(run, &inputs)).await {
+        Ok(Introduced::Created(_)) => Ok(JobCreation::Created),
+        Ok(Introduced::There(job)) if is_owned(&job, &observed.uid) => Ok(JobCreation::Existed),
+        Ok(Introduced::There(_)) => Ok(JobCreation::NameTaken),
+        Err(error) => match rejection(&error) {
+            Some(status) if is_namespace_terminating(status) => Ok(JobCreation::NamespaceTerminating),
+            Some(status) => Ok(JobCreation::Rejected(bounded(&status.message, 400))),
             None => Err(error),
         },
     }
 }
 
-/// What the API server says where trying again does not help by itself.
-fn refusal(error: &Error) -> Option<&Status> {
+/// The API server's answer, if it rejects the object so that an immediate retry does not help.
+fn rejection(error: &Error) -> Option<&Status> {
     let Error::Api { source, .. } = error else {
         return None;
     };
@@ -69,29 +74,33 @@ fn refusal(error: &Error) -> Option<&Status> {
     }
 }
 
-/// The API server refuses new objects in a namespace that is being deleted.
-fn namespace_goes(status: &Status) -> bool {
+/// Whether the API server rejects an object because its namespace is being deleted.
+fn is_namespace_terminating(status: &Status) -> bool {
     let mut causes = status.details.iter().flat_map(|details| &details.causes);
     status.code == 403
         && (causes.any(|cause| cause.reason == "NamespaceTerminating")
             || status.message.contains("is being terminated"))
 }
 
-/// Deletes Jobs that no run needs. The copy may be older than what was written down: it is read again first.
-pub async fn drop_jobs(jobs: &[Drop], backup: &EtcdBackup, deps: &Deps) -> Result<(), Error> {
+/// Deletes Jobs that no run needs. It reads the object again first, as the informer's copy may be older than the persisted
+/// state.
+pub async fn delete_jobs(jobs: &[JobDeletion], backup: &EtcdBackup, deps: &Deps) -> Result<(), Error> {
     if jobs.is_empty() {
         return Ok(());
     }
     let key = ObjectKey::of(backup);
-    let now = deps.applier.read::<EtcdBackup>(&key).await?;
-    let now = now.filter(|now| now.uid() == backup.uid());
-    let memory = Memory::read(now.as_ref().and_then(|now| now.status.as_ref()));
-    let is_going = now.is_none_or(|now| now.metadata.deletion_timestamp.is_some());
+    let current = deps.applier.read::<EtcdBackup>(&key).await?;
+    let current = current.filter(|current| current.uid() == backup.uid());
+    let persisted = PersistedState::read(current.as_ref().and_then(|current| current.status.as_ref()));
+    let is_being_deleted = current.is_none_or(|current| current.metadata.deletion_timestamp.is_some());
     for job in jobs {
-        let run = memory.runs.iter().find(|run| run.job(&key.name) == job.name);
+        let run = persisted
+            .runs
+            .iter()
+            .find(|run| run.job_name(&key.name) == job.name);
         let is_needed = match run {
-            None => !is_going && memory.is_of_unknown(&job.name),
-            Some(run) => !(job.is_in_vain && run.job_uid.as_ref().is_none_or(|uid| *uid == job.uid)),
+            None => !is_being_deleted && persisted.is_job_of_unknown_run(&job.name),
+            Some(run) => !(job.is_replaced && run.job_uid.as_ref().is_none_or(|uid| *uid == job.uid)),
         };
         if !is_needed {
             let name = key.beside(&job.name);
@@ -101,8 +110,12 @@ pub async fn drop_jobs(jobs: &[Drop], backup: &EtcdBackup, deps: &Deps) -> Resul
     Ok(())
 }
 
-/// Sets what holds the object: ours where its backups go with it, never that of the older operator. Others' stay.
-pub async fn hold(backup: Arc<EtcdBackup>, is_held: bool, deps: &Deps) -> Result<Arc<EtcdBackup>, Error> {
+/// Adds or removes our finalizer, and removes that of the ancestor operator. Finalizers of others stay.
+pub async fn set_finalizer(
+    backup: Arc<EtcdBackup>,
+    is_wanted: bool,
+    deps: &Deps,
+) -> Result<Arc<EtcdBackup>, Error> {
     let stored = backup.finalizers();
     let ours = [FINALIZER_LEGACY_BACKUP, FINALIZER_STORED];
     let mut wanted: Vec<&str> = stored
@@ -111,8 +124,8 @@ pub async fn hold(backup: Arc<EtcdBackup>, is_held: bool, deps: &Deps) -> Result
         .filter(|name| !ours.contains(name))
         .collect();
     let has_ours = stored.iter().any(|name| name == FINALIZER_STORED);
-    // Nothing can be held any more once it is being deleted.
-    if is_held && (has_ours || backup.metadata.deletion_timestamp.is_none()) {
+    // Kubernetes accepts no new finalizer on an object that is being deleted.
+    if is_wanted && (has_ours || backup.metadata.deletion_timestamp.is_none()) {
         wanted.push(FINALIZER_STORED);
     }
     let unchanged =

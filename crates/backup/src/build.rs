@@ -1,7 +1,7 @@
-//! What an `EtcdBackup` asks for, as Jobs of Kubernetes and the orders they carry.
+//! Builds the Job of a run, with the order that its container carries out.
 //!
-//! Pure: the same run gives the same bytes. No secret is read or copied: Secrets are mounted by name, and an order names
-//! the directories. Nothing here decides whether a Job is made.
+//! Pure: the same run gives the same bytes. No Secret is read or copied: Secrets are mounted by name, and the order names
+//! the mount paths. `plan` decides whether a Job is created.
 
 mod job;
 mod order;
@@ -12,7 +12,6 @@ mod tests;
 use etcd_operator_api::names::{
     APP_BACKUP_VALUE, LABEL_APP, LABEL_BACKUP, LABEL_MANAGED_BY, LABEL_TASK, MANAGED_BY,
 };
-use etcd_operator_api::retention::Keep;
 use etcd_operator_api::{GROUP, VERSION};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
@@ -20,40 +19,40 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use std::collections::BTreeMap;
 
 use crate::desired::Desired;
-use crate::memory::Run;
-use crate::world::Origin;
+use crate::observed_state::ResolvedSource;
+use crate::persisted_state::Run;
 
 pub use job::GRACE;
 pub use pod::CONTAINER;
 
-/// The annotation of a Job with the generation of the spec it was made from.
+/// The annotation with the generation of the spec from which a Job was built.
 pub const GENERATION: &str = "etcd.database.coreos.com/generation";
 
-/// The annotation of a Job with the place that its backup goes to.
+/// The annotation with the location where a Job stores its backup.
 pub const LOCATION: &str = "etcd.database.coreos.com/location";
 
-/// What a Job is made from, beside its run.
+/// What a Job is built from, besides its run.
 #[derive(Clone, Copy, Debug)]
-pub struct Frame<'a> {
-    /// What the user asks for.
+pub struct BuildInputs<'a> {
+    /// The parsed spec.
     pub desired: &'a Desired,
     /// The namespace of the `EtcdBackup`.
     pub namespace: &'a str,
-    /// Its name.
+    /// The name of the `EtcdBackup`.
     pub name: &'a str,
-    /// Its UID.
+    /// The UID of the `EtcdBackup`.
     pub uid: &'a str,
-    /// The generation of its spec.
+    /// The generation of the spec.
     pub generation: i64,
-    /// Where what is backed up is found.
-    pub origin: &'a Origin,
+    /// How to reach the etcd cluster.
+    pub source: &'a ResolvedSource,
     /// The operator's own image.
     pub image: &'a str,
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
 }
 
-impl Frame<'_> {
+impl BuildInputs<'_> {
     fn labels(&self, run: &Run) -> BTreeMap<String, String> {
         let pairs = [
             (LABEL_APP, APP_BACKUP_VALUE),
@@ -69,14 +68,14 @@ impl Frame<'_> {
 
     fn metadata(&self, run: &Run) -> ObjectMeta {
         ObjectMeta {
-            name: Some(run.job(self.name)),
+            name: Some(run.job_name(self.name)),
             namespace: Some(self.namespace.to_owned()),
             labels: Some(self.labels(run)),
             annotations: Some(BTreeMap::from([
                 (GENERATION.to_owned(), self.generation.to_string()),
-                (LOCATION.to_owned(), self.desired.place(self.name)),
+                (LOCATION.to_owned(), self.desired.location_address(self.name)),
             ])),
-            // Its deletion never waits for Jobs: to say so would take a right of its own.
+            // Without `blockOwnerDeletion`: setting it would need a permission on finalizers.
             owner_references: Some(vec![OwnerReference {
                 api_version: format!("{GROUP}/{VERSION}"),
                 kind: "EtcdBackup".to_owned(),
@@ -88,13 +87,9 @@ impl Frame<'_> {
             ..ObjectMeta::default()
         }
     }
-
-    fn keep(&self) -> Keep {
-        self.desired.keep.clone()
-    }
 }
 
-/// The Job of a run.
-pub fn job(run: &Run, frame: &Frame<'_>) -> Job {
-    job::job(run, frame)
+/// Builds the Job of a run.
+pub fn job(run: &Run, inputs: &BuildInputs<'_>) -> Job {
+    job::job(run, inputs)
 }

@@ -1,7 +1,7 @@
-//! What an `EtcdBackup` asks for, parsed once: one source, one store, one way to tell when.
+//! Parses the spec of an `EtcdBackup` into one source, one store and one trigger.
 //!
-//! Pure; the time comes in, because a schedule that never fires can only be told by looking ahead. Whatever cannot be
-//! used becomes a refusal that names the field; nothing the user wrote is dropped in silence.
+//! Pure. It takes the current time, because only a look ahead shows that a schedule never fires. An unusable value becomes
+//! a refusal that names its field; no value is ignored.
 
 mod schedule;
 
@@ -20,94 +20,97 @@ use etcd_operator_api::{
 use jiff::Timestamp;
 use serde_json::json;
 
-/// Fields whose feature does not exist yet. Building one takes its line away.
+/// Fields whose feature is not implemented yet. Implementing one removes its line.
 const UNBUILT: &[Unbuilt] = &[];
 
-/// How long a backup may take where the user does not say: the ancestor's bound.
+/// The default timeout of a backup, the same as the ancestor operator's.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// What an `EtcdBackup` asks for.
+/// The parsed spec of an `EtcdBackup`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
-    /// What is backed up.
+    /// The etcd cluster to back up.
     pub source: Source,
-    /// The Secret with which etcd is reached over TLS.
+    /// The Secret with the client certificate for etcd.
     pub client_tls: Option<String>,
-    /// Where backups go.
+    /// Where backups are stored.
     pub location: Location,
-    /// When.
-    pub when: When,
-    /// Whether no new backup starts.
-    pub suspended: bool,
-    /// How long one may take.
+    /// When backups are made.
+    pub trigger: Trigger,
+    /// Whether `spec.suspend` keeps new backups from starting.
+    pub is_suspended: bool,
+    /// The timeout of a backup.
     pub timeout: Duration,
-    /// How late one may start; half the time to the next one without.
-    pub late: Option<Duration>,
-    /// What is kept.
-    pub keep: Keep,
-    /// How frames are compressed.
+    /// How late a backup may start; by default half the time to the next one.
+    pub starting_deadline: Option<Duration>,
+    /// Which backups are kept.
+    pub retention: Keep,
+    /// How backups are compressed.
     pub compression: Compression,
-    /// The Secret with the keys that seal backups.
-    pub keys: Option<String>,
-    /// How a backup is checked before it counts.
+    /// The Secret with the encryption keys.
+    pub encryption_secret: Option<String>,
+    /// How a backup is verified before it counts.
     pub verification: Verification,
-    /// The image of etcd with which it is, where the cluster's is not meant.
+    /// The etcd image for the verification `Restore`; by default the cluster's.
     pub etcd_image: Option<String>,
-    /// Whether stored backups go with the object.
-    pub erases: bool,
-    /// How pods are shaped.
+    /// Whether the stored backups are deleted with the object.
+    pub deletes_backups: bool,
+    /// Settings of the Job's pod.
     pub job: BackupJob,
 }
 
-/// What is backed up.
+/// The etcd cluster to back up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// An `EtcdCluster` of the same namespace.
+    /// An `EtcdCluster` of the same namespace, by name.
     Cluster(String),
-    /// Any etcd cluster, by its clients' addresses.
+    /// Any etcd cluster, by its client URLs.
     Endpoints(Vec<String>),
 }
 
 /// When backups are made.
 #[derive(Clone, Debug, PartialEq)]
-pub enum When {
-    /// One.
+pub enum Trigger {
+    /// One backup.
     Once,
-    /// One after the other, this far apart.
-    Every(Duration),
-    /// On a schedule.
+    /// A backup each interval.
+    Interval(Duration),
+    /// A backup each time the schedule fires.
     Schedule(Box<Schedule>),
 }
 
 impl Desired {
-    /// The path of the backups of the object of this name; a volume has one although the spec may say none.
-    pub fn path<'a>(&'a self, name: &'a str) -> &'a str {
-        let own = match &self.source {
+    /// The path in the store. On a volume it defaults to the name of the cluster, else to that of the `EtcdBackup`.
+    pub fn object_path<'a>(&'a self, name: &'a str) -> &'a str {
+        let default = match &self.source {
             Source::Cluster(cluster) => cluster.as_str(),
             Source::Endpoints(_) => name,
         };
-        self.location.key().unwrap_or(own)
+        self.location.key().unwrap_or(default)
     }
 
-    /// Where these backups go, in one line.
-    pub fn place(&self, name: &str) -> String {
-        self.location.address(self.path(name))
+    /// Where backups are stored, in one line.
+    pub fn location_address(&self, name: &str) -> String {
+        self.location.address(self.object_path(name))
     }
 }
 
-/// The fields that are refused because their feature does not exist yet.
-pub fn not_built() -> &'static [Unbuilt] {
+/// The fields that are refused because their feature is not implemented yet.
+pub fn unimplemented_fields() -> &'static [Unbuilt] {
     UNBUILT
 }
 
-/// Parses an `EtcdBackup`, or says everything that is wrong with it.
-pub fn desired(backup: &EtcdBackup, now: Timestamp) -> Result<Desired, Vec<Refusal>> {
+// Former names, until the crates that use them follow.
+pub use self::{parse_spec as desired, unimplemented_fields as not_built};
+
+/// Parses an `EtcdBackup`, or returns everything that is wrong with it.
+pub fn parse_spec(backup: &EtcdBackup, now: Timestamp) -> Result<Desired, Vec<Refusal>> {
     let spec = &backup.spec;
     let policy = spec.backup_policy.clone().unwrap_or_default();
     let mut refused = unbuilt(&json!({ "spec": spec }), UNBUILT);
-    refused.extend(name(backup.metadata.name.as_deref().unwrap_or_default()));
+    refused.extend(validate_name(backup.metadata.name.as_deref().unwrap_or_default()));
 
-    let source = source(spec).map_err(|more| refused.extend(more)).ok();
+    let source = parse_source(spec).map_err(|more| refused.extend(more)).ok();
     let blocks = Blocks {
         s3: spec.s3.as_ref(),
         abs: spec.abs.as_ref(),
@@ -119,9 +122,13 @@ pub fn desired(backup: &EtcdBackup, now: Timestamp) -> Result<Desired, Vec<Refus
         .locate(spec.storage_type, "spec.storageType")
         .map_err(|more| refused.extend(more))
         .ok();
-    let when = when(spec, &policy, now).map_err(|more| refused.extend(more)).ok();
-    let keep = keep(spec, &policy).map_err(|more| refused.extend(more)).ok();
-    let late = policy
+    let trigger = parse_trigger(spec, &policy, now)
+        .map_err(|more| refused.extend(more))
+        .ok();
+    let retention = parse_retention(spec, &policy)
+        .map_err(|more| refused.extend(more))
+        .ok();
+    let starting_deadline = policy
         .starting_deadline_seconds
         .map(u64::try_from)
         .transpose()
@@ -133,28 +140,28 @@ pub fn desired(backup: &EtcdBackup, now: Timestamp) -> Result<Desired, Vec<Refus
         && matches!(source, Some(Source::Endpoints(_)))
         && etcd_image(spec).is_none()
     {
-        let problem = "Restore of spec.etcdEndpoints needs spec.job.etcdImage, the image of the etcd that runs there; for example: quay.io/coreos/etcd:v3.6.16";
+        let problem = "Restore of spec.etcdEndpoints needs spec.job.etcdImage, the image that these endpoints run; for example: quay.io/coreos/etcd:v3.6.16";
         refused.push(Refusal::invalid("spec.verification", problem));
     }
     let timeout = match u64::try_from(policy.timeout_in_second.unwrap_or(0)) {
         Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
         _ => DEFAULT_TIMEOUT,
     };
-    match (source, location, when, keep) {
-        (Some(source), Some(location), Some(when), Some(keep)) if refused.is_empty() => Ok(Desired {
+    match (source, location, trigger, retention) {
+        (Some(source), Some(location), Some(trigger), Some(retention)) if refused.is_empty() => Ok(Desired {
             source,
             client_tls: spec.client_tls_secret.clone().filter(|s| !s.is_empty()),
             location,
-            when,
-            suspended: spec.suspend,
+            trigger,
+            is_suspended: spec.suspend,
             timeout,
-            late: late.map(Duration::from_secs),
-            keep,
+            starting_deadline: starting_deadline.map(Duration::from_secs),
+            retention,
             compression: spec.compression,
-            keys: spec.encryption.as_ref().map(|e| e.secret_ref.name.clone()),
+            encryption_secret: spec.encryption.as_ref().map(|e| e.secret_ref.name.clone()),
             verification: spec.verification,
             etcd_image: etcd_image(spec).map(str::to_owned),
-            erases: spec.deletion_policy == DeletionPolicy::Delete,
+            deletes_backups: spec.deletion_policy == DeletionPolicy::Delete,
             job: spec.job.clone().unwrap_or_default(),
         }),
         _ => Err(refused),
@@ -166,14 +173,17 @@ fn etcd_image(spec: &EtcdBackupSpec) -> Option<&str> {
     image.filter(|image| !image.is_empty())
 }
 
-fn name(text: &str) -> Option<Refusal> {
+fn validate_name(text: &str) -> Option<Refusal> {
     (text.len() > MAX_NAME).then(|| {
-        let problem = format!("has {} characters, at most {MAX_NAME} are allowed, because the Jobs of its runs carry it; for example: orders-nightly", text.len());
+        let problem = format!(
+            "has {} characters, at most {MAX_NAME} are allowed, because the names of its Jobs start with it; for example: orders-nightly",
+            text.len()
+        );
         Refusal::invalid("metadata.name", problem)
     })
 }
 
-fn source(spec: &EtcdBackupSpec) -> Result<Source, Vec<Refusal>> {
+fn parse_source(spec: &EtcdBackupSpec) -> Result<Source, Vec<Refusal>> {
     let endpoints = spec.etcd_endpoints.clone().unwrap_or_default();
     match &spec.etcd_cluster {
         Some(_) if !endpoints.is_empty() => {
@@ -190,19 +200,19 @@ fn source(spec: &EtcdBackupSpec) -> Result<Source, Vec<Refusal>> {
             Err(vec![Refusal::invalid("spec.etcdEndpoints", problem)])
         }
         None => {
-            let plain = |e: &String| e.starts_with("http://") || e.starts_with("https://");
-            if let Some(bad) = endpoints.iter().find(|e| !plain(e)) {
+            let has_scheme = |e: &String| e.starts_with("http://") || e.starts_with("https://");
+            if let Some(bad) = endpoints.iter().find(|e| !has_scheme(e)) {
                 let problem =
                     format!("holds '{bad}', which has no scheme; for example: http://orders-client:2379");
                 return Err(vec![Refusal::invalid("spec.etcdEndpoints", problem)]);
             }
             if endpoints.iter().any(|e| names_user(e)) {
-                let problem = "holds a user or a password, which everybody would see who reads this object: leave it out; for example: http://orders-client:2379";
+                let problem = "holds a user or a password, which everyone who may read this object would see: leave it out; for example: http://orders-client:2379";
                 return Err(vec![Refusal::invalid("spec.etcdEndpoints", problem)]);
             }
             let has_secret = spec.client_tls_secret.as_ref().is_some_and(|s| !s.is_empty());
             if !has_secret && endpoints.iter().any(|e| e.starts_with("https://")) {
-                let problem = "must name a Secret with the authority of the etcd, and the certificate to show it, as an endpoint of spec.etcdEndpoints says https; for example: orders-client-tls";
+                let problem = "must name a Secret with etcd's CA and a client certificate, because an endpoint in spec.etcdEndpoints uses https; for example: orders-client-tls";
                 return Err(vec![Refusal::invalid("spec.clientTLSSecret", problem)]);
             }
             Ok(Source::Endpoints(endpoints))
@@ -210,7 +220,11 @@ fn source(spec: &EtcdBackupSpec) -> Result<Source, Vec<Refusal>> {
     }
 }
 
-fn when(spec: &EtcdBackupSpec, policy: &BackupPolicy, now: Timestamp) -> Result<When, Vec<Refusal>> {
+fn parse_trigger(
+    spec: &EtcdBackupSpec,
+    policy: &BackupPolicy,
+    now: Timestamp,
+) -> Result<Trigger, Vec<Refusal>> {
     let seconds = u64::try_from(policy.backup_interval_in_second.unwrap_or(0)).map_err(|_| {
         vec![negative(
             "backupIntervalInSecond",
@@ -225,19 +239,19 @@ fn when(spec: &EtcdBackupSpec, policy: &BackupPolicy, now: Timestamp) -> Result<
             Err(vec![Refusal::invalid("spec.schedule", problem)])
         }
         (Some(schedule), zone) => Schedule::parse(schedule, zone, now)
-            .map(|schedule| When::Schedule(Box::new(schedule)))
+            .map(|schedule| Trigger::Schedule(Box::new(schedule)))
             .map_err(|r| vec![r]),
         (None, Some(_)) => {
             let problem = "needs a schedule; for example: schedule: \"0 3 * * *\"";
             Err(vec![Refusal::invalid("spec.timeZone", problem)])
         }
-        (None, None) if seconds > 0 => Ok(When::Every(Duration::from_secs(seconds))),
-        (None, None) => Ok(When::Once),
+        (None, None) if seconds > 0 => Ok(Trigger::Interval(Duration::from_secs(seconds))),
+        (None, None) => Ok(Trigger::Once),
     }
 }
 
-/// What is kept. Days are those of the schedule.
-fn keep(spec: &EtcdBackupSpec, policy: &BackupPolicy) -> Result<Keep, Vec<Refusal>> {
+/// Parses the retention policy. Its days begin in the time zone of the schedule.
+fn parse_retention(spec: &EtcdBackupSpec, policy: &BackupPolicy) -> Result<Keep, Vec<Refusal>> {
     let mut refused = Vec::new();
     let newest = u64::try_from(policy.max_backups.unwrap_or(0)).unwrap_or_else(|_| {
         refused.push(negative("maxBackups", "0 keeps all; for example: 7"));

@@ -1,28 +1,35 @@
 //! The `EtcdBackup` controller.
 //!
-//! `desired` (what the user asks for), `world` (what was seen), `memory` (what must survive), `plan` (what to do next),
-//! `build` (Jobs) and `status` (what is reported) are pure; `observe` looks, `act` makes and deletes Jobs, `reconcile` is
-//! their order. Backups are made by Jobs: this process holds no credential of a store and moves no byte of a backup.
+//! Pure modules: `desired` (the parsed spec), `observed_state` (what was read), `persisted_state` (what must survive a
+//! restart of the operator), `plan` (what to do next), `build` (Jobs) and `status` (what is reported). `observe` reads,
+//! `act` creates and deletes Jobs, and `reconcile` runs them in order. Jobs make the backups: this process holds no
+//! credentials of a store and transfers no backup data.
 //!
-//! A run is written into the status before its Job is made. The Job has one name whoever makes it. What it did is
-//! recorded in the same write that takes the run off the list, and only then is the Job deleted. So the operator may die
-//! between any two calls: the run goes on, and is recorded once.
+//! A run is written into the status before its Job is created. The name of the Job follows from the run, so a repeated
+//! create finds the existing Job. One status write records the result and removes the run from the list; the Job is
+//! deleted only afterwards. The operator may therefore crash between any two calls: the run continues and is recorded
+//! exactly once.
 
 mod act;
 pub mod build;
 pub mod desired;
-pub mod freshness;
-pub mod memory;
-mod news;
+mod events;
+mod job_slots;
+pub mod metrics;
 mod observe;
-mod ours;
+pub mod observed_state;
+pub mod persisted_state;
 pub mod plan;
 mod reconcile;
+mod scope;
 pub mod status;
 pub mod trim;
-mod turns;
-pub mod world;
 
-pub use ours::Ours;
+pub use job_slots::{has_unfinished_runs, longest_waiting};
 pub use reconcile::{Deps, Reconciler};
-pub use turns::{is_busy, waiting};
+pub use scope::BackupScope;
+
+// Former names, until the crates that use them follow.
+pub use job_slots::{has_unfinished_runs as is_busy, longest_waiting as waiting};
+pub use metrics as freshness;
+pub use scope::BackupScope as Ours;

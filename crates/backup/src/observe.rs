@@ -1,4 +1,4 @@
-//! Looking at one `EtcdBackup`: the copies of its Jobs, their pods and the cluster it backs up. Reads only.
+//! Reads the state of one `EtcdBackup` from the informers: its Jobs, their pods, and the `EtcdCluster` it backs up.
 
 use std::collections::BTreeMap;
 
@@ -16,97 +16,110 @@ use kube::{Resource, ResourceExt as _};
 
 use crate::build::{CONTAINER, GENERATION, LOCATION};
 use crate::desired::{Desired, Source};
-use crate::memory::Memory;
+use crate::observed_state::{
+    ContainerDeath, ObservedBackup, ObservedJob, ObservedPod, ResolvedSource, SourceProblem,
+    SourceUnavailable, TerminalCondition, Termination,
+};
+use crate::persisted_state::PersistedState;
 use crate::reconcile::Deps;
-use crate::world::{JobEnd, JobSeen, Origin, PodSeen, World};
 
-/// The longest text of a request, and of why a pod waits.
-const LONGEST: usize = 200;
+/// The longest value of a backup request, and the longest text about a Job or a pod.
+const MAX_TEXT: usize = 200;
 
-/// Looks at one backup, as if it were not its turn.
-pub fn observe(backup: &EtcdBackup, desired: Desired, now: Timestamp, deps: &Deps) -> World {
+/// Reads the state of one backup. It leaves `has_job_slot` false, as taking a slot is up to the caller.
+pub fn observe(backup: &EtcdBackup, desired: Desired, now: Timestamp, deps: &Deps) -> ObservedBackup {
     let key = ObjectKey::of(backup);
     let uid = backup.uid().unwrap_or_default();
-    let is_ours = |labels: &BTreeMap<String, String>| labels.get(LABEL_BACKUP) == Some(&key.name);
+    let has_label = |labels: &BTreeMap<String, String>| labels.get(LABEL_BACKUP) == Some(&key.name);
     let jobs = deps
         .jobs
-        .filter(&key.namespace, |job: &Job| is_ours(job.labels()));
+        .filter(&key.namespace, |job: &Job| has_label(job.labels()));
     let (owned, foreign): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| is_owned(&**job, &uid));
     let pods = deps
         .pods
-        .filter(&key.namespace, |pod: &Pod| is_ours(pod.labels()));
+        .filter(&key.namespace, |pod: &Pod| has_label(pod.labels()));
     let status = backup.status.as_ref();
     let request = backup.annotations().get(ANNOTATION_BACKUP_NOW);
-    World {
-        origin: origin(&desired, &key, deps),
+    ObservedBackup {
+        source: resolve_source(&desired, &key, deps),
         now,
         namespace: key.namespace.clone(),
         name: key.name.clone(),
-        created: backup.creation_timestamp().map_or(now, |time| time.0),
-        deleted: backup.metadata.deletion_timestamp.as_ref().map(|time| time.0),
+        created_at: backup.creation_timestamp().map_or(now, |time| time.0),
+        deleted_at: backup.metadata.deletion_timestamp.as_ref().map(|time| time.0),
         generation: backup.metadata.generation.unwrap_or_default(),
         is_edited: status.is_some_and(|status| status.observed_generation < backup.metadata.generation),
-        request: request
+        backup_request: request
             .filter(|text| !text.is_empty())
-            .map(|text| text.chars().take(LONGEST).collect()),
-        memory: Memory::read(status),
-        jobs: owned.iter().map(|job| seen(job)).collect(),
-        pods: pods.iter().filter_map(|pod| pod_seen(pod)).collect(),
-        foreign: foreign.first().map(|job| job.name_any()),
-        has_turn: false,
+            .map(|text| text.chars().take(MAX_TEXT).collect()),
+        persisted: PersistedState::read(status),
+        jobs: owned.iter().map(|job| observe_job(job)).collect(),
+        pods: pods.iter().filter_map(|pod| observe_pod(pod)).collect(),
+        foreign_job: foreign.first().map(|job| job.name_any()),
+        has_job_slot: false,
         uid,
         desired,
     }
 }
 
-/// Whether an object belongs to the `EtcdBackup` of this UID.
+/// Whether an object is controlled by the `EtcdBackup` of this UID.
 pub fn is_owned(object: &impl Resource, uid: &str) -> bool {
     let mut owners = object.meta().owner_references.iter().flatten();
     owners.any(|owner| owner.uid == uid && owner.controller == Some(true))
 }
 
-/// Where what is backed up is found, or why it is not there.
-fn origin(desired: &Desired, key: &ObjectKey, deps: &Deps) -> Result<Origin, String> {
+/// Resolves the etcd cluster in the spec to endpoints, Secrets and image.
+fn resolve_source(
+    desired: &Desired,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<ResolvedSource, SourceUnavailable> {
     let name = match &desired.source {
         Source::Endpoints(endpoints) => {
-            return Ok(Origin {
+            return Ok(ResolvedSource {
                 endpoints: endpoints.clone(),
                 client_tls: desired.client_tls.clone(),
-                ..Origin::default()
+                ..ResolvedSource::default()
             });
         }
         Source::Cluster(name) => name,
     };
-    let cluster = deps.clusters.get(&key.beside(name));
-    let cluster = cluster.ok_or_else(|| format!("there is no EtcdCluster {name} that can be read"))?;
-    if cluster.metadata.deletion_timestamp.is_some() {
-        return Err(format!("the EtcdCluster {name} is being deleted"));
-    }
-    of_cluster(&cluster, desired, key)
+    let resolved = match deps.clusters.get(&key.beside(name)) {
+        None => Err(SourceProblem::NotFound),
+        Some(cluster) if cluster.metadata.deletion_timestamp.is_some() => Err(SourceProblem::BeingDeleted),
+        Some(cluster) => resolve_cluster(&cluster, desired, key),
+    };
+    resolved.map_err(|reason| SourceUnavailable {
+        cluster: name.clone(),
+        reason,
+    })
 }
 
-fn of_cluster(cluster: &EtcdCluster, desired: &Desired, key: &ObjectKey) -> Result<Origin, String> {
+fn resolve_cluster(
+    cluster: &EtcdCluster,
+    desired: &Desired,
+    key: &ObjectKey,
+) -> Result<ResolvedSource, SourceProblem> {
     let (name, status) = (cluster.name_any(), cluster.status.clone().unwrap_or_default());
-    let is_between = |restore: &RestoreProgress| restore.is_active() && !restore.open;
-    if status.restore.as_ref().is_some_and(is_between) {
-        // What is there is neither the old cluster nor the new one. Once clients are let in it is the new one, and what they
-        // write is to be backed up, however long a last member takes.
-        return Err(format!("the EtcdCluster {name} is being restored"));
+    let admits_no_clients = |restore: &RestoreProgress| restore.is_active() && !restore.open;
+    if status.restore.as_ref().is_some_and(admits_no_clients) {
+        // Until then the members belong neither to the old cluster nor to the restored one. Once clients are admitted, their
+        // writes must be backed up, even if the last member still restores.
+        return Err(SourceProblem::BeingRestored);
     }
-    let Some(cluster_id) = status.cluster_id else {
-        return Err(format!("the EtcdCluster {name} has not formed yet"));
-    };
+    let cluster_id = status.cluster_id.ok_or(SourceProblem::NotFormed)?;
     let members = status.member_status.unwrap_or_default();
     let members = members.iter().filter(|member| member.role.is_some());
-    let is_secure = cluster.has_secure_clients();
-    if is_secure && desired.client_tls.is_none() && cluster.operator_secret().is_none() {
-        return Err(format!(
-            "members of the EtcdCluster {name} speak TLS, and its spec names no operatorSecret any more"
-        ));
+    let requires_tls = cluster.has_secure_clients();
+    if requires_tls && desired.client_tls.is_none() && cluster.operator_secret().is_none() {
+        return Err(SourceProblem::NoClientCertificate);
     }
-    let secret = cluster.operator_secret().filter(|_| is_secure).map(str::to_owned);
+    let secret = cluster
+        .operator_secret()
+        .filter(|_| requires_tls)
+        .map(str::to_owned);
     let client_tls = desired.client_tls.clone().or(secret);
-    let scheme = if is_secure || desired.client_tls.is_some() {
+    let scheme = if requires_tls || desired.client_tls.is_some() {
         "https"
     } else {
         "http"
@@ -120,23 +133,21 @@ fn of_cluster(cluster: &EtcdCluster, desired: &Desired, key: &ObjectKey) -> Resu
         .map(|domain| domain.trim_matches('.'))
         .filter(|d| !d.is_empty());
     let zone = domain.map_or_else(|| "svc".to_owned(), |domain| format!("svc.{domain}"));
-    let host = |pod: &str| {
+    let client_url = |pod: &str| {
         let namespace = &key.namespace;
         format!("{scheme}://{pod}.{name}.{namespace}.{zone}:{CLIENT_PORT}")
     };
-    let endpoints: Vec<String> = members.map(|member| host(&member.name)).collect();
+    let endpoints: Vec<String> = members.map(|member| client_url(&member.name)).collect();
     if endpoints.is_empty() || cluster.spec.size == 0 {
-        return Err(format!("the EtcdCluster {name} has no member that serves"));
+        return Err(SourceProblem::NoServingMember);
     }
     let etcd_image = cluster.spec.etcd_image(&status.current_version);
     let needs_image = desired.verification == Verification::Restore && desired.etcd_image.is_none();
     if needs_image && etcd_image.is_none() {
-        return Err(format!(
-            "the EtcdCluster {name} does not tell yet which version of etcd runs"
-        ));
+        return Err(SourceProblem::UnknownVersion);
     }
     let pull_secrets = cluster.spec.image_pull_secrets.iter().flatten();
-    Ok(Origin {
+    Ok(ResolvedSource {
         endpoints,
         client_tls,
         pull_secrets: pull_secrets.map(|secret| secret.name.clone()).collect(),
@@ -146,16 +157,16 @@ fn of_cluster(cluster: &EtcdCluster, desired: &Desired, key: &ObjectKey) -> Resu
     })
 }
 
-/// What counts of a Job.
-pub fn seen(job: &Job) -> JobSeen {
+/// Reads what the plan needs of a Job.
+pub fn observe_job(job: &Job) -> ObservedJob {
     let conditions = job
         .status
         .iter()
         .flat_map(|status| status.conditions.iter().flatten());
-    let end = conditions
+    let terminal = conditions
         .filter(|condition| condition.status == "True")
         .find(|condition| ["Complete", "Failed"].contains(&condition.type_.as_str()));
-    JobSeen {
+    ObservedJob {
         name: job.name_any(),
         uid: job.uid().unwrap_or_default(),
         generation: job
@@ -164,16 +175,17 @@ pub fn seen(job: &Job) -> JobSeen {
             .and_then(|text| text.parse().ok())
             .unwrap_or_default(),
         location: job.annotations().get(LOCATION).cloned(),
-        is_going: job.metadata.deletion_timestamp.is_some(),
-        end: end.map(|condition| JobEnd {
+        is_being_deleted: job.metadata.deletion_timestamp.is_some(),
+        terminal_condition: terminal.map(|condition| TerminalCondition {
             is_complete: condition.type_ == "Complete",
             reason: condition.reason.clone().unwrap_or_default(),
-            message: bounded(condition.message.as_deref().unwrap_or_default(), LONGEST),
+            message: bounded(condition.message.as_deref().unwrap_or_default(), MAX_TEXT),
         }),
     }
 }
 
-fn pod_seen(pod: &Pod) -> Option<PodSeen> {
+/// Reads what the plan needs of a pod; `None` if no Job owns it.
+fn observe_pod(pod: &Pod) -> Option<ObservedPod> {
     let owner = pod.owner_references().iter().find(|owner| owner.kind == "Job")?;
     let status = pod.status.as_ref();
     let phase = status.and_then(|status| status.phase.as_deref());
@@ -183,40 +195,37 @@ fn pod_seen(pod: &Pod) -> Option<PodSeen> {
         .iter()
         .find(|container| container.name == CONTAINER);
     let state = container.and_then(|container| container.state.as_ref());
-    Some(PodSeen {
+    Some(ObservedPod {
         job: owner.name.clone(),
         job_uid: owner.uid.clone(),
-        is_live: !matches!(phase, Some("Succeeded" | "Failed")),
+        is_active: !matches!(phase, Some("Succeeded" | "Failed")),
         has_started: state.is_some_and(|state| state.running.is_some() || state.terminated.is_some()),
-        waits: waits(pod, state),
-        said: state.and_then(said),
+        waiting_reason: waiting_reason(pod, state),
+        termination: state.and_then(read_termination),
     })
 }
 
-/// What the container said at its end: its result, or else how it died.
-fn said(state: &ContainerState) -> Option<(Timestamp, Result<JobResult, String>)> {
-    let end = state.terminated.as_ref()?;
-    let time = end
+/// Reads how the main container ended: the result in its termination message, or how it died without one.
+fn read_termination(state: &ContainerState) -> Option<Termination> {
+    let terminated = state.terminated.as_ref()?;
+    let finished_at = terminated
         .finished_at
         .as_ref()
         .map_or(Timestamp::UNIX_EPOCH, |time| time.0);
-    let text = end.message.as_deref().unwrap_or_default();
-    let result = contract::read::<JobResult>(text.as_bytes()).map_err(|error| {
-        let reason = end.reason.as_deref().unwrap_or("Error");
-        let died = format!("its container ended with {reason} (exit code {})", end.exit_code);
-        if text.is_empty() {
-            died
-        } else {
-            format!("{died}; {error}")
-        }
+    let text = terminated.message.as_deref().unwrap_or_default();
+    let result = contract::read::<JobResult>(text.as_bytes()).map_err(|error| ContainerDeath {
+        reason: terminated.reason.clone().unwrap_or_else(|| "Error".to_owned()),
+        exit_code: terminated.exit_code,
+        unreadable: (!text.is_empty()).then(|| error.to_string()),
     });
-    Some((time, result))
+    Some(Termination { finished_at, result })
 }
 
-fn waits(pod: &Pod, state: Option<&ContainerState>) -> Option<String> {
-    let told = |reason: Option<&str>, message: Option<&str>| {
+/// Why the main container has not started: a waiting container, a failed init container, or the scheduler.
+fn waiting_reason(pod: &Pod, state: Option<&ContainerState>) -> Option<String> {
+    let describe = |reason: Option<&str>, message: Option<&str>| {
         let text: Vec<&str> = [reason, message].into_iter().flatten().collect();
-        (!text.is_empty()).then(|| bounded(&text.join(": "), LONGEST))
+        (!text.is_empty()).then(|| bounded(&text.join(": "), MAX_TEXT))
     };
     let inits = pod
         .status
@@ -234,17 +243,17 @@ fn waits(pod: &Pod, state: Option<&ContainerState>) -> Option<String> {
             )
         });
     if let Some(waiting) = waiting {
-        return told(waiting.reason.as_deref(), waiting.message.as_deref());
+        return describe(waiting.reason.as_deref(), waiting.message.as_deref());
     }
-    let failed = inits
+    let failed_init = inits
         .filter_map(|state| state.terminated.as_ref())
-        .find(|end| end.exit_code != 0);
-    if let Some(end) = failed {
-        return told(end.reason.as_deref(), end.message.as_deref());
+        .find(|terminated| terminated.exit_code != 0);
+    if let Some(failed) = failed_init {
+        return describe(failed.reason.as_deref(), failed.message.as_deref());
     }
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let unscheduled = conditions
         .iter()
         .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")?;
-    told(unscheduled.reason.as_deref(), unscheduled.message.as_deref())
+    describe(unscheduled.reason.as_deref(), unscheduled.message.as_deref())
 }

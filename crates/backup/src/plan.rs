@@ -1,17 +1,18 @@
-//! What to do next for an `EtcdBackup`. Pure: what was seen comes in, what is to be written down and then done goes out.
+//! Decides what to do next for an `EtcdBackup`. Pure: the observed state goes in; what to persist and then to do comes out.
 //!
-//! Everything that is done can be done again: a run is written down before its Job is made, its Job has one name whoever
-//! makes it, and a run that has ended leaves the list in the same write that records how, before its Job is deleted.
+//! Every action can be repeated. A run is persisted before its Job is created, and the name of the Job follows from the
+//! run. The write that records the result also removes the run from the list, and the Job is deleted afterwards.
 
-mod blame;
-pub mod due;
-mod ended;
-pub mod promise;
+pub mod due_time;
+mod failed_field;
+pub mod freshness;
+mod pod_obstacle;
+mod progress;
+mod run_state;
+pub mod slot;
 mod start;
 #[cfg(test)]
 mod tests;
-pub mod turn;
-mod why;
 
 use std::time::Duration;
 
@@ -19,244 +20,261 @@ use etcd_operator_api::refusal::bounded;
 use etcd_operator_api::span::second;
 use jiff::Timestamp;
 
-use crate::desired::When;
-use crate::memory::{Memory, Run, Task};
-use crate::world::World;
+use crate::desired::Trigger;
+use crate::observed_state::ObservedBackup;
+use crate::persisted_state::{PersistedState, Run, Task};
 
-pub use blame::told;
-pub use ended::{End, Outcome};
-pub use why::{Phase, Reason, Why};
+pub use failed_field::describe_failure;
+pub use progress::{Phase, Progress, Reason};
+pub use run_state::{FinishedRun, Outcome};
+pub use start::{MissCause, MissedRun};
 
-/// The word of a Job whose store has no room left.
-const FULL: &str = "Full";
-/// How often a Job is made for one run whose result is lost.
-const MOST_ATTEMPTS: i64 = 3;
-/// How soon to look again for a turn: the end of others wakes, too.
-const TURN: Duration = Duration::from_secs(5);
-/// How soon to look again at what runs: its Job and pods wake, too.
-const RUNNING: Duration = Duration::from_secs(30);
-/// No look is further away.
-const LONGEST: Duration = Duration::from_mins(5);
+/// The failure reason of a Job whose store has no space left.
+const STORE_FULL: &str = "Full";
+/// How often the Job of one run is created if its result gets lost.
+const MAX_ATTEMPTS: i64 = 3;
+/// The requeue interval while a run waits for a Job slot. The end of another run wakes it, too.
+const QUEUED_INTERVAL: Duration = Duration::from_secs(5);
+/// The requeue interval while a run is unfinished. Its Job and pods wake the controller, too.
+const RUNNING_INTERVAL: Duration = Duration::from_secs(30);
+/// The longest requeue interval.
+const LONGEST_INTERVAL: Duration = Duration::from_mins(5);
 
-/// What to write down, and then to do.
+/// What to persist, and what to do afterwards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// What is written down before anything is done.
-    pub memory: Memory,
-    /// The runs that ended.
-    pub ends: Vec<End>,
-    /// What was due and is given up, and why.
-    pub missed: Option<(Timestamp, String)>,
-    /// Runs whose Jobs are to be made.
-    pub jobs: Vec<Run>,
-    /// Jobs that are to go.
-    pub drops: Vec<Drop>,
-    /// Since when a run waits for its turn.
-    pub waits_since: Option<Timestamp>,
-    /// Whether nothing holds the object any more.
-    pub is_released: bool,
-    /// What it does or waits for.
-    pub why: Why,
+    /// The state to persist before anything is done.
+    pub persisted: PersistedState,
+    /// The runs that have finished since the last reconcile.
+    pub finished_runs: Vec<FinishedRun>,
+    /// The due run that is given up, and why.
+    pub missed: Option<MissedRun>,
+    /// The runs whose Jobs are to be created.
+    pub jobs_to_create: Vec<Run>,
+    /// The Jobs to delete.
+    pub jobs_to_delete: Vec<JobDeletion>,
+    /// Since when the first ready run has waited for a Job slot.
+    pub queued_since: Option<Timestamp>,
+    /// Whether the finalizer may be removed.
+    pub removes_finalizer: bool,
+    /// What the `EtcdBackup` is doing or waiting for.
+    pub progress: Progress,
     /// When the next run is due.
-    pub next: Option<Timestamp>,
-    /// By when a good backup is promised.
-    pub promised: Option<Timestamp>,
-    /// When to look again.
-    pub wake: Duration,
+    pub next_due: Option<Timestamp>,
+    /// Until when the last good backup counts as fresh.
+    pub fresh_until: Option<Timestamp>,
+    /// When to reconcile again.
+    pub requeue_after: Duration,
 }
 
-/// A Job that is to go.
+/// A Job to delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Drop {
+pub struct JobDeletion {
     /// Its name.
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// Whether its run is under way and has a Job made again, as this one ended without a word, or fails by an order that
-    /// was corrected since.
-    pub is_in_vain: bool,
+    /// Whether its run is unfinished and gets a new Job: this one left no result, or it fails because its order is older
+    /// than a correction of the spec.
+    pub is_replaced: bool,
 }
 
 impl Plan {
-    /// The same without what was recorded with it already, for a second report in one pass.
+    /// The same plan without results that are recorded already, for a second status write in one reconcile.
     #[must_use]
-    pub fn again(&self, world: &World) -> Self {
-        let mut again = Self {
-            ends: Vec::new(),
+    pub fn without_recorded_results(&self, observed: &ObservedBackup) -> Self {
+        let mut plan = Self {
+            finished_runs: Vec::new(),
             missed: None,
             ..self.clone()
         };
-        again.why = why::why(world, &again, None);
-        again
+        plan.progress = progress::progress(observed, &plan, None);
+        plan
     }
 }
 
-/// What to do next.
-pub fn plan(world: &World) -> Plan {
-    let mut memory = world.memory.clone();
-    let (runs, ends) = ended::judge(world, std::mem::take(&mut memory.runs));
-    memory.runs = runs;
-    for end in &ends {
-        remember(&mut memory, end, world);
+/// Computes the plan.
+pub fn plan(observed: &ObservedBackup) -> Plan {
+    let mut persisted = observed.persisted.clone();
+    let (runs, finished_runs) = run_state::split_finished(observed, std::mem::take(&mut persisted.runs));
+    persisted.runs = runs;
+    for finished in &finished_runs {
+        apply_outcome(&mut persisted, finished, observed);
     }
     let mut plan = Plan {
-        memory,
-        ends,
+        persisted,
+        finished_runs,
         missed: None,
-        jobs: Vec::new(),
-        drops: Vec::new(),
-        waits_since: None,
-        is_released: false,
-        why: Why::default(),
-        next: None,
-        promised: None,
-        wake: LONGEST,
+        jobs_to_create: Vec::new(),
+        jobs_to_delete: Vec::new(),
+        queued_since: None,
+        removes_finalizer: false,
+        progress: Progress::default(),
+        next_due: None,
+        fresh_until: None,
+        requeue_after: LONGEST_INTERVAL,
     };
-    let blocked = match world.deleted {
-        Some(deleted) => {
-            start::erase(world, &mut plan, deleted);
+    let blocked = match observed.deleted_at {
+        Some(deleted_at) => {
+            start::schedule_erase(observed, &mut plan, deleted_at);
             None
         }
-        None => start::backup(world, &mut plan),
+        None => start::schedule_backup(observed, &mut plan),
     };
-    if world.is_edited && plan.memory.success.is_some() {
-        // What is kept may be another now, and there may be no other backup for long. It clears away what a run of its own
-        // name has left, so no other run may have that name.
-        let due = start::unlike(&plan.memory.runs, second(world.now));
-        prune(world, &mut plan.memory, due);
+    if observed.is_edited && plan.persisted.last_success.is_some() {
+        // The edit may have changed the retention policy, and the next backup may be far away. A run cleans up what an
+        // earlier run of its own ID left, so the due time must differ from that of every other run.
+        let due = start::first_free_due_time(&plan.persisted.runs, second(observed.now));
+        schedule_prune(observed, &mut plan.persisted, due);
     }
-    plan.promised = promise::promised(&world.desired, world.created, plan.memory.success, world.now);
-    let blocked = blocked.or_else(|| start::put_off(world, &mut plan.memory));
-    give_turn(world, &mut plan);
-    jobs(world, &mut plan);
-    plan.why = why::why(world, &plan, blocked);
-    plan.wake = wake(world, &plan);
+    plan.fresh_until = freshness::fresh_until(
+        &observed.desired,
+        observed.created_at,
+        plan.persisted.last_success,
+        observed.now,
+    );
+    let blocked = blocked.or_else(|| start::postpone_unstarted(observed, &mut plan.persisted));
+    start_next_run(observed, &mut plan);
+    plan_jobs(observed, &mut plan);
+    plan.progress = progress::progress(observed, &plan, blocked);
+    plan.requeue_after = requeue_after(observed, &plan);
     plan
 }
 
-/// What an end leaves behind.
-fn remember(memory: &mut Memory, end: &End, world: &World) {
-    match (&end.outcome, end.run.task) {
+/// Updates the persisted state for a run that has finished, and schedules the runs that follow from it.
+fn apply_outcome(persisted: &mut PersistedState, finished: &FinishedRun, observed: &ObservedBackup) {
+    match (&finished.outcome, finished.run.task) {
         (Outcome::Stored(stored), _) => {
-            memory.failures = 0;
-            memory.success = memory.success.max(Some(stored.completed_at));
-            memory.recorded.push(end.run.id(&world.uid));
-            prune(world, memory, end.run.due);
+            persisted.failures = 0;
+            persisted.last_success = persisted.last_success.max(Some(stored.completed_at));
+            persisted.recorded_runs.push(finished.run.id(&observed.uid));
+            schedule_prune(observed, persisted, finished.run.due);
         }
         (Outcome::Failed { reason, .. }, Task::Backup) => {
-            memory.failures = memory.failures.saturating_add(1);
-            if reason == FULL && memory.success.is_some() {
-                // No backup succeeds any more after which old ones would go, and they are what takes the room.
-                prune(world, memory, end.run.due);
+            persisted.failures = persisted.failures.saturating_add(1);
+            if reason == STORE_FULL && persisted.last_success.is_some() {
+                // Old backups are pruned after a good backup, but in a full store there is none until they are pruned.
+                schedule_prune(observed, persisted, finished.run.due);
             }
         }
         (Outcome::Failed { reason, message }, Task::Erase) => {
-            // It is tried until it succeeds, or until the user no longer asks for it.
-            memory.failures = memory.failures.saturating_add(1);
-            let mut again = Run::due(Task::Erase, start::later(world.now, memory.failures));
-            again.note = Some(bounded(&blame::told(&world.desired, reason, message), 1_000));
-            memory.runs.push(again);
+            // It is retried until it succeeds, or until the user sets `deletionPolicy: Retain`.
+            persisted.failures = persisted.failures.saturating_add(1);
+            let mut retry = Run::new(Task::Erase, start::retry_time(observed.now, persisted.failures));
+            retry.message = Some(bounded(
+                &failed_field::describe_failure(&observed.desired, reason, message),
+                1_000,
+            ));
+            persisted.runs.push(retry);
         }
         _ => {}
     }
 }
 
-/// Writes down that old backups are to be deleted, where any ever are and nothing is about to.
-fn prune(world: &World, memory: &mut Memory, due: Timestamp) {
-    let is_bounded = world.desired.when != When::Once && world.desired.keep.is_bounded();
-    // One that is under way may have listed the store before what is to be looked at now.
-    let mut prunings = memory.runs.iter().filter(|run| run.task == Task::Prune);
-    let is_coming = prunings.any(|run| run.started.is_none());
-    if is_bounded && world.deleted.is_none() && !is_coming {
-        memory.runs.push(Run::due(Task::Prune, due));
+/// Schedules a prune run, unless the retention policy is unbounded or one is already scheduled.
+fn schedule_prune(observed: &ObservedBackup, persisted: &mut PersistedState, due: Timestamp) {
+    let is_bounded = observed.desired.trigger != Trigger::Once && observed.desired.retention.is_bounded();
+    // A prune run that has started does not count: it may have listed the store too early.
+    let mut prune_runs = persisted.runs.iter().filter(|run| run.task == Task::Prune);
+    let is_scheduled = prune_runs.any(|run| run.started_at.is_none());
+    if is_bounded && observed.deleted_at.is_none() && !is_scheduled {
+        persisted.runs.push(Run::new(Task::Prune, due));
     }
 }
 
-/// The run that has been due longest starts, if it may.
-fn give_turn(world: &World, plan: &mut Plan) {
-    let held = start::rests(world, &plan.memory) || world.origin.is_err();
-    let mut runs = plan.memory.runs.iter();
-    let prunes = runs.any(|run| run.task == Task::Prune && run.started.is_some());
+/// Starts the ready run that has been due longest, or records since when it has waited for a Job slot.
+fn start_next_run(observed: &ObservedBackup, plan: &mut Plan) {
+    let is_held = start::is_suspended(observed, &plan.persisted) || observed.source.is_err();
+    let mut runs = plan.persisted.runs.iter();
+    let is_pruning = runs.any(|run| run.task == Task::Prune && run.started_at.is_some());
     let is_ready = |run: &Run| {
         let must_wait = match run.task {
-            Task::Backup => held,
-            Task::Prune => prunes,
+            Task::Backup => is_held,
+            Task::Prune => is_pruning,
             Task::Erase => false,
         };
-        run.started.is_none() && run.due <= world.now && !must_wait
+        run.started_at.is_none() && run.due <= observed.now && !must_wait
     };
-    let waiting = plan.memory.runs.iter_mut().filter(|run| is_ready(run));
-    let Some(first) = waiting.min_by_key(|run| (run.task, run.due)) else {
+    let ready = plan.persisted.runs.iter_mut().filter(|run| is_ready(run));
+    let Some(first) = ready.min_by_key(|run| (run.task, run.due)) else {
         return;
     };
-    if world.has_turn {
-        first.started = Some(second(world.now));
-        first.note = None;
+    if observed.has_job_slot {
+        first.started_at = Some(second(observed.now));
+        first.message = None;
         if first.task == Task::Backup {
-            // Whatever was asked for until now is answered by a backup that begins now.
-            plan.memory.requested = world.request.clone().or(plan.memory.requested.take());
+            // A backup that starts now satisfies every request made so far.
+            plan.persisted.handled_request = observed
+                .backup_request
+                .clone()
+                .or(plan.persisted.handled_request.take());
         }
     } else {
-        plan.waits_since = Some(first.due);
+        plan.queued_since = Some(first.due);
     }
 }
 
-/// Jobs that are to be made, and those that no run needs any more.
-fn jobs(world: &World, plan: &mut Plan) {
-    for run in plan.memory.runs.iter().filter(|run| run.started.is_some()) {
-        let name = run.job(&world.name);
-        // Two pods of one run would both write: one of a Job that is gone ends first.
-        if run.job_uid.is_none() && world.job(&name).is_none() && !world.has_live_pod(&name) {
-            plan.jobs.push(run.clone());
+/// Plans which Jobs to create, and which to delete because no run needs them.
+fn plan_jobs(observed: &ObservedBackup, plan: &mut Plan) {
+    for run in plan.persisted.runs.iter().filter(|run| run.started_at.is_some()) {
+        let name = run.job_name(&observed.name);
+        // Two pods of one run would both write to the store. If a Job is gone, its pod must end before the next Job.
+        if run.job_uid.is_none() && observed.job(&name).is_none() && !observed.has_active_pod(&name) {
+            plan.jobs_to_create.push(run.clone());
         }
     }
-    let is_kept = |name: &str| world.deleted.is_none() && world.memory.is_of_unknown(name);
-    for job in world
+    let is_kept =
+        |name: &str| observed.deleted_at.is_none() && observed.persisted.is_job_of_unknown_run(name);
+    for job in observed
         .jobs
         .iter()
-        .filter(|job| !job.is_going && !is_kept(&job.name))
+        .filter(|job| !job.is_being_deleted && !is_kept(&job.name))
     {
-        let mut runs = plan.memory.runs.iter_mut();
-        let run = runs.find(|run| run.job(&world.name) == job.name);
-        let is_in_vain = run.map(|run| {
-            let is_outdated = ended::is_outdated(world, run, job);
+        let mut runs = plan.persisted.runs.iter_mut();
+        let run = runs.find(|run| run.job_name(&observed.name) == job.name);
+        let is_replaced = run.map(|run| {
+            let is_outdated = run_state::is_outdated(observed, run, job);
             if is_outdated {
-                // It is made again once it is gone, and that is no attempt of its own: it has all the time there is.
+                // The Job is created again once it is gone. That is no new attempt, and its timeout starts anew.
                 run.job_uid = None;
-                run.started = Some(second(world.now));
+                run.started_at = Some(second(observed.now));
             }
-            is_outdated || ended::is_lost(world, run, job)
+            is_outdated || run_state::is_result_lost(observed, run, job)
         });
-        if is_in_vain != Some(false) {
-            plan.drops.push(Drop {
+        if is_replaced != Some(false) {
+            plan.jobs_to_delete.push(JobDeletion {
                 name: job.name.clone(),
                 uid: job.uid.clone(),
-                is_in_vain: is_in_vain.is_some(),
+                is_replaced: is_replaced.is_some(),
             });
         }
     }
 }
 
-fn wake(world: &World, plan: &Plan) -> Duration {
+fn requeue_after(observed: &ObservedBackup, plan: &Plan) -> Duration {
     let until = |time: Timestamp| {
-        let rest = time.duration_since(world.now);
-        // A moment after it, as times are told to the second.
+        let rest = time.duration_since(observed.now);
+        // Times are kept in whole seconds, so the wakeup comes a moment later.
         Duration::try_from(rest).unwrap_or_default() + Duration::from_millis(50)
     };
-    let mut wake = LONGEST;
-    let coming = plan.memory.runs.iter().filter(|run| run.due > world.now);
-    let times = coming.map(|run| run.due).chain(plan.next).chain(plan.promised);
-    for time in times.filter(|time| *time > world.now) {
-        wake = wake.min(until(time));
+    let mut interval = LONGEST_INTERVAL;
+    let scheduled = plan.persisted.runs.iter().filter(|run| run.due > observed.now);
+    let times = scheduled
+        .map(|run| run.due)
+        .chain(plan.next_due)
+        .chain(plan.fresh_until);
+    for time in times.filter(|time| *time > observed.now) {
+        interval = interval.min(until(time));
     }
-    if let Some(again) = start::again(world, &plan.memory).filter(|_| world.deleted.is_none()) {
-        wake = wake.min(until(again));
+    let retry = start::one_shot_retry(observed, &plan.persisted);
+    if let Some(retry) = retry.filter(|_| observed.deleted_at.is_none()) {
+        interval = interval.min(until(retry));
     }
-    if plan.waits_since.is_some() {
-        wake = wake.min(TURN);
+    if plan.queued_since.is_some() {
+        interval = interval.min(QUEUED_INTERVAL);
     }
-    if !plan.memory.runs.is_empty() || world.deleted.is_some() {
-        wake = wake.min(RUNNING);
+    if !plan.persisted.runs.is_empty() || observed.deleted_at.is_some() {
+        interval = interval.min(RUNNING_INTERVAL);
     }
-    wake
+    interval
 }

@@ -1,9 +1,10 @@
-//! One pass over one `EtcdBackup`: look, decide, write down what was decided, and only then do it.
+//! Reconciles one `EtcdBackup`: observe, plan, persist the plan, and only then carry it out.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_operator_api::backup::{BackupPolicy, DeletionPolicy};
+use etcd_operator_api::names::FINALIZER_STORED;
 use etcd_operator_api::refusal::Refusal;
 use etcd_operator_api::{EtcdBackup, EtcdBackupStatus, EtcdCluster, reference::References, scope::ScopeRule};
 use etcd_operator_runtime::{
@@ -11,7 +12,6 @@ use etcd_operator_runtime::{
     clock::SharedClock,
     controller::Function,
     elsewhere::Elsewhere,
-    events::Severity,
     key::ObjectKey,
     latest::Latest,
     queue::Wake,
@@ -23,42 +23,44 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use tracing::info;
 
-use crate::act::{self, Made};
-use crate::desired::{Desired, desired};
-use crate::memory::Task;
-use crate::news::event;
+use crate::act::{self, JobCreation};
+use crate::desired::{Desired, parse_spec};
+use crate::events::{self, BackupEvent};
+use crate::job_slots::JobSlots;
 use crate::observe::observe;
-use crate::ours::{Left, Ours, cluster_of};
-use crate::plan::promise::promised_before;
+use crate::observed_state::ObservedBackup;
+use crate::plan::freshness::recorded_fresh_until;
 use crate::plan::{Plan, plan};
+use crate::scope::{BackupScope, Exclusion, cluster_of};
 use crate::status::{self, Obstacle};
-use crate::turns::Turns;
-use crate::world::World;
+
+/// How soon to retry when a Job cannot be created.
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// What the controller reads and writes with.
 #[derive(Clone, Debug)]
 pub struct Deps {
-    /// All `EtcdBackup`s in sight.
+    /// All `EtcdBackup` objects in the watched namespaces.
     pub backups: Store<EtcdBackup>,
-    /// All `EtcdCluster`s in sight, to which backups refer.
+    /// All `EtcdCluster` objects in the watched namespaces.
     pub clusters: Store<EtcdCluster>,
-    /// Jobs of backups.
+    /// The Jobs of backups.
     pub jobs: Store<Job>,
-    /// Pods, those of these Jobs among them.
+    /// Pods, including those of these Jobs.
     pub pods: Store<Pod>,
     /// Writes objects.
     pub applier: Applier,
-    /// Writes what was found.
+    /// Writes statuses and Events.
     pub reporter: Reporter,
-    /// Which clusters, and so which backups, are this installation's business.
+    /// Which clusters, and so which backups, this installation reconciles.
     pub scope: ScopeRule,
-    /// Names this installation: the backups of a cluster that another one looks after are that one's.
+    /// The name of this installation. It ignores the backups of clusters that another one controls.
     pub installation: String,
-    /// The operator's own image, of which Jobs are made; without it the sentence that says what to do.
+    /// The operator's own image, which Jobs run; or a text that says how to configure it.
     pub operator_image: Result<String, String>,
-    /// How many Jobs run at once, over all backups.
+    /// How many Jobs may run at once, over all backups.
     pub most_jobs: usize,
-    /// Tells the time.
+    /// The clock.
     pub clock: SharedClock,
 }
 
@@ -67,25 +69,25 @@ pub struct Deps {
 pub struct Reconciler {
     deps: Arc<Deps>,
     latest: Latest<EtcdBackup>,
-    turns: Turns,
-    elsewhere: Elsewhere,
-    ours: Ours,
+    job_slots: JobSlots,
+    other_installations: Elsewhere,
+    scope: BackupScope,
 }
 
 impl Reconciler {
-    /// A controller that reads and writes with these.
+    /// A controller with these dependencies.
     pub fn new(deps: Deps) -> Self {
-        let elsewhere = Elsewhere::new(&deps.installation);
+        let other_installations = Elsewhere::new(&deps.installation);
         Self {
-            ours: Ours::new(deps.clusters.clone(), deps.scope, elsewhere.clone()),
-            turns: Turns::new(deps.most_jobs),
-            elsewhere,
+            scope: BackupScope::new(deps.clusters.clone(), deps.scope, other_installations.clone()),
+            job_slots: JobSlots::new(deps.most_jobs),
+            other_installations,
             deps: Arc::new(deps),
             latest: Latest::default(),
         }
     }
 
-    /// The function that the driver calls.
+    /// The reconcile function for the controller's workers.
     pub fn function(self) -> Function<Error> {
         Box::new(move |key| {
             let this = self.clone();
@@ -93,7 +95,7 @@ impl Reconciler {
         })
     }
 
-    /// The backups that a change of this cluster concerns.
+    /// The backups that refer to a cluster, to be reconciled when it changes.
     pub fn referring(backups: &Store<EtcdBackup>, cluster: &ObjectKey) -> Vec<ObjectKey> {
         let refers = |b: &EtcdBackup| {
             b.spec
@@ -120,78 +122,80 @@ impl Reconciler {
         } = &*self.deps;
         let Some(backup) = backups.get(key) else {
             self.latest.forget(key);
-            self.elsewhere.forget(key);
-            let serves = |bad: &Malformed| {
-                let (cluster, by) = (bad.cluster.as_deref(), bad.controlled_by.as_deref());
-                self.ours.left_of(key, &bad.annotations, cluster, by).is_none()
+            self.other_installations.forget(key);
+            let is_in_scope = |bad: &Malformed| {
+                let (cluster, controlled_by) = (bad.cluster.as_deref(), bad.controlled_by.as_deref());
+                self.scope
+                    .exclusion_of(key, &bad.annotations, cluster, controlled_by)
+                    .is_none()
             };
-            return reporter.absent::<EtcdBackup>(backups, key, serves).await;
+            return reporter.absent::<EtcdBackup>(backups, key, is_in_scope).await;
         };
         let Some(backup) = self.latest.newest(backup, applier).await? else {
             return Ok(Wake::OnChange);
         };
-        match self.ours.left(&backup) {
-            Some(Left::NotServed(not_served)) => {
-                if let Some(after) = status::left_alone(&backup, &not_served, clock.now())
+        match self.scope.exclusion(&backup) {
+            Some(Exclusion::OutOfScope(not_served)) => {
+                if let Some(after) = status::out_of_scope(&backup, &not_served, clock.now())
                     && backup.metadata.deletion_timestamp.is_none()
                 {
-                    self.report(&backup, after).await?;
+                    self.write_status(&backup, after).await?;
                 }
                 return Ok(Wake::OnChange);
             }
-            Some(Left::Elsewhere { owned, other }) => {
-                self.elsewhere.tell(reporter, &*backup, &owned, &other);
+            Some(Exclusion::OtherInstallation { owned, other }) => {
+                self.other_installations.tell(reporter, &*backup, &owned, &other);
                 return Ok(Wake::OnChange);
             }
             None => {}
         }
         let cluster = cluster_of(&backup).map(|name| key.beside(name));
-        self.elsewhere.forget(key);
+        self.other_installations.forget(key);
         let references = cluster.map_or_else(References::default, |cluster| {
             References::default().with(format!("EtcdCluster {}", cluster.name), clusters.sight(&cluster))
         });
-        let mut asked_for = desired(&backup, clock.now());
-        if asked_for.is_err() && backup.metadata.deletion_timestamp.is_some() {
-            // When backups were to be made is of no matter to what is to be deleted.
-            asked_for = desired(&without_schedule(&backup), clock.now());
+        let mut parsed = parse_spec(&backup, clock.now());
+        if parsed.is_err() && backup.metadata.deletion_timestamp.is_some() {
+            // An invalid schedule does not matter to an object that is being deleted.
+            parsed = parse_spec(&without_schedule(&backup), clock.now());
         }
-        match asked_for {
-            Ok(desired) => Box::pin(self.serve(key, backup, desired, &references)).await,
-            Err(refused) => self.refuse(backup, &refused, &references).await,
+        match parsed {
+            Ok(desired) => Box::pin(self.reconcile_accepted(key, backup, desired, &references)).await,
+            Err(refused) => self.reconcile_refused(backup, &refused, &references).await,
         }
     }
 
-    /// What the spec asks for cannot be: that is said, and nothing starts. What runs goes on, and is recorded once the spec
-    /// can be read again.
-    async fn refuse(
+    /// Reports that the spec is refused, and starts nothing. Running Jobs continue; their results are recorded once the spec
+    /// is valid again.
+    async fn reconcile_refused(
         &self,
         backup: Arc<EtcdBackup>,
         refused: &[Refusal],
         references: &References,
     ) -> Result<Wake, Error> {
-        let nothing_stored = backup
+        let has_no_runs = backup
             .status
             .as_ref()
             .is_none_or(|status| status.last_schedule_time.is_none());
-        // Who gives up what is stored is not kept waiting for the rest of the spec to be right.
-        let is_asked_for = backup.spec.deletion_policy == DeletionPolicy::Delete;
-        let is_going = backup.metadata.deletion_timestamp.is_some();
-        let was_held = backup.finalizers().iter().any(|name| name == FINALIZER);
-        let is_held = is_asked_for && !nothing_stored && (was_held || !is_going);
-        let backup = self.hold(backup, is_held).await?;
-        if backup.metadata.deletion_timestamp.is_some() && !is_held {
+        // With `deletionPolicy: Retain` the object is deleted at once, whatever else is wrong with the spec.
+        let deletes_backups = backup.spec.deletion_policy == DeletionPolicy::Delete;
+        let is_being_deleted = backup.metadata.deletion_timestamp.is_some();
+        let had_finalizer = has_finalizer(&backup);
+        let needs_finalizer = deletes_backups && !has_no_runs && (had_finalizer || !is_being_deleted);
+        let backup = self.set_finalizer(backup, needs_finalizer).await?;
+        if backup.metadata.deletion_timestamp.is_some() && !needs_finalizer {
             return Ok(Wake::OnChange);
         }
         let now = self.deps.clock.now();
         let after = status::refused(&backup, refused, references, now);
-        self.report(&backup, after).await?;
-        // What was promised before the spec was edited may become late.
-        let promised = backup.status.as_ref().and_then(promised_before);
-        let left = promised.and_then(|by| Duration::try_from(by.duration_since(now)).ok());
-        Ok(left.map_or(Wake::OnChange, |left| Wake::After(left + Duration::from_secs(1))))
+        self.write_status(&backup, after).await?;
+        // The last good backup may become late while the spec is refused.
+        let deadline = backup.status.as_ref().and_then(recorded_fresh_until);
+        let rest = deadline.and_then(|by| Duration::try_from(by.duration_since(now)).ok());
+        Ok(rest.map_or(Wake::OnChange, |rest| Wake::After(rest + Duration::from_secs(1))))
     }
 
-    async fn serve(
+    async fn reconcile_accepted(
         &self,
         key: &ObjectKey,
         backup: Arc<EtcdBackup>,
@@ -199,72 +203,83 @@ impl Reconciler {
         references: &References,
     ) -> Result<Wake, Error> {
         let deps = &*self.deps;
-        let is_going = backup.metadata.deletion_timestamp.is_some();
-        let backup = self.hold(backup, desired.erases).await?;
-        let is_held = backup.finalizers().iter().any(|name| name == FINALIZER);
-        if is_going && !is_held {
+        let is_being_deleted = backup.metadata.deletion_timestamp.is_some();
+        let backup = self.set_finalizer(backup, desired.deletes_backups).await?;
+        if is_being_deleted && !has_finalizer(&backup) {
             return Ok(Wake::OnChange);
         }
-        let mut world = observe(&backup, desired, deps.clock.now(), deps);
-        let mut plan = plan(&world);
-        let turn = match plan.waits_since.filter(|_| deps.operator_image.is_ok()) {
+        let mut observed = observe(&backup, desired, deps.clock.now(), deps);
+        let mut plan = plan(&observed);
+        let slot = match plan.queued_since.filter(|_| deps.operator_image.is_ok()) {
             Some(due) => self
-                .turns
-                .take(key, due, &self.ours, &deps.backups, &deps.jobs, &self.latest),
+                .job_slots
+                .take(key, due, &self.scope, &deps.backups, &deps.jobs, &self.latest),
             None => None,
         };
-        if turn.is_some() {
-            world.has_turn = true;
-            plan = crate::plan::plan(&world);
+        if slot.is_some() {
+            observed.has_job_slot = true;
+            plan = crate::plan::plan(&observed);
         }
         let image = match &deps.operator_image {
             Ok(image) => Some(image.as_str()),
             Err(_) => None,
         };
-        let obstacle = obstacle(&world, image, deps);
-        let after = status::status(&backup, &world, &plan, references, obstacle.as_ref());
-        let left = status::newly(backup.status.as_ref(), &after);
-        let backup = self.report(&backup, after).await?;
-        drop(turn);
-        if !left.is_empty() {
-            self.tell_of_left(&backup, &world, &left);
+        let obstacle = obstacle(&observed, image, deps);
+        let after = status::status(&backup, &observed, &plan, references, obstacle.as_ref());
+        let new_former_locations = status::new_former_locations(backup.status.as_ref(), &after);
+        let backup = self.write_status(&backup, after).await?;
+        drop(slot);
+        if !new_former_locations.is_empty() {
+            let event = events::former_locations_added(&observed.desired, &new_former_locations);
+            self.emit(&backup, event);
         }
-        self.tell(&backup, &world, &plan);
-        act::drop_jobs(&plan.drops, &backup, deps).await?;
-        if plan.is_released {
-            self.hold(backup, false).await?;
+        self.emit_results(&backup, &observed, &plan);
+        act::delete_jobs(&plan.jobs_to_delete, &backup, deps).await?;
+        if plan.removes_finalizer {
+            self.set_finalizer(backup, false).await?;
             return Ok(Wake::OnChange);
         }
-        if let Some(image) = image {
-            for run in &plan.jobs.clone() {
-                match act::make(run, &world, image, deps).await? {
-                    Made::New => self.started(&backup, run.task, &run.job(&world.name), run.attempt),
-                    Made::There => {}
-                    Made::Foreign => {
-                        let taken = Obstacle::NameTaken(taken(&run.job(&world.name)));
-                        let after =
-                            status::status(&backup, &world, &plan.again(&world), references, Some(&taken));
-                        self.report(&backup, after).await?;
-                        return Ok(Wake::After(CONFLICT));
+        let Some(image) = image else {
+            return Ok(Wake::After(plan.requeue_after));
+        };
+        for run in &plan.jobs_to_create.clone() {
+            let job = run.job_name(&observed.name);
+            match act::create_job(run, &observed, image, deps).await? {
+                JobCreation::Created => {
+                    if let Some(event) = events::job_created(run, &job) {
+                        self.emit(&backup, event);
                     }
-                    Made::Refused(why) => {
-                        plan.memory.refused(run, why);
-                        let after = status::status(&backup, &world, &plan.again(&world), references, None);
-                        self.report(&backup, after).await?;
-                        return Ok(Wake::After(CONFLICT));
-                    }
-                    Made::NamespaceGoes => {
-                        self.hold(backup, false).await?;
-                        return Ok(Wake::OnChange);
-                    }
+                }
+                JobCreation::Existed => {}
+                JobCreation::NameTaken => {
+                    let taken = Obstacle::NameTaken { job };
+                    let plan = plan.without_recorded_results(&observed);
+                    let after = status::status(&backup, &observed, &plan, references, Some(&taken));
+                    self.write_status(&backup, after).await?;
+                    return Ok(Wake::After(RETRY_INTERVAL));
+                }
+                JobCreation::Rejected(why) => {
+                    plan.persisted.set_job_rejected(run, why);
+                    let plan = plan.without_recorded_results(&observed);
+                    let after = status::status(&backup, &observed, &plan, references, None);
+                    self.write_status(&backup, after).await?;
+                    return Ok(Wake::After(RETRY_INTERVAL));
+                }
+                JobCreation::NamespaceTerminating => {
+                    self.set_finalizer(backup, false).await?;
+                    return Ok(Wake::OnChange);
                 }
             }
         }
-        Ok(Wake::After(plan.wake))
+        Ok(Wake::After(plan.requeue_after))
     }
 
-    async fn hold(&self, backup: Arc<EtcdBackup>, is_held: bool) -> Result<Arc<EtcdBackup>, Error> {
-        let now = act::hold(Arc::clone(&backup), is_held, &self.deps).await?;
+    async fn set_finalizer(
+        &self,
+        backup: Arc<EtcdBackup>,
+        is_wanted: bool,
+    ) -> Result<Arc<EtcdBackup>, Error> {
+        let now = act::set_finalizer(Arc::clone(&backup), is_wanted, &self.deps).await?;
         let is_gone = now.metadata.deletion_timestamp.is_some() && now.finalizers().is_empty();
         if is_gone {
             self.latest.forget(&ObjectKey::of(&*now));
@@ -274,83 +289,54 @@ impl Reconciler {
         Ok(now)
     }
 
-    async fn report(
+    async fn write_status(
         &self,
-        seen: &Arc<EtcdBackup>,
+        backup: &Arc<EtcdBackup>,
         mut status: EtcdBackupStatus,
     ) -> Result<Arc<EtcdBackup>, Error> {
-        status.controlled_by = self.ours.owner(seen);
-        let written = self.deps.reporter.report(&**seen, status).await?;
+        status.controlled_by = self.scope.controlled_by(backup);
+        let written = self.deps.reporter.report(&**backup, status).await?;
         let Some(stored) = written.changed() else {
-            return Ok(Arc::clone(seen));
+            return Ok(Arc::clone(backup));
         };
         let stored = Arc::new(stored);
         self.latest.wrote(&stored);
         Ok(stored)
     }
 
-    fn started(&self, backup: &EtcdBackup, task: Task, job: &str, attempt: i64) {
-        let (reason, action, what) = match task {
-            Task::Backup => ("BackupStarted", "Backup", "makes a backup"),
-            // Each event of an object costs another one its place: what it did is told once it has done something.
-            Task::Prune => return,
-            Task::Erase => ("EraseStarted", "Erase", "deletes the stored backups"),
-        };
-        let again = if attempt > 1 {
-            format!(" once more (attempt {attempt}), as its result was lost")
-        } else {
-            String::new()
-        };
-        self.say(
-            backup,
-            Severity::Normal,
-            reason,
-            action,
-            format!("The Job {job} {what}{again}."),
-        );
-    }
-
-    /// Tells what ended, once that is recorded.
-    fn tell(&self, backup: &EtcdBackup, world: &World, plan: &Plan) {
-        if let Some((due, why)) = &plan.missed {
-            let note = status::missed(*due, why);
-            self.say(backup, Severity::Warning, "BackupMissed", "Backup", note);
+    /// Emits Events about runs that were missed or have finished, once they are recorded.
+    fn emit_results(&self, backup: &EtcdBackup, observed: &ObservedBackup, plan: &Plan) {
+        if let Some(missed) = &plan.missed {
+            self.emit(backup, events::run_missed(missed));
         }
-        for end in plan.ends.iter().filter(|end| !end.changed_nothing()) {
+        for finished in plan.finished_runs.iter().filter(|run| !run.is_empty_prune()) {
             let former = backup
                 .status
                 .as_ref()
                 .and_then(|status| status.former_locations.as_deref());
-            let (severity, reason, action, note) = event(end, world, former.unwrap_or_default());
-            self.say(backup, severity, reason, action, note);
+            let event = events::run_finished(finished, observed, former.unwrap_or_default());
+            self.emit(backup, event);
         }
     }
 
-    /// Tells that backups are left where the spec no longer says: a surprise to whoever wants old ones deleted.
-    fn tell_of_left(&self, backup: &EtcdBackup, world: &World, places: &[String]) {
-        let severity = if world.desired.erases || world.desired.keep.is_bounded() {
-            Severity::Warning
-        } else {
-            Severity::Normal
-        };
-        let note = status::stays_for_now(places);
-        self.say(backup, severity, "BackupsElsewhere", "Backup", note);
-    }
-
-    fn say(
-        &self,
-        backup: &EtcdBackup,
-        severity: Severity,
-        reason: &'static str,
-        action: &'static str,
-        note: String,
-    ) {
+    fn emit(&self, backup: &EtcdBackup, event: BackupEvent) {
+        let BackupEvent {
+            severity,
+            reason,
+            action,
+            note,
+        } = event;
         info!(backup = %ObjectKey::of(backup), reason, "{note}");
         self.deps.reporter.tell(backup, severity, reason, action, note);
     }
 }
 
-/// The same object without what says when backups are made.
+/// Whether the finalizer is set that keeps an object until its stored backups are deleted.
+fn has_finalizer(backup: &EtcdBackup) -> bool {
+    backup.finalizers().iter().any(|name| name == FINALIZER_STORED)
+}
+
+/// A copy of the object without the fields that say when backups are made.
 fn without_schedule(backup: &EtcdBackup) -> EtcdBackup {
     let mut backup = backup.clone();
     let spec = &mut backup.spec;
@@ -363,20 +349,13 @@ fn without_schedule(backup: &EtcdBackup) -> EtcdBackup {
     backup
 }
 
-/// How soon to look again for a name that somebody else has.
-const CONFLICT: Duration = Duration::from_secs(30);
-/// What holds an object until its stored backups are deleted.
-const FINALIZER: &str = etcd_operator_api::names::FINALIZER_STORED;
-
-fn obstacle(world: &World, image: Option<&str>, deps: &Deps) -> Option<Obstacle> {
+/// What keeps the operator from creating Jobs, as far as that is known before it tries.
+fn obstacle(observed: &ObservedBackup, image: Option<&str>, deps: &Deps) -> Option<Obstacle> {
     if let (None, Err(why)) = (image, &deps.operator_image) {
         return Some(Obstacle::NoOperatorImage(why.clone()));
     }
-    let needed = |name: &&String| world.memory.runs.iter().any(|run| run.job(&world.name) == **name);
-    let foreign = world.foreign.as_ref().filter(needed);
-    foreign.map(|name| Obstacle::NameTaken(taken(name)))
-}
-
-fn taken(job: &str) -> String {
-    format!("the Job {job} exists and is not this EtcdBackup's: it is waited for until it is deleted")
+    let mut runs = observed.persisted.runs.iter();
+    let foreign = observed.foreign_job.as_ref()?;
+    let is_needed = runs.any(|run| run.job_name(&observed.name) == *foreign);
+    is_needed.then(|| Obstacle::NameTaken { job: foreign.clone() })
 }

@@ -1,10 +1,10 @@
-//! What is reported about an `EtcdBackup`, which is also what is remembered of it.
+//! The status of an `EtcdBackup`, which is also the persisted state.
 //!
-//! Pure: the status of before and the time come in, the status of after goes out, equal to the one of before where
-//! there is nothing new to say. Fields this version does not own are carried over untouched.
+//! Pure: it computes the new status from the old one, and changes nothing where there is no news. Fields that only other
+//! versions of the operator know are preserved.
 
-mod elsewhere;
-mod findings;
+mod conditions;
+mod former_locations;
 
 use etcd_operator_api::backup::{ActiveRun, BackupRecord};
 use etcd_operator_api::contract::Skipped;
@@ -20,23 +20,23 @@ use etcd_operator_api::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::memory::Task;
-use crate::plan::{self, End, Outcome, Phase, Plan};
-use crate::world::World;
+use crate::observed_state::ObservedBackup;
+use crate::persisted_state::Task;
+use crate::plan::{FinishedRun, Outcome, Phase, Plan, describe_failure};
 
-pub use elsewhere::{newly, stays, stays_for_now};
-pub use findings::Obstacle;
+pub use conditions::Obstacle;
+pub use former_locations::{kept_at, kept_at_with_advice, new_former_locations};
 
-/// How many good backups the history names; the store knows them all.
-const HISTORY: usize = 10;
-/// The longest reason.
-const LONGEST: usize = 1_000;
+/// How many good backups the history lists; the manifests in the store list all of them.
+const MAX_HISTORY: usize = 10;
+/// The longest `status.Reason`.
+const MAX_REASON: usize = 1_000;
 
-/// The status of a backup that is looked after. `references` tells what became of what it refers to, `obstacle` what
-/// keeps Jobs from being made.
+/// The status of an accepted `EtcdBackup`. `references` says whether the objects exist that it refers to, `obstacle` what
+/// keeps the operator from creating Jobs.
 pub fn status(
     backup: &EtcdBackup,
-    world: &World,
+    observed: &ObservedBackup,
     plan: &Plan,
     references: &References,
     obstacle: Option<&Obstacle>,
@@ -46,47 +46,48 @@ pub fn status(
         observed_generation: backup.metadata.generation,
         phase: Some(match obstacle {
             Some(_) => Phase::BLOCKED.0.to_owned(),
-            None => Phase::of(plan.why.reason).0.to_owned(),
+            None => Phase::of_reason(plan.progress.reason).0.to_owned(),
         }),
         active: plan
-            .memory
-            .active(&world.name, &world.uid)
-            .map(|runs| kept(runs, before.active.as_deref().unwrap_or_default())),
-        last_schedule_time: plan.memory.last.map(Time),
-        next_schedule_time: plan.next.map(|next| Time(second(next))),
-        failures: Some(plan.memory.failures),
-        last_backup_now: plan.memory.requested.clone(),
-        reason: failure(&before),
+            .persisted
+            .active_runs(&observed.name, &observed.uid)
+            .map(|runs| with_unknown_fields(runs, before.active.as_deref().unwrap_or_default())),
+        last_schedule_time: plan.persisted.last_due.map(Time),
+        next_schedule_time: plan.next_due.map(|next| Time(second(next))),
+        failures: Some(plan.persisted.failures),
+        last_backup_now: plan.persisted.handled_request.clone(),
+        reason: last_failure(&before),
         ..before
     };
-    if let Some((due, why)) = &plan.missed {
-        after.reason = Some(bounded(&missed(*due, why), LONGEST));
+    if let Some(missed) = &plan.missed {
+        after.reason = Some(bounded(&missed.to_string(), MAX_REASON));
     }
-    for end in &plan.ends {
-        record(&mut after, end, world);
+    for finished in &plan.finished_runs {
+        record(&mut after, finished, observed);
     }
-    after.former_locations = elsewhere::former(&after, &world.place());
-    let findings = findings::findings(world, plan, references, obstacle, &after);
+    after.former_locations = former_locations::former_locations(&after, &observed.location_address());
+    let conditions = conditions::conditions(observed, plan, references, obstacle, &after);
     if after.reason.is_none() {
-        after.reason = findings::awaited(plan, obstacle).map(|text| bounded(text, LONGEST));
+        after.reason = conditions::blocked_message(plan, obstacle).map(|text| bounded(&text, MAX_REASON));
     }
-    after.conditions = Some(merged(backup, &findings, world.now));
+    after.conditions = Some(merge_conditions(backup, &conditions, observed.now));
     after
 }
 
-/// How the last backup failed, as the status has it: what was wrong with the spec is no failure of a backup, and neither
-/// is what one waited for, which the condition says word for word.
-fn failure(before: &EtcdBackupStatus) -> Option<String> {
+/// The part of `status.Reason` that outlives a reconcile: how the last backup failed.
+///
+/// It drops a refusal of the spec, and what the backup waited for, which is then equal to the message of `Progressing`.
+fn last_failure(before: &EtcdBackupStatus) -> Option<String> {
     let conditions = before.conditions.as_deref().unwrap_or_default();
-    let awaited =
-        condition::find(conditions, ConditionType::Progressing).and_then(|one| one.message.as_deref());
+    let progressing = condition::find(conditions, ConditionType::Progressing)
+        .and_then(|condition| condition.message.as_deref());
     let is_invalid = before.phase.as_deref() == Some(Phase::INVALID.0);
     let reason = before.reason.clone().filter(|_| !is_invalid);
-    reason.filter(|reason| awaited.is_none_or(|awaited| bounded(awaited, LONGEST) != *reason))
+    reason.filter(|reason| progressing.is_none_or(|message| bounded(message, MAX_REASON) != *reason))
 }
 
-/// Runs with what a newer version of the operator wrote of them.
-fn kept(mut runs: Vec<ActiveRun>, before: &[ActiveRun]) -> Vec<ActiveRun> {
+/// Adds to each run the fields that a newer version of the operator wrote.
+fn with_unknown_fields(mut runs: Vec<ActiveRun>, before: &[ActiveRun]) -> Vec<ActiveRun> {
     for run in &mut runs {
         let was = before
             .iter()
@@ -96,15 +97,12 @@ fn kept(mut runs: Vec<ActiveRun>, before: &[ActiveRun]) -> Vec<ActiveRun> {
     runs
 }
 
-/// What is said of a run that was given up.
-pub fn missed(due: Timestamp, why: &str) -> String {
-    format!("the backup that was due at {due} was given up: {why}")
-}
-
-fn record(status: &mut EtcdBackupStatus, end: &End, world: &World) {
-    match (&end.outcome, end.run.task) {
+/// Records a finished run in the status.
+fn record(status: &mut EtcdBackupStatus, finished: &FinishedRun, observed: &ObservedBackup) {
+    match (&finished.outcome, finished.run.task) {
         (Outcome::Stored(stored), _) => {
-            let record = BackupRecord::of(stored, end.location.clone(), end.run.id(&world.uid));
+            let run = finished.run.id(&observed.uid);
+            let record = BackupRecord::of(stored, finished.location.clone(), run);
             status.succeeded = true;
             status.reason = None;
             status.etcd_version = Some(stored.etcd_version.clone());
@@ -112,49 +110,54 @@ fn record(status: &mut EtcdBackupStatus, end: &End, world: &World) {
             status.last_success_date = Some(Time(second(stored.completed_at)));
             status.last_success = Some(record.clone());
             let history = status.history.get_or_insert_default();
-            // What it took the place of cannot be restored any more.
+            // A backup that it replaced can no longer be restored.
             history.retain(|older| older.object != record.object);
             history.insert(0, record);
-            history.truncate(HISTORY);
+            history.truncate(MAX_HISTORY);
         }
         (Outcome::Failed { reason, message }, Task::Backup) => {
             status.succeeded = false;
-            status.reason = Some(bounded(&plan::told(&world.desired, reason, message), LONGEST));
+            let text = describe_failure(&observed.desired, reason, message);
+            status.reason = Some(bounded(&text, MAX_REASON));
         }
-        (Outcome::Pruned { kept, skipped, .. }, Task::Prune) if !end.was_elsewhere(world) => {
+        (Outcome::Pruned { kept, skipped, .. }, Task::Prune) if !finished.used_former_location(observed) => {
             status.stored = Some(i64::try_from(*kept).unwrap_or(i64::MAX));
-            forget(status.history.get_or_insert_default(), skipped, world);
+            remove_pruned(status.history.get_or_insert_default(), skipped, observed);
         }
         _ => {}
     }
 }
 
-/// Takes out of the history what was pruned: it names what can be restored. It is decided by the same rules, which look at
-/// nothing older than what they decide on, and so come to the same of the newest.
-fn forget(history: &mut Vec<BackupRecord>, skipped: &[Skipped], world: &World) {
-    let Some(policy) = world.desired.keep.policy() else {
+/// Removes pruned backups from the history, which lists what can be restored.
+///
+/// It applies the same retention rules as the Job. They decide on a backup by newer ones alone, so they come to the same
+/// result although the history holds only the newest backups.
+fn remove_pruned(history: &mut Vec<BackupRecord>, skipped: &[Skipped], observed: &ObservedBackup) {
+    let Some(policy) = observed.desired.retention.policy() else {
         return;
     };
     let stored = |(age, record): (usize, &BackupRecord)| {
         Some(retention::Stored {
             object: record.object.clone(),
-            owner: world.uid.clone(),
+            owner: observed.uid.clone(),
             incarnation: -i64::try_from(age).unwrap_or(i64::MAX),
             cluster_id: record.cluster_id.clone().unwrap_or_default(),
             revision: record.revision.unwrap_or_default(),
             completed: record.completed()?,
         })
     };
-    // What lies elsewhere, by an earlier spec, nobody prunes.
-    let here = history.iter().enumerate();
-    let here = here.filter(|(_, record)| elsewhere::is_here(record, world));
-    let all: Vec<_> = here.filter_map(stored).collect();
-    let gone = retention::prune(&all, &world.uid, &policy, world.now);
-    let is_held = |object: &str| skipped.iter().any(|held| held.object == object);
-    history.retain(|record| !gone.contains(&record.object.as_str()) || is_held(&record.object));
+    // Backups at former locations are never pruned.
+    let prunable = history
+        .iter()
+        .enumerate()
+        .filter(|(_, record)| former_locations::is_at_current_location(record, observed));
+    let prunable: Vec<_> = prunable.filter_map(stored).collect();
+    let pruned = retention::prune(&prunable, &observed.uid, &policy, observed.now);
+    let is_skipped = |object: &str| skipped.iter().any(|skipped| skipped.object == object);
+    history.retain(|record| !pruned.contains(&record.object.as_str()) || is_skipped(&record.object));
 }
 
-/// The status of a backup whose spec cannot be.
+/// The status of an `EtcdBackup` whose spec is refused.
 pub fn refused(
     backup: &EtcdBackup,
     refused: &[Refusal],
@@ -162,26 +165,26 @@ pub fn refused(
     now: Timestamp,
 ) -> EtcdBackupStatus {
     let before = backup.status.clone().unwrap_or_default();
-    let mut findings = vec![refusal::accepted(refused)];
-    findings.extend(references.finding());
-    findings.extend(findings::fresh_before(&before, now));
+    let mut conditions = vec![refusal::accepted(refused)];
+    conditions.extend(references.finding());
+    conditions.extend(conditions::backup_fresh_while_refused(&before, now));
     let mut reason = refused.iter().min().map(ToString::to_string);
     if let Some(reason) = reason
         .as_mut()
         .filter(|_| backup.metadata.deletion_timestamp.is_some())
     {
-        reason.push_str(". The object goes, and what it stored with it, as soon as this is corrected; with spec.deletionPolicy: Retain it goes at once, and what it stored stays.");
+        reason.push_str(". Once this is corrected, the stored backups and the object are deleted. To delete the object at once and keep the backups, set spec.deletionPolicy: Retain.");
     }
     EtcdBackupStatus {
         observed_generation: backup.metadata.generation,
-        conditions: Some(merged(backup, &findings, now)),
+        conditions: Some(merge_conditions(backup, &conditions, now)),
         phase: Some(Phase::INVALID.0.to_owned()),
         reason,
         ..before
     }
 }
 
-fn merged(backup: &EtcdBackup, findings: &[Finding], now: Timestamp) -> Vec<Condition> {
+fn merge_conditions(backup: &EtcdBackup, findings: &[Finding], now: Timestamp) -> Vec<Condition> {
     let before = backup
         .status
         .as_ref()
@@ -194,8 +197,9 @@ fn merged(backup: &EtcdBackup, findings: &[Finding], now: Timestamp) -> Vec<Cond
     )
 }
 
-/// The status of a backup that is not this installation's business: said once, where nobody has said anything yet.
-pub fn left_alone(backup: &EtcdBackup, not_served: &NotServed, now: Timestamp) -> Option<EtcdBackupStatus> {
+/// The status of an `EtcdBackup` outside this installation's scope; `None` if it has a condition already. Two installations
+/// that went on writing one status would never stop.
+pub fn out_of_scope(backup: &EtcdBackup, not_served: &NotServed, now: Timestamp) -> Option<EtcdBackupStatus> {
     let before = backup.status.clone().unwrap_or_default();
     let conditions = condition::left_alone(
         before.conditions.as_deref(),

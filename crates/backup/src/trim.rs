@@ -1,9 +1,9 @@
-//! What is kept of Jobs in memory: only what the controller reads.
+//! Trims Jobs before they enter the informer's store: it keeps only what the controller reads.
 
 use crate::build::{GENERATION, LOCATION};
 use k8s_openapi::api::batch::v1::Job;
 
-/// Keeps of a Job who it is, whose, and how it ended.
+/// Keeps name, labels, owner, status and the controller's two annotations of a Job, and drops the rest.
 pub fn job(job: &mut Job) {
     job.metadata.managed_fields = None;
     if let Some(annotations) = &mut job.metadata.annotations {

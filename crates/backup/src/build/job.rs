@@ -1,4 +1,4 @@
-//! The Job of a run. Kubernetes makes its pod again where that may help, so a run goes on while no operator is there.
+//! The Job of a run. Kubernetes retries its pod where that may help, so a run continues while the operator is down.
 
 use std::time::Duration;
 
@@ -7,53 +7,55 @@ use k8s_openapi::api::batch::v1::{
     PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule,
 };
 
-use super::{Frame, order, pod};
-use crate::memory::Run;
+use super::{BuildInputs, order, pod};
+use crate::persisted_state::Run;
 
-/// How long deletions may take at least.
-pub(super) const LONG: Duration = Duration::from_mins(10);
-/// How much longer than its run a Job may take: the process ends by itself before, with a word.
+/// The shortest timeout of a prune or erase run.
+pub(super) const MIN_DELETION_TIMEOUT: Duration = Duration::from_mins(10);
+/// How much longer than the deadline of its run a Job may run: the process ends by itself first and reports why.
 pub const GRACE: Duration = Duration::from_mins(1);
-/// Kubernetes counts in nanoseconds, and a Job that may take longer than these can tell is ended at once.
-const LONGEST: Duration = Duration::from_hours(24 * 365 * 10);
-/// How often its pod is made again; the pauses double from ten seconds on.
+/// The longest deadline of a Job. Kubernetes counts nanoseconds; a deadline that overflows ends the Job at once.
+const LONGEST_DEADLINE: Duration = Duration::from_hours(24 * 365 * 10);
+/// How often Kubernetes retries the pod; the pauses double from ten seconds on.
 const RETRIES: i32 = 6;
-/// How the process ends where trying again does not help.
-const IN_VAIN: [i32; 2] = [2, 3];
+/// The exit codes of a process that a retry does not help.
+const PERMANENT_EXIT_CODES: [i32; 2] = [2, 3];
 
-/// The Job of a run.
-pub(super) fn job(run: &Run, frame: &Frame<'_>) -> Job {
-    let rest = order::deadline(run, frame).duration_since(frame.now);
+/// Builds the Job of a run.
+pub(super) fn job(run: &Run, inputs: &BuildInputs<'_>) -> Job {
+    let rest = order::deadline(run, inputs).duration_since(inputs.now);
     let rest = Duration::try_from(rest).unwrap_or_default() + GRACE;
     Job {
-        metadata: frame.metadata(run),
+        metadata: inputs.metadata(run),
         spec: Some(JobSpec {
-            active_deadline_seconds: Some(i64::try_from(rest.min(LONGEST).as_secs()).unwrap_or(i64::MAX)),
+            active_deadline_seconds: Some(
+                i64::try_from(rest.min(LONGEST_DEADLINE).as_secs()).unwrap_or(i64::MAX),
+            ),
             backoff_limit: Some(RETRIES),
             completions: Some(1),
             parallelism: Some(1),
-            // Two pods of one run must not write at once: the next one is made when the last one has ended.
+            // Two pods of one run must not write at once: the next pod starts when the last one has ended.
             pod_replacement_policy: Some("Failed".to_owned()),
-            pod_failure_policy: Some(failures()),
-            template: pod::template(run, frame),
+            pod_failure_policy: Some(failure_policy()),
+            template: pod::template(run, inputs),
             ..JobSpec::default()
         }),
         ..Job::default()
     }
 }
 
-fn failures() -> PodFailurePolicy {
-    let in_vain = PodFailurePolicyRule {
+fn failure_policy() -> PodFailurePolicy {
+    let fail_permanently = PodFailurePolicyRule {
         action: "FailJob".to_owned(),
         on_exit_codes: Some(PodFailurePolicyOnExitCodesRequirement {
             container_name: Some(pod::CONTAINER.to_owned()),
             operator: "In".to_owned(),
-            values: IN_VAIN.to_vec(),
+            values: PERMANENT_EXIT_CODES.to_vec(),
         }),
         ..PodFailurePolicyRule::default()
     };
-    // A drained node is no failure of the backup.
-    let disrupted = PodFailurePolicyRule {
+    // A drained node does not count as a failed try.
+    let ignore_disruption = PodFailurePolicyRule {
         action: "Ignore".to_owned(),
         on_pod_conditions: Some(vec![PodFailurePolicyOnPodConditionsPattern {
             type_: "DisruptionTarget".to_owned(),
@@ -62,6 +64,6 @@ fn failures() -> PodFailurePolicy {
         ..PodFailurePolicyRule::default()
     };
     PodFailurePolicy {
-        rules: vec![in_vain, disrupted],
+        rules: vec![fail_permanently, ignore_disruption],
     }
 }

@@ -1,70 +1,73 @@
-//! The order that a Job carries: what to do, where, and until when.
+//! The order in a Job's container: what to do, where to store it, and the deadline.
 
 use etcd_operator_api::contract::{
     BackupTask, JobOrder, Limits, Naming, Source, StoreOrder, Task as Order, VERSION, mounts,
 };
 use jiff::{SignedDuration, Timestamp};
 
-use super::Frame;
-use crate::desired::When;
-use crate::memory::{Run, Task};
+use super::BuildInputs;
+use crate::desired::Trigger;
+use crate::persisted_state::{Run, Task};
 
-/// The order of a run.
-pub(super) fn order(run: &Run, frame: &Frame<'_>) -> JobOrder {
+/// Builds the order of a run.
+pub(super) fn order(run: &Run, inputs: &BuildInputs<'_>) -> JobOrder {
     JobOrder {
         version: VERSION,
-        run: run.id(frame.uid),
-        owner_uid: frame.uid.to_owned(),
-        store: store(frame),
+        run: run.id(inputs.uid),
+        owner_uid: inputs.uid.to_owned(),
+        store: store(inputs),
         task: match run.task {
-            Task::Backup => Order::Backup(Box::new(backup(run, frame))),
-            Task::Prune => Order::Prune { keep: frame.keep() },
+            Task::Backup => Order::Backup(Box::new(backup(run, inputs))),
+            Task::Prune => Order::Prune {
+                keep: inputs.desired.retention.clone(),
+            },
             Task::Erase => Order::Erase,
         },
     }
 }
 
-/// When the run is over, whatever it has reached.
-pub(super) fn deadline(run: &Run, frame: &Frame<'_>) -> Timestamp {
+/// When the run must have ended.
+pub(super) fn deadline(run: &Run, inputs: &BuildInputs<'_>) -> Timestamp {
     let span = match run.task {
-        Task::Backup => frame.desired.timeout,
-        // Deletion takes as long as there are objects, and nobody waits for it.
-        Task::Prune | Task::Erase => frame.desired.timeout.max(super::job::LONG),
+        Task::Backup => inputs.desired.timeout,
+        // The time to delete grows with the number of objects.
+        Task::Prune | Task::Erase => inputs.desired.timeout.max(super::job::MIN_DELETION_TIMEOUT),
     };
     let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::from_hours(24 * 365));
-    let started = run.started.unwrap_or(frame.now);
-    started.checked_add(span).unwrap_or(Timestamp::MAX)
+    let started_at = run.started_at.unwrap_or(inputs.now);
+    started_at.checked_add(span).unwrap_or(Timestamp::MAX)
 }
 
-fn backup(run: &Run, frame: &Frame<'_>) -> BackupTask {
-    let (desired, origin) = (frame.desired, frame.origin);
+fn backup(run: &Run, inputs: &BuildInputs<'_>) -> BackupTask {
+    let (desired, source) = (inputs.desired, inputs.source);
     BackupTask {
         source: Source {
-            endpoints: origin.endpoints.clone(),
-            tls: dir(origin.client_tls.as_deref(), mounts::CLIENT_TLS),
+            endpoints: source.endpoints.clone(),
+            tls: mount_path(source.client_tls.as_deref(), mounts::CLIENT_TLS),
             server_name: None,
             user: None,
         },
-        cluster_id: origin.cluster_id.clone(),
-        incarnation: origin.incarnation,
-        naming: match desired.when {
-            When::Once => Naming::OneShot,
-            When::Every(_) | When::Schedule(_) => Naming::Periodic,
+        cluster_id: source.cluster_id.clone(),
+        incarnation: source.incarnation,
+        naming: match desired.trigger {
+            Trigger::Once => Naming::OneShot,
+            Trigger::Interval(_) | Trigger::Schedule(_) => Naming::Periodic,
         },
         compression: desired.compression,
-        keys: dir(desired.keys.as_deref(), mounts::KEYS),
+        keys: mount_path(desired.encryption_secret.as_deref(), mounts::KEYS),
         verification: desired.verification,
-        deadline: deadline(run, frame),
+        deadline: deadline(run, inputs),
         limits: Limits::default(),
         allow_others: false,
     }
 }
 
-fn dir(secret: Option<&str>, mounted: &str) -> Option<String> {
-    secret.map(|_| mounted.to_owned())
+/// The mount path of a Secret, if there is one.
+fn mount_path(secret: Option<&str>, path: &str) -> Option<String> {
+    secret.map(|_| path.to_owned())
 }
 
-fn store(frame: &Frame<'_>) -> StoreOrder {
-    let desired = frame.desired;
-    desired.location.order(desired.path(frame.name))
+fn store(inputs: &BuildInputs<'_>) -> StoreOrder {
+    let desired = inputs.desired;
+    desired.location.order(desired.object_path(inputs.name))
 }

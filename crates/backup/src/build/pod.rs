@@ -1,5 +1,7 @@
-//! The pod of a Job: the operator's own image under a user without rights, with what it needs mounted and no token. Where a
-//! backup is restored to be checked it is the image of etcd, whose own programs do that, with the operator's put into it.
+//! The pod of a Job: the operator's image as an unprivileged user, with its Secrets and volumes mounted and no token.
+//!
+//! With the verification `Restore` the pod runs the etcd image, as etcd's own programs restore the backup. An init container
+//! copies the operator's program into it.
 
 use std::collections::BTreeMap;
 
@@ -14,51 +16,52 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 
-use super::{Frame, order};
-use crate::memory::{Run, Task};
+use super::{BuildInputs, order};
+use crate::persisted_state::{Run, Task};
 
-/// The container of the pod.
+/// The name of the main container.
 pub const CONTAINER: &str = "backup";
 
-/// The container that brings the operator's program into an image of etcd.
+/// The name of the init container that copies the operator's program.
 const INSTALL: &str = "install";
-/// Where it is put.
+/// The directory it copies into.
 const TOOLS: &str = "/opt/etcd-operator";
-/// The program there.
+/// The operator's program in that directory.
 const PROGRAM: &str = "/opt/etcd-operator/etcd-operator";
 
-/// A user without name or rights, the same as for members.
-const NOBODY: i64 = 65532;
-/// Seconds in which an upload is given up in order.
-const STOP: i64 = 45;
+/// An unprivileged user ID, the same as for members.
+const NON_ROOT: i64 = 65532;
+/// The termination grace period in seconds: enough to abort an upload.
+const TERMINATION_GRACE: i64 = 45;
 
-pub(super) fn template(run: &Run, frame: &Frame<'_>) -> PodTemplateSpec {
-    let job = &frame.desired.job;
-    let (volumes, mounts) = mounted(run, frame).into_iter().unzip();
+/// Builds the pod template of a run's Job.
+pub(super) fn template(run: &Run, inputs: &BuildInputs<'_>) -> PodTemplateSpec {
+    let job = &inputs.desired.job;
+    let (volumes, mounts) = volumes_and_mounts(run, inputs).into_iter().unzip();
     PodTemplateSpec {
         metadata: Some(ObjectMeta {
-            labels: Some(frame.labels(run)),
+            labels: Some(inputs.labels(run)),
             ..ObjectMeta::default()
         }),
         spec: Some(PodSpec {
             restart_policy: Some("Never".to_owned()),
-            // Identities of platforms come by volumes and addresses of their own.
+            // Platform identities use volumes and endpoints of their own.
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
-            image_pull_secrets: listed(
-                frame
-                    .origin
+            image_pull_secrets: non_empty_list(
+                inputs
+                    .source
                     .pull_secrets
                     .iter()
                     .map(|name| reference(name))
                     .collect(),
             ),
-            service_account_name: filled(job.service_account_name.clone()),
+            service_account_name: non_empty(job.service_account_name.clone()),
             security_context: Some(PodSecurityContext {
                 run_as_non_root: Some(true),
-                run_as_user: Some(NOBODY),
-                run_as_group: Some(NOBODY),
-                fs_group: Some(NOBODY),
+                run_as_user: Some(NON_ROOT),
+                run_as_group: Some(NON_ROOT),
+                fs_group: Some(NON_ROOT),
                 fs_group_change_policy: Some("OnRootMismatch".to_owned()),
                 seccomp_profile: Some(SeccompProfile {
                     type_: "RuntimeDefault".to_owned(),
@@ -66,25 +69,25 @@ pub(super) fn template(run: &Run, frame: &Frame<'_>) -> PodTemplateSpec {
                 }),
                 ..PodSecurityContext::default()
             }),
-            termination_grace_period_seconds: Some(STOP),
-            init_containers: restores(run, frame).then(|| vec![install(frame)]),
-            containers: vec![container(run, frame, mounts)],
-            volumes: listed(volumes),
+            termination_grace_period_seconds: Some(TERMINATION_GRACE),
+            init_containers: runs_restore(run, inputs).then(|| vec![install_container(inputs)]),
+            containers: vec![main_container(run, inputs, mounts)],
+            volumes: non_empty_list(volumes),
             node_selector: job.node_selector.clone().filter(|all| !all.is_empty()),
             affinity: job.affinity.clone(),
-            tolerations: job.tolerations.clone().and_then(listed),
-            priority_class_name: filled(job.priority_class_name.clone()),
-            topology_spread_constraints: Some(vec![spread()]),
+            tolerations: job.tolerations.clone().and_then(non_empty_list),
+            priority_class_name: non_empty(job.priority_class_name.clone()),
+            topology_spread_constraints: Some(vec![node_spread()]),
             ..PodSpec::default()
         }),
     }
 }
 
-fn container(run: &Run, frame: &Frame<'_>, mounts: Vec<VolumeMount>) -> Container {
-    let order = order::order(run, frame);
-    let (image, program, amounts) = match image(run, frame) {
+fn main_container(run: &Run, inputs: &BuildInputs<'_>, mounts: Vec<VolumeMount>) -> Container {
+    let order = order::order(run, inputs);
+    let (image, program, default_resources) = match etcd_image(run, inputs) {
         Some(etcd) => (etcd, PROGRAM, resources("256Mi", "1Gi")),
-        None => (frame.image, "etcd-operator", resources("64Mi", "256Mi")),
+        None => (inputs.image, "etcd-operator", resources("64Mi", "256Mi")),
     };
     let document = String::from_utf8(contract::write(&order)).expect("JSON is UTF-8");
     Container {
@@ -93,42 +96,42 @@ fn container(run: &Run, frame: &Frame<'_>, mounts: Vec<VolumeMount>) -> Containe
         command: Some(vec![program.to_owned(), order.task.command().to_owned()]),
         env: Some(vec![EnvVar {
             name: ORDER_VARIABLE.to_owned(),
-            // `$(NAME)` would be taken for a variable.
+            // Kubernetes would expand `$(NAME)`.
             value: Some(document.replace("$(", "$$(")),
             ..EnvVar::default()
         }]),
-        resources: Some(frame.desired.job.resources.clone().unwrap_or(amounts)),
-        volume_mounts: listed(mounts),
-        security_context: Some(confined()),
+        resources: Some(inputs.desired.job.resources.clone().unwrap_or(default_resources)),
+        volume_mounts: non_empty_list(mounts),
+        security_context: Some(restricted()),
         termination_message_policy: Some("File".to_owned()),
         ..Container::default()
     }
 }
 
-/// Whether a run restores what it has stored.
-fn restores(run: &Run, frame: &Frame<'_>) -> bool {
-    image(run, frame).is_some()
+/// Whether a run verifies its backup by a restore.
+fn runs_restore(run: &Run, inputs: &BuildInputs<'_>) -> bool {
+    etcd_image(run, inputs).is_some()
 }
 
-/// The image of etcd that a run needs: that of the cluster, unless the spec names one.
-fn image<'a>(run: &Run, frame: &Frame<'a>) -> Option<&'a str> {
-    let is_wanted = run.task == Task::Backup && frame.desired.verification == Verification::Restore;
-    let image = frame
+/// The etcd image for the verification `Restore`: the one in the spec, else the cluster's. `None` if the run needs none.
+fn etcd_image<'a>(run: &Run, inputs: &BuildInputs<'a>) -> Option<&'a str> {
+    let is_needed = run.task == Task::Backup && inputs.desired.verification == Verification::Restore;
+    let image = inputs
         .desired
         .etcd_image
         .as_deref()
-        .or(frame.origin.etcd_image.as_deref());
-    image.filter(|_| is_wanted)
+        .or(inputs.source.etcd_image.as_deref());
+    image.filter(|_| is_needed)
 }
 
-/// Brings the operator's program into the pod, and takes no more than the container that runs it.
-fn install(frame: &Frame<'_>) -> Container {
+/// The init container that copies the operator's program. It requests no more resources than the main container.
+fn install_container(inputs: &BuildInputs<'_>) -> Container {
     Container {
         name: INSTALL.to_owned(),
-        image: Some(frame.image.to_owned()),
+        image: Some(inputs.image.to_owned()),
         command: Some(["etcd-operator", "install", TOOLS].map(str::to_owned).to_vec()),
         resources: Some(
-            frame
+            inputs
                 .desired
                 .job
                 .resources
@@ -136,13 +139,13 @@ fn install(frame: &Frame<'_>) -> Container {
                 .unwrap_or_else(|| resources("64Mi", "256Mi")),
         ),
         volume_mounts: Some(vec![mount("tools", TOOLS, false)]),
-        security_context: Some(confined()),
+        security_context: Some(restricted()),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..Container::default()
     }
 }
 
-fn confined() -> SecurityContext {
+fn restricted() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         read_only_root_filesystem: Some(true),
@@ -154,35 +157,36 @@ fn confined() -> SecurityContext {
     }
 }
 
-fn resources(memory: &str, most: &str) -> ResourceRequirements {
-    let amounts = |pairs: &[(&str, &str)]| {
+fn resources(memory_request: &str, memory_limit: &str) -> ResourceRequirements {
+    let quantities = |pairs: &[(&str, &str)]| {
         let pairs = pairs.iter();
         pairs
-            .map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned())))
+            .map(|(name, quantity)| ((*name).to_owned(), Quantity((*quantity).to_owned())))
             .collect::<BTreeMap<_, _>>()
     };
     ResourceRequirements {
-        requests: Some(amounts(&[("cpu", "50m"), ("memory", memory)])),
-        limits: Some(amounts(&[("memory", most)])),
+        requests: Some(quantities(&[("cpu", "50m"), ("memory", memory_request)])),
+        limits: Some(quantities(&[("memory", memory_limit)])),
         ..ResourceRequirements::default()
     }
 }
 
-fn mounted(run: &Run, frame: &Frame<'_>) -> Vec<(Volume, VolumeMount)> {
+/// The volumes that a run needs, each with its mount.
+fn volumes_and_mounts(run: &Run, inputs: &BuildInputs<'_>) -> Vec<(Volume, VolumeMount)> {
     let mut all = Vec::new();
-    let mut add = |name: &str, secret: Option<&str>, at: &str| {
-        all.extend(secret.map(|secret| mounted_secret(name, secret, at)));
+    let mut add = |name: &str, secret: Option<&str>, path: &str| {
+        all.extend(secret.map(|secret| secret_volume(name, secret, path)));
     };
-    let location = &frame.desired.location;
+    let location = &inputs.desired.location;
     add("store", location.secret(), mounts::STORE_SECRET);
     add("store-ca", location.ca_secret(), mounts::STORE_CA);
     if run.task == Task::Backup {
         add(
             "client-tls",
-            frame.origin.client_tls.as_deref(),
+            inputs.source.client_tls.as_deref(),
             mounts::CLIENT_TLS,
         );
-        add("keys", frame.desired.keys.as_deref(), mounts::KEYS);
+        add("keys", inputs.desired.encryption_secret.as_deref(), mounts::KEYS);
     }
     all.extend(location.claim().map(|claim| {
         let volume = Volume {
@@ -195,17 +199,17 @@ fn mounted(run: &Run, frame: &Frame<'_>) -> Vec<(Volume, VolumeMount)> {
         };
         (volume, mount("backups", mounts::VOLUME, false))
     }));
-    if run.task == Task::Backup && frame.desired.verification != Verification::Checksum {
-        all.push((empty("scratch"), mount("scratch", mounts::SCRATCH, false)));
+    if run.task == Task::Backup && inputs.desired.verification != Verification::Checksum {
+        all.push((empty_dir("scratch"), mount("scratch", mounts::SCRATCH, false)));
     }
-    if restores(run, frame) {
-        all.push((empty("tools"), mount("tools", TOOLS, true)));
+    if runs_restore(run, inputs) {
+        all.push((empty_dir("tools"), mount("tools", TOOLS, true)));
     }
     all
 }
 
-/// What can be written to; everything else of the pod is read-only.
-fn empty(name: &str) -> Volume {
+/// An `emptyDir`: the root file system of the pod is read-only.
+fn empty_dir(name: &str) -> Volume {
     Volume {
         name: name.to_owned(),
         empty_dir: Some(EmptyDirVolumeSource::default()),
@@ -213,8 +217,9 @@ fn empty(name: &str) -> Volume {
     }
 }
 
-/// A pod whose Secret is missing would wait without a word: the process starts and says what it lacks.
-fn mounted_secret(name: &str, secret: &str, at: &str) -> (Volume, VolumeMount) {
+/// A Secret and its mount. The Secret is optional: with a missing required one the pod would never start, while the process
+/// can report what is missing.
+fn secret_volume(name: &str, secret: &str, path: &str) -> (Volume, VolumeMount) {
     let volume = Volume {
         name: name.to_owned(),
         secret: Some(SecretVolumeSource {
@@ -225,20 +230,20 @@ fn mounted_secret(name: &str, secret: &str, at: &str) -> (Volume, VolumeMount) {
         }),
         ..Volume::default()
     };
-    (volume, mount(name, at, true))
+    (volume, mount(name, path, true))
 }
 
-fn mount(name: &str, at: &str, is_fixed: bool) -> VolumeMount {
+fn mount(name: &str, path: &str, is_read_only: bool) -> VolumeMount {
     VolumeMount {
         name: name.to_owned(),
-        mount_path: at.to_owned(),
-        read_only: is_fixed.then_some(true),
+        mount_path: path.to_owned(),
+        read_only: is_read_only.then_some(true),
         ..VolumeMount::default()
     }
 }
 
-/// Many that are due at once do not end up on one node.
-fn spread() -> TopologySpreadConstraint {
+/// Spreads the pods of backups over nodes, as many may be due at once.
+fn node_spread() -> TopologySpreadConstraint {
     let labels = [(LABEL_APP.to_owned(), APP_BACKUP_VALUE.to_owned())];
     TopologySpreadConstraint {
         max_skew: 1,
@@ -258,10 +263,10 @@ fn reference(name: &str) -> LocalObjectReference {
     }
 }
 
-fn filled(text: Option<String>) -> Option<String> {
+fn non_empty(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 
-fn listed<T>(list: Vec<T>) -> Option<Vec<T>> {
+fn non_empty_list<T>(list: Vec<T>) -> Option<Vec<T>> {
     (!list.is_empty()).then_some(list)
 }

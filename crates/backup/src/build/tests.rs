@@ -1,4 +1,4 @@
-//! Jobs as users' clusters see them.
+//! Tests of the Jobs that the controller builds.
 
 use etcd_operator_api::contract::{self, JobOrder, ORDER_VARIABLE, Task as Order};
 use etcd_operator_api::{EtcdBackup, EtcdBackupSpec};
@@ -6,19 +6,19 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use serde_json::{Value, json};
 
-use super::{Frame, job};
-use crate::desired::desired;
-use crate::memory::{Run, Task};
-use crate::world::Origin;
+use super::{BuildInputs, job};
+use crate::desired::parse_spec;
+use crate::observed_state::ResolvedSource;
+use crate::persisted_state::{Run, Task};
 
 fn now() -> Timestamp {
     "2026-11-23T03:00:05Z".parse().unwrap()
 }
 
-fn made(task: Task, spec: &Value) -> Job {
+fn build(task: Task, spec: &Value) -> Job {
     let spec: EtcdBackupSpec = serde_json::from_value(spec.clone()).unwrap();
-    let desired = desired(&EtcdBackup::new("nightly", spec), now()).unwrap();
-    let origin = Origin {
+    let desired = parse_spec(&EtcdBackup::new("nightly", spec), now()).unwrap();
+    let source = ResolvedSource {
         endpoints: vec!["https://orders-0.orders.shop.svc:2379".to_owned()],
         client_tls: Some("etcd-client-tls".to_owned()),
         pull_secrets: vec!["registry".to_owned()],
@@ -26,20 +26,20 @@ fn made(task: Task, spec: &Value) -> Job {
         cluster_id: Some("cdf8".to_owned()),
         incarnation: Some(2),
     };
-    let mut run = Run::due(task, "2026-11-23T03:00:00Z".parse().unwrap());
-    run.started = Some("2026-11-23T03:00:01Z".parse().unwrap());
-    let frame = Frame {
+    let mut run = Run::new(task, "2026-11-23T03:00:00Z".parse().unwrap());
+    run.started_at = Some("2026-11-23T03:00:01Z".parse().unwrap());
+    let inputs = BuildInputs {
         desired: &desired,
         namespace: "shop",
         name: "nightly",
         uid: "uid",
         generation: 1,
-        origin: &origin,
+        source: &source,
         image: "etcd-operator:1",
         now: now(),
     };
-    assert_eq!(job(&run, &frame), job(&run, &frame));
-    job(&run, &frame)
+    assert_eq!(job(&run, &inputs), job(&run, &inputs));
+    job(&run, &inputs)
 }
 
 fn json_of(job: &Job) -> Value {
@@ -63,9 +63,9 @@ fn s3() -> Value {
 }
 
 #[test]
-fn a_pod_runs_without_rights_and_without_a_token() {
+fn a_pod_runs_unprivileged_and_without_a_token() {
     for task in [Task::Backup, Task::Prune, Task::Erase] {
-        let pod = &json_of(&made(task, &s3()))["spec"]["template"]["spec"];
+        let pod = &json_of(&build(task, &s3()))["spec"]["template"]["spec"];
         assert_eq!(pod["automountServiceAccountToken"], false);
         assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
         assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
@@ -82,9 +82,9 @@ fn a_pod_runs_without_rights_and_without_a_token() {
 }
 
 #[test]
-fn secrets_are_mounted_by_name_and_only_where_they_are_needed() {
+fn each_task_mounts_only_the_secrets_it_needs() {
     let secrets = |task| -> Vec<String> {
-        let pod = json_of(&made(task, &s3()))["spec"]["template"]["spec"].clone();
+        let pod = json_of(&build(task, &s3()))["spec"]["template"]["spec"].clone();
         let volumes = pod["volumes"].as_array().unwrap();
         let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
         assert_eq!(volumes.len(), mounts.len());
@@ -97,8 +97,8 @@ fn secrets_are_mounted_by_name_and_only_where_they_are_needed() {
 }
 
 #[test]
-fn an_order_says_what_where_and_until_when() {
-    let backup = made(Task::Backup, &s3());
+fn an_order_contains_task_location_and_deadline() {
+    let backup = build(Task::Backup, &s3());
     let found = order(&backup);
     assert_eq!(found.run, "2026-11-23T03:00:00Z/uid");
     assert_eq!(
@@ -113,9 +113,9 @@ fn an_order_says_what_where_and_until_when() {
         "2026-11-23T03:10:01Z".parse::<Timestamp>().unwrap()
     );
     assert_eq!(task.cluster_id.as_deref(), Some("cdf8"));
-    // Of the ten minutes four seconds are over; a minute more, so that the process ends first.
+    // Four of the 600 seconds have passed. The Job gets 60 more, so that the process ends first.
     assert_eq!(backup.spec.as_ref().unwrap().active_deadline_seconds, Some(656));
-    let Order::Prune { keep } = order(&made(Task::Prune, &s3())).task else {
+    let Order::Prune { keep } = order(&build(Task::Prune, &s3())).task else {
         panic!("another task")
     };
     assert_eq!(
@@ -125,11 +125,11 @@ fn an_order_says_what_where_and_until_when() {
 }
 
 #[test]
-fn a_volume_is_mounted_to_be_written_and_its_path_is_the_clusters_name_unless_given() {
+fn a_volume_is_writable_and_its_path_defaults_to_the_name_of_the_cluster() {
     let local = json!({
         "etcdCluster": {"name": "orders"}, "storageType": "Local", "local": {"persistentVolumeClaim": "backups"},
     });
-    let job = made(Task::Backup, &local);
+    let job = build(Task::Backup, &local);
     assert_eq!(order(&job).store.path, "orders");
     let pod = &json_of(&job)["spec"]["template"]["spec"];
     let volumes = pod["volumes"].as_array().unwrap();
@@ -142,11 +142,11 @@ fn a_volume_is_mounted_to_be_written_and_its_path_is_the_clusters_name_unless_gi
 }
 
 #[test]
-fn a_backup_that_is_checked_page_by_page_has_room_for_it_and_no_other_has() {
-    let room = |task, verification: &str| {
+fn only_a_backup_that_is_read_back_gets_a_scratch_volume() {
+    let scratch = |task, verification: &str| {
         let mut spec = s3();
         spec["verification"] = json!(verification);
-        let pod = json_of(&made(task, &spec))["spec"]["template"]["spec"].clone();
+        let pod = json_of(&build(task, &spec))["spec"]["template"]["spec"].clone();
         let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
         let writable = mounts.iter().find(|mount| mount["readOnly"].is_null())?;
         assert_eq!(writable["mountPath"], contract::mounts::SCRATCH);
@@ -154,19 +154,19 @@ fn a_backup_that_is_checked_page_by_page_has_room_for_it_and_no_other_has() {
         let volume = volumes.iter().find(|volume| volume["name"] == writable["name"]);
         volume.map(|volume| volume["emptyDir"].clone())
     };
-    assert_eq!(room(Task::Backup, "Full"), Some(json!({})));
-    assert_eq!(room(Task::Backup, "Restore"), Some(json!({})));
-    assert_eq!(room(Task::Backup, "Checksum"), None);
-    assert_eq!(room(Task::Prune, "Full"), None);
+    assert_eq!(scratch(Task::Backup, "Full"), Some(json!({})));
+    assert_eq!(scratch(Task::Backup, "Restore"), Some(json!({})));
+    assert_eq!(scratch(Task::Backup, "Checksum"), None);
+    assert_eq!(scratch(Task::Prune, "Full"), None);
 }
 
 #[test]
-fn a_backup_that_is_restored_to_be_checked_runs_in_the_image_of_the_etcd_that_it_is_of() {
+fn verification_by_restore_runs_in_the_etcd_image_of_the_cluster() {
     let pod = |task, image: Option<&str>| {
         let mut spec = s3();
         spec["verification"] = json!("Restore");
         spec["job"]["etcdImage"] = json!(image);
-        json_of(&made(task, &spec))["spec"]["template"]["spec"].clone()
+        json_of(&build(task, &spec))["spec"]["template"]["spec"].clone()
     };
     let restoring = pod(Task::Backup, None);
     let (install, container) = (&restoring["initContainers"][0], &restoring["containers"][0]);
@@ -181,7 +181,7 @@ fn a_backup_that_is_restored_to_be_checked_runs_in_the_image_of_the_etcd_that_it
         json!(["etcd-operator", "install", "/opt/etcd-operator"])
     );
     assert_eq!(install["securityContext"], container["securityContext"]);
-    // What the one writes the other runs and cannot change.
+    // The init container writes the program; the main container can run but not change it.
     let mount = |container: &Value| {
         let mounts = container["volumeMounts"].as_array().unwrap().clone();
         mounts.into_iter().find(|mount| mount["name"] == "tools").unwrap()
@@ -208,8 +208,8 @@ fn a_backup_that_is_restored_to_be_checked_runs_in_the_image_of_the_etcd_that_it
 }
 
 #[test]
-fn a_pod_is_not_made_again_in_vain_nor_beside_another() {
-    let spec = &json_of(&made(Task::Backup, &s3()))["spec"];
+fn a_pod_is_not_retried_after_a_permanent_failure_nor_beside_another() {
+    let spec = &json_of(&build(Task::Backup, &s3()))["spec"];
     assert_eq!(spec["podReplacementPolicy"], "Failed");
     assert_eq!(
         spec["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"],
@@ -223,10 +223,10 @@ fn a_pod_is_not_made_again_in_vain_nor_beside_another() {
 }
 
 #[test]
-fn a_text_of_the_spec_is_no_variable() {
+fn a_variable_reference_in_the_spec_is_escaped() {
     let mut spec = s3();
     spec["s3"]["path"] = json!("bucket/$(HOME)/x");
-    let job = json_of(&made(Task::Backup, &spec));
+    let job = json_of(&build(Task::Backup, &spec));
     let value = &job["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"];
     assert!(value.as_str().unwrap().contains("$$(HOME)"));
 }

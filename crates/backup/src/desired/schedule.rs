@@ -1,4 +1,4 @@
-//! A schedule: a cron expression of five fields in a time zone, known to fire.
+//! A schedule: a cron expression of five fields in a time zone. Parsing makes sure that it fires at all.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use croner::{
 use etcd_operator_api::refusal::Refusal;
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 
-/// The longest pause a real schedule has: 29 February may stay away for eight years, around 2100.
-const LONGEST_PAUSE_YEARS: i16 = 9;
+/// The longest time between two dates of a valid schedule: around 2100, 29 February does not exist for eight years.
+const MAX_YEARS_BETWEEN: i16 = 9;
 
 /// A cron expression of five fields in a time zone.
 #[derive(Clone)]
@@ -21,14 +21,14 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Parses an expression and the name of a time zone (UTC without), and looks ahead whether it ever fires.
+    /// Parses an expression and a time zone (UTC by default), and refuses an expression that never fires.
     pub fn parse(expression: &str, zone: Option<&str>, now: Timestamp) -> Result<Self, Refusal> {
         let example = "for example: \"0 3 * * *\" for three in the morning";
         let zone = match zone {
             None => TimeZone::UTC,
-            // Etc/Unknown is in the database, says of itself that it is no zone, and would run as UTC.
+            // Etc/Unknown is in the IANA database as a placeholder and would run as UTC.
             Some(name) => TimeZone::get(name).ok().filter(|zone| !zone.is_unknown()).ok_or_else(|| {
-                let problem = format!("'{name}' is no known time zone: use a name of the IANA database; for example: Europe/Berlin");
+                let problem = format!("'{name}' is not a known time zone: use a name of the IANA database; for example: Europe/Berlin");
                 Refusal::invalid("spec.timeZone", problem)
             })?,
         };
@@ -39,13 +39,13 @@ impl Schedule {
             );
             return Err(Refusal::invalid("spec.schedule", problem));
         }
-        // The parser takes a list without an item for one that matches nothing, and looks for it through all years.
+        // The parser accepts an empty list item, which matches nothing, and would search all years for it.
         if let Some(field) = expression
             .split_whitespace()
             .find(|field| field.split(',').any(str::is_empty))
         {
             let problem = format!(
-                "'{expression}' cannot be read: '{field}' has an empty item: take out the comma too many; {example}"
+                "'{expression}' cannot be parsed: '{field}' has an empty item: remove the extra comma; {example}"
             );
             return Err(Refusal::invalid("spec.schedule", problem));
         }
@@ -57,7 +57,7 @@ impl Schedule {
             Refusal::invalid(
                 "spec.schedule",
                 format!(
-                    "'{expression}' cannot be read ({}): a field is *, a number, a list as 1,15, a range as 1-5, or a step as */10; {example}",
+                    "'{expression}' cannot be parsed ({}): a field is *, a number, a list as 1,15, a range as 1-5, or a step as */10; {example}",
                     e.to_string().trim_end_matches('.')
                 ),
             )
@@ -67,18 +67,18 @@ impl Schedule {
             text: expression.to_owned(),
             zone,
         };
-        let last = i32::from(now.to_zoned(schedule.zone.clone()).year()) + i32::from(LONGEST_PAUSE_YEARS);
+        let last = i32::from(now.to_zoned(schedule.zone.clone()).year()) + i32::from(MAX_YEARS_BETWEEN);
         if schedule
             .next(now)
             .is_none_or(|next| i32::from(next.year()) > last)
         {
-            let problem = format!("'{expression}' never fires: no such date comes; {example}");
+            let problem = format!("'{expression}' never fires: no date matches it; {example}");
             return Err(Refusal::invalid("spec.schedule", problem));
         }
         Ok(schedule)
     }
 
-    /// The last time it fired, `now` included.
+    /// The last time it fired, up to and including `now`.
     pub fn newest(&self, now: Timestamp) -> Option<Zoned> {
         self.cron
             .find_previous_occurrence(&now.to_zoned(self.zone.clone()), true)
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leap_day_is_waited_for() {
+    fn a_schedule_for_the_leap_day_is_accepted() {
         let schedule = Schedule::parse("0 0 29 2 *", None, now()).expect("a schedule");
         assert_eq!(
             schedule.next(now()).map(|t| t.timestamp().to_string()).as_deref(),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_that_never_comes_is_refused_at_once() {
+    fn a_schedule_that_never_fires_is_refused() {
         for never in ["0 0 31 2 *", "0 0 30 2 *", "0 0 31 4,6,9,11 *"] {
             let refusal = refused(never, None);
             assert_eq!(refusal.field, "spec.schedule");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schedule_is_refused_with_an_example() {
+    fn an_invalid_expression_is_refused_with_an_example() {
         for bad in [
             "",
             "* * *",
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_with_an_empty_item_is_refused_as_written() {
+    fn a_list_with_an_empty_item_is_refused() {
         for (bad, field) in [
             (", * 7 1 7,", "','"),
             ("0 3,,4 * * *", "'3,,4'"),

@@ -1,137 +1,185 @@
-//! What starts: a backup that is due or asked for, or, where the object goes, the deletion of what it stored.
+//! Schedules runs: a backup that is due or requested, or the erase run of a deleted object.
 
+use std::fmt;
 use std::time::Duration;
 
 use etcd_operator_api::span::second;
 use jiff::{SignedDuration, Timestamp};
 
-use super::due::{Outlook, Past, outlook};
-use super::why::Blocked;
-use super::{End, Outcome, Plan};
-use crate::desired::When;
-use crate::memory::{Memory, Run, Task};
-use crate::world::World;
+use super::due_time::{DueTimes, RunHistory, due_times};
+use super::progress::BlockedRun;
+use super::{FinishedRun, Outcome, Plan};
+use crate::desired::Trigger;
+use crate::observed_state::{ObservedBackup, SourceUnavailable};
+use crate::persisted_state::{PersistedState, Run, Task};
 
-/// The pause after a first failure of what is asked for once; it doubles.
-const FIRST_PAUSE: Duration = Duration::from_mins(1);
-/// No pause is longer.
-const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+/// The pause after the first failure of a one-shot backup or an erase run; it doubles with each further failure.
+const FIRST_RETRY_PAUSE: Duration = Duration::from_mins(1);
+/// The longest pause before a retry.
+const LONGEST_RETRY_PAUSE: Duration = Duration::from_hours(1);
 
-/// When it is tried again after so many failures in a row.
-pub fn later(now: Timestamp, failures: i64) -> Timestamp {
-    let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(0).min(10);
-    let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
-    let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::ZERO);
-    now.checked_add(pause).unwrap_or(now)
+/// A due run that is given up because it would start too late.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissedRun {
+    /// When it was due.
+    pub due: Timestamp,
+    /// Why it did not start in time.
+    pub cause: MissCause,
 }
 
-/// When what is asked for once is tried again, after it failed.
-pub fn again(world: &World, memory: &Memory) -> Option<Timestamp> {
-    let has_failed = memory.failures > 0 && world.desired.when == When::Once && !world.desired.suspended;
-    let is_over = has_failed && memory.of(Task::Backup).is_none();
-    is_over.then(|| later(memory.last.unwrap_or(world.created), memory.failures))
+/// Why a due run did not start in time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MissCause {
+    /// The previous run had not finished.
+    PreviousRunUnfinished,
+    /// The etcd cluster could not be backed up.
+    Source(SourceUnavailable),
+    /// The operator was not running, or the backup was suspended.
+    NotScheduled,
 }
 
-/// Whether somebody asks for a backup that none has answered yet.
-pub fn is_requested(world: &World, memory: &Memory) -> bool {
-    world.request.is_some() && world.request != memory.requested
-}
-
-/// Whether no backup starts, because the user wants it so.
-pub fn rests(world: &World, memory: &Memory) -> bool {
-    world.desired.suspended && world.deleted.is_none() && !is_requested(world, memory)
-}
-
-/// A run that is written down and has no Job waits as well while there is nothing to back up, and has its whole time once
-/// there is: a restore of its cluster may have begun since it was due.
-pub fn put_off(world: &World, memory: &mut Memory) -> Option<Blocked> {
-    let why = world.origin.as_ref().err()?;
-    let rests = rests(world, memory);
-    let run = memory.runs.iter_mut().find(|run| run.task == Task::Backup)?;
-    let name = run.job(&world.name);
-    let has_job = run.job_uid.is_some() || world.job(&name).is_some() || world.has_live_pod(&name);
-    if has_job || rests || run.due > world.now {
-        return None;
+impl fmt::Display for MissedRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "The backup due at {} was skipped: ", self.due)?;
+        match &self.cause {
+            MissCause::PreviousRunUnfinished => f.write_str("the previous run had not finished"),
+            MissCause::Source(unavailable) => unavailable.fmt(f),
+            MissCause::NotScheduled => {
+                f.write_str("the operator was not running, or the backup was suspended")
+            }
+        }
     }
-    run.started = None;
-    Some(Blocked {
-        since: Some(run.due),
-        why: why.clone(),
+}
+
+/// When to retry after this number of consecutive failures.
+pub fn retry_time(last: Timestamp, failures: i64) -> Timestamp {
+    let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(0).min(10);
+    let pause = FIRST_RETRY_PAUSE
+        .saturating_mul(1 << doublings)
+        .min(LONGEST_RETRY_PAUSE);
+    let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::ZERO);
+    last.checked_add(pause).unwrap_or(last)
+}
+
+/// When a failed one-shot backup is retried; `None` unless it has failed and no run is unfinished.
+pub fn one_shot_retry(observed: &ObservedBackup, persisted: &PersistedState) -> Option<Timestamp> {
+    let desired = &observed.desired;
+    let has_failed = persisted.failures > 0 && desired.trigger == Trigger::Once && !desired.is_suspended;
+    let is_due = has_failed && persisted.run_of(Task::Backup).is_none();
+    is_due.then(|| {
+        retry_time(
+            persisted.last_due.unwrap_or(observed.created_at),
+            persisted.failures,
+        )
     })
 }
 
-/// Writes down the run that starts, or what is given up; tells what a due run waits for.
-pub fn backup(world: &World, plan: &mut Plan) -> Option<Blocked> {
-    let desired = &world.desired;
-    plan.memory.runs.retain(|run| run.task != Task::Erase);
-    let is_active = plan.memory.of(Task::Backup).is_some();
-    let past = Past {
-        created: world.created,
-        last: plan.memory.last,
-        is_active,
-    };
-    let outlook = outlook(&desired.when, past, desired.late, world.now);
-    let is_requested = is_requested(world, &plan.memory);
-    if desired.suspended && !is_requested {
+/// Whether the annotation `backup-now` has a value for which no backup was started yet.
+pub fn is_requested(observed: &ObservedBackup, persisted: &PersistedState) -> bool {
+    observed.backup_request.is_some() && observed.backup_request != persisted.handled_request
+}
+
+/// Whether `spec.suspend` keeps a backup from starting.
+pub fn is_suspended(observed: &ObservedBackup, persisted: &PersistedState) -> bool {
+    observed.desired.is_suspended && observed.deleted_at.is_none() && !is_requested(observed, persisted)
+}
+
+/// Postpones a persisted backup run that has no Job yet while the etcd cluster cannot be backed up.
+///
+/// A restore of the cluster may have begun since the run was due. Its timeout starts anew once the cluster is available.
+pub fn postpone_unstarted(observed: &ObservedBackup, persisted: &mut PersistedState) -> Option<BlockedRun> {
+    let unavailable = observed.source.as_ref().err()?;
+    let is_suspended = is_suspended(observed, persisted);
+    let run = persisted.runs.iter_mut().find(|run| run.task == Task::Backup)?;
+    let name = run.job_name(&observed.name);
+    let has_job = run.job_uid.is_some() || observed.job(&name).is_some() || observed.has_active_pod(&name);
+    if has_job || is_suspended || run.due > observed.now {
         return None;
     }
-    let outlook = if desired.suspended {
-        // Who asks for one by name gets it; the schedule still rests.
-        Outlook::default()
+    run.started_at = None;
+    Some(BlockedRun {
+        due_since: Some(run.due),
+        unavailable: unavailable.clone(),
+    })
+}
+
+/// Schedules a backup run that is due or requested, and records a due run that is given up. Returns the run that is due but
+/// cannot start.
+pub fn schedule_backup(observed: &ObservedBackup, plan: &mut Plan) -> Option<BlockedRun> {
+    let desired = &observed.desired;
+    plan.persisted.runs.retain(|run| run.task != Task::Erase);
+    let has_active_run = plan.persisted.run_of(Task::Backup).is_some();
+    let history = RunHistory {
+        created_at: observed.created_at,
+        last_due: plan.persisted.last_due,
+        has_active_run,
+    };
+    let is_requested = is_requested(observed, &plan.persisted);
+    if desired.is_suspended && !is_requested {
+        return None;
+    }
+    let times = if desired.is_suspended {
+        // A request starts one backup although the schedule is suspended.
+        DueTimes::default()
     } else {
-        outlook
+        due_times(&desired.trigger, history, desired.starting_deadline, observed.now)
     };
-    plan.next = outlook.next;
-    let retry = again(world, &plan.memory).filter(|time| world.is_edited || *time <= world.now);
-    let asked = is_requested || retry.is_some();
-    let due = match (is_active, asked) {
+    plan.next_due = times.next;
+    let retry = one_shot_retry(observed, &plan.persisted);
+    let retry = retry.filter(|time| observed.is_edited || *time <= observed.now);
+    let is_immediate = is_requested || retry.is_some();
+    let due = match (has_active_run, is_immediate) {
         (true, _) => None,
-        (false, true) => Some(fresh(world.now, plan.memory.last)),
-        (false, false) => outlook.start,
+        (false, true) => Some(unused_due_time(observed.now, plan.persisted.last_due)),
+        (false, false) => times.start,
     };
-    let due = due.map(|due| unlike(&plan.memory.runs, second(due)));
-    let was_made = |due: Timestamp| {
-        let id = Run::due(Task::Backup, due).id(&world.uid);
-        plan.memory.recorded.contains(&id)
+    let due = due.map(|due| first_free_due_time(&plan.persisted.runs, second(due)));
+    let is_recorded = |due: Timestamp| {
+        let id = Run::new(Task::Backup, due).id(&observed.uid);
+        plan.persisted.recorded_runs.contains(&id)
     };
-    match (due, &world.origin) {
-        (Some(due), _) if was_made(due) => plan.memory.last = Some(second(due)),
+    match (due, &observed.source) {
+        (Some(due), _) if is_recorded(due) => plan.persisted.last_due = Some(second(due)),
         (Some(due), Ok(_)) => {
-            plan.memory.last = Some(second(due));
-            plan.memory.runs.push(Run::due(Task::Backup, due));
+            plan.persisted.last_due = Some(second(due));
+            plan.persisted.runs.push(Run::new(Task::Backup, due));
         }
-        (Some(due), Err(why)) => {
-            return Some(Blocked {
-                since: (!asked).then_some(due),
-                why: why.clone(),
+        (Some(due), Err(unavailable)) => {
+            return Some(BlockedRun {
+                due_since: (!is_immediate).then_some(due),
+                unavailable: unavailable.clone(),
             });
         }
         (None, _) => {}
     }
-    if let Some(missed) = outlook.missed {
-        let why = match (&world.origin, is_active) {
-            (_, true) => "the run before it had not ended".to_owned(),
-            (Err(why), false) => why.clone(),
-            (Ok(_), false) => "the operator was not there, or the backup was suspended".to_owned(),
+    if let Some(due) = times.missed {
+        let cause = match (&observed.source, has_active_run) {
+            (_, true) => MissCause::PreviousRunUnfinished,
+            (Err(unavailable), false) => MissCause::Source(unavailable.clone()),
+            (Ok(_), false) => MissCause::NotScheduled,
         };
-        plan.memory.last = plan.memory.last.max(Some(second(missed)));
-        plan.missed = Some((missed, why));
+        plan.persisted.last_due = plan.persisted.last_due.max(Some(second(due)));
+        plan.missed = Some(MissedRun { due, cause });
     }
     None
 }
 
-/// A time at which no run was due yet: each has its own. One that lies far ahead is of a clock that was wrong.
-fn fresh(now: Timestamp, last: Option<Timestamp>) -> Timestamp {
+/// A due time for a run that starts now, later than that of the last run, because due times identify runs.
+///
+/// A last due time far in the future was written by a wrong clock and is ignored.
+fn unused_due_time(now: Timestamp, last_due: Option<Timestamp>) -> Timestamp {
     let now = second(now);
-    let near = SignedDuration::from_mins(1);
-    last.filter(|last| *last >= now && last.duration_since(now) < near)
+    let tolerance = SignedDuration::from_mins(1);
+    last_due
+        .filter(|last| *last >= now && last.duration_since(now) < tolerance)
         .and_then(|last| last.checked_add(SignedDuration::from_secs(1)).ok())
         .unwrap_or(now)
 }
 
-/// The first second from then on at which no run is due: those of one second would have one name, and what one has begun
-/// would be cleared away by the other.
-pub fn unlike(runs: &[Run], mut due: Timestamp) -> Timestamp {
+/// The first second from `due` on at which no run is due.
+///
+/// Two runs of one second would share an ID, and each would clean up what the other is storing.
+pub fn first_free_due_time(runs: &[Run], mut due: Timestamp) -> Timestamp {
     while runs.iter().any(|run| run.due == due) {
         match due.checked_add(SignedDuration::from_secs(1)) {
             Ok(next) => due = next,
@@ -141,41 +189,44 @@ pub fn unlike(runs: &[Run], mut due: Timestamp) -> Timestamp {
     due
 }
 
-/// The object goes: nothing new begins, what runs is ended, and then what it stored is deleted, if that is asked for.
-pub fn erase(world: &World, plan: &mut Plan, deleted: Timestamp) {
-    plan.memory.runs.retain(|run| run.task == Task::Erase);
-    let is_good = |end: &&End| end.run.task == Task::Erase && matches!(end.outcome, Outcome::Pruned { .. });
-    let erased = plan.ends.iter().find(is_good);
-    let was_done = erased.is_some_and(|end| !end.was_elsewhere(world));
-    let has_stored = world.memory.success.is_some()
-        || world.memory.last.is_some()
-        || !world.memory.runs.is_empty()
-        || !world.jobs.is_empty();
-    if !world.desired.erases || was_done || !has_stored {
-        plan.memory.runs.clear();
-        plan.is_released = true;
+/// Plans the end of a deleted object: no run starts, unfinished Jobs are deleted, and then an erase run deletes the stored
+/// backups if `deletionPolicy` is `Delete`.
+pub fn schedule_erase(observed: &ObservedBackup, plan: &mut Plan, deleted_at: Timestamp) {
+    plan.persisted.runs.retain(|run| run.task == Task::Erase);
+    let has_erased = |finished: &&FinishedRun| {
+        finished.run.task == Task::Erase && matches!(finished.outcome, Outcome::Pruned { .. })
+    };
+    let erased = plan.finished_runs.iter().find(has_erased);
+    let is_done = erased.is_some_and(|finished| !finished.used_former_location(observed));
+    let may_have_backups = observed.persisted.last_success.is_some()
+        || observed.persisted.last_due.is_some()
+        || !observed.persisted.runs.is_empty()
+        || !observed.jobs.is_empty();
+    if !observed.desired.deletes_backups || is_done || !may_have_backups {
+        plan.persisted.runs.clear();
+        plan.removes_finalizer = true;
         return;
     }
-    let mut others = world.pods.iter();
-    let is_busy = others.any(|pod| pod.is_live && !is_erasing(world, &pod.job));
-    if plan.memory.runs.is_empty() && !is_busy {
+    let mut pods = observed.pods.iter();
+    let has_other_pods = pods.any(|pod| pod.is_active && !is_erase_job(observed, &pod.job));
+    if plan.persisted.runs.is_empty() && !has_other_pods {
         let due = match erased {
-            // It was at work where the spec said before, and its Job still has its name.
+            // It erased a former location. Its Job still exists, so the next run needs another due time.
             Some(elsewhere) => {
-                let second_after = SignedDuration::from_secs(1);
+                let one_second = SignedDuration::from_secs(1);
                 elsewhere
                     .run
                     .due
-                    .saturating_add(second_after)
-                    .unwrap_or(world.now)
+                    .saturating_add(one_second)
+                    .unwrap_or(observed.now)
             }
-            None => deleted.min(world.now),
+            None => deleted_at.min(observed.now),
         };
-        plan.memory.runs.push(Run::due(Task::Erase, due));
+        plan.persisted.runs.push(Run::new(Task::Erase, due));
     }
 }
 
-fn is_erasing(world: &World, job: &str) -> bool {
-    let mut runs = world.memory.runs.iter();
-    runs.any(|run| run.task == Task::Erase && run.job(&world.name) == job)
+fn is_erase_job(observed: &ObservedBackup, job: &str) -> bool {
+    let mut runs = observed.persisted.runs.iter();
+    runs.any(|run| run.task == Task::Erase && run.job_name(&observed.name) == job)
 }

@@ -1,8 +1,8 @@
-//! Plans as stories: what was seen, and what comes of it.
+//! Tests of plans against a small model of Kubernetes.
 
-mod any_world;
-mod hindered;
-mod put_off;
-mod scene;
-mod stories;
-mod told;
+mod fake_kubernetes;
+mod not_started;
+mod postponed;
+mod random_faults;
+mod reported;
+mod runs;

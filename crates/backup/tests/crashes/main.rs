@@ -1,10 +1,10 @@
-//! The real controller on a fake API server, with a small model of what Kubernetes and a store do with its Jobs. It is
-//! killed between any two calls, and started again.
+//! Runs the real controller against a fake API server and a model of the Jobs and the store. The tests kill the operator
+//! between any two calls and start a new one.
 
 #![allow(clippy::unwrap_used, reason = "a test may end at the first surprise")]
 
-mod bed;
+mod crash_anywhere;
 mod edits;
-mod jobs;
+mod fake_jobs;
 mod operator;
-mod stories;
+mod test_cluster;

@@ -1,4 +1,4 @@
-//! The controller as the manager runs it, behind a gate at which it can be killed before and after every call.
+//! The controller as the manager runs it. A gate before the API server can kill it before and after every call.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use etcd_operator_api::names::{APP_BACKUP_VALUE, LABEL_APP, LABEL_BACKUP};
 use etcd_operator_api::scope::ScopeRule;
 use etcd_operator_api::{EtcdBackup, EtcdCluster};
-use etcd_operator_backup::{Deps, Ours, Reconciler, trim, waiting};
+use etcd_operator_backup::{BackupScope, Deps, Reconciler, longest_waiting, trim};
 use etcd_operator_runtime::apply::Applier;
 use etcd_operator_runtime::clock::{SharedClock, TestClock};
 use etcd_operator_runtime::controller::Controller;
@@ -62,7 +62,7 @@ impl Service<Request<Body>> for Gated {
     }
 }
 
-/// Starts an operator; it works until the gate kills it.
+/// Starts an operator; it runs until the gate kills it.
 pub(crate) fn start(service: FakeService, now: Timestamp, most_jobs: usize) -> Gate {
     let gate = Gate::open();
     let service = Gated {
@@ -101,14 +101,18 @@ async fn operate(client: kube::Client, now: Timestamp, most_jobs: usize) {
     let clusters = informers.add::<EtcdCluster>(Selection::from(scope.clone()), keep_all);
     let jobs = informers.add::<Job>(labelled(), trim::job);
     let pods = informers.add::<Pod>(labelled(), keep_all);
-    let own = Echoes::default();
+    let own_writes = Echoes::default();
     let applier = Applier::new(client, "etcd-operator/backup", leadership.clone());
     let function = Reconciler::new(Deps {
         backups: backups.store(),
         clusters: clusters.store(),
         jobs: jobs.store(),
         pods: pods.store(),
-        reporter: Reporter::new(applier.clone().noting(own.clone()), recorder, clock.clone()),
+        reporter: Reporter::new(
+            applier.clone().noting(own_writes.clone()),
+            recorder,
+            clock.clone(),
+        ),
         applier,
         scope: ScopeRule::Namespaced,
         installation: "simulated".to_owned(),
@@ -126,34 +130,35 @@ async fn operate(client: kube::Client, now: Timestamp, most_jobs: usize) {
         .objects(backups.store());
     let wake = controller.wakeup();
     backups.sink(move |change| {
-        if !own.is_own(change) {
+        if !own_writes.is_own(change) {
             wake.push(change.key());
         }
     });
     let (wake, store) = (controller.wakeup(), backups.store());
-    let ours = Ours::new(
+    let backup_scope = BackupScope::new(
         clusters.store(),
         ScopeRule::Namespaced,
         Elsewhere::new("simulated"),
     );
     backups.sink(move |_| {
-        for key in waiting(&store, &ours, most_jobs) {
+        for key in longest_waiting(&store, &backup_scope, most_jobs) {
             wake.push(key);
         }
     });
     wake_owner(&jobs, &controller);
     wake_owner(&pods, &controller);
     let shutdown = CancellationToken::new();
-    let _ended = shutdown.clone().drop_guard();
+    let _shutdown_guard = shutdown.clone().drop_guard();
     tokio::spawn(informers.run(shutdown.clone()));
     tokio::spawn(publisher.run(shutdown.clone()));
     controller.run(function, leadership, shutdown).await;
 }
 
-fn wake_owner<K: Watched>(parts: &Informer<K>, owners: &Controller) {
+/// Reconciles the EtcdBackup in the label of an object whenever the object changes.
+fn wake_owner<K: Watched>(dependents: &Informer<K>, owners: &Controller) {
     let wake = owners.wakeup();
-    parts.sink(move |change| {
-        let labels = change.object().and_then(|part| part.meta().labels.as_ref());
+    dependents.sink(move |change| {
+        let labels = change.object().and_then(|object| object.meta().labels.as_ref());
         if let Some(owner) = labels.and_then(|labels| labels.get(LABEL_BACKUP)) {
             wake.push(change.key().beside(owner));
         }

@@ -1,5 +1,5 @@
-//! What Kubernetes and a store do with Jobs: each gets a pod, which works for a while, looks for the manifest of its run
-//! first, and says at its end what it did.
+//! A model of Kubernetes and the store: each Job gets a pod. The pod works for a while, looks for the manifest of its run
+//! first, and writes its result as termination message.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,49 +13,49 @@ use serde_json::{Value, json};
 /// How long a pod works.
 const WORK: Duration = Duration::from_secs(2);
 
-/// What is in the store, and what Jobs were asked to do there.
+/// What is in the store, and what Jobs did there.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stored {
+pub(crate) struct StoreState {
     /// How often each run was stored.
     pub(crate) runs: BTreeMap<String, usize>,
-    /// The most Jobs that ever ran at once.
-    pub(crate) most: usize,
-    /// Jobs that were ever seen, by UID.
+    /// The largest number of Jobs that ever ran at once.
+    pub(crate) max_running: usize,
+    /// The names of all Jobs that ever existed, by UID.
     pub(crate) jobs: BTreeMap<String, String>,
-    /// How many backups are there.
+    /// How many backups are in the store.
     pub(crate) backups: usize,
     /// How often everything was deleted.
     pub(crate) erased: usize,
-    /// What the next Jobs fail with.
+    /// The reason with which the next Jobs fail.
     pub(crate) failing: Option<String>,
 }
 
-/// The store, and the hands of Kubernetes.
+/// Runs Jobs against the store; cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Jobs(Arc<Mutex<Stored>>);
+pub(crate) struct FakeJobs(Arc<Mutex<StoreState>>);
 
-impl Jobs {
-    /// What is in the store now.
-    pub(crate) fn stored(&self) -> Stored {
+impl FakeJobs {
+    /// The current state of the store.
+    pub(crate) fn state(&self) -> StoreState {
         self.0.lock().unwrap().clone()
     }
 
-    /// Lets Jobs fail from now on, or no more.
-    pub(crate) fn fail(&self, reason: Option<&str>) {
+    /// Makes Jobs fail with this reason from now on, or succeed again.
+    pub(crate) fn set_failing(&self, reason: Option<&str>) {
         self.0.lock().unwrap().failing = reason.map(str::to_owned);
     }
 
-    /// Works on Jobs for ever.
-    pub(crate) async fn work(self, fake: Fake, now: impl Fn() -> Timestamp + Send + 'static) {
+    /// Runs Jobs forever.
+    pub(crate) async fn work(self, api: Fake, now: impl Fn() -> Timestamp + Send + 'static) {
         let mut begun: BTreeMap<String, tokio::time::Instant> = BTreeMap::new();
         loop {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            let jobs = fake.list_objects("batch/v1", "Job", "shop");
+            let jobs = api.list_objects("batch/v1", "Job", "shop");
             let running = jobs.iter().filter(|job| job["status"]["conditions"].is_null());
             let running: Vec<Value> = running.cloned().collect();
             {
-                let mut stored = self.0.lock().unwrap();
-                stored.most = stored.most.max(running.len());
+                let mut state = self.0.lock().unwrap();
+                state.max_running = state.max_running.max(running.len());
             }
             for job in running {
                 let uid = text(&job["metadata"]["uid"]);
@@ -65,17 +65,17 @@ impl Jobs {
                         .unwrap()
                         .jobs
                         .insert(uid.clone(), text(&job["metadata"]["name"]));
-                    fake.put_object(pod(&job));
+                    api.put_object(pod(&job));
                     tokio::time::Instant::now()
                 });
                 if start.elapsed() >= WORK {
-                    self.end(&fake, &job, now());
+                    self.finish(&api, &job, now());
                 }
             }
         }
     }
 
-    fn end(&self, fake: &Fake, job: &Value, now: Timestamp) {
+    fn finish(&self, api: &Fake, job: &Value, now: Timestamp) {
         let container = &job["spec"]["template"]["spec"]["containers"][0];
         assert_eq!(container["env"][0]["name"], ORDER_VARIABLE);
         let order: JobOrder = contract::read(text(&container["env"][0]["value"]).as_bytes()).unwrap();
@@ -89,14 +89,14 @@ impl Jobs {
         let message = String::from_utf8(contract::write(&result)).unwrap();
         let name = format!("{}-pod", text(&job["metadata"]["name"]));
         let code = if is_good { 0 } else { 3 };
-        fake.update_object("v1", "Pod", "shop", &name, |pod| {
+        api.update_object("v1", "Pod", "shop", &name, |pod| {
             pod["status"]["phase"] = json!(if is_good { "Succeeded" } else { "Failed" });
             pod["status"]["containerStatuses"][0]["state"] = json!({"terminated": {
                 "exitCode": code, "finishedAt": now.to_string(), "message": message, "reason": "Completed",
             }});
         });
         let kind = if is_good { "Complete" } else { "Failed" };
-        fake.update_object(
+        api.update_object(
             "batch/v1",
             "Job",
             "shop",
@@ -109,22 +109,22 @@ impl Jobs {
     }
 
     fn outcome(&self, order: &JobOrder, now: Timestamp) -> JobOutcome {
-        let mut stored = self.0.lock().unwrap();
-        if let Some(reason) = &stored.failing {
+        let mut state = self.0.lock().unwrap();
+        if let Some(reason) = &state.failing {
             return JobOutcome::Failed {
                 reason: reason.clone(),
-                message: "as told".to_owned(),
+                message: "by order of the test".to_owned(),
                 retriable: false,
             };
         }
         let (deleted, kept) = match &order.task {
             Task::Backup(_) => {
-                // Whoever finds the manifest of its run stores nothing.
-                if !stored.runs.contains_key(&order.run) {
-                    stored.backups += 1;
-                    stored.runs.insert(order.run.clone(), 1);
+                // A Job that finds the manifest of its run stores nothing.
+                if !state.runs.contains_key(&order.run) {
+                    state.backups += 1;
+                    state.runs.insert(order.run.clone(), 1);
                 }
-                let number = stored.runs.len();
+                let number = state.runs.len();
                 return JobOutcome::Stored(Box::new(contract::Stored {
                     object: format!("etcd/orders_v{number}"),
                     revision: i64::try_from(number).unwrap(),
@@ -141,18 +141,18 @@ impl Jobs {
             }
             Task::Prune { keep } => {
                 let newest = usize::try_from(keep.newest.unwrap()).unwrap();
-                let kept = stored.backups.min(newest);
-                let deleted = stored.backups - kept;
-                stored.backups = kept;
+                let kept = state.backups.min(newest);
+                let deleted = state.backups - kept;
+                state.backups = kept;
                 (deleted, kept)
             }
             Task::Erase => {
-                stored.erased += 1;
-                let deleted = stored.backups;
-                stored.backups = 0;
+                state.erased += 1;
+                let deleted = state.backups;
+                state.backups = 0;
                 (deleted, 0)
             }
-            other => panic!("no controller of backups asks for {other:?}"),
+            other => panic!("the backup controller never orders {other:?}"),
         };
         JobOutcome::Pruned {
             deleted: u64::try_from(deleted).unwrap(),

@@ -1,6 +1,6 @@
-//! What must survive the operator about an `EtcdBackup`: runs under way, and how earlier ones ended.
+//! What must survive a restart of the operator: unfinished runs, and the outcome of earlier ones.
 //!
-//! Pure. It is read from the status and written there before anything is done; nothing else is remembered anywhere.
+//! Pure. The operator reads it from the status, and writes it there before it acts; it remembers nothing elsewhere.
 
 use std::fmt;
 
@@ -10,26 +10,26 @@ use etcd_operator_api::span::second;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// What a Job of ours does.
+/// What the Job of a run does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Task {
     /// Makes a backup.
     Backup,
-    /// Deletes old ones.
+    /// Deletes backups that the retention policy no longer keeps.
     Prune,
-    /// Deletes all, as the object goes.
+    /// Deletes all backups, because the `EtcdBackup` is deleted.
     Erase,
 }
 
 impl Task {
     const ALL: [Self; 3] = [Self::Backup, Self::Prune, Self::Erase];
 
-    /// The one with this word, if this version knows it.
-    pub fn of(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|task| task.as_str() == word)
+    /// The task of this name; `None` for a task that only a newer version of the operator knows.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|task| task.as_str() == name)
     }
 
-    /// The word in statuses and labels.
+    /// The name in statuses and labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Backup => "Backup",
@@ -45,43 +45,43 @@ impl fmt::Display for Task {
     }
 }
 
-/// A run that is not recorded yet.
+/// A run whose result is not recorded yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// What it does.
+    /// What its Job does.
     pub task: Task,
-    /// When it was due: with the UID of the object that is its name.
+    /// When it was due. Due time and UID of the object identify the run.
     pub due: Timestamp,
-    /// When it started; without, it waits for its turn, or for its time.
-    pub started: Option<Timestamp>,
-    /// The UID of its Job, once that was seen.
+    /// When it started; `None` while it waits for its due time or for a free Job slot.
+    pub started_at: Option<Timestamp>,
+    /// The UID of its Job, once the operator has seen the Job.
     pub job_uid: Option<String>,
-    /// How often its Job was made.
+    /// How often its Job was created.
     pub attempt: i64,
-    /// Why its Job was not made, or its pod has not started.
-    pub note: Option<String>,
+    /// Why the API server rejects its Job, or why the pod of its Job has not started.
+    pub message: Option<String>,
 }
 
 impl Run {
     /// A run that has not started.
-    pub fn due(task: Task, due: Timestamp) -> Self {
+    pub fn new(task: Task, due: Timestamp) -> Self {
         Self {
             task,
             due: second(due),
-            started: None,
+            started_at: None,
             job_uid: None,
             attempt: 1,
-            note: None,
+            message: None,
         }
     }
 
-    /// How it is called in stores and results.
+    /// The ID of the run in manifests and results.
     pub fn id(&self, uid: &str) -> String {
         format!("{}/{uid}", self.due)
     }
 
-    /// The name of its Job: the same whoever makes it, so that there is one at most.
-    pub fn job(&self, backup: &str) -> String {
+    /// The name of its Job. It depends on the run alone, so a repeated create never makes a second Job.
+    pub fn job_name(&self, backup: &str) -> String {
         let seconds = self.due.as_second();
         match self.task {
             Task::Backup => format!("{backup}-{seconds:010}"),
@@ -91,28 +91,28 @@ impl Run {
     }
 }
 
-/// What must survive the operator.
+/// What must survive a restart of the operator.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Memory {
-    /// Runs that are not recorded yet.
+pub struct PersistedState {
+    /// The runs that are not recorded yet.
     pub runs: Vec<Run>,
-    /// When the last run was due that was started or given up.
-    pub last: Option<Timestamp>,
-    /// When the last good backup was finished.
-    pub success: Option<Timestamp>,
-    /// How many runs have failed since.
+    /// The due time of the last run that was started or given up.
+    pub last_due: Option<Timestamp>,
+    /// When the last good backup was completed.
+    pub last_success: Option<Timestamp>,
+    /// How many runs have failed since the last good backup.
     pub failures: i64,
-    /// What was asked for by the annotation, and was done.
-    pub requested: Option<String>,
-    /// The names of recorded good runs.
-    pub recorded: Vec<String>,
-    /// Runs of tasks that only a newer version of the operator knows. They are kept for it as they are: nothing here goes on
-    /// with one or waits for it.
-    pub unknown: Vec<ActiveRun>,
+    /// The value of the annotation `backup-now` for which a backup was last started.
+    pub handled_request: Option<String>,
+    /// The IDs of the good runs in the history.
+    pub recorded_runs: Vec<String>,
+    /// Runs of tasks that only a newer version of the operator knows. They stay in the status as they are; this version
+    /// neither continues them nor waits for them.
+    pub unknown_runs: Vec<ActiveRun>,
 }
 
-impl Memory {
-    /// Reads a status, one of the ancestor's too: what that had made is not made again.
+impl PersistedState {
+    /// Reads a status. In a status of the ancestor operator, a backup that was made counts as the last run.
     pub fn read(status: Option<&EtcdBackupStatus>) -> Self {
         let Some(status) = status else {
             return Self::default();
@@ -122,16 +122,16 @@ impl Memory {
         let made = status.succeeded.then(|| success.unwrap_or(Timestamp::UNIX_EPOCH));
         let active = || status.active.iter().flatten();
         Self {
-            runs: active().filter_map(run).collect(),
-            unknown: active()
-                .filter(|active| Task::of(&active.task).is_none())
+            runs: active().filter_map(parse_run).collect(),
+            unknown_runs: active()
+                .filter(|active| Task::parse(&active.task).is_none())
                 .cloned()
                 .collect(),
-            last: time(&status.last_schedule_time).or(made),
-            success,
+            last_due: time(&status.last_schedule_time).or(made),
+            last_success: success,
             failures: status.failures.unwrap_or(0),
-            requested: status.last_backup_now.clone(),
-            recorded: status
+            handled_request: status.last_backup_now.clone(),
+            recorded_runs: status
                 .history
                 .iter()
                 .flatten()
@@ -140,61 +140,61 @@ impl Memory {
         }
     }
 
-    /// The run that does this.
-    pub fn of(&self, task: Task) -> Option<&Run> {
+    /// The unfinished run of this task.
+    pub fn run_of(&self, task: Task) -> Option<&Run> {
         self.runs.iter().find(|run| run.task == task)
     }
 
-    /// Whether a Job is of a run that only a newer version of the operator knows.
-    pub fn is_of_unknown(&self, job: &str) -> bool {
-        self.unknown.iter().any(|run| run.job == job)
+    /// Whether a Job belongs to a run whose task only a newer version of the operator knows.
+    pub fn is_job_of_unknown_run(&self, job: &str) -> bool {
+        self.unknown_runs.iter().any(|run| run.job == job)
     }
 
-    /// The API server does not take the Job of a run.
-    pub fn refused(&mut self, run: &Run, why: String) {
+    /// Records why the API server rejects the Job of a run.
+    pub fn set_job_rejected(&mut self, run: &Run, why: String) {
         let own = self
             .runs
             .iter_mut()
             .find(|own| own.task == run.task && own.due == run.due);
         if let Some(own) = own {
-            own.note = Some(why);
+            own.message = Some(why);
         }
     }
 
-    /// The runs as the status has them.
-    pub fn active(&self, backup: &str, uid: &str) -> Option<Vec<ActiveRun>> {
+    /// The value of `status.active`.
+    pub fn active_runs(&self, backup: &str, uid: &str) -> Option<Vec<ActiveRun>> {
         let runs: Vec<_> = self
             .runs
             .iter()
             .map(|run| ActiveRun {
                 run: run.id(uid),
-                job: run.job(backup),
+                job: run.job_name(backup),
                 task: run.task.to_string(),
                 due: Some(Time(run.due)),
-                started_at: run.started.map(Time),
+                started_at: run.started_at.map(Time),
                 job_uid: run.job_uid.clone(),
                 attempt: (run.attempt > 1).then_some(run.attempt),
-                message: run.note.clone(),
+                message: run.message.clone(),
                 ..ActiveRun::default()
             })
-            .chain(self.unknown.iter().cloned())
+            .chain(self.unknown_runs.iter().cloned())
             .collect();
         (!runs.is_empty()).then_some(runs)
     }
 }
 
-fn run(active: &ActiveRun) -> Option<Run> {
+fn parse_run(active: &ActiveRun) -> Option<Run> {
     Some(Run {
-        task: Task::of(&active.task)?,
+        task: Task::parse(&active.task)?,
         due: active.due.as_ref()?.0,
-        started: active.started_at.as_ref().map(|time| time.0),
+        started_at: active.started_at.as_ref().map(|time| time.0),
         job_uid: active.job_uid.clone(),
         attempt: active.attempt.unwrap_or(1),
-        note: active.message.clone(),
+        message: active.message.clone(),
     })
 }
 
-/// Digits and letters, as names of objects may hold them: seven hold every second up to the year 4453.
+/// Encodes seconds in the digits and lower-case letters that names of objects allow: seven of them reach the year 4453.
 fn base36(seconds: i64) -> String {
     const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
     let mut rest = seconds.unsigned_abs();
@@ -221,42 +221,45 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_job_says_when_it_was_due_and_fits_the_longest_name() {
+    fn a_job_name_contains_the_due_time_and_fits_the_longest_backup_name() {
         let due = at("2026-11-23T03:00:00.7Z");
         let name = "b".repeat(MAX_NAME);
         let mut names = Vec::new();
         for task in Task::ALL {
-            let job = Run::due(task, due).job(&name);
+            let job = Run::new(task, due).job_name(&name);
             assert!(job.len() <= 63, "{job}");
             names.push(job);
         }
-        assert_eq!(Run::due(Task::Backup, due).job("orders"), "orders-1795402800");
+        assert_eq!(
+            Run::new(Task::Backup, due).job_name("orders"),
+            "orders-1795402800"
+        );
         names.dedup();
         assert_eq!(names.len(), 3);
-        assert_eq!(Run::due(Task::Backup, due).id("uid"), "2026-11-23T03:00:00Z/uid");
+        assert_eq!(Run::new(Task::Backup, due).id("uid"), "2026-11-23T03:00:00Z/uid");
     }
 
     #[test]
-    fn runs_are_read_as_they_were_written() {
-        let mut run = Run::due(Task::Backup, at("2026-11-23T03:00:00Z"));
-        run.started = Some(at("2026-11-23T03:00:01Z"));
+    fn runs_survive_a_round_trip_through_the_status() {
+        let mut run = Run::new(Task::Backup, at("2026-11-23T03:00:00Z"));
+        run.started_at = Some(at("2026-11-23T03:00:01Z"));
         run.job_uid = Some("job".to_owned());
         run.attempt = 2;
-        run.note = Some("ErrImagePull".to_owned());
-        let memory = Memory {
-            runs: vec![run, Run::due(Task::Prune, at("2026-11-22T03:00:00Z"))],
-            ..Memory::default()
+        run.message = Some("ErrImagePull".to_owned());
+        let persisted = PersistedState {
+            runs: vec![run, Run::new(Task::Prune, at("2026-11-22T03:00:00Z"))],
+            ..PersistedState::default()
         };
         let status = EtcdBackupStatus {
-            active: memory.active("orders", "uid"),
+            active: persisted.active_runs("orders", "uid"),
             ..EtcdBackupStatus::default()
         };
-        assert_eq!(Memory::read(Some(&status)), memory);
+        assert_eq!(PersistedState::read(Some(&status)), persisted);
     }
 
     #[test]
-    fn a_run_that_only_a_newer_version_knows_stays_as_it_is() {
-        let known = Run::due(Task::Prune, at("2026-11-22T03:00:00Z"));
+    fn a_run_with_an_unknown_task_is_preserved_unchanged() {
+        let known = Run::new(Task::Prune, at("2026-11-22T03:00:00Z"));
         let newer = ActiveRun {
             run: "2026-11-23T03:00:00Z/uid".to_owned(),
             job: "orders-v1".to_owned(),
@@ -270,34 +273,37 @@ mod tests {
             active: Some(active.to_vec()),
             ..EtcdBackupStatus::default()
         };
-        let alone = Memory::read(Some(&status(&active)));
+        let alone = PersistedState::read(Some(&status(&active)));
         assert_eq!(alone.runs, []);
-        assert_eq!(alone.active("orders", "uid").as_ref(), Some(&active));
+        assert_eq!(alone.active_runs("orders", "uid").as_ref(), Some(&active));
 
         active.push(ActiveRun {
             run: known.id("uid"),
-            job: known.job("orders"),
+            job: known.job_name("orders"),
             task: known.task.to_string(),
             due: Some(Time(known.due)),
             ..ActiveRun::default()
         });
-        let both = Memory::read(Some(&status(&active)));
+        let both = PersistedState::read(Some(&status(&active)));
         assert_eq!(both.runs, [known]);
-        assert!(both.active("orders", "uid").unwrap().contains(&newer));
+        assert!(both.active_runs("orders", "uid").unwrap().contains(&newer));
     }
 
     #[test]
-    fn what_the_older_operator_made_counts_as_made() {
+    fn a_backup_of_the_ancestor_operator_counts_as_made() {
         let status = EtcdBackupStatus {
             succeeded: true,
             last_success_date: Some(Time(at("2020-01-01T00:00:00Z"))),
             ..EtcdBackupStatus::default()
         };
-        assert_eq!(Memory::read(Some(&status)).last, Some(at("2020-01-01T00:00:00Z")));
+        assert_eq!(
+            PersistedState::read(Some(&status)).last_due,
+            Some(at("2020-01-01T00:00:00Z"))
+        );
         let failed = EtcdBackupStatus {
             reason: Some("no such bucket".to_owned()),
             ..EtcdBackupStatus::default()
         };
-        assert_eq!(Memory::read(Some(&failed)).last, None);
+        assert_eq!(PersistedState::read(Some(&failed)).last_due, None);
     }
 }

@@ -1,0 +1,216 @@
+//! What the operator read about an `EtcdBackup`: its Jobs, their pods, and the etcd cluster it backs up. Plain data that
+//! `observe` fills in.
+
+use std::fmt;
+
+use etcd_operator_api::contract::JobResult;
+use jiff::Timestamp;
+
+use crate::desired::Desired;
+use crate::persisted_state::PersistedState;
+
+/// Everything that a plan is computed from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObservedBackup {
+    /// The parsed spec.
+    pub desired: Desired,
+    /// The current time.
+    pub now: Timestamp,
+    /// The namespace of the `EtcdBackup`.
+    pub namespace: String,
+    /// The name of the `EtcdBackup`.
+    pub name: String,
+    /// The UID of the `EtcdBackup`.
+    pub uid: String,
+    /// The creation timestamp of the `EtcdBackup`.
+    pub created_at: Timestamp,
+    /// The deletion timestamp, while a finalizer keeps the object.
+    pub deleted_at: Option<Timestamp>,
+    /// The generation of the spec.
+    pub generation: i64,
+    /// Whether the spec was edited since the last reconcile.
+    pub is_edited: bool,
+    /// The value of the annotation `backup-now`, by which a user requests a backup.
+    pub backup_request: Option<String>,
+    /// What earlier reconciles recorded in the status.
+    pub persisted: PersistedState,
+    /// How to reach the etcd cluster, or why it cannot be backed up now.
+    pub source: Result<ResolvedSource, SourceUnavailable>,
+    /// The Jobs that this `EtcdBackup` owns.
+    pub jobs: Vec<ObservedJob>,
+    /// The pods of these Jobs, including pods whose Job is gone.
+    pub pods: Vec<ObservedPod>,
+    /// The name of a Job that has our label but another owner.
+    pub foreign_job: Option<String>,
+    /// Whether one more Job may start now, counted over the whole installation.
+    pub has_job_slot: bool,
+}
+
+/// How to reach the etcd cluster that is backed up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResolvedSource {
+    /// The client URLs.
+    pub endpoints: Vec<String>,
+    /// The Secret with the client certificate and the CA.
+    pub client_tls: Option<String>,
+    /// The image pull Secrets of the etcd cluster, the operator's included.
+    pub pull_secrets: Vec<String>,
+    /// The etcd image that the cluster runs, if known.
+    pub etcd_image: Option<String>,
+    /// etcd's cluster ID, if known.
+    pub cluster_id: Option<String>,
+    /// The incarnation of the cluster's data, if known.
+    pub incarnation: Option<i64>,
+}
+
+/// Why an `EtcdCluster` cannot be backed up now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceUnavailable {
+    /// The name of the `EtcdCluster`.
+    pub cluster: String,
+    /// The reason.
+    pub reason: SourceProblem,
+}
+
+/// The reasons why an `EtcdCluster` cannot be backed up now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceProblem {
+    /// The object does not exist, or its spec cannot be decoded.
+    NotFound,
+    /// The object has a deletion timestamp.
+    BeingDeleted,
+    /// A restore is under way and clients are not admitted yet.
+    BeingRestored,
+    /// The cluster has no cluster ID yet.
+    NotFormed,
+    /// Members require TLS, and the spec names no client certificate.
+    NoClientCertificate,
+    /// No member serves clients.
+    NoServingMember,
+    /// The etcd version is unknown, and the verification `Restore` needs it.
+    UnknownVersion,
+}
+
+impl fmt::Display for SourceUnavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.cluster;
+        match self.reason {
+            SourceProblem::NotFound => {
+                write!(f, "EtcdCluster {name} does not exist or cannot be read")
+            }
+            SourceProblem::BeingDeleted => write!(f, "EtcdCluster {name} is being deleted"),
+            SourceProblem::BeingRestored => write!(f, "EtcdCluster {name} is being restored"),
+            SourceProblem::NotFormed => write!(f, "EtcdCluster {name} has not formed yet"),
+            SourceProblem::NoClientCertificate => write!(
+                f,
+                "members of EtcdCluster {name} require TLS, but its spec.TLS.static.operatorSecret is no longer set"
+            ),
+            SourceProblem::NoServingMember => {
+                write!(f, "EtcdCluster {name} has no member that serves clients")
+            }
+            SourceProblem::UnknownVersion => {
+                write!(f, "EtcdCluster {name} does not report its etcd version yet")
+            }
+        }
+    }
+}
+
+/// A Job of the `EtcdBackup`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedJob {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The generation of the spec from which the operator built it.
+    pub generation: i64,
+    /// Where it stores its backup; unknown for a Job of an operator that did not annotate it.
+    pub location: Option<String>,
+    /// Whether it has a deletion timestamp.
+    pub is_being_deleted: bool,
+    /// The condition `Complete` or `Failed`, once it is true.
+    pub terminal_condition: Option<TerminalCondition>,
+}
+
+/// The condition with which Kubernetes reports that a Job has finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TerminalCondition {
+    /// Whether it is `Complete`, not `Failed`.
+    pub is_complete: bool,
+    /// The condition's reason.
+    pub reason: String,
+    /// The condition's message.
+    pub message: String,
+}
+
+/// A pod of a Job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedPod {
+    /// The name of its Job.
+    pub job: String,
+    /// The UID of its Job.
+    pub job_uid: String,
+    /// Whether its phase is neither `Succeeded` nor `Failed`.
+    pub is_active: bool,
+    /// Whether its main container has been started.
+    pub has_started: bool,
+    /// Why the main container has not been started: reason and message of the kubelet or the scheduler.
+    pub waiting_reason: Option<String>,
+    /// How the main container ended.
+    pub termination: Option<Termination>,
+}
+
+/// How the main container of a pod ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Termination {
+    /// When it ended.
+    pub finished_at: Timestamp,
+    /// The result in its termination message, or how the container died without one.
+    pub result: Result<JobResult, ContainerDeath>,
+}
+
+/// A container that ended without a readable result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerDeath {
+    /// The kubelet's reason, such as `OOMKilled` or `Error`.
+    pub reason: String,
+    /// The exit code.
+    pub exit_code: i32,
+    /// Why its termination message cannot be read, if it has one.
+    pub unreadable: Option<String>,
+}
+
+impl fmt::Display for ContainerDeath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            reason, exit_code, ..
+        } = self;
+        write!(f, "its container ended with {reason} (exit code {exit_code})")?;
+        match &self.unreadable {
+            Some(error) => write!(f, "; {error}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl ObservedBackup {
+    /// Where the current spec stores backups.
+    pub fn location_address(&self) -> String {
+        self.desired.location_address(&self.name)
+    }
+
+    /// The Job of this name.
+    pub fn job(&self, name: &str) -> Option<&ObservedJob> {
+        self.jobs.iter().find(|job| job.name == name)
+    }
+
+    /// The pods of a Job.
+    pub fn pods_of<'a>(&'a self, job: &'a ObservedJob) -> impl Iterator<Item = &'a ObservedPod> {
+        self.pods.iter().filter(move |pod| pod.job_uid == job.uid)
+    }
+
+    /// Whether a pod of a Job of this name is pending or running.
+    pub fn has_active_pod(&self, job: &str) -> bool {
+        self.pods.iter().any(|pod| pod.job == job && pod.is_active)
+    }
+}

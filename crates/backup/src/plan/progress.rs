@@ -1,0 +1,212 @@
+//! What an `EtcdBackup` is doing or waiting for: the content of its condition `Progressing` and of its phase.
+
+use jiff::Timestamp;
+
+use super::failed_field::{describe_failure, describe_waiting_pod};
+use super::{Outcome, Plan, run_state, start};
+use crate::desired::Trigger;
+use crate::observed_state::{ObservedBackup, SourceUnavailable};
+use crate::persisted_state::{Run, Task};
+
+/// What an `EtcdBackup` is doing or waiting for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The reason of the condition.
+    pub reason: Reason,
+    /// The message of the condition.
+    pub message: String,
+    /// Whether it waits for something other than the clock.
+    pub is_blocked: bool,
+}
+
+/// A due or requested backup that cannot start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockedRun {
+    /// When it was due; `None` if a user requested it.
+    pub due_since: Option<Timestamp>,
+    /// Why the etcd cluster cannot be backed up.
+    pub unavailable: SourceUnavailable,
+}
+
+/// The reason of the condition `Progressing`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reason {
+    /// A backup Job runs.
+    BackingUp,
+    /// A Job deletes old backups.
+    Pruning,
+    /// A Job deletes all backups.
+    Erasing,
+    /// A run waits for a free Job slot.
+    Queued,
+    /// The etcd cluster cannot be backed up now.
+    WaitsForCluster,
+    /// The next backup is not due yet.
+    #[default]
+    Scheduled,
+    /// The one-shot backup was made.
+    Done,
+    /// The last backup failed.
+    LastRunFailed,
+    /// `spec.suspend` is set.
+    Suspended,
+}
+
+impl Reason {
+    /// All reasons.
+    pub const ALL: [Self; 9] = [
+        Self::BackingUp,
+        Self::Pruning,
+        Self::Erasing,
+        Self::Queued,
+        Self::WaitsForCluster,
+        Self::Scheduled,
+        Self::Done,
+        Self::LastRunFailed,
+        Self::Suspended,
+    ];
+
+    /// The word in the condition.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::BackingUp => "BackingUp",
+            Self::Pruning => "Pruning",
+            Self::Erasing => "Erasing",
+            Self::Queued => "Queued",
+            Self::WaitsForCluster => "WaitsForCluster",
+            Self::Scheduled => "Scheduled",
+            Self::Done => "Done",
+            Self::LastRunFailed => "LastRunFailed",
+            Self::Suspended => "Suspended",
+        }
+    }
+
+    /// Whether a Job runs, so that the condition is true.
+    pub fn is_running(self) -> bool {
+        matches!(self, Self::BackingUp | Self::Pruning | Self::Erasing)
+    }
+}
+
+/// The phase in the status and in the printer column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Phase(pub &'static str);
+
+impl Phase {
+    /// The spec is refused.
+    pub const INVALID: Self = Self("Invalid");
+    /// No Job can be created: the operator's image is unknown, or the name of the Job is taken.
+    pub const BLOCKED: Self = Self("Waiting");
+
+    /// The phase of this reason.
+    pub fn of_reason(reason: Reason) -> Self {
+        Self(match reason {
+            Reason::BackingUp | Reason::Pruning => "Running",
+            Reason::Erasing => "Deleting",
+            Reason::Queued => "Queued",
+            Reason::WaitsForCluster => "Waiting",
+            Reason::Scheduled => "Scheduled",
+            Reason::Done => "Succeeded",
+            Reason::LastRunFailed => "Failed",
+            Reason::Suspended => "Suspended",
+        })
+    }
+}
+
+/// Describes what the `EtcdBackup` is doing or waiting for under this plan.
+pub fn progress(observed: &ObservedBackup, plan: &Plan, blocked: Option<BlockedRun>) -> Progress {
+    let (reason, message) = describe(observed, plan, blocked);
+    let mut started = plan.persisted.runs.iter().filter(|run| run.started_at.is_some());
+    let has_trouble =
+        started.any(|run| run.message.is_some() || run_state::failed_tries(observed, run).is_some());
+    Progress {
+        is_blocked: has_trouble || matches!(reason, Reason::Queued | Reason::WaitsForCluster),
+        reason,
+        message,
+    }
+}
+
+fn describe(observed: &ObservedBackup, plan: &Plan, blocked: Option<BlockedRun>) -> (Reason, String) {
+    if let Some(run) = plan.persisted.runs.iter().find(|run| run.started_at.is_some()) {
+        return describe_running(observed, run);
+    }
+    if plan.queued_since.is_some() {
+        let text = "The run is due and waits for a free Job slot: the operator limits how many backup Jobs run at once.";
+        return (Reason::Queued, text.to_owned());
+    }
+    if observed.deleted_at.is_some() {
+        return (Reason::Erasing, describe_deleted(observed, plan));
+    }
+    if let Some(blocked) = blocked {
+        let since = blocked
+            .due_since
+            .map_or_else(String::new, |since| format!(" since {since}"));
+        let text = format!("A backup is due{since} and waits: {}.", blocked.unavailable);
+        return (Reason::WaitsForCluster, text);
+    }
+    if observed.desired.is_suspended {
+        let text = "spec.suspend is set: no backup starts, except on request by the annotation etcd.database.coreos.com/backup-now.";
+        return (Reason::Suspended, text.to_owned());
+    }
+    let next = plan
+        .next_due
+        .map_or_else(String::new, |next| format!(" The next backup is due at {next}."));
+    if plan.persisted.failures > 0 {
+        let retry = start::one_shot_retry(observed, &plan.persisted);
+        let text = match (&observed.desired.trigger, retry) {
+            (Trigger::Once, Some(retry)) => {
+                format!("The backup failed. It is retried at {retry}, or when the spec is edited.")
+            }
+            _ => format!("The last backup failed.{next}"),
+        };
+        return (Reason::LastRunFailed, text);
+    }
+    match observed.desired.trigger {
+        Trigger::Once if plan.persisted.last_due.is_some() => {
+            (Reason::Done, "The one-shot backup is complete.".to_owned())
+        }
+        _ => (Reason::Scheduled, format!("No backup is due.{next}")),
+    }
+}
+
+fn describe_running(observed: &ObservedBackup, run: &Run) -> (Reason, String) {
+    let job = run.job_name(&observed.name);
+    let (reason, activity) = match run.task {
+        Task::Backup => (Reason::BackingUp, format!("Job {job} makes a backup")),
+        Task::Prune => (Reason::Pruning, format!("Job {job} deletes old backups")),
+        Task::Erase => (Reason::Erasing, format!("Job {job} deletes the stored backups")),
+    };
+    let text = match &run.message {
+        Some(why) if run.job_uid.is_none() => {
+            format!("The API server rejects Job {job}: {why}. The operator retries until the run times out.")
+        }
+        Some(waiting) => format!(
+            "{activity}, but its pod has not started: {}.",
+            describe_waiting_pod(&observed.desired, waiting)
+        ),
+        None => match run_state::failed_tries(observed, run) {
+            Some((count, Outcome::Failed { reason, message })) => format!(
+                "{activity}. Tries that failed so far: {count}; Kubernetes retries. The last one: {}",
+                describe_failure(&observed.desired, &reason, &message)
+            ),
+            _ => format!("{activity}."),
+        },
+    };
+    (reason, text)
+}
+
+fn describe_deleted(observed: &ObservedBackup, plan: &Plan) -> String {
+    let last_failure = plan
+        .finished_runs
+        .iter()
+        .find_map(|finished| match &finished.outcome {
+            Outcome::Failed { reason, message } => Some(describe_failure(&observed.desired, reason, message)),
+            _ => None,
+        });
+    let erase = plan.persisted.run_of(Task::Erase);
+    match last_failure.or_else(|| erase.and_then(|run| run.message.clone())) {
+        Some(why) => format!(
+            "The stored backups could not be deleted; the operator retries: {why}. To keep them, set spec.deletionPolicy: Retain."
+        ),
+        None => "The object is deleted as soon as no Job runs and its backups are deleted.".to_owned(),
+    }
+}
