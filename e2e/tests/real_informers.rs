@@ -58,7 +58,7 @@ impl Watched {
             cut,
             _stop: stop.drop_guard(),
         };
-        watched.maps.synced().ready().await;
+        watched.maps.synced().wait_until_ready().await;
         Ok(watched)
     }
 

@@ -161,7 +161,7 @@ async fn operate(
     tokio::spawn(publisher.run(shutdown.clone()));
     let _ended = shutdown.drop_guard();
     for gate in gates {
-        gate.ready().await;
+        gate.wait_until_ready().await;
     }
     drive(
         &reconcile,
@@ -225,7 +225,7 @@ async fn drive(
         let pause = rest.map(|rest| rest + Duration::from_millis(1));
         tokio::select! {
             biased;
-            () = wakeup.pushed() => {}
+            () = wakeup.wait() => {}
             () = tokio::time::sleep(pause.unwrap_or_default()), if pause.is_some() => {}
         }
     }

@@ -170,7 +170,7 @@ mod tests {
     fn every_event_of_a_restore_is_explained_and_no_other() {
         let sources = [
             include_str!("../../../restore/src/reconcile.rs"),
-            include_str!("../../../restore/src/reconcile/create.rs"),
+            include_str!("../../../restore/src/reconcile/create_cluster.rs"),
         ];
         let given: BTreeSet<_> = sources
             .iter()
