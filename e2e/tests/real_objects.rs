@@ -6,9 +6,9 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, ensure};
 use etcd_operator_api::{EtcdCluster, crd};
 use etcd_operator_cluster::{
-    build::{Frame, Latch, Objects, Stored, build, claim},
+    build::{BuildInputs, Objects, StateAnnotations, StoredTemplates, build, claim},
     desired::{Desired, desired},
-    plan::Fetching,
+    plan::FetchContainer,
 };
 use etcd_operator_e2e::control_plane::{self, ControlPlane};
 use etcd_operator_runtime::drift;
@@ -51,11 +51,11 @@ fn wishes(name: &str) -> Result<Desired> {
     desired(&cluster).map_err(|refused| anyhow!("{name}: {refused:?}"))
 }
 
-fn frame(desired: &Desired, namespace: &str) -> Result<Frame> {
-    Ok(Frame {
+fn inputs(desired: &Desired, namespace: &str) -> Result<BuildInputs> {
+    Ok(BuildInputs {
         namespace: namespace.to_owned(),
         cluster_uid: "7f6f1bb5-0000-4000-8000-000000000000".to_owned(),
-        latch: Latch {
+        state_annotations: StateAnnotations {
             incarnation: 1,
             cluster_id: "cdf818194e3a8c32".parse().ok(),
             voters: ["a-0".to_owned()].into(),
@@ -65,19 +65,19 @@ fn frame(desired: &Desired, namespace: &str) -> Result<Frame> {
             earlier_restores: Vec::new(),
         },
         replicas: desired.size.get(),
-        formed: true,
+        accepts_clients: true,
         version: desired.version(None),
         operator_image: "etcd-operator:dev".parse()?,
         live_voters: desired.size.get().into(),
         stored: None,
-        may_move: false,
-        fetching: Fetching::Nothing,
-        is_held: false,
+        may_update_template: false,
+        fetch_container: FetchContainer::Absent,
+        is_restoring: false,
     })
 }
 
-fn objects(desired: &Desired, frame: &Frame) -> Result<Objects> {
-    build(desired, frame).map_err(|refused| anyhow!("{refused:?}"))
+fn objects(desired: &Desired, inputs: &BuildInputs) -> Result<Objects> {
+    build(desired, inputs).map_err(|refused| anyhow!("{refused:?}"))
 }
 
 /// A namespace in which nothing but restricted pods may run, and a client with the rights of the operator's role.
@@ -213,7 +213,7 @@ async fn the_objects_of_six_clusters_are_stored_as_built_and_their_pods_let_into
         let admit = ["apply", "--dry-run=server", "-n", &namespace, "-f", "-"];
         said(bed, &admit, &spec(name)?).await.context(name)?;
         let desired = wishes(name)?;
-        let objects = objects(&desired, &frame(&desired, &namespace)?)?;
+        let objects = objects(&desired, &inputs(&desired, &namespace)?)?;
         let set = applied_all(&operator, &objects).await.context(name)?;
         assert_eq!(refusal(bed, &pod(&set)?).await?, None, "{name}");
     }
@@ -227,7 +227,7 @@ async fn a_pod_that_asks_for_more_is_not_let_in() -> Result<()> {
     let mut desired = wishes("seed")?;
     let loose = json!({"spec": {"containers": [{"name": "etcd", "securityContext": {"privileged": true, "allowPrivilegeEscalation": null}}]}});
     desired.pod.patch = loose.as_object().cloned();
-    let objects = objects(&desired, &frame(&desired, &namespace)?)?;
+    let objects = objects(&desired, &inputs(&desired, &namespace)?)?;
     let set = applied_all(&operator, &objects).await?;
     let said = refusal(bed, &pod(&set)?).await?.context("it was let in")?;
     assert!(said.contains("violates PodSecurity"), "{said}");
@@ -239,9 +239,9 @@ async fn a_cluster_that_forms_grows_and_waits_with_a_change_is_applied_over_what
     let bed = control_plane::shared().await?;
     let (namespace, operator) = restricted(bed, "grows").await?;
     let mut desired = wishes("persistent")?;
-    let mut frame = frame(&desired, &namespace)?;
-    frame.formed = false;
-    let stored = applied_all(&operator, &objects(&desired, &frame)?).await?;
+    let mut inputs = inputs(&desired, &namespace)?;
+    inputs.accepts_clients = false;
+    let stored = applied_all(&operator, &objects(&desired, &inputs)?).await?;
 
     // A size of volumes that the StatefulSet can no longer take, a version whose gate is shut, and two more members.
     let later = json!({"spec": {"size": 5, "version": "3.7.3", "storage": {"size": "16Gi", "storageClassName": "fast"}}});
@@ -251,11 +251,11 @@ async fn a_cluster_that_forms_grows_and_waits_with_a_change_is_applied_over_what
         let cluster: EtcdCluster = serde_json::from_value(cluster)?;
         etcd_operator_cluster::desired::desired(&cluster).map_err(|refused| anyhow!("{refused:?}"))?
     };
-    frame.formed = true;
-    frame.replicas = 5;
-    frame.version = "3.7.3".parse()?;
-    frame.stored = Some(Stored::of(&stored).into());
-    let grown = objects(&desired, &frame)?;
+    inputs.accepts_clients = true;
+    inputs.replicas = 5;
+    inputs.version = "3.7.3".parse()?;
+    inputs.stored = Some(StoredTemplates::read(&stored).into());
+    let grown = objects(&desired, &inputs)?;
     ensure!(grown.pending.is_some(), "the change did not wait");
     let stored = applied_all(&operator, &grown).await?;
     assert_eq!(stored.spec.replicas, Some(5));
@@ -280,8 +280,8 @@ async fn a_claim_gets_its_labels_and_owner_and_loses_the_owner_when_it_is_to_sta
     let owners =
         |claim: &PersistentVolumeClaim| claim.metadata.owner_references.clone().unwrap_or_default().len();
     let mut desired = wishes("persistent")?;
-    let frame = frame(&desired, &namespace)?;
-    let owned = applied(&operator, &claim(&desired, &frame, &made).context("a claim")?).await?;
+    let inputs = inputs(&desired, &namespace)?;
+    let owned = applied(&operator, &claim(&desired, &inputs, &made).context("a claim")?).await?;
     assert_eq!(owners(&owned), 1);
     assert_eq!(
         owned
@@ -295,7 +295,7 @@ async fn a_claim_gets_its_labels_and_owner_and_loses_the_owner_when_it_is_to_sta
     if let etcd_operator_cluster::desired::Storage::Persistent { retention, .. } = &mut desired.storage {
         *retention = etcd_operator_api::cluster::Retention::Retain;
     }
-    let kept = applied(&operator, &claim(&desired, &frame, &owned).context("a claim")?).await?;
+    let kept = applied(&operator, &claim(&desired, &inputs, &owned).context("a claim")?).await?;
     assert_eq!(owners(&kept), 0);
     let spec: Value = serde_json::to_value(kept.spec)?;
     assert_eq!(spec["resources"]["requests"]["storage"], "8Gi");

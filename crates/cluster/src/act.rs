@@ -10,18 +10,18 @@ use etcd_operator_api::names::{
 use etcd_operator_etcd as etcd;
 use etcd_operator_etcd::error::Class as EtcdClass;
 use etcd_operator_etcd::id::MemberId;
-use etcd_operator_etcd::membership::{Known, Member, Membership as Read};
+use etcd_operator_etcd::membership::{Known, Member, Membership as MembershipRead};
 use etcd_operator_etcd::rejection::Rejection;
 use etcd_operator_runtime::apply;
 use etcd_operator_runtime::error::{Class, Classified};
 use etcd_operator_runtime::key::ObjectKey;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
-use crate::memory::Memory;
-use crate::observe::{Connection, Observed, consent, given_up, restore};
-use crate::plan::{Leave, Plan, PodRef, Step};
+use crate::observe::{Connection, Observation, annotated_uids, requested_replacement, requested_restore};
+use crate::observed_state::{Ordinal, PermitDelivery, kube_objects};
+use crate::persisted_state::PersistedState;
+use crate::plan::{GracePeriod, Plan, PodRef, Step};
 use crate::reconcile::Deps;
-use crate::world::{Laid, Ordinal, reading};
 
 /// What became of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,74 +68,74 @@ impl Classified for Error {
 pub async fn act(
     step: &Step,
     plan: &Plan,
-    observed: &Observed,
+    observation: &Observation,
     key: &ObjectKey,
     deps: &Deps,
 ) -> Result<Outcome, Error> {
-    if let Some(why) = superseded(plan, observed, key, deps).await? {
+    if let Some(why) = why_stale(plan, observation, key, deps).await? {
         return Ok(Outcome::Stale(why));
     }
     match step {
-        Step::TakeOver(pods) => take_over(pods, observed, key, deps).await,
-        Step::Permit(permits) => permit(permits, observed, key, deps).await,
-        Step::DeletePod { pod, leave } => delete_pod(pod, *leave, observed, key, deps).await,
-        Step::DeleteClaim { place, uid } => delete_claim(*place, uid, observed, key, deps).await,
+        Step::FencePods(pods) => fence_pods(pods, observation, key, deps).await,
+        Step::Permit(permits) => deliver_permits(permits, observation, key, deps).await,
+        Step::DeletePod { pod, grace_period } => delete_pod(pod, *grace_period, observation, key, deps).await,
+        Step::DeleteClaim { ordinal, uid } => delete_claim(*ordinal, uid, observation, key, deps).await,
         Step::Add { .. }
         | Step::Promote { .. }
         | Step::MoveLeader { .. }
         | Step::Remove { .. }
-        | Step::Disarm(_) => change_members(step, observed).await,
+        | Step::Disarm(_) => change_membership(step, observation).await,
     }
 }
 
 /// Why the intent is no longer this process's to act upon; none while it is.
-async fn superseded(
+async fn why_stale(
     plan: &Plan,
-    observed: &Observed,
+    observation: &Observation,
     key: &ObjectKey,
     deps: &Deps,
 ) -> Result<Option<String>, Error> {
     let Some(now) = deps.applier.read::<EtcdCluster>(key).await? else {
         return Ok(Some("the EtcdCluster is gone".to_owned()));
     };
-    let world = &observed.world;
-    let place = |name: &str| Ordinal::of_name(&world.desired.name, name);
-    let written = Memory::read(now.status.as_ref(), place);
-    let is_same = now.metadata.uid.as_deref() == Some(world.uid.as_str())
+    let observed = &observation.observed;
+    let ordinal = |name: &str| Ordinal::from_name(&observed.desired.name, name);
+    let written = PersistedState::read(now.status.as_ref(), ordinal);
+    let is_same = now.metadata.uid.as_deref() == Some(observed.uid.as_str())
         && now.metadata.deletion_timestamp.is_none()
         && !now.spec.paused
-        && now.metadata.generation.unwrap_or_default() == world.generation
-        && consent(&now, ANNOTATION_DISCARD) == world.discard
-        && consent(&now, ANNOTATION_ADOPT) == world.adopt
-        && given_up(&now) == world.replace
-        && restore(&now) == world.restore
-        && written.intent == plan.memory.intent
-        && written.restore == plan.memory.restore
-        && written.incarnation == plan.memory.incarnation;
+        && now.metadata.generation.unwrap_or_default() == observed.generation
+        && annotated_uids(&now, ANNOTATION_DISCARD) == observed.discard
+        && annotated_uids(&now, ANNOTATION_ADOPT) == observed.adopt
+        && requested_replacement(&now) == observed.replace
+        && requested_restore(&now) == observed.restore
+        && written.pending == plan.persisted.pending
+        && written.restore == plan.persisted.restore
+        && written.incarnation == plan.persisted.incarnation;
     Ok((!is_same).then(|| "the EtcdCluster has changed since it was looked at".to_owned()))
 }
 
 /// The pod of this UID as it is now.
-async fn pod_now(
+async fn read_pod(
     pod: &PodRef,
-    observed: &Observed,
+    observation: &Observation,
     key: &ObjectKey,
     deps: &Deps,
 ) -> Result<Option<Pod>, Error> {
-    let name = observed.world.name(pod.place);
+    let name = observation.observed.name(pod.ordinal);
     let now = deps.applier.read::<Pod>(&key.beside(&name)).await?;
     Ok(now.filter(|now| now.metadata.uid.as_deref() == Some(pod.uid.as_str())))
 }
 
-async fn take_over(
+async fn fence_pods(
     pods: &[PodRef],
-    observed: &Observed,
+    observation: &Observation,
     key: &ObjectKey,
     deps: &Deps,
 ) -> Result<Outcome, Error> {
-    let instance = observed.world.instance.as_str();
+    let instance = observation.observed.instance.as_str();
     for pod in pods {
-        if let Some(now) = pod_now(pod, observed, key, deps).await? {
+        if let Some(now) = read_pod(pod, observation, key, deps).await? {
             let touch = [(ANNOTATION_TAKEN_OVER, Some(instance))];
             deps.applier.annotate(&now, &touch).await?;
         }
@@ -145,37 +145,37 @@ async fn take_over(
     ))
 }
 
-async fn permit(
+async fn deliver_permits(
     permits: &[(PodRef, Permit)],
-    observed: &Observed,
+    observation: &Observation,
     key: &ObjectKey,
     deps: &Deps,
 ) -> Result<Outcome, Error> {
     let mut given = Vec::new();
     for (pod, permit) in permits {
-        let name = observed.world.name(pod.place);
-        let Some(now) = pod_now(pod, observed, key, deps).await? else {
+        let name = observation.observed.name(pod.ordinal);
+        let Some(now) = read_pod(pod, observation, key, deps).await? else {
             return Ok(Outcome::Stale(format!("the pod {name} is another one by now")));
         };
-        if permit.mode == Mode::Resume && !is_on_its_own(pod.place, observed, key, deps).await? {
+        if permit.mode == Mode::Resume && !has_recorded_volume(pod.ordinal, observation, key, deps).await? {
             return Ok(Outcome::Stale(format!("{name} has another volume by now")));
         }
         let text = serde_json::to_string(permit).expect("a permit is JSON");
-        let before = observed.world.seen(pod.place).pod.as_ref();
+        let before = observation.observed.member(pod.ordinal).pod.as_ref();
         let before = before.filter(|pod| pod.permit.as_ref() == Some(permit));
-        let laid = before.and_then(|pod| pod.laid);
-        let laid = match laid {
-            Some(laid) => laid.anew(observed.world.now),
-            None => Laid::first(observed.world.now),
+        let permit_delivery = before.and_then(|pod| pod.permit_delivery);
+        let permit_delivery = match permit_delivery {
+            Some(permit_delivery) => permit_delivery.repeat(observation.observed.now),
+            None => PermitDelivery::first(observation.observed.now),
         };
-        let (text, when) = (Some(text.as_str()), laid.to_string());
+        let (text, when) = (Some(text.as_str()), permit_delivery.to_string());
         deps.applier
             .annotate(
                 &now,
                 &[(ANNOTATION_PERMIT, text), (ANNOTATION_PERMIT_LAID, Some(&when))],
             )
             .await?;
-        if laid.again == 0 {
+        if permit_delivery.redeliveries == 0 {
             given.push(name);
         }
     }
@@ -195,64 +195,70 @@ async fn permit(
 }
 
 /// Whether the volume at a place is, in this very moment, the one that is noted as its member's own.
-async fn is_on_its_own(
-    place: Ordinal,
-    observed: &Observed,
+async fn has_recorded_volume(
+    ordinal: Ordinal,
+    observation: &Observation,
     key: &ObjectKey,
     deps: &Deps,
 ) -> Result<bool, Error> {
-    let world = &observed.world;
-    let claim = key.beside(&place.claim(&world.desired.name));
+    let observed = &observation.observed;
+    let claim = key.beside(&ordinal.claim(&observed.desired.name));
     let now = deps.applier.read::<PersistentVolumeClaim>(&claim).await?;
-    let now = now.as_ref().and_then(reading::claim);
-    let noted = world.memory.members.get(&place);
-    Ok(noted.zip(now).is_some_and(|(noted, now)| noted.is_on(&now)))
+    let now = now.as_ref().and_then(kube_objects::read_claim);
+    let recorded = observed.persisted.members.get(&ordinal);
+    Ok(recorded
+        .zip(now)
+        .is_some_and(|(recorded, now)| recorded.is_same_volume(&now)))
 }
 
 async fn delete_pod(
     pod: &PodRef,
-    leave: Leave,
-    observed: &Observed,
+    grace_period: GracePeriod,
+    observation: &Observation,
     key: &ObjectKey,
     deps: &Deps,
 ) -> Result<Outcome, Error> {
-    let name = observed.world.name(pod.place);
+    let name = observation.observed.name(pod.ordinal);
     deps.applier
-        .delete_uid::<Pod>(&key.beside(&name), &pod.uid, leave.seconds())
+        .delete_uid::<Pod>(&key.beside(&name), &pod.uid, grace_period.seconds())
         .await?;
-    let how = match leave {
-        Leave::None => ", without waiting for its node, which is gone",
-        Leave::Usual | Leave::Short => "",
+    let how = match grace_period {
+        GracePeriod::Zero => ", without waiting for its node, which is gone",
+        GracePeriod::PodDefault | GracePeriod::OneSecond => "",
     };
     Ok(Outcome::Done(format!("Deleted the pod {name}{how}.")))
 }
 
 /// Data goes only when nobody is a member there, as a voter says in this very moment.
 async fn delete_claim(
-    place: Ordinal,
+    ordinal: Ordinal,
     uid: &str,
-    observed: &Observed,
+    observation: &Observation,
     key: &ObjectKey,
     deps: &Deps,
 ) -> Result<Outcome, Error> {
-    let world = &observed.world;
-    if world.memory.has_formed() {
-        let Some(connection) = speaker(observed) else {
+    let observed = &observation.observed;
+    if observed.persisted.has_formed() {
+        let Some(connection) = preferred_connection(observation) else {
             return Ok(Outcome::Waits("nobody can tell who the members are".to_owned()));
         };
-        let is_nobodys = match connection.membership().await {
-            Read::Known(known) => {
-                let noted = world.memory.members.get(&place);
-                let is_noted_one = noted.is_some_and(|noted| known.members.contains_key(&noted.id));
-                world.member_among(&known, place).is_none() && !is_noted_one
+        let is_unused = match connection.membership().await {
+            MembershipRead::Known(known) => {
+                let recorded = observed.persisted.members.get(&ordinal);
+                let is_recorded_member =
+                    recorded.is_some_and(|recorded| known.members.contains_key(&recorded.id));
+                observed.etcd_member_in(&known, ordinal).is_none() && !is_recorded_member
             }
-            Read::Unknown(_) => false,
+            MembershipRead::Unknown(_) => false,
         };
-        if !is_nobodys {
-            return Ok(Outcome::Stale(format!("{} may be a member", world.name(place))));
+        if !is_unused {
+            return Ok(Outcome::Stale(format!(
+                "{} may be a member",
+                observed.name(ordinal)
+            )));
         }
     }
-    let name = place.claim(&world.desired.name);
+    let name = ordinal.claim(&observed.desired.name);
     deps.applier
         .delete_uid::<PersistentVolumeClaim>(&key.beside(&name), uid, None)
         .await?;
@@ -263,127 +269,142 @@ async fn delete_claim(
 
 /// Whom to ask for a change of members: the leader if it was reached, else whoever told who the members are, and then the
 /// other voters. Each judges by its own connections to others, and one may take them for broken that are not, for ever.
-fn speakers<'a>(observed: &'a Observed, known: &Known) -> Vec<&'a Connection> {
-    let reached = &observed.reached;
-    let place_of = |member: &Member| observed.world.place_of(&member.peer_urls);
+fn connections_by_preference<'a>(observation: &'a Observation, known: &Known) -> Vec<&'a Connection> {
+    let probes = &observation.probes;
+    let ordinal_at = |member: &Member| observation.observed.ordinal_at(&member.peer_urls);
     let leader = known.leader.and_then(|id| known.members.get(&id));
     let leader = leader
-        .and_then(place_of)
-        .filter(|place| reached.connections.contains_key(place));
-    let first = leader.or(reached.reader);
-    let voters = known.voters().filter_map(place_of);
-    let others = voters.filter(|place| first.is_some_and(|first| first != *place));
+        .and_then(ordinal_at)
+        .filter(|ordinal| probes.connections.contains_key(ordinal));
+    let first = leader.or(probes.reader);
+    let voters = known.voters().filter_map(ordinal_at);
+    let others = voters.filter(|ordinal| first.is_some_and(|first| first != *ordinal));
     let all = first.into_iter().chain(others);
-    all.filter_map(|place| reached.connections.get(&place)).collect()
+    all.filter_map(|ordinal| probes.connections.get(&ordinal))
+        .collect()
 }
 
 /// Whom to ask first.
-fn speaker(observed: &Observed) -> Option<&Connection> {
-    speakers(observed, observed.world.known()?).first().copied()
+fn preferred_connection(observation: &Observation) -> Option<&Connection> {
+    connections_by_preference(observation, observation.observed.known()?)
+        .first()
+        .copied()
 }
 
 /// Whether a learner answers for itself at this very moment: the leader only remembers how far it was, and would give a
 /// vote to one that has lost its disk since.
-async fn still_learns(observed: &Observed, place: Ordinal, id: MemberId) -> bool {
-    let Some(connection) = observed.reached.connections.get(&place) else {
+async fn is_still_learner(observation: &Observation, ordinal: Ordinal, id: MemberId) -> bool {
+    let Some(connection) = observation.probes.connections.get(&ordinal) else {
         return false;
     };
     let status = connection.status().await;
     status.is_ok_and(|status| status.position.member == id && status.is_learner)
 }
 
-async fn change_members(step: &Step, observed: &Observed) -> Result<Outcome, Error> {
-    let Some(known) = observed.world.known() else {
+async fn change_membership(step: &Step, observation: &Observation) -> Result<Outcome, Error> {
+    let Some(known) = observation.observed.known() else {
         return Ok(Outcome::Waits("nobody can tell who the members are".to_owned()));
     };
     let mut outcome = Ok(Outcome::Waits("nobody who could be asked answers".to_owned()));
-    for connection in speakers(observed, known) {
-        match change_through(connection, step, observed, known).await {
-            Said::No(error) if error.rejection() == Some(&Rejection::Unhealthy) => {
+    for connection in connections_by_preference(observation, known) {
+        match change_membership_through(connection, step, observation, known).await {
+            ChangeReply::Rejected(error) if error.rejection() == Some(&Rejection::Unhealthy) => {
                 outcome = Ok(Outcome::Waits(error.to_string()));
             }
             // Looking tells whether it was done, and a refusal for now is a normal wait.
-            Said::No(error) if error.may_have_been_done() || error.class() == EtcdClass::Waiting => {
+            ChangeReply::Rejected(error)
+                if error.may_have_been_done() || error.class() == EtcdClass::Waiting =>
+            {
                 return Ok(Outcome::Waits(error.to_string()));
             }
-            Said::No(error) => return Err(error.into()),
-            Said::Done(done) => return Ok(done),
+            ChangeReply::Rejected(error) => return Err(error.into()),
+            ChangeReply::Done(done) => return Ok(done),
         }
     }
     outcome
 }
 
 /// What one member says to a change.
-enum Said {
+enum ChangeReply {
     Done(Outcome),
-    No(etcd::error::Error),
+    Rejected(etcd::error::Error),
 }
 
-impl Said {
-    fn of(answer: Result<(), etcd::error::Error>, text: String) -> Self {
+impl ChangeReply {
+    fn from_result(answer: Result<(), etcd::error::Error>, text: String) -> Self {
         match answer {
             Ok(()) => Self::Done(Outcome::Done(text)),
-            Err(error) => Self::No(error),
+            Err(error) => Self::Rejected(error),
         }
     }
 }
 
-async fn change_through(connection: &Connection, step: &Step, observed: &Observed, known: &Known) -> Said {
-    let world = &observed.world;
+async fn change_membership_through(
+    connection: &Connection,
+    step: &Step,
+    observation: &Observation,
+    known: &Known,
+) -> ChangeReply {
+    let observed = &observation.observed;
     match connection.membership().await {
-        Read::Known(now) if now.members == known.members && now.cluster == known.cluster => {}
-        Read::Known(_) => return Said::Done(Outcome::Stale("the members have changed".to_owned())),
-        Read::Unknown(why) => return Said::Done(Outcome::Waits(why.to_string())),
+        MembershipRead::Known(now) if now.members == known.members && now.cluster == known.cluster => {}
+        MembershipRead::Known(_) => {
+            return ChangeReply::Done(Outcome::Stale("the members have changed".to_owned()));
+        }
+        MembershipRead::Unknown(why) => return ChangeReply::Done(Outcome::Waits(why.to_string())),
     }
     match step {
-        Step::Add { place, learner } => {
-            let urls = [world.peer_url(*place)];
+        Step::Add { ordinal, learner } => {
+            let urls = [observed.peer_url(*ordinal)];
             let answer = if *learner {
                 connection.add_learner(&urls).await
             } else {
                 connection.add_voter(&urls).await
             };
-            let text = format!("Added {} to the members.", world.name(*place));
+            let text = format!("Added {} to the members.", observed.name(*ordinal));
             match answer {
-                Ok(answer) => Said::Done(Outcome::Added(answer.member.id, text)),
-                Err(error) => Said::No(error),
+                Ok(answer) => ChangeReply::Done(Outcome::Added(answer.member.id, text)),
+                Err(error) => ChangeReply::Rejected(error),
             }
         }
-        Step::Promote { place, id } => {
-            if !still_learns(observed, *place, *id).await {
-                let text = format!("{} does not answer as the learner any more", world.name(*place));
-                return Said::Done(Outcome::Stale(text));
+        Step::Promote { ordinal, id } => {
+            if !is_still_learner(observation, *ordinal, *id).await {
+                let text = format!(
+                    "{} does not answer as the learner any more",
+                    observed.name(*ordinal)
+                );
+                return ChangeReply::Done(Outcome::Stale(text));
             }
-            let text = format!("Gave {} a vote.", world.name(*place));
-            Said::of(connection.promote(*id).await.map(drop), text)
+            let text = format!("Gave {} a vote.", observed.name(*ordinal));
+            ChangeReply::from_result(connection.promote(*id).await.map(drop), text)
         }
         Step::MoveLeader { from, to } => {
-            let Some(leader) = observed.reached.connections.get(from) else {
-                let text = format!("{} does not answer", world.name(*from));
-                return Said::Done(Outcome::Waits(text));
+            let Some(leader) = observation.probes.connections.get(from) else {
+                let text = format!("{} does not answer", observed.name(*from));
+                return ChangeReply::Done(Outcome::Waits(text));
             };
-            let text = format!("Moved leadership away from {}.", world.name(*from));
-            Said::of(leader.move_leader(*to).await, text)
+            let text = format!("Moved leadership away from {}.", observed.name(*from));
+            ChangeReply::from_result(leader.move_leader(*to).await, text)
         }
-        Step::Remove { place, id } => {
-            let who = place.map_or_else(|| format!("member {id}"), |place| world.name(place));
+        Step::Remove { ordinal, id } => {
+            let who = ordinal.map_or_else(|| format!("member {id}"), |ordinal| observed.name(ordinal));
             let text = format!("Took {who} out of the members.");
-            Said::of(connection.remove(*id).await.map(drop), text)
+            ChangeReply::from_result(connection.remove(*id).await.map(drop), text)
         }
         Step::Disarm(alarm) => {
             let text = format!("Took back the alarm {} of a member that is no more.", alarm.kind);
-            Said::of(connection.disarm(*alarm).await, text)
+            ChangeReply::from_result(connection.disarm(*alarm).await, text)
         }
-        Step::TakeOver(_) | Step::Permit(_) | Step::DeletePod { .. } | Step::DeleteClaim { .. } => {
-            Said::Done(Outcome::Stale("this step is not about members".to_owned()))
+        Step::FencePods(_) | Step::Permit(_) | Step::DeletePod { .. } | Step::DeleteClaim { .. } => {
+            ChangeReply::Done(Outcome::Stale("this step is not about members".to_owned()))
         }
     }
 }
 
 /// A step as the reason of an Event.
-pub fn name(step: &Step) -> &'static str {
+pub fn event_reason(step: &Step) -> &'static str {
     match step {
-        Step::TakeOver(_) => "TakenOver",
+        Step::FencePods(_) => "TakenOver",
         Step::Permit(_) => "StartPermitted",
         Step::Add { .. } => "MemberAdded",
         Step::Promote { .. } => "MemberPromoted",

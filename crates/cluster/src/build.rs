@@ -1,7 +1,7 @@
 //! What an `EtcdCluster` asks for, as objects of Kubernetes.
 //!
 //! Pure: the intent and what is frozen elsewhere come in, typed objects go out; the same input gives the same bytes.
-//! Nothing is decided here that depends on how members fare: that comes in as a [`Frame`].
+//! Nothing is decided here that depends on how members fare: that comes in as a [`BuildInputs`].
 
 mod address;
 mod claim;
@@ -10,17 +10,17 @@ mod disruption;
 mod fetch;
 mod flags;
 mod image;
-mod intent;
 mod labels;
-mod latch;
 mod patch;
 mod probes;
 mod security;
 mod service;
 mod set;
+mod spec_hash;
+mod state_annotations;
 mod stored;
 mod template;
-mod trial;
+mod validate_template;
 mod volumes;
 
 pub use address::Addresses;
@@ -29,12 +29,12 @@ pub(crate) use container::{CLUSTER_UID, INCARNATION, VARIABLES};
 pub use container::{ETCD, INSTALL};
 pub use fetch::FETCH;
 pub use image::{ImageError, NoOperatorImage, OperatorImage};
-pub use intent::{ANNOTATION_INTENT, intent};
 pub use labels::{claim_name, member_labels, member_name, ordinal};
-pub use latch::Latch;
-pub use probes::looks_once;
-pub use stored::{Pending, Stored};
-pub(crate) use trial::trial;
+pub use probes::has_single_success_probe;
+pub use spec_hash::{ANNOTATION_SPEC_HASH, spec_hash};
+pub use state_annotations::StateAnnotations;
+pub use stored::{PendingChange, StoredTemplates};
+pub(crate) use validate_template::validate_template;
 
 use std::sync::Arc;
 
@@ -51,21 +51,21 @@ use k8s_openapi::{
 };
 
 use crate::desired::Desired;
-use crate::plan::Fetching;
+use crate::plan::FetchContainer;
 
 /// What the objects of a cluster carry that is decided, or was decided once, elsewhere.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Frame {
+pub struct BuildInputs {
     /// The namespace of the cluster.
     pub namespace: String,
     /// The UID of the `EtcdCluster`: owner of the objects, and what members know their disks by.
     pub cluster_uid: String,
     /// What the StatefulSet remembers, should the status be lost; its incarnation is the one members expect.
-    pub latch: Latch,
+    pub state_annotations: StateAnnotations,
     /// How many pods there are, which is not always the size that is asked for.
     pub replicas: u8,
     /// Whether the cluster has formed; the client Service selects nothing before.
-    pub formed: bool,
+    pub accepts_clients: bool,
     /// Which etcd runs: chosen once, and moved by whoever moves versions.
     pub version: Version,
     /// The image of the operator that runs now.
@@ -73,14 +73,14 @@ pub struct Frame {
     /// How many voters there are.
     pub live_voters: usize,
     /// The StatefulSet as it is stored, if there is one.
-    pub stored: Option<Arc<Stored>>,
+    pub stored: Option<Arc<StoredTemplates>>,
     /// Whether the gate for another pod template has passed: with it the next pod that is re-created, for whatever
     /// reason, is a changed one.
-    pub may_move: bool,
+    pub may_update_template: bool,
     /// What pods bring onto their volumes before they start.
-    pub fetching: Fetching,
+    pub fetch_container: FetchContainer,
     /// Whether a restore stands: nothing else of the pods changes then but what brings the operator's program.
-    pub is_held: bool,
+    pub is_restoring: bool,
 }
 
 /// All objects of a cluster but the claims, which the StatefulSet makes.
@@ -95,16 +95,16 @@ pub struct Objects {
     /// What bounds evictions; none means that there must be none.
     pub disruption: Option<Wish<PodDisruptionBudget>>,
     /// Why the pod template is not the one that is asked for.
-    pub pending: Option<Pending>,
+    pub pending: Option<PendingChange>,
     /// Labels and annotations that a running pod can be given without a restart.
-    worn: ObjectMeta,
+    live_metadata: ObjectMeta,
 }
 
 impl Objects {
     /// What the pod of a member should wear, for an apply on the one that runs: of its annotations only those that
     /// say nothing about how it was started.
-    pub fn worn_by(&self, name: &str) -> Pod {
-        let mut metadata = self.worn.clone();
+    pub fn live_metadata_for(&self, name: &str) -> Pod {
+        let mut metadata = self.live_metadata.clone();
         let labels = metadata.labels.get_or_insert_default();
         labels.insert(etcd_operator_api::names::LABEL_NODE.to_owned(), name.to_owned());
         metadata.name = Some(name.to_owned());
@@ -116,18 +116,18 @@ impl Objects {
 }
 
 /// The objects of a cluster; refusals name what of the spec this version of etcd, or a pod, cannot have.
-pub fn build(desired: &Desired, frame: &Frame) -> Result<Objects, Vec<Refusal>> {
-    let wanted = template::template(desired, frame)?;
-    let worn = template::worn(&wanted, &frame.namespace);
-    let (mut template, pending) = stored::choose(wanted, frame);
-    fetch::apply(&mut template, frame);
-    probes::fit(&mut template, frame.latch.cluster_id.is_some());
+pub fn build(desired: &Desired, inputs: &BuildInputs) -> Result<Objects, Vec<Refusal>> {
+    let wanted = template::template(desired, inputs)?;
+    let live_metadata = template::live_metadata(&wanted, &inputs.namespace);
+    let (mut template, pending) = stored::choose_template(wanted, inputs);
+    fetch::apply(&mut template, inputs);
+    probes::set_success_threshold(&mut template, inputs.state_annotations.cluster_id.is_some());
     Ok(Objects {
-        headless: service::headless(desired, frame).into(),
-        client: service::client(desired, frame).into(),
-        members: set::set(desired, frame, template).into(),
-        disruption: disruption::budget(desired, frame).map(Wish::from),
+        headless: service::headless(desired, inputs).into(),
+        client: service::client(desired, inputs).into(),
+        members: set::set(desired, inputs, template).into(),
+        disruption: disruption::budget(desired, inputs).map(Wish::from),
         pending,
-        worn,
+        live_metadata,
     })
 }

@@ -91,7 +91,7 @@ impl Size {
     }
 
     /// So many members, or as many as there can be.
-    pub fn of(members: u8) -> Self {
+    pub fn saturating_new(members: u8) -> Self {
         Self(members.min(u8::try_from(MAX_SIZE).unwrap_or(u8::MAX)))
     }
 }
@@ -156,7 +156,7 @@ fn version(image: &Image, chosen: Option<&Version>) -> Version {
 }
 
 /// The fields that are refused because their feature does not exist yet.
-pub fn not_built() -> &'static [Unbuilt] {
+pub fn unimplemented_fields() -> &'static [Unbuilt] {
     UNBUILT
 }
 
@@ -166,20 +166,20 @@ pub fn desired(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
     let mut refused = unbuilt(&json!({ "spec": spec }), UNBUILT);
     let mut notes = Vec::new();
 
-    let name = keep(
+    let name = collect(
         &mut refused,
         name(cluster.metadata.name.as_deref().unwrap_or_default()),
     );
-    let size = keep(&mut refused, size(spec.size));
-    let image = keep(&mut refused, image(spec));
-    let pod = keep(&mut refused, pod::pod(spec.pod.as_ref(), &mut notes));
-    let storage = keep(&mut refused, storage::storage(spec));
-    if filled(spec.image.as_ref()).is_some() && filled(spec.repository.as_ref()).is_some() {
+    let size = collect(&mut refused, size(spec.size));
+    let image = collect(&mut refused, image(spec));
+    let pod = collect(&mut refused, pod::pod(spec.pod.as_ref(), &mut notes));
+    let storage = collect(&mut refused, storage::storage(spec));
+    if non_empty(spec.image.as_ref()).is_some() && non_empty(spec.repository.as_ref()).is_some() {
         notes.push("spec.repository");
     }
-    let service = keep(&mut refused, service::service(spec.service.as_ref()));
-    let options = keep(&mut refused, options::options(spec.etcd.as_ref()));
-    let tls = keep(
+    let service = collect(&mut refused, service::service(spec.service.as_ref()));
+    let options = collect(&mut refused, options::options(spec.etcd.as_ref()));
+    let tls = collect(
         &mut refused,
         tls(spec.tls.as_ref().and_then(|t| t.static_.as_ref())),
     );
@@ -216,8 +216,8 @@ pub fn desired(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
                 awaits_restore: spec.bootstrap.as_ref().is_some_and(|boot| boot.await_restore),
                 without_effect: notes,
             };
-            let version = desired.version(chosen(cluster).as_ref());
-            let refused = build::trial(&desired, &version);
+            let version = desired.version(recorded_version(cluster).as_ref());
+            let refused = build::validate_template(&desired, &version);
             if refused.is_empty() {
                 Ok(desired)
             } else {
@@ -230,7 +230,7 @@ pub fn desired(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
 
 /// As much of a cluster whose spec is refused as it takes to look at its members, of which nothing is to be done; none where
 /// it has not formed, or where the refusal keeps them from being reached.
-pub fn looked_at(cluster: &EtcdCluster) -> Option<Desired> {
+pub fn to_observe_only(cluster: &EtcdCluster) -> Option<Desired> {
     let status = cluster.status.as_ref()?;
     status.cluster_id.as_ref()?;
     let spec = &cluster.spec;
@@ -257,12 +257,12 @@ pub fn looked_at(cluster: &EtcdCluster) -> Option<Desired> {
 }
 
 /// The version that was chosen for a cluster whose user names none.
-fn chosen(cluster: &EtcdCluster) -> Option<Version> {
+fn recorded_version(cluster: &EtcdCluster) -> Option<Version> {
     cluster.status.as_ref()?.current_version.parse().ok()
 }
 
 /// Keeps a good part, or collects what is wrong with a bad one, so that the user hears everything at once.
-fn keep<T>(refused: &mut Vec<Refusal>, part: Result<T, Vec<Refusal>>) -> Option<T> {
+fn collect<T>(refused: &mut Vec<Refusal>, part: Result<T, Vec<Refusal>>) -> Option<T> {
     part.map_err(|more| refused.extend(more)).ok()
 }
 
@@ -286,13 +286,13 @@ fn size(size: i32) -> Result<Size, Vec<Refusal>> {
 
 fn image(spec: &EtcdClusterSpec) -> Result<Image, Vec<Refusal>> {
     let refused = |field: &str, problem: String| vec![Refusal::invalid(field, problem)];
-    let written = filled(spec.version.as_ref())
+    let written = non_empty(spec.version.as_ref())
         .map(str::parse::<EtcdVersion>)
         .transpose()
         .map_err(|error| refused("spec.version", error.to_string()))?;
-    let (image, field) = match filled(spec.image.as_ref()) {
+    let (image, field) = match non_empty(spec.image.as_ref()) {
         None => {
-            let repository = filled(spec.repository.as_ref())
+            let repository = non_empty(spec.repository.as_ref())
                 .unwrap_or(DEFAULT_REPOSITORY)
                 .to_owned();
             let tagged = repository
@@ -305,7 +305,7 @@ fn image(spec: &EtcdClusterSpec) -> Result<Image, Vec<Refusal>> {
                 );
                 return Err(refused("spec.repository", problem));
             }
-            let version = written.map(plain);
+            let version = written.map(to_version);
             (Image::Tagged { repository, version }, "spec.version")
         }
         Some(reference) => {
@@ -319,7 +319,7 @@ fn image(spec: &EtcdClusterSpec) -> Result<Image, Vec<Refusal>> {
                 refused("spec.version", problem)
             })?;
             let reference = reference.to_owned();
-            let version = plain(version);
+            let version = to_version(version);
             (Image::Whole { reference, version }, field)
         }
     };
@@ -329,7 +329,7 @@ fn image(spec: &EtcdClusterSpec) -> Result<Image, Vec<Refusal>> {
     }
 }
 
-fn plain(version: EtcdVersion) -> Version {
+fn to_version(version: EtcdVersion) -> Version {
     let EtcdVersion {
         major,
         minor,
@@ -358,10 +358,10 @@ fn tls(secrets: Option<&StaticTls>) -> Result<Tls, Vec<Refusal>> {
     };
     let member = secrets.member.as_ref();
     let peer = member
-        .and_then(|m| filled(m.peer_secret.as_ref()))
+        .and_then(|m| non_empty(m.peer_secret.as_ref()))
         .map(str::to_owned);
-    let server = member.and_then(|m| filled(m.server_secret.as_ref()));
-    let client = match (server, filled(secrets.operator_secret.as_ref())) {
+    let server = member.and_then(|m| non_empty(m.server_secret.as_ref()));
+    let client = match (server, non_empty(secrets.operator_secret.as_ref())) {
         (Some(server), Some(operator)) => Some(ClientTls {
             server: server.to_owned(),
             operator: operator.to_owned(),
@@ -383,6 +383,6 @@ fn tls(secrets: Option<&StaticTls>) -> Result<Tls, Vec<Refusal>> {
 }
 
 /// Clients of the ancestor send empty texts for fields they do not set.
-fn filled(text: Option<&String>) -> Option<&str> {
+fn non_empty(text: Option<&String>) -> Option<&str> {
     text.map(String::as_str).filter(|t| !t.is_empty())
 }

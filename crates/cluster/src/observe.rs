@@ -1,9 +1,9 @@
 //! Looking at one cluster: the copies of its objects, and its members themselves. Reads only. Every question to a member
 //! is bounded, all are asked at once, and one that is not answered is a fact like any other.
 
-mod asker;
 mod claims;
 mod members;
+mod restore_requester;
 mod secrets;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,117 +22,129 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Resource, ResourceExt as _};
 
-use crate::build::{CLUSTER_UID, Latch, Stored, looks_once};
+use crate::build::{CLUSTER_UID, StateAnnotations, StoredTemplates, has_single_success_probe};
 use crate::desired::Desired;
-use crate::memory::Memory;
+use crate::observed_state::{
+    Claim, ObservedCluster, ObservedMember, ObservedStatefulSet, Ordinal, QueryResult, kube_objects,
+};
+use crate::persisted_state::PersistedState;
 use crate::reconcile::Deps;
-use crate::world::{Asked, Claim, Ordinal, Seen, Set, World, reading};
 
-pub use members::Reached;
+pub use members::MemberProbes;
 
 /// What was seen, and the members that were reached on the way.
 #[derive(Debug)]
-pub struct Observed {
+pub struct Observation {
     /// What was seen.
-    pub world: World,
+    pub observed: ObservedCluster,
     /// Connections to the members that answered.
-    pub reached: Reached,
+    pub probes: MemberProbes,
     /// The StatefulSet as it was seen.
     pub set: Option<Arc<StatefulSet>>,
     /// What counts of it.
-    pub stored: Option<Arc<Stored>>,
+    pub stored: Option<Arc<StoredTemplates>>,
 }
 
 /// What counts of a StatefulSet, which whoever asks may have found out before.
-pub type Read<'a> = &'a (dyn Fn(&StatefulSet) -> Arc<Stored> + Sync);
+pub type ReadTemplates<'a> = &'a (dyn Fn(&StatefulSet) -> Arc<StoredTemplates> + Sync);
 
 /// Looks at one cluster.
 pub async fn observe(
     cluster: &EtcdCluster,
     desired: Desired,
     deps: &Deps,
-    read: Read<'_>,
-) -> Result<Observed, Error> {
+    read: ReadTemplates<'_>,
+) -> Result<Observation, Error> {
     let key = ObjectKey::of(cluster);
     let uid = cluster.metadata.uid.clone().unwrap_or_default();
     let set = deps.sets.get(&key).filter(|set| is_own_set(set, &uid));
-    let place = |name: &str| Ordinal::of_name(&desired.name, name);
-    let mut memory = Memory::read(cluster.status.as_ref(), place);
-    let latch = set.as_deref().and_then(Latch::of);
-    if let Some(latch) = &latch {
-        if let Some(cluster) = latch.cluster_id {
-            let noted = latch.members.iter();
-            let noted = noted.filter_map(|(name, member)| Some((place(name)?, member.clone())));
-            memory.recall(cluster, noted);
+    let ordinal = |name: &str| Ordinal::from_name(&desired.name, name);
+    let mut persisted = PersistedState::read(cluster.status.as_ref(), ordinal);
+    let state_annotations = set.as_deref().and_then(StateAnnotations::read);
+    if let Some(state_annotations) = &state_annotations {
+        if let Some(cluster) = state_annotations.cluster_id {
+            let recorded = state_annotations.members.iter();
+            let recorded = recorded.filter_map(|(name, member)| Some((ordinal(name)?, member.clone())));
+            persisted.recover_members(cluster, recorded);
         }
-        memory.recall_restore(latch.restore.clone(), latch.incarnation, latch.cluster_id);
+        persisted.recover_restore(
+            state_annotations.restore.clone(),
+            state_annotations.incarnation,
+            state_annotations.cluster_id,
+        );
         // It only grows, and a copy is never ahead of what it was copied from.
-        memory.restored_revision = memory.restored_revision.max(latch.restored_revision);
-        if memory.earlier_restores.is_empty() {
-            memory.earlier_restores.clone_from(&latch.earlier_restores);
+        persisted.restored_revision = persisted
+            .restored_revision
+            .max(state_annotations.restored_revision);
+        if persisted.earlier_restores.is_empty() {
+            persisted
+                .earlier_restores
+                .clone_from(&state_annotations.earlier_restores);
         }
     }
-    let mut seen = objects(&desired, &key, set.as_deref(), deps);
+    let mut members = read_objects(&desired, &key, set.as_deref(), deps);
     let stored = match set.as_deref() {
         Some(set) => Some(read(set)),
         // Somebody deleted it: pods are made as they were, not as they are asked for by now.
-        None => applied_before(cluster).map(Arc::new),
+        None => last_applied_template(cluster).map(Arc::new),
     };
-    let tls = secrets::of_members(&desired, stored.as_deref(), &key, deps).await?;
-    let set_now = set.as_deref().zip(stored.as_ref());
-    let set_now = set_now
-        .zip(latch)
-        .map(|((set, stored), latch)| remembered(&desired, set, stored, &latch));
-    let voters = voters(&memory, set_now.as_ref());
-    let reached = members::ask(&desired, &key, &mut seen, (&memory, &voters), tls, deps).await;
-    if set.as_deref().is_some_and(makes_claims) {
-        claims::look_again(&desired, &key, &mut seen, &memory, deps).await?;
+    let tls = secrets::member_transport(&desired, stored.as_deref(), &key, deps).await?;
+    let observed_set = set.as_deref().zip(stored.as_ref());
+    let observed_set = observed_set
+        .zip(state_annotations)
+        .map(|((set, stored), state_annotations)| summarize_set(&desired, set, stored, &state_annotations));
+    let voters = recorded_voters(&persisted, observed_set.as_ref());
+    let probes = members::probe_members(&desired, &key, &mut members, (&persisted, &voters), tls, deps).await;
+    if set.as_deref().is_some_and(has_claim_templates) {
+        claims::reread_uncertain(&desired, &key, &mut members, &persisted, deps).await?;
     }
     let created = cluster.metadata.creation_timestamp.as_ref();
-    let asked = restore(cluster);
-    let intent = asked.as_ref().ok().and_then(Option::as_ref);
-    let is_stale = asker::is_stale(intent, &memory, &key, deps).await?;
-    let is_asker_there = asker::is_there(intent, &memory, &key, deps).await?;
-    let next_restore = asker::next(is_asker_there, &memory, &key, deps).await?;
-    let world = World {
+    let restore_request = requested_restore(cluster);
+    let request = restore_request.as_ref().ok().and_then(Option::as_ref);
+    let is_stale = restore_requester::is_stale(request, &persisted, &key, deps).await?;
+    let is_requester_present =
+        restore_requester::is_requester_present(request, &persisted, &key, deps).await?;
+    let next_restore =
+        restore_requester::find_next_restore(is_requester_present, &persisted, &key, deps).await?;
+    let observed = ObservedCluster {
         now: deps.clock.now(),
         instance: deps.instance.clone(),
         uid,
         namespace: key.namespace.clone(),
         created: created.map_or(Timestamp::MIN, |time| time.0),
         generation: cluster.metadata.generation.unwrap_or_default(),
-        memory,
-        discard: consent(cluster, ANNOTATION_DISCARD),
-        adopt: consent(cluster, ANNOTATION_ADOPT),
-        restore: asked,
+        persisted,
+        discard: annotated_uids(cluster, ANNOTATION_DISCARD),
+        adopt: annotated_uids(cluster, ANNOTATION_ADOPT),
+        restore: restore_request,
         is_stale,
-        is_asker_there,
+        is_requester_present,
         next_restore,
-        set: set_now,
-        members: seen,
-        membership: reached.membership.clone(),
-        overheard: reached.overheard.clone(),
-        alarms: reached.alarms.clone(),
-        digests: reached.digests.clone(),
-        replace: given_up(cluster),
-        owed: BTreeSet::new(),
+        set: observed_set,
+        members,
+        membership: probes.membership.clone(),
+        local_membership: probes.local_membership.clone(),
+        alarms: probes.alarms.clone(),
+        digests: probes.digests.clone(),
+        replace: requested_replacement(cluster),
+        unfenced: BTreeSet::new(),
         desired,
     };
-    Ok(Observed {
-        world,
-        reached,
+    Ok(Observation {
+        observed,
+        probes,
         set,
         stored,
     })
 }
 
 /// The template that was applied before, where the status keeps it.
-fn applied_before(cluster: &EtcdCluster) -> Option<Stored> {
-    Stored::recalled(cluster.status.as_ref()?.applied_template.as_deref()?)
+fn last_applied_template(cluster: &EtcdCluster) -> Option<StoredTemplates> {
+    StoredTemplates::parse(cluster.status.as_ref()?.applied_template.as_deref()?)
 }
 
 /// Whether each of its pods has a volume claim, whatever the spec asks for by now.
-fn makes_claims(set: &StatefulSet) -> bool {
+fn has_claim_templates(set: &StatefulSet) -> bool {
     let templates = set.spec.volume_claim_templates.as_ref();
     templates.is_some_and(|templates| !templates.is_empty())
 }
@@ -150,11 +162,11 @@ pub fn is_owned(object: &impl Resource, uid: &str) -> bool {
 pub fn is_own_set(set: &StatefulSet, uid: &str) -> bool {
     let mut owners = set.metadata.owner_references.iter().flatten();
     let is_free = !owners.any(|owner| owner.controller == Some(true));
-    is_owned(set, uid) || (is_free && !uid.is_empty() && members_of(set) == Some(uid))
+    is_owned(set, uid) || (is_free && !uid.is_empty() && cluster_uid_in_command(set) == Some(uid))
 }
 
 /// The UID of the `EtcdCluster` whose members a StatefulSet makes.
-fn members_of(set: &StatefulSet) -> Option<&str> {
+fn cluster_uid_in_command(set: &StatefulSet) -> Option<&str> {
     let pod = set.spec.template.spec.as_ref()?;
     let mut words = pod
         .containers
@@ -164,87 +176,92 @@ fn members_of(set: &StatefulSet) -> Option<&str> {
 }
 
 /// The UIDs of claims that an annotation names.
-pub(crate) fn consent(cluster: &EtcdCluster, annotation: &str) -> BTreeSet<String> {
+pub(crate) fn annotated_uids(cluster: &EtcdCluster, annotation: &str) -> BTreeSet<String> {
     let text = cluster.annotations().get(annotation).map(String::as_str);
     let uids = text.unwrap_or_default().split([',', ' ']);
     uids.filter(|uid| !uid.is_empty()).map(str::to_owned).collect()
 }
 
 /// The member that an annotation gives up.
-pub(crate) fn given_up(cluster: &EtcdCluster) -> Option<String> {
+pub(crate) fn requested_replacement(cluster: &EtcdCluster) -> Option<String> {
     let text = cluster.annotations().get(ANNOTATION_REPLACE)?.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// The restore that is asked for.
-pub(crate) fn restore(cluster: &EtcdCluster) -> Result<Option<RestoreIntent>, String> {
+pub(crate) fn requested_restore(cluster: &EtcdCluster) -> Result<Option<RestoreIntent>, String> {
     let text = cluster.annotations().get(ANNOTATION_RESTORE);
     text.map(|text| contract::read(text.as_bytes()).map_err(|error| error.to_string()))
         .transpose()
 }
 
 /// The voters of before, from the status or, where that has been lost, from the StatefulSet.
-fn voters(memory: &Memory, set: Option<&Set>) -> BTreeSet<Ordinal> {
-    let known = memory.members.iter().filter(|(_, member)| member.votes);
-    let known: BTreeSet<_> = known.map(|(place, _)| *place).collect();
-    match set.filter(|_| memory.members.is_empty()) {
+fn recorded_voters(persisted: &PersistedState, set: Option<&ObservedStatefulSet>) -> BTreeSet<Ordinal> {
+    let known = persisted.members.iter().filter(|(_, member)| member.is_voter);
+    let known: BTreeSet<_> = known.map(|(ordinal, _)| *ordinal).collect();
+    match set.filter(|_| persisted.members.is_empty()) {
         Some(set) => set.voters.clone(),
         None => known,
     }
 }
 
-fn remembered(desired: &Desired, set: &StatefulSet, stored: &Stored, latch: &Latch) -> Set {
-    let voters = latch.voters.iter();
-    Set {
+fn summarize_set(
+    desired: &Desired,
+    set: &StatefulSet,
+    stored: &StoredTemplates,
+    state_annotations: &StateAnnotations,
+) -> ObservedStatefulSet {
+    let voters = state_annotations.voters.iter();
+    ObservedStatefulSet {
         replicas: u16::try_from(set.spec.replicas.unwrap_or_default()).unwrap_or_default(),
-        incarnation: latch.incarnation,
-        cluster: latch.cluster_id,
+        incarnation: state_annotations.incarnation,
+        cluster: state_annotations.cluster_id,
         voters: voters
-            .filter_map(|name| Ordinal::of_name(&desired.name, name))
+            .filter_map(|name| Ordinal::from_name(&desired.name, name))
             .collect(),
-        intent: stored.intent().map(str::to_owned),
+        spec_hash: stored.spec_hash().map(str::to_owned),
         secure_peers: stored.has_secure_peers(),
         secure_clients: stored.has_secure_clients(),
-        looks_once: stored.pod().is_some_and(looks_once),
+        has_single_success_probe: stored.pod().is_some_and(has_single_success_probe),
     }
 }
 
 /// Pods and claims by place. Pods of anybody else's StatefulSet are not seen.
-fn objects(
+fn read_objects(
     desired: &Desired,
     key: &ObjectKey,
     set: Option<&StatefulSet>,
     deps: &Deps,
-) -> BTreeMap<Ordinal, Seen> {
-    let mut seen: BTreeMap<Ordinal, Seen> = BTreeMap::new();
-    let of_cluster = |labels: &BTreeMap<String, String>| {
+) -> BTreeMap<Ordinal, ObservedMember> {
+    let mut members: BTreeMap<Ordinal, ObservedMember> = BTreeMap::new();
+    let belongs_to_cluster = |labels: &BTreeMap<String, String>| {
         labels.get(LABEL_CLUSTER).map(String::as_str) == Some(desired.name.as_str())
     };
     // One text for all their names, as they are looked up in every pass.
-    let before = Ordinal::before_claims(&desired.name);
+    let before = Ordinal::claim_prefix(&desired.name);
     let mut named = key.beside(&before);
-    for place in Ordinal::all() {
+    for ordinal in Ordinal::all() {
         named.name.truncate(before.len());
-        named.name.push_str(&place.to_string());
+        named.name.push_str(&ordinal.to_string());
         let claim = deps.claims.get(&named);
-        if let Some(claim) = claim.and_then(|claim| reading::claim(&claim)) {
-            seen.entry(place).or_insert(Seen::NOTHING).claim = Some(claim);
+        if let Some(claim) = claim.and_then(|claim| kube_objects::read_claim(&claim)) {
+            members.entry(ordinal).or_insert(ObservedMember::ABSENT).claim = Some(claim);
         }
     }
     let set_uid = set.and_then(|set| set.metadata.uid.as_deref());
     let pods = deps
         .pods
-        .filter(&key.namespace, |pod: &Pod| of_cluster(pod.labels()));
+        .filter(&key.namespace, |pod: &Pod| belongs_to_cluster(pod.labels()));
     for pod in pods {
         let is_ours = set_uid.is_some_and(|uid| is_owned(&*pod, uid));
-        let place = Ordinal::of_name(&desired.name, &pod.name_any()).filter(|_| is_ours);
-        if let Some(place) = place {
-            let seen = seen.entry(place).or_insert(Seen::NOTHING);
-            let lost = lost_since(&pod, seen.claim.as_ref(), deps);
-            seen.pod = reading::pod(&pod, lost);
+        let ordinal = Ordinal::from_name(&desired.name, &pod.name_any()).filter(|_| is_ours);
+        if let Some(ordinal) = ordinal {
+            let member = members.entry(ordinal).or_insert(ObservedMember::ABSENT);
+            let lost = lost_since(&pod, member.claim.as_ref(), deps);
+            member.pod = kube_objects::read_pod(&pod, lost);
         }
     }
-    seen
+    members
 }
 
 /// Since when the node of a pod is lost. Where nodes cannot be seen, a pod that is still there long after it should
@@ -258,11 +275,11 @@ fn lost_since(pod: &Pod, claim: Option<&Claim>, deps: &Deps) -> Option<Timestamp
     let node_now = |name: &str| nodes.get(&ObjectKey::new("", name));
     match node {
         Some(node) => match node_now(node) {
-            Some(node) => reading::lost_since(&node),
+            Some(node) => kube_objects::lost_since(&node),
             None => overdue,
         },
         // Nothing but the node that is gone could ever take a pod whose volume is there.
-        None => reading::stranded_since(pod, claim?, |name| node_now(name).is_none()),
+        None => kube_objects::stranded_since(pod, claim?, |name| node_now(name).is_none()),
     }
 }
 
@@ -270,6 +287,6 @@ fn lost_since(pod: &Pod, claim: Option<&Claim>, deps: &Deps) -> Option<Timestamp
 pub type Connection = Arc<dyn Port>;
 
 /// Keeps what nobody answered apart from what nobody asked.
-pub(crate) fn silent<T>(why: &impl std::fmt::Display) -> Asked<T> {
-    Asked::Silent(why.to_string())
+pub(crate) fn no_answer<T>(why: &impl std::fmt::Display) -> QueryResult<T> {
+    QueryResult::NoAnswer(why.to_string())
 }

@@ -6,28 +6,28 @@
 
 mod adopt;
 mod alarms;
-mod awaits;
+mod await_restore;
 mod bootstrap;
-mod corrected;
+mod bootstrap_retry;
+mod cluster_view;
 mod corrupt;
+mod diagnose;
 mod evidence;
 mod formed;
 mod grants;
 mod join;
+mod layout;
 mod remove;
 mod replace;
-mod request;
+mod replace_request;
+mod requeue;
 mod restore;
 mod safety;
 mod scale;
-mod shape;
-mod silent;
-mod situation;
 mod start_over;
 #[cfg(test)]
 mod tests;
-mod unknown;
-mod wake;
+mod unknown_membership;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -36,51 +36,51 @@ use etcd_operator_api::contract::Permit;
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::status::Alarm;
 
-use crate::intent::{Intent, What};
-use crate::memory::{Memory, Restore};
-use crate::world::{Ordinal, World};
+use crate::observed_state::{ObservedCluster, Ordinal};
+use crate::pending_operation::{Operation, PendingOperation};
+use crate::persisted_state::{PersistedState, Restore};
 
+pub use cluster_view::{ClusterView, UNREACHABLE, majority};
+pub use diagnose::root_cause;
 pub use evidence::{Evidence, evidence};
-pub use restore::told;
-pub use shape::{Fetching, Shape};
-pub use silent::cause;
-pub use situation::{CUT_OFF, Situation, majority};
+pub use layout::{FetchContainer, ObjectLayout};
+pub use restore::member_restore_statuses;
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// What is to be known from now on; the intent of the step is part of it.
-    pub memory: Memory,
+    pub persisted: PersistedState,
     /// The shape of the objects; none leaves all objects as they are.
-    pub shape: Option<Shape>,
-    /// The one step, to be taken once `memory` is stored.
+    pub layout: Option<ObjectLayout>,
+    /// The one step, to be taken once `persisted` is stored.
     pub step: Option<Step>,
     /// What the operator does or waits for, in words.
-    pub why: Why,
+    pub explanation: Explanation,
     /// When to look again, if nothing happens before.
-    pub wake: Duration,
+    pub requeue_after: Duration,
     /// Places at which this process takes over what another one began, until their pods have been touched.
-    pub owed: BTreeSet<Ordinal>,
+    pub unfenced: BTreeSet<Ordinal>,
 }
 
 /// One step. Each is fenced by what it names.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Touch pods that wait, so that a permit of a former leader that is on its way is refused.
-    TakeOver(Vec<PodRef>),
+    FencePods(Vec<PodRef>),
     /// Give permits to waiting processes.
     Permit(Vec<(PodRef, Permit)>),
     /// Add a member to etcd's membership.
     Add {
         /// Its place.
-        place: Ordinal,
+        ordinal: Ordinal,
         /// Whether it is to follow only, at first.
         learner: bool,
     },
     /// Make a learner a voter.
     Promote {
         /// Its place.
-        place: Ordinal,
+        ordinal: Ordinal,
         /// Its ID.
         id: MemberId,
     },
@@ -94,7 +94,7 @@ pub enum Step {
     /// Take a member out of etcd's membership.
     Remove {
         /// Its place, if it is one of the cluster's.
-        place: Option<Ordinal>,
+        ordinal: Option<Ordinal>,
         /// Its ID.
         id: MemberId,
     },
@@ -103,14 +103,14 @@ pub enum Step {
         /// Which one.
         pod: PodRef,
         /// How much time it has.
-        leave: Leave,
+        grace_period: GracePeriod,
     },
     /// Take back an alarm of a member that is no more.
     Disarm(Alarm),
     /// Delete a volume claim and the data on it.
     DeleteClaim {
         /// Its place.
-        place: Ordinal,
+        ordinal: Ordinal,
         /// Its UID.
         uid: String,
     },
@@ -120,42 +120,42 @@ pub enum Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRef {
     /// Its place.
-    pub place: Ordinal,
+    pub ordinal: Ordinal,
     /// Its UID.
     pub uid: String,
 }
 
 /// How much time a pod has that is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leave {
+pub enum GracePeriod {
     /// As much as its own spec gives.
-    Usual,
+    PodDefault,
     /// A moment: its data are given up, or kept as they are. A leader would otherwise wait for one to take its place, while all
     /// others go as well.
-    Short,
+    OneSecond,
     /// None: its node, which is gone, is not waited for.
-    None,
+    Zero,
 }
 
-impl Leave {
+impl GracePeriod {
     /// What is left of the usual one where a node may be gone.
-    fn unless(is_lost: bool) -> Self {
-        if is_lost { Self::None } else { Self::Usual }
+    fn zero_if(is_lost: bool) -> Self {
+        if is_lost { Self::Zero } else { Self::PodDefault }
     }
 
     /// Seconds, if not its own spec decides.
     pub fn seconds(self) -> Option<u32> {
         match self {
-            Self::Usual => None,
-            Self::Short => Some(1),
-            Self::None => Some(0),
+            Self::PodDefault => None,
+            Self::OneSecond => Some(1),
+            Self::Zero => Some(0),
         }
     }
 }
 
 /// What the operator does or waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Why {
+pub struct Explanation {
     /// In one word, for conditions.
     pub reason: Reason,
     /// In words.
@@ -221,45 +221,45 @@ impl Reason {
 
 /// What a pass has to say.
 #[derive(Debug)]
-struct Proposal {
-    intent: Option<What>,
+struct FlowDecision {
+    operation: Option<Operation>,
     step: Option<Step>,
-    why: Why,
+    explanation: Explanation,
 }
 
-impl Proposal {
+impl FlowDecision {
     /// Go by this intent, and take no step yet.
-    fn going(intent: What, reason: Reason, text: impl Into<String>) -> Self {
+    fn with_operation(operation: Operation, reason: Reason, text: impl Into<String>) -> Self {
         Self {
-            intent: Some(intent),
+            operation: Some(operation),
             step: None,
-            why: Why::new(reason, text),
+            explanation: Explanation::new(reason, text),
         }
     }
 
     /// Nothing is under way, and nothing is to be begun.
-    fn idle(reason: Reason, text: impl Into<String>) -> Self {
+    fn without_operation(reason: Reason, text: impl Into<String>) -> Self {
         Self {
-            intent: None,
+            operation: None,
             step: None,
-            why: Why::new(reason, text),
+            explanation: Explanation::new(reason, text),
         }
     }
 
     /// With this step.
-    fn step(mut self, step: Step) -> Self {
+    fn with_step(mut self, step: Step) -> Self {
         self.step = Some(step);
         self
     }
 
     /// With what stands in the way.
-    fn blocked_by(mut self, blocked_by: Vec<String>) -> Self {
-        self.why.blocked_by = blocked_by;
+    fn with_blockers(mut self, blocked_by: Vec<String>) -> Self {
+        self.explanation.blocked_by = blocked_by;
         self
     }
 }
 
-impl Why {
+impl Explanation {
     fn new(reason: Reason, text: impl Into<String>) -> Self {
         Self {
             reason,
@@ -272,22 +272,22 @@ impl Why {
 impl Plan {
     /// The same for a cluster whose spec is refused: it is looked at, and no more.
     #[must_use]
-    pub fn refused(mut self) -> Self {
-        if self.why.reason == Reason::Paused {
-            self.why.reason = Reason::Invalid;
+    pub fn for_refused_spec(mut self) -> Self {
+        if self.explanation.reason == Reason::Paused {
+            self.explanation.reason = Reason::Invalid;
             "The spec is refused, and nothing is done before it is corrected. See the condition Accepted."
-                .clone_into(&mut self.why.text);
+                .clone_into(&mut self.explanation.text);
         }
         self
     }
 
     /// The same once the member that it adds has this ID.
     #[must_use]
-    pub fn with_added(mut self, id: MemberId) -> Self {
-        if let Some(Intent {
-            what: What::Join(join),
+    pub fn with_added_member(mut self, id: MemberId) -> Self {
+        if let Some(PendingOperation {
+            operation: Operation::Join(join),
             ..
-        }) = &mut self.memory.intent
+        }) = &mut self.persisted.pending
         {
             join.id = Some(id);
         }
@@ -296,99 +296,109 @@ impl Plan {
 }
 
 /// What to do next.
-pub fn plan(world: &World) -> Plan {
-    let frozen = restore::frozen(world);
-    let world = frozen.as_ref().unwrap_or(world);
-    let situation = Situation::of(world);
-    let mut memory = situation.memory();
-    let proposal = match decide(&situation, &mut memory) {
-        Some(proposal) => proposal,
-        None => Proposal {
-            intent: memory.intent.clone().map(|intent| intent.what),
-            ..Proposal::idle(Reason::Paused, "The cluster is paused: nothing is done about it.")
+pub fn plan(observed: &ObservedCluster) -> Plan {
+    let frozen = restore::with_restore_size(observed);
+    let observed = frozen.as_ref().unwrap_or(observed);
+    let view = ClusterView::new(observed);
+    let mut persisted = view.refresh_persisted_state();
+    let decision = match decide(&view, &mut persisted) {
+        Some(decision) => decision,
+        None => FlowDecision {
+            operation: persisted.pending.clone().map(|pending| pending.operation),
+            ..FlowDecision::without_operation(
+                Reason::Paused,
+                "The cluster is paused: nothing is done about it.",
+            )
         },
     };
     // A restore has an eye on alarms of its own.
-    let is_restored = memory.restore.as_ref().is_some_and(Restore::is_active);
-    let proposal = if is_restored {
-        proposal
+    let is_restored = persisted.restore.as_ref().is_some_and(Restore::is_active);
+    let decision = if is_restored {
+        decision
     } else {
-        alarms::told(world, proposal)
+        alarms::add_alarm_blockers(observed, decision)
     };
-    let keeps_hands_off = proposal.why.reason == Reason::Paused || memory.foreign_step.is_some();
-    let Proposal { intent, step, why } = proposal;
-    let owner = |what| Intent {
-        instance: world.instance.clone(),
-        incarnation: memory.incarnation,
-        what,
+    let is_hands_off = decision.explanation.reason == Reason::Paused || persisted.unknown_step.is_some();
+    let FlowDecision {
+        operation,
+        step,
+        explanation,
+    } = decision;
+    let owner = |operation| PendingOperation {
+        instance: observed.instance.clone(),
+        incarnation: persisted.incarnation,
+        operation,
     };
-    if keeps_hands_off {
-        memory.intent.clone_from(&world.memory.intent);
+    if is_hands_off {
+        persisted.pending.clone_from(&observed.persisted.pending);
     } else {
-        memory.intent = intent.map(owner);
+        persisted.pending = operation.map(owner);
     }
-    let owed = owed(world, &memory);
-    let (step, text) = match takeover(world, &owed) {
-        Some(step) if !keeps_hands_off => (
+    let unfenced = find_unfenced(observed, &persisted);
+    let (step, text) = match fence_step(observed, &unfenced) {
+        Some(step) if !is_hands_off => (
             Some(step),
             "This process takes over what another one began.".to_owned(),
         ),
-        _ => (step, why.text.clone()),
+        _ => (step, explanation.text.clone()),
     };
-    let wake = wake::wake(world, &memory, why.reason, step.is_some());
+    let requeue_after = requeue::requeue_after(observed, &persisted, explanation.reason, step.is_some());
     Plan {
-        shape: (!keeps_hands_off).then(|| Shape::of(&situation, &memory)),
-        memory,
+        layout: (!is_hands_off).then(|| ObjectLayout::new(&view, &persisted)),
+        persisted,
         step,
-        why: Why { text, ..why },
-        wake,
-        owed,
+        explanation: Explanation { text, ..explanation },
+        requeue_after,
+        unfenced,
     }
 }
 
 /// Where this process takes over what another one began, and has not done so yet. Whoever is not seen to run there may
 /// be about to get a permit.
-fn owed(world: &World, memory: &Memory) -> BTreeSet<Ordinal> {
-    let mut places = world.owed.clone();
-    if let (Some(before), Some(now)) = (&world.memory.intent, &memory.intent)
+fn find_unfenced(observed: &ObservedCluster, persisted: &PersistedState) -> BTreeSet<Ordinal> {
+    let mut ordinals = observed.unfenced.clone();
+    if let (Some(before), Some(now)) = (&observed.persisted.pending, &persisted.pending)
         && before.instance != now.instance
     {
-        places.extend(before.what.places());
+        ordinals.extend(before.operation.ordinals());
     }
-    places.retain(|place| {
-        let seen = world.seen(*place);
-        seen.pod.is_some() && seen.status().is_none()
+    ordinals.retain(|ordinal| {
+        let observed_member = observed.member(*ordinal);
+        observed_member.pod.is_some() && observed_member.status().is_none()
     });
-    places
+    ordinals
 }
 
 /// Before anything else every such pod is touched.
-fn takeover(world: &World, owed: &BTreeSet<Ordinal>) -> Option<Step> {
-    let pods = owed.iter().filter_map(|place| {
-        let uid = world.seen(*place).pod.as_ref()?.uid.clone();
-        Some(PodRef { place: *place, uid })
+fn fence_step(observed: &ObservedCluster, unfenced: &BTreeSet<Ordinal>) -> Option<Step> {
+    let pods = unfenced.iter().filter_map(|ordinal| {
+        let uid = observed.member(*ordinal).pod.as_ref()?.uid.clone();
+        Some(PodRef {
+            ordinal: *ordinal,
+            uid,
+        })
     });
     let pods: Vec<_> = pods.collect();
-    (!pods.is_empty()).then_some(Step::TakeOver(pods))
+    (!pods.is_empty()).then_some(Step::FencePods(pods))
 }
 
 /// The passes in their order; none when the cluster is to be left alone.
-fn decide(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> {
-    let world = situation.world;
-    if let Some(kind) = &memory.foreign_step {
+fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<FlowDecision> {
+    let observed = view.observed;
+    if let Some(kind) = &persisted.unknown_step {
         let text = format!(
             "The status holds a step '{kind}' that this version of the operator does not know: it waits for one that does."
         );
-        return Some(Proposal::idle(Reason::Blocked, text));
+        return Some(FlowDecision::without_operation(Reason::Blocked, text));
     }
-    if world.desired.paused {
+    if observed.desired.paused {
         return None;
     }
-    if let Some(proposal) = restore::pass(situation, memory) {
-        return Some(proposal);
+    if let Some(decision) = restore::decide(view, persisted) {
+        return Some(decision);
     }
-    if !memory.has_formed() {
-        return Some(bootstrap::pass(situation, memory));
+    if !persisted.has_formed() {
+        return Some(bootstrap::decide(view, persisted));
     }
-    Some(formed::pass(situation))
+    Some(formed::decide(view))
 }

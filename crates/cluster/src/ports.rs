@@ -7,20 +7,20 @@ use std::sync::Arc;
 use etcd_operator_api::contract::{FetchProgress, Report};
 use etcd_operator_etcd::port::{Answer, Dial};
 
-use crate::world::Asked;
+use crate::observed_state::QueryResult;
 
 /// Asks processes that wait in pods for their reports.
 pub trait Reports: fmt::Debug + Send + Sync {
     /// What waits at this address says, if anything waits there.
-    fn ask(&self, at: IpAddr) -> Answer<'_, Asked<Report>>;
+    fn read_report(&self, at: IpAddr) -> Answer<'_, QueryResult<Report>>;
 
     /// How far the download at this address is, if one goes on there.
-    fn progress(&self, at: IpAddr) -> Answer<'_, Asked<FetchProgress>>;
+    fn read_progress(&self, at: IpAddr) -> Answer<'_, QueryResult<FetchProgress>>;
 }
 
 /// How members are reached.
 #[derive(Clone, Debug)]
-pub struct Reach {
+pub struct MemberClients {
     /// Members that run.
     pub etcd: Arc<dyn Dial>,
     /// Members that wait.

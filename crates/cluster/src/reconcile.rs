@@ -1,10 +1,10 @@
 //! One pass over one `EtcdCluster`: look, decide, write down what was decided, and only then do it.
 
-mod asked;
+mod apply_objects;
+mod derived_cache;
 mod fresh;
-mod keeper;
 mod objects;
-mod refused;
+mod refused_spec;
 mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,18 +32,18 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use tracing::warn;
 
 use crate::act::{self, Error};
-use crate::build::{NoOperatorImage, OperatorImage, Pending};
+use crate::build::{NoOperatorImage, OperatorImage, PendingChange};
 use crate::desired::Desired;
-use crate::figures::{Figures, Look, Readings};
-use crate::memory::{Memory, Restore};
+use crate::metrics::{ClusterMetrics, Readings, Sample};
 use crate::observe::observe;
+use crate::observed_state::Ordinal;
+use crate::persisted_state::{PersistedState, Restore};
 use crate::plan::{Plan, plan};
-use crate::ports::Reach;
-use crate::status::{self, Surroundings};
-use crate::world::Ordinal;
-use asked::Asked;
+use crate::ports::MemberClients;
+use crate::status::{self, StatusInputs};
+use apply_objects::{ApplyError, ObjectWriter};
+use derived_cache::DerivedCache;
 use fresh::Fresh;
-use keeper::{Halt, Keeper};
 
 /// What the controller reads and writes with.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ pub struct Deps {
     /// Writes what was found.
     pub reporter: Reporter,
     /// How members are reached.
-    pub reach: Reach,
+    pub member_clients: MemberClients,
     /// Which clusters are this installation's business.
     pub scope: ScopeRule,
     /// Names this installation, for `status.controlledBy`.
@@ -92,9 +92,9 @@ pub struct Reconciler {
     fresh: Fresh,
     /// Where this process has yet to touch pods, because it took over what another one began: whoever dies of it comes
     /// back under another name and takes over anew.
-    owed: Arc<Mutex<BTreeMap<ObjectKey, BTreeSet<Ordinal>>>>,
+    unfenced: Arc<Mutex<BTreeMap<ObjectKey, BTreeSet<Ordinal>>>>,
     /// What each cluster asks for, and what follows from it.
-    asked: Asked,
+    derived: DerivedCache,
     /// What was read of each cluster, for the page of metrics.
     readings: Readings,
 }
@@ -106,16 +106,16 @@ impl Reconciler {
             elsewhere: Elsewhere::new(&deps.installation),
             deps: Arc::new(deps),
             fresh: Fresh::default(),
-            owed: Arc::default(),
-            asked: Asked::default(),
+            unfenced: Arc::default(),
+            derived: DerivedCache::default(),
             readings: Readings::default(),
         }
     }
 
     /// The figures of all clusters that this installation looks after.
-    pub fn figures(&self) -> Figures {
+    pub fn metrics(&self) -> ClusterMetrics {
         let deps = &*self.deps;
-        Figures::new(
+        ClusterMetrics::new(
             deps.clusters.clone(),
             self.readings.clone(),
             deps.scope,
@@ -145,8 +145,8 @@ impl Reconciler {
             self.elsewhere.forget(key);
             self.fresh.forget(key);
             self.readings.forget(key);
-            self.owes(key, BTreeSet::new());
-            self.asked.forget(key);
+            self.set_unfenced(key, BTreeSet::new());
+            self.derived.forget(key);
             let serves = |bad: &Malformed| {
                 let by = bad.controlled_by.as_deref();
                 scope.serves(Some(&bad.annotations)).is_ok() && scope::another(by, installation).is_none()
@@ -167,42 +167,59 @@ impl Reconciler {
         }
         self.elsewhere.forget(key);
         if let Err(not_served) = served {
-            if let Some(after) = status::left_alone(&cluster, &not_served, installation, clock.now()) {
-                self.report(&cluster, after).await?;
+            if let Some(after) =
+                status::for_unserved_cluster(&cluster, &not_served, installation, clock.now())
+            {
+                self.publish_status(&cluster, after).await?;
             }
             return Ok(Wake::OnChange);
         }
-        match self.asked.desired(key, &cluster) {
-            Ok(desired) => Box::pin(self.serve(key, &cluster, desired)).await,
-            Err(refused) => Box::pin(self.refuse(key, &cluster, &refused)).await,
+        match self.derived.desired(key, &cluster) {
+            Ok(desired) => Box::pin(self.reconcile_served(key, &cluster, desired)).await,
+            Err(refused) => Box::pin(self.report_refused(key, &cluster, &refused)).await,
         }
     }
 
-    async fn serve(&self, key: &ObjectKey, cluster: &EtcdCluster, desired: Desired) -> Result<Wake, Error> {
+    async fn reconcile_served(
+        &self,
+        key: &ObjectKey,
+        cluster: &EtcdCluster,
+        desired: Desired,
+    ) -> Result<Wake, Error> {
         let deps = &*self.deps;
         let image = match &deps.operator_image {
             Ok(image) => image,
             Err(none) => {
-                let after = status::unable(cluster, &desired, none, &deps.installation, deps.clock.now());
-                self.report(cluster, after).await?;
+                let after = status::for_missing_operator_image(
+                    cluster,
+                    &desired,
+                    none,
+                    &deps.installation,
+                    deps.clock.now(),
+                );
+                self.publish_status(cluster, after).await?;
                 return Ok(Wake::OnChange);
             }
         };
-        let read = |set: &StatefulSet| self.asked.stored(key, set);
-        let mut observed = observe(cluster, desired, deps, &read).await?;
-        observed.world.owed = self.owed(key);
-        self.readings.note(key, &Look::of(cluster, &observed.world));
-        let plan = plan(&observed.world);
-        self.owes(key, plan.owed.clone());
-        let frame = objects::frame(&plan, &observed, image);
-        let wanted = frame.map(|frame| self.asked.wanted(key, &observed.world.desired, frame));
+        let read = |set: &StatefulSet| self.derived.stored(key, set);
+        let mut observation = observe(cluster, desired, deps, &read).await?;
+        observation.observed.unfenced = self.unfenced_ordinals(key);
+        self.readings
+            .record(key, &Sample::new(cluster, &observation.observed));
+        let plan = plan(&observation.observed);
+        self.set_unfenced(key, plan.unfenced.clone());
+        let build_inputs = objects::build_inputs(&plan, &observation, image);
+        let wanted = build_inputs.map(|build_inputs| {
+            self.derived
+                .wanted(key, &observation.observed.desired, build_inputs)
+        });
         let wanted = match wanted.transpose() {
             Ok(wanted) => wanted,
-            Err(refused) => return self.refuse(key, cluster, &refused).await,
+            Err(refused) => return self.report_refused(key, cluster, &refused).await,
         };
         let applied_template = match &wanted {
-            Some(wanted) if wanted.objects.pending == Some(Pending::Change) => {
-                observed.stored.as_ref().map(|stored| stored.text())
+            Some(wanted) if wanted.objects.pending == Some(PendingChange::Spec) => {
+                observation.stored.as_ref().map(|stored| stored.text())
             }
             Some(_) => None,
             None => cluster
@@ -210,98 +227,114 @@ impl Reconciler {
                 .as_ref()
                 .and_then(|status| status.applied_template.clone()),
         };
-        let mut around = Surroundings {
+        let mut status_inputs = StatusInputs {
             installation: &deps.installation,
             refusals: &[],
-            conflicts: objects::conflicts(key, &observed.world.uid, deps),
-            has_looked: false,
+            conflicts: objects::conflicts(key, &observation.observed.uid, deps),
+            has_checked_names: false,
             refused: None,
-            forgets_plans: status::told_to_forget(cluster),
-            step: plan.step.as_ref().map(act::name),
+            drops_plans: status::is_plan_drop_reported(cluster),
+            step: plan.step.as_ref().map(act::event_reason),
             refused_step: None,
             pending: wanted.as_ref().and_then(|wanted| wanted.objects.pending),
             applied_template,
             backups: objects::backups(key, deps),
         };
-        let mut stored = self.write_down(cluster, &observed.world, &plan, &around).await?;
-        if status::forgets_plans(&stored) != around.forgets_plans {
-            around.forgets_plans = !around.forgets_plans;
-            stored = self.write_down(&stored, &observed.world, &plan, &around).await?;
+        let mut stored = self
+            .write_status(cluster, &observation.observed, &plan, &status_inputs)
+            .await?;
+        if status::is_plan_dropped(&stored) != status_inputs.drops_plans {
+            status_inputs.drops_plans = !status_inputs.drops_plans;
+            stored = self
+                .write_status(&stored, &observation.observed, &plan, &status_inputs)
+                .await?;
         }
         if let Some(wanted) = &wanted
-            && around.conflicts.is_empty()
+            && status_inputs.conflicts.is_empty()
         {
-            let keeper = Keeper::new(&stored, &deps.applier, &self.fresh);
-            let failed = match objects::keep(&keeper, wanted, &plan, &observed, key, deps).await {
-                Ok(kept) => {
-                    around.has_looked = true;
-                    around.conflicts = kept.conflicts;
-                    around.refused = Some(kept.refused);
-                    kept.lacking.filter(|_| !goes_without(&plan.memory))
+            let writer = ObjectWriter::new(&stored, &deps.applier, &self.fresh);
+            let failed = match objects::apply_all(&writer, wanted, &plan, &observation, key, deps).await {
+                Ok(applied) => {
+                    status_inputs.has_checked_names = true;
+                    status_inputs.conflicts = applied.conflicts;
+                    status_inputs.refused = Some(applied.refused);
+                    applied
+                        .missing_object
+                        .filter(|_| !can_go_without_objects(&plan.persisted))
                 }
-                Err(Halt::Stale) => return Ok(Wake::After(WAIT)),
-                Err(Halt::Failed(error)) => {
+                Err(ApplyError::Stale) => return Ok(Wake::After(RETRY_SOON)),
+                Err(ApplyError::Failed(error)) => {
                     let refused = error.is_refusal().then(|| error.to_string());
-                    around.refused = refused.map(|refused| vec![refused]);
+                    status_inputs.refused = refused.map(|refused| vec![refused]);
                     Some(error)
                 }
             };
-            let is_refused = around.refused.as_ref().is_some_and(|refused| !refused.is_empty());
-            if !around.conflicts.is_empty() || is_refused || status::tells_of_hindrances(&stored) {
-                stored = self.write_down(&stored, &observed.world, &plan, &around).await?;
+            let is_refused = status_inputs
+                .refused
+                .as_ref()
+                .is_some_and(|refused| !refused.is_empty());
+            if !status_inputs.conflicts.is_empty() || is_refused || status::reports_refusals(&stored) {
+                stored = self
+                    .write_status(&stored, &observation.observed, &plan, &status_inputs)
+                    .await?;
             }
             if let Some(error) = failed {
                 return Err(error.into());
             }
         }
-        if !around.conflicts.is_empty() || around.forgets_plans {
-            return Ok(Wake::After(LATER));
+        if !status_inputs.conflicts.is_empty() || status_inputs.drops_plans {
+            return Ok(Wake::After(RETRY_LATER));
         }
-        self.take(key, &stored, &observed, &plan, &around).await
+        self.take_step(key, &stored, &observation, &plan, &status_inputs)
+            .await
     }
 
     /// Stores what the plan says, and hands back the object as it is now.
-    async fn write_down(
+    async fn write_status(
         &self,
         cluster: &EtcdCluster,
-        world: &crate::world::World,
+        observed: &crate::observed_state::ObservedCluster,
         plan: &Plan,
-        around: &Surroundings<'_>,
+        status_inputs: &StatusInputs<'_>,
     ) -> Result<EtcdCluster, Error> {
-        let after = status::status(cluster, world, plan, around);
-        self.report(cluster, after).await
+        let after = status::status(cluster, observed, plan, status_inputs);
+        self.publish_status(cluster, after).await
     }
 
-    fn owed(&self, key: &ObjectKey) -> BTreeSet<Ordinal> {
-        let owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
-        owed.get(key).cloned().unwrap_or_default()
+    fn unfenced_ordinals(&self, key: &ObjectKey) -> BTreeSet<Ordinal> {
+        let unfenced = self.unfenced.lock().unwrap_or_else(PoisonError::into_inner);
+        unfenced.get(key).cloned().unwrap_or_default()
     }
 
     /// Notes it before the status says that this process goes on with what was begun.
-    fn owes(&self, key: &ObjectKey, places: BTreeSet<Ordinal>) {
-        let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
-        if places.is_empty() {
-            owed.remove(key);
+    fn set_unfenced(&self, key: &ObjectKey, ordinals: BTreeSet<Ordinal>) {
+        let mut unfenced = self.unfenced.lock().unwrap_or_else(PoisonError::into_inner);
+        if ordinals.is_empty() {
+            unfenced.remove(key);
         } else {
-            owed.insert(key.clone(), places);
+            unfenced.insert(key.clone(), ordinals);
         }
     }
 
-    async fn report(&self, seen: &EtcdCluster, status: EtcdClusterStatus) -> Result<EtcdCluster, Error> {
+    async fn publish_status(
+        &self,
+        cluster: &EtcdCluster,
+        status: EtcdClusterStatus,
+    ) -> Result<EtcdCluster, Error> {
         let nothing = EtcdClusterStatus::default();
-        let before = seen.status.as_ref().unwrap_or(&nothing);
-        let troubles = status::troubles(before, &status);
-        let turns = status::turns(before, &status);
-        let written = self.deps.reporter.report(seen, status).await?;
+        let before = cluster.status.as_ref().unwrap_or(&nothing);
+        let problems = status::new_problems(before, &status);
+        let transitions = status::transitions(before, &status);
+        let written = self.deps.reporter.report(cluster, status).await?;
         let Some(stored) = written.changed() else {
-            return Ok(seen.clone());
+            return Ok(cluster.clone());
         };
-        for (severity, reason, words) in turns {
+        for (severity, reason, words) in transitions {
             let reporter = &self.deps.reporter;
             reporter.tell(&stored, severity, reason, "Reconcile", words);
         }
-        for (reason, words) in troubles {
-            warn!(cluster = %ObjectKey::of(seen), reason, "{words}");
+        for (reason, words) in problems {
+            warn!(cluster = %ObjectKey::of(cluster), reason, "{words}");
             let severity = Severity::Warning;
             self.deps
                 .reporter
@@ -313,11 +346,11 @@ impl Reconciler {
 }
 
 /// Whether members are looked after although an object of theirs is not what it should be.
-fn goes_without(memory: &Memory) -> bool {
-    memory.has_formed() && !memory.restore.as_ref().is_some_and(Restore::is_active)
+fn can_go_without_objects(persisted: &PersistedState) -> bool {
+    persisted.has_formed() && !persisted.restore.as_ref().is_some_and(Restore::is_active)
 }
 
 /// How soon to look again where nothing can be done: for a name that somebody else has, for definitions that drop the plan.
-const LATER: Duration = Duration::from_secs(30);
+const RETRY_LATER: Duration = Duration::from_secs(30);
 /// How soon to ask etcd again for what it does not want yet.
-const WAIT: Duration = Duration::from_secs(1);
+const RETRY_SOON: Duration = Duration::from_secs(1);

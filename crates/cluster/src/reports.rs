@@ -12,47 +12,50 @@ use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
+use crate::observed_state::QueryResult;
 use crate::ports::Reports;
-use crate::world::Asked;
 
 /// How long a pod has to answer: it is near, and it does nothing else.
-const LIMIT: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// The largest report that is read.
-const LARGEST: usize = 64 * 1024;
+const MAX_BYTES: usize = 64 * 1024;
 /// Where a waiting process shows it.
-const REPORT: &str = "/etcd-operator/report";
+const REPORT_PATH: &str = "/etcd-operator/report";
 /// Where a download tells how far it is.
-const FETCH: &str = "/etcd-operator/fetch";
+const FETCH_PATH: &str = "/etcd-operator/fetch";
 
 /// Reads reports over the network of the pods.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Network;
+pub struct HttpReports;
 
-impl Reports for Network {
-    fn ask(&self, at: IpAddr) -> Answer<'_, Asked<Report>> {
-        Box::pin(document(at, REPORT))
+impl Reports for HttpReports {
+    fn read_report(&self, at: IpAddr) -> Answer<'_, QueryResult<Report>> {
+        Box::pin(document(at, REPORT_PATH))
     }
 
-    fn progress(&self, at: IpAddr) -> Answer<'_, Asked<FetchProgress>> {
-        Box::pin(document(at, FETCH))
+    fn read_progress(&self, at: IpAddr) -> Answer<'_, QueryResult<FetchProgress>> {
+        Box::pin(document(at, FETCH_PATH))
     }
 }
 
 /// The document at this path, if whoever is there has one.
-async fn document<D: Document>(at: IpAddr, path: &str) -> Asked<D> {
-    let place = std::net::SocketAddr::from((at, METRICS_PORT));
-    match tokio::time::timeout(LIMIT, fetch(place, path)).await {
+async fn document<D: Document>(at: IpAddr, path: &str) -> QueryResult<D> {
+    let address = std::net::SocketAddr::from((at, METRICS_PORT));
+    match tokio::time::timeout(TIMEOUT, fetch(address, path)).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(why)) => Asked::Silent(format!("http://{place}{path}: {why}")),
-        Err(_) => Asked::Silent(format!("http://{place}{path}: no answer within {LIMIT:?}")),
+        Ok(Err(why)) => QueryResult::NoAnswer(format!("http://{address}{path}: {why}")),
+        Err(_) => QueryResult::NoAnswer(format!("http://{address}{path}: no answer within {TIMEOUT:?}")),
     }
 }
 
-async fn fetch<D: Document>(place: std::net::SocketAddr, path: &str) -> Result<Asked<D>, Trouble> {
-    let stream = TcpStream::connect(place).await?;
+async fn fetch<D: Document>(
+    address: std::net::SocketAddr,
+    path: &str,
+) -> Result<QueryResult<D>, ReportError> {
+    let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let request = Request::get(path)
-        .header(hyper::header::HOST, place.to_string())
+        .header(hyper::header::HOST, address.to_string())
         .header(hyper::header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())?;
     let exchange = async {
@@ -60,12 +63,14 @@ async fn fetch<D: Document>(place: std::net::SocketAddr, path: &str) -> Result<A
         match response.status() {
             StatusCode::OK => {}
             // etcd itself listens there once it runs, and knows no such path.
-            StatusCode::NOT_FOUND => return Ok(Asked::Elsewhere),
-            other => return Err(Trouble::Status(other)),
+            StatusCode::NOT_FOUND => return Ok(QueryResult::OtherResponder),
+            other => return Err(ReportError::Status(other)),
         }
-        let body = Limited::new(response.into_body(), LARGEST).collect().await;
-        let body = body.map_err(|error| Trouble::Body(error.to_string()))?.to_bytes();
-        Ok(Asked::Answer(contract::read(&body)?))
+        let body = Limited::new(response.into_body(), MAX_BYTES).collect().await;
+        let body = body
+            .map_err(|error| ReportError::Body(error.to_string()))?
+            .to_bytes();
+        Ok(QueryResult::Answer(contract::read(&body)?))
     };
     tokio::pin!(connection);
     tokio::pin!(exchange);
@@ -84,7 +89,7 @@ async fn fetch<D: Document>(place: std::net::SocketAddr, path: &str) -> Result<A
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum ReportError {
     #[error("{0}")]
     Connection(#[from] std::io::Error),
     #[error("{0}")]

@@ -9,15 +9,15 @@ use crate::build::{ETCD, FETCH};
 
 /// Keeps of a pod who it is, whose, where, and how its containers are.
 pub fn pod(pod: &mut Pod) {
-    bookkeeping(pod);
+    drop_managed_fields(pod);
     if let Some(spec) = &mut pod.spec {
         let node = spec.node_name.take();
-        let brings = spec
+        let fetch_containers = spec
             .init_containers
             .iter()
             .flatten()
             .filter(|init| init.name == FETCH);
-        let brings: Vec<_> = brings
+        let fetch_containers: Vec<_> = fetch_containers
             .map(|init| k8s_openapi::api::core::v1::Container {
                 name: init.name.clone(),
                 ..Default::default()
@@ -37,7 +37,7 @@ pub fn pod(pod: &mut Pod) {
         *spec = k8s_openapi::api::core::v1::PodSpec {
             node_name: node,
             containers,
-            init_containers: (!brings.is_empty()).then_some(brings),
+            init_containers: (!fetch_containers.is_empty()).then_some(fetch_containers),
             ..Default::default()
         };
     }
@@ -45,7 +45,7 @@ pub fn pod(pod: &mut Pod) {
 
 /// Keeps of a node who it is and whether it is heard of: others write much about nodes, and often.
 pub fn node(node: &mut Node) {
-    bookkeeping(node);
+    drop_managed_fields(node);
     node.metadata.annotations = None;
     node.metadata.labels = None;
     node.spec = None;
@@ -63,28 +63,28 @@ pub fn node(node: &mut Node) {
 
 /// Keeps of a claim all that an apply compares with.
 pub fn claim(claim: &mut PersistentVolumeClaim) {
-    bookkeeping(claim);
+    drop_managed_fields(claim);
 }
 
 /// Keeps of a StatefulSet all that an apply compares with.
 pub fn set(set: &mut StatefulSet) {
-    bookkeeping(set);
+    drop_managed_fields(set);
     set.status = None;
 }
 
 /// Keeps of a Service all that an apply compares with.
 pub fn service(service: &mut Service) {
-    bookkeeping(service);
+    drop_managed_fields(service);
     service.status = None;
 }
 
 /// Keeps of a budget all that an apply compares with.
 pub fn budget(budget: &mut PodDisruptionBudget) {
-    bookkeeping(budget);
+    drop_managed_fields(budget);
     budget.status = None;
 }
 
 /// Who wrote which field is of no use here.
-fn bookkeeping(object: &mut impl Resource) {
+fn drop_managed_fields(object: &mut impl Resource) {
     object.meta_mut().managed_fields = None;
 }

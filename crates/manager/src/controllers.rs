@@ -12,7 +12,7 @@ use etcd_operator_backup as backup;
 use etcd_operator_cluster::{
     self as cluster,
     build::{NoOperatorImage, OperatorImage},
-    ports::Reach,
+    ports::MemberClients,
 };
 use etcd_operator_restore as restore;
 use etcd_operator_runtime::{
@@ -56,7 +56,7 @@ pub struct Shared {
     /// The operator's own image, which every member's pod needs.
     pub operator_image: Result<OperatorImage, NoOperatorImage>,
     /// How members are reached.
-    pub reach: Reach,
+    pub member_clients: MemberClients,
     /// Tells the time.
     pub clock: SharedClock,
     /// Counts.
@@ -176,14 +176,14 @@ impl Functions {
             nodes: kinds.nodes.as_ref().map(Informer::store),
             applier: applier("etcd-operator/cluster"),
             reporter: reporter("etcd-operator/cluster", &shared.own.clusters),
-            reach: shared.reach.clone(),
+            member_clients: shared.member_clients.clone(),
             scope: shared.scope,
             installation: shared.installation.clone(),
             instance: shared.instance.clone(),
             operator_image: shared.operator_image.clone(),
             clock: shared.clock.clone(),
         });
-        cluster.figures().register(&shared.metrics);
+        cluster.metrics().register(&shared.metrics);
         let backup = backup::Reconciler::new(backup::Deps {
             backups: kinds.backups.store(),
             clusters: kinds.clusters.store(),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, anyhow};
 use etcd_operator_api::EtcdBackup;
 use etcd_operator_backup::freshness::Freshness;
-use etcd_operator_cluster::{build::NoOperatorImage, ports::Reach, reports};
+use etcd_operator_cluster::{build::NoOperatorImage, ports::MemberClients, reports};
 use etcd_operator_runtime::{
     client,
     clock::{SharedClock, SystemClock},
@@ -179,9 +179,9 @@ impl Manager {
             installation: format!("{namespace}/{}", args.lease_name),
             instance,
             operator_image: args.operator_image().ok_or(NoOperatorImage),
-            reach: Reach {
+            member_clients: MemberClients {
                 etcd: Arc::new(etcd_operator_etcd::port::Network),
-                reports: Arc::new(reports::Network),
+                reports: Arc::new(reports::HttpReports),
             },
             clock,
             metrics: metrics.clone(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Parser as _;
 use etcd_operator_api::crd;
-use etcd_operator_cluster::figures::{ELSEWHERE, FAMILIES};
+use etcd_operator_cluster::metrics::{CONTROLLED_ELSEWHERE, FAMILIES};
 use etcd_operator_manager::cli::{Cli, Command};
 use etcd_operator_manager::controllers::Functions;
 use etcd_operator_manager::run::Manager;
@@ -267,7 +267,7 @@ async fn figures_of_clusters_come_and_go_with_them() {
     .await;
     let page = metrics(address).await;
     let families = FAMILIES.iter().map(|(name, ..)| *name);
-    for name in families.chain([ELSEWHERE.0]) {
+    for name in families.chain([CONTROLLED_ELSEWHERE.0]) {
         assert!(
             page.contains(&format!("# HELP etcd_operator_{name} ")),
             "{name} not in\n{page}"

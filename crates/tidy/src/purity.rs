@@ -216,7 +216,7 @@ mod tests {
             "crates/backup/src/plan.rs",
             "crates/restore/src/plan_commit.rs",
             "crates/cluster/src/build/service.rs",
-            "crates/cluster/src/world.rs",
+            "crates/cluster/src/observed_state.rs",
             "crates/restore/src/status.rs",
             "crates/member/src/verdict.rs",
             "crates/member/src/permit/grant.rs",

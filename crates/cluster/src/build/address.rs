@@ -19,7 +19,7 @@ pub struct Addresses {
 
 impl Addresses {
     /// The addresses in a namespace.
-    pub fn of(desired: &Desired, namespace: &str) -> Self {
+    pub fn new(desired: &Desired, namespace: &str) -> Self {
         let scheme = |secure: bool| if secure { "https" } else { "http" };
         let domain = desired.pod.cluster_domain.as_deref();
         Self {
@@ -33,7 +33,7 @@ impl Addresses {
 
     /// The name under which a member is found.
     pub fn host(&self, ordinal: u8) -> String {
-        self.host_of(&member_name(&self.cluster, ordinal))
+        self.pod_host(&member_name(&self.cluster, ordinal))
     }
 
     /// Where members reach a member.
@@ -57,7 +57,7 @@ impl Addresses {
         self.client_at(&format!("{}.{namespace}.{zone}", cluster.client_service()))
     }
 
-    pub(super) fn host_of(&self, pod: &str) -> String {
+    pub(super) fn pod_host(&self, pod: &str) -> String {
         let Self {
             cluster,
             namespace,

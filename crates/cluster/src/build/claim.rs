@@ -7,8 +7,8 @@ use k8s_openapi::{
 };
 
 use super::{
-    Frame,
-    labels::{DATA, Map, of_cluster, owner},
+    BuildInputs,
+    labels::{DATA, Map, cluster_labels, owner},
 };
 use crate::desired::{Desired, Storage};
 
@@ -20,7 +20,7 @@ pub(super) fn templates(desired: &Desired) -> Vec<PersistentVolumeClaim> {
     vec![PersistentVolumeClaim {
         metadata: ObjectMeta {
             name: Some(DATA.to_owned()),
-            labels: Some(labelled(desired, labels)),
+            labels: Some(claim_labels(desired, labels)),
             ..ObjectMeta::default()
         },
         spec: Some(PersistentVolumeClaimSpec::clone(claim)),
@@ -34,7 +34,7 @@ pub(super) fn templates(desired: &Desired) -> Vec<PersistentVolumeClaim> {
 /// It is for an apply on this very claim; a claim that is gone must not be made from it.
 pub fn claim(
     desired: &Desired,
-    frame: &Frame,
+    inputs: &BuildInputs,
     stored: &PersistentVolumeClaim,
 ) -> Option<PersistentVolumeClaim> {
     let Storage::Persistent {
@@ -47,15 +47,15 @@ pub fn claim(
     };
     let owners = match retention {
         Retention::Retain => None,
-        Retention::Delete => Some(vec![owner(&desired.name, &frame.cluster_uid, false)]),
+        Retention::Delete => Some(vec![owner(&desired.name, &inputs.cluster_uid, false)]),
     };
     let has = stored.spec.as_ref().and_then(requested);
-    let size = requested(claim).filter(|wanted| has.is_none_or(|has| is_more(wanted, has)));
+    let size = requested(claim).filter(|wanted| has.is_none_or(|has| is_larger(wanted, has)));
     Some(PersistentVolumeClaim {
         metadata: ObjectMeta {
             name: stored.metadata.name.clone(),
-            namespace: Some(frame.namespace.clone()),
-            labels: Some(labelled(desired, labels)),
+            namespace: Some(inputs.namespace.clone()),
+            labels: Some(claim_labels(desired, labels)),
             owner_references: owners,
             ..ObjectMeta::default()
         },
@@ -70,8 +70,8 @@ pub fn claim(
     })
 }
 
-fn labelled(desired: &Desired, labels: &Map) -> Map {
-    let mut all = of_cluster(&desired.name);
+fn claim_labels(desired: &Desired, labels: &Map) -> Map {
+    let mut all = cluster_labels(&desired.name);
     all.extend(labels.clone());
     all
 }
@@ -80,6 +80,6 @@ fn requested(claim: &PersistentVolumeClaimSpec) -> Option<&Quantity> {
     claim.resources.as_ref()?.requests.as_ref()?.get("storage")
 }
 
-fn is_more(wanted: &Quantity, has: &Quantity) -> bool {
+fn is_larger(wanted: &Quantity, has: &Quantity) -> bool {
     matches!((quantity::millis(wanted), quantity::millis(has)), (Ok(wanted), Ok(has)) if wanted > has)
 }

@@ -5,7 +5,7 @@ use etcd_operator_etcd::version::Minor;
 use k8s_openapi::api::core::v1::{Container, ContainerPort, EnvVar, EnvVarSource, ObjectFieldSelector};
 
 use super::{
-    Frame, image,
+    BuildInputs, image,
     labels::DATA,
     probes, security,
     volumes::{self, PERMIT, PROGRAM, SERVER_TLS, TOOLS, VOLUME},
@@ -35,12 +35,12 @@ pub(crate) const VARIABLES: [(&str, &str); 4] = [
 const ETCDCTL_API: &str = "ETCDCTL_API";
 
 /// etcd in the image that upstream makes, behind the guard.
-pub(super) fn etcd(desired: &Desired, frame: &Frame, flags: Vec<String>) -> Container {
+pub(super) fn etcd(desired: &Desired, inputs: &BuildInputs, flags: Vec<String>) -> Container {
     let mut command = vec![
         PROGRAM.to_owned(),
         "member".to_owned(),
-        format!("{CLUSTER_UID}{}", frame.cluster_uid),
-        format!("{INCARNATION}{}", frame.latch.incarnation),
+        format!("{CLUSTER_UID}{}", inputs.cluster_uid),
+        format!("{INCARNATION}{}", inputs.state_annotations.incarnation),
         format!("--volume={VOLUME}"),
         format!("--permit={PERMIT}"),
     ];
@@ -53,8 +53,8 @@ pub(super) fn etcd(desired: &Desired, frame: &Frame, flags: Vec<String>) -> Cont
         .collect();
     env.extend(desired.pod.env.iter().cloned());
     // Whoever types in the pod means the interface that members serve; older tools speak another one by themselves.
-    let is_said = env.iter().any(|variable| variable.name == ETCDCTL_API);
-    if Minor::of(&frame.version).is_some_and(|minor| minor < Minor::V3_4) && !is_said {
+    let is_set = env.iter().any(|variable| variable.name == ETCDCTL_API);
+    if Minor::of(&inputs.version).is_some_and(|minor| minor < Minor::V3_4) && !is_set {
         env.push(EnvVar {
             name: ETCDCTL_API.to_owned(),
             value: Some("3".to_owned()),
@@ -63,7 +63,7 @@ pub(super) fn etcd(desired: &Desired, frame: &Frame, flags: Vec<String>) -> Cont
     }
     Container {
         name: ETCD.to_owned(),
-        image: Some(image::etcd(&desired.image, &frame.version)),
+        image: Some(image::etcd(&desired.image, &inputs.version)),
         image_pull_policy: desired.pull_policy.map(|policy| policy.as_str().to_owned()),
         command: Some(command),
         env: Some(env),
@@ -76,7 +76,7 @@ pub(super) fn etcd(desired: &Desired, frame: &Frame, flags: Vec<String>) -> Cont
         volume_mounts: Some(volumes::mounts(desired)),
         startup_probe: Some(probes::startup()),
         liveness_probe: Some(probes::liveness()),
-        readiness_probe: Some(probes::readiness(desired, &frame.version)),
+        readiness_probe: Some(probes::readiness(desired, &inputs.version)),
         security_context: Some(security::container()),
         // The last lines of a member that died tell a damaged disk from a bad flag.
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
@@ -101,7 +101,7 @@ pub(super) fn certificates(desired: &Desired) -> Vec<String> {
 
 /// It runs first, copies, and tells how far the log on a volume goes that outlives pods; with the resources of etcd's so
 /// that the pod needs no more than that.
-pub(super) fn install(desired: &Desired, frame: &Frame) -> Container {
+pub(super) fn install(desired: &Desired, inputs: &BuildInputs) -> Container {
     let mut command = ["etcd-operator", "install", TOOLS].map(str::to_owned).to_vec();
     let mut mounts = vec![volumes::tools()];
     if matches!(desired.storage, Storage::Persistent { .. }) {
@@ -110,7 +110,7 @@ pub(super) fn install(desired: &Desired, frame: &Frame) -> Container {
     }
     Container {
         name: INSTALL.to_owned(),
-        image: Some(frame.operator_image.to_string()),
+        image: Some(inputs.operator_image.to_string()),
         command: Some(command),
         resources: desired.pod.resources.clone(),
         volume_mounts: Some(mounts),

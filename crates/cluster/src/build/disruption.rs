@@ -6,22 +6,22 @@ use k8s_openapi::{
 };
 
 use super::{
-    Frame,
-    labels::{owned, selector},
+    BuildInputs,
+    labels::{owned_metadata, selector},
 };
 use crate::desired::Desired;
 
 /// None for one member: a budget would hold every drain up and save nothing.
-pub(super) fn budget(desired: &Desired, frame: &Frame) -> Option<PodDisruptionBudget> {
+pub(super) fn budget(desired: &Desired, inputs: &BuildInputs) -> Option<PodDisruptionBudget> {
     // While the cluster shrinks the voters that are still there need their own quorum.
-    let voters = frame.live_voters.max(usize::from(desired.size.get()));
+    let voters = inputs.live_voters.max(usize::from(desired.size.get()));
     if voters < 2 {
         return None;
     }
     let quorum = i32::try_from(voters / 2 + 1).unwrap_or(i32::MAX);
     let name = &desired.name;
     Some(PodDisruptionBudget {
-        metadata: owned(name, frame, name.to_string()),
+        metadata: owned_metadata(name, inputs, name.to_string()),
         spec: Some(PodDisruptionBudgetSpec {
             min_available: Some(IntOrString::Int(quorum)),
             selector: Some(selector(name)),

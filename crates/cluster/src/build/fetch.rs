@@ -10,13 +10,13 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::{
-    Frame,
+    BuildInputs,
     container::{INSTALL, variable},
     labels::DATA,
     security,
     volumes::{SECRET_MODE, VOLUME, mount},
 };
-use crate::plan::Fetching;
+use crate::plan::FetchContainer;
 
 /// The container that brings the object of a restore.
 pub const FETCH: &str = "fetch";
@@ -25,24 +25,24 @@ pub const FETCH: &str = "fetch";
 const PREFIX: &str = "restore-";
 
 /// Puts the container into the template, or takes it out.
-pub(super) fn apply(template: &mut PodTemplateSpec, frame: &Frame) {
+pub(super) fn apply(template: &mut PodTemplateSpec, inputs: &BuildInputs) {
     let Some(spec) = &mut template.spec else {
         return;
     };
-    if frame.is_held {
-        program(spec, frame);
+    if inputs.is_restoring {
+        update_install_image(spec, inputs);
     }
-    let before = frame.stored.as_ref().and_then(|stored| stored.pod());
-    take_out(spec);
-    match &frame.fetching {
-        Fetching::Nothing => {}
-        Fetching::With(intent) => put_in(spec, intent, frame),
-        Fetching::AsBefore => put_back(spec, before),
+    let before = inputs.stored.as_ref().and_then(|stored| stored.pod());
+    remove_fetch(spec);
+    match &inputs.fetch_container {
+        FetchContainer::Absent => {}
+        FetchContainer::Required(request) => add_fetch(spec, request, inputs),
+        FetchContainer::Unchanged => keep_stored(spec, before),
     }
 }
 
 /// What the pods of before had of it.
-fn put_back(spec: &mut PodSpec, before: Option<&PodSpec>) {
+fn keep_stored(spec: &mut PodSpec, before: Option<&PodSpec>) {
     let containers = before.and_then(|before| before.init_containers.as_ref());
     let fetch = containers
         .into_iter()
@@ -60,14 +60,14 @@ fn put_back(spec: &mut PodSpec, before: Option<&PodSpec>) {
 }
 
 /// The pods are made anew anyway, and what guards their disks must know what a restore is.
-fn program(spec: &mut PodSpec, frame: &Frame) {
+fn update_install_image(spec: &mut PodSpec, inputs: &BuildInputs) {
     let containers = spec.init_containers.iter_mut().flatten();
     for install in containers.filter(|container| container.name == INSTALL) {
-        install.image = Some(frame.operator_image.to_string());
+        install.image = Some(inputs.operator_image.to_string());
     }
 }
 
-fn take_out(spec: &mut PodSpec) {
+fn remove_fetch(spec: &mut PodSpec) {
     if let Some(containers) = &mut spec.init_containers {
         containers.retain(|container| container.name != FETCH);
     }
@@ -76,18 +76,18 @@ fn take_out(spec: &mut PodSpec) {
     }
 }
 
-fn put_in(spec: &mut PodSpec, intent: &RestoreIntent, frame: &Frame) {
-    let (volumes, mut mounts): (Vec<_>, Vec<_>) = mounted(intent).into_iter().unzip();
+fn add_fetch(spec: &mut PodSpec, request: &RestoreIntent, inputs: &BuildInputs) {
+    let (volumes, mut mounts): (Vec<_>, Vec<_>) = secret_mounts(request).into_iter().unzip();
     mounts.push(mount(DATA, VOLUME, false));
     let containers = spec.init_containers.get_or_insert_default();
     let install = containers.iter().find(|container| container.name == INSTALL);
     let resources = install.and_then(|install| install.resources.clone());
     containers.push(Container {
         name: FETCH.to_owned(),
-        image: Some(frame.operator_image.to_string()),
+        image: Some(inputs.operator_image.to_string()),
         command: Some(vec!["etcd-operator".to_owned(), FETCH.to_owned()]),
         env: Some(vec![
-            order(intent, frame),
+            order_variable(request, inputs),
             variable("POD_NAME", "metadata.name"),
             variable("POD_UID", "metadata.uid"),
         ]),
@@ -100,18 +100,18 @@ fn put_in(spec: &mut PodSpec, intent: &RestoreIntent, frame: &Frame) {
     spec.volumes.get_or_insert_default().extend(volumes);
 }
 
-fn order(intent: &RestoreIntent, frame: &Frame) -> EnvVar {
+fn order_variable(request: &RestoreIntent, inputs: &BuildInputs) -> EnvVar {
     let order = JobOrder {
         version: VERSION,
-        run: intent.uid.clone(),
-        owner_uid: intent.uid.clone(),
-        store: intent.store.clone(),
+        run: request.uid.clone(),
+        owner_uid: request.uid.clone(),
+        store: request.store.clone(),
         task: Task::Fetch(Box::new(FetchTask {
-            restore_uid: intent.uid.clone(),
-            incarnation: frame.latch.incarnation,
-            cluster_uid: Some(frame.cluster_uid.clone()),
-            object: intent.object.clone(),
-            keys: intent.secrets.keys.as_ref().map(|_| mounts::KEYS.to_owned()),
+            restore_uid: request.uid.clone(),
+            incarnation: inputs.state_annotations.incarnation,
+            cluster_uid: Some(inputs.cluster_uid.clone()),
+            object: request.object.clone(),
+            keys: request.secrets.keys.as_ref().map(|_| mounts::KEYS.to_owned()),
             volume: VOLUME.to_owned(),
         })),
     };
@@ -124,14 +124,14 @@ fn order(intent: &RestoreIntent, frame: &Frame) -> EnvVar {
     }
 }
 
-fn mounted(intent: &RestoreIntent) -> Vec<(Volume, VolumeMount)> {
-    let secrets = &intent.secrets;
+fn secret_mounts(request: &RestoreIntent) -> Vec<(Volume, VolumeMount)> {
+    let secrets = &request.secrets;
     let named = [
         ("restore-store", &secrets.store, mounts::STORE_SECRET),
         ("restore-ca", &secrets.ca, mounts::STORE_CA),
         ("restore-keys", &secrets.keys, mounts::KEYS),
     ];
-    let secrets_of = named.into_iter().filter_map(|(name, secret, at)| {
+    let secret_volumes = named.into_iter().filter_map(|(name, secret, at)| {
         let volume = Volume {
             name: name.to_owned(),
             secret: Some(SecretVolumeSource {
@@ -156,5 +156,5 @@ fn mounted(intent: &RestoreIntent) -> Vec<(Volume, VolumeMount)> {
         };
         (volume, mount("restore-backups", mounts::VOLUME, true))
     });
-    secrets_of.chain(claim).collect()
+    secret_volumes.chain(claim).collect()
 }

@@ -10,7 +10,7 @@ use etcd_operator_etcd::{
 };
 
 use super::{
-    Frame,
+    BuildInputs,
     address::Addresses,
     volumes::{DATA_DIR, PEER_TLS, SERVER_TLS},
 };
@@ -19,34 +19,34 @@ use crate::desired::{Compaction, Desired, Options};
 /// What the kubelet puts the pod's name for.
 const POD_NAME: &str = "$(POD_NAME)";
 /// Stands for the pod's name where an address is needed, which `$` cannot be part of.
-const STAND_IN: &str = "pod";
+const POD_PLACEHOLDER: &str = "pod";
 /// The flags whose addresses carry the pod's name.
-const ADDRESSED: [&str; 2] = ["--initial-advertise-peer-urls=", "--advertise-client-urls="];
+const ADDRESS_FLAGS: [&str; 2] = ["--initial-advertise-peer-urls=", "--advertise-client-urls="];
 
 /// etcd compares the hashes that compactions leave behind this often; it costs next to nothing.
-const COMPACTION_CHECK: Duration = Duration::from_mins(1);
+const COMPACTION_CHECK_PERIOD: Duration = Duration::from_mins(1);
 /// etcd reads all data of all members to compare them; without compactions nothing else would find a difference.
-const WHOLE_CHECK: Duration = Duration::from_hours(24);
+const HASH_CHECK_PERIOD: Duration = Duration::from_hours(24);
 
 /// The arguments of etcd in the frame's version.
-pub(super) fn steady(desired: &Desired, frame: &Frame) -> Result<Vec<String>, Vec<Refusal>> {
-    let arguments = flags::render(&config(desired, frame), &frame.version)
-        .map_err(|error| vec![Refusal::invalid(field(&error), error.to_string())])?;
+pub(super) fn render_arguments(desired: &Desired, inputs: &BuildInputs) -> Result<Vec<String>, Vec<Refusal>> {
+    let arguments = flags::render(&config(desired, inputs), &inputs.version)
+        .map_err(|error| vec![Refusal::invalid(spec_field(&error), error.to_string())])?;
     let refused: Vec<_> = desired
         .pod
         .env
         .iter()
-        .filter_map(|variable| shadowed(&variable.name, &arguments))
+        .filter_map(|variable| why_variable_conflicts(&variable.name, &arguments))
         .map(|problem| Refusal::invalid("spec.pod.etcdEnv", problem))
         .collect();
     if !refused.is_empty() {
         return Err(refused);
     }
-    Ok(arguments.into_iter().map(named).collect())
+    Ok(arguments.into_iter().map(insert_pod_name).collect())
 }
 
 /// What is wrong with a variable: etcd does not start when a flag and its variable are both set.
-pub(super) fn shadowed(variable: &str, arguments: &[String]) -> Option<String> {
+pub(super) fn why_variable_conflicts(variable: &str, arguments: &[String]) -> Option<String> {
     let flag = variable
         .strip_prefix("ETCD_")?
         .to_ascii_lowercase()
@@ -63,41 +63,41 @@ pub(super) fn shadowed(variable: &str, arguments: &[String]) -> Option<String> {
 }
 
 /// The field that asks for what etcd cannot be told.
-fn field(error: &FlagError) -> &'static str {
+fn spec_field(error: &FlagError) -> &'static str {
     let flag = match error {
         FlagError::Unknown(_) => return "spec.version",
         FlagError::Absent { flag, .. } => flag.as_str(),
         FlagError::Value { flag, .. } => flag,
-        FlagError::Reserved(_) | FlagError::Misspelled(_) | FlagError::Twice(_) => return EXTRA,
+        FlagError::Reserved(_) | FlagError::Misspelled(_) | FlagError::Twice(_) => return EXTRA_ARGS_FIELD,
     };
     match flag {
         "auto-compaction-mode" => "spec.etcd.autoCompaction.mode",
         "auto-compaction-retention" => "spec.etcd.autoCompaction.retention",
-        _ => EXTRA,
+        _ => EXTRA_ARGS_FIELD,
     }
 }
 
-const EXTRA: &str = "spec.etcd.extraArgs";
+const EXTRA_ARGS_FIELD: &str = "spec.etcd.extraArgs";
 
-fn named(argument: String) -> String {
-    match ADDRESSED.iter().find(|flag| argument.starts_with(**flag)) {
-        Some(_) => argument.replacen(&format!("://{STAND_IN}."), &format!("://{POD_NAME}."), 1),
+fn insert_pod_name(argument: String) -> String {
+    match ADDRESS_FLAGS.iter().find(|flag| argument.starts_with(**flag)) {
+        Some(_) => argument.replacen(&format!("://{POD_PLACEHOLDER}."), &format!("://{POD_NAME}."), 1),
         None => argument,
     }
 }
 
-fn config(desired: &Desired, frame: &Frame) -> Config {
-    let has = |feature: Feature| feature.is_in(&frame.version);
-    let addresses = Addresses::of(desired, &frame.namespace);
-    let everywhere = "0.0.0.0";
-    let own = addresses.host_of(STAND_IN);
+fn config(desired: &Desired, inputs: &BuildInputs) -> Config {
+    let has = |feature: Feature| feature.is_in(&inputs.version);
+    let addresses = Addresses::new(desired, &inputs.namespace);
+    let any_address = "0.0.0.0";
+    let own = addresses.pod_host(POD_PLACEHOLDER);
     Config {
         name: POD_NAME.to_owned(),
         data_dir: DATA_DIR.to_owned(),
-        listen_peer: vec![addresses.peer_at(everywhere)],
-        listen_client: vec![addresses.client_at(everywhere)],
+        listen_peer: vec![addresses.peer_at(any_address)],
+        listen_client: vec![addresses.client_at(any_address)],
         listen_metrics: has(Feature::MetricsAddress)
-            .then(|| Addresses::metrics_at(everywhere))
+            .then(|| Addresses::metrics_at(any_address))
             .into_iter()
             .collect(),
         advertise_peer: vec![addresses.peer_at(&own)],
@@ -117,8 +117,8 @@ fn config(desired: &Desired, frame: &Frame) -> Config {
         figures: Figures::Basic,
         check_at_start: has(Feature::CorruptAlarm),
         // Before hashes of compactions were compared, the other comparison raised false alarms.
-        check_every: has(Feature::CompactHashCheck).then_some(WHOLE_CHECK),
-        check_compactions_every: has(Feature::CompactHashCheck).then_some(COMPACTION_CHECK),
+        check_every: has(Feature::CompactHashCheck).then_some(HASH_CHECK_PERIOD),
+        check_compactions_every: has(Feature::CompactHashCheck).then_some(COMPACTION_CHECK_PERIOD),
         stop_serving_on_defrag: has(Feature::StopServingOnDefrag),
         max_learners: None,
         extra: desired.options.extra.clone(),

@@ -8,7 +8,7 @@ use etcd_operator_api::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 
-use super::Frame;
+use super::BuildInputs;
 
 /// The name of the claims in the StatefulSet; with a pod's name behind it that of a claim.
 pub(super) const DATA: &str = "data";
@@ -35,15 +35,15 @@ pub fn ordinal(cluster: &ClusterName, pod: &str) -> Option<u8> {
 
 /// Labels of everything that belongs to one member.
 pub fn member_labels(cluster: &ClusterName, ordinal: u8) -> Map {
-    let mut labels = of_cluster(cluster);
+    let mut labels = cluster_labels(cluster);
     labels.insert(LABEL_NODE.to_owned(), member_name(cluster, ordinal));
     labels
 }
 
 /// Labels of every object of a cluster.
-pub(super) fn of_cluster(cluster: &ClusterName) -> Map {
-    let mut labels = selected_by(cluster);
-    labels.extend(texts([
+pub(super) fn cluster_labels(cluster: &ClusterName) -> Map {
+    let mut labels = selector_labels(cluster);
+    labels.extend(string_map([
         ("app.kubernetes.io/name", APP_VALUE),
         ("app.kubernetes.io/instance", cluster.as_str()),
         (LABEL_MANAGED_BY, MANAGED_BY),
@@ -52,18 +52,18 @@ pub(super) fn of_cluster(cluster: &ClusterName) -> Map {
 }
 
 /// The labels by which pods are selected: nothing that a user may set.
-pub(super) fn selected_by(cluster: &ClusterName) -> Map {
-    texts([(LABEL_APP, APP_VALUE), (LABEL_CLUSTER, cluster.as_str())])
+pub(super) fn selector_labels(cluster: &ClusterName) -> Map {
+    string_map([(LABEL_APP, APP_VALUE), (LABEL_CLUSTER, cluster.as_str())])
 }
 
 pub(super) fn selector(cluster: &ClusterName) -> LabelSelector {
     LabelSelector {
-        match_labels: Some(selected_by(cluster)),
+        match_labels: Some(selector_labels(cluster)),
         ..LabelSelector::default()
     }
 }
 
-pub(super) fn texts<const N: usize>(pairs: [(&str, &str); N]) -> Map {
+pub(super) fn string_map<const N: usize>(pairs: [(&str, &str); N]) -> Map {
     pairs
         .into_iter()
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
@@ -71,12 +71,12 @@ pub(super) fn texts<const N: usize>(pairs: [(&str, &str); N]) -> Map {
 }
 
 /// Metadata of an object that goes with the cluster.
-pub(super) fn owned(cluster: &ClusterName, frame: &Frame, name: String) -> ObjectMeta {
+pub(super) fn owned_metadata(cluster: &ClusterName, inputs: &BuildInputs, name: String) -> ObjectMeta {
     ObjectMeta {
         name: Some(name),
-        namespace: Some(frame.namespace.clone()),
-        labels: Some(of_cluster(cluster)),
-        owner_references: Some(vec![owner(cluster, &frame.cluster_uid, true)]),
+        namespace: Some(inputs.namespace.clone()),
+        labels: Some(cluster_labels(cluster)),
+        owner_references: Some(vec![owner(cluster, &inputs.cluster_uid, true)]),
         ..ObjectMeta::default()
     }
 }

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 const FIELD: &str = "spec.pod.patch";
 
 /// The template with the patch applied.
-pub(super) fn patched(
+pub(super) fn apply_patch(
     template: PodTemplateSpec,
     patch: Option<&Map<String, Value>>,
 ) -> Result<PodTemplateSpec, Vec<Refusal>> {
@@ -28,7 +28,7 @@ pub(super) fn patched(
     let after = json(&typed);
     let mut refused = Vec::new();
     unknown(&merged, &after, FIELD, &mut refused);
-    refused.extend(guard::crossed(&before, &after));
+    refused.extend(guard::forbidden_changes(&before, &after));
     if refused.is_empty() {
         Ok(typed)
     } else {

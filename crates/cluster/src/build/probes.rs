@@ -25,7 +25,7 @@ use crate::desired::Desired;
 /// Of the versions that know learners: true of a voter that answers with the others' consent.
 const READYZ: &str = "/readyz";
 /// How often that must have been true, one after the other, where a learner may be asked.
-pub(super) const LOOKS: i32 = 2;
+pub(super) const READY_SUCCESSES: i32 = 2;
 
 /// The peer port is open while `member` waits and from the first moment of etcd's; a defragmentation does not close
 /// it.
@@ -59,13 +59,13 @@ pub(super) fn readiness(desired: &Desired, version: &Version) -> Probe {
             port: IntOrString::Int(i32::from(port)),
             ..HTTPGetAction::default()
         }),
-        ..often()
+        ..frequent_probe()
     };
     if has(Feature::ReadyzKnowsLearners) {
         // With the first look in a startup probe the second one comes later still: 6.7 s until three members are ready,
         // where it takes 5.9 s this way, and 4.9 s with one look.
         return Probe {
-            success_threshold: Some(LOOKS),
+            success_threshold: Some(READY_SUCCESSES),
             ..http(READYZ, METRICS_PORT)
         };
     }
@@ -73,10 +73,10 @@ pub(super) fn readiness(desired: &Desired, version: &Version) -> Probe {
         // No page of these versions tells a learner from a voter.
         return Probe {
             exec: Some(ExecAction {
-                command: Some(ready(desired)),
+                command: Some(ready_command(desired)),
             }),
             period_seconds: Some(2),
-            ..often()
+            ..frequent_probe()
         };
     }
     // Without learners a healthy member is a voter.
@@ -89,41 +89,41 @@ pub(super) fn readiness(desired: &Desired, version: &Version) -> Probe {
     // With TLS that asks for certificates the kubelet gets no further than the connection.
     Probe {
         tcp_socket: Some(socket(CLIENT_PORT)),
-        ..often()
+        ..frequent_probe()
     }
 }
 
 /// Lets one look do for as long as the cluster has not formed, and not a moment longer: also where the template is one of
 /// before that must not change otherwise.
-pub(super) fn fit(template: &mut PodTemplateSpec, has_formed: bool) {
+pub(super) fn set_success_threshold(template: &mut PodTemplateSpec, has_formed: bool) {
     let containers = template.spec.iter_mut().flat_map(|spec| &mut spec.containers);
     let etcd = containers.filter(|container| container.name == ETCD);
     for probe in etcd.filter_map(|etcd| etcd.readiness_probe.as_mut()) {
-        let looks = probe.success_threshold.unwrap_or(1);
-        if !asks_readyz(probe) {
+        let successes = probe.success_threshold.unwrap_or(1);
+        if !probes_readyz(probe) {
             continue;
         }
-        if has_formed && looks < LOOKS {
-            probe.success_threshold = Some(LOOKS);
-        } else if !has_formed && looks == LOOKS {
+        if has_formed && successes < READY_SUCCESSES {
+            probe.success_threshold = Some(READY_SUCCESSES);
+        } else if !has_formed && successes == READY_SUCCESSES {
             probe.success_threshold = None;
         }
     }
 }
 
 /// Whether a learner in this pod could be taken for a voter.
-pub fn looks_once(pod: &PodSpec) -> bool {
+pub fn has_single_success_probe(pod: &PodSpec) -> bool {
     let etcd = pod.containers.iter().filter(|container| container.name == ETCD);
     let mut probes = etcd.filter_map(|etcd| etcd.readiness_probe.as_ref());
-    probes.any(|probe| asks_readyz(probe) && probe.success_threshold.unwrap_or(1) < LOOKS)
+    probes.any(|probe| probes_readyz(probe) && probe.success_threshold.unwrap_or(1) < READY_SUCCESSES)
 }
 
-fn asks_readyz(probe: &Probe) -> bool {
+fn probes_readyz(probe: &Probe) -> bool {
     let path = probe.http_get.as_ref().and_then(|http| http.path.as_deref());
     path == Some(READYZ)
 }
 
-fn ready(desired: &Desired) -> Vec<String> {
+fn ready_command(desired: &Desired) -> Vec<String> {
     let mut command = vec![PROGRAM.to_owned(), "ready".to_owned()];
     if desired.tls.client.is_none() {
         command.push(format!("--endpoint=http://127.0.0.1:{CLIENT_PORT}"));
@@ -136,7 +136,7 @@ fn ready(desired: &Desired) -> Vec<String> {
 }
 
 /// An election makes every member unready for a moment; that must not take them all from the Service at once.
-fn often() -> Probe {
+fn frequent_probe() -> Probe {
     Probe {
         period_seconds: Some(1),
         timeout_seconds: Some(5),

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Capabilities, PodSecurityContext, SeccompProfile, SecurityContext};
 
 /// A user without name or rights, the same as in images without a shell.
-const NOBODY: i64 = 65532;
+const NON_ROOT_ID: i64 = 65532;
 
 /// The pod's: each field the user sets counts, the others are ours.
 pub(super) fn pod(wanted: Option<&PodSecurityContext>) -> PodSecurityContext {
@@ -12,9 +12,9 @@ pub(super) fn pod(wanted: Option<&PodSecurityContext>) -> PodSecurityContext {
     PodSecurityContext {
         // Somebody who asks for root must not be stopped by our default.
         run_as_non_root: wanted.run_as_non_root.or(Some(!is_root)),
-        run_as_user: wanted.run_as_user.or(Some(NOBODY)),
-        run_as_group: wanted.run_as_group.or(Some(NOBODY)),
-        fs_group: wanted.fs_group.or(Some(NOBODY)),
+        run_as_user: wanted.run_as_user.or(Some(NON_ROOT_ID)),
+        run_as_group: wanted.run_as_group.or(Some(NON_ROOT_ID)),
+        fs_group: wanted.fs_group.or(Some(NON_ROOT_ID)),
         fs_group_change_policy: wanted
             .fs_group_change_policy
             .clone()

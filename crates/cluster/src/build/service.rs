@@ -10,24 +10,24 @@ use k8s_openapi::{
 };
 
 use super::{
-    Frame,
-    labels::{owned, selected_by},
+    BuildInputs,
+    labels::{owned_metadata, selector_labels},
 };
 use crate::desired::Desired;
 
 /// A label that no pod has: users may not set labels of this prefix, and the operator sets none of this name.
-const NOT_YET: (&str, &str) = ("etcd.database.coreos.com/serves", "not-yet");
+const NOT_SERVING: (&str, &str) = ("etcd.database.coreos.com/serves", "not-yet");
 
 /// By this one members find one another, before they are ready: to become ready they need each other.
-pub(super) fn headless(desired: &Desired, frame: &Frame) -> Service {
+pub(super) fn headless(desired: &Desired, inputs: &BuildInputs) -> Service {
     let name = &desired.name;
     Service {
-        metadata: owned(name, frame, name.headless_service()),
+        metadata: owned_metadata(name, inputs, name.headless_service()),
         spec: Some(ServiceSpec {
             type_: Some("ClusterIP".to_owned()),
             cluster_ip: Some("None".to_owned()),
             publish_not_ready_addresses: Some(true),
-            selector: Some(selected_by(name)),
+            selector: Some(selector_labels(name)),
             ports: Some(vec![port("client", CLIENT_PORT), port("peer", PEER_PORT)]),
             ..ServiceSpec::default()
         }),
@@ -36,13 +36,13 @@ pub(super) fn headless(desired: &Desired, frame: &Frame) -> Service {
 }
 
 /// The one for clients leads to ready members, and to none before the cluster has formed.
-pub(super) fn client(desired: &Desired, frame: &Frame) -> Service {
+pub(super) fn client(desired: &Desired, inputs: &BuildInputs) -> Service {
     let (name, service) = (&desired.name, &desired.service);
-    let mut metadata = owned(name, frame, name.client_service());
+    let mut metadata = owned_metadata(name, inputs, name.client_service());
     metadata.annotations = (!service.annotations.is_empty()).then(|| service.annotations.clone());
-    let mut selector = selected_by(name);
-    if !frame.formed {
-        selector.insert(NOT_YET.0.to_owned(), NOT_YET.1.to_owned());
+    let mut selector = selector_labels(name);
+    if !inputs.accepts_clients {
+        selector.insert(NOT_SERVING.0.to_owned(), NOT_SERVING.1.to_owned());
     }
     let type_ = match service.type_ {
         ServiceType::ClusterIP => "ClusterIP",

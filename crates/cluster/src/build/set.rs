@@ -9,26 +9,26 @@ use k8s_openapi::api::{
 };
 
 use super::{
-    Frame, claim,
-    labels::{owned, selector},
+    BuildInputs, claim,
+    labels::{owned_metadata, selector},
     stored,
 };
 use crate::desired::Desired;
 
 /// Pods come all at once and are never restarted by the StatefulSet; claims are never deleted by it.
-pub(super) fn set(desired: &Desired, frame: &Frame, template: PodTemplateSpec) -> StatefulSet {
+pub(super) fn set(desired: &Desired, inputs: &BuildInputs, template: PodTemplateSpec) -> StatefulSet {
     let name = &desired.name;
-    let mut metadata = owned(name, frame, name.to_string());
-    let mut annotations = frame.latch.annotations();
-    annotations.extend(stored::remember(&template));
+    let mut metadata = owned_metadata(name, inputs, name.to_string());
+    let mut annotations = inputs.state_annotations.annotations();
+    annotations.extend(stored::template_annotation(&template));
     metadata.annotations = Some(annotations);
     let keep = || Some("Retain".to_owned());
-    let claims = frame.stored.as_ref().and_then(|stored| stored.claims());
+    let claims = inputs.stored.as_ref().and_then(|stored| stored.claims());
     let claims = claims.map_or_else(|| claim::templates(desired), <[_]>::to_vec);
     StatefulSet {
         metadata,
         spec: StatefulSetSpec {
-            replicas: Some(frame.replicas.into()),
+            replicas: Some(inputs.replicas.into()),
             service_name: Some(name.headless_service()),
             selector: selector(name),
             pod_management_policy: Some("Parallel".to_owned()),

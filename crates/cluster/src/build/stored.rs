@@ -9,11 +9,11 @@ use k8s_openapi::api::{
 };
 
 use super::{
-    Frame,
+    BuildInputs,
     container::{ETCD, INCARNATION, INSTALL},
     image::OperatorImage,
-    intent::ANNOTATION_INTENT,
     labels::Map,
+    spec_hash::ANNOTATION_SPEC_HASH,
 };
 use etcd_operator_api::names::ANNOTATION_VERSION;
 
@@ -22,26 +22,26 @@ const ANNOTATION_TEMPLATE: &str = "etcd.database.coreos.com/template";
 
 /// What counts of a StatefulSet that is stored.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stored {
+pub struct StoredTemplates {
     template: PodTemplateSpec,
     claims: Option<Vec<PersistentVolumeClaim>>,
 }
 
 /// There is no number in it that would differ from itself. Of the very same one this spares the comparison.
-impl Eq for Stored {}
+impl Eq for StoredTemplates {}
 
 /// Why the pod template is not the one that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pending {
+pub enum PendingChange {
     /// The user asks for something that its gate has not let through.
-    Change,
+    Spec,
     /// Only the operator is another one; its pods come with the next change.
     Operator,
 }
 
-impl Stored {
+impl StoredTemplates {
     /// What counts of this StatefulSet.
-    pub fn of(set: &StatefulSet) -> Self {
+    pub fn read(set: &StatefulSet) -> Self {
         let applied = set
             .metadata
             .annotations
@@ -59,7 +59,7 @@ impl Stored {
     }
 
     /// What counts of a StatefulSet that somebody deleted, from what was kept of it.
-    pub fn recalled(template: &str) -> Option<Self> {
+    pub fn parse(template: &str) -> Option<Self> {
         Some(Self {
             template: serde_json::from_str(template).ok()?,
             claims: None,
@@ -72,8 +72,8 @@ impl Stored {
     }
 
     /// The hash of the intent that the template was made from.
-    pub fn intent(&self) -> Option<&str> {
-        self.annotation(ANNOTATION_INTENT)
+    pub fn spec_hash(&self) -> Option<&str> {
+        self.annotation(ANNOTATION_SPEC_HASH)
     }
 
     /// The version of etcd in the template.
@@ -122,7 +122,7 @@ impl Stored {
 }
 
 /// The template as an annotation.
-pub(super) fn remember(template: &PodTemplateSpec) -> Map {
+pub(super) fn template_annotation(template: &PodTemplateSpec) -> Map {
     Map::from([(ANNOTATION_TEMPLATE.to_owned(), text(template))])
 }
 
@@ -131,35 +131,46 @@ fn text(template: &PodTemplateSpec) -> String {
 }
 
 /// The template the StatefulSet gets.
-pub(super) fn choose(wanted: PodTemplateSpec, frame: &Frame) -> (PodTemplateSpec, Option<Pending>) {
-    let Some(stored) = &frame.stored else {
+pub(super) fn choose_template(
+    wanted: PodTemplateSpec,
+    inputs: &BuildInputs,
+) -> (PodTemplateSpec, Option<PendingChange>) {
+    let Some(stored) = &inputs.stored else {
         return (wanted, None);
     };
-    let intent = |template: &PodTemplateSpec| {
+    let spec_hash = |template: &PodTemplateSpec| {
         let annotations = template.metadata.as_ref()?.annotations.as_ref()?;
-        annotations.get(ANNOTATION_INTENT).cloned()
+        annotations.get(ANNOTATION_SPEC_HASH).cloned()
     };
-    let is_changed = intent(&wanted).as_deref() != stored.intent();
-    let pending = match (is_changed, frame.may_move && !frame.is_held) {
+    let is_changed = spec_hash(&wanted).as_deref() != stored.spec_hash();
+    let pending = match (is_changed, inputs.may_update_template && !inputs.is_restoring) {
         (true, true) => return (wanted, None),
-        (true, false) => Pending::Change,
-        (false, _) if stored.operator_image().as_ref() == Some(&frame.operator_image) => {
+        (true, false) => PendingChange::Spec,
+        (false, _) if stored.operator_image().as_ref() == Some(&inputs.operator_image) => {
             return (wanted, None);
         }
-        (false, _) => Pending::Operator,
+        (false, _) => PendingChange::Operator,
     };
     (
-        held(stored.template.clone(), wanted, frame.latch.incarnation),
+        keep_stored_template(
+            stored.template.clone(),
+            wanted,
+            inputs.state_annotations.incarnation,
+        ),
         Some(pending),
     )
 }
 
 /// The stored pod with what does not touch a running one: labels and annotations of the user, and the incarnation,
 /// which moves for itself.
-fn held(mut stored: PodTemplateSpec, wanted: PodTemplateSpec, incarnation: i64) -> PodTemplateSpec {
+fn keep_stored_template(
+    mut stored: PodTemplateSpec,
+    wanted: PodTemplateSpec,
+    incarnation: i64,
+) -> PodTemplateSpec {
     let before = stored.metadata.take().unwrap_or_default();
     let mut metadata = wanted.metadata.unwrap_or_default();
-    for key in [ANNOTATION_INTENT, ANNOTATION_VERSION] {
+    for key in [ANNOTATION_SPEC_HASH, ANNOTATION_VERSION] {
         let annotations = metadata.annotations.get_or_insert_default();
         match before.annotations.as_ref().and_then(|before| before.get(key)) {
             Some(value) => annotations.insert(key.to_owned(), value.clone()),

@@ -10,31 +10,35 @@ use k8s_openapi::{
 };
 
 use super::{
-    Frame, container, flags,
-    intent::{ANNOTATION_INTENT, intent},
-    labels::{Map, of_cluster, selector},
-    patch, security, volumes,
+    BuildInputs, container, flags,
+    labels::{Map, cluster_labels, selector},
+    patch, security,
+    spec_hash::{ANNOTATION_SPEC_HASH, spec_hash},
+    volumes,
 };
 use crate::desired::{Desired, Pod};
 use etcd_operator_api::names::{ClusterName, LABEL_CLUSTER};
 
-const NODE: &str = "kubernetes.io/hostname";
-const ZONE: &str = "topology.kubernetes.io/zone";
+const NODE_KEY: &str = "kubernetes.io/hostname";
+const ZONE_KEY: &str = "topology.kubernetes.io/zone";
 
 /// The ServiceAccount that every namespace has.
-const USUAL_ACCOUNT: &str = "default";
+const DEFAULT_SERVICE_ACCOUNT: &str = "default";
 /// Seconds to stop in: enough to hand leadership over and close the files.
-const GRACE: i64 = 30;
+const DEFAULT_GRACE_SECONDS: i64 = 30;
 
 /// The pod that is asked for.
-pub(super) fn template(desired: &Desired, frame: &Frame) -> Result<PodTemplateSpec, Vec<Refusal>> {
+pub(super) fn template(desired: &Desired, inputs: &BuildInputs) -> Result<PodTemplateSpec, Vec<Refusal>> {
     let (name, pod) = (&desired.name, &desired.pod);
-    let flags = flags::steady(desired, frame)?;
-    let mut labels = of_cluster(name);
+    let flags = flags::render_arguments(desired, inputs)?;
+    let mut labels = cluster_labels(name);
     labels.extend(pod.labels.clone());
     let mut annotations = pod.annotations.clone();
-    annotations.insert(ANNOTATION_VERSION.to_owned(), frame.version.to_string());
-    annotations.insert(ANNOTATION_INTENT.to_owned(), intent(desired, &frame.version));
+    annotations.insert(ANNOTATION_VERSION.to_owned(), inputs.version.to_string());
+    annotations.insert(
+        ANNOTATION_SPEC_HASH.to_owned(),
+        spec_hash(desired, &inputs.version),
+    );
     let template = PodTemplateSpec {
         metadata: Some(ObjectMeta {
             labels: Some(labels),
@@ -42,10 +46,10 @@ pub(super) fn template(desired: &Desired, frame: &Frame) -> Result<PodTemplateSp
             ..ObjectMeta::default()
         }),
         spec: Some(PodSpec {
-            init_containers: Some(vec![container::install(desired, frame)]),
-            containers: vec![container::etcd(desired, frame, flags)],
+            init_containers: Some(vec![container::install(desired, inputs)]),
+            containers: vec![container::etcd(desired, inputs, flags)],
             volumes: Some(volumes::volumes(desired)),
-            node_selector: filled(pod.node_selector.clone()),
+            node_selector: non_empty(pod.node_selector.clone()),
             affinity: affinity(name, pod),
             tolerations: (!pod.tolerations.is_empty()).then(|| pod.tolerations.clone()),
             topology_spread_constraints: spread(name, pod),
@@ -55,38 +59,38 @@ pub(super) fn template(desired: &Desired, frame: &Frame) -> Result<PodTemplateSp
             service_account_name: Some(
                 pod.service_account
                     .clone()
-                    .unwrap_or_else(|| USUAL_ACCOUNT.to_owned()),
+                    .unwrap_or_else(|| DEFAULT_SERVICE_ACCOUNT.to_owned()),
             ),
             image_pull_secrets: pull_secrets(&desired.pull_secrets),
             security_context: Some(security::pod(pod.security.as_ref())),
-            termination_grace_period_seconds: Some(pod.grace_seconds.unwrap_or(GRACE)),
+            termination_grace_period_seconds: Some(pod.grace_seconds.unwrap_or(DEFAULT_GRACE_SECONDS)),
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
             ..PodSpec::default()
         }),
     };
-    patch::patched(template, pod.patch.as_ref())
+    patch::apply_patch(template, pod.patch.as_ref())
 }
 
 /// What of the template's metadata a running pod can be given: not what tells how it was started.
-pub(super) fn worn(template: &PodTemplateSpec, namespace: &str) -> ObjectMeta {
+pub(super) fn live_metadata(template: &PodTemplateSpec, namespace: &str) -> ObjectMeta {
     let metadata = template.metadata.clone().unwrap_or_default();
     let mut annotations = metadata.annotations.unwrap_or_default();
     annotations.retain(|key, _| !reserved::annotation(key));
     ObjectMeta {
         namespace: Some(namespace.to_owned()),
         labels: metadata.labels,
-        annotations: filled(annotations),
+        annotations: non_empty(annotations),
         ..ObjectMeta::default()
     }
 }
 
-fn filled(map: Map) -> Option<Map> {
+fn non_empty(map: Map) -> Option<Map> {
     (!map.is_empty()).then_some(map)
 }
 
 fn affinity(name: &ClusterName, pod: &Pod) -> Option<Affinity> {
-    if !pod.apart {
+    if !pod.one_per_node {
         return pod.affinity.clone();
     }
     let same_cluster = LabelSelector {
@@ -97,7 +101,7 @@ fn affinity(name: &ClusterName, pod: &Pod) -> Option<Affinity> {
         pod_anti_affinity: Some(PodAntiAffinity {
             required_during_scheduling_ignored_during_execution: Some(vec![PodAffinityTerm {
                 label_selector: Some(same_cluster),
-                topology_key: NODE.to_owned(),
+                topology_key: NODE_KEY.to_owned(),
                 ..PodAffinityTerm::default()
             }]),
             ..PodAntiAffinity::default()
@@ -109,7 +113,7 @@ fn affinity(name: &ClusterName, pod: &Pod) -> Option<Affinity> {
 /// Over nodes and zones as far as that goes, unless the user says how. A constraint that does not say which pods it
 /// is about would be about none: it is about the members.
 fn spread(name: &ClusterName, pod: &Pod) -> Option<Vec<TopologySpreadConstraint>> {
-    let softly = |key: &str| TopologySpreadConstraint {
+    let preferred = |key: &str| TopologySpreadConstraint {
         max_skew: 1,
         topology_key: key.to_owned(),
         when_unsatisfiable: "ScheduleAnyway".to_owned(),
@@ -118,12 +122,12 @@ fn spread(name: &ClusterName, pod: &Pod) -> Option<Vec<TopologySpreadConstraint>
     let constraints = pod
         .spread
         .clone()
-        .unwrap_or_else(|| vec![softly(NODE), softly(ZONE)]);
-    let about_members = |constraint: TopologySpreadConstraint| TopologySpreadConstraint {
+        .unwrap_or_else(|| vec![preferred(NODE_KEY), preferred(ZONE_KEY)]);
+    let with_selector = |constraint: TopologySpreadConstraint| TopologySpreadConstraint {
         label_selector: constraint.label_selector.clone().or_else(|| Some(selector(name))),
         ..constraint
     };
-    let constraints: Vec<_> = constraints.into_iter().map(about_members).collect();
+    let constraints: Vec<_> = constraints.into_iter().map(with_selector).collect();
     (!constraints.is_empty()).then_some(constraints)
 }
 

@@ -133,11 +133,11 @@ fn flag(argument: &str) -> Option<Refusal> {
         .strip_prefix("--")
         .and_then(|rest| rest.split('=').next())
         .unwrap_or_default();
-    let well_formed = name.starts_with(|c: char| c.is_ascii_lowercase())
+    let is_well_formed = name.starts_with(|c: char| c.is_ascii_lowercase())
         && name
             .bytes()
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-    (!well_formed).then(|| {
+    (!is_well_formed).then(|| {
         Refusal::invalid(
             field,
             format!(

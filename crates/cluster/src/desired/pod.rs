@@ -28,7 +28,7 @@ pub struct Pod {
     /// Rules about nodes and other pods.
     pub affinity: Option<Affinity>,
     /// Whether two members on one node are forbidden; only where no affinity is given.
-    pub apart: bool,
+    pub one_per_node: bool,
     /// Taints the pods bear.
     pub tolerations: Vec<Toleration>,
     /// How the pods spread; the default spread without.
@@ -83,10 +83,10 @@ pub(super) fn pod(
     let labels = labels.clone().unwrap_or_default();
     let annotations = annotations.clone().unwrap_or_default();
     let env = etcd_env.clone().unwrap_or_default();
-    let of_operator = |(key, value): &(&String, &String)| {
+    let is_reserved = |(key, value): &(&String, &String)| {
         reserved::label(key) || (*key == LABEL_MANAGED_BY && *value != MANAGED_BY)
     };
-    refused.extend(labels.iter().filter(of_operator).map(|(key, _)| {
+    refused.extend(labels.iter().filter(is_reserved).map(|(key, _)| {
         Refusal::invalid(
             "spec.pod.labels",
             format!("must not use the key '{key}', which belongs to the operator; for example: team"),
@@ -105,16 +105,20 @@ pub(super) fn pod(
     refused.extend(
         env.iter()
             .enumerate()
-            .filter_map(|(index, v)| unusable(v, &env[..index])),
+            .filter_map(|(index, v)| invalid_variable(v, &env[..index])),
     );
-    refused.extend(resources.iter().flat_map(no_quantities));
+    refused.extend(resources.iter().flat_map(invalid_quantities));
     let spread = topology_spread_constraints.clone();
-    refused.extend(spread.iter().flat_map(|constraints| repeated(constraints)));
+    refused.extend(
+        spread
+            .iter()
+            .flat_map(|constraints| duplicate_constraints(constraints)),
+    );
     let cluster_domain = cluster_domain
         .as_deref()
         .map(|domain| domain.trim_matches('.').to_owned())
         .filter(|domain| !domain.is_empty());
-    refused.extend(cluster_domain.as_deref().and_then(no_domain));
+    refused.extend(cluster_domain.as_deref().and_then(invalid_domain));
     if let Some(seconds) = termination_grace_period_seconds.filter(|s| !(0..=3600).contains(s)) {
         let problem = format!("is {seconds}, must be 0 to 3600; for example: 30");
         refused.push(Refusal::invalid(
@@ -132,7 +136,7 @@ pub(super) fn pod(
     if dns_timeout_in_second.is_some_and(|seconds| seconds != 0) {
         without_effect.push("spec.pod.DNSTimeoutInSecond");
     }
-    let apart = anti_affinity.unwrap_or(false) && affinity.is_none();
+    let one_per_node = anti_affinity.unwrap_or(false) && affinity.is_none();
     if anti_affinity.unwrap_or(false) && affinity.is_some() {
         without_effect.push("spec.pod.antiAffinity");
     }
@@ -141,7 +145,7 @@ pub(super) fn pod(
         annotations,
         node_selector: node_selector.clone().unwrap_or_default(),
         affinity: affinity.clone(),
-        apart,
+        one_per_node,
         tolerations: tolerations.clone().unwrap_or_default(),
         spread,
         resources: resources.clone(),
@@ -156,7 +160,7 @@ pub(super) fn pod(
 }
 
 /// A variable of the operator, or one that is there already: the kubelet takes the last of a name, an apply none.
-fn unusable(variable: &EnvVar, before: &[EnvVar]) -> Option<Refusal> {
+fn invalid_variable(variable: &EnvVar, before: &[EnvVar]) -> Option<Refusal> {
     let name = &variable.name;
     let problem = if VARIABLES.iter().any(|(own, _)| own == name) {
         format!("must not set {name}: the operator fills it in; it may be used in other values as $({name})")
@@ -169,7 +173,7 @@ fn unusable(variable: &EnvVar, before: &[EnvVar]) -> Option<Refusal> {
 }
 
 /// Amounts that Kubernetes could not read.
-fn no_quantities(resources: &ResourceRequirements) -> Vec<Refusal> {
+fn invalid_quantities(resources: &ResourceRequirements) -> Vec<Refusal> {
     let lists = [("requests", &resources.requests), ("limits", &resources.limits)];
     let amounts = lists.into_iter().flat_map(|(list, amounts)| {
         let amounts = amounts.iter().flatten();
@@ -183,7 +187,7 @@ fn no_quantities(resources: &ResourceRequirements) -> Vec<Refusal> {
         .collect()
 }
 
-fn repeated(constraints: &[TopologySpreadConstraint]) -> Vec<Refusal> {
+fn duplicate_constraints(constraints: &[TopologySpreadConstraint]) -> Vec<Refusal> {
     let key = |c: &TopologySpreadConstraint| (c.topology_key.clone(), c.when_unsatisfiable.clone());
     let twice = |(index, c): (usize, &TopologySpreadConstraint)| {
         let (topology, unsatisfiable) = key(c);
@@ -198,7 +202,7 @@ fn repeated(constraints: &[TopologySpreadConstraint]) -> Vec<Refusal> {
     constraints.iter().enumerate().filter_map(twice).collect()
 }
 
-fn no_domain(domain: &str) -> Option<Refusal> {
+fn invalid_domain(domain: &str) -> Option<Refusal> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let label = |label: &str| {
         (1..=63).contains(&label.len())

@@ -16,7 +16,7 @@ use k8s_openapi::{
 /// The size of a volume where the user gives none.
 const DEFAULT_SIZE: &str = "8Gi";
 /// A volume is its member's alone.
-const ALONE: &str = "ReadWriteOnce";
+const READ_WRITE_ONCE: &str = "ReadWriteOnce";
 
 /// What the members of a cluster keep their data on.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,7 +69,7 @@ impl Storage {
     }
 
     /// Whether volumes are deleted with the cluster.
-    pub fn goes_with_the_cluster(&self) -> bool {
+    pub fn is_deleted_with_cluster(&self) -> bool {
         matches!(
             self,
             Self::Persistent {
@@ -91,8 +91,8 @@ pub(super) fn storage(spec: &EtcdClusterSpec) -> Result<Storage, Vec<Refusal>> {
             let problem = "and spec.pod.persistentVolumeClaimSpec both describe the volumes: keep one of them; for example: {size: 8Gi}";
             return Err(vec![Refusal::invalid("spec.storage", problem)]);
         }
-        (Some(storage), None) => ours(storage)?,
-        (None, Some(claim)) => ancestors(claim)?,
+        (Some(storage), None) => parse_storage(storage)?,
+        (None, Some(claim)) => parse_legacy_claim(claim)?,
         (None, None) => Storage::Ephemeral {
             in_memory: false,
             limit: None,
@@ -107,11 +107,11 @@ pub(super) fn storage(spec: &EtcdClusterSpec) -> Result<Storage, Vec<Refusal>> {
     Ok(storage)
 }
 
-fn ours(storage: &StorageSpec) -> Result<Storage, Vec<Refusal>> {
+fn parse_storage(storage: &StorageSpec) -> Result<Storage, Vec<Refusal>> {
     let size = storage
         .size
         .as_ref()
-        .map(|q| checked(q, "spec.storage.size"))
+        .map(|q| parse_size(q, "spec.storage.size"))
         .transpose()?;
     let (labels, retention) = (storage.labels.clone().unwrap_or_default(), storage.retention);
     if let Some(key) = labels.keys().find(|key| reserved::label(key)) {
@@ -138,7 +138,7 @@ fn ours(storage: &StorageSpec) -> Result<Storage, Vec<Refusal>> {
         .clone()
         .unwrap_or_else(|| Quantity(DEFAULT_SIZE.to_owned()));
     let claim = PersistentVolumeClaimSpec {
-        access_modes: Some(vec![ALONE.to_owned()]),
+        access_modes: Some(vec![READ_WRITE_ONCE.to_owned()]),
         storage_class_name: class,
         resources: Some(VolumeResourceRequirements {
             requests: Some([("storage".to_owned(), quantity)].into()),
@@ -153,9 +153,9 @@ fn ours(storage: &StorageSpec) -> Result<Storage, Vec<Refusal>> {
     })
 }
 
-fn ancestors(claim: &PersistentVolumeClaimSpec) -> Result<Storage, Vec<Refusal>> {
+fn parse_legacy_claim(claim: &PersistentVolumeClaimSpec) -> Result<Storage, Vec<Refusal>> {
     if let Some(size) = requested(claim) {
-        checked(
+        parse_size(
             size,
             "spec.pod.persistentVolumeClaimSpec.resources.requests.storage",
         )?;
@@ -164,7 +164,7 @@ fn ancestors(claim: &PersistentVolumeClaimSpec) -> Result<Storage, Vec<Refusal>>
     claim.access_modes = claim
         .access_modes
         .filter(|modes| !modes.is_empty())
-        .or_else(|| Some(vec![ALONE.to_owned()]));
+        .or_else(|| Some(vec![READ_WRITE_ONCE.to_owned()]));
     claim
         .resources
         .get_or_insert_default()
@@ -183,7 +183,7 @@ fn requested(claim: &PersistentVolumeClaimSpec) -> Option<&Quantity> {
     claim.resources.as_ref()?.requests.as_ref()?.get("storage")
 }
 
-fn checked(size: &Quantity, field: &str) -> Result<u64, Vec<Refusal>> {
+fn parse_size(size: &Quantity, field: &str) -> Result<u64, Vec<Refusal>> {
     match quantity::bytes(size) {
         Ok(bytes) if bytes > 0 => Ok(bytes),
         Ok(_) => Err(vec![Refusal::invalid(

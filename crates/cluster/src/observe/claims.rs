@@ -8,33 +8,33 @@ use etcd_operator_runtime::key::ObjectKey;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
 use crate::desired::Desired;
-use crate::memory::{Admitted, Memory};
+use crate::observed_state::{ObservedMember, Ordinal, kube_objects};
+use crate::persisted_state::{MemberRecord, PersistedState};
 use crate::reconcile::Deps;
-use crate::world::{Ordinal, Seen, reading};
 
 /// Reads claims from the API server where that is needed. A cluster that is as it was needs none.
-pub async fn look_again(
+pub async fn reread_uncertain(
     desired: &Desired,
     key: &ObjectKey,
-    seen: &mut BTreeMap<Ordinal, Seen>,
-    memory: &Memory,
+    members: &mut BTreeMap<Ordinal, ObservedMember>,
+    persisted: &PersistedState,
     deps: &Deps,
 ) -> Result<(), Error> {
-    for (place, seen) in seen {
-        if is_needed(seen, memory.members.get(place)) {
-            let claim = key.beside(&place.claim(&desired.name));
+    for (ordinal, member) in members {
+        if is_needed(member, persisted.members.get(ordinal)) {
+            let claim = key.beside(&ordinal.claim(&desired.name));
             let now = deps.applier.read::<PersistentVolumeClaim>(&claim).await?;
-            seen.claim = now.as_ref().and_then(reading::claim);
+            member.claim = now.as_ref().and_then(kube_objects::read_claim);
         }
     }
     Ok(())
 }
 
 /// Whether a claim that must be there is in no copy, or a member runs on another one than is noted.
-fn is_needed(seen: &Seen, noted: Option<&Admitted>) -> bool {
-    let Some(claim) = &seen.claim else {
-        return seen.pod.is_some();
+fn is_needed(member: &ObservedMember, record: Option<&MemberRecord>) -> bool {
+    let Some(claim) = &member.claim else {
+        return member.pod.is_some();
     };
-    let runs_as = seen.status().map(|status| status.position.member);
-    runs_as.is_some_and(|id| !noted.is_some_and(|noted| noted.id == id && noted.is_on(claim)))
+    let runs_as = member.status().map(|status| status.position.member);
+    runs_as.is_some_and(|id| !record.is_some_and(|record| record.id == id && record.is_same_volume(claim)))
 }

@@ -14,30 +14,30 @@ use etcd_operator_etcd::url::ClientUrl;
 use etcd_operator_runtime::key::ObjectKey;
 use futures::future::{join, join_all};
 
-use super::secrets::Speech;
-use super::{Connection, silent};
+use super::secrets::Transport;
+use super::{Connection, no_answer};
 use crate::desired::Desired;
-use crate::memory::Memory;
+use crate::observed_state::{Container, Digest, Membership, ObservedMember, Ordinal, Pod, QueryResult};
+use crate::persisted_state::PersistedState;
 use crate::reconcile::Deps;
-use crate::world::{Asked, Container, Digest, Membership, Ordinal, Pod, Seen};
 
 /// How long a member may take to hash its keys; all of a reconcile takes no longer than a minute.
-const HASHING: Duration = Duration::from_secs(20);
+const HASH_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long a member may take to say who it knows.
-const ASKING: Duration = Duration::from_secs(2);
+const PEER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What became of asking the members.
 #[derive(Debug)]
-pub struct Reached {
+pub struct MemberProbes {
     /// Who the members are.
     pub membership: Membership,
     /// The members as the only voter that there was has them by itself, where no quorum can tell.
-    pub overheard: BTreeMap<MemberId, Member>,
+    pub local_membership: BTreeMap<MemberId, Member>,
     /// The alarms that stand.
     pub alarms: BTreeSet<Alarm>,
     /// What members have at one revision, where an alarm says that they differ.
-    pub digests: BTreeMap<MemberId, Asked<Digest>>,
+    pub digests: BTreeMap<MemberId, QueryResult<Digest>>,
     /// Those that answered.
     pub connections: BTreeMap<Ordinal, Connection>,
     /// Who told who the members are.
@@ -45,59 +45,66 @@ pub struct Reached {
 }
 
 /// What one pod answered.
-struct Answers {
-    report: Asked<etcd_operator_api::contract::Report>,
-    status: Asked<Status>,
+struct PodAnswers {
+    report: QueryResult<etcd_operator_api::contract::Report>,
+    status: QueryResult<Status>,
     connection: Option<Connection>,
 }
 
 /// Asks every pod that can answer, then one voter for all of them.
-pub async fn ask(
+pub async fn probe_members(
     desired: &Desired,
     key: &ObjectKey,
-    seen: &mut BTreeMap<Ordinal, Seen>,
-    (memory, voters): (&Memory, &BTreeSet<Ordinal>),
-    speech: Speech,
+    members: &mut BTreeMap<Ordinal, ObservedMember>,
+    (persisted, voters): (&PersistedState, &BTreeSet<Ordinal>),
+    transport: Transport,
     deps: &Deps,
-) -> Reached {
-    let speech = &speech;
-    let restore = memory.restore.as_ref();
-    downloads(seen, deps).await;
-    let asked = seen.iter().filter_map(|(place, seen)| {
-        let pod = seen
+) -> MemberProbes {
+    let transport = &transport;
+    let restore = persisted.restore.as_ref();
+    read_download_progress(members, deps).await;
+    let queries = members.iter().filter_map(|(ordinal, member)| {
+        let pod = member
             .pod
             .as_ref()
             .filter(|pod| pod.container == Container::Running)
-            .filter(|pod| restore.is_none_or(|restore| restore.hears(pod.incarnation)))?;
+            .filter(|pod| restore.is_none_or(|restore| restore.is_queried(pod.incarnation)))?;
         let at = pod.ip?;
-        Some(async move { (*place, one(desired, key, *place, pod, at, speech, deps).await) })
+        Some(async move {
+            (
+                *ordinal,
+                probe_pod(desired, key, *ordinal, pod, at, transport, deps).await,
+            )
+        })
     });
-    let answers = join_all(asked).await;
+    let answers = join_all(queries).await;
     let mut connections = BTreeMap::new();
-    for (place, answer) in answers {
-        let seen = seen.entry(place).or_insert(Seen::NOTHING);
-        seen.report = answer.report;
-        seen.status = answer.status;
-        connections.extend(answer.connection.map(|connection| (place, connection)));
+    for (ordinal, answer) in answers {
+        let member = members.entry(ordinal).or_insert(ObservedMember::ABSENT);
+        member.report = answer.report;
+        member.status = answer.status;
+        connections.extend(answer.connection.map(|connection| (ordinal, connection)));
     }
-    let (membership, reader) = membership(seen, memory, &connections, speech).await;
-    let overheard = match membership {
+    let (membership, reader) = membership(members, persisted, &connections, transport).await;
+    let local_membership = match membership {
         Membership::Known(_) => BTreeMap::new(),
-        Membership::Unknown(_) => overheard(seen, (memory, voters), &connections, speech, deps).await,
+        Membership::Unknown(_) => {
+            read_local_membership(members, (persisted, voters), &connections, transport, deps).await
+        }
     };
     let alarms = match reader.and_then(|reader| connections.get(&reader)) {
-        Some(connection) if complains(seen) => connection.alarms().await.unwrap_or_default(),
+        Some(connection) if has_errors(members) => connection.alarms().await.unwrap_or_default(),
         _ => BTreeSet::new(),
     };
     let digests = match &membership {
         Membership::Known(_) if alarms.iter().any(|alarm| alarm.kind == AlarmKind::Corrupt) => {
-            digests(seen, &connections).await
+            digests(members, &connections).await
         }
         _ => BTreeMap::new(),
     };
-    Reached {
+    MemberProbes {
         membership,
-        overheard,
+        local_membership,
         alarms,
         digests,
         connections,
@@ -106,68 +113,75 @@ pub async fn ask(
 }
 
 /// Asks downloads how far they are.
-async fn downloads(seen: &mut BTreeMap<Ordinal, Seen>, deps: &Deps) {
-    let asked = seen.iter().filter_map(|(place, seen)| {
-        let pod = seen.pod.as_ref()?;
+async fn read_download_progress(members: &mut BTreeMap<Ordinal, ObservedMember>, deps: &Deps) {
+    let queries = members.iter().filter_map(|(ordinal, member)| {
+        let pod = member.pod.as_ref()?;
         let fetch = pod.fetch.as_ref().filter(|fetch| fetch.is_running)?;
         let at = pod.ip.filter(|_| !fetch.is_done)?;
         let uid = pod.uid.clone();
-        Some(async move { (*place, uid, deps.reach.reports.progress(at).await) })
+        Some(async move { (*ordinal, uid, deps.member_clients.reports.read_progress(at).await) })
     });
-    for (place, uid, answer) in join_all(asked).await {
+    for (ordinal, uid, answer) in join_all(queries).await {
         // An address may be another pod's by now.
-        let told = answer.answer().filter(|told| told.pod_uid == uid);
-        let fetch = seen
-            .get_mut(&place)
-            .and_then(|seen| seen.pod.as_mut()?.fetch.as_mut());
-        if let (Some(told), Some(fetch)) = (told, fetch) {
-            fetch.arrived = Some((told.bytes, told.total));
+        let answered = answer.answer().filter(|answered| answered.pod_uid == uid);
+        let fetch = members
+            .get_mut(&ordinal)
+            .and_then(|member| member.pod.as_mut()?.fetch.as_mut());
+        if let (Some(answered), Some(fetch)) = (answered, fetch) {
+            fetch.progress = Some((answered.bytes, answered.total));
         }
     }
 }
 
 /// Where there are no learners, the second voter that a single one has taken in leaves no quorum until it has started.
 /// Nothing was ever agreed on without the first one, so that what it has by itself is all there is.
-async fn overheard(
-    seen: &BTreeMap<Ordinal, Seen>,
-    (memory, voters): (&Memory, &BTreeSet<Ordinal>),
+async fn read_local_membership(
+    members: &BTreeMap<Ordinal, ObservedMember>,
+    (persisted, voters): (&PersistedState, &BTreeSet<Ordinal>),
     connections: &BTreeMap<Ordinal, Connection>,
-    speech: &Speech,
+    transport: &Transport,
     deps: &Deps,
 ) -> BTreeMap<MemberId, Member> {
     let Some(only) = voters.first().filter(|_| voters.len() == 1) else {
         return BTreeMap::new();
     };
-    let Some(seen) = seen.get(only) else {
+    let Some(member) = members.get(only) else {
         return BTreeMap::new();
     };
-    match (seen.status(), connections.get(only)) {
+    match (member.status(), connections.get(only)) {
         (Some(status), Some(connection)) if !Feature::Learners.is_in(&status.version) => {
             connection.listed().await.unwrap_or_default()
         }
         (Some(_), _) => BTreeMap::new(),
-        _ => unserved(seen, memory, speech, deps).await,
+        _ => read_from_peer_port(member, persisted, transport, deps).await,
     }
 }
 
 /// The same of one that was started anew since: it serves no client before there is a quorum, and members all the same.
-async fn unserved(seen: &Seen, memory: &Memory, speech: &Speech, deps: &Deps) -> BTreeMap<MemberId, Member> {
-    let running = seen
+async fn read_from_peer_port(
+    member: &ObservedMember,
+    persisted: &PersistedState,
+    transport: &Transport,
+    deps: &Deps,
+) -> BTreeMap<MemberId, Member> {
+    let running = member
         .pod
         .as_ref()
-        .filter(|pod| pod.container == Container::Running && seen.report().is_none());
+        .filter(|pod| pod.container == Container::Running && member.report().is_none());
     let Some(at) = running
         .and_then(|pod| pod.ip)
-        .filter(|_| matches!(speech, Speech::Plain))
+        .filter(|_| matches!(transport, Transport::Plain))
     else {
         return BTreeMap::new();
     };
     let Ok(peer) = format!("http://{}:{PEER_PORT}", host(at)).parse() else {
         return BTreeMap::new();
     };
-    match deps.reach.etcd.ask_as_peer(&peer, ASKING).await {
-        Ok(told) if Some(told.cluster) == memory.cluster && !Feature::Learners.is_in(&told.version) => {
-            told.members
+    match deps.member_clients.etcd.ask_as_peer(&peer, PEER_TIMEOUT).await {
+        Ok(answered)
+            if Some(answered.cluster) == persisted.cluster && !Feature::Learners.is_in(&answered.version) =>
+        {
+            answered.members
         }
         _ => BTreeMap::new(),
     }
@@ -182,74 +196,74 @@ fn host(at: IpAddr) -> String {
 
 /// What every member that answers has at the last revision that all of them have: only so can they be compared.
 async fn digests(
-    seen: &BTreeMap<Ordinal, Seen>,
+    members: &BTreeMap<Ordinal, ObservedMember>,
     connections: &BTreeMap<Ordinal, Connection>,
-) -> BTreeMap<MemberId, Asked<Digest>> {
-    let answering = connections.iter().filter_map(|(place, connection)| {
-        let position = seen.get(place)?.status()?.position;
+) -> BTreeMap<MemberId, QueryResult<Digest>> {
+    let answering = connections.iter().filter_map(|(ordinal, connection)| {
+        let position = members.get(ordinal)?.status()?.position;
         Some((position, connection))
     });
     let answering: Vec<_> = answering.collect();
     let Some(revision) = answering.iter().map(|(position, _)| position.revision).min() else {
         return BTreeMap::new();
     };
-    let asked = answering.into_iter().map(|(position, connection)| async move {
-        let digest = match connection.hash_keys(Some(revision), HASHING).await {
-            Ok(hash) if hash.position.member == position.member => Asked::Answer(Digest {
+    let queries = answering.into_iter().map(|(position, connection)| async move {
+        let digest = match connection.hash_keys(Some(revision), HASH_TIMEOUT).await {
+            Ok(hash) if hash.position.member == position.member => QueryResult::Answer(Digest {
                 hash: hash.hash,
                 compacted: hash.compacted,
             }),
-            Ok(_) => Asked::Elsewhere,
-            Err(error) => silent(&error),
+            Ok(_) => QueryResult::OtherResponder,
+            Err(error) => no_answer(&error),
         };
         (position.member, digest)
     });
-    join_all(asked).await.into_iter().collect()
+    join_all(queries).await.into_iter().collect()
 }
 
 /// Asks one pod: a member that serves is etcd; another one may be a process that waits.
-async fn one(
+async fn probe_pod(
     desired: &Desired,
     key: &ObjectKey,
-    place: Ordinal,
+    ordinal: Ordinal,
     pod: &Pod,
     at: IpAddr,
-    speech: &Speech,
+    transport: &Transport,
     deps: &Deps,
-) -> Answers {
+) -> PodAnswers {
     let report = async {
         if pod.ready {
-            Asked::Elsewhere
+            QueryResult::OtherResponder
         } else {
-            deps.reach.reports.ask(at).await
+            deps.member_clients.reports.read_report(at).await
         }
     };
     let serving = async {
-        let dialed = match endpoint(desired, key, place, at, speech) {
+        let dialed = match endpoint(desired, key, ordinal, at, transport) {
             Ok(endpoint) => {
-                let dialed = deps.reach.etcd.dial(&endpoint).await;
+                let dialed = deps.member_clients.etcd.dial(&endpoint).await;
                 dialed.map_err(|error| error.to_string())
             }
             Err(why) => Err(why),
         };
         match dialed {
             Ok(connection) => match connection.status().await {
-                Ok(status) => (Asked::Answer(status), Some(Connection::from(connection))),
-                Err(error) => (silent(&error), None),
+                Ok(status) => (QueryResult::Answer(status), Some(Connection::from(connection))),
+                Err(error) => (no_answer(&error), None),
             },
-            Err(why) => (Asked::Silent(why), None),
+            Err(why) => (QueryResult::NoAnswer(why), None),
         }
     };
     // Both at once: whoever is on a node that is gone keeps the clusters of others waiting only once.
     let (report, (status, connection)) = join(report, serving).await;
     if report.answer().is_some() {
-        return Answers {
+        return PodAnswers {
             report,
-            status: Asked::Not,
+            status: QueryResult::NotQueried,
             connection: None,
         };
     }
-    Answers {
+    PodAnswers {
         report,
         status,
         connection,
@@ -260,20 +274,20 @@ async fn one(
 fn endpoint(
     desired: &Desired,
     key: &ObjectKey,
-    place: Ordinal,
+    ordinal: Ordinal,
     at: IpAddr,
-    speech: &Speech,
+    transport: &Transport,
 ) -> Result<Endpoint, String> {
-    let (scheme, tls) = match speech {
-        Speech::Plain => ("http", None),
-        Speech::Tls(tls) => {
+    let (scheme, tls) = match transport {
+        Transport::Plain => ("http", None),
+        Transport::Tls(tls) => {
             let tls = Tls {
-                server_name: Some(place.host(&desired.name, &key.namespace)),
+                server_name: Some(ordinal.host(&desired.name, &key.namespace)),
                 ..tls.clone()
             };
             ("https", Some(tls))
         }
-        Speech::Mute(why) => return Err(why.clone()),
+        Transport::Unavailable(why) => return Err(why.clone()),
     };
     let url: ClientUrl = format!("{scheme}://{}:{CLIENT_PORT}", host(at))
         .parse()
@@ -287,38 +301,39 @@ fn endpoint(
 
 /// Who the members are: the first voter that can tell, the leader before the others.
 async fn membership(
-    seen: &BTreeMap<Ordinal, Seen>,
-    memory: &Memory,
+    members: &BTreeMap<Ordinal, ObservedMember>,
+    persisted: &PersistedState,
     connections: &BTreeMap<Ordinal, Connection>,
-    speech: &Speech,
+    transport: &Transport,
 ) -> (Membership, Option<Ordinal>) {
-    let leads = |place: &Ordinal| {
-        let status = seen.get(place).and_then(Seen::status);
+    let leads = |ordinal: &Ordinal| {
+        let status = members.get(ordinal).and_then(ObservedMember::status);
         status.is_some_and(|status| status.leader == Some(status.position.member))
     };
-    let is_learner = |place: &Ordinal| {
-        seen.get(place)
-            .and_then(Seen::status)
+    let is_learner = |ordinal: &Ordinal| {
+        members
+            .get(ordinal)
+            .and_then(ObservedMember::status)
             .is_some_and(|status| status.is_learner)
     };
     let mut readers: Vec<_> = connections
         .keys()
-        .filter(|place| !is_learner(place))
+        .filter(|ordinal| !is_learner(ordinal))
         .copied()
         .collect();
-    readers.sort_by_key(|place| (!leads(place), *place));
+    readers.sort_by_key(|ordinal| (!leads(ordinal), *ordinal));
     let mut why = Vec::new();
-    if let Speech::Mute(mute) = speech {
-        why.push(mute.clone());
+    if let Transport::Unavailable(unavailable) = transport {
+        why.push(unavailable.clone());
     }
-    for place in readers {
-        match connections[&place].membership().await {
-            etcd::Membership::Known(known) if memory.cluster.is_none_or(|id| id == known.cluster) => {
-                return (Membership::Known(known), Some(place));
+    for ordinal in readers {
+        match connections[&ordinal].membership().await {
+            etcd::Membership::Known(known) if persisted.cluster.is_none_or(|id| id == known.cluster) => {
+                return (Membership::Known(known), Some(ordinal));
             }
             etcd::Membership::Known(known) => why.push(format!(
                 "{} answers as a member of another etcd cluster, {}",
-                connections[&place].url(),
+                connections[&ordinal].url(),
                 known.cluster
             )),
             etcd::Membership::Unknown(unknown) => why.push(unknown.to_string()),
@@ -328,8 +343,9 @@ async fn membership(
 }
 
 /// Whether a member complains of anything; those that cannot are asked about alarms always.
-fn complains(seen: &BTreeMap<Ordinal, Seen>) -> bool {
-    seen.values()
-        .filter_map(Seen::status)
+fn has_errors(members: &BTreeMap<Ordinal, ObservedMember>) -> bool {
+    members
+        .values()
+        .filter_map(ObservedMember::status)
         .any(|status| !status.errors.is_empty() || !Feature::DetailedStatus.is_in(&status.version))
 }

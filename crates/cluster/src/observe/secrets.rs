@@ -5,7 +5,7 @@ use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::key::ObjectKey;
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::build::Stored;
+use crate::build::StoredTemplates;
 use crate::desired::Desired;
 use crate::reconcile::Deps;
 
@@ -16,33 +16,33 @@ const KEY: &str = "etcd-client.key";
 
 /// How members are spoken to.
 #[derive(Clone, Debug)]
-pub enum Speech {
+pub enum Transport {
     /// In the clear.
     Plain,
     /// With these certificates.
     Tls(Tls),
     /// Not at all, and why.
-    Mute(String),
+    Unavailable(String),
 }
 
 /// How the members of this cluster are spoken to: as their pods were made, whatever the spec asks for by now.
-pub async fn of_members(
+pub async fn member_transport(
     desired: &Desired,
-    stored: Option<&Stored>,
+    stored: Option<&StoredTemplates>,
     key: &ObjectKey,
     deps: &Deps,
-) -> Result<Speech, Error> {
-    let is_secure = stored.map_or(desired.tls.client.is_some(), Stored::has_secure_clients);
+) -> Result<Transport, Error> {
+    let is_secure = stored.map_or(desired.tls.client.is_some(), StoredTemplates::has_secure_clients);
     if !is_secure {
-        return Ok(Speech::Plain);
+        return Ok(Transport::Plain);
     }
     let Some(client) = &desired.tls.client else {
         let why = "spec.TLS.static.member.serverSecret and spec.TLS.static.operatorSecret were taken away, and members still speak TLS: put them back";
-        return Ok(Speech::Mute(why.to_owned()));
+        return Ok(Transport::Unavailable(why.to_owned()));
     };
     let name = &client.operator;
     let Some(secret) = deps.applier.read::<Secret>(&key.beside(name)).await? else {
-        return Ok(Speech::Mute(format!(
+        return Ok(Transport::Unavailable(format!(
             "the Secret {name} of spec.TLS.static.operatorSecret does not exist"
         )));
     };
@@ -53,12 +53,12 @@ pub async fn of_members(
             .filter(|bytes| !bytes.is_empty())
     };
     Ok(match (file(AUTHORITY), file(CERTIFICATE), file(KEY)) {
-        (Some(authority), Some(certificate), Some(key)) => Speech::Tls(Tls {
+        (Some(authority), Some(certificate), Some(key)) => Transport::Tls(Tls {
             authority,
             identity: Some(Identity { certificate, key }),
             server_name: None,
         }),
-        _ => Speech::Mute(format!(
+        _ => Transport::Unavailable(format!(
             "the Secret {name} of spec.TLS.static.operatorSecret must have the keys {AUTHORITY}, {CERTIFICATE} and {KEY}"
         )),
     })

@@ -8,69 +8,72 @@ use etcd_operator_api::contract::{Mode, Report, Verdict};
 use etcd_operator_etcd::id::{ClusterId, MemberId};
 use etcd_operator_etcd::url::PeerUrl;
 
-use super::grants::{self, Terms};
-use super::{Leave, PodRef, Proposal, Reason, Situation, Step, bootstrap, majority};
-use crate::intent::{Grant, What};
-use crate::memory::{Admitted, Memory};
-use crate::world::{Ordinal, Pod};
+use super::grants::{self, PermitTerms};
+use super::{ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, bootstrap, majority};
+use crate::observed_state::{Ordinal, Pod};
+use crate::pending_operation::{Grant, Operation};
+use crate::persisted_state::{MemberRecord, PersistedState};
 
 /// What a kept volume says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Life {
+struct VolumeOrigin {
     cluster: String,
     incarnation: i64,
     members: BTreeSet<Ordinal>,
 }
 
 /// What to do about kept volumes; none unless a person wants them to be taken over.
-pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> {
-    let world = situation.world;
-    if world.adopt.is_empty() {
+pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<FlowDecision> {
+    let observed = view.observed;
+    if observed.adopt.is_empty() {
         return None;
     }
-    let mut lives: BTreeMap<Life, Vec<Ordinal>> = BTreeMap::new();
-    let mut against = Vec::new();
+    let mut origins: BTreeMap<VolumeOrigin, Vec<Ordinal>> = BTreeMap::new();
+    let mut blockers = Vec::new();
     // Whoever was started does not wait any more, and its volume is this cluster's own by now.
-    let begun = match memory.intent.as_ref().map(|intent| &intent.what) {
-        Some(What::Adopt(targets)) => targets.clone(),
+    let permitted = match persisted.pending.as_ref().map(|pending| &pending.operation) {
+        Some(Operation::Adopt(targets)) => targets.clone(),
         _ => BTreeMap::new(),
     };
     let mut started = 0;
-    for place in world
+    for ordinal in observed
         .members
         .keys()
-        .filter(|place| situation.is_taken_over(**place))
+        .filter(|ordinal| view.is_adoption_requested(**ordinal))
     {
-        let report = reported(situation, *place);
+        let report = waiting_report(view, *ordinal);
         let waits = report.is_some_and(|(_, report)| report.verdict == Verdict::Foreign);
-        if begun.contains_key(place) && !waits {
+        if permitted.contains_key(ordinal) && !waits {
             started += 1;
             continue;
         }
         let Some((_, report)) = report else {
-            let why = super::silent::why(situation, *place);
-            against.push(format!("{} {why}", world.name(*place)));
+            let why = super::diagnose::explain(view, *ordinal);
+            blockers.push(format!("{} {why}", observed.name(*ordinal)));
             continue;
         };
-        match life(situation, *place, report) {
-            Ok(life) => lives.entry(life).or_default().push(*place),
-            Err(why) => against.push(format!("{} {why}", world.name(*place))),
+        match read_origin(view, *ordinal, report) {
+            Ok(origin) => origins.entry(origin).or_default().push(*ordinal),
+            Err(why) => blockers.push(format!("{} {why}", observed.name(*ordinal))),
         }
     }
     let blocked = |text: &str, by: Vec<String>| {
-        Some(Proposal {
-            intent: memory.intent.as_ref().map(|intent| intent.what.clone()),
-            ..Proposal::idle(Reason::Blocked, text).blocked_by(by)
+        Some(FlowDecision {
+            operation: persisted
+                .pending
+                .as_ref()
+                .map(|pending| pending.operation.clone()),
+            ..FlowDecision::without_operation(Reason::Blocked, text).with_blockers(by)
         })
     };
-    if lives.len() > 1 {
-        let found = lives.iter().map(|(life, places)| {
-            let names: Vec<_> = places.iter().map(|place| world.name(*place)).collect();
+    if origins.len() > 1 {
+        let found = origins.iter().map(|(origin, ordinals)| {
+            let names: Vec<_> = ordinals.iter().map(|ordinal| observed.name(*ordinal)).collect();
             format!(
                 "{} hold etcd cluster {}, incarnation {}",
                 names.join(", "),
-                life.cluster,
-                life.incarnation
+                origin.cluster,
+                origin.incarnation
             )
         });
         return blocked(
@@ -78,108 +81,119 @@ pub fn pass(situation: &Situation<'_>, memory: &mut Memory) -> Option<Proposal> 
             found.collect(),
         );
     }
-    let Some((life, places)) = lives.into_iter().next() else {
+    let Some((origin, ordinals)) = origins.into_iter().next() else {
         if started > 0 {
             let text = "Waiting for the members that were started on their kept volumes.";
             return Some(
-                Proposal::going(What::Adopt(begun), Reason::Bootstrapping, text).blocked_by(against),
+                FlowDecision::with_operation(Operation::Adopt(permitted), Reason::Bootstrapping, text)
+                    .with_blockers(blockers),
             );
         }
-        against.extend(bootstrap::misspelt(world));
+        blockers.extend(bootstrap::unknown_consents(observed));
         let text = "Waiting for the members to report what is on the kept volumes.";
-        return blocked(text, against);
+        return blocked(text, blockers);
     };
-    if started + places.len() < majority(life.members.len()) {
+    if started + ordinals.len() < majority(origin.members.len()) {
         let text = format!(
             "Only {} of {} kept volumes are taken over with a size of {}, which is no quorum: none is started. Name all that were kept in the annotation, and set a size that is large enough for {}.",
-            started + places.len(),
-            life.members.len(),
-            world.desired.size.get(),
-            life.members
+            started + ordinals.len(),
+            origin.members.len(),
+            observed.desired.size.get(),
+            origin
+                .members
                 .iter()
-                .map(|place| world.name(*place))
+                .map(|ordinal| observed.name(*ordinal))
                 .collect::<Vec<_>>()
                 .join(", ")
         );
-        return blocked(&text, against);
+        return blocked(&text, blockers);
     }
-    Some(start(situation, memory, &life, (&places, begun)))
+    Some(start_members(view, persisted, &origin, (&ordinals, permitted)))
 }
 
 /// Whether a member of this cluster, which works already, waits on the volume that was its own under an EtcdCluster of before,
 /// and a person wants that to be taken over: it came late, or missed its permit. Not if it has been seen with more in this
 /// life: then what lies there was put back.
-pub fn is_kept(situation: &Situation<'_>, cluster: ClusterId, place: Ordinal, member: MemberId) -> bool {
-    kept(situation, cluster, place, member).is_some()
+pub fn is_kept_volume(
+    view: &ClusterView<'_>,
+    cluster: ClusterId,
+    ordinal: Ordinal,
+    member: MemberId,
+) -> bool {
+    find_kept_volume(view, cluster, ordinal, member).is_some()
 }
 
 /// What waits there, and of whose life it is.
-fn kept<'a>(
-    situation: &Situation<'a>,
+fn find_kept_volume<'a>(
+    view: &ClusterView<'a>,
     cluster: ClusterId,
-    place: Ordinal,
+    ordinal: Ordinal,
     member: MemberId,
-) -> Option<(&'a Pod, &'a Report, Life)> {
-    let world = situation.world;
-    let (pod, report) = situation.report(place, world.memory.incarnation)?;
+) -> Option<(&'a Pod, &'a Report, VolumeOrigin)> {
+    let observed = view.observed;
+    let (pod, report) = view.report(ordinal, observed.persisted.incarnation)?;
     let is = |id: &Option<String>, of: &str| id.as_deref() == Some(of);
-    let has_gone_back = |before: &Admitted| before.has_gone_back(pod);
-    let is_its_own = situation.is_taken_over(place)
+    let is_behind_record = |before: &MemberRecord| before.is_behind_record(pod);
+    let is_its_own = view.is_adoption_requested(ordinal)
         && is(&report.wal_cluster_id, &cluster.to_string())
         && is(&report.wal_member_id, &member.to_string())
-        && !world.memory.members.get(&place).is_some_and(has_gone_back);
-    let life = is_its_own.then(|| life(situation, place, report).ok())??;
-    (life.incarnation == world.memory.incarnation).then_some((pod, report, life))
+        && !observed
+            .persisted
+            .members
+            .get(&ordinal)
+            .is_some_and(is_behind_record);
+    let origin = is_its_own.then(|| read_origin(view, ordinal, report).ok())??;
+    (origin.incarnation == observed.persisted.incarnation).then_some((pod, report, origin))
 }
 
 /// Lets it start there.
-pub fn late(
-    situation: &Situation<'_>,
+pub fn start_late_member(
+    view: &ClusterView<'_>,
     cluster: ClusterId,
-    place: Ordinal,
+    ordinal: Ordinal,
     member: MemberId,
-) -> Option<Proposal> {
-    let world = situation.world;
-    let (pod, report, life) = kept(situation, cluster, place, member)?;
-    let grant = grants::grant(pod, report);
-    let terms = Terms {
+) -> Option<FlowDecision> {
+    let observed = view.observed;
+    let (pod, report, origin) = find_kept_volume(view, cluster, ordinal, member)?;
+    let grant = grants::make_grant(pod, report);
+    let terms = PermitTerms {
         mode: Mode::Adopt,
-        incarnation: life.incarnation,
+        incarnation: origin.incarnation,
         cluster: Some(cluster),
         member: Some(member),
-        first: grants::first(world, life.members.iter().copied()),
+        initial_cluster: grants::initial_cluster(observed, origin.members.iter().copied()),
         restore: None,
     };
-    let permit = grants::permit(world, place, pod, &grant, terms);
-    let text = format!("{} starts on its kept volume.", world.name(place));
-    let targets = BTreeMap::from([(place, grant)]);
-    let proposal = Proposal::going(What::Adopt(targets), Reason::Recovering, text);
+    let permit = grants::make_permit(observed, ordinal, pod, &grant, terms);
+    let text = format!("{} starts on its kept volume.", observed.name(ordinal));
+    let targets = BTreeMap::from([(ordinal, grant)]);
+    let decision = FlowDecision::with_operation(Operation::Adopt(targets), Reason::Recovering, text);
     Some(match permit {
-        Some(permit) => proposal.step(Step::Permit(vec![permit])),
-        None => proposal,
+        Some(permit) => decision.with_step(Step::Permit(vec![permit])),
+        None => decision,
     })
 }
 
 /// The same where nobody can tell who the members are: those that are remembered.
-pub fn anybody_late(situation: &Situation<'_>) -> Option<Proposal> {
-    let memory = &situation.world.memory;
-    let cluster = memory.cluster?;
-    let mut late = memory
+pub fn start_any_late_member(view: &ClusterView<'_>) -> Option<FlowDecision> {
+    let persisted = &view.observed.persisted;
+    let cluster = persisted.cluster?;
+    let mut late = persisted
         .members
         .iter()
-        .filter_map(|(place, member)| late(situation, cluster, *place, member.id));
-    late.find(|proposal| proposal.step.is_some())
+        .filter_map(|(ordinal, member)| start_late_member(view, cluster, *ordinal, member.id));
+    late.find(|decision| decision.step.is_some())
 }
 
 /// What waits at a place, for whatever incarnation its pod was made.
-fn reported<'a>(situation: &Situation<'a>, place: Ordinal) -> Option<(&'a Pod, &'a Report)> {
-    let incarnation = situation.world.members.get(&place)?.pod.as_ref()?.incarnation;
-    situation.report(place, incarnation)
+fn waiting_report<'a>(view: &ClusterView<'a>, ordinal: Ordinal) -> Option<(&'a Pod, &'a Report)> {
+    let incarnation = view.observed.members.get(&ordinal)?.pod.as_ref()?.incarnation;
+    view.report(ordinal, incarnation)
 }
 
 /// What a kept volume says of itself, or why it is not taken over.
-fn life(situation: &Situation<'_>, place: Ordinal, report: &Report) -> Result<Life, String> {
-    let world = situation.world;
+fn read_origin(view: &ClusterView<'_>, ordinal: Ordinal, report: &Report) -> Result<VolumeOrigin, String> {
+    let observed = view.observed;
     if report.verdict != Verdict::Foreign {
         return Err(format!(
             "found its disk to be {:?} and no kept volume",
@@ -190,7 +204,7 @@ fn life(situation: &Situation<'_>, place: Ordinal, report: &Report) -> Result<Li
         .identity
         .as_ref()
         .ok_or("found no identity on the volume")?;
-    if identity.member != world.name(place) {
+    if identity.member != observed.name(ordinal) {
         return Err(format!("found the volume of {}", identity.member));
     }
     if let Some(kind) = identity.fingerprint.difference(&report.fingerprint) {
@@ -205,7 +219,7 @@ fn life(situation: &Situation<'_>, place: Ordinal, report: &Report) -> Result<Li
     let listed = report.members.iter().map(|member| {
         let urls: Result<Vec<PeerUrl>, _> = member.peer_urls.iter().map(|url| url.parse()).collect();
         let urls = urls.map_err(|error| error.to_string())?;
-        world.place_of(&urls).ok_or_else(|| {
+        observed.ordinal_at(&urls).ok_or_else(|| {
             format!(
                 "holds a member at {}, which is no address of this cluster",
                 member.peer_urls.join(", ")
@@ -213,10 +227,10 @@ fn life(situation: &Situation<'_>, place: Ordinal, report: &Report) -> Result<Li
         })
     });
     let members: BTreeSet<_> = listed.collect::<Result<_, String>>()?;
-    if !members.contains(&place) {
+    if !members.contains(&ordinal) {
         return Err("is not among the members on its own volume".to_owned());
     }
-    Ok(Life {
+    Ok(VolumeOrigin {
         cluster,
         incarnation: identity.incarnation,
         members,
@@ -224,66 +238,67 @@ fn life(situation: &Situation<'_>, place: Ordinal, report: &Report) -> Result<Li
 }
 
 /// Pods first get the incarnation that is on the volumes; then all that are there start.
-fn start(
-    situation: &Situation<'_>,
-    memory: &mut Memory,
-    life: &Life,
-    (places, mut targets): (&[Ordinal], BTreeMap<Ordinal, Grant>),
-) -> Proposal {
-    let world = situation.world;
+fn start_members(
+    view: &ClusterView<'_>,
+    persisted: &mut PersistedState,
+    origin: &VolumeOrigin,
+    (ordinals, mut targets): (&[Ordinal], BTreeMap<Ordinal, Grant>),
+) -> FlowDecision {
+    let observed = view.observed;
     let text = format!(
         "Taking over {} kept volumes of etcd cluster {}, incarnation {}.",
-        targets.keys().chain(places).collect::<BTreeSet<_>>().len(),
-        life.cluster,
-        life.incarnation
+        targets.keys().chain(ordinals).collect::<BTreeSet<_>>().len(),
+        origin.cluster,
+        origin.incarnation
     );
-    for place in places {
-        if let Some((pod, report)) = reported(situation, *place) {
-            targets.insert(*place, grants::grant(pod, report));
+    for ordinal in ordinals {
+        if let Some((pod, report)) = waiting_report(view, *ordinal) {
+            targets.insert(*ordinal, grants::make_grant(pod, report));
         }
     }
-    let proposal = Proposal::going(What::Adopt(targets.clone()), Reason::Bootstrapping, text);
-    memory.incarnation = life.incarnation;
-    memory.last_incarnation = memory.last_incarnation.max(life.incarnation);
-    if world
+    let decision =
+        FlowDecision::with_operation(Operation::Adopt(targets.clone()), Reason::Bootstrapping, text);
+    persisted.incarnation = origin.incarnation;
+    persisted.last_incarnation = persisted.last_incarnation.max(origin.incarnation);
+    if observed
         .set
         .as_ref()
-        .is_none_or(|set| set.incarnation != life.incarnation)
+        .is_none_or(|set| set.incarnation != origin.incarnation)
     {
-        return proposal.blocked_by(vec![
+        return decision.with_blockers(vec![
             "the pods' template gets the incarnation of the volumes".to_owned(),
         ]);
     }
-    let of_another = world.members.iter().find_map(|(place, seen)| {
-        let pod = seen.pod.as_ref()?;
-        (pod.incarnation != life.incarnation && pod.deleting.is_none()).then(|| PodRef {
-            place: *place,
+    let outdated_pod = observed.members.iter().find_map(|(ordinal, observed_member)| {
+        let pod = observed_member.pod.as_ref()?;
+        (pod.incarnation != origin.incarnation && pod.deleting.is_none()).then(|| PodRef {
+            ordinal: *ordinal,
             uid: pod.uid.clone(),
         })
     });
-    if let Some(pod) = of_another {
-        return proposal.step(Step::DeletePod {
+    if let Some(pod) = outdated_pod {
+        return decision.with_step(Step::DeletePod {
             pod,
-            leave: Leave::Usual,
+            grace_period: GracePeriod::PodDefault,
         });
     }
-    let first = grants::first(world, life.members.iter().copied());
-    let permits = places.iter().filter_map(|place| {
-        let (grant, (pod, report)) = (targets.get(place)?, reported(situation, *place)?);
-        let terms = Terms {
+    let initial_cluster = grants::initial_cluster(observed, origin.members.iter().copied());
+    let permits = ordinals.iter().filter_map(|ordinal| {
+        let (grant, (pod, report)) = (targets.get(ordinal)?, waiting_report(view, *ordinal)?);
+        let terms = PermitTerms {
             mode: Mode::Adopt,
-            incarnation: life.incarnation,
-            cluster: life.cluster.parse().ok(),
+            incarnation: origin.incarnation,
+            cluster: origin.cluster.parse().ok(),
             member: report.wal_member_id.as_deref()?.parse().ok(),
-            first: first.clone(),
+            initial_cluster: initial_cluster.clone(),
             restore: None,
         };
-        grants::permit(world, *place, pod, grant, terms)
+        grants::make_permit(observed, *ordinal, pod, grant, terms)
     });
     let permits: Vec<_> = permits.collect();
     if permits.is_empty() {
-        proposal
+        decision
     } else {
-        proposal.step(Step::Permit(permits))
+        decision.with_step(Step::Permit(permits))
     }
 }

@@ -6,22 +6,24 @@ use etcd_operator_api::names::ANNOTATION_REPLACE;
 use etcd_operator_etcd::membership::Known;
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
-use super::{Proposal, Reason, Situation, Step, World};
+use super::{ClusterView, FlowDecision, ObservedCluster, Reason, Step};
 
 /// Alarms that still stand. While one does, etcd refuses writes, whoever raised it.
-pub fn pass(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
-    let all = &situation.world.alarms;
+pub fn decide(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
+    let all = &view.observed.alarms;
     let is_gone = |alarm: &&Alarm| {
         let is_member = alarm.member.is_none_or(|id| known.members.contains_key(&id));
         alarm.kind == AlarmKind::Corrupt && !is_member
     };
     if let Some(alarm) = all.iter().find(is_gone) {
         let text = "A member was replaced that had raised the alarm CORRUPT: the alarm is taken back.";
-        return Some(Proposal::idle(Reason::Recovering, text).step(Step::Disarm(*alarm)));
+        return Some(
+            FlowDecision::without_operation(Reason::Recovering, text).with_step(Step::Disarm(*alarm)),
+        );
     }
     let alarm = all.first()?;
     let by = alarm.member.and_then(|id| known.members.get(&id));
-    let by = by.map_or_else(|| "A member".to_owned(), |member| situation.call(member));
+    let by = by.map_or_else(|| "A member".to_owned(), |member| view.display_name(member));
     let text = match alarm.kind {
         AlarmKind::NoSpace => format!(
             "{by} has reached the size its database may have, and etcd refuses writes: delete keys or compact, run etcdctl --command-timeout=10m defrag on one member after the other and then etcdctl alarm disarm. The size is spec.etcd.quotaBackendBytes, which a cluster that has formed keeps."
@@ -31,13 +33,17 @@ pub fn pass(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
         ),
         kind @ AlarmKind::Other(_) => format!("{by} has raised the alarm {kind}, and etcd refuses writes."),
     };
-    Some(Proposal::idle(Reason::Blocked, text))
+    Some(FlowDecision::without_operation(Reason::Blocked, text))
 }
 
 /// Whatever comes first, clients that cannot write are told why, and so is whoever counts what stands in the way.
-pub fn told(world: &World, mut proposal: Proposal) -> Proposal {
-    let kinds: BTreeSet<String> = world.alarms.iter().map(|alarm| alarm.kind.to_string()).collect();
+pub fn add_alarm_blockers(observed: &ObservedCluster, mut decision: FlowDecision) -> FlowDecision {
+    let kinds: BTreeSet<String> = observed
+        .alarms
+        .iter()
+        .map(|alarm| alarm.kind.to_string())
+        .collect();
     let stand = kinds.iter().map(|kind| format!("the alarm {kind} stands"));
-    proposal.why.blocked_by.extend(stand);
-    proposal
+    decision.explanation.blocked_by.extend(stand);
+    decision
 }

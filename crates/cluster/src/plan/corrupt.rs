@@ -9,46 +9,46 @@ use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member};
 use etcd_operator_etcd::status::AlarmKind;
 
-use super::{Situation, majority};
-use crate::world::{Asked, Digest};
+use super::{ClusterView, majority};
+use crate::observed_state::{Digest, QueryResult};
 
 /// Whether etcd says that the data of members differ, of whichever.
-pub fn is_raised(situation: &Situation<'_>) -> bool {
-    let mut alarms = situation.world.alarms.iter();
+pub fn is_corrupt_alarm_raised(view: &ClusterView<'_>) -> bool {
+    let mut alarms = view.observed.alarms.iter();
     alarms.any(|alarm| alarm.kind == AlarmKind::Corrupt)
 }
 
 /// Whether etcd says so of this member.
-pub fn is_accused(situation: &Situation<'_>, id: MemberId) -> bool {
-    let mut alarms = situation.world.alarms.iter();
+pub fn has_corrupt_alarm(view: &ClusterView<'_>, id: MemberId) -> bool {
+    let mut alarms = view.observed.alarms.iter();
     alarms.any(|alarm| alarm.kind == AlarmKind::Corrupt && alarm.member == Some(id))
 }
 
 /// Whether the data of this member are not what most voters have; if that cannot be said, why.
-pub fn differs(situation: &Situation<'_>, known: &Known, member: &Member) -> Result<(), String> {
-    let name = situation.call(member);
+pub fn confirm_difference(view: &ClusterView<'_>, known: &Known, member: &Member) -> Result<(), String> {
+    let name = view.display_name(member);
     let accused = format!("etcd has raised the alarm CORRUPT for {name}");
     let help = format!(
         "find out with etcdctl endpoint hashkv whose data are wrong; to have a member replaced, annotate this EtcdCluster with {ANNOTATION_REPLACE} and its ID"
     );
-    let Some(common) = common(situation, known) else {
-        let said: Vec<_> = known.voters().map(|voter| said(situation, voter)).collect();
+    let Some(majority_digest) = find_majority_digest(view, known) else {
+        let described: Vec<_> = known.voters().map(|voter| describe_digest(view, voter)).collect();
         return Err(format!(
             "{accused}, and no majority of voters agrees on their data ({}): {help}",
-            said.join(", ")
+            described.join(", ")
         ));
     };
-    let Some(own) = digest(situation, member.id) else {
+    let Some(own) = digest(view, member.id) else {
         return Err(format!(
             "{accused}, and its data cannot be compared ({}): {help}",
-            said(situation, member)
+            describe_digest(view, member)
         ));
     };
-    if own == common {
+    if own == majority_digest {
         let others = known
             .voters()
-            .filter(|voter| digest(situation, voter.id).is_some_and(|of| of != common));
-        let others: Vec<_> = others.map(|other| situation.call(other)).collect();
+            .filter(|voter| digest(view, voter.id).is_some_and(|of| of != majority_digest));
+        let others: Vec<_> = others.map(|other| view.display_name(other)).collect();
         let who = if others.is_empty() {
             "every voter that could be asked has the same".to_owned()
         } else {
@@ -58,7 +58,7 @@ pub fn differs(situation: &Situation<'_>, known: &Known, member: &Member) -> Res
             "{accused}, and its data are those of most voters; {who}: {help}, or take the alarm back with etcdctl alarm disarm"
         ));
     }
-    if own.compacted != common.compacted {
+    if own.compacted != majority_digest.compacted {
         return Err(format!(
             "{accused}, and it cannot be compared while it is compacted at another revision than the others: {help}"
         ));
@@ -66,15 +66,15 @@ pub fn differs(situation: &Situation<'_>, known: &Known, member: &Member) -> Res
     Ok(())
 }
 
-fn digest(situation: &Situation<'_>, id: MemberId) -> Option<Digest> {
-    situation.world.digests.get(&id)?.answer().copied()
+fn digest(view: &ClusterView<'_>, id: MemberId) -> Option<Digest> {
+    view.observed.digests.get(&id)?.answer().copied()
 }
 
 /// What most voters have.
-fn common(situation: &Situation<'_>, known: &Known) -> Option<Digest> {
+fn find_majority_digest(view: &ClusterView<'_>, known: &Known) -> Option<Digest> {
     let mut counts: BTreeMap<Digest, usize> = BTreeMap::new();
     for voter in known.voters() {
-        if let Some(digest) = digest(situation, voter.id) {
+        if let Some(digest) = digest(view, voter.id) {
             *counts.entry(digest).or_default() += 1;
         }
     }
@@ -85,14 +85,14 @@ fn common(situation: &Situation<'_>, known: &Known) -> Option<Digest> {
         .map(|(digest, _)| digest)
 }
 
-fn said(situation: &Situation<'_>, member: &Member) -> String {
-    let name = situation.call(member);
-    match situation.world.digests.get(&member.id) {
-        Some(Asked::Answer(digest)) => format!(
+fn describe_digest(view: &ClusterView<'_>, member: &Member) -> String {
+    let name = view.display_name(member);
+    match view.observed.digests.get(&member.id) {
+        Some(QueryResult::Answer(digest)) => format!(
             "{name} has hash {} at compaction {}",
             digest.hash, digest.compacted.0
         ),
-        Some(Asked::Silent(why)) => format!("{name} could not be asked: {why}"),
+        Some(QueryResult::NoAnswer(why)) => format!("{name} could not be asked: {why}"),
         _ => format!("{name} was not asked"),
     }
 }

@@ -3,116 +3,121 @@
 use etcd_operator_api::contract::{Mode, Verdict};
 use etcd_operator_etcd::membership::{Known, Role};
 
-use super::evidence::{Evidence, evidence, is_foreign_to_its_member};
-use super::grants::{self, Terms};
+use super::evidence::{Evidence, evidence, is_copied_without_consent};
+use super::grants::{self, PermitTerms};
 use super::{
-    Proposal, Reason, Situation, Step, adopt, alarms, join, remove, replace, request, scale, silent, unknown,
+    ClusterView, FlowDecision, Reason, Step, adopt, alarms, diagnose, join, remove, replace, replace_request,
+    scale, unknown_membership,
 };
-use crate::intent::{Grant, Join, What};
-use crate::world::Ordinal;
+use crate::observed_state::Ordinal;
+use crate::pending_operation::{Grant, Join, Operation};
 
 /// What to do with a cluster that exists.
-pub fn pass(situation: &Situation<'_>) -> Proposal {
-    let world = situation.world;
-    let intent = world.memory.intent.as_ref().map(|intent| intent.what.clone());
-    if world.desired.size.get() == 0 {
+pub fn decide(view: &ClusterView<'_>) -> FlowDecision {
+    let observed = view.observed;
+    let operation = observed
+        .persisted
+        .pending
+        .as_ref()
+        .map(|pending| pending.operation.clone());
+    if observed.desired.size.get() == 0 {
         let text = "The size is 0: no pods run and the volumes are kept.";
-        return Proposal {
-            intent,
-            ..Proposal::idle(Reason::Hibernated, text)
+        return FlowDecision {
+            operation,
+            ..FlowDecision::without_operation(Reason::Hibernated, text)
         };
     }
-    let Some(known) = situation.known() else {
-        return unknown::pass(situation, intent.as_ref());
+    let Some(known) = view.known() else {
+        return unknown_membership::decide(view, operation.as_ref());
     };
-    let mut unfinished = intent.and_then(|intent| go_on(situation, known, intent));
+    let mut unfinished = operation.and_then(|operation| advance(view, known, operation));
     // A member that waits for a person keeps nobody else waiting.
-    let mut asks_somebody = None;
+    let mut needs_user = None;
     if unfinished.is_none() {
-        match mend(situation, known, None) {
-            Some(waits) if waits.intent.is_none() && waits.step.is_none() => asks_somebody = Some(waits),
+        match repair_members(view, known, None) {
+            Some(waits) if waits.operation.is_none() && waits.step.is_none() => needs_user = Some(waits),
             other => unfinished = other,
         }
     }
-    let or_others = |begun| yielding(situation, known, &begun).unwrap_or(begun);
+    let or_other_work = |begun| other_work(view, known, &begun).unwrap_or(begun);
     if let Some(unfinished) = unfinished {
-        return or_others(unfinished);
+        return or_other_work(unfinished);
     }
-    let others = finish_members(situation, known)
-        .or_else(|| scale::pass(situation, known))
-        .or_else(|| remove::leftovers(situation, known))
-        .map(or_others);
-    match (others, asks_somebody) {
+    let others = finish_joins(view, known)
+        .or_else(|| scale::decide(view, known))
+        .or_else(|| remove::discard_leftovers(view, known))
+        .map(or_other_work);
+    match (others, needs_user) {
         (Some(others), None) => others,
         (Some(mut others), Some(waiting)) if others.step.is_some() => {
-            others.why.blocked_by.extend(waiting.why.blocked_by);
+            others
+                .explanation
+                .blocked_by
+                .extend(waiting.explanation.blocked_by);
             others
         }
         (_, Some(waiting)) => waiting,
-        (None, None) => alarms::pass(situation, known)
-            .or_else(|| request::of_nobody(situation, known))
-            .unwrap_or_else(|| at_rest(situation, known)),
+        (None, None) => alarms::decide(view, known)
+            .or_else(|| replace_request::report_unknown_member(view, known))
+            .unwrap_or_else(|| idle(view, known)),
     }
 }
 
 /// What can be done about others while the one that was begun waits; none if it does not, or nothing can.
-fn yielding(situation: &Situation<'_>, known: &Known, begun: &Proposal) -> Option<Proposal> {
-    let waiting = waits_for_others(situation, known, begun)?;
-    let is_leaving = matches!(begun.intent, Some(What::Remove { .. }));
+fn other_work(view: &ClusterView<'_>, known: &Known, begun: &FlowDecision) -> Option<FlowDecision> {
+    let waiting = waiting_ordinal(view, known, begun)?;
+    let is_leaving = matches!(begun.operation, Some(Operation::Remove { .. }));
     // Whoever cannot leave yet waits only for those that must be mended before. Whoever cannot be added may wait for one
     // that was added and not brought in, which nobody else would finish.
-    let others = mend(situation, known, Some(waiting)).or_else(|| {
-        let unfinished = || finish_members(situation, known).filter(|other| other.step.is_some());
-        (!is_leaving).then(|| unfinished().or_else(|| scale::pass(situation, known)))?
+    let others = repair_members(view, known, Some(waiting)).or_else(|| {
+        let unfinished = || finish_joins(view, known).filter(|other| other.step.is_some());
+        (!is_leaving).then(|| unfinished().or_else(|| scale::decide(view, known)))?
     });
-    let is_other = |other: &Proposal| {
+    let is_other = |other: &FlowDecision| {
         other.step.is_some()
             && other
-                .intent
+                .operation
                 .as_ref()
-                .is_none_or(|what| what.places() != [waiting])
+                .is_none_or(|operation| operation.ordinals() != [waiting])
     };
     others.filter(is_other)
 }
 
 /// Nothing is to be done. That is not to say that all is well.
-fn at_rest(situation: &Situation<'_>, known: &Known) -> Proposal {
-    let ill = known.voters().filter(|voter| !situation.is_well(known, voter));
-    let silent: Vec<_> = ill
-        .map(|voter| match situation.place(voter) {
-            Some(place) => format!("{} {}", situation.call(voter), why_ill(situation, place)),
+fn idle(view: &ClusterView<'_>, known: &Known) -> FlowDecision {
+    let unhealthy = known.voters().filter(|voter| !view.is_healthy(known, voter));
+    let silent: Vec<_> = unhealthy
+        .map(|voter| match view.ordinal(voter) {
+            Some(ordinal) => format!("{} {}", view.display_name(voter), why_unhealthy(view, ordinal)),
             None => format!(
                 "{} is at no address of this cluster and counts for its quorum: unless you added it on purpose, take it out (etcdctl member remove {})",
-                situation.call(voter),
+                view.display_name(voter),
                 voter.id
             ),
         })
         .collect();
     if silent.is_empty() {
-        return losing_volumes(situation, known)
-            .unwrap_or_else(|| Proposal::idle(Reason::Converged, "All is as asked for."));
+        return report_deleted_volumes(view, known)
+            .unwrap_or_else(|| FlowDecision::without_operation(Reason::Converged, "All is as asked for."));
     }
     let text = "Waiting for voters to be well again: nothing shows that their data are gone.";
-    Proposal::idle(Reason::Waiting, text).blocked_by(silent)
+    FlowDecision::without_operation(Reason::Waiting, text).with_blockers(silent)
 }
 
 /// All are well, and somebody has deleted the volume of a member that runs: it goes with the next restart of its pod.
-fn losing_volumes(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
-    let world = situation.world;
-    let places = known
-        .members
-        .values()
-        .filter_map(|member| situation.place(member));
-    let is_going = |place: &Ordinal| {
-        let claim = world.seen(*place).claim.as_ref();
+fn report_deleted_volumes(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
+    let observed = view.observed;
+    let ordinals = known.members.values().filter_map(|member| view.ordinal(member));
+    let is_going = |ordinal: &Ordinal| {
+        let claim = observed.member(*ordinal).claim.as_ref();
         claim.is_some_and(|claim| claim.deleting.is_some())
     };
-    let told = places.filter(is_going).map(|place| {
-        let (name, claim) = (world.name(place), place.claim(&world.desired.name));
+    let warnings = ordinals.filter(is_going).map(|ordinal| {
+        let (name, claim) = (observed.name(ordinal), ordinal.claim(&observed.desired.name));
         format!("somebody has deleted the PersistentVolumeClaim {claim}: the data of {name} go with its pod")
     });
-    let told: Vec<_> = told.collect();
-    if told.is_empty() {
+    let warnings: Vec<_> = warnings.collect();
+    if warnings.is_empty() {
         return None;
     }
     let text = if known.voters().count() > 2 {
@@ -120,85 +125,92 @@ fn losing_volumes(situation: &Situation<'_>, known: &Known) -> Option<Proposal> 
     } else {
         "All members are well, but not all will come back with their data, and too few others have them: leave the pods alone, and make a backup before anything else."
     };
-    Some(Proposal::idle(Reason::Blocked, text).blocked_by(told))
+    Some(FlowDecision::without_operation(Reason::Blocked, text).with_blockers(warnings))
 }
 
-fn why_ill(situation: &Situation<'_>, place: Ordinal) -> String {
-    match situation.world.seen(place).status() {
+fn why_unhealthy(view: &ClusterView<'_>, ordinal: Ordinal) -> String {
+    match view.observed.member(ordinal).status() {
         Some(status) if status.leader.is_none() => "answers and follows no leader".to_owned(),
         Some(status) => format!("answers and is behind, at index {}", status.raft_index),
-        None => silent::why(situation, place),
+        None => diagnose::explain(view, ordinal),
     }
 }
 
 /// What was begun goes on; none once it is finished or has become pointless.
-fn go_on(situation: &Situation<'_>, known: &Known, intent: What) -> Option<Proposal> {
-    match intent {
-        What::StartOver | What::Prepare(_) => None,
-        What::Bootstrap(_) | What::Adopt(_) | What::Swap(_) => permitted(situation, intent),
-        What::Join(join) => join::go_on(situation, known, join),
-        What::Remove { place, id } => remove::go_on(situation, known, place, id),
-        What::Replace(replace) => replace::go_on(situation, known, replace),
-        What::Discard(discard) => remove::discard(situation, discard),
-        What::Resume { place, grant } => resume(situation, place, Some(&grant)),
+fn advance(view: &ClusterView<'_>, known: &Known, operation: Operation) -> Option<FlowDecision> {
+    match operation {
+        Operation::StartOver | Operation::Prepare(_) => None,
+        Operation::Bootstrap(_) | Operation::Adopt(_) | Operation::Swap(_) => {
+            await_permitted_members(view, operation)
+        }
+        Operation::Join(join) => join::advance(view, known, join),
+        Operation::Remove { ordinal, id } => remove::advance(view, known, ordinal, id),
+        Operation::Replace(replace) => replace::advance(view, known, replace),
+        Operation::Discard(discard) => remove::discard(view, discard),
+        Operation::Resume { ordinal, grant } => resume_on_moved_volume(view, ordinal, Some(&grant)),
     }
 }
 
 /// Members that were permitted to start and have not started yet; none once each has, or its permit is void.
-fn permitted(situation: &Situation<'_>, intent: What) -> Option<Proposal> {
-    let world = situation.world;
-    let places = intent.places().into_iter();
-    let waits: Vec<_> = places
-        .filter(|place| situation.may_start(*place))
-        .map(|place| format!("{} has its permit and does not use it yet", world.name(place)))
+fn await_permitted_members(view: &ClusterView<'_>, operation: Operation) -> Option<FlowDecision> {
+    let observed = view.observed;
+    let ordinals = operation.ordinals().into_iter();
+    let waits: Vec<_> = ordinals
+        .filter(|ordinal| view.may_start(*ordinal))
+        .map(|ordinal| {
+            format!(
+                "{} has its permit and does not use it yet",
+                observed.name(ordinal)
+            )
+        })
         .collect();
     if waits.is_empty() {
         return None;
     }
     let text = "The cluster has formed; waiting for the members that are still to start.";
-    Some(Proposal::going(intent, Reason::Bootstrapping, text).blocked_by(waits))
+    Some(FlowDecision::with_operation(operation, Reason::Bootstrapping, text).with_blockers(waits))
 }
 
 /// The place of a member that is none yet and whose pod is not there, of one that cannot go yet, or of one that is none
 /// any more and whose disk is being deleted while somebody holds it: nobody else waits for that.
-fn waits_for_others(situation: &Situation<'_>, known: &Known, proposal: &Proposal) -> Option<Ordinal> {
-    let is_being_deleted = |place: Ordinal| {
-        let claim = situation.world.seen(place).claim.as_ref();
+fn waiting_ordinal(view: &ClusterView<'_>, known: &Known, decision: &FlowDecision) -> Option<Ordinal> {
+    let is_being_deleted = |ordinal: Ordinal| {
+        let claim = view.observed.member(ordinal).claim.as_ref();
         claim.is_some_and(|claim| claim.deleting.is_some())
     };
-    match &proposal.intent {
-        _ if proposal.step.is_some() => None,
-        Some(What::Join(join)) if join.id.is_none() => Some(join.place),
+    match &decision.operation {
+        _ if decision.step.is_some() => None,
+        Some(Operation::Join(join)) if join.id.is_none() => Some(join.ordinal),
         // What stands in its way may be the very one that is to be mended.
-        Some(What::Replace(replace)) if replace::waits(known, replace) => Some(replace.place),
-        Some(What::Remove { place, id }) if known.members.contains_key(id) => Some(*place),
+        Some(Operation::Replace(replace)) if replace::is_waiting(known, replace) => Some(replace.ordinal),
+        Some(Operation::Remove { ordinal, id }) if known.members.contains_key(id) => Some(*ordinal),
         // Before that it would be forgotten to delete it.
-        Some(What::Discard(discard)) if is_being_deleted(discard.place) => Some(discard.place),
+        Some(Operation::Discard(discard)) if is_being_deleted(discard.ordinal) => Some(discard.ordinal),
         _ => None,
     }
 }
 
 /// Members whose data are gone or wrong, and volumes that moved, but for the one at a place that waits already. What can
 /// be done comes before what cannot: the one may be what the other waits for.
-fn mend(situation: &Situation<'_>, known: &Known, but: Option<Ordinal>) -> Option<Proposal> {
+fn repair_members(view: &ClusterView<'_>, known: &Known, except: Option<Ordinal>) -> Option<FlowDecision> {
     let mut waits = Vec::new();
     let mut blocked = None;
     for member in known.voters().filter(|member| member.has_started()) {
-        let Some(place) = situation.place(member).filter(|place| Some(*place) != but) else {
+        let Some(ordinal) = view.ordinal(member).filter(|ordinal| Some(*ordinal) != except) else {
             continue;
         };
-        let proposal = match evidence(situation, known, place, member) {
+        let decision = match evidence(view, known, ordinal, member) {
             Evidence::None => None,
-            Evidence::Replace(cause) => replace::begin(situation, known, place, member.id, cause, 1),
-            Evidence::Moved => resume(situation, place, None),
-            Evidence::Kept => adopt::late(situation, known.cluster, place, member.id),
-            Evidence::Waits(why) => {
+            Evidence::Replace(cause) => replace::begin(view, known, ordinal, member.id, cause, 1),
+            Evidence::VolumeMoved => resume_on_moved_volume(view, ordinal, None),
+            Evidence::VolumeKept => adopt::start_late_member(view, known.cluster, ordinal, member.id),
+            Evidence::NeedsUser(why) => {
                 waits.push(why);
                 None
             }
         };
-        match proposal {
-            Some(proposal) if proposal.step.is_some() => return Some(proposal),
+        match decision {
+            Some(decision) if decision.step.is_some() => return Some(decision),
             other => blocked = blocked.or(other),
         }
     }
@@ -208,70 +220,79 @@ fn mend(situation: &Situation<'_>, known: &Known, but: Option<Ordinal>) -> Optio
     if waits.is_empty() {
         return None;
     }
-    Some(Proposal::idle(Reason::Blocked, "A member waits for a person.").blocked_by(waits))
+    Some(
+        FlowDecision::without_operation(Reason::Blocked, "A member waits for a person.").with_blockers(waits),
+    )
 }
 
 /// Members that were added and not brought in, by whomever.
-fn finish_members(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
+fn finish_joins(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
     let unfinished = known
         .members
         .values()
         .find(|member| member.role == Role::Learner || !member.has_started())?;
-    let wanted = Ordinal::first(u16::from(situation.world.desired.size.get()));
-    match situation.place(unfinished) {
+    let wanted = Ordinal::first_n(u16::from(view.observed.desired.size.get()));
+    match view.ordinal(unfinished) {
         // A voter that has not started counts for the quorum already: it is started, whatever the spec says by now.
-        Some(place) if unfinished.role == Role::Voter || wanted.into_iter().any(|wanted| wanted == place) => {
+        Some(ordinal)
+            if unfinished.role == Role::Voter || wanted.into_iter().any(|wanted| wanted == ordinal) =>
+        {
             let join = Join {
-                place,
+                ordinal,
                 id: Some(unfinished.id),
                 grant: None,
                 attempt: 1,
             };
-            join::go_on(situation, known, join)
+            join::advance(view, known, join)
         }
-        Some(place) => remove::go_on(situation, known, place, unfinished.id),
+        Some(ordinal) => remove::advance(view, known, ordinal, unfinished.id),
         None if unfinished.role == Role::Learner && !unfinished.has_started() => {
             let text = format!(
                 "Member {} was added and never started, and is at no place of this cluster: it is taken out.",
                 unfinished.id
             );
-            Some(remove::taking_out(situation, known, unfinished, text))
+            Some(remove::remove_member(view, known, unfinished, text))
         }
         None => None,
     }
 }
 
 /// Lets a member start whose own volume is attached elsewhere now.
-pub fn resume(situation: &Situation<'_>, place: Ordinal, granted: Option<&Grant>) -> Option<Proposal> {
-    let world = situation.world;
-    let (pod, report) = situation.report(place, world.memory.incarnation)?;
-    if report.verdict != Verdict::Moved || is_foreign_to_its_member(situation, place, report) {
+pub fn resume_on_moved_volume(
+    view: &ClusterView<'_>,
+    ordinal: Ordinal,
+    grant_given: Option<&Grant>,
+) -> Option<FlowDecision> {
+    let observed = view.observed;
+    let (pod, report) = view.report(ordinal, observed.persisted.incarnation)?;
+    if report.verdict != Verdict::Moved || is_copied_without_consent(view, ordinal, report) {
         return None;
     }
-    let before = world.memory.members.get(&place)?;
-    let grant = grants::grant(pod, report);
+    let before = observed.persisted.members.get(&ordinal)?;
+    let grant = grants::make_grant(pod, report);
     let text = format!(
         "{} starts on its own volume, which is attached elsewhere now.",
-        world.name(place)
+        observed.name(ordinal)
     );
-    let terms = Terms {
+    let terms = PermitTerms {
         mode: Mode::Resume,
-        incarnation: world.memory.incarnation,
-        cluster: world.memory.cluster,
+        incarnation: observed.persisted.incarnation,
+        cluster: observed.persisted.cluster,
         member: Some(before.id),
-        first: String::new(),
+        initial_cluster: String::new(),
         restore: None,
     };
-    let permit = grants::permit(world, place, pod, &grant, terms);
+    let permit = grants::make_permit(observed, ordinal, pod, &grant, terms);
     // The claim is looked at again each time: it could have been exchanged since.
-    let claim = world.seen(place).claim.as_ref()?;
-    if !before.is_on(claim) || situation.is_put_back(place) {
+    let claim = observed.member(ordinal).claim.as_ref()?;
+    if !before.is_same_volume(claim) || view.has_reverted_volume(ordinal) {
         return None;
     }
-    let proposal = Proposal::going(What::Resume { place, grant }, Reason::Recovering, text);
-    let is_news = granted.is_none() || permit.is_some();
-    Some(match permit.filter(|_| is_news) {
-        Some(permit) => proposal.step(Step::Permit(vec![permit])),
-        None => proposal,
+    let decision =
+        FlowDecision::with_operation(Operation::Resume { ordinal, grant }, Reason::Recovering, text);
+    let is_new = grant_given.is_none() || permit.is_some();
+    Some(match permit.filter(|_| is_new) {
+        Some(permit) => decision.with_step(Step::Permit(vec![permit])),
+        None => decision,
     })
 }

@@ -6,11 +6,11 @@ use etcd_operator_api::contract::{self, Mode, Permit, Report, RestoreTerms};
 use etcd_operator_etcd::id::{ClusterId, MemberId};
 
 use super::PodRef;
-use crate::intent::Grant;
-use crate::world::{Ordinal, Pod, World};
+use crate::observed_state::{ObservedCluster, Ordinal, Pod};
+use crate::pending_operation::Grant;
 
 /// To whom a permit would be given.
-pub fn grant(pod: &Pod, report: &Report) -> Grant {
+pub fn make_grant(pod: &Pod, report: &Report) -> Grant {
     Grant {
         pod: pod.uid.clone(),
         process: report.process.clone(),
@@ -20,7 +20,7 @@ pub fn grant(pod: &Pod, report: &Report) -> Grant {
 
 /// What a permit says beside to whom it is given.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct PermitTerms {
     /// What may be done.
     pub mode: Mode,
     /// The incarnation the disk will have.
@@ -30,30 +30,34 @@ pub struct Terms {
     /// etcd's ID of the member, once known.
     pub member: Option<MemberId>,
     /// The members to start with.
-    pub first: String,
+    pub initial_cluster: String,
     /// What else a restore needs.
     pub restore: Option<RestoreTerms>,
 }
 
 /// A permit for this process, unless it lies with the pod already. One that nobody takes is laid there again, as it is.
-pub fn permit(
-    world: &World,
-    place: Ordinal,
+pub fn make_permit(
+    observed: &ObservedCluster,
+    ordinal: Ordinal,
     pod: &Pod,
     grant: &Grant,
-    terms: Terms,
+    terms: PermitTerms,
 ) -> Option<(PodRef, Permit)> {
-    let lies_there = pod.permit.as_ref().is_some_and(|permit| {
+    let is_delivered = pod.permit.as_ref().is_some_and(|permit| {
         permit.process == grant.process && permit.nonce == grant.nonce && permit.mode == terms.mode
     });
     let uid = pod.uid.clone();
-    if lies_there && pod.laid.is_some_and(|laid| laid.is_missed(world.now)) {
-        return Some((PodRef { place, uid }, pod.permit.clone()?));
+    if is_delivered
+        && pod
+            .permit_delivery
+            .is_some_and(|permit_delivery| permit_delivery.needs_redelivery(observed.now))
+    {
+        return Some((PodRef { ordinal, uid }, pod.permit.clone()?));
     }
-    if lies_there || pod.uid != grant.pod {
+    if is_delivered || pod.uid != grant.pod {
         return None;
     }
-    let starts_anew = matches!(terms.mode, Mode::Bootstrap | Mode::Join | Mode::Prepare);
+    let needs_token = matches!(terms.mode, Mode::Bootstrap | Mode::Join | Mode::Prepare);
     let permit = Permit {
         version: contract::VERSION,
         pod_uid: grant.pod.clone(),
@@ -61,24 +65,24 @@ pub fn permit(
         nonce: grant.nonce.clone(),
         mode: terms.mode,
         incarnation: terms.incarnation,
-        cluster_uid: world.uid.clone(),
+        cluster_uid: observed.uid.clone(),
         cluster_id: terms.cluster.map(|id| id.to_string()),
         member_id: terms.member.map(|id| id.to_string()),
-        token: if starts_anew {
-            token(world, terms.incarnation)
+        token: if needs_token {
+            cluster_token(observed, terms.incarnation)
         } else {
             String::new()
         },
-        initial_cluster: terms.first,
+        initial_cluster: terms.initial_cluster,
         restore: terms.restore,
     };
-    Some((PodRef { place, uid }, permit))
+    Some((PodRef { ordinal, uid }, permit))
 }
 
 /// The members to start with, as etcd's flag takes them.
-pub fn first(world: &World, places: impl Iterator<Item = Ordinal>) -> String {
-    let by_name: BTreeMap<_, _> = places
-        .map(|place| (world.name(place), world.peer_url(place)))
+pub fn initial_cluster(observed: &ObservedCluster, ordinals: impl Iterator<Item = Ordinal>) -> String {
+    let by_name: BTreeMap<_, _> = ordinals
+        .map(|ordinal| (observed.name(ordinal), observed.peer_url(ordinal)))
         .collect();
     let members: Vec<_> = by_name
         .into_iter()
@@ -88,12 +92,12 @@ pub fn first(world: &World, places: impl Iterator<Item = Ordinal>) -> String {
 }
 
 /// What keeps this life of this cluster apart from every other one, of any name, anywhere.
-fn token(world: &World, incarnation: i64) -> String {
-    let World {
+fn cluster_token(observed: &ObservedCluster, incarnation: i64) -> String {
+    let ObservedCluster {
         namespace,
         desired,
         uid,
         ..
-    } = world;
+    } = observed;
     format!("{namespace}/{}/{uid}/{incarnation}", desired.name)
 }

@@ -6,98 +6,114 @@ use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member, Role};
 use etcd_operator_etcd::policy::Feature;
 
-use super::evidence::{is_out_of_reach, is_without_node};
-use super::{Leave, PodRef, Proposal, Reason, Situation, Step, safety, shape};
-use crate::intent::{Discard, What};
-use crate::world::{Container, Ordinal, Pod};
+use super::evidence::{is_node_lost, is_overdue_unschedulable};
+use super::{ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, layout, safety};
+use crate::observed_state::{Container, Ordinal, Pod};
+use crate::pending_operation::{Discard, Operation};
 
 /// How etcd ends by itself. What runs before it ends otherwise, and so does whoever is killed.
-const ENDS_OF_ETCD: std::ops::RangeInclusive<i32> = 0..=2;
+const ETCD_EXIT_CODES: std::ops::RangeInclusive<i32> = 0..=2;
 
 /// Goes on taking out the member of this ID; none once it and its volume are gone.
-pub fn go_on(situation: &Situation<'_>, known: &Known, place: Ordinal, id: MemberId) -> Option<Proposal> {
-    let world = situation.world;
-    let name = world.name(place);
+pub fn advance(
+    view: &ClusterView<'_>,
+    known: &Known,
+    ordinal: Ordinal,
+    id: MemberId,
+) -> Option<FlowDecision> {
+    let observed = view.observed;
+    let name = observed.name(ordinal);
     let Some(member) = known.members.get(&id) else {
-        return discard(situation, situation.disk(place));
+        return discard(view, view.disk(ordinal));
     };
     // The spec may ask for it again, or it may have found a node. It was not begun: nothing has been taken from it yet.
     let may_stay = || {
-        let is_back = member.role == Role::Voter && !is_without_node(situation, place);
-        is_back || situation.is_well(known, member)
+        let is_back = member.role == Role::Voter && !is_overdue_unschedulable(view, ordinal);
+        is_back || view.is_healthy(known, member)
     };
-    if place.get() < u16::from(world.desired.size.get()) && may_stay() {
+    if ordinal.get() < u16::from(observed.desired.size.get()) && may_stay() {
         return None;
     }
     let text = format!("{name} is taken out of the cluster.");
-    let proposal = taking_out(situation, known, member, text);
-    Some(Proposal {
-        intent: Some(What::Remove { place, id }),
-        ..proposal
+    let decision = remove_member(view, known, member, text);
+    Some(FlowDecision {
+        operation: Some(Operation::Remove { ordinal, id }),
+        ..decision
     })
 }
 
 /// Takes a member out if that is safe, its leadership first.
-pub fn taking_out(situation: &Situation<'_>, known: &Known, member: &Member, text: String) -> Proposal {
-    let place = situation.place(member);
-    let intent = place.map(|place| What::Remove { place, id: member.id });
-    let proposal = Proposal {
-        intent,
-        ..Proposal::idle(Reason::Scaling, text)
+pub fn remove_member(view: &ClusterView<'_>, known: &Known, member: &Member, text: String) -> FlowDecision {
+    let ordinal = view.ordinal(member);
+    let operation = ordinal.map(|ordinal| Operation::Remove {
+        ordinal,
+        id: member.id,
+    });
+    let decision = FlowDecision {
+        operation,
+        ..FlowDecision::without_operation(Reason::Scaling, text)
     };
-    let against = safety::against_removing(situation, known, member.id);
-    if !against.is_empty() {
-        let mut proposal = proposal.blocked_by(against);
-        proposal.why.reason = Reason::Blocked;
-        return proposal;
+    let blockers = safety::removal_blockers(view, known, member.id);
+    if !blockers.is_empty() {
+        let mut decision = decision.with_blockers(blockers);
+        decision.explanation.reason = Reason::Blocked;
+        return decision;
     }
-    match place.and_then(|place| hand_on(situation, known, place, member.id)) {
-        Some(step) => proposal.step(step),
-        None => proposal.step(Step::Remove { place, id: member.id }),
+    match ordinal.and_then(|ordinal| move_leadership(view, known, ordinal, member.id)) {
+        Some(step) => decision.with_step(step),
+        None => decision.with_step(Step::Remove {
+            ordinal,
+            id: member.id,
+        }),
     }
 }
 
 /// Leadership goes to the most advanced voter that is well, before the leader goes.
-pub fn hand_on(situation: &Situation<'_>, known: &Known, place: Ordinal, id: MemberId) -> Option<Step> {
+pub fn move_leadership(
+    view: &ClusterView<'_>,
+    known: &Known,
+    ordinal: Ordinal,
+    id: MemberId,
+) -> Option<Step> {
     let leads = known.leader == Some(id);
-    if !leads || !Feature::MoveLeader.is_in(&situation.oldest_version(known)) {
+    if !leads || !Feature::MoveLeader.is_in(&view.oldest_version(known)) {
         return None;
     }
-    let well = situation.well(known);
+    let healthy = view.healthy_voters(known);
     let advanced = |member: &&Member| {
-        let status = situation
-            .place(member)
-            .and_then(|place| situation.world.seen(place).status());
+        let status = view
+            .ordinal(member)
+            .and_then(|ordinal| view.observed.member(ordinal).status());
         status.map(|status| status.raft_index)
     };
     let to = known
         .voters()
-        .filter(|voter| voter.id != id && well.contains(&voter.id))
+        .filter(|voter| voter.id != id && healthy.contains(&voter.id))
         .max_by_key(advanced)?;
     Some(Step::MoveLeader {
-        from: place,
+        from: ordinal,
         to: to.id,
     })
 }
 
 /// Deletes a disk that is no member's, and then every pod of its place until it is gone; none once it is.
-pub fn discard(situation: &Situation<'_>, disk: Discard) -> Option<Proposal> {
-    let world = situation.world;
-    let place = disk.place;
+pub fn discard(view: &ClusterView<'_>, disk: Discard) -> Option<FlowDecision> {
+    let observed = view.observed;
+    let ordinal = disk.ordinal;
     // Looked at each time: whoever is a member keeps its volume, and so does everyone while nobody knows.
-    if world.memory.has_formed() {
-        let known = situation.known()?;
-        if world.member_at(place).is_some() || situation.is_anybody_elsewhere(known) {
+    if observed.persisted.has_formed() {
+        let known = view.known()?;
+        if observed.etcd_member(ordinal).is_some() || view.has_member_elsewhere(known) {
             return None;
         }
     }
-    let name = world.name(place);
-    let seen = world.seen(place);
-    let claim = seen
+    let name = observed.name(ordinal);
+    let observed_member = observed.member(ordinal);
+    let claim = observed_member
         .claim
         .as_ref()
         .filter(|claim| Some(&claim.uid) == disk.claim.as_ref());
-    let pod = seen
+    let pod = observed_member
         .pod
         .as_ref()
         .filter(|pod| claim.is_some() || Some(&pod.uid) == disk.pod.as_ref());
@@ -105,76 +121,76 @@ pub fn discard(situation: &Situation<'_>, disk: Discard) -> Option<Proposal> {
         return None;
     }
     let text = format!("The disk of {name} is deleted: it is no member's.");
-    let going = Proposal::going(What::Discard(disk), Reason::Scaling, text);
+    let going = FlowDecision::with_operation(Operation::Discard(disk), Reason::Scaling, text);
     // A pod that goes by itself goes first, so that nothing runs on a disk that is being deleted.
-    let goes_by_itself = place.get() >= shape::replicas(situation, &situation.memory());
-    let is_lost = pod.is_some_and(|pod| is_out_of_reach(situation, pod));
+    let is_scaled_away = ordinal.get() >= layout::replicas(view, &view.refresh_persisted_state());
+    let is_lost = pod.is_some_and(|pod| is_node_lost(view, pod));
     let deletion = |pod: &Pod| {
         let uid = pod.uid.clone();
         Step::DeletePod {
-            pod: PodRef { place, uid },
-            leave: Leave::unless(is_lost),
+            pod: PodRef { ordinal, uid },
+            grace_period: GracePeriod::zero_if(is_lost),
         }
     };
-    if let Some(pod) = pod.filter(|_| goes_by_itself) {
+    if let Some(pod) = pod.filter(|_| is_scaled_away) {
         if is_lost {
-            return Some(going.step(deletion(pod)));
+            return Some(going.with_step(deletion(pod)));
         }
-        return Some(going.blocked_by(vec![format!("the pod {name} is being deleted")]));
+        return Some(going.with_blockers(vec![format!("the pod {name} is being deleted")]));
     }
     if let Some(claim) = claim
         && claim.deleting.is_none()
     {
         let uid = claim.uid.clone();
-        return Some(going.step(Step::DeleteClaim { place, uid }));
+        return Some(going.with_step(Step::DeleteClaim { ordinal, uid }));
     }
     if let Some(pod) = pod
         && (pod.deleting.is_none() || is_lost)
     {
-        return Some(going.step(deletion(pod)));
+        return Some(going.with_step(deletion(pod)));
     }
     let holders = claim
         .and_then(|claim| claim.deleting.clone())
         .unwrap_or_default()
         .join(", ");
-    Some(going.blocked_by(vec![format!("the disk of {name} is held by {holders}")]))
+    Some(going.with_blockers(vec![format!("the disk of {name} is held by {holders}")]))
 }
 
 /// Disks at places without a member on which nobody may start any more: of a member that was taken out, of an earlier
 /// life of this cluster, or given up by a person.
-pub fn leftovers(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
-    let places = situation.world.members.keys();
-    places
+pub fn discard_leftovers(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
+    let ordinals = view.observed.members.keys();
+    ordinals
         .copied()
-        .find_map(|place| leftover(situation, known, place))
+        .find_map(|ordinal| discard_leftover(view, known, ordinal))
 }
 
 /// The same at one place.
-pub fn leftover(situation: &Situation<'_>, known: &Known, place: Ordinal) -> Option<Proposal> {
-    let world = situation.world;
-    if world.member_among(known, place).is_some() {
+pub fn discard_leftover(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal) -> Option<FlowDecision> {
+    let observed = view.observed;
+    if observed.etcd_member_in(known, ordinal).is_some() {
         return None;
     }
-    let report = situation
-        .report(place, world.memory.incarnation)
+    let report = view
+        .report(ordinal, observed.persisted.incarnation)
         .map(|(_, report)| report);
     // etcd ends by itself when it finds that it was removed, with a complaint or without. It was started only on a disk
     // of this cluster's own; where it was not started anything may lie.
     let was_removed = report.is_none()
-        && world.seen(place).pod.as_ref().is_some_and(|pod| {
+        && observed.member(ordinal).pod.as_ref().is_some_and(|pod| {
             pod.deleting.is_none()
-                && matches!(pod.container, Container::Ended { code, .. } if ENDS_OF_ETCD.contains(&code))
+                && matches!(pod.container, Container::Ended { code, .. } if ETCD_EXIT_CODES.contains(&code))
         });
     let is_useless = report.is_some_and(|report| {
         let is_ours = report
             .identity
             .as_ref()
-            .is_some_and(|identity| identity.cluster_uid == world.uid);
+            .is_some_and(|identity| identity.cluster_uid == observed.uid);
         let old = matches!(
             report.verdict,
             Verdict::Damaged | Verdict::Moved | Verdict::OtherIncarnation { .. }
         );
-        (is_ours && old) || (report.verdict == Verdict::Foreign && situation.is_given_up(place))
+        (is_ours && old) || (report.verdict == Verdict::Foreign && view.is_discard_requested(ordinal))
     });
-    (was_removed || is_useless).then(|| discard(situation, situation.disk(place)))?
+    (was_removed || is_useless).then(|| discard(view, view.disk(ordinal)))?
 }

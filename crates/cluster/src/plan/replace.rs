@@ -5,103 +5,113 @@ use etcd_operator_api::names::ANNOTATION_ADOPT;
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member};
 
-use super::evidence::{is_exchanged, is_out_of_reach, is_put_back};
-use super::{Leave, PodRef, Proposal, Reason, Situation, Step, corrupt, join, remove, request, safety};
-use crate::intent::{Cause, Join, Replace, What};
-use crate::world::Ordinal;
+use super::evidence::{has_other_volume, has_reverted_volume, is_node_lost};
+use super::{
+    ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, corrupt, join, remove, replace_request,
+    safety,
+};
+use crate::observed_state::Ordinal;
+use crate::pending_operation::{Cause, Join, Operation, Replace};
 
 /// How often a member is replaced for one cause before a person is asked.
-const ATTEMPTS: i64 = 2;
+const MAX_ATTEMPTS: i64 = 2;
 
 /// Begins with it, or says what stands in the way.
 pub fn begin(
-    situation: &Situation<'_>,
+    view: &ClusterView<'_>,
     known: &Known,
-    place: Ordinal,
+    ordinal: Ordinal,
     id: MemberId,
     cause: Cause,
     attempt: i64,
-) -> Option<Proposal> {
-    let world = situation.world;
-    let seen = world.seen(place);
+) -> Option<FlowDecision> {
+    let observed = view.observed;
+    let observed_member = observed.member(ordinal);
     let replace = Replace {
-        place,
+        ordinal,
         id,
         cause,
-        pod: seen.pod.as_ref().map(|pod| pod.uid.clone()),
-        claim: seen.claim.as_ref().map(|claim| claim.uid.clone()),
+        pod: observed_member.pod.as_ref().map(|pod| pod.uid.clone()),
+        claim: observed_member.claim.as_ref().map(|claim| claim.uid.clone()),
         attempt,
     };
-    go_on(situation, known, replace)
+    advance(view, known, replace)
 }
 
 /// Goes on with it; none once it has become pointless.
-pub fn go_on(situation: &Situation<'_>, known: &Known, replace: Replace) -> Option<Proposal> {
-    let world = situation.world;
-    let name = world.name(replace.place);
+pub fn advance(view: &ClusterView<'_>, known: &Known, replace: Replace) -> Option<FlowDecision> {
+    let observed = view.observed;
+    let name = observed.name(replace.ordinal);
     let text = format!("{name} is replaced: {}.", replace.cause);
     if let Some(member) = known.members.get(&replace.id) {
-        if !holds(situation, known, member, &replace) {
+        if !is_still_needed(view, known, member, &replace) {
             return None;
         }
         // The count is for one spec: whoever changes it has found out something, and it begins anew.
-        let is_same_spec = world.generation == world.memory.generation;
+        let is_same_spec = observed.generation == observed.persisted.generation;
         let replace = Replace {
             attempt: if is_same_spec { replace.attempt } else { 1 },
             ..replace
         };
-        if replace.attempt > ATTEMPTS {
+        if replace.attempt > MAX_ATTEMPTS {
             let text = format!(
-                "{name} was replaced {ATTEMPTS} times and lost its data again each time ({}): a person must find out why. Any change of the spec lets the operator try again.",
+                "{name} was replaced {MAX_ATTEMPTS} times and lost its data again each time ({}): a person must find out why. Any change of the spec lets the operator try again.",
                 replace.cause
             );
-            return Some(Proposal::going(What::Replace(replace), Reason::Blocked, text));
+            return Some(FlowDecision::with_operation(
+                Operation::Replace(replace),
+                Reason::Blocked,
+                text,
+            ));
         }
-        let mut against = safety::against_removing(situation, known, replace.id);
-        against.extend(too_few_for(situation, known, member, replace.cause));
-        let proposal = Proposal::going(What::Replace(replace.clone()), Reason::Recovering, text);
-        if !against.is_empty() {
-            against.extend(consent(situation, &replace));
-            let mut proposal = proposal.blocked_by(against);
-            proposal.why.reason = Reason::Blocked;
-            return Some(proposal);
+        let mut blockers = safety::removal_blockers(view, known, replace.id);
+        blockers.extend(why_too_few_voters(view, known, member, replace.cause));
+        let decision =
+            FlowDecision::with_operation(Operation::Replace(replace.clone()), Reason::Recovering, text);
+        if !blockers.is_empty() {
+            blockers.extend(consent_hint(view, &replace));
+            let mut decision = decision.with_blockers(blockers);
+            decision.explanation.reason = Reason::Blocked;
+            return Some(decision);
         }
-        if let Some(step) = remove::hand_on(situation, known, replace.place, replace.id) {
-            return Some(proposal.step(step));
+        if let Some(step) = remove::move_leadership(view, known, replace.ordinal, replace.id) {
+            return Some(decision.with_step(step));
         }
-        let place = Some(replace.place);
-        return Some(proposal.step(Step::Remove {
-            place,
+        let ordinal = Some(replace.ordinal);
+        return Some(decision.with_step(Step::Remove {
+            ordinal,
             id: replace.id,
         }));
     }
-    if let Some(step) = clear_disk(situation, &replace) {
-        let proposal = Proposal::going(What::Replace(replace), Reason::Recovering, text);
+    if let Some(step) = clear_disk(view, &replace) {
+        let decision = FlowDecision::with_operation(Operation::Replace(replace), Reason::Recovering, text);
         return Some(match step {
-            Clearing::Step(step) => proposal.step(step),
-            Clearing::Waits(why) => proposal.blocked_by(vec![why]),
+            DiskCleanup::Step(step) => decision.with_step(step),
+            DiskCleanup::Waits(why) => decision.with_blockers(vec![why]),
         });
     }
     let join = Join {
-        place: replace.place,
+        ordinal: replace.ordinal,
         id: None,
         grant: None,
         attempt: replace.attempt,
     };
-    join::go_on(situation, known, join)
+    join::advance(view, known, join)
 }
 
 /// Whether what made it necessary still holds for a member that nothing was done about yet.
-fn holds(situation: &Situation<'_>, known: &Known, member: &Member, replace: &Replace) -> bool {
+fn is_still_needed(view: &ClusterView<'_>, known: &Known, member: &Member, replace: &Replace) -> bool {
     match replace.cause {
-        Cause::Requested => request::is_requested(situation, member.id),
+        Cause::Requested => replace_request::is_replace_requested(view, member.id),
         Cause::Corrupt => {
-            corrupt::is_accused(situation, member.id) && corrupt::differs(situation, known, member).is_ok()
+            corrupt::has_corrupt_alarm(view, member.id)
+                && corrupt::confirm_difference(view, known, member).is_ok()
         }
         // It came back by itself, as a node can.
-        _ if !situation.is_well(known, member) => true,
+        _ if !view.is_healthy(known, member) => true,
         Cause::OtherVolume => {
-            is_exchanged(situation, replace.place, member) || is_put_back(situation, replace.place, member)
+            has_other_volume(view, replace.ordinal, member)
+                || has_reverted_volume(view, replace.ordinal, member)
         }
         _ => false,
     }
@@ -109,71 +119,76 @@ fn holds(situation: &Situation<'_>, known: &Known, member: &Member, replace: &Re
 
 /// Why a member that is well must not go yet: while fewer vote than are asked for, each of them holds data that few others
 /// have.
-fn too_few_for(situation: &Situation<'_>, known: &Known, member: &Member, cause: Cause) -> Option<String> {
-    let is_no_hurry = matches!(cause, Cause::Requested | Cause::OtherVolume);
+fn why_too_few_voters(
+    view: &ClusterView<'_>,
+    known: &Known,
+    member: &Member,
+    cause: Cause,
+) -> Option<String> {
+    let can_wait = matches!(cause, Cause::Requested | Cause::OtherVolume);
     let (voters, wanted) = (
         known.voters().count(),
-        usize::from(situation.world.desired.size.get()),
+        usize::from(view.observed.desired.size.get()),
     );
-    let waits = is_no_hurry && situation.is_well(known, member) && voters < wanted;
+    let waits = can_wait && view.is_healthy(known, member) && voters < wanted;
     waits.then(|| {
         format!(
             "{voters} voters are there and {wanted} are asked for: another one joins before {} goes, which is well",
-            situation.call(member)
+            view.display_name(member)
         )
     })
 }
 
 /// What a person can say where another volume lies in the place of a member's own and cannot be given up.
-fn consent(situation: &Situation<'_>, replace: &Replace) -> Option<String> {
+fn consent_hint(view: &ClusterView<'_>, replace: &Replace) -> Option<String> {
     let claim = replace
         .claim
         .as_ref()
         .filter(|_| replace.cause == Cause::OtherVolume)?;
-    let name = situation.world.name(replace.place);
-    Some(vouching(&name, claim))
+    let name = view.observed.name(replace.ordinal);
+    Some(adopt_hint(&name, claim))
 }
 
 /// How a person says that a volume is a member's own.
-pub fn vouching(name: &str, claim: &str) -> String {
+pub fn adopt_hint(name: &str, claim: &str) -> String {
     format!(
         "if the volume of the PersistentVolumeClaim {claim} is the one that {name} has always had, and no copy of it, annotate this EtcdCluster with {ANNOTATION_ADOPT} and that UID"
     )
 }
 
 /// Whether it waits for others, and not for a person to find out why it failed again and again.
-pub fn waits(known: &Known, replace: &Replace) -> bool {
-    known.members.contains_key(&replace.id) && replace.attempt <= ATTEMPTS
+pub fn is_waiting(known: &Known, replace: &Replace) -> bool {
+    known.members.contains_key(&replace.id) && replace.attempt <= MAX_ATTEMPTS
 }
 
-enum Clearing {
+enum DiskCleanup {
     Step(Step),
     Waits(String),
 }
 
 /// The old disk goes, and with it every pod that holds it; none once it is gone.
-fn clear_disk(situation: &Situation<'_>, replace: &Replace) -> Option<Clearing> {
-    if replace.cause.leaves_disk() {
+fn clear_disk(view: &ClusterView<'_>, replace: &Replace) -> Option<DiskCleanup> {
+    if replace.cause.keeps_disk() {
         return None;
     }
-    let world = situation.world;
-    let seen = world.seen(replace.place);
-    let name = world.name(replace.place);
-    let is_lost = |pod| is_out_of_reach(situation, pod);
-    let force = replace.cause == Cause::NodeLost || seen.pod.as_ref().is_some_and(is_lost);
-    let old_claim = seen
+    let observed = view.observed;
+    let observed_member = observed.member(replace.ordinal);
+    let name = observed.name(replace.ordinal);
+    let is_lost = |pod| is_node_lost(view, pod);
+    let force = replace.cause == Cause::NodeLost || observed_member.pod.as_ref().is_some_and(is_lost);
+    let old_claim = observed_member
         .claim
         .as_ref()
         .filter(|claim| Some(&claim.uid) == replace.claim.as_ref());
     if let Some(claim) = old_claim
         && claim.deleting.is_none()
     {
-        return Some(Clearing::Step(Step::DeleteClaim {
-            place: replace.place,
+        return Some(DiskCleanup::Step(Step::DeleteClaim {
+            ordinal: replace.ordinal,
             uid: claim.uid.clone(),
         }));
     }
-    let old_pod = seen
+    let old_pod = observed_member
         .pod
         .as_ref()
         .filter(|pod| old_claim.is_some() || Some(&pod.uid) == replace.pod.as_ref());
@@ -181,19 +196,19 @@ fn clear_disk(situation: &Situation<'_>, replace: &Replace) -> Option<Clearing> 
         && (pod.deleting.is_none() || force)
     {
         let pod = PodRef {
-            place: replace.place,
+            ordinal: replace.ordinal,
             uid: pod.uid.clone(),
         };
-        return Some(Clearing::Step(Step::DeletePod {
+        return Some(DiskCleanup::Step(Step::DeletePod {
             pod,
-            leave: Leave::unless(force),
+            grace_period: GracePeriod::zero_if(force),
         }));
     }
     if let Some(claim) = old_claim {
         let holders = claim.deleting.clone().unwrap_or_default().join(", ");
-        return Some(Clearing::Waits(format!(
+        return Some(DiskCleanup::Waits(format!(
             "the volume of {name} is being deleted; held by {holders}"
         )));
     }
-    old_pod.map(|_| Clearing::Waits(format!("the pod {name} is being deleted")))
+    old_pod.map(|_| DiskCleanup::Waits(format!("the pod {name} is being deleted")))
 }

@@ -3,37 +3,37 @@
 
 use etcd_operator_etcd::membership::{Known, Member};
 
-use super::evidence::is_without_node;
-use super::{Proposal, Reason, Situation, corrupt, join, remove, silent};
-use crate::intent::Join;
-use crate::world::Ordinal;
+use super::evidence::is_overdue_unschedulable;
+use super::{ClusterView, FlowDecision, Reason, corrupt, diagnose, join, remove};
+use crate::observed_state::Ordinal;
+use crate::pending_operation::Join;
 
 /// The next member to bring in or to take out; none if the number is right.
-pub fn pass(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
-    let world = situation.world;
-    let wanted = u16::from(world.desired.size.get());
-    let is_missing = |place: &Ordinal| world.member_among(known, *place).is_none();
-    let missing: Vec<_> = Ordinal::first(wanted).filter(is_missing).collect();
+pub fn decide(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
+    let observed = view.observed;
+    let wanted = u16::from(observed.desired.size.get());
+    let is_missing = |ordinal: &Ordinal| observed.etcd_member_in(known, *ordinal).is_none();
+    let missing: Vec<_> = Ordinal::first_n(wanted).filter(is_missing).collect();
     let ready = missing
         .iter()
-        .find(|place| join::blank(situation, **place).is_some());
-    if let Some(place) = ready {
+        .find(|ordinal| join::pod_awaiting_join(view, **ordinal).is_some());
+    if let Some(ordinal) = ready {
         let join = Join {
-            place: *place,
+            ordinal: *ordinal,
             id: None,
             grant: None,
             attempt: 1,
         };
-        return join::go_on(situation, known, join);
+        return join::advance(view, known, join);
     }
     let too_many = known
         .members
         .values()
-        .filter_map(|member| Some((situation.place(member)?, member)))
-        .filter(|(place, _)| place.get() >= wanted)
-        .max_by_key(|(place, _)| *place);
-    if let Some((place, member)) = too_many {
-        return shrink(situation, known, (place, member), &missing);
+        .filter_map(|member| Some((view.ordinal(member)?, member)))
+        .filter(|(ordinal, _)| ordinal.get() >= wanted)
+        .max_by_key(|(ordinal, _)| *ordinal);
+    if let Some((ordinal, member)) = too_many {
+        return shrink(view, known, (ordinal, member), &missing);
     }
     if missing.is_empty() {
         return None;
@@ -42,61 +42,68 @@ pub fn pass(situation: &Situation<'_>, known: &Known) -> Option<Proposal> {
         "Waiting for {} more members to report an empty disk.",
         missing.len()
     );
-    Some(await_missing(situation, known, &missing, text))
+    Some(await_missing_members(view, known, &missing, text))
 }
 
 /// Takes out the member at the highest place, unless a lower one must come back first.
 fn shrink(
-    situation: &Situation<'_>,
+    view: &ClusterView<'_>,
     known: &Known,
-    (place, member): (Ordinal, &Member),
+    (ordinal, member): (Ordinal, &Member),
     missing: &[Ordinal],
-) -> Option<Proposal> {
-    let name = situation.world.name(place);
-    let wanted = usize::from(situation.world.desired.size.get());
+) -> Option<FlowDecision> {
+    let name = view.observed.name(ordinal);
+    let wanted = usize::from(view.observed.desired.size.get());
     let blocked = |why: String| {
         let text = format!("{name} is to be taken out.");
-        Some(Proposal::idle(Reason::Blocked, text).blocked_by(vec![why]))
+        Some(FlowDecision::without_operation(Reason::Blocked, text).with_blockers(vec![why]))
     };
-    if corrupt::is_raised(situation) {
+    if corrupt::is_corrupt_alarm_raised(view) {
         return blocked(
             "while etcd says that the data of members differ (alarm CORRUPT), no copy goes".to_owned(),
         );
     }
-    let ill = known.voters().filter_map(|voter| {
-        let lower = situation.place(voter).filter(|lower| *lower < place)?;
-        (!situation.is_well(known, voter)).then_some((lower, voter))
+    let unhealthy = known.voters().filter_map(|voter| {
+        let lower = view.ordinal(voter).filter(|lower| *lower < ordinal)?;
+        (!view.is_healthy(known, voter)).then_some((lower, voter))
     });
-    let ill: Vec<_> = ill.collect();
+    let unhealthy: Vec<_> = unhealthy.collect();
     // Whoever finds no node goes first, and the highest one stays in its stead until it can come again.
-    let homeless = ill.iter().find(|(lower, _)| is_without_node(situation, *lower));
-    if let Some((lower, voter)) = homeless {
-        return remove::go_on(situation, known, *lower, voter.id);
+    let overdue_unschedulable = unhealthy
+        .iter()
+        .find(|(lower, _)| is_overdue_unschedulable(view, *lower));
+    if let Some((lower, voter)) = overdue_unschedulable {
+        return remove::advance(view, known, *lower, voter.id);
     }
-    if let Some((_, voter)) = ill.first() {
+    if let Some((_, voter)) = unhealthy.first() {
         return blocked(format!(
             "{0} must be well again first; where it cannot be, delete the PersistentVolumeClaim data-{0} and its pod, and it is replaced",
-            situation.call(voter)
+            view.display_name(voter)
         ));
     }
     if !missing.is_empty() && known.voters().count() <= wanted {
         let text = format!("{name} stays until a member of a lower place can be brought in.");
-        return Some(await_missing(situation, known, missing, text));
+        return Some(await_missing_members(view, known, missing, text));
     }
-    remove::go_on(situation, known, place, member.id)
+    remove::advance(view, known, ordinal, member.id)
 }
 
 /// Waits for pods at places that are wanted; the volume of a former member there goes first.
-fn await_missing(situation: &Situation<'_>, known: &Known, missing: &[Ordinal], text: String) -> Proposal {
-    if let Some(proposal) = remove::leftovers(situation, known) {
-        return proposal;
+fn await_missing_members(
+    view: &ClusterView<'_>,
+    known: &Known,
+    missing: &[Ordinal],
+    text: String,
+) -> FlowDecision {
+    if let Some(decision) = remove::discard_leftovers(view, known) {
+        return decision;
     }
-    let waits = missing.iter().map(|place| {
+    let waits = missing.iter().map(|ordinal| {
         format!(
             "{} {}",
-            situation.world.name(*place),
-            silent::why(situation, *place)
+            view.observed.name(*ordinal),
+            diagnose::explain(view, *ordinal)
         )
     });
-    Proposal::idle(Reason::Waiting, text).blocked_by(waits.collect())
+    FlowDecision::without_operation(Reason::Waiting, text).with_blockers(waits.collect())
 }

@@ -1,13 +1,17 @@
 //! Plans for worlds of every kind, written as the story each tells.
 
-mod any_world;
-mod awaits;
+mod any_cluster;
+mod await_restore;
 mod bootstrap;
-mod corrected;
+mod bootstrap_retry;
 mod corrupt;
+mod diagnose;
 mod doubt;
+mod explanations;
 mod fleeting;
+mod foreign_steps;
 mod given_up;
+mod hibernation_exit;
 mod life;
 mod lives;
 mod properties;
@@ -17,42 +21,43 @@ mod restore_ends;
 mod restore_props;
 mod scale;
 mod scene;
-mod short;
-mod silent;
 mod stable;
 mod stuck;
-mod told;
-mod waits;
-mod waking;
+mod summary;
 
 use super::{Plan, plan};
 use scene::Scene;
 
 /// What a plan does, in one line.
 fn line(scene: &Scene, plan: &Plan) -> String {
-    let intent = plan.memory.intent.as_ref();
-    let intent = intent.map_or_else(
+    let pending = plan.persisted.pending.as_ref();
+    let pending = pending.map_or_else(
         || "-".to_owned(),
-        |intent| {
-            let places: Vec<_> = intent.what.places().iter().map(ToString::to_string).collect();
-            format!("{}({})", intent.what.kind(), places.join(","))
+        |pending| {
+            let ordinals: Vec<_> = pending
+                .operation
+                .ordinals()
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            format!("{}({})", pending.operation.kind(), ordinals.join(","))
         },
     );
     let step = plan
         .step
         .as_ref()
         .map_or_else(|| "-".to_owned(), |step| scene.step(step));
-    format!("{} {intent} {step}", plan.why.reason.as_str())
+    format!("{} {pending} {step}", plan.explanation.reason.as_str())
 }
 
 /// What the plan for this scene does, which is stored then.
 fn follow(scene: &mut Scene) -> String {
-    let next = plan(&scene.world);
+    let next = plan(&scene.observed);
     scene.stored(&next);
     line(scene, &next)
 }
 
 /// What the plan for this scene does.
 fn planned(scene: &Scene) -> String {
-    line(scene, &plan(&scene.world))
+    line(scene, &plan(&scene.observed))
 }

@@ -12,85 +12,96 @@ use etcd_operator_runtime::key::ObjectKey;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt as _;
 
-use crate::build::{self, Frame, Latch, Objects, OperatorImage};
+use crate::build::{self, BuildInputs, Objects, OperatorImage, StateAnnotations};
 use crate::desired::Desired;
-use crate::observe::{Observed, is_own_set, is_owned};
+use crate::observe::{Observation, is_own_set, is_owned};
 use crate::plan::Plan;
 use crate::reconcile::Deps;
-use crate::reconcile::keeper::{Halt, Keeper, foreign};
-use crate::status::Freshness;
+use crate::reconcile::apply_objects::{ApplyError, ObjectWriter, foreign_object_message};
+use crate::status::BackupFreshness;
 
 /// What is said of a volume that does not become what is asked for.
-const TOO_LARGE: &str = "spec.storage.size or spec.pod.labels (a StorageClass without allowVolumeExpansion grows no volume; to take a size back, remove spec.storage.size and set the former one again)";
+const CLAIM_FIELDS: &str = "spec.storage.size or spec.pod.labels (a StorageClass without allowVolumeExpansion grows no volume; to take a size back, remove spec.storage.size and set the former one again)";
 
 /// The objects as they should be, and what they were made of beside what the spec asks for.
 #[derive(Debug)]
-pub struct Wanted {
-    frame: Frame,
+pub struct DesiredObjects {
+    build_inputs: BuildInputs,
     /// The objects.
     pub objects: Objects,
 }
 
-impl Wanted {
+impl DesiredObjects {
     /// What follows from what is asked for and this.
-    pub fn of(desired: &Desired, frame: Frame) -> Result<Self, Vec<Refusal>> {
-        let objects = build::build(desired, &frame)?;
-        Ok(Self { frame, objects })
+    pub fn build(desired: &Desired, build_inputs: BuildInputs) -> Result<Self, Vec<Refusal>> {
+        let objects = build::build(desired, &build_inputs)?;
+        Ok(Self {
+            build_inputs,
+            objects,
+        })
     }
 
     /// Whether the same follows from this.
-    pub fn follows_from(&self, frame: &Frame) -> bool {
-        self.frame == *frame
+    pub fn follows_from(&self, build_inputs: &BuildInputs) -> bool {
+        self.build_inputs == *build_inputs
     }
 }
 
 /// What the objects are made of beside what the spec asks for; none if they are to be left as they are.
-pub fn frame(plan: &Plan, observed: &Observed, image: &OperatorImage) -> Option<Frame> {
-    let shape = plan.shape.as_ref()?;
-    let world = &observed.world;
-    let stored = observed.stored.clone();
-    let voters = plan.memory.members.iter().filter(|(_, member)| member.votes);
-    Some(Frame {
-        namespace: world.namespace.clone(),
-        cluster_uid: world.uid.clone(),
-        latch: Latch {
-            incarnation: shape.incarnation,
-            cluster_id: plan.memory.cluster,
-            voters: shape.places.iter().map(|place| world.name(*place)).collect(),
+pub fn build_inputs(plan: &Plan, observation: &Observation, image: &OperatorImage) -> Option<BuildInputs> {
+    let layout = plan.layout.as_ref()?;
+    let observed = &observation.observed;
+    let stored = observation.stored.clone();
+    let voters = plan
+        .persisted
+        .members
+        .iter()
+        .filter(|(_, member)| member.is_voter);
+    Some(BuildInputs {
+        namespace: observed.namespace.clone(),
+        cluster_uid: observed.uid.clone(),
+        state_annotations: StateAnnotations {
+            incarnation: layout.incarnation,
+            cluster_id: plan.persisted.cluster,
+            voters: layout
+                .voter_ordinals
+                .iter()
+                .map(|ordinal| observed.name(*ordinal))
+                .collect(),
             // How far each has come changes all the time, and no object says it.
             members: voters
-                .map(|(place, member)| (world.name(*place), member.noted()))
+                .map(|(ordinal, member)| (observed.name(*ordinal), member.without_last_index()))
                 .collect(),
-            restore: plan.memory.restore.clone(),
-            restored_revision: plan.memory.restored_revision,
-            earlier_restores: plan.memory.earlier_restores.clone(),
+            restore: plan.persisted.restore.clone(),
+            restored_revision: plan.persisted.restored_revision,
+            earlier_restores: plan.persisted.earlier_restores.clone(),
         },
-        replicas: u8::try_from(shape.replicas).unwrap_or(u8::MAX),
-        formed: shape.serves,
-        version: world.desired.version(
+        replicas: u8::try_from(layout.replicas).unwrap_or(u8::MAX),
+        accepts_clients: layout.accepts_clients,
+        version: observed.desired.version(
             stored
                 .as_ref()
                 .and_then(|stored| stored.version()?.parse().ok())
                 .as_ref(),
         ),
         operator_image: image.clone(),
-        live_voters: shape.voters,
+        live_voters: layout.voter_count,
         // While a restore stands the template changes by what the restore needs, and by nothing else.
-        may_move: shape.may_move && !shape.is_held,
+        may_update_template: layout.may_update_template && !layout.is_restoring,
         stored,
-        fetching: shape.fetching.clone(),
-        is_held: shape.is_held,
+        fetch_container: layout.fetch_container.clone(),
+        is_restoring: layout.is_restoring,
     })
 }
 
 /// What is said of the backups of this cluster.
-pub fn backups(key: &ObjectKey, deps: &Deps) -> Vec<Freshness> {
-    let names_it = |backup: &EtcdBackup| {
+pub fn backups(key: &ObjectKey, deps: &Deps) -> Vec<BackupFreshness> {
+    let backs_up_this = |backup: &EtcdBackup| {
         let cluster = backup.spec.etcd_cluster.as_ref();
         cluster.is_some_and(|cluster| cluster.name == key.name)
     };
-    let all = deps.backups.filter(&key.namespace, names_it);
-    all.iter().map(|backup| Freshness::of(backup)).collect()
+    let all = deps.backups.filter(&key.namespace, backs_up_this);
+    all.iter().map(|backup| BackupFreshness::read(backup)).collect()
 }
 
 /// Objects of needed names in the copies that are not this cluster's.
@@ -99,7 +110,7 @@ pub fn conflicts(key: &ObjectKey, uid: &str, deps: &Deps) -> Vec<String> {
     let mut found = Vec::new();
     let mut add = |is_foreign: bool, kind: &str, name: &str| {
         if is_foreign {
-            found.push(foreign(kind, name));
+            found.push(foreign_object_message(kind, name));
         }
     };
     add(
@@ -123,58 +134,64 @@ pub fn conflicts(key: &ObjectKey, uid: &str, deps: &Deps) -> Vec<String> {
 
 /// What became of the objects.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct ApplyReport {
     /// Objects of needed names that are somebody else's.
     pub conflicts: Vec<String>,
     /// What the API server refuses to have made or changed.
     pub refused: Vec<String>,
     /// The first refusal that is not about claims or pods that are there. Members that have formed a cluster are looked
     /// after all the same; before that, and while a restore shapes their pods, no step goes without its objects.
-    pub lacking: Option<Error>,
+    pub missing_object: Option<Error>,
 }
 
 /// Makes the objects what they should be.
-pub async fn keep(
-    keeper: &Keeper<'_>,
-    wanted: &Wanted,
+pub async fn apply_all(
+    writer: &ObjectWriter<'_>,
+    wanted: &DesiredObjects,
     plan: &Plan,
-    observed: &Observed,
+    observation: &Observation,
     key: &ObjectKey,
     deps: &Deps,
-) -> Result<Kept, Halt> {
-    let mut kept = Kept::default();
-    let Wanted {
-        frame,
+) -> Result<ApplyReport, ApplyError> {
+    let mut report = ApplyReport::default();
+    let DesiredObjects {
+        build_inputs,
         objects: wanted,
     } = wanted;
-    kept.note(keeper.one(&deps.services, &wanted.headless).await)?;
-    let seen = observed.set.as_deref();
-    kept.note(keeper.set(&deps.sets, seen, &wanted.members).await)?;
-    kept.note(keeper.one(&deps.services, &wanted.client).await)?;
+    report.note(writer.apply(&deps.services, &wanted.headless).await)?;
+    let observed_set = observation.set.as_deref();
+    report.note(
+        writer
+            .apply_stateful_set(&deps.sets, observed_set, &wanted.members)
+            .await,
+    )?;
+    report.note(writer.apply(&deps.services, &wanted.client).await)?;
     match &wanted.disruption {
-        Some(budget) => kept.note(keeper.one(&deps.budgets, budget).await)?,
+        Some(budget) => report.note(writer.apply(&deps.budgets, budget).await)?,
         None => {
-            if let Some(old) = deps.budgets.get(key).filter(|old| keeper.is_ours(&**old)) {
-                kept.note(keeper.delete(&*old).await.map(|()| None))?;
+            if let Some(old) = deps.budgets.get(key).filter(|old| writer.is_ours(&**old)) {
+                report.note(writer.delete(&*old).await.map(|()| None))?;
             }
         }
     }
-    kept.refused
-        .extend(claims(keeper, plan, observed, frame, key, deps).await?);
-    if kept.conflicts.is_empty() {
-        kept.refused
-            .extend(pods(keeper, wanted, observed, key, deps).await?);
+    report
+        .refused
+        .extend(claims(writer, plan, observation, build_inputs, key, deps).await?);
+    if report.conflicts.is_empty() {
+        report
+            .refused
+            .extend(pods(writer, wanted, observation, key, deps).await?);
     }
-    Ok(kept)
+    Ok(report)
 }
 
-impl Kept {
+impl ApplyReport {
     /// What became of one object; whatever else than a refusal keeps it from being done ends the pass.
-    fn note(&mut self, done: Result<Option<String>, Halt>) -> Result<(), Halt> {
+    fn note(&mut self, done: Result<Option<String>, ApplyError>) -> Result<(), ApplyError> {
         match done {
-            Err(Halt::Failed(error)) if error.is_refusal() => {
+            Err(ApplyError::Failed(error)) if error.is_refusal() => {
                 self.refused.push(error.to_string());
-                self.lacking.get_or_insert(error);
+                self.missing_object.get_or_insert(error);
             }
             other => self.conflicts.extend(other?),
         }
@@ -183,9 +200,9 @@ impl Kept {
 }
 
 /// What to say of a write that was refused for what it says; whatever else keeps one from being done ends the pass.
-fn refusal(done: Result<(), Halt>, what: &str) -> Result<Option<String>, Halt> {
+fn refusal(done: Result<(), ApplyError>, what: &str) -> Result<Option<String>, ApplyError> {
     match done {
-        Err(Halt::Failed(error)) if error.is_refusal() => Ok(Some(format!("{what}: {error}"))),
+        Err(ApplyError::Failed(error)) if error.is_refusal() => Ok(Some(format!("{what}: {error}"))),
         other => other.map(|()| None),
     }
 }
@@ -193,35 +210,35 @@ fn refusal(done: Result<(), Halt>, what: &str) -> Result<Option<String>, Halt> {
 /// Labels and annotations of the user that reach running pods without a restart. A pod that wears them already, because
 /// it was made with them, is not touched.
 async fn pods(
-    keeper: &Keeper<'_>,
+    writer: &ObjectWriter<'_>,
     wanted: &Objects,
-    observed: &Observed,
+    observation: &Observation,
     key: &ObjectKey,
     deps: &Deps,
-) -> Result<Vec<String>, Halt> {
-    let world = &observed.world;
+) -> Result<Vec<String>, ApplyError> {
+    let observed = &observation.observed;
     let mut refused = Vec::new();
-    for (place, seen) in &world.members {
-        let Some(seen) = seen.pod.as_ref().filter(|pod| pod.deleting.is_none()) else {
+    for (ordinal, observed_member) in &observed.members {
+        let Some(pod) = observed_member.pod.as_ref().filter(|pod| pod.deleting.is_none()) else {
             continue;
         };
-        let name = world.name(*place);
+        let name = observed.name(*ordinal);
         let stored = deps.pods.get(&key.beside(&name));
-        let Some(stored) = stored.filter(|stored| stored.metadata.uid.as_deref() == Some(&seen.uid)) else {
+        let Some(stored) = stored.filter(|stored| stored.metadata.uid.as_deref() == Some(&pod.uid)) else {
             continue;
         };
-        let worn = wanted.worn_by(&name);
-        let has_all = |wanted: &Option<BTreeMap<String, String>>, worn: &BTreeMap<String, String>| {
+        let live_metadata = wanted.live_metadata_for(&name);
+        let has_all = |wanted: &Option<BTreeMap<String, String>>, present: &BTreeMap<String, String>| {
             wanted
                 .iter()
                 .flatten()
-                .all(|(key, value)| worn.get(key) == Some(value))
+                .all(|(key, value)| present.get(key) == Some(value))
         };
-        let was_given = stored.annotations().contains_key(APPLIED);
-        let is_dressed = has_all(&worn.metadata.labels, stored.labels())
-            && has_all(&worn.metadata.annotations, stored.annotations());
-        if was_given || !is_dressed {
-            let done = keeper.ensure(&*stored, &worn).await;
+        let was_applied = stored.annotations().contains_key(APPLIED);
+        let is_current = has_all(&live_metadata.metadata.labels, stored.labels())
+            && has_all(&live_metadata.metadata.annotations, stored.annotations());
+        if was_applied || !is_current {
+            let done = writer.ensure(&*stored, &live_metadata).await;
             refused.extend(refusal(done, "spec.pod.labels or spec.pod.annotations")?);
         }
     }
@@ -230,45 +247,56 @@ async fn pods(
 
 /// Claims that were made for this cluster and that no member has, where they are to go with it: whoever was scaled away before it
 /// joined leaves one. One that is older than the cluster is somebody else's.
-fn unused(plan: &Plan, observed: &Observed, key: &ObjectKey, deps: &Deps) -> Vec<Arc<PersistentVolumeClaim>> {
-    let world = &observed.world;
-    if !world.desired.storage.goes_with_the_cluster() {
+fn unused_claims(
+    plan: &Plan,
+    observation: &Observation,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Vec<Arc<PersistentVolumeClaim>> {
+    let observed = &observation.observed;
+    if !observed.desired.storage.is_deleted_with_cluster() {
         return Vec::new();
     }
-    let places = world.members.iter();
-    let places = places.filter(|(place, seen)| {
-        let claim = seen.claim.as_ref().filter(|claim| claim.deleting.is_none());
-        let is_made_for_it = claim
+    let ordinals = observed.members.iter();
+    let ordinals = ordinals.filter(|(ordinal, observed_member)| {
+        let claim = observed_member
+            .claim
+            .as_ref()
+            .filter(|claim| claim.deleting.is_none());
+        let is_created_for_cluster = claim
             .and_then(|claim| claim.created)
-            .is_some_and(|created| created >= world.created);
-        is_made_for_it && !plan.memory.members.contains_key(place)
+            .is_some_and(|created| created >= observed.created);
+        is_created_for_cluster && !plan.persisted.members.contains_key(ordinal)
     });
-    let stored = places.filter_map(|(place, seen)| {
-        let stored = deps.claims.get(&key.beside(&place.claim(&world.desired.name)))?;
-        (stored.metadata.uid == seen.claim.as_ref().map(|claim| claim.uid.clone())).then_some(stored)
+    let stored = ordinals.filter_map(|(ordinal, observed_member)| {
+        let stored = deps
+            .claims
+            .get(&key.beside(&ordinal.claim(&observed.desired.name)))?;
+        (stored.metadata.uid == observed_member.claim.as_ref().map(|claim| claim.uid.clone()))
+            .then_some(stored)
     });
     stored.collect()
 }
 
 /// Claims of members: labels, owner, size. A claim that no member was seen to run on may be somebody else's.
 async fn claims(
-    keeper: &Keeper<'_>,
+    writer: &ObjectWriter<'_>,
     plan: &Plan,
-    observed: &Observed,
-    frame: &Frame,
+    observation: &Observation,
+    build_inputs: &BuildInputs,
     key: &ObjectKey,
     deps: &Deps,
-) -> Result<Vec<String>, Halt> {
+) -> Result<Vec<String>, ApplyError> {
     let mut refused = Vec::new();
-    let desired = &observed.world.desired;
-    for stored in unused(plan, observed, key, deps) {
-        if let Some(wanted) = build::claim(desired, frame, &stored) {
-            let done = keeper.ensure(&*stored, &wanted).await;
-            refused.extend(refusal(done, TOO_LARGE)?);
+    let desired = &observation.observed.desired;
+    for stored in unused_claims(plan, observation, key, deps) {
+        if let Some(wanted) = build::claim(desired, build_inputs, &stored) {
+            let done = writer.ensure(&*stored, &wanted).await;
+            refused.extend(refusal(done, CLAIM_FIELDS)?);
         }
     }
-    for (place, member) in &plan.memory.members {
-        let name = key.beside(&place.claim(&desired.name));
+    for (ordinal, member) in &plan.persisted.members {
+        let name = key.beside(&ordinal.claim(&desired.name));
         let stored = match deps.claims.get(&name) {
             Some(stored) => stored,
             // Without labels it is in no copy, until it gets them here.
@@ -278,13 +306,13 @@ async fn claims(
             },
             None => continue,
         };
-        let is_the_members = stored.metadata.uid.is_some() && stored.metadata.uid == member.claim;
-        if !is_the_members || stored.metadata.deletion_timestamp.is_some() {
+        let is_recorded_claim = stored.metadata.uid.is_some() && stored.metadata.uid == member.claim;
+        if !is_recorded_claim || stored.metadata.deletion_timestamp.is_some() {
             continue;
         }
-        if let Some(wanted) = build::claim(desired, frame, &stored) {
-            let done = keeper.ensure(&*stored, &wanted).await;
-            refused.extend(refusal(done, TOO_LARGE)?);
+        if let Some(wanted) = build::claim(desired, build_inputs, &stored) {
+            let done = writer.ensure(&*stored, &wanted).await;
+            refused.extend(refusal(done, CLAIM_FIELDS)?);
         }
     }
     Ok(refused)

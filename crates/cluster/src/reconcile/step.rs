@@ -9,17 +9,17 @@ use etcd_operator_runtime::key::ObjectKey;
 use etcd_operator_runtime::queue::Wake;
 use tracing::{debug, info};
 
-use super::{Reconciler, WAIT};
+use super::{RETRY_SOON, Reconciler};
 use crate::act::{self, Error, Outcome};
-use crate::intent::What;
-use crate::observe::Observed;
+use crate::observe::Observation;
+use crate::pending_operation::Operation;
 use crate::plan::{Plan, Step};
-use crate::status::Surroundings;
+use crate::status::StatusInputs;
 
 /// The same with what made it necessary to replace a member, where one is replaced.
-fn because(text: String, plan: &Plan) -> String {
-    match plan.memory.intent.as_ref().map(|intent| &intent.what) {
-        Some(What::Replace(replace)) => {
+fn with_cause(text: String, plan: &Plan) -> String {
+    match plan.persisted.pending.as_ref().map(|pending| &pending.operation) {
+        Some(Operation::Replace(replace)) => {
             format!("{}: {}.", text.trim_end_matches('.'), replace.cause)
         }
         _ => text,
@@ -28,42 +28,47 @@ fn because(text: String, plan: &Plan) -> String {
 
 impl Reconciler {
     /// Takes the step of a plan, if it has one; `stored` is the cluster as the plan was written down.
-    pub(super) async fn take(
+    pub(super) async fn take_step(
         &self,
         key: &ObjectKey,
         stored: &EtcdCluster,
-        observed: &Observed,
+        observation: &Observation,
         plan: &Plan,
-        around: &Surroundings<'_>,
+        status_inputs: &StatusInputs<'_>,
     ) -> Result<Wake, Error> {
         let Some(step) = &plan.step else {
-            return Ok(Wake::After(plan.wake));
+            return Ok(Wake::After(plan.requeue_after));
         };
-        let world = &observed.world;
-        let taken = act::act(step, plan, observed, key, &self.deps).await;
+        let observed = &observation.observed;
+        let taken = act::act(step, plan, observation, key, &self.deps).await;
         if let Err(Error::Api(error)) = &taken
             && error.is_refusal()
         {
-            let around = Surroundings {
+            let status_inputs = StatusInputs {
                 refused_step: Some(error.to_string()),
-                ..around.clone()
+                ..status_inputs.clone()
             };
-            self.write_down(stored, world, plan, &around).await?;
+            self.write_status(stored, observed, plan, &status_inputs).await?;
         }
         match taken? {
             Outcome::Done(text) => {
-                let text = because(text, plan);
-                if matches!(step, Step::TakeOver(_)) {
-                    self.owes(key, BTreeSet::new());
+                let text = with_cause(text, plan);
+                if matches!(step, Step::FencePods(_)) {
+                    self.set_unfenced(key, BTreeSet::new());
                 }
-                self.tell(stored, step, text);
+                self.publish_event(stored, step, text);
                 Ok(Wake::After(Duration::ZERO))
             }
             Outcome::Added(id, text) => {
-                self.tell(stored, step, text);
+                self.publish_event(stored, step, text);
                 // Where it votes at once, nobody may be able to tell its ID before it has started.
-                self.write_down(stored, world, &plan.clone().with_added(id), around)
-                    .await?;
+                self.write_status(
+                    stored,
+                    observed,
+                    &plan.clone().with_added_member(id),
+                    status_inputs,
+                )
+                .await?;
                 Ok(Wake::After(Duration::ZERO))
             }
             Outcome::Stale(why) => {
@@ -72,14 +77,14 @@ impl Reconciler {
             }
             Outcome::Waits(why) => {
                 debug!(cluster = %key, %why, "etcd lets the step wait");
-                Ok(Wake::After(plan.wake.max(WAIT)))
+                Ok(Wake::After(plan.requeue_after.max(RETRY_SOON)))
             }
         }
     }
 
-    fn tell(&self, cluster: &EtcdCluster, step: &Step, text: String) {
-        info!(cluster = %ObjectKey::of(cluster), step = act::name(step), "{text}");
-        let (reason, severity) = (act::name(step), Severity::Normal);
+    fn publish_event(&self, cluster: &EtcdCluster, step: &Step, text: String) {
+        info!(cluster = %ObjectKey::of(cluster), step = act::event_reason(step), "{text}");
+        let (reason, severity) = (act::event_reason(step), Severity::Normal);
         self.deps
             .reporter
             .tell(cluster, severity, reason, "Reconcile", text);

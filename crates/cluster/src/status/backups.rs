@@ -5,18 +5,18 @@ use etcd_operator_api::condition::{self, ConditionType, Finding, Truth};
 
 /// What one `EtcdBackup` says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Freshness {
+pub struct BackupFreshness {
     /// Its name.
     pub name: String,
     /// Whether its last good backup is as recent as it promises; none where nothing is said, as of a single backup.
     pub is_fresh: Option<Truth>,
     /// Whether it ever made one.
-    pub has_made: bool,
+    pub has_succeeded: bool,
 }
 
-impl Freshness {
+impl BackupFreshness {
     /// What an `EtcdBackup` says.
-    pub fn of(backup: &EtcdBackup) -> Self {
+    pub fn read(backup: &EtcdBackup) -> Self {
         let status = backup.status.as_ref();
         let conditions = status.and_then(|status| status.conditions.as_deref());
         let fresh = condition::find(conditions.unwrap_or_default(), ConditionType::BackupFresh);
@@ -24,27 +24,27 @@ impl Freshness {
             name: backup.metadata.name.clone().unwrap_or_default(),
             is_fresh: fresh.map(|condition| {
                 let truths = [Truth::True, Truth::False];
-                let told = truths
+                let truth = truths
                     .into_iter()
                     .find(|truth| truth.as_str() == condition.status);
-                told.unwrap_or(Truth::Unknown)
+                truth.unwrap_or(Truth::Unknown)
             }),
-            has_made: status.is_some_and(|status| status.last_success_date.is_some()),
+            has_succeeded: status.is_some_and(|status| status.last_success_date.is_some()),
         }
     }
 }
 
 /// Whether the cluster is backed up. One that nobody backs up is not called bad, for that may be wanted: it is shown as
 /// unknown.
-pub fn finding(backups: &[Freshness]) -> Finding {
+pub fn finding(backups: &[BackupFreshness]) -> Finding {
     let named = |truth| -> Vec<&str> {
         let so = backups.iter().filter(|backup| backup.is_fresh == Some(truth));
         so.map(|backup| backup.name.as_str()).collect()
     };
-    let (fresh, late, young) = (named(Truth::True), named(Truth::False), named(Truth::Unknown));
+    let (fresh, late, not_due) = (named(Truth::True), named(Truth::False), named(Truth::Unknown));
     let single = backups.iter().filter(|backup| backup.is_fresh.is_none());
     let mut single = single
-        .filter(|backup| backup.has_made)
+        .filter(|backup| backup.has_succeeded)
         .map(|backup| backup.name.as_str());
     let (status, reason, message) = if !fresh.is_empty() {
         let late = if late.is_empty() {
@@ -60,10 +60,10 @@ pub fn finding(backups: &[Freshness]) -> Finding {
             late.join(", ")
         );
         (Truth::False, "Late", message)
-    } else if !young.is_empty() {
+    } else if !not_due.is_empty() {
         let message = format!(
             "The first backup of {} is not due yet, or runs.",
-            young.join(", ")
+            not_due.join(", ")
         );
         (Truth::Unknown, "NotDueYet", message)
     } else if let Some(name) = single.next() {
@@ -85,17 +85,17 @@ pub fn finding(backups: &[Freshness]) -> Finding {
 mod tests {
     use super::*;
 
-    fn one(name: &str, is_fresh: Option<Truth>, has_made: bool) -> Freshness {
-        Freshness {
+    fn one(name: &str, is_fresh: Option<Truth>, has_succeeded: bool) -> BackupFreshness {
+        BackupFreshness {
             name: name.to_owned(),
             is_fresh,
-            has_made,
+            has_succeeded,
         }
     }
 
     #[test]
     fn a_cluster_is_backed_up_if_one_backup_is_fresh_and_bad_only_if_one_is_promised() {
-        let said = |backups: &[Freshness]| {
+        let said = |backups: &[BackupFreshness]| {
             let found = finding(backups);
             (found.status, found.reason)
         };

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use etcd_operator_api::cluster::MemberStatus;
 use etcd_operator_etcd::membership::Role;
 
-use super::later;
-use crate::memory::{LEARNER, Memory, Reached, VOTER};
-use crate::plan::Situation;
-use crate::world::Ordinal;
+use super::unknown_fields;
+use crate::observed_state::Ordinal;
+use crate::persisted_state::{LEARNER, LastKnownIndex, PersistedState, VOTER};
+use crate::plan::ClusterView;
 
 /// What is told of the members.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct MembersSummary {
     /// Each in detail.
     pub members: Vec<MemberStatus>,
     /// Those that clients are sent to.
@@ -26,84 +26,95 @@ pub struct Told {
 }
 
 /// What is told of the members, given what was told before.
-pub fn told(situation: &Situation<'_>, memory: &Memory, before: &[MemberStatus]) -> Told {
-    let world = situation.world;
-    let pods = world.members.iter().filter(|(_, seen)| seen.pod.is_some());
-    let places: BTreeSet<Ordinal> = memory
+pub fn summarize(
+    view: &ClusterView<'_>,
+    persisted: &PersistedState,
+    before: &[MemberStatus],
+) -> MembersSummary {
+    let observed = view.observed;
+    let pods = observed
+        .members
+        .iter()
+        .filter(|(_, observed_member)| observed_member.pod.is_some());
+    let ordinals: BTreeSet<Ordinal> = persisted
         .members
         .keys()
         .copied()
-        .chain(pods.map(|(place, _)| *place))
+        .chain(pods.map(|(ordinal, _)| *ordinal))
         .collect();
-    let mut told = Told::default();
-    let known = situation.known();
-    for place in places {
-        let seen = world.seen(place);
-        let name = world.name(place);
-        let member = known.and_then(|known| world.member_among(known, place));
-        let admitted = memory.members.get(&place);
-        let reached = admitted.and_then(|admitted| admitted.reached.as_ref());
+    let mut summary = MembersSummary::default();
+    let known = view.known();
+    for ordinal in ordinals {
+        let observed_member = observed.member(ordinal);
+        let name = observed.name(ordinal);
+        let member = known.and_then(|known| observed.etcd_member_in(known, ordinal));
+        let record = persisted.members.get(&ordinal);
+        let last_index = record.and_then(|record| record.last_index.as_ref());
         let was = before.iter().find(|was| was.name == name);
-        let list = if seen
+        let list = if observed_member
             .pod
             .as_ref()
             .is_some_and(|pod| pod.ready && pod.deleting.is_none())
         {
-            &mut told.ready
+            &mut summary.ready
         } else {
-            &mut told.unready
+            &mut summary.unready
         };
         list.get_or_insert_default().push(name.clone());
         let role = match member {
             Some(member) if member.role == Role::Voter => Some(VOTER),
             Some(_) => Some(LEARNER),
-            None => admitted.map(|admitted| if admitted.votes { VOTER } else { LEARNER }),
+            None => record.map(|record| if record.is_voter { VOTER } else { LEARNER }),
         };
-        let verdict = seen
+        let verdict = observed_member
             .report()
             .and_then(|report| serde_json::to_value(&report.verdict).ok())
             .and_then(|verdict| Some(verdict["kind"].as_str()?.to_owned()));
         let now = MemberStatus {
-            id: admitted.map(|admitted| admitted.id.to_string()),
+            id: record.map(|record| record.id.to_string()),
             role: role.map(str::to_owned),
-            version: seen
+            version: observed_member
                 .status()
                 .map(|status| status.version.to_string())
                 .or_else(|| was.and_then(|was| was.version.clone())),
             healthy: known
                 .zip(member)
-                .is_some_and(|(known, member)| situation.is_well(known, member)),
-            node: seen.pod.as_ref().and_then(|pod| pod.node.clone()),
-            volume: Some(world.desired.storage.describe()),
+                .is_some_and(|(known, member)| view.is_healthy(known, member)),
+            node: observed_member.pod.as_ref().and_then(|pod| pod.node.clone()),
+            volume: Some(observed.desired.storage.describe()),
             verdict,
-            claim_uid: admitted.and_then(|admitted| admitted.claim.clone()),
-            volume_name: admitted.and_then(|admitted| admitted.volume.clone()),
-            pod_uid: reached.map(|reached| reached.pod.clone()),
-            raft_index: reached.map(Reached::number),
+            claim_uid: record.and_then(|record| record.claim.clone()),
+            volume_name: record.and_then(|record| record.volume.clone()),
+            pod_uid: last_index.map(|last_index| last_index.pod.clone()),
+            raft_index: last_index.map(LastKnownIndex::as_i64),
             name,
             ..MemberStatus::default()
         };
-        told.members.push(later::member(now, was));
+        summary.members.push(unknown_fields::member(now, was));
     }
-    let versions = world.members.values().filter_map(|seen| seen.status());
-    told.version = versions
+    let versions = observed
+        .members
+        .values()
+        .filter_map(|observed_member| observed_member.status());
+    summary.version = versions
         .map(|status| &status.version)
         .min()
         .map(ToString::to_string);
     let leader = known.and_then(|known| known.members.get(&known.leader?));
-    told.leader = leader.map(|leader| situation.call(leader));
-    told
+    summary.leader = leader.map(|leader| view.display_name(leader));
+    summary
 }
 
 /// How far members have come by now: it is not worth writing by itself, and goes along with whatever else is.
-pub fn refresh(members: &mut [MemberStatus], situation: &Situation<'_>) {
+pub fn refresh(members: &mut [MemberStatus], view: &ClusterView<'_>) {
     for member in members {
-        let world = situation.world;
-        let mut all = world.members.iter();
-        let Some((_, seen)) = all.find(|(place, _)| world.name(**place) == member.name) else {
+        let observed = view.observed;
+        let mut all = observed.members.iter();
+        let Some((_, observed_member)) = all.find(|(ordinal, _)| observed.name(**ordinal) == member.name)
+        else {
             continue;
         };
-        let (Some(pod), Some(status)) = (&seen.pod, seen.status()) else {
+        let (Some(pod), Some(status)) = (&observed_member.pod, observed_member.status()) else {
             continue;
         };
         let is_it = member.id == Some(status.position.member.to_string());

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 /// The status of a cluster that is not this installation's business: said once, where nobody has said anything yet,
 /// and over its own verdict where it looked after the cluster until now, so that another installation may take it.
-pub fn left_alone(
+pub fn for_unserved_cluster(
     cluster: &EtcdCluster,
     not_served: &NotServed,
     installation: &str,

@@ -20,8 +20,8 @@ fn at(minute: i64) -> Timestamp {
 
 fn reported(cluster: &EtcdCluster, minute: i64) -> EtcdClusterStatus {
     match desired(cluster) {
-        Ok(desired) => unable(cluster, &desired, &NoOperatorImage, "ours", at(minute)),
-        Err(refused) => super::refused(cluster, &refused, "ours", at(minute)),
+        Ok(desired) => for_missing_operator_image(cluster, &desired, &NoOperatorImage, "ours", at(minute)),
+        Err(refused) => super::for_refused_spec(cluster, &refused, "ours", at(minute)),
     }
 }
 
@@ -168,14 +168,14 @@ fn a_cluster_belongs_to_whom_its_status_names() {
 fn a_cluster_of_another_scope_is_told_so_once_and_only_if_nobody_looks_after_it() {
     let not_served = ScopeRule::ClusterWide.serves(None).expect_err("not served");
     let mut object = cluster(&json!({"size": 12}), &json!(null));
-    let told = left_alone(&object, &not_served, "ours", at(0)).expect("it is told");
+    let told = for_unserved_cluster(&object, &not_served, "ours", at(0)).expect("it is told");
     assert_eq!(brief(&told), [("Accepted", "Unknown", "NotServed")].map(owned));
     assert!(message(&told, "Accepted").contains("add the annotation"));
     assert_eq!((told.phase.as_str(), &told.controlled_by), ("", &None));
     object.status = Some(told);
-    assert_eq!(left_alone(&object, &not_served, "ours", at(9)), None);
+    assert_eq!(for_unserved_cluster(&object, &not_served, "ours", at(9)), None);
     object.status = Some(reported(&object, 0));
-    assert_eq!(left_alone(&object, &not_served, "theirs", at(9)), None);
+    assert_eq!(for_unserved_cluster(&object, &not_served, "theirs", at(9)), None);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_cluster_that_is_served_no_longer_is_given_up_and_says_so() {
     let not_served = ScopeRule::ClusterWide.serves(None).expect_err("not served");
     let mut object = cluster(&json!({}), &json!({"phase": "", "clusterID": "abc"}));
     object.status = Some(reported(&object, 0));
-    let told = left_alone(&object, &not_served, "ours", at(9)).expect("it is told");
+    let told = for_unserved_cluster(&object, &not_served, "ours", at(9)).expect("it is told");
     assert_eq!(brief(&told), [("Accepted", "Unknown", "NotServed")].map(owned));
     assert_eq!(
         (&told.controlled_by, &told.reason, told.phase.as_str()),
@@ -191,5 +191,5 @@ fn a_cluster_that_is_served_no_longer_is_given_up_and_says_so() {
     );
     assert_eq!(told.cluster_id.as_deref(), Some("abc"));
     object.status = Some(told);
-    assert_eq!(left_alone(&object, &not_served, "ours", at(10)), None);
+    assert_eq!(for_unserved_cluster(&object, &not_served, "ours", at(10)), None);
 }

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_cluster::{
-    build::{Latch, build},
+    build::{StateAnnotations, build},
     desired::desired,
 };
 use serde_json::{Value, json};
 
-use crate::frame::frame;
+use crate::fixtures::inputs;
 
 const NAMES: [&str; 6] = [
     "seed",
@@ -31,8 +31,8 @@ fn objects(name: &str) -> Value {
     let text = std::fs::read_to_string(file(name, "yaml")).expect(name);
     let cluster: EtcdCluster = serde_saphyr::from_str(&text).expect(name);
     let desired = desired(&cluster).unwrap_or_else(|refused| panic!("{name}: {refused:?}"));
-    let mut frame = frame(&desired);
-    frame.latch = Latch {
+    let mut inputs = inputs(&desired);
+    inputs.state_annotations = StateAnnotations {
         incarnation: 1,
         cluster_id: None,
         voters: <_>::default(),
@@ -41,7 +41,7 @@ fn objects(name: &str) -> Value {
         restored_revision: 0,
         earlier_restores: Vec::new(),
     };
-    let built = build(&desired, &frame).expect(name);
+    let built = build(&desired, &inputs).expect(name);
     let mut all = json!([built.headless, built.client, built.members, built.disruption]);
     let remembered = all
         .pointer_mut(TEMPLATE)
@@ -62,9 +62,9 @@ fn the_objects_of_six_clusters_are_those_of_their_files() {
             let is_same = serde_json::from_str::<Value>(&stored).is_ok_and(|stored| stored == built);
             if !is_same {
                 let text = serde_json::to_string_pretty(&built).expect("JSON");
-                let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.json"));
-                std::fs::write(&place, text + "\n").expect("a file");
-                println!("built: {}", place.display());
+                let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.json"));
+                std::fs::write(&path, text + "\n").expect("a file");
+                println!("built: {}", path.display());
             }
             !is_same
         })

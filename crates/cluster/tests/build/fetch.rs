@@ -3,13 +3,13 @@
 use etcd_operator_api::contract::{
     self, JobOrder, ORDER_VARIABLE, ObjectFacts, RestoreIntent, RestoreSecrets, StoreOrder, Task, mounts,
 };
-use etcd_operator_cluster::build::{Frame, Objects, Stored, build};
-use etcd_operator_cluster::plan::Fetching;
+use etcd_operator_cluster::build::{BuildInputs, Objects, StoredTemplates, build};
+use etcd_operator_cluster::plan::FetchContainer;
 use serde_json::{Value, json};
 
-use crate::frame::{asks, frame};
+use crate::fixtures::{asks, inputs};
 
-fn intent() -> RestoreIntent {
+fn spec_hash() -> RestoreIntent {
     RestoreIntent {
         version: 1,
         uid: "r".to_owned(),
@@ -36,29 +36,29 @@ fn intent() -> RestoreIntent {
 }
 
 /// The objects while a restore stands, over a StatefulSet that was built for another spec by an older operator.
-fn restoring(before: &Value, spec: &Value, fetching: Fetching) -> (Objects, Objects) {
+fn restoring(before: &Value, spec: &Value, fetch_container: FetchContainer) -> (Objects, Objects) {
     let old = asks(before);
-    let old = Frame {
+    let old = BuildInputs {
         operator_image: "registry/operator:8".parse().expect("an image"),
-        ..frame(&old)
+        ..inputs(&old)
     };
     let old = build(&asks(before), &old).expect("objects");
-    let new = over(&old, spec, fetching);
+    let new = over(&old, spec, fetch_container);
     (old, new)
 }
 
-fn over(old: &Objects, spec: &Value, fetching: Fetching) -> Objects {
+fn over(old: &Objects, spec: &Value, fetch_container: FetchContainer) -> Objects {
     let desired = asks(spec);
-    let mut frame = Frame {
-        stored: Some(Stored::of(&old.members).into()),
-        fetching,
-        is_held: true,
-        may_move: true,
-        formed: false,
-        ..frame(&desired)
+    let mut inputs = BuildInputs {
+        stored: Some(StoredTemplates::read(&old.members).into()),
+        fetch_container,
+        is_restoring: true,
+        may_update_template: true,
+        accepts_clients: false,
+        ..inputs(&desired)
     };
-    frame.latch.incarnation = 8;
-    build(&desired, &frame).expect("objects")
+    inputs.state_annotations.incarnation = 8;
+    build(&desired, &inputs).expect("objects")
 }
 
 fn pod(objects: &Objects) -> Value {
@@ -72,7 +72,7 @@ fn names(list: &Value) -> Vec<&str> {
 
 #[test]
 fn one_container_brings_the_object_and_it_alone_has_the_credentials() {
-    let with = Fetching::With(Box::new(intent()));
+    let with = FetchContainer::Required(Box::new(spec_hash()));
     let (_, new) = restoring(&json!({}), &json!({}), with);
     let pod = pod(&new);
     assert_eq!(names(&pod["initContainers"]), ["install", "fetch"]);
@@ -114,7 +114,7 @@ fn one_container_brings_the_object_and_it_alone_has_the_credentials() {
 
 #[test]
 fn no_change_of_the_spec_comes_along_and_what_guards_disks_is_the_present_one() {
-    let with = Fetching::With(Box::new(intent()));
+    let with = FetchContainer::Required(Box::new(spec_hash()));
     let (old, new) = restoring(&json!({"version": "3.5.35"}), &json!({"version": "3.6.16"}), with);
     let (old, mut new) = (pod(&old), pod(&new));
     let etcd = &new["containers"][0];
@@ -137,11 +137,11 @@ fn no_change_of_the_spec_comes_along_and_what_guards_disks_is_the_present_one() 
 
 #[test]
 fn what_was_added_stays_where_nobody_asks_any_more_and_goes_when_it_is_over() {
-    let with = Fetching::With(Box::new(intent()));
+    let with = FetchContainer::Required(Box::new(spec_hash()));
     let (_, first) = restoring(&json!({}), &json!({}), with);
-    let kept = over(&first, &json!({}), Fetching::AsBefore);
+    let kept = over(&first, &json!({}), FetchContainer::Unchanged);
     assert_eq!(names(&pod(&kept)["initContainers"]), ["install", "fetch"]);
-    let gone = over(&kept, &json!({}), Fetching::Nothing);
+    let gone = over(&kept, &json!({}), FetchContainer::Absent);
     let pod = pod(&gone);
     assert_eq!(names(&pod["initContainers"]), ["install"]);
     let volumes = names(&pod["volumes"]).join(" ");
@@ -150,7 +150,7 @@ fn what_was_added_stays_where_nobody_asks_any_more_and_goes_when_it_is_over() {
 
 #[test]
 fn no_client_is_sent_to_a_member_meanwhile() {
-    let (_, new) = restoring(&json!({}), &json!({}), Fetching::AsBefore);
+    let (_, new) = restoring(&json!({}), &json!({}), FetchContainer::Unchanged);
     let spec = serde_json::to_value(&new.client.spec).expect("JSON");
     assert_eq!(spec["selector"]["etcd.database.coreos.com/serves"], "not-yet");
 }

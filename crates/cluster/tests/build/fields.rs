@@ -3,14 +3,14 @@
 
 use etcd_operator_api::{EtcdCluster, crd, refusal::Reason};
 use etcd_operator_cluster::{
-    build::{ANNOTATION_INTENT, build, claim},
+    build::{ANNOTATION_SPEC_HASH, build, claim},
     desired::desired,
 };
 use etcd_operator_testkit::samples::{Heard, Wishes};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde_json::{Value, json};
 
-use crate::frame::frame;
+use crate::fixtures::inputs;
 
 /// Accepted from manifests of the older operator, named in the condition Accepted, and not needed.
 const WITHOUT_EFFECT: [&str; 2] = ["spec.pod.DNSTimeoutInSecond", "spec.pod.busyboxImage"];
@@ -29,16 +29,16 @@ fn bases() -> Vec<Value> {
 fn hear(object: &Value) -> Option<Heard> {
     let cluster: EtcdCluster = serde_json::from_value(object.clone()).ok()?;
     let built = desired(&cluster).map(|desired| {
-        let frame = frame(&desired);
-        let claim = claim(&desired, &frame, &PersistentVolumeClaim::default());
-        let mut objects = build(&desired, &frame).expect("what is accepted can be built");
+        let inputs = inputs(&desired);
+        let claim = claim(&desired, &inputs, &PersistentVolumeClaim::default());
+        let mut objects = build(&desired, &inputs).expect("what is accepted can be built");
         // A hash of the spec would hear everything.
         let template = objects.members.spec.template.metadata.as_mut().expect("metadata");
         let hash = template
             .annotations
             .as_mut()
             .expect("annotations")
-            .remove(ANNOTATION_INTENT);
+            .remove(ANNOTATION_SPEC_HASH);
         assert!(hash.is_some());
         objects.members.metadata.annotations = None;
         (objects, claim)

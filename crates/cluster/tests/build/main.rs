@@ -3,7 +3,7 @@
 mod canonical;
 mod fetch;
 mod fields;
-mod frame;
+mod fixtures;
 mod moves;
 mod objects;
 mod patch;

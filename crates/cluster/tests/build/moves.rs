@@ -2,31 +2,31 @@
 
 use std::collections::BTreeSet;
 
-use etcd_operator_cluster::build::{Frame, Objects, Pending, Stored, build, intent};
-use etcd_operator_cluster::{trim, world::reading};
+use etcd_operator_cluster::build::{BuildInputs, Objects, PendingChange, StoredTemplates, build, spec_hash};
+use etcd_operator_cluster::{observed_state::kube_objects, trim};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use crate::frame::{asks, container, frame};
+use crate::fixtures::{asks, container, inputs};
 
 /// The objects of a spec over a StatefulSet that was built for another one.
-fn over(before: &Value, spec: &Value, change: impl Fn(&mut Frame)) -> (Objects, Objects) {
+fn over(before: &Value, spec: &Value, change: impl Fn(&mut BuildInputs)) -> (Objects, Objects) {
     let old = asks(before);
-    let old = build(&old, &frame(&old)).expect("objects");
+    let old = build(&old, &inputs(&old)).expect("objects");
     let desired = asks(spec);
-    let mut frame = Frame {
-        stored: Some(Stored::of(&old.members).into()),
-        ..frame(&desired)
+    let mut inputs = BuildInputs {
+        stored: Some(StoredTemplates::read(&old.members).into()),
+        ..inputs(&desired)
     };
-    change(&mut frame);
-    let new = build(&desired, &frame).expect("objects");
+    change(&mut inputs);
+    let new = build(&desired, &inputs).expect("objects");
     (old, new)
 }
 
 fn hash(spec: &Value) -> String {
     let desired = asks(spec);
     let version = desired.version(None);
-    intent(&desired, &version)
+    spec_hash(&desired, &version)
 }
 
 #[test]
@@ -103,9 +103,9 @@ fn the_hash_is_the_same_for_all_time() {
 fn a_changed_template_waits_for_its_gate_and_then_moves() {
     let (before, after) = (json!({"version": "3.5.35"}), json!({"version": "3.6.16"}));
     let (old, new) = over(&before, &after, |_| {});
-    assert_eq!(new.pending, Some(Pending::Change));
+    assert_eq!(new.pending, Some(PendingChange::Spec));
     assert_eq!(new.members, old.members);
-    let (old, new) = over(&before, &after, |frame| frame.may_move = true);
+    let (old, new) = over(&before, &after, |inputs| inputs.may_update_template = true);
     assert_eq!(new.pending, None);
     assert_ne!(new.members.spec.template, old.members.spec.template);
 }
@@ -117,28 +117,29 @@ fn a_set_that_was_deleted_while_a_change_was_pending_is_made_as_it_was() {
         json!({"version": "3.6.16", "storage": {"size": "1Gi"}}),
     );
     let (old, _) = over(&before, &after, |_| {});
-    let kept = Stored::of(&old.members).text();
-    let (_, new) = over(&before, &after, |frame| {
-        frame.stored = Some(Stored::recalled(&kept).expect("a template").into());
+    let kept = StoredTemplates::read(&old.members).text();
+    let (_, new) = over(&before, &after, |inputs| {
+        inputs.stored = Some(StoredTemplates::parse(&kept).expect("a template").into());
     });
-    assert_eq!(new.pending, Some(Pending::Change));
+    assert_eq!(new.pending, Some(PendingChange::Spec));
     assert_eq!(new.members, old.members);
-    assert_eq!(Stored::recalled("no template"), None);
+    assert_eq!(StoredTemplates::parse("no template"), None);
 }
 
 #[test]
 fn another_operator_alone_moves_no_template_but_comes_with_the_next_change() {
-    let newer = |frame: &mut Frame| frame.operator_image = "registry/operator:10".parse().expect("an image");
+    let newer =
+        |inputs: &mut BuildInputs| inputs.operator_image = "registry/operator:10".parse().expect("an image");
     let (old, new) = over(&json!({}), &json!({}), newer);
     assert_eq!(
         (new.pending, &new.members),
-        (Some(Pending::Operator), &old.members)
+        (Some(PendingChange::Operator), &old.members)
     );
-    let (_, new) = over(&json!({}), &json!({"version": "3.6.15"}), |frame| {
-        newer(frame);
-        frame.may_move = true;
+    let (_, new) = over(&json!({}), &json!({"version": "3.6.15"}), |inputs| {
+        newer(inputs);
+        inputs.may_update_template = true;
     });
-    let stored = Stored::of(&new.members);
+    let stored = StoredTemplates::read(&new.members);
     assert_eq!(new.pending, None);
     assert_eq!(
         stored.operator_image().map(|image| image.to_string()).as_deref(),
@@ -150,8 +151,8 @@ fn another_operator_alone_moves_no_template_but_comes_with_the_next_change() {
 #[test]
 fn a_held_template_takes_the_incarnation_and_the_labels_but_nothing_else() {
     let spec = json!({"version": "3.6.16", "pod": {"labels": {"team": "a"}}});
-    let (old, new) = over(&json!({"version": "3.5.35"}), &spec, |frame| {
-        frame.latch.incarnation = 8;
+    let (old, new) = over(&json!({"version": "3.5.35"}), &spec, |inputs| {
+        inputs.state_annotations.incarnation = 8;
     });
     let words = |objects: &Objects| {
         let spec = objects.members.spec.template.spec.clone().expect("a pod");
@@ -169,24 +170,24 @@ fn a_held_template_takes_the_incarnation_and_the_labels_but_nothing_else() {
     let metadata = new.members.spec.template.metadata.clone().expect("metadata");
     let labels = metadata.labels.expect("labels");
     assert_eq!(labels.get("team").map(String::as_str), Some("a"));
-    assert_eq!(Stored::of(&new.members).version(), Some("3.5.35"));
+    assert_eq!(StoredTemplates::read(&new.members).version(), Some("3.5.35"));
     assert_eq!(
-        Stored::of(&new.members).intent(),
-        Stored::of(&old.members).intent()
+        StoredTemplates::read(&new.members).spec_hash(),
+        StoredTemplates::read(&old.members).spec_hash()
     );
 }
 
 #[test]
 fn what_others_did_to_the_stored_template_is_put_back_while_a_change_waits() {
     let before = asks(&json!({"version": "3.5.35"}));
-    let old = build(&before, &frame(&before)).expect("objects").members;
+    let old = build(&before, &inputs(&before)).expect("objects").members;
     let mut tampered = old.clone();
     let pod = tampered.spec.template.spec.as_mut().expect("a pod");
     pod.containers[0].image = Some("other/etcd:v3.7.0".to_owned());
     let desired = asks(&json!({"version": "3.6.16"}));
-    let held = Frame {
-        stored: Some(Stored::of(&tampered).into()),
-        ..frame(&desired)
+    let held = BuildInputs {
+        stored: Some(StoredTemplates::read(&tampered).into()),
+        ..inputs(&desired)
     };
     assert_eq!(build(&desired, &held).expect("objects").members, old);
 }
@@ -194,13 +195,16 @@ fn what_others_did_to_the_stored_template_is_put_back_while_a_change_waits() {
 #[test]
 fn a_statefulset_that_remembers_nothing_is_taken_as_it_stands() {
     let desired = asks(&json!({"version": "3.5.35"}));
-    let mut set = build(&desired, &frame(&desired)).expect("objects").members;
-    let remembered = Stored::of(&set);
+    let mut set = build(&desired, &inputs(&desired)).expect("objects").members;
+    let remembered = StoredTemplates::read(&set);
     set.metadata.annotations = None;
-    assert_eq!(Stored::of(&set), remembered);
+    assert_eq!(StoredTemplates::read(&set), remembered);
     set.spec.template.metadata = None;
     assert_eq!(
-        (Stored::of(&set).version(), Stored::of(&set).intent()),
+        (
+            StoredTemplates::read(&set).version(),
+            StoredTemplates::read(&set).spec_hash()
+        ),
         (None, None)
     );
 }
@@ -221,9 +225,9 @@ fn claims_that_are_stored_stay_as_they_are() {
 #[test]
 fn a_running_pod_is_given_labels_and_annotations_that_say_nothing_about_its_start() {
     let desired = asks(&json!({"pod": {"labels": {"team": "a"}, "annotations": {"note": "b"}}}));
-    let pod = build(&desired, &frame(&desired))
+    let pod = build(&desired, &inputs(&desired))
         .expect("objects")
-        .worn_by("orders-1");
+        .live_metadata_for("orders-1");
     let metadata = serde_json::to_value(&pod.metadata).expect("JSON");
     assert_eq!(metadata["name"], "orders-1");
     assert_eq!(metadata["namespace"], "shop");
@@ -242,7 +246,7 @@ fn whether_members_speak_tls_is_told_by_the_template_they_are_made_from() {
     for (before, after, is_secure) in [(&plain, &secure, false), (&secure, &plain, true)] {
         let (old, held) = over(before, after, |_| {});
         for objects in [old, held] {
-            let stored = Stored::of(&objects.members);
+            let stored = StoredTemplates::read(&objects.members);
             assert_eq!(stored.has_secure_peers(), is_secure);
             assert_eq!(stored.has_secure_clients(), is_secure);
         }
@@ -259,15 +263,15 @@ fn before_a_cluster_forms_one_look_tells_that_a_member_is_ready_and_afterwards_t
             probe["successThreshold"].clone(),
         )
     };
-    let forming = |frame: &mut Frame| frame.latch.cluster_id = None;
-    let with = |spec: &Value, stored: Option<&Objects>, change: &dyn Fn(&mut Frame)| {
+    let forming = |inputs: &mut BuildInputs| inputs.state_annotations.cluster_id = None;
+    let with = |spec: &Value, stored: Option<&Objects>, change: &dyn Fn(&mut BuildInputs)| {
         let desired = asks(spec);
-        let mut frame = Frame {
-            stored: stored.map(|objects| Stored::of(&objects.members).into()),
-            ..frame(&desired)
+        let mut inputs = BuildInputs {
+            stored: stored.map(|objects| StoredTemplates::read(&objects.members).into()),
+            ..inputs(&desired)
         };
-        change(&mut frame);
-        build(&desired, &frame).expect("objects")
+        change(&mut inputs);
+        build(&desired, &inputs).expect("objects")
     };
     // As a pod of it is known that came through an informer.
     let is_seen_to_look_once = |objects: &Objects| {
@@ -278,7 +282,9 @@ fn before_a_cluster_forms_one_look_tells_that_a_member_is_ready_and_afterwards_t
         pod.metadata.uid = Some("pod".to_owned());
         pod.metadata.resource_version = Some("1".to_owned());
         trim::pod(&mut pod);
-        reading::pod(&pod, None).expect("a pod").looks_once
+        kube_objects::read_pod(&pod, None)
+            .expect("a pod")
+            .has_single_success_probe
     };
     let plain = json!({});
     let before = with(&plain, None, &forming);
@@ -290,13 +296,16 @@ fn before_a_cluster_forms_one_look_tells_that_a_member_is_ready_and_afterwards_t
     // What waits for its gate keeps the rest of the template, and so does what another operator would change.
     let changed = json!({"pod": {"nodeSelector": {"a": "b"}}});
     let held = with(&changed, Some(&before), &|_| {});
-    assert_eq!((held.pending, looks(&held).1), (Some(Pending::Change), json!(2)));
-    let by_another = with(&plain, Some(&before), &|frame| {
-        frame.operator_image = "registry/operator:10".parse().expect("an image");
+    assert_eq!(
+        (held.pending, looks(&held).1),
+        (Some(PendingChange::Spec), json!(2))
+    );
+    let by_another = with(&plain, Some(&before), &|inputs| {
+        inputs.operator_image = "registry/operator:10".parse().expect("an image");
     });
     assert_eq!(
         (by_another.pending, looks(&by_another).1),
-        (Some(Pending::Operator), json!(2))
+        (Some(PendingChange::Operator), json!(2))
     );
     // Whoever wants more looks has them, and a restore begins anew.
     let patient = json!({"pod": {"patch": {"spec": {"containers": [{"name": "etcd", "readinessProbe": {"successThreshold": 4}}]}}}});

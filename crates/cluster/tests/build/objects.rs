@@ -1,12 +1,12 @@
 //! Services, StatefulSet, budget and claims.
 
-use etcd_operator_cluster::build::{Latch, build, claim, claim_name, member_labels, member_name};
-use etcd_operator_cluster::memory::{Phase, Restore};
+use etcd_operator_cluster::build::{StateAnnotations, build, claim, claim_name, member_labels, member_name};
+use etcd_operator_cluster::persisted_state::{Phase, Restore};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::frame::{asks, command, container, frame, objects, template};
+use crate::fixtures::{asks, command, container, inputs, objects, template};
 
 fn value(object: &impl Serialize) -> Value {
     serde_json::to_value(object).expect("JSON")
@@ -59,12 +59,12 @@ fn members_find_one_another_before_they_are_ready() {
 #[test]
 fn clients_are_led_nowhere_before_the_cluster_has_formed() {
     let desired = asks(&json!({}));
-    let of = |formed| {
-        let frame = etcd_operator_cluster::build::Frame {
-            formed,
-            ..frame(&desired)
+    let of = |accepts_clients| {
+        let inputs = etcd_operator_cluster::build::BuildInputs {
+            accepts_clients,
+            ..inputs(&desired)
         };
-        value(&build(&desired, &frame).expect("objects").client)
+        value(&build(&desired, &inputs).expect("objects").client)
     };
     let (before, after) = (of(false), of(true));
     assert_eq!(after["metadata"]["name"], "orders-client");
@@ -98,11 +98,11 @@ fn the_service_for_clients_is_published_as_the_user_says() {
 fn a_drain_never_takes_the_quorum_of_those_who_vote_now_or_will() {
     let least = |size: u8, live: usize| {
         let desired = asks(&json!({"size": size, "storage": {}}));
-        let frame = etcd_operator_cluster::build::Frame {
+        let inputs = etcd_operator_cluster::build::BuildInputs {
             live_voters: live,
-            ..frame(&desired)
+            ..inputs(&desired)
         };
-        let budget = build(&desired, &frame).expect("objects").disruption?;
+        let budget = build(&desired, &inputs).expect("objects").disruption?;
         let spec = value(&budget)["spec"].clone();
         assert_eq!(spec["unhealthyPodEvictionPolicy"], "IfHealthyBudget");
         assert_eq!(
@@ -147,9 +147,9 @@ fn the_statefulset_starts_pods_together_restarts_none_and_keeps_claims() {
 #[test]
 fn what_the_statefulset_remembers_is_read_back() {
     let desired = asks(&json!({}));
-    let frame = frame(&desired);
-    let mut frame = frame;
-    frame.latch.restore = Some(Restore {
+    let inputs = inputs(&desired);
+    let mut inputs = inputs;
+    inputs.state_annotations.restore = Some(Restore {
         uid: "r".to_owned(),
         name: "back".to_owned(),
         phase: Phase::Committed,
@@ -167,14 +167,17 @@ fn what_the_statefulset_remembers_is_read_back() {
         open: false,
         message: None,
     });
-    frame.latch.restored_revision = 1_000_012;
-    frame.latch.earlier_restores = vec!["q".to_owned(), "p".to_owned()];
-    let built = build(&desired, &frame).expect("objects");
+    inputs.state_annotations.restored_revision = 1_000_012;
+    inputs.state_annotations.earlier_restores = vec!["q".to_owned(), "p".to_owned()];
+    let built = build(&desired, &inputs).expect("objects");
     let noted = &built.members.metadata.annotations.as_ref().expect("annotations")["etcd.database.coreos.com/members"];
     assert_eq!(noted, "orders-0/aa/claim-0/pvc-1.of-0,orders-2/bb/claim-2/");
-    assert_eq!(Latch::of(&built.members), Some(frame.latch));
     assert_eq!(
-        Latch::of(&k8s_openapi::api::apps::v1::StatefulSet::default()),
+        StateAnnotations::read(&built.members),
+        Some(inputs.state_annotations)
+    );
+    assert_eq!(
+        StateAnnotations::read(&k8s_openapi::api::apps::v1::StatefulSet::default()),
         None
     );
 }
@@ -384,7 +387,7 @@ fn a_claim_gets_labels_an_owner_only_if_it_is_to_go_with_the_cluster_and_never_s
             "metadata": {"name": "data-orders-1"}, "spec": {"resources": {"requests": {"storage": has}}}
         }))
         .expect("a claim");
-        value(&claim(&desired, &frame(&desired), &stored).expect("claims are asked for"))
+        value(&claim(&desired, &inputs(&desired), &stored).expect("claims are asked for"))
     };
     let retained = kept(&json!({"size": "2Gi", "labels": {"backup": "nightly"}}), "1Gi");
     assert_eq!(retained["metadata"]["name"], "data-orders-1");
@@ -402,7 +405,7 @@ fn a_claim_gets_labels_an_owner_only_if_it_is_to_go_with_the_cluster_and_never_s
     );
     let ephemeral = asks(&json!({}));
     let stored = PersistentVolumeClaim::default();
-    assert_eq!(claim(&ephemeral, &frame(&ephemeral), &stored), None);
+    assert_eq!(claim(&ephemeral, &inputs(&ephemeral), &stored), None);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use etcd_operator_api::refusal::Refusal;
 use etcd_operator_cluster::desired::desired;
 use serde_json::{Value, json};
 
-use crate::frame::{asks, cluster, container, objects, template};
+use crate::fixtures::{asks, cluster, container, objects, template};
 
 fn patched(patch: &Value) -> Value {
     template(&json!({"pod": {"patch": patch}}))
@@ -75,7 +75,7 @@ fn defaults_of_the_operator_can_be_changed_or_taken_away() {
 #[test]
 fn labels_and_annotations_of_a_patch_reach_running_pods_too() {
     let patch = json!({"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}});
-    let pod = objects(&json!({"pod": {"patch": patch}})).worn_by("orders-0");
+    let pod = objects(&json!({"pod": {"patch": patch}})).live_metadata_for("orders-0");
     assert_eq!(
         pod.metadata.labels.expect("labels").get("a").map(String::as_str),
         Some("b")

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::frame::{command, container, template};
+use crate::fixtures::{command, container, template};
 
 /// The value at a pointer of the pod template of this spec.
 fn at(spec: &Value, pointer: &str) -> Value {
@@ -187,7 +187,7 @@ fn containers_have_no_rights_beyond_their_user() {
 fn a_claim_in_the_older_form_is_the_statefulsets() {
     let claim = json!({"accessModes": ["ReadWriteOncePod"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast"});
     let spec = json!({"pod": {"persistentVolumeClaimSpec": claim}});
-    let set = serde_json::to_value(crate::frame::objects(&spec).members).expect("JSON");
+    let set = serde_json::to_value(crate::fixtures::objects(&spec).members).expect("JSON");
     assert_eq!(set["spec"]["volumeClaimTemplates"][0]["spec"], claim);
     let volumes = at(&spec, "/spec/volumes");
     assert!(

@@ -2,12 +2,12 @@
 
 use etcd_operator_api::refusal::Refusal;
 use etcd_operator_cluster::{
-    build::{Frame, NoOperatorImage, build},
+    build::{BuildInputs, NoOperatorImage, build},
     desired::desired,
 };
 use serde_json::{Value, json};
 
-use crate::frame::{asks, cluster, frame};
+use crate::fixtures::{asks, cluster, inputs};
 
 fn only_refusal(spec: &Value) -> Refusal {
     let mut all = desired(&cluster(spec)).expect_err(&spec.to_string());
@@ -143,9 +143,9 @@ fn a_flag_is_judged_by_the_version_that_runs_where_the_user_names_none() {
 #[test]
 fn a_version_that_cannot_take_the_flags_is_refused_when_it_is_its_turn() {
     let desired = asks(&json!({"version": "3.6.16", "etcd": {"extraArgs": ["--feature-gates=A=true"]}}));
-    let older = Frame {
+    let older = BuildInputs {
         version: "3.5.35".parse().expect("a version"),
-        ..frame(&desired)
+        ..inputs(&desired)
     };
     let refused = build(&desired, &older).expect_err("3.5 has no gates");
     assert_eq!(refused[0].field, "spec.etcd.extraArgs");

@@ -9,8 +9,8 @@ use std::time::Duration;
 use etcd_operator_api::contract::{FetchProgress, Report};
 use etcd_operator_api::scope::ScopeRule;
 use etcd_operator_api::{EtcdBackup, EtcdCluster};
-use etcd_operator_cluster::ports::{Reach, Reports};
-use etcd_operator_cluster::world::Asked;
+use etcd_operator_cluster::observed_state::QueryResult;
+use etcd_operator_cluster::ports::{MemberClients, Reports};
 use etcd_operator_cluster::{Deps, Reconciler};
 use etcd_operator_runtime::apply::Applier;
 use etcd_operator_runtime::clock::{Clock, SharedClock, TestClock};
@@ -50,12 +50,12 @@ struct NoReports;
 type Answer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl Reports for NoReports {
-    fn ask(&self, _: IpAddr) -> Answer<Asked<Report>> {
-        Box::pin(async { Asked::Silent("no answer".to_owned()) })
+    fn read_report(&self, _: IpAddr) -> Answer<QueryResult<Report>> {
+        Box::pin(async { QueryResult::NoAnswer("no answer".to_owned()) })
     }
 
-    fn progress(&self, _: IpAddr) -> Answer<Asked<FetchProgress>> {
-        Box::pin(async { Asked::Silent("no answer".to_owned()) })
+    fn read_progress(&self, _: IpAddr) -> Answer<QueryResult<FetchProgress>> {
+        Box::pin(async { QueryResult::NoAnswer("no answer".to_owned()) })
     }
 }
 
@@ -92,7 +92,7 @@ pub async fn operate(client: kube::Client) {
         nodes: None,
         reporter: Reporter::new(applier.clone().noting(Echoes::default()), recorder, clock.clone()),
         applier,
-        reach: Reach {
+        member_clients: MemberClients {
             etcd: Arc::new(Etcds::new(1).dialer(Caller::free("golden"))),
             reports: Arc::new(NoReports),
         },

@@ -11,8 +11,8 @@ use etcd_operator_api::contract::{FetchProgress, Report};
 use etcd_operator_api::names::{APP_VALUE, LABEL_APP, LABEL_CLUSTER};
 use etcd_operator_api::scope::ScopeRule;
 use etcd_operator_api::{EtcdBackup, EtcdCluster};
-use etcd_operator_cluster::ports::{Reach, Reports};
-use etcd_operator_cluster::world::Asked;
+use etcd_operator_cluster::observed_state::QueryResult;
+use etcd_operator_cluster::ports::{MemberClients, Reports};
 use etcd_operator_cluster::{Deps, Error, Reconciler, trim};
 use etcd_operator_etcd::port::Answer;
 use etcd_operator_runtime::apply::Applier;
@@ -46,19 +46,19 @@ const MOST: u64 = 30_000;
 struct Told(Seat);
 
 impl Reports for Told {
-    fn ask(&self, at: IpAddr) -> Answer<'_, Asked<Report>> {
+    fn read_report(&self, at: IpAddr) -> Answer<'_, QueryResult<Report>> {
         Box::pin(async move {
             match self.0.report(&at.to_string()).await {
-                Ok(report) => Asked::Answer(report),
-                Err(Unreported::NotWaiting) => Asked::Elsewhere,
-                Err(why) => Asked::Silent(why.to_string()),
+                Ok(report) => QueryResult::Answer(report),
+                Err(Unreported::NotWaiting) => QueryResult::OtherResponder,
+                Err(why) => QueryResult::NoAnswer(why.to_string()),
             }
         })
     }
 
-    fn progress(&self, _: IpAddr) -> Answer<'_, Asked<FetchProgress>> {
+    fn read_progress(&self, _: IpAddr) -> Answer<'_, QueryResult<FetchProgress>> {
         // Downloads of the model take no time that anybody could ask in.
-        Box::pin(async { Asked::Elsewhere })
+        Box::pin(async { QueryResult::OtherResponder })
     }
 }
 
@@ -144,7 +144,7 @@ async fn operate(
         nodes: nodes.as_ref().map(Informer::store),
         reporter: Reporter::new(applier.clone().noting(own), recorder, clock.clone()),
         applier,
-        reach: Reach {
+        member_clients: MemberClients {
             etcd: Arc::new(seat.dialer()),
             reports: Arc::new(Told(seat.clone())),
         },

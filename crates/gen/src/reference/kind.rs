@@ -36,7 +36,7 @@ const ON_OTHER_PAGES: &[Elsewhere] = &[Elsewhere {
 pub(super) fn files() -> Files {
     let [cluster, backup, restore] = crd::all();
     [
-        page::<EtcdCluster>(&cluster, cluster::desired::not_built()),
+        page::<EtcdCluster>(&cluster, cluster::desired::unimplemented_fields()),
         page::<EtcdBackup>(&backup, backup::desired::not_built()),
         page::<EtcdRestore>(&restore, restore::desired::not_built()),
     ]
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(built("spec.authority", &fields), "");
         assert_eq!(built("spec.compression", &fields), "only `None`");
         for (kind, not_built) in [
-            ("etcdcluster", cluster::desired::not_built()),
+            ("etcdcluster", cluster::desired::unimplemented_fields()),
             ("etcdbackup", backup::desired::not_built()),
             ("etcdrestore", restore::desired::not_built()),
         ] {

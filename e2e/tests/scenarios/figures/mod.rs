@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use etcd_operator_cluster::figures::FAMILIES;
+use etcd_operator_cluster::metrics::FAMILIES;
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};

@@ -8,11 +8,11 @@ use crate::build::{
     container::{ETCD, INSTALL, VARIABLES},
     flags,
     labels::DATA,
-    probes::LOOKS,
+    probes::READY_SUCCESSES,
 };
 
 /// Fields of the pod that are the operator's or the StatefulSet's.
-const POD: [(&str, &str); 7] = [
+const POD_FIELDS: [(&str, &str); 7] = [
     (
         "automountServiceAccountToken",
         "no credential of Kubernetes is put beside etcd",
@@ -29,7 +29,7 @@ const POD: [(&str, &str); 7] = [
 ];
 
 /// Fields of the container that runs etcd.
-const OF_ETCD: [(&str, &str); 6] = [
+const ETCD_FIELDS: [(&str, &str); 6] = [
     ("image", "use spec.image, or spec.repository and spec.version"),
     ("command", "flags of etcd belong into spec.etcd.extraArgs"),
     ("args", "flags of etcd belong into spec.etcd.extraArgs"),
@@ -42,7 +42,7 @@ const OF_ETCD: [(&str, &str); 6] = [
 ];
 
 /// Fields of the container that brings the operator's program.
-const OF_INSTALL: [(&str, &str); 6] = [
+const INSTALL_FIELDS: [(&str, &str); 6] = [
     ("image", "it is the operator's own"),
     ("command", "it is the operator's own"),
     ("args", "it is the operator's own"),
@@ -52,21 +52,21 @@ const OF_INSTALL: [(&str, &str); 6] = [
 ];
 
 /// What a probe can ask; how often it asks is the user's to say.
-const ASKED: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
+const PROBE_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 
 /// Everything of the operator's that differs between the pod before and after a patch.
-pub(super) fn crossed(before: &Value, after: &Value) -> Vec<Refusal> {
+pub(super) fn forbidden_changes(before: &Value, after: &Value) -> Vec<Refusal> {
     let mut found = metadata(&before["metadata"], &after["metadata"]);
     let (before, after) = (&before["spec"], &after["spec"]);
-    for (field, why) in POD {
+    for (field, why) in POD_FIELDS {
         changed(before, after, field, "spec", why, &mut found);
     }
     found.extend(volumes(&before["volumes"], &after["volumes"]));
     let container = |spec: &Value| named(&spec["containers"], ETCD);
     found.extend(etcd(&container(before), &container(after)));
     let install = |spec: &Value| named(&spec["initContainers"], INSTALL);
-    found.extend(each(
-        &OF_INSTALL,
+    found.extend(changed_fields(
+        &INSTALL_FIELDS,
         &install(before),
         &install(after),
         &format!("spec.initContainers[{INSTALL}]"),
@@ -87,7 +87,7 @@ fn changed(before: &Value, after: &Value, field: &str, path: &str, why: &str, fo
     }
 }
 
-fn each(fields: &[(&str, &str)], before: &Value, after: &Value, path: &str) -> Vec<Refusal> {
+fn changed_fields(fields: &[(&str, &str)], before: &Value, after: &Value, path: &str) -> Vec<Refusal> {
     if after.is_null() {
         return vec![refusal(path, "members need it")];
     }
@@ -151,20 +151,23 @@ fn volumes(before: &Value, after: &Value) -> Vec<Refusal> {
 
 fn etcd(before: &Value, after: &Value) -> Vec<Refusal> {
     let path = format!("spec.containers[{ETCD}]");
-    let mut found = each(&OF_ETCD, before, after, &path);
+    let mut found = changed_fields(&ETCD_FIELDS, before, after, &path);
     if after.is_null() {
         return found;
     }
-    for ask in ASKED {
-        if before["readinessProbe"][ask] != after["readinessProbe"][ask] {
+    for handler in PROBE_HANDLERS {
+        if before["readinessProbe"][handler] != after["readinessProbe"][handler] {
             let why = "it decides when clients come to a member; how often it asks may be changed";
-            found.push(refusal(&format!("{path}.readinessProbe.{ask}"), why));
+            found.push(refusal(&format!("{path}.readinessProbe.{handler}"), why));
         }
     }
-    let looks = |container: &Value| container["readinessProbe"]["successThreshold"].as_i64();
-    if looks(before) == Some(LOOKS.into()) && looks(after) < looks(before) {
-        let why =
-            format!("it must be {LOOKS} at least, as a learner may be taken for a voter at first sight");
+    let success_threshold = |container: &Value| container["readinessProbe"]["successThreshold"].as_i64();
+    if success_threshold(before) == Some(READY_SUCCESSES.into())
+        && success_threshold(after) < success_threshold(before)
+    {
+        let why = format!(
+            "it must be {READY_SUCCESSES} at least, as a learner may be taken for a voter at first sight"
+        );
         found.push(refusal(&format!("{path}.readinessProbe.successThreshold"), &why));
     }
     for (list, key) in [("ports", "containerPort"), ("volumeMounts", "mountPath")] {
@@ -186,10 +189,10 @@ fn mounts(before: &Value, after: &Value, path: &str) -> Vec<Refusal> {
         .map(|m| text(&m["mountPath"]))
         .collect();
     let below = |mount: &&Value| {
-        let place = text(&mount["mountPath"]);
-        let place = place.trim_end_matches('/');
+        let location = text(&mount["mountPath"]);
+        let location = location.trim_end_matches('/');
         ours.iter().any(|own| {
-            place.strip_prefix(own.as_str()).is_some_and(|rest| {
+            location.strip_prefix(own.as_str()).is_some_and(|rest| {
                 rest.starts_with('/') || (rest.is_empty() && text(&mount["mountPath"]) != *own)
             })
         })
@@ -197,8 +200,8 @@ fn mounts(before: &Value, after: &Value, path: &str) -> Vec<Refusal> {
     items(&after["volumeMounts"])
         .filter(below)
         .map(|mount| {
-            let place = format!("{path}.volumeMounts[{}]", text(&mount["mountPath"]));
-            refusal(&place, "mount elsewhere than below the operator's")
+            let location = format!("{path}.volumeMounts[{}]", text(&mount["mountPath"]));
+            refusal(&location, "mount elsewhere than below the operator's")
         })
         .collect()
 }
@@ -211,13 +214,13 @@ fn variables(before: &Value, after: &Value, path: &str) -> Vec<Refusal> {
             continue;
         }
         let name = text(&variable["name"]);
-        let place = format!("{path}.env[{name}]");
+        let location = format!("{path}.env[{name}]");
         if VARIABLES.iter().any(|(own, _)| *own == name) {
-            found.push(refusal(&place, "choose another name"));
+            found.push(refusal(&location, "choose another name"));
         } else if let Some((_, why)) = reserved::variable(&name) {
-            found.push(refusal(&place, why));
-        } else if let Some(problem) = flags::shadowed(&name, &flags) {
-            found.push(Refusal::invalid(format!("{FIELD}.{place}"), problem));
+            found.push(refusal(&location, why));
+        } else if let Some(problem) = flags::why_variable_conflicts(&name, &flags) {
+            found.push(Refusal::invalid(format!("{FIELD}.{location}"), problem));
         }
     }
     for (own, _) in VARIABLES {

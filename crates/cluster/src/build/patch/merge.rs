@@ -28,7 +28,7 @@ const DIRECTIVE: &str = "$patch";
 
 /// What a part of a patch does with what is there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Does {
+enum PatchDirective {
     Merge,
     Replace,
     Delete,
@@ -42,7 +42,7 @@ pub(super) fn merged(object: &Value, patch: &Fields) -> Result<Value, Refusal> {
 }
 
 fn merge(current: &mut Fields, patch: &Fields, path: &str) -> Result<(), Refusal> {
-    if does(patch, path)? == Does::Replace {
+    if read_directive(patch, path)? == PatchDirective::Replace {
         current.clear();
     }
     for (name, wanted) in patch.iter().filter(|(name, _)| *name != DIRECTIVE) {
@@ -56,16 +56,16 @@ fn merge(current: &mut Fields, patch: &Fields, path: &str) -> Result<(), Refusal
             (Value::Null, _) => {
                 current.remove(name);
             }
-            (Value::Object(wanted), _) if does(wanted, &path)? == Does::Delete => {
+            (Value::Object(wanted), _) if read_directive(wanted, &path)? == PatchDirective::Delete => {
                 current.remove(name);
             }
             (Value::Object(wanted), _) => {
-                let mut below = match current.remove(name) {
-                    Some(Value::Object(below)) => below,
+                let mut merged_item = match current.remove(name) {
+                    Some(Value::Object(merged_item)) => merged_item,
                     _ => Fields::new(),
                 };
-                merge(&mut below, wanted, &path)?;
-                current.insert(name.clone(), Value::Object(below));
+                merge(&mut merged_item, wanted, &path)?;
+                current.insert(name.clone(), Value::Object(merged_item));
             }
             (Value::Array(wanted), Some(key)) => {
                 let mut items = match current.remove(name) {
@@ -91,7 +91,7 @@ fn merge_list(items: &mut Vec<Value>, wanted: &[Value], key: &str, path: &str) -
         })?;
         let Some(name) = item.get(key) else {
             // Alone, the directive is about the list.
-            if item.len() == 1 && does(item, path)? == Does::Replace {
+            if item.len() == 1 && read_directive(item, path)? == PatchDirective::Replace {
                 items.clear();
                 continue;
             }
@@ -102,21 +102,21 @@ fn merge_list(items: &mut Vec<Value>, wanted: &[Value], key: &str, path: &str) -
             Value::String(name) => format!("{path}[{name}]"),
             other => format!("{path}[{other}]"),
         };
-        let place = items.iter().position(|found| found.get(key) == Some(name));
-        let mut below = match place.and_then(|place| items[place].as_object()) {
+        let position = items.iter().position(|found| found.get(key) == Some(name));
+        let mut merged_item = match position.and_then(|position| items[position].as_object()) {
             Some(found) => found.clone(),
             None => Fields::new(),
         };
-        match (does(item, &path)?, place) {
-            (Does::Delete, Some(place)) => {
-                items.remove(place);
+        match (read_directive(item, &path)?, position) {
+            (PatchDirective::Delete, Some(position)) => {
+                items.remove(position);
             }
-            (Does::Delete, None) => {}
-            (_, place) => {
-                merge(&mut below, item, &path)?;
-                match place {
-                    Some(place) => items[place] = Value::Object(below),
-                    None => items.push(Value::Object(below)),
+            (PatchDirective::Delete, None) => {}
+            (_, position) => {
+                merge(&mut merged_item, item, &path)?;
+                match position {
+                    Some(position) => items[position] = Value::Object(merged_item),
+                    None => items.push(Value::Object(merged_item)),
                 }
             }
         }
@@ -124,11 +124,11 @@ fn merge_list(items: &mut Vec<Value>, wanted: &[Value], key: &str, path: &str) -
     Ok(())
 }
 
-fn does(patch: &Fields, path: &str) -> Result<Does, Refusal> {
+fn read_directive(patch: &Fields, path: &str) -> Result<PatchDirective, Refusal> {
     match patch.get(DIRECTIVE).map(Value::as_str) {
-        None | Some(Some("merge")) => Ok(Does::Merge),
-        Some(Some("replace")) => Ok(Does::Replace),
-        Some(Some("delete")) => Ok(Does::Delete),
+        None | Some(Some("merge")) => Ok(PatchDirective::Merge),
+        Some(Some("replace")) => Ok(PatchDirective::Replace),
+        Some(Some("delete")) => Ok(PatchDirective::Delete),
         Some(_) => Err(Refusal::invalid(
             format!("{path}.{DIRECTIVE}"),
             "must be merge, replace or delete; for example: $patch: delete",

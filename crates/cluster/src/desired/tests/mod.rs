@@ -186,8 +186,8 @@ fn fields_that_are_taken_and_do_nothing_are_named() {
         "spec.repository",
     ];
     assert_eq!(desired.without_effect, wanted);
-    assert!(!desired.pod.apart);
-    assert!(accepted(&json!({"pod": {"antiAffinity": true}})).pod.apart);
+    assert!(!desired.pod.one_per_node);
+    assert!(accepted(&json!({"pod": {"antiAffinity": true}})).pod.one_per_node);
     let silent = json!({"pod": {"busyboxImage": "", "DNSTimeoutInSecond": 0, "antiAffinity": false}});
     assert_eq!(accepted(&silent).without_effect, Vec::<&str>::new());
 }

@@ -6,14 +6,14 @@ use etcd_operator_api::contract::{Fingerprint, ListedMember, Report, Verdict};
 use etcd_operator_etcd::id::RaftIndex;
 use etcd_operator_etcd::membership::Role;
 
-use super::scene::{Scene, id, place};
+use super::scene::{Scene, id, ordinal};
 use super::{follow, line, plan, planned};
-use crate::memory::Reached;
-use crate::world::{Container, End};
+use crate::observed_state::{Container, End};
+use crate::persisted_state::LastKnownIndex;
 
 fn three_waiting() -> Scene {
     let mut scene = Scene::new(3);
-    let first = plan(&scene.world);
+    let first = plan(&scene.observed);
     scene.stored(&first);
     for number in 0..3 {
         scene.waits(number, &format!("p{number}"), &Verdict::Empty);
@@ -24,7 +24,7 @@ fn three_waiting() -> Scene {
 /// All three were permitted to start.
 fn permitted() -> Scene {
     let mut scene = three_waiting();
-    let plan = plan(&scene.world);
+    let plan = plan(&scene.observed);
     scene.stored(&plan);
     if let Some(crate::plan::Step::Permit(permits)) = plan.step {
         for (number, (_, permit)) in (0..).zip(permits) {
@@ -37,12 +37,15 @@ fn permitted() -> Scene {
 #[test]
 fn pods_come_before_anything_else() {
     let scene = Scene::new(3);
-    let plan = plan(&scene.world);
-    let shape = plan.shape.as_ref().expect("a shape");
-    assert_eq!((shape.replicas, shape.incarnation, shape.serves), (3, 1, false));
+    let plan = plan(&scene.observed);
+    let layout = plan.layout.as_ref().expect("a shape");
+    assert_eq!(
+        (layout.replicas, layout.incarnation, layout.accepts_clients),
+        (3, 1, false)
+    );
     assert_eq!(line(&scene, &plan), "Bootstrapping - -");
     assert_eq!(
-        plan.why.blocked_by[0],
+        plan.explanation.blocked_by[0],
         "c-0 has no pod yet; if none comes, `kubectl describe statefulset c` says why"
     );
 }
@@ -50,13 +53,13 @@ fn pods_come_before_anything_else() {
 #[test]
 fn a_cluster_is_looked_at_often_only_while_something_runs_in_its_pods() {
     let mut scene = Scene::new(3);
-    let first = plan(&scene.world);
+    let first = plan(&scene.observed);
     scene.stored(&first);
-    let before = plan(&scene.world);
-    assert_eq!(before.wake, Duration::from_secs(30));
+    let before = plan(&scene.observed);
+    assert_eq!(before.requeue_after, Duration::from_secs(30));
     scene.waits(0, "p0", &Verdict::Empty);
-    let waiting = plan(&scene.world);
-    assert_eq!(waiting.wake, Duration::from_millis(500));
+    let waiting = plan(&scene.observed);
+    assert_eq!(waiting.requeue_after, Duration::from_millis(500));
 }
 
 #[test]
@@ -88,9 +91,12 @@ fn when_no_quorum_is_left_that_remembers_all_starts_over_under_another_incarnati
     let mut scene = permitted();
     scene.waits(0, "another", &Verdict::Empty);
     scene.waits(1, "yet-another", &Verdict::Unborn);
-    let over = plan(&scene.world);
+    let over = plan(&scene.observed);
     assert_eq!(line(&scene, &over), "Bootstrapping StartOver() -");
-    assert_eq!((over.memory.incarnation, over.memory.last_incarnation), (2, 2));
+    assert_eq!(
+        (over.persisted.incarnation, over.persisted.last_incarnation),
+        (2, 2)
+    );
     scene.stored(&over);
     assert_eq!(planned(&scene), "Bootstrapping StartOver() delete pod pod-0");
     for number in 0..3 {
@@ -118,28 +124,28 @@ fn when_no_quorum_is_left_that_remembers_all_starts_over_under_another_incarnati
 fn the_first_linearizable_read_is_the_birth() {
     let mut scene = permitted();
     let formed = Scene::formed(3);
-    scene.world.membership = formed.world.membership.clone();
-    let born = plan(&scene.world);
+    scene.observed.membership = formed.observed.membership.clone();
+    let born = plan(&scene.observed);
     assert_eq!(line(&scene, &born), "Bootstrapping Bootstrap(0,1,2) -");
-    assert_eq!(born.memory.cluster, formed.world.memory.cluster);
-    assert!(born.shape.is_some_and(|shape| shape.serves));
+    assert_eq!(born.persisted.cluster, formed.observed.persisted.cluster);
+    assert!(born.layout.is_some_and(|layout| layout.accepts_clients));
 }
 
 #[test]
 fn a_size_that_was_edited_before_the_birth_scales_nobody_away_at_it() {
     let mut scene = permitted();
     scene.asks_for(1);
-    scene.world.membership = Scene::formed(3).world.membership;
-    let born = plan(&scene.world);
-    assert!(born.memory.has_formed());
-    assert_eq!(born.shape.expect("a shape").replicas, 3);
+    scene.observed.membership = Scene::formed(3).observed.membership;
+    let born = plan(&scene.observed);
+    assert!(born.persisted.has_formed());
+    assert_eq!(born.layout.expect("a shape").replicas, 3);
 }
 
 #[test]
 fn a_member_that_has_not_used_its_permit_at_the_birth_has_lost_nothing() {
     let mut scene = permitted();
-    scene.world.membership = Scene::formed(3).world.membership;
-    scene.world.memory = plan(&scene.world).memory;
+    scene.observed.membership = Scene::formed(3).observed.membership;
+    scene.observed.persisted = plan(&scene.observed).persisted;
     assert_eq!(planned(&scene), "Bootstrapping Bootstrap(0,1,2) -");
 }
 
@@ -148,36 +154,40 @@ fn a_cluster_with_members_that_were_not_started_here_is_left_alone() {
     let mut scene = permitted();
     let mut other = Scene::formed(3);
     other.member(4, id(4), Role::Voter, true);
-    scene.world.membership = other.world.membership;
-    let plan = plan(&scene.world);
+    scene.observed.membership = other.observed.membership;
+    let plan = plan(&scene.observed);
     assert_eq!(line(&scene, &plan), "Blocked Bootstrap(0,1,2) -");
-    assert_eq!(plan.memory.cluster, None);
+    assert_eq!(plan.persisted.cluster, None);
 }
 
 #[test]
 fn the_size_that_was_begun_with_stays_until_the_cluster_has_formed() {
     let mut scene = permitted();
     scene.asks_for(1);
-    let plan = plan(&scene.world);
-    assert_eq!(plan.shape.expect("a shape").replicas, 3);
+    let plan = plan(&scene.observed);
+    assert_eq!(plan.layout.expect("a shape").replicas, 3);
 }
 
 #[test]
 fn volumes_older_than_the_cluster_need_a_persons_word() {
     let mut scene = three_waiting();
-    let old = scene.world.created - jiff::SignedDuration::from_secs(1);
+    let old = scene.observed.created - jiff::SignedDuration::from_secs(1);
     scene.claim_at(2).as_mut().expect("a claim").created = Some(old);
-    let waits = plan(&scene.world);
+    let waits = plan(&scene.observed);
     assert_eq!(line(&scene, &waits), "Blocked - -");
-    assert!(waits.why.blocked_by[0].contains("claim-2"), "{:?}", waits.why);
+    assert!(
+        waits.explanation.blocked_by[0].contains("claim-2"),
+        "{:?}",
+        waits.explanation
+    );
     // The name of a claim is no UID of it.
-    scene.world.discard.insert("data-c-2".to_owned());
-    let told = plan(&scene.world).why.blocked_by.join(" ");
+    scene.observed.discard.insert("data-c-2".to_owned());
+    let told = plan(&scene.observed).explanation.blocked_by.join(" ");
     assert!(
         told.contains("discard names data-c-2, which is the UID of none"),
         "{told}"
     );
-    scene.world.discard.insert("claim-2".to_owned());
+    scene.observed.discard.insert("claim-2".to_owned());
     assert!(planned(&scene).contains("Bootstrap c-2 for p2"));
 }
 
@@ -186,7 +196,7 @@ fn somebody_elses_disk_is_never_touched_without_a_persons_word() {
     let mut scene = three_waiting();
     scene.waits(1, "p1", &Verdict::Foreign);
     assert_eq!(planned(&scene), "Blocked - -");
-    scene.world.discard.insert("claim-1".to_owned());
+    scene.observed.discard.insert("claim-1".to_owned());
     assert_eq!(planned(&scene), "Scaling Discard(1) delete claim claim-1");
 }
 
@@ -201,16 +211,16 @@ fn etcd_that_ends_for_how_it_is_called_is_told_and_nothing_begins_anew_before_th
             words: "flag provided but not defined: -no-such".to_owned(),
         });
     }
-    let plan = plan(&scene.world);
+    let plan = plan(&scene.observed);
     assert_eq!(line(&scene, &plan), "Blocked Bootstrap(0,1,2) -");
-    let told = plan.why.blocked_by.join(" ");
+    let told = plan.explanation.blocked_by.join(" ");
     assert!(told.contains("-no-such; correct spec.etcd.extraArgs"), "{told}");
     assert!(
-        plan.shape.expect("a shape").may_move,
+        plan.layout.expect("a shape").may_update_template,
         "what is corrected reaches the pods"
     );
-    let set = scene.world.set.as_mut().expect("a set");
-    set.intent = Some("corrected".to_owned());
+    let set = scene.observed.set.as_mut().expect("a set");
+    set.spec_hash = Some("corrected".to_owned());
     assert_eq!(planned(&scene), "Bootstrapping StartOver() -");
 }
 
@@ -220,7 +230,7 @@ fn reports_of_another_pod_or_cluster_are_not_believed() {
         |scene: &mut Scene| scene.report(0).pod_uid = "former".to_owned(),
         |scene: &mut Scene| scene.report(0).cluster_uid = "another".to_owned(),
         |scene: &mut Scene| scene.report(0).expected_incarnation = 7,
-        |scene: &mut Scene| scene.pod_at(0).deleting = Some(scene.world.now),
+        |scene: &mut Scene| scene.pod_at(0).deleting = Some(scene.observed.now),
     ] {
         let mut scene = three_waiting();
         change(&mut scene);
@@ -231,7 +241,7 @@ fn reports_of_another_pod_or_cluster_are_not_believed() {
 #[test]
 fn what_another_process_began_is_taken_over_before_it_goes_on() {
     let mut scene = permitted();
-    scene.world.instance = "somebody-else".to_owned();
+    scene.observed.instance = "somebody-else".to_owned();
     scene.report(1).nonce = "later".to_owned();
     assert_eq!(planned(&scene), "Bootstrapping Bootstrap(0,1,2) take over 3");
 }
@@ -239,18 +249,18 @@ fn what_another_process_began_is_taken_over_before_it_goes_on() {
 #[test]
 fn taking_over_is_tried_until_every_pod_was_touched_and_not_while_paused() {
     let mut scene = permitted();
-    scene.world.instance = "somebody-else".to_owned();
+    scene.observed.instance = "somebody-else".to_owned();
     scene.report(1).nonce = "later".to_owned();
-    let first = plan(&scene.world);
+    let first = plan(&scene.observed);
     scene.stored(&first);
-    scene.world.owed.clone_from(&first.owed);
-    let again = plan(&scene.world);
+    scene.observed.unfenced.clone_from(&first.unfenced);
+    let again = plan(&scene.observed);
     assert_eq!(again.step, first.step);
-    scene.world.desired.paused = true;
-    let paused = plan(&scene.world);
-    assert_eq!((paused.step, &paused.owed), (None, &first.owed));
-    scene.world.desired.paused = false;
-    scene.world.owed.clear();
+    scene.observed.desired.paused = true;
+    let paused = plan(&scene.observed);
+    assert_eq!((paused.step, &paused.unfenced), (None, &first.unfenced));
+    scene.observed.desired.paused = false;
+    scene.observed.unfenced.clear();
     assert_eq!(
         planned(&scene),
         "Bootstrapping Bootstrap(0,1,2) Bootstrap c-1 for p1"
@@ -270,7 +280,7 @@ fn listed() -> Vec<ListedMember> {
 /// Three kept volumes of a cluster of the same name that was deleted, at incarnation 2.
 fn kept() -> Scene {
     let mut scene = Scene::new(3);
-    let first = plan(&scene.world);
+    let first = plan(&scene.observed);
     scene.stored(&first);
     for number in 0..3 {
         scene.waits(number, &format!("p{number}"), &Verdict::Foreign);
@@ -281,7 +291,7 @@ fn kept() -> Scene {
         let identity = report.identity.as_mut().expect("an identity");
         identity.cluster_uid = "former".to_owned();
         identity.incarnation = 2;
-        scene.world.adopt.insert(format!("claim-{number}"));
+        scene.observed.adopt.insert(format!("claim-{number}"));
     }
     scene
 }
@@ -289,9 +299,9 @@ fn kept() -> Scene {
 #[test]
 fn kept_volumes_start_by_consent_under_the_incarnation_that_is_on_them() {
     let mut scene = kept();
-    let begun = plan(&scene.world);
+    let begun = plan(&scene.observed);
     assert_eq!(line(&scene, &begun), "Bootstrapping Adopt(0,1,2) -");
-    assert_eq!(begun.memory.incarnation, 2);
+    assert_eq!(begun.persisted.incarnation, 2);
     scene.stored(&begun);
     assert_eq!(planned(&scene), "Bootstrapping Adopt(0,1,2) delete pod pod-0");
     for number in 0..3 {
@@ -316,10 +326,14 @@ fn kept_volumes_that_do_not_belong_together_start_nobody() {
     for change in changes {
         let mut scene = kept();
         change(scene.report(1));
-        let stays = plan(&scene.world);
+        let stays = plan(&scene.observed);
         assert_eq!(line(&scene, &stays), "Blocked - -");
-        assert!(stays.why.text.contains("none is started"), "{}", stays.why.text);
-        let told = stays.why.blocked_by.join("; ");
+        assert!(
+            stays.explanation.text.contains("none is started"),
+            "{}",
+            stays.explanation.text
+        );
+        let told = stays.explanation.blocked_by.join("; ");
         assert!(
             told.contains("c-0, c-2 hold") && told.contains("c-1 hold"),
             "{told}"
@@ -358,13 +372,13 @@ fn a_kept_volume_that_is_not_what_it_should_be_is_named_and_does_not_start() {
     for (change, why) in table {
         let mut scene = kept();
         change(scene.report(2));
-        let begun = plan(&scene.world);
+        let begun = plan(&scene.observed);
         scene.stored(&begun);
         for number in 0..3 {
             scene.pod_at(number).incarnation = 2;
             scene.report(number).expected_incarnation = 2;
         }
-        let permitted = plan(&scene.world);
+        let permitted = plan(&scene.observed);
         assert_eq!(
             line(&scene, &permitted),
             "Bootstrapping Adopt(0,1) Adopt c-0 for p0, Adopt c-1 for p1",
@@ -373,7 +387,7 @@ fn a_kept_volume_that_is_not_what_it_should_be_is_named_and_does_not_start() {
         scene.stored(&permitted);
         scene.silent(0);
         scene.silent(1);
-        let waits = plan(&scene.world).why.blocked_by;
+        let waits = plan(&scene.observed).explanation.blocked_by;
         assert!(waits.iter().any(|told| told == why), "{why}: {waits:?}");
     }
 }
@@ -381,7 +395,7 @@ fn a_kept_volume_that_is_not_what_it_should_be_is_named_and_does_not_start() {
 /// The pods were made for the incarnation of the volumes, and of three volumes a quorum is there.
 fn two_kept() -> Scene {
     let mut scene = kept();
-    let begun = plan(&scene.world);
+    let begun = plan(&scene.observed);
     scene.stored(&begun);
     for number in 0..2 {
         scene.pod_at(number).incarnation = 2;
@@ -394,7 +408,7 @@ fn two_kept() -> Scene {
 #[test]
 fn of_a_bare_quorum_of_kept_volumes_the_second_starts_though_the_first_one_runs_already() {
     let mut scene = two_kept();
-    let begun = plan(&scene.world);
+    let begun = plan(&scene.observed);
     assert_eq!(
         line(&scene, &begun),
         "Bootstrapping Adopt(0,1,2) Adopt c-0 for p0, Adopt c-1 for p1"
@@ -410,14 +424,14 @@ fn of_a_bare_quorum_of_kept_volumes_the_second_starts_though_the_first_one_runs_
 
 /// A member of a cluster that works waits on its kept volume, and a person wants that to be taken over.
 fn comes_late(scene: &mut Scene, number: u16) {
-    let cluster = scene.world.memory.cluster.expect("an ID").to_string();
+    let cluster = scene.observed.persisted.cluster.expect("an ID").to_string();
     scene.waits(number, &format!("p{number}"), &Verdict::Foreign);
     let report = scene.report(number);
     report.wal_cluster_id = Some(cluster);
     report.wal_member_id = Some(id(number).to_string());
     report.members = listed();
     report.identity.as_mut().expect("an identity").cluster_uid = "former".to_owned();
-    scene.world.adopt.insert(format!("claim-{number}"));
+    scene.observed.adopt.insert(format!("claim-{number}"));
 }
 
 #[test]
@@ -444,12 +458,17 @@ fn a_kept_volume_that_comes_late_is_taken_over_all_the_same_and_not_deleted() {
                 .incarnation = 9;
         },
         |scene| {
-            let member = scene.world.memory.members.get_mut(&place(2)).expect("a member");
-            member.reached = Some(Reached {
+            let member = scene
+                .observed
+                .persisted
+                .members
+                .get_mut(&ordinal(2))
+                .expect("a member");
+            member.last_index = Some(LastKnownIndex {
                 pod: "before".to_owned(),
                 index: RaftIndex(100),
             });
-            scene.pod_at(2).arrival = Some((id(2), RaftIndex(7)));
+            scene.pod_at(2).volume_position = Some((id(2), RaftIndex(7)));
         },
     ];
     for (number, change) in refused.into_iter().enumerate() {
@@ -461,7 +480,7 @@ fn a_kept_volume_that_comes_late_is_taken_over_all_the_same_and_not_deleted() {
             "{number}"
         );
     }
-    scene.world.adopt.clear();
+    scene.observed.adopt.clear();
     assert_eq!(planned(&scene), "Blocked - -");
 }
 
@@ -478,9 +497,12 @@ fn the_life_that_is_on_the_disks_goes_on_where_nothing_is_noted_of_it() {
         report.identity.as_mut().expect("an identity").incarnation = 4;
         report.wal_client_entries = Some(true);
     }
-    let over = plan(&scene.world);
+    let over = plan(&scene.observed);
     assert_eq!(line(&scene, &over), "Bootstrapping StartOver() -");
-    assert_eq!((over.memory.incarnation, over.memory.last_incarnation), (4, 4));
+    assert_eq!(
+        (over.persisted.incarnation, over.persisted.last_incarnation),
+        (4, 4)
+    );
     scene.stored(&over);
     assert_eq!(planned(&scene), "Bootstrapping StartOver() delete pod pod-0");
     // Another cluster's is not.
@@ -488,7 +510,7 @@ fn the_life_that_is_on_the_disks_goes_on_where_nothing_is_noted_of_it() {
     other.waits(0, "p0", &Verdict::Foreign);
     let identity = other.report(0).identity.as_mut().expect("an identity");
     (identity.incarnation, identity.cluster_uid) = (4, "somebody-else".to_owned());
-    assert_eq!(plan(&other.world).memory.incarnation, 1);
+    assert_eq!(plan(&other.observed).persisted.incarnation, 1);
 }
 
 #[test]
@@ -497,28 +519,28 @@ fn while_it_starts_over_a_pod_of_another_spec_goes_as_well() {
     for number in 0..3 {
         scene.pod_at(number).container = Container::Waiting("ImagePullBackOff".to_owned());
     }
-    let set = scene.world.set.as_mut().expect("a set");
-    set.intent = Some("corrected".to_owned());
-    let over = plan(&scene.world);
+    let set = scene.observed.set.as_mut().expect("a set");
+    set.spec_hash = Some("corrected".to_owned());
+    let over = plan(&scene.observed);
     scene.stored(&over);
     for number in 0..3 {
         scene.waits(number, &format!("n{number}"), &Verdict::Empty);
-        scene.pod_at(number).incarnation = over.memory.incarnation;
-        scene.report(number).expected_incarnation = over.memory.incarnation;
+        scene.pod_at(number).incarnation = over.persisted.incarnation;
+        scene.report(number).expected_incarnation = over.persisted.incarnation;
     }
     assert!(planned(&scene).starts_with("Bootstrapping Bootstrap(0,1,2)"));
-    let set = scene.world.set.as_mut().expect("a set");
-    set.intent = Some("corrected again".to_owned());
+    let set = scene.observed.set.as_mut().expect("a set");
+    set.spec_hash = Some("corrected again".to_owned());
     assert_eq!(planned(&scene), "Bootstrapping StartOver() delete pod pod-0");
 }
 
 #[test]
 fn without_consent_or_with_volumes_that_do_not_belong_together_nothing_starts() {
     let mut scene = kept();
-    scene.world.adopt.clear();
+    scene.observed.adopt.clear();
     assert_eq!(planned(&scene), "Blocked - -");
-    scene.world.adopt.insert("data-c-0".to_owned());
-    let told = plan(&scene.world).why.blocked_by.join(" ");
+    scene.observed.adopt.insert("data-c-0".to_owned());
+    let told = plan(&scene.observed).explanation.blocked_by.join(" ");
     assert!(
         told.contains("adopt names data-c-0, which is the UID of none"),
         "{told}"
@@ -538,29 +560,33 @@ fn without_consent_or_with_volumes_that_do_not_belong_together_nothing_starts() 
         identity.fingerprint = Fingerprint([("wwid".to_owned(), "old".to_owned())].into());
         report.fingerprint = Fingerprint([("wwid".to_owned(), "copy".to_owned())].into());
     }
-    let copies = plan(&scene.world);
+    let copies = plan(&scene.observed);
     assert_eq!(line(&scene, &copies), "Blocked - -");
-    assert!(copies.why.blocked_by[0].contains("a copy"), "{:?}", copies.why);
+    assert!(
+        copies.explanation.blocked_by[0].contains("a copy"),
+        "{:?}",
+        copies.explanation
+    );
 }
 
 #[test]
 fn a_spec_that_is_corrected_before_anything_started_makes_the_pods_anew() {
     let mut scene = three_waiting();
     scene.pod_at(2).container = Container::Waiting("ImagePullBackOff".to_owned());
-    if let Some(set) = &mut scene.world.set {
-        set.intent = Some("corrected".to_owned());
+    if let Some(set) = &mut scene.observed.set {
+        set.spec_hash = Some("corrected".to_owned());
     }
-    let over = plan(&scene.world);
+    let over = plan(&scene.observed);
     assert_eq!(line(&scene, &over), "Bootstrapping StartOver() -");
     scene.stored(&over);
-    if let Some(set) = &mut scene.world.set {
-        set.intent = Some("corrected".to_owned());
+    if let Some(set) = &mut scene.observed.set {
+        set.spec_hash = Some("corrected".to_owned());
     }
     assert_eq!(planned(&scene), "Bootstrapping StartOver() delete pod pod-0");
     for number in 0..3 {
         scene.gone(number);
         scene.waits(number, &format!("q{number}"), &Verdict::Empty);
-        scene.pod_at(number).intent = Some("corrected".to_owned());
+        scene.pod_at(number).spec_hash = Some("corrected".to_owned());
     }
     assert!(planned(&scene).starts_with("Bootstrapping Bootstrap(0,1,2) Bootstrap c-0 for q0"));
 }

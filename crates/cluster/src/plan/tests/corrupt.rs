@@ -5,7 +5,7 @@ use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
 use super::scene::{Scene, id};
 use super::{follow, line, plan, planned};
-use crate::world::{Asked, Digest};
+use crate::observed_state::{Digest, QueryResult};
 
 /// An alarm of one, and what each has: a hash and up to where history is gone.
 fn raised(size: u8, accused: Option<MemberId>, digests: &[Option<(u32, i64)>]) -> Scene {
@@ -14,16 +14,16 @@ fn raised(size: u8, accused: Option<MemberId>, digests: &[Option<(u32, i64)>]) -
         member: accused,
         kind: AlarmKind::Corrupt,
     };
-    scene.world.alarms.insert(alarm);
+    scene.observed.alarms.insert(alarm);
     for (number, digest) in (0..).zip(digests) {
         let answer = match digest {
-            Some((hash, compacted)) => Asked::Answer(Digest {
+            Some((hash, compacted)) => QueryResult::Answer(Digest {
                 hash: *hash,
                 compacted: Revision(*compacted),
             }),
-            None => Asked::Silent("no answer within 20s".to_owned()),
+            None => QueryResult::NoAnswer("no answer within 20s".to_owned()),
         };
-        scene.world.digests.insert(id(number), answer);
+        scene.observed.digests.insert(id(number), answer);
     }
     scene
 }
@@ -59,9 +59,9 @@ fn without_a_majority_that_agrees_nothing_is_replaced_and_it_is_said_who_has_wha
         ([Some((1, 5)), b, b], "compacted at another revision"),
     ] {
         let scene = raised(3, Some(id(0)), &digests);
-        let next = plan(&scene.world);
+        let next = plan(&scene.observed);
         assert_eq!(line(&scene, &next), "Blocked - -", "{digests:?}");
-        let why = next.why.blocked_by.join(" ");
+        let why = next.explanation.blocked_by.join(" ");
         assert!(why.contains(words), "{words}: {why}");
         assert!(why.contains("CORRUPT") && why.contains("replace"), "{why}");
     }
@@ -72,9 +72,13 @@ fn two_voters_that_differ_and_an_alarm_of_nobody_are_left_to_a_person() {
     let scene = raised(2, Some(id(1)), &[Some((1, 7)), Some((2, 7))]);
     assert_eq!(planned(&scene), "Blocked - -");
     let scene = raised(3, None, &[Some((1, 7)), Some((2, 7)), Some((2, 7))]);
-    let next = plan(&scene.world);
+    let next = plan(&scene.observed);
     assert_eq!(line(&scene, &next), "Blocked - -");
-    assert!(next.why.text.contains("hashkv"), "{}", next.why.text);
+    assert!(
+        next.explanation.text.contains("hashkv"),
+        "{}",
+        next.explanation.text
+    );
 }
 
 #[test]
@@ -83,7 +87,7 @@ fn while_data_differ_no_copy_of_them_goes() {
     let mut scene = raised(3, Some(id(0)), &[a, a, b]);
     scene.asks_for(1);
     assert_eq!(planned(&scene), "Blocked - -");
-    scene.world.alarms.clear();
+    scene.observed.alarms.clear();
     assert_eq!(planned(&scene), "Scaling Remove(2) remove c-2 (12)");
 }
 
@@ -93,7 +97,7 @@ fn an_alarm_that_is_taken_back_takes_back_what_was_begun_for_it() {
     scene.silent(2);
     assert_eq!(follow(&mut scene), "Blocked Replace(1) -");
     scene.runs(2, id(2));
-    scene.world.alarms.clear();
-    scene.world.digests.clear();
+    scene.observed.alarms.clear();
+    scene.observed.digests.clear();
     assert_eq!(follow(&mut scene), "Converged - -");
 }

@@ -6,11 +6,11 @@ use etcd_operator_api::contract::{Verdict, kind};
 use etcd_operator_etcd::id::RaftTerm;
 use jiff::SignedDuration;
 
-use super::scene::{Scene, id, place};
-use super::told::{one, told, told_after_refusal};
+use super::explanations::{condition_of, status_after_refusal, status_of};
+use super::scene::{Scene, id, ordinal};
 use super::{follow, line, plan, planned};
+use crate::observed_state::{Container, QueryResult};
 use crate::plan::Reason;
-use crate::world::{Asked, Container};
 
 /// A member that waits on its own volume, whose directory it knows by this inode, and finds another one.
 fn copied(scene: &mut Scene, number: u16, of: &str) {
@@ -28,23 +28,23 @@ fn files_of_long_ago_on_the_right_volume_are_no_volume_that_moved() {
         copied(&mut scene, 1, of);
         assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
         // A consent that was left over vouches for nothing where the others hold quorum.
-        scene.world.adopt.insert("claim-1".to_owned());
+        scene.observed.adopt.insert("claim-1".to_owned());
         assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
-        scene.world.adopt.clear();
+        scene.observed.adopt.clear();
         scene.unknown();
         scene.silent(2);
-        let waits = plan(&scene.world);
-        assert_eq!((waits.why.reason, waits.step), (Reason::Waiting, None));
+        let waits = plan(&scene.observed);
+        assert_eq!((waits.explanation.reason, waits.step), (Reason::Waiting, None));
         assert!(
             waits
-                .why
+                .explanation
                 .blocked_by
                 .iter()
                 .any(|why| why.contains("adopt and that UID") && why.contains("claim-1")),
             "{:?}",
-            waits.why
+            waits.explanation
         );
-        scene.world.adopt.insert("claim-1".to_owned());
+        scene.observed.adopt.insert("claim-1".to_owned());
         assert_eq!(planned(&scene), "Recovering Resume(1) Resume c-1 for p1");
     }
     let mut attached = Scene::formed(3);
@@ -55,15 +55,15 @@ fn files_of_long_ago_on_the_right_volume_are_no_volume_that_moved() {
 #[test]
 fn a_consent_to_use_a_volume_is_none_to_delete_it_later() {
     let mut scene = Scene::formed(3);
-    let before = scene.world.created - SignedDuration::from_secs(1);
+    let before = scene.observed.created - SignedDuration::from_secs(1);
     scene.claim_at(1).as_mut().expect("a claim").created = Some(before);
-    scene.world.discard.insert("claim-1".to_owned());
+    scene.observed.discard.insert("claim-1".to_owned());
     scene.waits(1, "p1", &Verdict::Unreadable);
-    let waits = plan(&scene.world);
+    let waits = plan(&scene.observed);
     assert_eq!(line(&scene, &waits), "Blocked - -");
-    let why = &waits.why.blocked_by[0];
+    let why = &waits.explanation.blocked_by[0];
     assert!(why.contains("/replace and the ID 11"), "{why}");
-    scene.world.replace = Some(id(1).to_string());
+    scene.observed.replace = Some(id(1).to_string());
     assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
 }
 
@@ -86,7 +86,7 @@ fn a_key_that_reads_like_last_words_costs_nobody_a_disk() {
 /// Three members have their permits, and two ask for another one: they found this.
 fn begun(storage: &Scene, found: [&Verdict; 2]) -> Scene {
     let mut scene = Scene::new(3);
-    scene.world.desired.storage = storage.world.desired.storage.clone();
+    scene.observed.desired.storage = storage.observed.desired.storage.clone();
     follow(&mut scene);
     for number in 0..3 {
         scene.waits(number, &format!("p{number}"), &Verdict::Empty);
@@ -115,16 +115,16 @@ fn fleeting_and_forgetful() -> Scene {
 fn who_cannot_read_its_disk_has_not_lost_it_before_the_cluster_forms() {
     let mut scene = begun(&Scene::new(3), [&Verdict::Empty, &Verdict::Unreadable]);
     scene.runs(2, id(2));
-    let waits = plan(&scene.world);
+    let waits = plan(&scene.observed);
     assert_eq!(line(&scene, &waits), "Bootstrapping Bootstrap(0,1,2) -");
     assert!(
         waits
-            .why
+            .explanation
             .blocked_by
             .iter()
             .any(|why| why.contains("c-1 cannot read")),
         "{:?}",
-        waits.why
+        waits.explanation
     );
 }
 
@@ -135,9 +135,13 @@ fn the_last_data_that_live_with_a_pod_are_not_deleted_unread() {
     for number in 0..2 {
         scene.gone(number);
     }
-    let waits = plan(&scene.world);
+    let waits = plan(&scene.observed);
     assert_eq!(line(&scene, &waits), "QuorumLost StartOver() -");
-    assert!(waits.why.text.contains("delete the pod c-2"), "{:?}", waits.why);
+    assert!(
+        waits.explanation.text.contains("delete the pod c-2"),
+        "{:?}",
+        waits.explanation
+    );
     scene.silent(2);
     assert_eq!(planned(&scene), "QuorumLost StartOver() -");
     // Who has never heard of a leader has agreed to nothing.
@@ -159,7 +163,7 @@ fn the_last_data_that_live_with_a_pod_are_not_deleted_unread() {
     assert_eq!(planned(&two), "QuorumLost StartOver() -");
     // With volumes nothing goes with a pod.
     let mut kept = fleeting_and_forgetful();
-    kept.world.desired.storage = Scene::new(3).world.desired.storage;
+    kept.observed.desired.storage = Scene::new(3).observed.desired.storage;
     for number in 0..2 {
         kept.gone(number);
     }
@@ -176,10 +180,14 @@ fn what_may_hold_writes_of_before_is_given_up_by_consent_and_all_begins_anew() {
         scene.waits(number, &format!("q{number}"), &Verdict::Empty);
     }
     scene.waits(2, "q2", &Verdict::OtherIncarnation { found: 1 });
-    let waits = plan(&scene.world);
+    let waits = plan(&scene.observed);
     assert_eq!(line(&scene, &waits), "QuorumLost StartOver() -");
-    assert!(waits.why.text.contains("claim-2"), "{:?}", waits.why);
-    scene.world.discard.insert("claim-2".to_owned());
+    assert!(
+        waits.explanation.text.contains("claim-2"),
+        "{:?}",
+        waits.explanation
+    );
+    scene.observed.discard.insert("claim-2".to_owned());
     assert_eq!(follow(&mut scene), "Scaling StartOver() delete claim claim-2");
 }
 
@@ -191,21 +199,21 @@ fn who_is_cut_off_from_members_that_serve_calls_no_quorum_lost() {
         scene.silent(number);
         scene.pod_at(number).ready = true;
         scene
-            .world
+            .observed
             .members
-            .get_mut(&place(number))
+            .get_mut(&ordinal(number))
             .expect("a member")
-            .report = Asked::Elsewhere;
+            .report = QueryResult::OtherResponder;
     }
     assert_eq!(planned(&scene), "MembersUnreachable - -");
-    let status = told(&scene);
-    assert!(one(&status, ConditionType::QuorumLost).is_none());
+    let status = status_of(&scene);
+    assert!(condition_of(&status, ConditionType::QuorumLost).is_none());
     for type_ in [
         ConditionType::Available,
         ConditionType::Degraded,
         ConditionType::QuorumAtRisk,
     ] {
-        let condition = one(&status, type_).expect("a condition");
+        let condition = condition_of(&status, type_).expect("a condition");
         assert_eq!(condition.status, Truth::Unknown.as_str(), "{type_:?}");
     }
     // One that refuses is reached, and does not serve.
@@ -222,26 +230,28 @@ fn a_new_member_that_finds_no_node_is_looked_at_in_peace() {
     scene.pod(3, "pod-3");
     scene.pod_at(3).container = Container::Waiting("Unschedulable".to_owned());
     follow(&mut scene);
-    let waits = plan(&scene.world);
+    let waits = plan(&scene.observed);
     assert_eq!(waits.step, None);
-    assert!(waits.wake.as_secs() >= 5, "{:?}", waits.wake);
+    assert!(waits.requeue_after.as_secs() >= 5, "{:?}", waits.requeue_after);
 }
 
 #[test]
 fn what_the_api_server_refuses_is_told_until_it_takes_it() {
     let scene = Scene::formed(3);
-    let refused = told_after_refusal(&scene, Some(vec!["spec.storage.size: no".to_owned()]), None);
-    let condition = one(&refused, ConditionType::Applied).expect("a condition");
+    let refused = status_after_refusal(&scene, Some(vec!["spec.storage.size: no".to_owned()]), None);
+    let condition = condition_of(&refused, ConditionType::Applied).expect("a condition");
     assert_eq!(
         (condition.status.as_str(), condition.reason.as_deref()),
         ("False", Some("Refused"))
     );
-    let not_asked = told_after_refusal(&scene, None, Some(refused.clone()));
+    let not_asked = status_after_refusal(&scene, None, Some(refused.clone()));
     assert_eq!(not_asked.conditions, refused.conditions);
-    let taken = told_after_refusal(&scene, Some(Vec::new()), Some(refused));
+    let taken = status_after_refusal(&scene, Some(Vec::new()), Some(refused));
     assert_eq!(
-        one(&taken, ConditionType::Applied).expect("a condition").status,
+        condition_of(&taken, ConditionType::Applied)
+            .expect("a condition")
+            .status,
         "True"
     );
-    assert!(one(&told(&scene), ConditionType::Applied).is_none());
+    assert!(condition_of(&status_of(&scene), ConditionType::Applied).is_none());
 }

@@ -2,13 +2,13 @@
 
 use proptest::prelude::*;
 
-use super::restore::{asked, fetched, intent, phase, prepared, restored, serves, withdraw};
+use super::restore::{asked, fetched, phase, prepared, restore_request, restored, serves, withdraw};
 use super::restore_props;
 use super::scene::Scene;
 use super::{follow, plan, planned};
-use crate::memory::Phase;
-use crate::plan::{Fetching, Reason, Step};
-use crate::world::{Container, Fetch, FetchFailure};
+use crate::observed_state::{Container, Fetch, FetchFailure};
+use crate::persisted_state::Phase;
+use crate::plan::{FetchContainer, Reason, Step};
 
 /// A cluster that is asked for a restore, whose new template is there.
 fn begun() -> Scene {
@@ -19,7 +19,13 @@ fn begun() -> Scene {
 }
 
 fn is_committed(scene: &Scene) -> bool {
-    scene.world.memory.restore.as_ref().expect("a restore").committed
+    scene
+        .observed
+        .persisted
+        .restore
+        .as_ref()
+        .expect("a restore")
+        .committed
 }
 
 #[test]
@@ -50,8 +56,8 @@ fn after_that_there_is_only_forward_from_the_same_backup() {
     withdraw(&mut scene);
     scene.unknown();
     assert_eq!(follow(&mut scene), "Restoring - stop pod pod-0");
-    let shape = plan(&scene.world).shape.expect("a shape");
-    assert_eq!(shape.fetching, Fetching::AsBefore);
+    let layout = plan(&scene.observed).layout.expect("a shape");
+    assert_eq!(layout.fetch_container, FetchContainer::Unchanged);
     for number in 0..3 {
         fetched(&mut scene, number, &format!("p{number}"), &prepared(number));
     }
@@ -71,7 +77,7 @@ fn pods_of_before_are_counted_against_the_voters_there_were_and_not_those_there_
     scene.unknown();
     for number in 0..3 {
         assert_eq!(follow(&mut scene), format!("Restoring - stop pod pod-{number}"));
-        scene.pod_at(number).deleting = Some(scene.world.now);
+        scene.pod_at(number).deleting = Some(scene.observed.now);
     }
     scene.at_gone_pod(0);
     follow(&mut scene);
@@ -93,9 +99,9 @@ fn a_pod_that_lost_its_data_later_and_cannot_fetch_is_made_anew_where_the_others
     follow(&mut scene);
     follow(&mut scene);
     serves(&mut scene, &[0, 1, 2]);
-    let mut compared = intent("r");
+    let mut compared = restore_request("r");
     compared.compared_cluster = Some(restored().to_string());
-    scene.world.restore = Ok(Some(compared));
+    scene.observed.restore = Ok(Some(compared));
     for _ in 0..3 {
         follow(&mut scene);
     }
@@ -148,7 +154,7 @@ fn a_pod_that_lost_its_data_later_and_cannot_fetch_is_made_anew_where_the_others
     );
     lose(&mut scene, 0, Some(refused));
     assert_eq!(planned(&scene), "Recovering - delete pod new-0");
-    scene.world.desired.storage = Scene::new(3).world.desired.storage;
+    scene.observed.desired.storage = Scene::new(3).observed.desired.storage;
     assert!(
         planned(&scene).ends_with(" - -"),
         "what is on volumes is not lost"
@@ -184,32 +190,32 @@ fn a_restore_that_cannot_go_on_and_not_go_back_says_how_to_get_out() {
     let mut scene = stuck();
     for (wish, words) in [
         (
-            Some(intent("r")),
+            Some(restore_request("r")),
             "delete the EtcdRestore back and create another one",
         ),
         (None, "create another EtcdRestore"),
     ] {
-        scene.world.is_asker_there = wish.is_some();
-        scene.world.restore = Ok(wish);
-        let next = plan(&scene.world);
-        assert_eq!(next.why.reason, Reason::Blocked);
-        assert!(next.why.text.contains(words), "{}", next.why.text);
-        assert!(next.why.blocked_by.join(" ").contains("no such object"));
+        scene.observed.is_requester_present = wish.is_some();
+        scene.observed.restore = Ok(wish);
+        let next = plan(&scene.observed);
+        assert_eq!(next.explanation.reason, Reason::Blocked);
+        assert!(next.explanation.text.contains(words), "{}", next.explanation.text);
+        assert!(next.explanation.blocked_by.join(" ").contains("no such object"));
     }
 }
 
 #[test]
 fn another_restore_takes_the_place_of_one_that_cannot_go_on() {
     let mut scene = stuck();
-    scene.world.restore = Ok(Some(intent("another")));
-    scene.world.is_stale = true;
+    scene.observed.restore = Ok(Some(restore_request("another")));
+    scene.observed.is_stale = true;
     follow(&mut scene);
-    let before = scene.world.memory.restore.clone().expect("a restore");
+    let before = scene.observed.persisted.restore.clone().expect("a restore");
     assert_eq!(before.uid, "r", "nobody asks for it any more");
 
-    scene.world.is_stale = false;
+    scene.observed.is_stale = false;
     assert_eq!(follow(&mut scene), "Restoring - -");
-    let restore = scene.world.memory.restore.clone().expect("a restore");
+    let restore = scene.observed.persisted.restore.clone().expect("a restore");
     assert_eq!(
         (restore.uid.as_str(), restore.phase),
         ("another", Phase::Stopping)
@@ -219,9 +225,11 @@ fn another_restore_takes_the_place_of_one_that_cannot_go_on() {
         restore.revision_bump > before.revision_bump,
         "above all that was seen"
     );
-    let shape = plan(&scene.world).shape.expect("a shape");
-    assert!(matches!(&shape.fetching, Fetching::With(intent) if intent.uid == "another"));
-    assert_eq!((shape.incarnation, shape.serves), (3, false));
+    let layout = plan(&scene.observed).layout.expect("a shape");
+    assert!(
+        matches!(&layout.fetch_container, FetchContainer::Required(restore_request) if restore_request.uid == "another")
+    );
+    assert_eq!((layout.incarnation, layout.accepts_clients), (3, false));
     scene.set(3, 3);
     assert_eq!(follow(&mut scene), "Restoring - stop pod new-0");
     // Withdrawn in its turn, it goes on: there is nothing to go back to.
@@ -234,11 +242,11 @@ fn another_restore_takes_the_place_of_one_that_cannot_go_on() {
 fn what_was_over_long_ago_does_not_begin_again() {
     let mut scene = asked(3);
     scene.is_fleeting();
-    scene.world.is_stale = true;
+    scene.observed.is_stale = true;
     for _ in 0..3 {
         assert_eq!(follow(&mut scene), "Converged - -");
     }
-    assert_eq!(scene.world.memory.restore, None);
+    assert_eq!(scene.observed.persisted.restore, None);
 }
 
 proptest! {
@@ -248,8 +256,8 @@ proptest! {
     fn no_pod_is_stopped_before_it_is_written_down_that_its_data_go(scene in restore_props::scenes()) {
         let mut scene = scene;
         scene.is_fleeting();
-        let before = scene.world.memory.restore.clone().expect("a restore");
-        let next = plan(&scene.world);
+        let before = scene.observed.persisted.restore.clone().expect("a restore");
+        let next = plan(&scene.observed);
         if before.phase == Phase::Stopping && !before.committed {
             prop_assert!(!matches!(next.step, Some(Step::DeletePod { .. })), "{:?}", next.step);
         }

@@ -12,8 +12,10 @@ use etcd_operator_etcd::membership::{Known, Member, Role};
 use etcd_operator_etcd::policy::Feature;
 
 use super::scene::{Scene, id};
+use crate::observed_state::{
+    Claim, Container, Membership, ObservedCluster, ObservedMember, Ordinal, Pod, QueryResult,
+};
 use crate::plan::{Plan, plan};
-use crate::world::{Asked, Claim, Container, Membership, Ordinal, Pod, Seen, World};
 
 pub use harm::{Event, Harm};
 pub use steps::is_superseded;
@@ -89,13 +91,13 @@ impl Life {
         let mut scene = Scene::formed_of(size, version);
         let etcd = Some(scene.known().clone());
         for pod in scene
-            .world
+            .observed
             .members
             .values_mut()
-            .filter_map(|seen| seen.pod.as_mut())
+            .filter_map(|observed_member| observed_member.pod.as_mut())
         {
             // They were made for it to form.
-            pod.looks_once = true;
+            pod.has_single_success_probe = true;
         }
         let disk = |number: u16| (format!("claim-{number}"), Disk::Of(id(number)));
         Self {
@@ -108,17 +110,17 @@ impl Life {
 
     /// One pass, up to where it is cut, and what was planned in it.
     pub fn pass(&mut self, cut: Cut) -> Plan {
-        let before = self.scene.world.clone();
+        let before = self.scene.observed.clone();
         let next = plan(&before);
         self.carry_out(&next, &before, cut);
         next
     }
 
     /// Carries out a plan that was made for this world, up to where it is cut.
-    pub fn carry_out(&mut self, next: &Plan, before: &World, cut: Cut) -> Outcome {
-        self.scene.world.owed.clone_from(&next.owed);
+    pub fn carry_out(&mut self, next: &Plan, before: &ObservedCluster, cut: Cut) -> Outcome {
+        self.scene.observed.unfenced.clone_from(&next.unfenced);
         if cut >= Cut::Status {
-            self.scene.world.memory = next.memory.clone();
+            self.scene.observed.persisted = next.persisted.clone();
         }
         if cut >= Cut::Objects {
             self.scene.stored(next);
@@ -128,7 +130,7 @@ impl Life {
         if let Outcome::Added(id) = outcome
             && cut == Cut::Nothing
         {
-            self.scene.world.memory = next.clone().with_added(id).memory;
+            self.scene.observed.persisted = next.clone().with_added_member(id).persisted;
         }
         outcome
     }
@@ -136,16 +138,16 @@ impl Life {
     /// The operator dies, and another process of it goes on.
     pub fn crashes(&mut self) {
         self.given += 1;
-        self.scene.world.instance = format!("me-{}", self.given);
-        self.scene.world.owed.clear();
+        self.scene.observed.instance = format!("me-{}", self.given);
+        self.scene.observed.unfenced.clear();
     }
 
     /// What happens by itself until nothing more does, but at the places that are slow.
     pub fn goes_on(&mut self, slow: u32) {
-        for place in self.places() {
-            if (slow >> place.get()) & 1 == 0 {
-                self.keep_pod(place);
-                self.start(place);
+        for ordinal in self.ordinals() {
+            if (slow >> ordinal.get()) & 1 == 0 {
+                self.keep_pod(ordinal);
+                self.start(ordinal);
             }
         }
         self.agree();
@@ -156,7 +158,7 @@ impl Life {
         let Some(known) = self
             .etcd
             .as_ref()
-            .filter(|_| self.scene.world.memory.has_formed())
+            .filter(|_| self.scene.observed.persisted.has_formed())
         else {
             return true;
         };
@@ -170,21 +172,27 @@ impl Life {
         let Some(known) = &self.etcd else { return false };
         let running = self.running();
         let voters = known.voters().filter(|voter| running.contains(&voter.id));
-        let places: BTreeSet<_> = voters
-            .filter_map(|voter| self.scene.world.place_of(&voter.peer_urls))
+        let ordinals: BTreeSet<_> = voters
+            .filter_map(|voter| self.scene.observed.ordinal_at(&voter.peer_urls))
             .collect();
-        let wanted: BTreeSet<_> = Ordinal::first(size.into()).collect();
-        known.members.len() == places.len() && places == wanted
+        let wanted: BTreeSet<_> = Ordinal::first_n(size.into()).collect();
+        known.members.len() == ordinals.len() && ordinals == wanted
     }
 
     fn has_data(&self, member: &Member) -> bool {
-        let world = &self.scene.world;
-        let Some(place) = world.place_of(&member.peer_urls) else {
+        let observed = &self.scene.observed;
+        let Some(ordinal) = observed.ordinal_at(&member.peer_urls) else {
             return false;
         };
-        let seen = world.seen(place);
-        let is_lost = seen.pod.as_ref().is_some_and(|pod| pod.node_lost.is_some());
-        let claim = seen.claim.as_ref().filter(|claim| claim.deleting.is_none());
+        let observed_member = observed.member(ordinal);
+        let is_lost = observed_member
+            .pod
+            .as_ref()
+            .is_some_and(|pod| pod.node_lost_since.is_some());
+        let claim = observed_member
+            .claim
+            .as_ref()
+            .filter(|claim| claim.deleting.is_none());
         let disk = claim.and_then(|claim| self.disks.get(&claim.uid));
         let is_its_own = matches!(disk, Some(Disk::Of(id) | Disk::Moved(id)) if *id == member.id);
         is_its_own && !is_lost
@@ -197,48 +205,56 @@ impl Life {
 
     /// The members that answer.
     fn running(&self) -> BTreeSet<MemberId> {
-        let answers = self.scene.world.members.values().filter_map(|seen| seen.status());
+        let answers = self
+            .scene
+            .observed
+            .members
+            .values()
+            .filter_map(|observed_member| observed_member.status());
         let ids = answers.map(|status| status.position.member);
         ids.filter(|id| self.is_member(*id)).collect()
     }
 
-    fn places(&self) -> BTreeSet<Ordinal> {
-        let world = &self.scene.world;
-        let kept = world.set.as_ref().map_or(0, |set| set.replicas);
-        world
+    fn ordinals(&self) -> BTreeSet<Ordinal> {
+        let observed = &self.scene.observed;
+        let kept = observed.set.as_ref().map_or(0, |set| set.replicas);
+        observed
             .members
             .keys()
             .copied()
-            .chain(Ordinal::first(kept))
+            .chain(Ordinal::first_n(kept))
             .collect()
     }
 
     /// What Kubernetes does at a place.
-    fn keep_pod(&mut self, place: Ordinal) {
-        let world = &mut self.scene.world;
-        let now = world.now;
-        let is_kept = world.set.as_ref().is_some_and(|set| place.get() < set.replicas);
-        let seen = world.members.entry(place).or_insert(Seen::NOTHING);
-        let goes = seen.pod.as_mut().is_some_and(|pod| {
-            if !is_kept {
+    fn keep_pod(&mut self, ordinal: Ordinal) {
+        let observed = &mut self.scene.observed;
+        let now = observed.now;
+        let is_kept_volume = observed
+            .set
+            .as_ref()
+            .is_some_and(|set| ordinal.get() < set.replicas);
+        let observed_member = observed.members.entry(ordinal).or_insert(ObservedMember::ABSENT);
+        let goes = observed_member.pod.as_mut().is_some_and(|pod| {
+            if !is_kept_volume {
                 pod.deleting.get_or_insert(now);
             }
-            pod.deleting.is_some() && pod.node_lost.is_none()
+            pod.deleting.is_some() && pod.node_lost_since.is_none()
         });
         if goes {
-            lose_pod(seen);
+            lose_pod(observed_member);
         }
-        let (has_pod, has_claim) = (seen.pod.is_some(), seen.claim.is_some());
-        if is_kept && !has_pod {
-            self.make_pod(place);
+        let (has_pod, has_claim) = (observed_member.pod.is_some(), observed_member.claim.is_some());
+        if is_kept_volume && !has_pod {
+            self.make_pod(ordinal);
         } else if !has_pod && !has_claim {
-            self.scene.gone(place.get());
+            self.scene.gone(ordinal.get());
         }
     }
 
-    fn make_pod(&mut self, place: Ordinal) {
+    fn make_pod(&mut self, ordinal: Ordinal) {
         self.given += 1;
-        let (number, given, now) = (place.get(), self.given, self.scene.world.now);
+        let (number, given, now) = (ordinal.get(), self.given, self.scene.observed.now);
         let claim = self.scene.claim_at(number);
         if claim.is_none() {
             let uid = format!("claim-{number}-{given}");
@@ -256,20 +272,20 @@ impl Life {
     }
 
     /// What the process in the pod at a place does.
-    fn start(&mut self, place: Ordinal) {
-        let number = place.get();
-        let seen = self.scene.world.seen(place);
-        let (Some(pod), Some(claim)) = (seen.pod.clone(), seen.claim.clone()) else {
+    fn start(&mut self, ordinal: Ordinal) {
+        let number = ordinal.get();
+        let observed_member = self.scene.observed.member(ordinal);
+        let (Some(pod), Some(claim)) = (observed_member.pod.clone(), observed_member.claim.clone()) else {
             return;
         };
-        if pod.node_lost.is_some() || pod.deleting.is_some() {
+        if pod.node_lost_since.is_some() || pod.deleting.is_some() {
             return;
         }
-        let blank = Disk::Found(Verdict::Empty);
-        let mut disk = self.disks.get(&claim.uid).cloned().unwrap_or(blank);
+        let pod_awaiting_join = Disk::Found(Verdict::Empty);
+        let mut disk = self.disks.get(&claim.uid).cloned().unwrap_or(pod_awaiting_join);
         let process = self.process(&pod.uid);
         if let Some(permit) = pod.permit.as_ref().filter(|permit| permit.process == process) {
-            disk = self.permitted(place, permit, disk);
+            disk = self.permitted(ordinal, permit, disk);
             self.end_process(&pod.uid);
         }
         match &disk {
@@ -305,7 +321,7 @@ impl Life {
     }
 
     /// What lies on the disk of a process once it has used its permit.
-    fn permitted(&mut self, place: Ordinal, permit: &Permit, disk: Disk) -> Disk {
+    fn permitted(&mut self, ordinal: Ordinal, permit: &Permit, disk: Disk) -> Disk {
         let member = permit.member_id.as_deref();
         let member = member.and_then(|id| id.parse::<MemberId>().ok());
         match (permit.mode, disk, member) {
@@ -315,10 +331,10 @@ impl Life {
                 let version = self.version;
                 let formed = || Scene::formed_of(size, version).known().clone();
                 self.etcd.get_or_insert_with(formed);
-                Disk::Of(id(place.get()))
+                Disk::Of(id(ordinal.get()))
             }
             (Mode::Join, Disk::Found(Verdict::Empty | Verdict::Unborn), Some(id)) => {
-                let name = self.scene.world.name(place);
+                let name = self.scene.observed.name(ordinal);
                 let member = self.etcd.as_mut().and_then(|known| known.members.get_mut(&id));
                 match member {
                     Some(member) => {
@@ -335,41 +351,45 @@ impl Life {
 
     /// Whoever was removed ends, somebody leads, and it is known who the members are, or not.
     fn agree(&mut self) {
-        let was_removed = |seen: &Seen| {
-            let status = seen.status();
+        let was_removed = |observed_member: &ObservedMember| {
+            let status = observed_member.status();
             status.is_some_and(|status| !self.is_member(status.position.member))
         };
-        let members = self.scene.world.members.iter();
-        let removed = members.filter(|(_, seen)| was_removed(seen));
-        let removed: Vec<_> = removed.map(|(place, _)| *place).collect();
-        for place in removed {
-            self.scene.ended(place.get(), 0);
+        let members = self.scene.observed.members.iter();
+        let removed = members.filter(|(_, observed_member)| was_removed(observed_member));
+        let removed: Vec<_> = removed.map(|(ordinal, _)| *ordinal).collect();
+        for ordinal in removed {
+            self.scene.ended(ordinal.get(), 0);
         }
         let running = self.running();
         let Some(known) = &mut self.etcd else { return };
-        let world = &mut self.scene.world;
+        let observed = &mut self.scene.observed;
         let voters: BTreeSet<_> = known.voters().map(|voter| voter.id).collect();
-        let well: BTreeSet<_> = voters.intersection(&running).copied().collect();
-        let has_quorum = well.len() >= known.quorum();
-        let leader = known.leader.filter(|leader| well.contains(leader));
-        known.leader = leader.or(well.first().copied());
+        let healthy: BTreeSet<_> = voters.intersection(&running).copied().collect();
+        let has_quorum = healthy.len() >= known.quorum();
+        let leader = known.leader.filter(|leader| healthy.contains(leader));
+        known.leader = leader.or(healthy.first().copied());
         known.reader = known.leader.unwrap_or(known.reader);
-        for seen in world.members.values_mut() {
-            if let Asked::Answer(status) = &mut seen.status {
+        for observed_member in observed.members.values_mut() {
+            if let QueryResult::Answer(status) = &mut observed_member.status {
                 status.leader = known.leader.filter(|_| has_quorum);
                 let member = known.members.get(&status.position.member);
                 status.is_learner = member.is_some_and(|member| member.role == Role::Learner);
             }
         }
-        let noted = world.memory.members.values().filter(|member| member.votes);
-        let is_overheard = !has_quorum && noted.count() == 1 && well.len() == 1;
+        let noted = observed
+            .persisted
+            .members
+            .values()
+            .filter(|member| member.is_voter);
+        let is_overheard = !has_quorum && noted.count() == 1 && healthy.len() == 1;
         let is_overheard = is_overheard && !Feature::Learners.is_in(&known.version);
-        world.overheard = if is_overheard {
+        observed.local_membership = if is_overheard {
             known.members.clone()
         } else {
             BTreeMap::new()
         };
-        world.membership = if has_quorum {
+        observed.membership = if has_quorum {
             Membership::Known(known.clone())
         } else {
             Membership::Unknown(vec!["no quorum".to_owned()])
@@ -378,11 +398,15 @@ impl Life {
 }
 
 /// Nobody runs here any more; a volume that was to go goes with its pod.
-fn lose_pod(seen: &mut Seen) {
-    seen.pod = None;
-    seen.report = Asked::Not;
-    seen.status = Asked::Not;
-    if seen.claim.as_ref().is_some_and(|claim| claim.deleting.is_some()) {
-        seen.claim = None;
+fn lose_pod(observed_member: &mut ObservedMember) {
+    observed_member.pod = None;
+    observed_member.report = QueryResult::NotQueried;
+    observed_member.status = QueryResult::NotQueried;
+    if observed_member
+        .claim
+        .as_ref()
+        .is_some_and(|claim| claim.deleting.is_some())
+    {
+        observed_member.claim = None;
     }
 }

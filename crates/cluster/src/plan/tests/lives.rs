@@ -7,8 +7,8 @@ use proptest::test_runner::RngSeed;
 use super::life::{Cut, Event, Harm, Life, Outcome, is_superseded};
 use super::line;
 use super::properties::is_safe;
+use crate::observed_state::{ObservedCluster, ObservedMember, QueryResult};
 use crate::plan::{Plan, Reason, plan};
-use crate::world::{Asked, Seen, World};
 
 /// As many passes as a cluster needs at most, and some to spare: nine steps for each of nine members that come or go.
 const PASSES: usize = 200;
@@ -93,8 +93,12 @@ fn rounds() -> impl Strategy<Value = Vec<Round>> {
 }
 
 fn loses_nothing(life: &Life, next: &Plan) -> Result<(), TestCaseError> {
-    let is_kept = life.keeps_what_was_written();
-    prop_assert!(is_kept, "what was written is lost: {}", line(&life.scene, next));
+    let is_kept_volume = life.keeps_what_was_written();
+    prop_assert!(
+        is_kept_volume,
+        "what was written is lost: {}",
+        line(&life.scene, next)
+    );
     Ok(())
 }
 
@@ -103,7 +107,7 @@ fn lives(life: &mut Life, round: &Round) -> Result<Plan, TestCaseError> {
     if let Some(event) = round.event {
         life.happens(event);
     }
-    let before = life.scene.world.clone();
+    let before = life.scene.observed.clone();
     let next = life.pass(round.cut);
     if let Some(step) = &next.step {
         is_safe(&before, step)?;
@@ -120,12 +124,12 @@ fn lives(life: &mut Life, round: &Round) -> Result<Plan, TestCaseError> {
 fn rests(life: &mut Life) -> Result<Plan, TestCaseError> {
     let mut told = Vec::new();
     for _ in 0..PASSES {
-        let before = life.scene.world.clone();
+        let before = life.scene.observed.clone();
         let next = lives(life, &CALM)?;
-        let now = &life.scene.world;
+        let now = &life.scene.observed;
         let is_same = now.members == before.members
             && now.membership == before.membership
-            && now.memory == before.memory
+            && now.persisted == before.persisted
             && now.set == before.set;
         if is_same && next.step.is_none() {
             return Ok(next);
@@ -144,35 +148,35 @@ fn converges(life: &mut Life, size: u8) -> Result<(), TestCaseError> {
     for _ in 0..3 {
         life.happens(Event::Resize(size));
         let next = rests(life)?;
-        let is_blocked = next.why.reason == Reason::Blocked;
+        let is_blocked = next.explanation.reason == Reason::Blocked;
         last = Some(next);
         if !is_blocked {
             break;
         }
     }
-    let why = last.map(|next| next.why);
+    let why = last.map(|next| next.explanation);
     let reason = why.as_ref().map(|why| why.reason);
     prop_assert_eq!(reason, Some(Reason::Converged), "{:?}", why);
     prop_assert!(life.is_complete(size), "{life:?}");
-    let world = &life.scene.world;
-    let again = plan(world);
+    let observed = &life.scene.observed;
+    let again = plan(observed);
     prop_assert_eq!(&again.step, &None);
-    prop_assert_eq!(&again.memory, &world.memory);
-    let shape = again
-        .shape
+    prop_assert_eq!(&again.persisted, &observed.persisted);
+    let layout = again
+        .layout
         .as_ref()
-        .map(|shape| (shape.replicas, shape.incarnation));
-    let set = world.set.as_ref().map(|set| (set.replicas, set.incarnation));
-    prop_assert_eq!(shape, set);
+        .map(|layout| (layout.replicas, layout.incarnation));
+    let set = observed.set.as_ref().map(|set| (set.replicas, set.incarnation));
+    prop_assert_eq!(layout, set);
     Ok(())
 }
 
 /// What was planned some passes ago is done only now, by whoever stood still in between.
-fn acts_late(life: &mut Life, past: &[(World, Plan)], behind: usize) -> Result<(), TestCaseError> {
+fn acts_late(life: &mut Life, past: &[(ObservedCluster, Plan)], behind: usize) -> Result<(), TestCaseError> {
     let Some((before, late)) = past.iter().rev().nth(behind) else {
         return Ok(());
     };
-    let now = life.scene.world.clone();
+    let now = life.scene.observed.clone();
     let step = late.step.as_ref();
     let Some(step) = step.filter(|_| !is_superseded(late, before, &now)) else {
         return Ok(());
@@ -185,40 +189,44 @@ fn acts_late(life: &mut Life, past: &[(World, Plan)], behind: usize) -> Result<(
 
 /// The world as it is seen by whoever has pods and volumes from copies that are behind: members are asked where those pods
 /// were, and somebody else is there by now.
-fn from_copies(before: &World, now: &World) -> World {
-    let mut world = now.clone();
-    let uid = |seen: &Seen| seen.pod.as_ref().map(|pod| pod.uid.clone());
-    for place in before.members.keys().chain(now.members.keys()) {
-        let (old, new) = (before.seen(*place), now.seen(*place));
-        let silent = || Asked::Silent("no answer".to_owned());
+fn from_copies(before: &ObservedCluster, now: &ObservedCluster) -> ObservedCluster {
+    let mut observed = now.clone();
+    let uid = |observed_member: &ObservedMember| observed_member.pod.as_ref().map(|pod| pod.uid.clone());
+    for ordinal in before.members.keys().chain(now.members.keys()) {
+        let (old, new) = (before.member(*ordinal), now.member(*ordinal));
+        let silent = || QueryResult::NoAnswer("no answer".to_owned());
         let answers = match uid(old) {
-            None => Seen::NOTHING,
+            None => ObservedMember::ABSENT,
             same if same == uid(new) => new.clone(),
-            Some(_) => Seen {
+            Some(_) => ObservedMember {
                 report: silent(),
-                status: Asked::Silent("no answer".to_owned()),
-                ..Seen::NOTHING
+                status: QueryResult::NoAnswer("no answer".to_owned()),
+                ..ObservedMember::ABSENT
             },
         };
-        let seen = Seen {
+        let observed_member = ObservedMember {
             pod: old.pod.clone(),
             claim: old.claim.clone(),
             ..answers
         };
-        world.members.insert(*place, seen);
+        observed.members.insert(*ordinal, observed_member);
     }
-    world
+    observed
 }
 
 /// A pass on pods and volumes as they were some passes ago.
-fn looks_at_copies(life: &mut Life, past: &[(World, Plan)], behind: usize) -> Result<(), TestCaseError> {
+fn looks_at_copies(
+    life: &mut Life,
+    past: &[(ObservedCluster, Plan)],
+    behind: usize,
+) -> Result<(), TestCaseError> {
     let Some((before, _)) = past.iter().rev().nth(behind) else {
         return Ok(());
     };
-    let now = life.scene.world.clone();
-    let seen = from_copies(before, &now);
-    let next = plan(&seen);
-    let outcome = life.carry_out(&next, &seen, Cut::Nothing);
+    let now = life.scene.observed.clone();
+    let observed_member = from_copies(before, &now);
+    let next = plan(&observed_member);
+    let outcome = life.carry_out(&next, &observed_member, Cut::Nothing);
     if let Some(step) = next.step.as_ref().filter(|_| outcome != Outcome::Refused) {
         is_safe(&now, step)?;
     }
@@ -266,13 +274,13 @@ proptest! {
         size in 1..=7_u8,
     ) {
         let mut life = life;
-        let mut past: Vec<(World, Plan)> = Vec::new();
+        let mut past: Vec<(ObservedCluster, Plan)> = Vec::new();
         for round in &rounds {
             if round.is_crash {
                 acts_late(&mut life, &past, round.behind)?;
                 life.goes_on(round.slow);
             }
-            let before = life.scene.world.clone();
+            let before = life.scene.observed.clone();
             let next = lives(&mut life, &Round { is_crash: false, ..*round })?;
             past.push((before, next));
         }
@@ -287,13 +295,13 @@ proptest! {
         size in 1..=7_u8,
     ) {
         let mut life = life;
-        let mut past: Vec<(World, Plan)> = Vec::new();
+        let mut past: Vec<(ObservedCluster, Plan)> = Vec::new();
         for round in &rounds {
             if round.is_crash {
                 looks_at_copies(&mut life, &past, round.behind)?;
                 life.goes_on(round.slow);
             }
-            let before = life.scene.world.clone();
+            let before = life.scene.observed.clone();
             let next = lives(&mut life, &Round { is_crash: false, ..*round })?;
             past.push((before, next));
         }

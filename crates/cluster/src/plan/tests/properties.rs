@@ -6,11 +6,11 @@ use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member, Role};
 use proptest::prelude::*;
 
-use super::any_world::worlds;
+use super::any_cluster::worlds;
 use super::line;
 use super::scene::Scene;
-use crate::plan::{Leave, Plan, Reason, Step, plan};
-use crate::world::{Asked, Ordinal, World};
+use crate::observed_state::{ObservedCluster, Ordinal, QueryResult};
+use crate::plan::{GracePeriod, Plan, Reason, Step, plan};
 
 /// How far behind a voter may be that counts.
 const BEHIND: u64 = 5_000;
@@ -19,9 +19,9 @@ fn quorum(voters: usize) -> usize {
     voters / 2 + 1
 }
 
-fn is_well(world: &World, known: &Known, member: &Member) -> bool {
-    let place = world.place_of(&member.peer_urls);
-    let status = place.and_then(|place| world.seen(place).status());
+fn is_healthy(observed: &ObservedCluster, known: &Known, member: &Member) -> bool {
+    let ordinal = observed.ordinal_at(&member.peer_urls);
+    let status = ordinal.and_then(|ordinal| observed.member(ordinal).status());
     status.is_some_and(|status| {
         status.position.member == member.id
             && status.position.cluster == known.cluster
@@ -35,9 +35,9 @@ fn voters(known: &Known) -> impl Iterator<Item = &Member> {
 }
 
 /// How many voters are well, without this one.
-fn well_without(world: &World, known: &Known, without: Option<MemberId>) -> usize {
+fn well_without(observed: &ObservedCluster, known: &Known, without: Option<MemberId>) -> usize {
     let others = voters(known).filter(|voter| Some(voter.id) != without);
-    others.filter(|voter| is_well(world, known, voter)).count()
+    others.filter(|voter| is_healthy(observed, known, voter)).count()
 }
 
 fn is_about_members(step: &Step) -> bool {
@@ -47,107 +47,119 @@ fn is_about_members(step: &Step) -> bool {
     )
 }
 
-fn place_of(step: &Step) -> Option<Ordinal> {
+fn ordinal_at(step: &Step) -> Option<Ordinal> {
     match step {
-        Step::Add { place, .. } | Step::Promote { place, .. } | Step::DeleteClaim { place, .. } => {
-            Some(*place)
+        Step::Add { ordinal, .. } | Step::Promote { ordinal, .. } | Step::DeleteClaim { ordinal, .. } => {
+            Some(*ordinal)
         }
         Step::MoveLeader { from, .. } => Some(*from),
-        Step::Remove { place, .. } => *place,
-        Step::DeletePod { pod, .. } => Some(pod.place),
-        Step::Permit(_) | Step::TakeOver(_) | Step::Disarm(_) => None,
+        Step::Remove { ordinal, .. } => *ordinal,
+        Step::DeletePod { pod, .. } => Some(pod.ordinal),
+        Step::Permit(_) | Step::FencePods(_) | Step::Disarm(_) => None,
     }
 }
 
 /// P1. Before and after a step the voters that are well are a quorum.
-fn keeps_quorum(world: &World, step: &Step) -> Result<(), TestCaseError> {
-    let Some(known) = world.known() else {
+fn keeps_quorum(observed: &ObservedCluster, step: &Step) -> Result<(), TestCaseError> {
+    let Some(known) = observed.known() else {
         prop_assert!(!is_about_members(step), "nobody knows the members: {step:?}");
         return Ok(());
     };
-    let (count, well) = (voters(known).count(), well_without(world, known, None));
+    let (count, healthy) = (voters(known).count(), well_without(observed, known, None));
     match step {
         Step::Remove { id, .. } => {
             let is_voter = voters(known).any(|voter| voter.id == *id);
             let left = count - usize::from(is_voter);
             prop_assert!(left > 0, "the last voter");
-            prop_assert!(well >= quorum(count), "{well} of {count} cannot decide");
-            prop_assert!(well_without(world, known, Some(*id)) >= quorum(left), "{step:?}");
+            prop_assert!(healthy >= quorum(count), "{healthy} of {count} cannot decide");
+            prop_assert!(
+                well_without(observed, known, Some(*id)) >= quorum(left),
+                "{step:?}"
+            );
         }
         // Who votes from the start, before it has any data, is added only while nobody else is missed.
-        Step::Add { learner: false, .. } => prop_assert!(well == count, "{step:?}"),
-        Step::Add { learner: true, .. } => prop_assert!(well >= quorum(count), "{step:?}"),
+        Step::Add { learner: false, .. } => prop_assert!(healthy == count, "{step:?}"),
+        Step::Add { learner: true, .. } => prop_assert!(healthy >= quorum(count), "{step:?}"),
         Step::Promote { id, .. } => {
             let learner = known.members.get(id);
             prop_assert!(
-                learner.is_some_and(|learner| is_well(world, known, learner)),
+                learner.is_some_and(|learner| is_healthy(observed, known, learner)),
                 "{step:?}"
             );
-            prop_assert!(well + 1 >= quorum(count + 1) && well >= quorum(count), "{step:?}");
+            prop_assert!(
+                healthy + 1 >= quorum(count + 1) && healthy >= quorum(count),
+                "{step:?}"
+            );
         }
         Step::MoveLeader { to, .. } => {
             let to = voters(known).find(|voter| voter.id == *to);
-            prop_assert!(to.is_some_and(|to| is_well(world, known, to)), "{step:?}");
+            prop_assert!(to.is_some_and(|to| is_healthy(observed, known, to)), "{step:?}");
         }
         Step::DeletePod { pod, .. } => {
-            let member = world.member_at(pod.place);
+            let member = observed.etcd_member(pod.ordinal);
             prop_assert!(
-                !member.is_some_and(|member| is_well(world, known, member)),
+                !member.is_some_and(|member| is_healthy(observed, known, member)),
                 "{step:?}"
             );
         }
-        Step::DeleteClaim { .. } | Step::Permit(_) | Step::TakeOver(_) | Step::Disarm(_) => {}
+        Step::DeleteClaim { .. } | Step::Permit(_) | Step::FencePods(_) | Step::Disarm(_) => {}
     }
     Ok(())
 }
 
 /// P2. Nobody is added while another one is on its way in.
-fn is_one_change(world: &World, step: &Step) -> Result<(), TestCaseError> {
-    if let (Step::Add { place, .. }, Some(known)) = (step, world.known()) {
+fn is_one_change(observed: &ObservedCluster, step: &Step) -> Result<(), TestCaseError> {
+    if let (Step::Add { ordinal, .. }, Some(known)) = (step, observed.known()) {
         let unfinished = known
             .members
             .values()
             .filter(|member| member.role == Role::Learner || !member.has_started());
         prop_assert_eq!(unfinished.count(), 0, "{:?}", step);
-        prop_assert!(world.member_at(*place).is_none(), "{step:?} is a member");
+        prop_assert!(observed.etcd_member(*ordinal).is_none(), "{step:?} is a member");
     }
     Ok(())
 }
 
 /// P3. No disk of a member goes, none while nobody knows who is one, and none but the one that was seen.
-fn keeps_data(world: &World, step: &Step) -> Result<(), TestCaseError> {
-    if let Step::DeleteClaim { place, uid } = step {
-        prop_assert!(world.known().is_some(), "nobody knows whose disk that is");
-        prop_assert!(world.member_at(*place).is_none(), "{step:?}: it is a member's");
-        let claim = world.seen(*place).claim.as_ref();
+fn keeps_data(observed: &ObservedCluster, step: &Step) -> Result<(), TestCaseError> {
+    if let Step::DeleteClaim { ordinal, uid } = step {
+        prop_assert!(observed.known().is_some(), "nobody knows whose disk that is");
+        prop_assert!(
+            observed.etcd_member(*ordinal).is_none(),
+            "{step:?}: it is a member's"
+        );
+        let claim = observed.member(*ordinal).claim.as_ref();
         prop_assert_eq!(claim.map(|claim| &claim.uid), Some(uid));
     }
     if let Step::DeletePod {
         pod,
-        leave: Leave::None,
+        grace_period: GracePeriod::Zero,
     } = step
     {
-        prop_assert!(world.member_at(pod.place).is_none(), "{step:?}: it is a member");
+        prop_assert!(
+            observed.etcd_member(pod.ordinal).is_none(),
+            "{step:?}: it is a member"
+        );
     }
     Ok(())
 }
 
 /// P3. Whoever answers with data is not the last one that goes, whether its membership goes, its disk or its pod.
-fn keeps_a_copy(world: &World, step: &Step) -> Result<(), TestCaseError> {
-    let Some(known) = world.known() else {
+fn keeps_a_copy(observed: &ObservedCluster, step: &Step) -> Result<(), TestCaseError> {
+    let Some(known) = observed.known() else {
         return Ok(());
     };
-    let place_of = |member: &Member| world.place_of(&member.peer_urls);
+    let ordinal_at = |member: &Member| observed.ordinal_at(&member.peer_urls);
     let answers = |member: &Member| {
-        let status = place_of(member).and_then(|place| world.seen(place).status());
+        let status = ordinal_at(member).and_then(|ordinal| observed.member(ordinal).status());
         status.is_some_and(|status| {
             status.position.member == member.id && status.position.cluster == known.cluster
         })
     };
     let stays = |member: &Member| match step {
         Step::Remove { id, .. } => member.id != *id,
-        Step::DeleteClaim { place, .. } => place_of(member) != Some(*place),
-        Step::DeletePod { pod, .. } => place_of(member) != Some(pod.place),
+        Step::DeleteClaim { ordinal, .. } => ordinal_at(member) != Some(*ordinal),
+        Step::DeletePod { pod, .. } => ordinal_at(member) != Some(pod.ordinal),
         _ => true,
     };
     let copies: Vec<_> = voters(known).filter(|voter| answers(voter)).collect();
@@ -160,11 +172,11 @@ fn keeps_a_copy(world: &World, step: &Step) -> Result<(), TestCaseError> {
 }
 
 /// P2. Nobody becomes a learner in a pod that clients would be sent to before it has a vote.
-fn keeps_clients_from_learners(world: &World, step: &Step) -> Result<(), TestCaseError> {
+fn keeps_clients_from_learners(observed: &ObservedCluster, step: &Step) -> Result<(), TestCaseError> {
     if let Step::Permit(permits) = step {
         for (pod, permit) in permits {
-            let pod = world.seen(pod.place).pod.as_ref();
-            let is_told_apart = pod.is_some_and(|pod| !pod.looks_once);
+            let pod = observed.member(pod.ordinal).pod.as_ref();
+            let is_told_apart = pod.is_some_and(|pod| !pod.has_single_success_probe);
             prop_assert!(permit.mode != Mode::Join || is_told_apart, "{step:?}");
         }
     }
@@ -172,69 +184,74 @@ fn keeps_clients_from_learners(world: &World, step: &Step) -> Result<(), TestCas
 }
 
 /// P1, P2 and P3 of one step.
-pub fn is_safe(world: &World, step: &Step) -> Result<(), TestCaseError> {
-    keeps_quorum(world, step)?;
-    is_one_change(world, step)?;
-    keeps_data(world, step)?;
-    keeps_clients_from_learners(world, step)?;
-    keeps_a_copy(world, step)
+pub fn is_safe(observed: &ObservedCluster, step: &Step) -> Result<(), TestCaseError> {
+    keeps_quorum(observed, step)?;
+    is_one_change(observed, step)?;
+    keeps_data(observed, step)?;
+    keeps_clients_from_learners(observed, step)?;
+    keeps_a_copy(observed, step)
 }
 
 /// Who is wanted and well is taken out only because a person asked for it, because most agree that its data are
 /// wrong, or because it runs on another volume than its own.
-fn has_a_reason(world: &World, step: &Step) -> Result<(), TestCaseError> {
+fn has_a_reason(observed: &ObservedCluster, step: &Step) -> Result<(), TestCaseError> {
     let (
         Step::Remove {
-            place: Some(place),
+            ordinal: Some(ordinal),
             id,
         },
         Some(known),
-    ) = (step, world.known())
+    ) = (step, observed.known())
     else {
         return Ok(());
     };
     let member = known
         .members
         .get(id)
-        .filter(|member| is_well(world, known, member));
-    let is_wanted = place.get() < u16::from(world.desired.size.get());
+        .filter(|member| is_healthy(observed, known, member));
+    let is_wanted = ordinal.get() < u16::from(observed.desired.size.get());
     if member.is_none_or(|member| member.role == Role::Learner) || !is_wanted {
         return Ok(());
     }
-    let is_asked = world.replace == Some(id.to_string());
-    let digest = |id: &MemberId| world.digests.get(id).and_then(Asked::answer);
+    let is_asked = observed.replace == Some(id.to_string());
+    let digest = |id: &MemberId| observed.digests.get(id).and_then(QueryResult::answer);
     let differ = voters(known).filter(|voter| digest(&voter.id) != digest(id));
     let is_alone = differ.count() >= quorum(voters(known).count());
-    let is_corrupt = is_alone && world.alarms.iter().any(|alarm| alarm.member == Some(*id));
-    let noted = world.memory.members.get(place);
-    let claim = world.seen(*place).claim.as_ref();
+    let is_corrupt = is_alone && observed.alarms.iter().any(|alarm| alarm.member == Some(*id));
+    let noted = observed.persisted.members.get(ordinal);
+    let claim = observed.member(*ordinal).claim.as_ref();
     let is_elsewhere = noted
         .zip(claim)
-        .is_some_and(|(noted, claim)| noted.is_elsewhere(claim));
-    let pod = world.seen(*place).pod.as_ref();
-    let is_put_back = noted
+        .is_some_and(|(noted, claim)| noted.is_other_volume(claim));
+    let pod = observed.member(*ordinal).pod.as_ref();
+    let has_reverted_volume = noted
         .zip(pod)
-        .is_some_and(|(noted, pod)| noted.has_gone_back(pod));
-    prop_assert!(is_asked || is_corrupt || is_elsewhere || is_put_back, "{step:?}");
+        .is_some_and(|(noted, pod)| noted.is_behind_record(pod));
+    prop_assert!(
+        is_asked || is_corrupt || is_elsewhere || has_reverted_volume,
+        "{step:?}"
+    );
     Ok(())
 }
 
 /// A step is written down before it is taken, with its place.
 fn is_written_down(plan: &Plan, step: &Step) -> Result<(), TestCaseError> {
-    if let Some(place) = place_of(step) {
-        let intent = plan.memory.intent.as_ref();
-        let places = intent.map(|intent| intent.what.places()).unwrap_or_default();
-        prop_assert!(places.contains(&place), "{step:?} is no part of {intent:?}");
+    if let Some(ordinal) = ordinal_at(step) {
+        let pending = plan.persisted.pending.as_ref();
+        let ordinals = pending
+            .map(|pending| pending.operation.ordinals())
+            .unwrap_or_default();
+        prop_assert!(ordinals.contains(&ordinal), "{step:?} is no part of {pending:?}");
     }
     if let Step::Permit(permits) = step {
         for (pod, permit) in permits {
-            let intent = plan.memory.intent.as_ref();
-            let grant = intent.and_then(|intent| intent.what.grant(pod.place));
+            let pending = plan.persisted.pending.as_ref();
+            let grant = pending.and_then(|pending| pending.operation.grant(pod.ordinal));
             prop_assert!(
                 grant.is_some_and(|grant| grant.process == permit.process
                     && grant.nonce == permit.nonce
                     && grant.pod == pod.uid),
-                "a permit that nobody wrote down: {permit:?}, {intent:?}"
+                "a permit that nobody wrote down: {permit:?}, {pending:?}"
             );
         }
     }
@@ -253,10 +270,10 @@ proptest! {
     /// P1, P2 and P3.
     #[test]
     fn no_step_costs_the_quorum_a_second_change_or_a_disk(scene in worlds()) {
-        let plan = plan(&scene.world);
+        let plan = plan(&scene.observed);
         if let Some(step) = &plan.step {
-            is_safe(&scene.world, step)?;
-            has_a_reason(&scene.world, step)?;
+            is_safe(&scene.observed, step)?;
+            has_a_reason(&scene.observed, step)?;
             is_written_down(&plan, step)?;
         }
     }
@@ -266,42 +283,42 @@ proptest! {
     fn no_step_costs_them_where_data_go_with_their_pods(scene in worlds()) {
         let mut scene = scene;
         scene.is_fleeting();
-        if let Some(step) = &plan(&scene.world).step {
-            is_safe(&scene.world, step)?;
+        if let Some(step) = &plan(&scene.observed).step {
+            is_safe(&scene.observed, step)?;
         }
     }
 
     /// P5.
     #[test]
     fn whoever_finds_a_step_written_down_and_not_taken_takes_it(scene in worlds()) {
-        let first = plan(&scene.world);
-        let again = plan(&after(&scene, &first).world);
+        let first = plan(&scene.observed);
+        let again = plan(&after(&scene, &first).observed);
         let told = [line(&scene, &first), line(&scene, &again)];
         prop_assert_eq!(&again.step, &first.step, "{:?}", told);
-        prop_assert_eq!(&again.memory.intent, &first.memory.intent, "{:?}", told);
+        prop_assert_eq!(&again.persisted.pending, &first.persisted.pending, "{:?}", told);
     }
 
     /// P7.
     #[test]
     fn one_world_has_one_plan(scene in worlds()) {
-        prop_assert_eq!(plan(&scene.world), plan(&scene.world.clone()));
+        prop_assert_eq!(plan(&scene.observed), plan(&scene.observed.clone()));
     }
 
     #[test]
     fn who_is_paused_or_not_understood_or_done_is_left_alone(scene in worlds(), is_foreign: bool) {
         let mut scene = scene;
         if is_foreign {
-            scene.world.memory.foreign_step = Some("Later".to_owned());
+            scene.observed.persisted.unknown_step = Some("Later".to_owned());
         }
-        let plan = plan(&scene.world);
-        if scene.world.desired.paused || is_foreign {
+        let plan = plan(&scene.observed);
+        if scene.observed.desired.paused || is_foreign {
             prop_assert_eq!(&plan.step, &None);
-            prop_assert_eq!(&plan.shape, &None);
-            prop_assert_eq!(&plan.memory.intent, &scene.world.memory.intent);
+            prop_assert_eq!(&plan.layout, &None);
+            prop_assert_eq!(&plan.persisted.pending, &scene.observed.persisted.pending);
         }
-        if plan.why.reason == Reason::Converged {
+        if plan.explanation.reason == Reason::Converged {
             prop_assert_eq!(&plan.step, &None);
-            prop_assert_eq!(&plan.memory.intent, &None);
+            prop_assert_eq!(&plan.persisted.pending, &None);
         }
     }
 }

@@ -4,10 +4,10 @@ use etcd_operator_api::contract::Verdict;
 use etcd_operator_etcd::id::RaftIndex;
 use etcd_operator_etcd::membership::Role;
 
-use super::scene::{Scene, id, place};
+use super::scene::{Scene, id, ordinal};
 use super::{follow, line, plan, planned};
-use crate::memory::Reached;
-use crate::world::Container;
+use crate::observed_state::Container;
+use crate::persisted_state::LastKnownIndex;
 
 fn wiped(size: u8) -> Scene {
     let mut scene = Scene::formed(size);
@@ -37,29 +37,43 @@ fn an_emptied_member_leaves_joins_as_a_learner_and_votes_again() {
 #[test]
 fn a_pod_from_before_the_cluster_formed_is_made_anew_before_a_member_joins_in_it() {
     let mut scene = wiped(3);
-    scene.pod_at(1).looks_once = true;
+    scene.pod_at(1).has_single_success_probe = true;
     assert_eq!(follow(&mut scene), "Recovering Replace(1) remove c-1 (11)");
     scene.left(id(1));
     // The API server has not taken the template by which the next one would be better.
-    scene.world.set.as_mut().expect("a set").looks_once = true;
-    let waits = plan(&scene.world);
+    scene
+        .observed
+        .set
+        .as_mut()
+        .expect("a set")
+        .has_single_success_probe = true;
+    let waits = plan(&scene.observed);
     assert_eq!(line(&scene, &waits), "Scaling Join(1) -");
-    assert!(waits.why.blocked_by[0].contains("Applied"), "{:?}", waits.why);
-    scene.world.set.as_mut().expect("a set").looks_once = false;
+    assert!(
+        waits.explanation.blocked_by[0].contains("Applied"),
+        "{:?}",
+        waits.explanation
+    );
+    scene
+        .observed
+        .set
+        .as_mut()
+        .expect("a set")
+        .has_single_success_probe = false;
     assert_eq!(follow(&mut scene), "Scaling Join(1) delete pod pod-1");
     scene.at_gone_pod(1);
     assert_eq!(follow(&mut scene), "Scaling Join(1) -");
     // One that the StatefulSet has made from what it knew of before.
     scene.waits(1, "p8", &Verdict::Empty);
-    scene.pod_at(1).looks_once = true;
+    scene.pod_at(1).has_single_success_probe = true;
     assert_eq!(follow(&mut scene), "Scaling Join(1) delete pod pod-1");
     scene.at_gone_pod(1);
     scene.waits(1, "p9", &Verdict::Empty);
     assert_eq!(follow(&mut scene), "Scaling Join(1) add learner c-1");
     scene.member(1, id(7), Role::Learner, false);
-    scene.pod_at(1).looks_once = true;
+    scene.pod_at(1).has_single_success_probe = true;
     assert_eq!(follow(&mut scene), "Scaling Join(1) delete pod pod-1");
-    scene.pod_at(1).looks_once = false;
+    scene.pod_at(1).has_single_success_probe = false;
     assert_eq!(follow(&mut scene), "Scaling Join(1) Join c-1 for p9");
 }
 
@@ -85,9 +99,13 @@ fn a_damaged_disk_goes_after_its_member_and_before_the_next_one() {
 fn nothing_is_taken_out_while_the_others_would_not_hold_quorum() {
     let mut scene = wiped(3);
     scene.silent(2);
-    let blocked = plan(&scene.world);
+    let blocked = plan(&scene.observed);
     assert_eq!(line(&scene, &blocked), "Blocked Replace(1) -");
-    assert!(blocked.why.blocked_by[0].contains("c-2"), "{:?}", blocked.why);
+    assert!(
+        blocked.explanation.blocked_by[0].contains("c-2"),
+        "{:?}",
+        blocked.explanation
+    );
 }
 
 #[test]
@@ -119,14 +137,14 @@ fn a_crash_without_evidence_about_data_replaces_nobody() {
 fn a_node_that_is_gone_for_too_long_is_given_up_and_its_pod_forced() {
     let mut scene = Scene::formed(3);
     scene.silent(1);
-    scene.pod_at(1).node_lost = Some(scene.world.now - jiff::SignedDuration::from_secs(299));
+    scene.pod_at(1).node_lost_since = Some(scene.observed.now - jiff::SignedDuration::from_secs(299));
     assert_eq!(planned(&scene), "Waiting - -");
-    scene.pod_at(1).node_lost = Some(scene.world.now - jiff::SignedDuration::from_secs(301));
+    scene.pod_at(1).node_lost_since = Some(scene.observed.now - jiff::SignedDuration::from_secs(301));
     assert_eq!(follow(&mut scene), "Recovering Replace(1) remove c-1 (11)");
     scene.left(id(1));
     assert_eq!(follow(&mut scene), "Recovering Replace(1) delete claim claim-1");
     scene.claim_at(1).as_mut().expect("a claim").deleting = Some(Vec::new());
-    scene.pod_at(1).deleting = Some(scene.world.now);
+    scene.pod_at(1).deleting = Some(scene.observed.now);
     assert_eq!(follow(&mut scene), "Recovering Replace(1) delete now pod pod-1");
 }
 
@@ -135,7 +153,7 @@ fn a_member_that_comes_back_before_it_was_taken_out_stays() {
     let mut scene = Scene::formed(3);
     scene.silent(1);
     scene.silent(2);
-    scene.pod_at(1).node_lost = Some(scene.world.created);
+    scene.pod_at(1).node_lost_since = Some(scene.observed.created);
     assert_eq!(follow(&mut scene), "Blocked Replace(1) -");
     scene.runs(1, id(1));
     scene.runs(2, id(2));
@@ -155,7 +173,7 @@ fn its_own_volume_on_another_attachment_may_start_and_another_volume_may_not() {
 fn put_back(size: u8) -> Scene {
     let mut scene = Scene::formed(size);
     scene.pod_at(1).uid = "pod-new".to_owned();
-    scene.pod_at(1).arrival = Some((id(1), RaftIndex(99)));
+    scene.pod_at(1).volume_position = Some((id(1), RaftIndex(99)));
     scene
 }
 
@@ -167,11 +185,11 @@ fn a_volume_that_was_put_back_in_its_place_is_given_up_though_its_member_runs() 
     assert_eq!(follow(&mut scene), "Recovering Replace(1) delete claim claim-1");
     // A person knows better, or takes the risk.
     let mut scene = put_back(3);
-    scene.world.adopt = ["claim-1".to_owned()].into();
+    scene.observed.adopt = ["claim-1".to_owned()].into();
     assert_eq!(follow(&mut scene), "Converged - -");
     assert_eq!(
-        scene.world.memory.members[&place(1)].reached,
-        Some(seen("pod-new"))
+        scene.observed.persisted.members[&ordinal(1)].last_index,
+        Some(observed_member("pod-new"))
     );
 }
 
@@ -179,9 +197,9 @@ fn a_volume_that_was_put_back_in_its_place_is_given_up_though_its_member_runs() 
 fn a_volume_that_was_put_back_stays_while_the_others_hold_no_quorum_and_that_is_told() {
     let mut scene = put_back(3);
     scene.silent(2);
-    let blocked = plan(&scene.world);
+    let blocked = plan(&scene.observed);
     assert_eq!(line(&scene, &blocked), "Blocked Replace(1) -");
-    let told = blocked.why.blocked_by.concat();
+    let told = blocked.explanation.blocked_by.concat();
     assert!(
         told.contains("c-2") && told.contains("annotate this EtcdCluster"),
         "{told}"
@@ -198,18 +216,18 @@ fn a_volume_that_holds_all_it_held_is_its_members_and_the_next_pod_is_noted() {
         Some((id(2), RaftIndex(1))),
         None,
     ];
-    for arrival in arrivals {
+    for volume_position in arrivals {
         let mut scene = put_back(3);
-        scene.pod_at(1).arrival = arrival;
-        assert_eq!(follow(&mut scene), "Converged - -", "{arrival:?}");
+        scene.pod_at(1).volume_position = volume_position;
+        assert_eq!(follow(&mut scene), "Converged - -", "{volume_position:?}");
         assert_eq!(
-            scene.world.memory.members[&place(1)].reached,
-            Some(seen("pod-new"))
+            scene.observed.persisted.members[&ordinal(1)].last_index,
+            Some(observed_member("pod-new"))
         );
     }
     // It grows after its pod came.
     let mut scene = Scene::formed(3);
-    scene.pod_at(1).arrival = Some((id(1), RaftIndex(99)));
+    scene.pod_at(1).volume_position = Some((id(1), RaftIndex(99)));
     assert_eq!(follow(&mut scene), "Converged - -");
 }
 
@@ -218,14 +236,14 @@ fn how_far_data_have_come_is_noted_by_itself_only_once_they_have_grown_much() {
     for (index, is_noted) in [(101, false), (100_099, false), (100_100, true)] {
         let mut scene = Scene::formed(3);
         scene.status(1).expect("a status").raft_index = RaftIndex(index);
-        let before = scene.world.memory.clone();
-        let after = plan(&scene.world).memory;
+        let before = scene.observed.persisted.clone();
+        let after = plan(&scene.observed).persisted;
         assert_eq!(after != before, is_noted, "{index}");
     }
 }
 
-fn seen(pod: &str) -> Reached {
-    Reached {
+fn observed_member(pod: &str) -> LastKnownIndex {
+    LastKnownIndex {
         pod: pod.to_owned(),
         index: RaftIndex(100),
     }
@@ -238,7 +256,7 @@ fn a_moved_volume_that_holds_less_than_it_held_does_not_go_on() {
     scene.pod_at(1).uid = "pod-new".to_owned();
     scene.report(1).pod_uid = "pod-new".to_owned();
     assert_eq!(planned(&scene), "Recovering Resume(1) Resume c-1 for p1");
-    scene.pod_at(1).arrival = Some((id(1), RaftIndex(99)));
+    scene.pod_at(1).volume_position = Some((id(1), RaftIndex(99)));
     assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
 }
 
@@ -259,20 +277,20 @@ fn a_moved_volume_of_which_nothing_is_noted_any_more_waits_for_a_person() {
     let mut scene = Scene::formed(1);
     scene.unknown();
     scene.waits(0, "p0", &Verdict::Moved);
-    let noted = scene.world.memory.members.clone();
+    let noted = scene.observed.persisted.members.clone();
     for is_member_known in [true, false] {
-        scene.world.memory.members.clone_from(&noted);
-        if let Some(member) = scene.world.memory.members.get_mut(&place(0)) {
+        scene.observed.persisted.members.clone_from(&noted);
+        if let Some(member) = scene.observed.persisted.members.get_mut(&ordinal(0)) {
             (member.claim, member.volume) = (None, None);
         }
         if !is_member_known {
-            scene.world.memory.members.clear();
-            if let Some(set) = &mut scene.world.set {
-                set.voters = [place(0)].into();
+            scene.observed.persisted.members.clear();
+            if let Some(set) = &mut scene.observed.set {
+                set.voters = [ordinal(0)].into();
             }
         }
         assert_eq!(planned(&scene), "Blocked - -");
-        let why = plan(&scene.world).why.text;
+        let why = plan(&scene.observed).explanation.text;
         assert!(why.contains("c-0") && why.contains("restore a backup"), "{why}");
     }
 }
@@ -283,8 +301,8 @@ fn a_replacement_that_fails_again_and_again_waits_for_a_person() {
     for _ in 0..2 {
         let number = u16::try_from(scene.known().members.len()).expect("a number") + 20;
         let here = scene
-            .world
-            .member_at(super::scene::place(1))
+            .observed
+            .etcd_member(super::scene::ordinal(1))
             .expect("a member")
             .id;
         assert!(follow(&mut scene).contains("remove c-1"));
@@ -298,7 +316,7 @@ fn a_replacement_that_fails_again_and_again_waits_for_a_person() {
     }
     assert_eq!(follow(&mut scene), "Blocked Replace(1) -");
     assert_eq!(follow(&mut scene), "Blocked Replace(1) -");
-    scene.world.generation += 1;
+    scene.observed.generation += 1;
     assert!(follow(&mut scene).contains("remove c-1"));
 }
 
@@ -336,6 +354,6 @@ fn a_foreign_disk_in_the_place_of_a_member_waits_for_a_person() {
     let mut scene = Scene::formed(3);
     scene.waits(1, "p1", &Verdict::Foreign);
     assert_eq!(planned(&scene), "Blocked - -");
-    scene.world.discard.insert("claim-1".to_owned());
+    scene.observed.discard.insert("claim-1".to_owned());
     assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
 }

@@ -7,14 +7,14 @@ use etcd_operator_etcd::status::{Alarm, AlarmKind};
 use etcd_operator_etcd::{id::RaftIndex, id::RaftTerm, membership};
 use jiff::ToSpan as _;
 
-use super::scene::{Scene, id, place};
+use super::scene::{Scene, id, ordinal};
 use super::{follow, plan, planned};
-use crate::memory::{Memory, Phase};
-use crate::plan::Fetching;
-use crate::world::{Container, Fetch, FetchFailure, Membership};
+use crate::observed_state::{Container, Fetch, FetchFailure, Membership};
+use crate::persisted_state::{PersistedState, Phase};
+use crate::plan::FetchContainer;
 
 /// A restore that is asked for.
-pub fn intent(uid: &str) -> RestoreIntent {
+pub fn restore_request(uid: &str) -> RestoreIntent {
     RestoreIntent {
         version: 1,
         uid: uid.to_owned(),
@@ -51,20 +51,26 @@ pub fn prepared(number: u16) -> Verdict {
 
 /// Nobody is there any more who asks for a restore.
 pub fn withdraw(scene: &mut Scene) {
-    scene.world.restore = Ok(None);
-    scene.world.is_asker_there = false;
+    scene.observed.restore = Ok(None);
+    scene.observed.is_requester_present = false;
 }
 
 /// A cluster of this size that is asked for a restore.
 pub fn asked(size: u8) -> Scene {
     let mut scene = Scene::formed(size);
-    scene.world.restore = Ok(Some(intent("r")));
+    scene.observed.restore = Ok(Some(restore_request("r")));
     scene
 }
 
 /// How far the restore is.
 pub fn phase(scene: &Scene) -> Phase {
-    scene.world.memory.restore.as_ref().expect("a restore").phase
+    scene
+        .observed
+        .persisted
+        .restore
+        .as_ref()
+        .expect("a restore")
+        .phase
 }
 
 /// The pods of before are deleted one by one, and new ones come.
@@ -110,7 +116,7 @@ pub fn committed() -> Scene {
 
 /// The restored cluster says who its members are; these of them run.
 pub fn serves(scene: &mut Scene, running: &[u16]) {
-    scene.world.membership = Membership::Known(Known {
+    scene.observed.membership = Membership::Known(Known {
         cluster: restored(),
         members: std::collections::BTreeMap::new(),
         leader: Some(id(0x20)),
@@ -139,23 +145,23 @@ pub fn serves(scene: &mut Scene, running: &[u16]) {
 #[test]
 fn what_nothing_was_ever_written_into_is_raised_above_the_last_revision_as_well() {
     let mut scene = asked(3);
-    let mut empty = intent("r");
+    let mut empty = restore_request("r");
     (empty.revision, empty.revision_bump) = (1, 1);
-    scene.world.restore = Ok(Some(empty));
-    let begun = plan(&scene.world).memory.restore.expect("a restore");
+    scene.observed.restore = Ok(Some(empty));
+    let begun = plan(&scene.observed).persisted.restore.expect("a restore");
     assert_eq!(begun.revision_bump, 51, "50 was seen");
 }
 
 #[test]
 fn a_restore_stops_the_pods_prepares_commits_and_serves_before_clients_are_let_in() {
     let mut scene = asked(3);
-    let begun = plan(&scene.world);
-    let shape = begun.shape.clone().expect("a shape");
-    assert!(!shape.serves, "clients are sent away first");
-    assert!(matches!(shape.fetching, Fetching::With(_)));
-    assert_eq!((shape.incarnation, shape.replicas), (2, 3));
+    let begun = plan(&scene.observed);
+    let layout = begun.layout.clone().expect("a shape");
+    assert!(!layout.accepts_clients, "clients are sent away first");
+    assert!(matches!(layout.fetch_container, FetchContainer::Required(_)));
+    assert_eq!((layout.incarnation, layout.replicas), (2, 3));
     assert_eq!(
-        begun.memory.restore.as_ref().expect("a restore").revision_bump,
+        begun.persisted.restore.as_ref().expect("a restore").revision_bump,
         1_010,
         "above the last revision that was seen"
     );
@@ -173,36 +179,36 @@ fn a_restore_stops_the_pods_prepares_commits_and_serves_before_clients_are_let_i
     }
     assert_eq!(follow(&mut scene), "Restoring - -");
     assert_eq!(phase(&scene), Phase::Committed);
-    assert_eq!(scene.world.memory.cluster, Some(restored()));
+    assert_eq!(scene.observed.persisted.cluster, Some(restored()));
     assert_eq!(
         follow(&mut scene),
         "Restoring RestoreSwap(0,1,2) Swap c-0 for p0, Swap c-1 for p1, Swap c-2 for p2"
     );
-    let shape = plan(&scene.world).shape.expect("a shape");
+    let layout = plan(&scene.observed).layout.expect("a shape");
     assert_eq!(
-        shape.fetching,
-        Fetching::Nothing,
+        layout.fetch_container,
+        FetchContainer::Absent,
         "whoever starts now needs no store"
     );
-    assert!(!shape.serves);
+    assert!(!layout.accepts_clients);
 
     serves(&mut scene, &[0, 1, 2]);
     assert_eq!(follow(&mut scene), "Restoring RestoreSwap(0,1,2) -");
     assert_eq!(phase(&scene), Phase::Serving);
     assert_eq!(follow(&mut scene), "Restoring - -");
     assert!(
-        !plan(&scene.world).shape.expect("a shape").serves,
+        !plan(&scene.observed).layout.expect("a shape").accepts_clients,
         "nobody compared yet"
     );
 
-    let mut compared = intent("r");
+    let mut compared = restore_request("r");
     compared.compared_cluster = Some(restored().to_string());
-    scene.world.restore = Ok(Some(compared));
+    scene.observed.restore = Ok(Some(compared));
     assert_eq!(follow(&mut scene), "Restoring - -");
-    assert!(plan(&scene.world).shape.expect("a shape").serves);
+    assert!(plan(&scene.observed).layout.expect("a shape").accepts_clients);
     for (number, wanted) in [(1, "delete pod new-1"), (2, "delete pod new-2")] {
         assert_eq!(follow(&mut scene), format!("Restoring - {wanted}"));
-        scene.pod_at(number).deleting = Some(scene.world.now);
+        scene.pod_at(number).deleting = Some(scene.observed.now);
         assert_eq!(
             follow(&mut scene),
             "Restoring - -",
@@ -224,24 +230,29 @@ fn a_restore_stops_the_pods_prepares_commits_and_serves_before_clients_are_let_i
     assert_eq!(follow(&mut scene), "Converged - -", "never twice");
     withdraw(&mut scene);
     assert_eq!(follow(&mut scene), "Converged - -");
-    let last = scene.world.memory.restore.clone().expect("it is noted for good");
+    let last = scene
+        .observed
+        .persisted
+        .restore
+        .clone()
+        .expect("it is noted for good");
     // Its object has lost its status, and asks once more.
-    scene.world.restore = Ok(Some(intent("r")));
+    scene.observed.restore = Ok(Some(restore_request("r")));
     assert_eq!(follow(&mut scene), "Converged - -", "clients have written since");
-    assert_eq!(scene.world.memory.restore, Some(last));
-    scene.world.restore = Ok(Some(intent("another")));
+    assert_eq!(scene.observed.persisted.restore, Some(last));
+    scene.observed.restore = Ok(Some(restore_request("another")));
     follow(&mut scene);
     assert_eq!(phase(&scene), Phase::Stopping);
     // The other one was rolled back, or carried out; the first is still not forgotten.
     for ends in [Phase::RolledBack, Phase::Finished] {
         let mut scene = scene.clone();
-        let other = scene.world.memory.restore.as_mut().expect("the other one");
+        let other = scene.observed.persisted.restore.as_mut().expect("the other one");
         other.phase = ends;
         withdraw(&mut scene);
         follow(&mut scene);
-        scene.world.restore = Ok(Some(intent("r")));
+        scene.observed.restore = Ok(Some(restore_request("r")));
         follow(&mut scene);
-        let last = scene.world.memory.restore.as_ref();
+        let last = scene.observed.persisted.restore.as_ref();
         assert!(last.is_none_or(|last| last.uid != "r"), "{last:?}");
     }
 }
@@ -250,9 +261,9 @@ fn a_restore_stops_the_pods_prepares_commits_and_serves_before_clients_are_let_i
 fn no_other_flow_starts_while_a_restore_stands() {
     let mut scene = stopped(3);
     scene.asks_for(5);
-    let next = plan(&scene.world);
-    assert_eq!(next.shape.expect("a shape").replicas, 3, "its size is frozen");
-    scene.world.desired.paused = true;
+    let next = plan(&scene.observed);
+    assert_eq!(next.layout.expect("a shape").replicas, 3, "its size is frozen");
+    scene.observed.desired.paused = true;
     assert_eq!(planned(&scene), "Paused - -");
 }
 
@@ -273,7 +284,7 @@ fn what_cannot_be_prepared_rolls_back_unless_a_quorum_is() {
     let mut scene = stopped(3);
     fail(&mut scene, 0);
     assert_eq!(follow(&mut scene), "Restoring - -");
-    let restore = scene.world.memory.restore.clone().expect("a restore");
+    let restore = scene.observed.persisted.restore.clone().expect("a restore");
     assert_eq!(restore.phase, Phase::RollingBack);
     assert!(
         restore
@@ -289,22 +300,22 @@ fn what_cannot_be_prepared_rolls_back_unless_a_quorum_is() {
     }
     assert_eq!(follow(&mut scene), "Restoring - -");
     assert_eq!(phase(&scene), Phase::Preparing, "the third is waited for");
-    scene.world.now = scene.world.now.checked_add(10.minutes()).expect("a time");
+    scene.observed.now = scene.observed.now.checked_add(10.minutes()).expect("a time");
     assert_eq!(follow(&mut scene), "Restoring - -");
     assert_eq!(phase(&scene), Phase::Committed);
 }
 
 /// The status is lost; what the StatefulSet notes is left.
 fn lose_status(scene: &mut Scene) {
-    let before = scene.world.memory.clone();
-    let mut memory = Memory::default();
-    let voters = before.members.iter().filter(|(_, member)| member.votes);
-    let voters = voters.map(|(place, member)| (*place, member.clone()));
+    let before = scene.observed.persisted.clone();
+    let mut persisted = PersistedState::default();
+    let voters = before.members.iter().filter(|(_, member)| member.is_voter);
+    let voters = voters.map(|(ordinal, member)| (*ordinal, member.clone()));
     if let Some(cluster) = before.cluster {
-        memory.recall(cluster, voters);
+        persisted.recover_members(cluster, voters);
     }
-    memory.recall_restore(before.restore, before.incarnation, before.cluster);
-    scene.world.memory = memory;
+    persisted.recover_restore(before.restore, before.incarnation, before.cluster);
+    scene.observed.persisted = persisted;
 }
 
 #[test]
@@ -318,12 +329,18 @@ fn a_status_that_is_lost_in_the_middle_is_gone_on_with_and_nothing_is_begun_anew
         (&mut preparing, Phase::Preparing),
         (&mut swapping, Phase::Committed),
     ] {
-        let before = scene.world.memory.clone();
+        let before = scene.observed.persisted.clone();
         assert_eq!(phase(scene), wanted);
         lose_status(scene);
         follow(scene);
-        let after = &scene.world.memory;
-        let ids = |memory: &Memory| (memory.incarnation, memory.last_incarnation, memory.cluster);
+        let after = &scene.observed.persisted;
+        let ids = |persisted: &PersistedState| {
+            (
+                persisted.incarnation,
+                persisted.last_incarnation,
+                persisted.cluster,
+            )
+        };
         assert_eq!((phase(scene), ids(after)), (wanted, ids(&before)));
     }
     // It can still come back, too, as it was.
@@ -331,20 +348,25 @@ fn a_status_that_is_lost_in_the_middle_is_gone_on_with_and_nothing_is_begun_anew
     withdraw(&mut preparing);
     follow(&mut preparing);
     assert_eq!(phase(&preparing), Phase::RollingBack);
-    assert_eq!(preparing.world.memory.incarnation, 1);
+    assert_eq!(preparing.observed.persisted.incarnation, 1);
 }
 
 #[test]
 fn a_restore_that_is_over_is_not_done_again_where_the_status_is_lost() {
     let mut scene = asked(3);
     follow(&mut scene);
-    let mut over = scene.world.memory.restore.clone().expect("a restore");
-    over.enter(Phase::Finished, scene.world.now);
-    let mut memory = Memory::default();
-    memory.recall_restore(Some(over), 2, None);
-    scene.world.memory = memory;
+    let mut over = scene.observed.persisted.restore.clone().expect("a restore");
+    over.enter(Phase::Finished, scene.observed.now);
+    let mut persisted = PersistedState::default();
+    persisted.recover_restore(Some(over), 2, None);
+    scene.observed.persisted = persisted;
     follow(&mut scene);
-    let restore = scene.world.memory.restore.clone().expect("it is remembered");
+    let restore = scene
+        .observed
+        .persisted
+        .restore
+        .clone()
+        .expect("it is remembered");
     assert_eq!((restore.phase, restore.incarnation), (Phase::Finished, 2));
 }
 
@@ -352,7 +374,7 @@ fn a_restore_that_is_over_is_not_done_again_where_the_status_is_lost() {
 fn how_far_each_download_is_is_told_in_steps() {
     let mut scene = stopped(3);
     let (whole, gib) = (4_u64 << 30, 1_u64 << 30);
-    for (number, arrived) in [
+    for (number, progress) in [
         (0, Some((gib + gib / 5, whole))),
         (1, Some((whole, whole))),
         (2, None),
@@ -362,13 +384,13 @@ fn how_far_each_download_is_is_told_in_steps() {
         pod.container = Container::Waiting("PodInitializing".to_owned());
         pod.fetch = Some(Fetch {
             is_running: true,
-            arrived,
+            progress,
             ..Fetch::default()
         });
     }
     follow(&mut scene);
-    let restore = scene.world.memory.restore.clone().expect("a restore");
-    let told = crate::plan::told(&scene.world, &restore);
+    let restore = scene.observed.persisted.restore.clone().expect("a restore");
+    let told = crate::plan::member_restore_statuses(&scene.observed, &restore);
     let messages: Vec<_> = told.iter().map(|member| member.message.as_deref()).collect();
     assert_eq!(
         messages,
@@ -384,10 +406,13 @@ fn how_far_each_download_is_is_told_in_steps() {
     // A little more is no news.
     scene.pod_at(0).fetch = Some(Fetch {
         is_running: true,
-        arrived: Some((gib + gib / 5 + 4096, whole)),
+        progress: Some((gib + gib / 5 + 4096, whole)),
         ..Fetch::default()
     });
-    assert_eq!(crate::plan::told(&scene.world, &restore)[0], told[0]);
+    assert_eq!(
+        crate::plan::member_restore_statuses(&scene.observed, &restore)[0],
+        told[0]
+    );
 }
 
 #[test]
@@ -430,7 +455,7 @@ fn old_pods_that_may_still_run_keep_it_from_the_commit_where_they_would_decide()
             fetched(&mut scene, number, "p", &prepared(number));
         }
         follow(&mut scene);
-        scene.world.now = scene.world.now.checked_add(10.minutes()).expect("a time");
+        scene.observed.now = scene.observed.now.checked_add(10.minutes()).expect("a time");
         follow(&mut scene);
         assert_eq!(phase(&scene), wanted, "{silent}");
     }
@@ -472,10 +497,10 @@ fn where_no_quorum_of_the_restored_can_form_all_is_done_anew_from_the_same_backu
         fetched(&mut scene, number, "other", &Verdict::Empty);
     }
     assert_eq!(follow(&mut scene), "Restoring - -");
-    let memory = &scene.world.memory;
+    let persisted = &scene.observed.persisted;
     assert_eq!(phase(&scene), Phase::Stopping);
-    assert_eq!((memory.incarnation, memory.last_incarnation), (3, 3));
-    assert!(memory.restore.as_ref().expect("a restore").committed);
+    assert_eq!((persisted.incarnation, persisted.last_incarnation), (3, 3));
+    assert!(persisted.restore.as_ref().expect("a restore").committed);
     withdraw(&mut scene);
     assert_eq!(follow(&mut scene), "Restoring - stop pod new-0");
     assert_eq!(phase(&scene), Phase::Stopping, "the old cluster cannot come back");
@@ -494,7 +519,7 @@ fn a_member_that_was_not_prepared_in_time_joins_as_a_learner() {
         ..Fetch::default()
     });
     follow(&mut scene);
-    scene.world.now = scene.world.now.checked_add(10.minutes()).expect("a time");
+    scene.observed.now = scene.observed.now.checked_add(10.minutes()).expect("a time");
     follow(&mut scene);
     assert_eq!(phase(&scene), Phase::Committed);
     follow(&mut scene);
@@ -514,14 +539,14 @@ fn alarms_of_before_are_taken_back_once_the_quota_is_known_to_suffice() {
     follow(&mut scene);
     serves(&mut scene, &[0, 1, 2]);
     follow(&mut scene);
-    scene.world.alarms = [Alarm {
+    scene.observed.alarms = [Alarm {
         kind: AlarmKind::NoSpace,
         member: Some(id(1)),
     }]
     .into();
     scene.status(0).expect("a status").db_size = 3 << 30;
     assert!(planned(&scene).starts_with("Blocked "), "{}", planned(&scene));
-    scene.world.desired.options.quota = Some(4 << 30);
+    scene.observed.desired.options.quota = Some(4 << 30);
     assert!(planned(&scene).ends_with("disarm NOSPACE"), "{}", planned(&scene));
 }
 
@@ -535,11 +560,11 @@ fn a_cluster_that_sleeps_is_restored_at_its_recorded_size_and_sleeps_again() {
     scene.asks_for(0);
     scene.set(0, 1);
     assert_eq!(follow(&mut scene), "Restoring - -");
-    assert_eq!(plan(&scene.world).shape.expect("a shape").replicas, 3);
+    assert_eq!(plan(&scene.observed).layout.expect("a shape").replicas, 3);
 
     let mut nobody = Scene::new(3);
     nobody.asks_for(0);
-    nobody.world.restore = Ok(Some(intent("r")));
+    nobody.observed.restore = Ok(Some(restore_request("r")));
     assert_eq!(planned(&nobody), "Blocked - -");
 }
 
@@ -547,21 +572,24 @@ fn a_cluster_that_sleeps_is_restored_at_its_recorded_size_and_sleeps_again() {
 fn a_cluster_that_never_worked_is_restored_and_begins_anew_if_that_is_given_up() {
     let mut scene = Scene::new(1);
     scene.set(1, 1);
-    scene.world.restore = Ok(Some(intent("r")));
+    scene.observed.restore = Ok(Some(restore_request("r")));
     assert_eq!(follow(&mut scene), "Restoring - -");
     assert_eq!(follow(&mut scene), "Restoring - -");
     assert_eq!(phase(&scene), Phase::Preparing);
     withdraw(&mut scene);
     follow(&mut scene);
     assert_eq!(follow(&mut scene), "Bootstrapping StartOver() -");
-    assert_eq!(scene.world.memory.cluster, None);
-    assert!(scene.world.memory.incarnation > 1, "no incarnation is used twice");
+    assert_eq!(scene.observed.persisted.cluster, None);
+    assert!(
+        scene.observed.persisted.incarnation > 1,
+        "no incarnation is used twice"
+    );
 }
 
 #[test]
 fn what_cannot_be_understood_stops_a_restore_where_it_is() {
     let mut scene = stopped(3);
-    scene.world.restore = Err("restore intent has version 9".to_owned());
+    scene.observed.restore = Err("restore intent has version 9".to_owned());
     assert_eq!(planned(&scene), "Blocked - -");
     assert_eq!(phase(&scene), Phase::Preparing);
 }
@@ -575,7 +603,7 @@ fn a_pod_that_comes_late_from_the_other_template_is_deleted() {
     assert_eq!(phase(&scene), Phase::RolledBack);
     scene.pod(1, "late");
     scene.pod_at(1).incarnation = 2;
-    scene.world.restore = Ok(Some(intent("r")));
+    scene.observed.restore = Ok(Some(restore_request("r")));
     // Nobody says what lies there, and the others are not back.
     assert_eq!(planned(&scene), "Waiting - -");
     scene.pod_at(1).fetch = Some(Fetch::default());
@@ -583,7 +611,11 @@ fn a_pod_that_comes_late_from_the_other_template_is_deleted() {
     scene.pod_at(1).fetch = None;
     scene.waits(1, "p", &Verdict::OtherIncarnation { found: 1 });
     assert_eq!(planned(&scene), "Recovering - stop pod late");
-    assert_eq!(scene.world.memory.members.len(), 3, "{:?}", place(1));
-    let voters = scene.world.memory.members.values();
-    assert!(voters.into_iter().all(|member| member.votes), "{:?}", Role::Voter);
+    assert_eq!(scene.observed.persisted.members.len(), 3, "{:?}", ordinal(1));
+    let voters = scene.observed.persisted.members.values();
+    assert!(
+        voters.into_iter().all(|member| member.is_voter),
+        "{:?}",
+        Role::Voter
+    );
 }

@@ -5,27 +5,27 @@ use etcd_operator_etcd::status::{Alarm, AlarmKind};
 use jiff::ToSpan as _;
 
 use super::restore::{
-    asked, committed, fetched, intent, old, phase, prepared, restored, serves, stopped, withdraw,
+    asked, committed, fetched, old, phase, prepared, restore_request, restored, serves, stopped, withdraw,
 };
-use super::scene::{Scene, id, place};
+use super::scene::{Scene, id, ordinal};
 use super::{follow, plan, planned};
-use crate::memory::Phase;
-use crate::plan::{Fetching, Step};
-use crate::world::{Container, Fetch};
+use crate::observed_state::{Container, Fetch};
+use crate::persisted_state::Phase;
+use crate::plan::{FetchContainer, Step};
 
 fn later(scene: &mut Scene, minutes: i64) {
-    scene.world.now = scene.world.now.checked_add(minutes.minutes()).expect("a time");
+    scene.observed.now = scene.observed.now.checked_add(minutes.minutes()).expect("a time");
 }
 
 /// A download that has brought so many bytes of a thousand.
-fn downloads(scene: &mut Scene, number: u16, arrived: u64) {
+fn downloads(scene: &mut Scene, number: u16, progress: u64) {
     scene.at_gone_pod(number);
     scene.pod(number, &format!("new-{number}"));
     let pod = scene.pod_at(number);
     pod.container = Container::Waiting("PodInitializing".to_owned());
     pod.fetch = Some(Fetch {
         is_running: true,
-        arrived: Some((arrived, 1_000)),
+        progress: Some((progress, 1_000)),
         ..Fetch::default()
     });
 }
@@ -56,13 +56,13 @@ fn lost() -> Scene {
 }
 
 fn compared(scene: &mut Scene) {
-    let mut compared = intent("r");
+    let mut compared = restore_request("r");
     compared.compared_cluster = Some(restored().to_string());
-    scene.world.restore = Ok(Some(compared));
+    scene.observed.restore = Ok(Some(compared));
 }
 
 fn is_open(scene: &Scene) -> bool {
-    scene.world.memory.restore.as_ref().expect("a restore").open
+    scene.observed.persisted.restore.as_ref().expect("a restore").open
 }
 
 #[test]
@@ -75,16 +75,16 @@ fn an_old_cluster_does_not_stay_stopped_for_a_download_that_gets_nowhere() {
     follow(&mut scene);
     assert_eq!(phase(&scene), Phase::Preparing);
     // Begun anew, it comes as far as it was and no further.
-    for arrived in [0, 200, 300] {
+    for progress in [0, 200, 300] {
         later(&mut scene, 9);
-        downloads(&mut scene, 0, arrived);
+        downloads(&mut scene, 0, progress);
         follow(&mut scene);
-        assert_eq!(phase(&scene), Phase::Preparing, "{arrived}");
+        assert_eq!(phase(&scene), Phase::Preparing, "{progress}");
     }
     later(&mut scene, 3);
     follow(&mut scene);
     assert_eq!(phase(&scene), Phase::RollingBack);
-    let restore = scene.world.memory.restore.clone().expect("a restore");
+    let restore = scene.observed.persisted.restore.clone().expect("a restore");
     let why = restore.message.expect("a reason");
     assert!(
         why.contains("for 30 minutes") && why.contains("c-0 fetches the backup"),
@@ -114,14 +114,14 @@ fn a_member_on_its_way_counts_as_progress_at_each_of_its_steps() {
 fn who_has_nothing_to_come_back_to_waits_for_as_long_as_it_takes() {
     let mut scene = Scene::new(1);
     scene.set(1, 1);
-    scene.world.restore = Ok(Some(intent("r")));
+    scene.observed.restore = Ok(Some(restore_request("r")));
     follow(&mut scene);
     follow(&mut scene);
     assert_eq!(phase(&scene), Phase::Preparing);
     later(&mut scene, 600);
     follow(&mut scene);
     assert_eq!(phase(&scene), Phase::Preparing);
-    let told = plan(&scene.world).why.text;
+    let told = plan(&scene.observed).explanation.text;
     assert!(
         told.contains("correct the spec"),
         "only a person can help: {told}"
@@ -140,14 +140,14 @@ fn what_failed_and_is_tried_again_is_told_meanwhile() {
             retriable: true,
         }),
     });
-    let next = plan(&scene.world);
-    let waits = next.why.blocked_by.join("; ");
+    let next = plan(&scene.observed);
+    let waits = next.explanation.blocked_by.join("; ");
     assert!(
         waits.contains("c-0 is to restore it again after: NoRoom: 9 bytes"),
         "{waits}"
     );
-    let restore = scene.world.memory.restore.clone().expect("a restore");
-    let told = crate::plan::told(&scene.world, &restore);
+    let restore = scene.observed.persisted.restore.clone().expect("a restore");
+    let told = crate::plan::member_restore_statuses(&scene.observed, &restore);
     assert_eq!(told[0].message.as_deref(), Some("NoRoom: 9 bytes are missing"));
 }
 
@@ -159,8 +159,8 @@ fn old_data_are_kept_as_was_asked_for_whoever_is_deleted_after_the_commit() {
     }
     follow(&mut scene);
     assert_eq!(phase(&scene), Phase::Committed);
-    scene.world.restore = Ok(None);
-    let Some(Step::Permit(permits)) = plan(&scene.world).step else {
+    scene.observed.restore = Ok(None);
+    let Some(Step::Permit(permits)) = plan(&scene.observed).step else {
         panic!("no permits: {}", planned(&scene));
     };
     assert_eq!(permits.len(), 3);
@@ -172,28 +172,31 @@ fn old_data_are_kept_as_was_asked_for_whoever_is_deleted_after_the_commit() {
 
 #[test]
 fn a_restore_that_is_withdrawn_before_the_commit_is_rolled_back_whole() {
-    for other in [None, Some(intent("another"))] {
+    for other in [None, Some(restore_request("another"))] {
         let mut scene = stopped(3);
-        let before = Scene::formed(3).world.memory;
+        let before = Scene::formed(3).observed.persisted;
         fetched(&mut scene, 0, "p0", &prepared(0));
         withdraw(&mut scene);
-        scene.world.restore = Ok(other);
+        scene.observed.restore = Ok(other);
         assert_eq!(follow(&mut scene), "Restoring - -");
         assert_eq!(phase(&scene), Phase::RollingBack);
-        let memory = &scene.world.memory;
-        assert_eq!((memory.incarnation, memory.last_incarnation), (1, 2));
+        let persisted = &scene.observed.persisted;
+        assert_eq!((persisted.incarnation, persisted.last_incarnation), (1, 2));
         assert_eq!(
-            (memory.cluster, &memory.members),
+            (persisted.cluster, &persisted.members),
             (before.cluster, &before.members)
         );
-        let shape = plan(&scene.world).shape.expect("a shape");
-        assert_eq!((shape.fetching, shape.serves), (Fetching::Nothing, false));
+        let layout = plan(&scene.observed).layout.expect("a shape");
+        assert_eq!(
+            (layout.fetch_container, layout.accepts_clients),
+            (FetchContainer::Absent, false)
+        );
         assert_eq!(follow(&mut scene), "Restoring - stop pod new-0");
         scene.at_gone_pod(0);
         assert_eq!(follow(&mut scene), "Restoring - -");
         assert_eq!(phase(&scene), Phase::RolledBack);
         withdraw(&mut scene);
-        assert!(plan(&scene.world).shape.expect("a shape").serves);
+        assert!(plan(&scene.observed).layout.expect("a shape").accepts_clients);
     }
 }
 
@@ -208,7 +211,7 @@ fn after_the_commit_there_is_only_forward_whoever_withdraws() {
     serves(&mut scene, &[0, 1, 2]);
     follow(&mut scene);
     assert_eq!(follow(&mut scene), "Restoring RestoreSwap(0,1,2) -");
-    let restore = scene.world.memory.restore.clone().expect("a restore");
+    let restore = scene.observed.persisted.restore.clone().expect("a restore");
     assert!(restore.open, "nobody is left who would compare");
 }
 
@@ -217,16 +220,16 @@ fn after_the_commit_there_is_only_forward_whoever_withdraws() {
 fn what_was_taken_off_the_object_alone_takes_no_restore_back() {
     let mut scene = stopped(3);
     fetched(&mut scene, 0, "p0", &prepared(0));
-    scene.world.restore = Ok(None);
-    scene.world.is_asker_there = true;
+    scene.observed.restore = Ok(None);
+    scene.observed.is_requester_present = true;
     follow(&mut scene);
     assert_ne!(phase(&scene), Phase::RollingBack);
     // An object of long ago was applied, with what was asked for then.
-    scene.world.restore = Ok(Some(intent("another")));
-    scene.world.is_stale = true;
+    scene.observed.restore = Ok(Some(restore_request("another")));
+    scene.observed.is_stale = true;
     follow(&mut scene);
     assert_ne!(phase(&scene), Phase::RollingBack);
-    scene.world.is_stale = false;
+    scene.observed.is_stale = false;
     follow(&mut scene);
     assert_eq!(phase(&scene), Phase::RollingBack, "another one is asked for");
 }
@@ -238,7 +241,7 @@ fn what_was_deleted_is_not_committed_though_the_object_still_asks_for_it() {
     for number in 0..3 {
         fetched(&mut scene, number, &format!("p{number}"), &prepared(number));
     }
-    scene.world.is_asker_there = false;
+    scene.observed.is_requester_present = false;
     follow(&mut scene);
     assert_eq!(phase(&scene), Phase::RollingBack);
 }
@@ -247,15 +250,15 @@ fn what_was_deleted_is_not_committed_though_the_object_still_asks_for_it() {
 #[test]
 fn what_nobody_has_seen_and_is_lost_is_restored_once_more() {
     let mut scene = lost();
-    let mut open = scene.world.clone();
+    let mut open = scene.observed.clone();
     follow(&mut scene);
     assert_eq!(phase(&scene), Phase::Stopping);
-    assert_eq!(scene.world.memory.incarnation, 3);
+    assert_eq!(scene.observed.persisted.incarnation, 3);
 
-    open.memory.restore.as_mut().expect("a restore").open = true;
+    open.persisted.restore.as_mut().expect("a restore").open = true;
     let next = plan(&open);
     assert_eq!(
-        next.memory.restore.map(|restore| restore.phase),
+        next.persisted.restore.map(|restore| restore.phase),
         Some(Phase::Serving),
         "clients have written"
     );
@@ -270,14 +273,13 @@ fn what_somebody_may_have_written_past_the_service_is_not_given_up() {
     silent.silent(2);
     // Of those that decide only one has lost its disk.
     let mut removed = lost();
-    removed.world.memory.members.remove(&place(0));
-    removed
-        .world
-        .memory
-        .members
-        .insert(place(3), removed.world.memory.members[&place(2)].clone());
+    removed.observed.persisted.members.remove(&ordinal(0));
+    removed.observed.persisted.members.insert(
+        ordinal(3),
+        removed.observed.persisted.members[&ordinal(2)].clone(),
+    );
     let mut nobody = lost();
-    nobody.world.memory.members.clear();
+    nobody.observed.persisted.members.clear();
     for (what, mut scene) in [
         ("more", more),
         ("silent", silent),
@@ -294,10 +296,10 @@ fn what_somebody_may_have_written_past_the_service_is_not_given_up() {
 fn clients_are_let_in_to_no_other_data_than_those_that_were_compared() {
     let mut scene = serving();
     compared(&mut scene);
-    let Ok(Some(intent)) = &mut scene.world.restore else {
+    let Ok(Some(restore_request)) = &mut scene.observed.restore else {
         panic!("nobody asks")
     };
-    intent.compared_cluster = Some("d1".to_owned());
+    restore_request.compared_cluster = Some("d1".to_owned());
     follow(&mut scene);
     assert!(!is_open(&scene));
     compared(&mut scene);
@@ -308,13 +310,13 @@ fn clients_are_let_in_to_no_other_data_than_those_that_were_compared() {
 #[test]
 fn clients_stay_out_while_whoever_asked_is_there_and_has_not_compared() {
     let mut scene = serving();
-    scene.world.restore = Ok(None);
-    scene.world.is_asker_there = true;
+    scene.observed.restore = Ok(None);
+    scene.observed.is_requester_present = true;
     for _ in 0..3 {
         follow(&mut scene);
         assert!(!is_open(&scene), "the annotation alone was lost");
     }
-    scene.world.is_asker_there = false;
+    scene.observed.is_requester_present = false;
     follow(&mut scene);
     assert!(is_open(&scene), "nobody is left who would compare");
 }
@@ -324,13 +326,13 @@ fn clients_stay_out_while_whoever_asked_is_there_and_has_not_compared() {
 fn clients_stay_out_while_another_restore_is_about_to_take_the_place_of_one_that_is_gone() {
     let mut scene = serving();
     withdraw(&mut scene);
-    scene.world.next_restore = Some("second".to_owned());
+    scene.observed.next_restore = Some("second".to_owned());
     for _ in 0..3 {
         follow(&mut scene);
         assert!(!is_open(&scene), "nobody has compared what they would see");
     }
-    assert!(plan(&scene.world).why.text.contains("second"));
-    scene.world.next_restore = None;
+    assert!(plan(&scene.observed).explanation.text.contains("second"));
+    scene.observed.next_restore = None;
     follow(&mut scene);
     assert!(is_open(&scene), "nobody is left who would have it otherwise");
 }
@@ -345,7 +347,7 @@ fn a_pod_that_neither_has_the_backup_nor_can_fetch_it_is_made_anew() {
     scene.report(0).fetched = Some("r".to_owned());
     assert_ne!(follow(&mut scene), "Restoring - delete pod new-0", "it has it");
     scene.report(0).fetched = None;
-    scene.world.restore = Ok(None);
+    scene.observed.restore = Ok(None);
     assert_ne!(
         follow(&mut scene),
         "Restoring - delete pod new-0",
@@ -357,7 +359,7 @@ fn a_pod_that_neither_has_the_backup_nor_can_fetch_it_is_made_anew() {
 #[test]
 fn clients_stay_out_while_a_pod_of_before_counts_as_ready() {
     let mut scene = serving();
-    let now = scene.world.now;
+    let now = scene.observed.now;
     scene.pod(3, "old-3");
     scene.pod_at(3).incarnation = 1;
     scene.pod_at(3).deleting = Some(now);
@@ -380,7 +382,7 @@ fn neither_of_two_voters_is_taken_away_for_what_only_the_restore_needed() {
     assert!(is_open(&scene));
     scene.known().members.remove(&id(0x22));
     scene.at_gone_pod(2);
-    scene.world.memory.restore.as_mut().expect("a restore").size = 2;
+    scene.observed.persisted.restore.as_mut().expect("a restore").size = 2;
     while phase(&scene) == Phase::Serving {
         let next = planned(&scene);
         assert!(!next.contains("delete pod"), "{next}");
@@ -397,14 +399,18 @@ fn another_restore_takes_the_place_of_one_that_shows_nobody_its_data_or_has_lost
     follow(&mut lost);
     assert!(is_open(&lost));
     lost.unknown();
-    let mut well = serving();
-    withdraw(&mut well);
-    follow(&mut well);
-    for (scene, wanted) in [(&mut shut, "another"), (&mut lost, "another"), (&mut well, "r")] {
+    let mut healthy = serving();
+    withdraw(&mut healthy);
+    follow(&mut healthy);
+    for (scene, wanted) in [
+        (&mut shut, "another"),
+        (&mut lost, "another"),
+        (&mut healthy, "r"),
+    ] {
         let was_open = is_open(scene);
-        scene.world.restore = Ok(Some(intent("another")));
+        scene.observed.restore = Ok(Some(restore_request("another")));
         follow(scene);
-        let restore = scene.world.memory.restore.clone().expect("a restore");
+        let restore = scene.observed.persisted.restore.clone().expect("a restore");
         assert_eq!(restore.uid, wanted);
         if wanted == "another" {
             assert_eq!((restore.phase, restore.incarnation), (Phase::Stopping, 3));
@@ -425,9 +431,9 @@ fn another_restore_takes_the_place_of_one_whose_members_never_come_to_work() {
     }
     follow(&mut scene);
     assert_eq!(phase(&scene), Phase::Committed);
-    scene.world.restore = Ok(Some(intent("another")));
+    scene.observed.restore = Ok(Some(restore_request("another")));
     follow(&mut scene);
-    let restore = scene.world.memory.restore.clone().expect("a restore");
+    let restore = scene.observed.persisted.restore.clone().expect("a restore");
     assert_eq!(
         (restore.uid.as_str(), restore.phase),
         ("another", Phase::Stopping)
@@ -460,18 +466,18 @@ fn a_member_at_work_or_without_its_permit_holds_nothing_up() {
 fn a_second_restore_is_raised_above_the_first_though_nobody_runs_who_could_tell() {
     let mut scene = asked(3);
     follow(&mut scene);
-    let first = scene.world.memory.restored_revision;
+    let first = scene.observed.persisted.restored_revision;
     assert_eq!(
         first,
         40 + 1_010,
         "the object's, raised above the 50 that were seen"
     );
-    scene.world.memory.restore = None;
+    scene.observed.persisted.restore = None;
     for number in 0..3 {
         scene.silent(number);
     }
-    scene.world.restore = Ok(Some(intent("again")));
-    let begun = plan(&scene.world).memory;
+    scene.observed.restore = Ok(Some(restore_request("again")));
+    let begun = plan(&scene.observed).persisted;
     let bump = begun.restore.expect("a restore").revision_bump;
     assert_eq!(40 + bump, first + 1_000);
     assert_eq!(begun.restored_revision, first + 1_000);
@@ -481,7 +487,7 @@ fn a_second_restore_is_raised_above_the_first_though_nobody_runs_who_could_tell(
 fn an_alarm_is_judged_by_the_quota_that_members_run_with() {
     let mut scene = serving();
     let member = Some(id(1));
-    scene.world.alarms = [Alarm {
+    scene.observed.alarms = [Alarm {
         kind: AlarmKind::NoSpace,
         member,
     }]
@@ -489,8 +495,12 @@ fn an_alarm_is_judged_by_the_quota_that_members_run_with() {
     scene.status(0).expect("a status").db_size = 3 << 30;
     scene.status(0).expect("a status").db_quota = Some(2 << 30);
     // Raised in the spec, which reaches no member before the restore is over.
-    scene.world.desired.options.quota = Some(4 << 30);
-    let next = plan(&scene.world);
+    scene.observed.desired.options.quota = Some(4 << 30);
+    let next = plan(&scene.observed);
     assert!(planned(&scene).starts_with("Blocked "), "{}", planned(&scene));
-    assert!(next.why.text.contains("another EtcdCluster"), "{}", next.why.text);
+    assert!(
+        next.explanation.text.contains("another EtcdCluster"),
+        "{}",
+        next.explanation.text
+    );
 }

@@ -3,11 +3,11 @@
 use etcd_operator_api::contract::{Mode, Preparing, Verdict};
 use proptest::prelude::*;
 
-use super::any_world::worlds;
-use super::restore::{intent, prepared, restored};
+use super::any_cluster::worlds;
+use super::restore::{prepared, restore_request, restored};
 use super::scene::Scene;
-use crate::memory::{Phase, Restore};
-use crate::plan::{Fetching, Step, plan};
+use crate::persisted_state::{Phase, Restore};
+use crate::plan::{FetchContainer, Step, plan};
 
 const PHASES: [Phase; 5] = [
     Phase::Stopping,
@@ -42,21 +42,21 @@ fn restoring(
     wish: Wish,
     (is_committed, is_prepared, waited): (bool, u16, i64),
 ) -> Scene {
-    let world = &mut scene.world;
+    let observed = &mut scene.observed;
     let committed = is_committed || matches!(phase, Phase::Committed | Phase::Serving);
     let committed = committed && phase != Phase::RollingBack;
-    let size = world.desired.size.get().max(1);
-    world.memory.last_incarnation = world.memory.incarnation + 1;
+    let size = observed.desired.size.get().max(1);
+    observed.persisted.last_incarnation = observed.persisted.incarnation + 1;
     let mut restore = Restore {
         uid: "r".to_owned(),
         name: "back".to_owned(),
         phase,
-        since: world.now,
+        since: observed.now,
         committed,
-        incarnation: world.memory.last_incarnation,
+        incarnation: observed.persisted.last_incarnation,
         cluster: matches!(phase, Phase::Committed | Phase::Serving).then(restored),
-        previous_incarnation: world.memory.incarnation,
-        previous_cluster: world.memory.cluster,
+        previous_incarnation: observed.persisted.incarnation,
+        previous_cluster: observed.persisted.cluster,
         size,
         object_sha256: "bb".to_owned(),
         revision_bump: 0,
@@ -65,43 +65,45 @@ fn restoring(
         open: false,
         message: None,
     };
-    restore.enter(phase, world.now);
-    world.now = world
+    restore.enter(phase, observed.now);
+    observed.now = observed
         .now
         .checked_add(jiff::SignedDuration::from_secs(waited))
         .expect("a time");
     if phase != Phase::RollingBack {
-        world.memory.incarnation = restore.incarnation;
+        observed.persisted.incarnation = restore.incarnation;
     }
     if restore.cluster.is_some() {
-        world.memory.cluster = restore.cluster;
+        observed.persisted.cluster = restore.cluster;
     }
-    world.memory.restore = Some(restore);
-    world.restore = match wish {
-        Wish::This => Ok(Some(intent("r"))),
-        Wish::Another => Ok(Some(intent("another"))),
+    observed.persisted.restore = Some(restore);
+    observed.restore = match wish {
+        Wish::This => Ok(Some(restore_request("r"))),
+        Wish::Another => Ok(Some(restore_request("another"))),
         Wish::Nothing => Ok(None),
         Wish::Unreadable => Err("from the future".to_owned()),
     };
-    let incarnation = world.memory.incarnation;
-    if let Some(set) = &mut world.set {
+    let incarnation = observed.persisted.incarnation;
+    if let Some(set) = &mut observed.set {
         set.incarnation = incarnation;
     }
-    for (place, seen) in &mut world.members {
-        let Some(pod) = &mut seen.pod else { continue };
-        let is_new = (is_prepared >> place.get()) & 1 == 1;
+    for (ordinal, observed_member) in &mut observed.members {
+        let Some(pod) = &mut observed_member.pod else {
+            continue;
+        };
+        let is_new = (is_prepared >> ordinal.get()) & 1 == 1;
         if !is_new {
             continue;
         }
         pod.incarnation = incarnation;
-        if let crate::world::Asked::Answer(report) = &mut seen.report {
+        if let crate::observed_state::QueryResult::Answer(report) = &mut observed_member.report {
             report.expected_incarnation = incarnation;
-            report.verdict = match place.get() % 3 {
-                0 => prepared(place.get()),
+            report.verdict = match ordinal.get() % 3 {
+                0 => prepared(ordinal.get()),
                 1 => Verdict::OtherIncarnation { found: 0 },
                 _ => Verdict::Empty,
             };
-            report.preparing = (place.get() % 4 == 1).then(|| Preparing {
+            report.preparing = (ordinal.get() % 4 == 1).then(|| Preparing {
                 restore_uid: "r".to_owned(),
                 failure: None,
             });
@@ -130,9 +132,9 @@ proptest! {
 
     #[test]
     fn a_restore_keeps_its_word_in_every_world(scene in scenes()) {
-        let before = scene.world.memory.restore.clone().expect("a restore");
-        let next = plan(&scene.world);
-        let Some(after) = next.memory.restore.clone() else {
+        let before = scene.observed.persisted.restore.clone().expect("a restore");
+        let next = plan(&scene.observed);
+        let Some(after) = next.persisted.restore.clone() else {
             return Err(TestCaseError::fail("a restore under way was forgotten"));
         };
         // Either one or the other, and never back from either.
@@ -169,21 +171,21 @@ proptest! {
             prop_assert_eq!(before.phase, Phase::Serving);
         }
         // No client sees a member before it is open, nor is the store asked for after the commit.
-        if let Some(shape) = &next.shape {
-            prop_assert!(!shape.serves || after.open || !after.is_active());
-            prop_assert!(shape.fetching == Fetching::Nothing || after.fetches());
+        if let Some(layout) = &next.layout {
+            prop_assert!(!layout.accepts_clients || after.open || !after.is_active());
+            prop_assert!(layout.fetch_container == FetchContainer::Absent || after.is_fetching());
         }
         // No incarnation is used twice, and none goes back but to the one of before.
-        prop_assert!(next.memory.last_incarnation >= scene.world.memory.last_incarnation);
-        prop_assert!(next.memory.incarnation <= next.memory.last_incarnation);
+        prop_assert!(next.persisted.last_incarnation >= scene.observed.persisted.last_incarnation);
+        prop_assert!(next.persisted.incarnation <= next.persisted.last_incarnation);
     }
 
     #[test]
     fn nothing_is_done_about_what_cannot_be_understood(scene in scenes()) {
         let mut scene = scene;
-        scene.world.restore = Err("from the future".to_owned());
-        let next = plan(&scene.world);
-        prop_assert!(matches!(next.step, None | Some(Step::TakeOver(_))), "{:?}", next.step);
-        prop_assert_eq!(&next.memory.restore, &scene.world.memory.restore);
+        scene.observed.restore = Err("from the future".to_owned());
+        let next = plan(&scene.observed);
+        prop_assert!(matches!(next.step, None | Some(Step::FencePods(_))), "{:?}", next.step);
+        prop_assert_eq!(&next.persisted.restore, &scene.observed.persisted.restore);
     }
 }

@@ -6,10 +6,10 @@ use etcd_operator_etcd::membership::Role;
 
 use super::scene::{Scene, id};
 use super::{follow, line, plan, planned};
-use crate::world::Container;
+use crate::observed_state::Container;
 
 fn replicas(scene: &Scene) -> u16 {
-    plan(&scene.world).shape.expect("a shape").replicas
+    plan(&scene.observed).layout.expect("a shape").replicas
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_second_voter_that_only_the_first_one_knows_of_is_started_and_no_other_is() 
     let listed = scene.known().members.clone();
     scene.unknown();
     assert_eq!(planned(&scene), "Waiting Join(1) -");
-    scene.world.overheard = listed;
+    scene.observed.local_membership = listed;
     assert_eq!(planned(&scene), "Scaling Join(1) Join c-1 for p1");
     scene.waits(1, "p1", &Verdict::Damaged);
     assert_eq!(planned(&scene), "Waiting Join(1) -");
@@ -87,9 +87,9 @@ fn a_healthy_member_does_not_go_while_a_lower_one_is_ill() {
     let mut scene = Scene::formed(5);
     scene.asks_for(3);
     scene.silent(1);
-    let blocked = plan(&scene.world);
+    let blocked = plan(&scene.observed);
     assert_eq!(line(&scene, &blocked), "Blocked - -");
-    let why = &blocked.why.blocked_by[0];
+    let why = &blocked.explanation.blocked_by[0];
     assert!(
         why.starts_with("c-1 must be well again first") && why.contains("PersistentVolumeClaim data-c-1"),
         "{why}"
@@ -116,7 +116,7 @@ fn a_learner_that_is_not_wanted_any_more_goes_again() {
     assert_eq!(follow(&mut scene), "Scaling Join(3) add learner c-3");
     scene.member(3, id(3), Role::Learner, true);
     scene.runs(3, id(3));
-    scene.world.memory.intent = None;
+    scene.observed.persisted.pending = None;
     scene.asks_for(3);
     assert_eq!(follow(&mut scene), "Scaling Remove(3) remove c-3 (13)");
 }
@@ -203,16 +203,16 @@ fn past_a_lower_member_that_finds_no_node_the_highest_stays_in_its_stead() {
     let mut scene = Scene::formed(5);
     scene.asks_for(3);
     scene.silent(1);
-    let now = scene.world.now;
-    let homeless = |scene: &mut Scene, seconds| {
+    let now = scene.observed.now;
+    let overdue_unschedulable = |scene: &mut Scene, seconds| {
         let pod = scene.pod_at(1);
         pod.unschedulable = Some("0/3 nodes are available: 3 Insufficient cpu.".to_owned());
         pod.unscheduled_since = Some(now - jiff::SignedDuration::from_secs(seconds));
         pod.container = Container::Waiting("no node has it yet".to_owned());
     };
-    homeless(&mut scene, 299);
+    overdue_unschedulable(&mut scene, 299);
     assert_eq!(planned(&scene), "Blocked - -");
-    homeless(&mut scene, 301);
+    overdue_unschedulable(&mut scene, 301);
     assert_eq!(follow(&mut scene), "Scaling Remove(1) remove c-1 (11)");
     scene.left(id(1));
     assert_eq!(follow(&mut scene), "Scaling Discard(1) delete claim claim-1");
@@ -238,7 +238,7 @@ fn a_lower_member_that_finds_a_node_before_it_was_taken_out_stays() {
     scene.asks_for(3);
     scene.silent(1);
     scene.silent(2);
-    let now = scene.world.now;
+    let now = scene.observed.now;
     scene.pod_at(1).unscheduled_since = Some(now - jiff::SignedDuration::from_mins(10));
     scene.silent(3);
     assert_eq!(follow(&mut scene), "Blocked Remove(1) -");

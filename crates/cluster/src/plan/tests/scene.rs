@@ -12,15 +12,20 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::desired::desired;
-use crate::memory::{Admitted, Memory, Reached};
-use crate::plan::{Leave, Plan, Step};
-use crate::world::{Asked, Claim, Container, Membership, Ordinal, Pod, Seen, Set, World};
+use crate::observed_state::{
+    Claim, Container, Membership, ObservedCluster, ObservedMember, ObservedStatefulSet, Ordinal, Pod,
+    QueryResult,
+};
+use crate::persisted_state::{LastKnownIndex, MemberRecord, PersistedState};
+use crate::plan::{GracePeriod, Plan, Step};
 
 /// How far a member has come that runs there.
-fn reached(seen: &Seen, id: MemberId) -> Option<Reached> {
-    let status = seen.status().filter(|status| status.position.member == id)?;
-    Some(Reached {
-        pod: seen.pod.as_ref()?.uid.clone(),
+fn last_index(observed_member: &ObservedMember, id: MemberId) -> Option<LastKnownIndex> {
+    let status = observed_member
+        .status()
+        .filter(|status| status.position.member == id)?;
+    Some(LastKnownIndex {
+        pod: observed_member.pod.as_ref()?.uid.clone(),
         index: status.raft_index,
     })
 }
@@ -29,12 +34,12 @@ fn reached(seen: &Seen, id: MemberId) -> Option<Reached> {
 #[derive(Clone, Debug)]
 pub struct Scene {
     /// As it is.
-    pub world: World,
+    pub observed: ObservedCluster,
     version: Version,
 }
 
 /// A place.
-pub fn place(number: u16) -> Ordinal {
+pub fn ordinal(number: u16) -> Ordinal {
     Ordinal::new(number).expect("a place")
 }
 
@@ -62,7 +67,7 @@ impl Scene {
             "spec": {"size": size, "version": version, "storage": {"size": "1Gi"}},
         }))
         .expect("a cluster");
-        let world = World {
+        let observed = ObservedCluster {
             now: Timestamp::from_second(1_000_000).expect("a time"),
             instance: "me".to_owned(),
             uid: "cluster-uid".to_owned(),
@@ -70,24 +75,24 @@ impl Scene {
             created: Timestamp::from_second(900_000).expect("a time"),
             generation: 1,
             desired: desired(&object).expect("a valid spec"),
-            memory: Memory::default(),
+            persisted: PersistedState::default(),
             discard: BTreeSet::new(),
             adopt: BTreeSet::new(),
             restore: Ok(None),
             is_stale: false,
-            is_asker_there: true,
+            is_requester_present: true,
             next_restore: None,
             set: None,
             members: BTreeMap::new(),
             membership: Membership::Unknown(vec!["nobody answers".to_owned()]),
-            overheard: BTreeMap::new(),
+            local_membership: BTreeMap::new(),
             alarms: BTreeSet::new(),
             digests: BTreeMap::new(),
             replace: None,
-            owed: BTreeSet::new(),
+            unfenced: BTreeSet::new(),
         };
         Self {
-            world,
+            observed,
             version: version.parse().expect("a version"),
         }
     }
@@ -100,15 +105,15 @@ impl Scene {
     /// The same in a version of etcd.
     pub fn formed_of(size: u8, version: &str) -> Self {
         let mut scene = Self::of(size, version);
-        scene.world.memory = Memory {
+        scene.observed.persisted = PersistedState {
             cluster: Some(cluster()),
             incarnation: 1,
             last_incarnation: 1,
             generation: 1,
-            ..Memory::default()
+            ..PersistedState::default()
         };
         scene.set(u16::from(size), 1);
-        scene.world.membership = Membership::Known(Known {
+        scene.observed.membership = Membership::Known(Known {
             cluster: cluster(),
             members: BTreeMap::new(),
             leader: Some(id(0)),
@@ -130,25 +135,25 @@ impl Scene {
     pub fn remember(&mut self) {
         let known = self.known().clone();
         let placed = known.members.values().filter_map(|member| {
-            let place = self.world.place_of(&member.peer_urls)?;
-            let claim = self.world.seen(place).claim.as_ref();
+            let ordinal = self.observed.ordinal_at(&member.peer_urls)?;
+            let claim = self.observed.member(ordinal).claim.as_ref();
             Some((
-                place,
-                Admitted {
+                ordinal,
+                MemberRecord {
                     id: member.id,
-                    votes: member.role == Role::Voter,
+                    is_voter: member.role == Role::Voter,
                     claim: claim.map(|claim| claim.uid.clone()),
                     volume: claim.and_then(|claim| claim.volume.clone()),
-                    reached: reached(self.world.seen(place), member.id),
+                    last_index: last_index(self.observed.member(ordinal), member.id),
                 },
             ))
         });
-        self.world.memory.members = placed.collect();
+        self.observed.persisted.members = placed.collect();
     }
 
     /// What etcd says of its members, to be changed.
     pub fn known(&mut self) -> &mut Known {
-        match &mut self.world.membership {
+        match &mut self.observed.membership {
             Membership::Known(known) => known,
             Membership::Unknown(_) => panic!("the members are not known in this scene"),
         }
@@ -156,27 +161,27 @@ impl Scene {
 
     /// Nobody can tell any more who the members are.
     pub fn unknown(&mut self) {
-        self.world.membership = Membership::Unknown(vec!["no quorum".to_owned()]);
+        self.observed.membership = Membership::Unknown(vec!["no quorum".to_owned()]);
     }
 
     /// The StatefulSet is this.
     pub fn set(&mut self, replicas: u16, incarnation: i64) {
-        self.world.set = Some(Set {
+        self.observed.set = Some(ObservedStatefulSet {
             replicas,
             incarnation,
-            cluster: self.world.memory.cluster,
+            cluster: self.observed.persisted.cluster,
             voters: BTreeSet::new(),
-            intent: Some("as-asked".to_owned()),
+            spec_hash: Some("as-asked".to_owned()),
             secure_peers: false,
             secure_clients: false,
-            looks_once: false,
+            has_single_success_probe: false,
         });
     }
 
     /// etcd has a member at a place.
     pub fn member(&mut self, number: u16, id: MemberId, role: Role, has_started: bool) {
-        let url = self.world.peer_url(place(number));
-        let name = has_started.then(|| self.world.name(place(number)));
+        let url = self.observed.peer_url(ordinal(number));
+        let name = has_started.then(|| self.observed.name(ordinal(number)));
         self.known().members.insert(
             id,
             Member {
@@ -194,13 +199,16 @@ impl Scene {
         self.known().members.remove(&id);
     }
 
-    pub fn at(&mut self, number: u16) -> &mut Seen {
-        self.world.members.entry(place(number)).or_insert(Seen::NOTHING)
+    pub fn at(&mut self, number: u16) -> &mut ObservedMember {
+        self.observed
+            .members
+            .entry(ordinal(number))
+            .or_insert(ObservedMember::ABSENT)
     }
 
     /// There is a pod of this UID with a volume at a place, and nothing answers in it.
     pub fn pod(&mut self, number: u16, uid: &str) {
-        let incarnation = self.world.memory.incarnation.max(1);
+        let incarnation = self.observed.persisted.incarnation.max(1);
         let claim = Claim {
             uid: format!("claim-{number}"),
             volume: Some(format!("volume-{number}")),
@@ -209,9 +217,9 @@ impl Scene {
             node: None,
             class: None,
         };
-        let seen = self.at(number);
-        seen.claim.get_or_insert(claim);
-        seen.pod = Some(Pod {
+        let observed_member = self.at(number);
+        observed_member.claim.get_or_insert(claim);
+        observed_member.pod = Some(Pod {
             uid: uid.to_owned(),
             resource_version: "1".to_owned(),
             node: Some("n".to_owned()),
@@ -220,33 +228,33 @@ impl Scene {
             created: None,
             deleting: None,
             incarnation,
-            intent: Some("as-asked".to_owned()),
+            spec_hash: Some("as-asked".to_owned()),
             unschedulable: None,
             unscheduled_since: None,
             container: Container::Running,
-            node_lost: None,
+            node_lost_since: None,
             permit: None,
-            laid: None,
+            permit_delivery: None,
             fetch: None,
-            arrival: None,
-            looks_once: false,
+            volume_position: None,
+            has_single_success_probe: false,
             end: None,
         });
-        seen.report = Asked::Silent("connection refused".to_owned());
-        seen.status = Asked::Silent("connection refused".to_owned());
+        observed_member.report = QueryResult::NoAnswer("connection refused".to_owned());
+        observed_member.status = QueryResult::NoAnswer("connection refused".to_owned());
     }
 
     /// A member runs at a place and is well.
     pub fn runs(&mut self, number: u16, id: MemberId) {
         self.pod(number, &format!("pod-{number}"));
         let version = self.version.clone();
-        let is_learner = match &self.world.membership {
+        let is_learner = match &self.observed.membership {
             Membership::Known(known) => known.learners().any(|learner| learner.id == id),
             Membership::Unknown(_) => false,
         };
-        let seen = self.at(number);
-        seen.report = Asked::Elsewhere;
-        seen.status = Asked::Answer(Status {
+        let observed_member = self.at(number);
+        observed_member.report = QueryResult::OtherResponder;
+        observed_member.status = QueryResult::Answer(Status {
             position: Position {
                 cluster: cluster(),
                 member: id,
@@ -264,17 +272,17 @@ impl Scene {
             storage_version: None,
             errors: Vec::new(),
         });
-        if let Some(pod) = &mut seen.pod {
+        if let Some(pod) = &mut observed_member.pod {
             pod.ready = true;
         }
     }
 
     /// The member at a place does not answer.
     pub fn silent(&mut self, number: u16) {
-        let seen = self.at(number);
-        seen.status = Asked::Silent("no answer".to_owned());
-        seen.report = Asked::Silent("no answer".to_owned());
-        if let Some(pod) = &mut seen.pod {
+        let observed_member = self.at(number);
+        observed_member.status = QueryResult::NoAnswer("no answer".to_owned());
+        observed_member.report = QueryResult::NoAnswer("no answer".to_owned());
+        if let Some(pod) = &mut observed_member.pod {
             pod.ready = false;
         }
     }
@@ -293,21 +301,21 @@ impl Scene {
         if self.at(number).pod.is_none() {
             self.pod(number, &format!("pod-{number}"));
         }
-        let incarnation = self.world.memory.incarnation.max(1);
-        let uid = self.world.uid.clone();
+        let incarnation = self.observed.persisted.incarnation.max(1);
+        let uid = self.observed.uid.clone();
         let identity = Identity {
             version: VERSION,
             cluster_uid: uid.clone(),
             cluster_id: None,
-            member: self.world.name(place(number)),
+            member: self.observed.name(ordinal(number)),
             member_id: None,
             incarnation,
             fingerprint: Fingerprint::default(),
             ran: true,
             starts: 1,
         };
-        let seen = self.at(number);
-        let pod = seen.pod.as_mut().expect("a pod");
+        let observed_member = self.at(number);
+        let pod = observed_member.pod.as_mut().expect("a pod");
         pod.ready = false;
         pod.container = Container::Running;
         let report = json!({
@@ -321,14 +329,14 @@ impl Scene {
             "identity": identity,
         });
         let report: Report = serde_json::from_value(report).expect("a report");
-        seen.report = Asked::Answer(report);
-        seen.status = Asked::Not;
+        observed_member.report = QueryResult::Answer(report);
+        observed_member.status = QueryResult::NotQueried;
     }
 
     /// The report at a place, to be changed.
     pub fn report(&mut self, number: u16) -> &mut Report {
         match &mut self.at(number).report {
-            Asked::Answer(report) => report,
+            QueryResult::Answer(report) => report,
             _ => panic!("nobody reports at {number}"),
         }
     }
@@ -341,7 +349,7 @@ impl Scene {
     /// What etcd says of itself at a place, to be changed; none if it does not answer.
     pub fn status(&mut self, number: u16) -> Option<&mut Status> {
         match &mut self.at(number).status {
-            Asked::Answer(status) => Some(status),
+            QueryResult::Answer(status) => Some(status),
             _ => None,
         }
     }
@@ -353,14 +361,14 @@ impl Scene {
 
     /// Nothing is left at a place.
     pub fn gone(&mut self, number: u16) {
-        self.world.members.remove(&place(number));
+        self.observed.members.remove(&ordinal(number));
     }
 
     /// The spec asks for another size.
     pub fn asks_for(&mut self, size: u8) {
         let other = Self::of(size, &self.version.to_string());
-        self.world.desired = other.world.desired;
-        self.world.generation += 1;
+        self.observed.desired = other.observed.desired;
+        self.observed.generation += 1;
     }
 
     /// The spec asks for disks that go with their pods.
@@ -372,48 +380,51 @@ impl Scene {
             "spec": {"size": 3, "storage": {"medium": "EmptyDir"}},
         }))
         .expect("a cluster");
-        self.world.desired.storage = desired(&object).expect("a valid spec").storage;
+        self.observed.desired.storage = desired(&object).expect("a valid spec").storage;
     }
 
     /// What a plan decided is stored.
     pub fn stored(&mut self, plan: &Plan) {
-        self.world.memory = plan.memory.clone();
-        if let Some(shape) = &plan.shape {
-            self.set(shape.replicas, shape.incarnation);
+        self.observed.persisted = plan.persisted.clone();
+        if let Some(layout) = &plan.layout {
+            self.set(layout.replicas, layout.incarnation);
         }
     }
 
     /// A step in few words.
     pub fn step(&self, step: &Step) -> String {
-        let name = |place: &Ordinal| self.world.name(*place);
+        let name = |ordinal: &Ordinal| self.observed.name(*ordinal);
         match step {
-            Step::TakeOver(pods) => format!("take over {}", pods.len()),
+            Step::FencePods(pods) => format!("take over {}", pods.len()),
             Step::Permit(permits) => {
                 let given: Vec<_> = permits
                     .iter()
                     .map(|(pod, permit)| {
-                        format!("{:?} {} for {}", permit.mode, name(&pod.place), permit.process)
+                        format!("{:?} {} for {}", permit.mode, name(&pod.ordinal), permit.process)
                     })
                     .collect();
                 given.join(", ")
             }
-            Step::Add { place, learner: true } => format!("add learner {}", name(place)),
             Step::Add {
-                place,
+                ordinal,
+                learner: true,
+            } => format!("add learner {}", name(ordinal)),
+            Step::Add {
+                ordinal,
                 learner: false,
-            } => format!("add voter {}", name(place)),
-            Step::Promote { place, .. } => format!("promote {}", name(place)),
+            } => format!("add voter {}", name(ordinal)),
+            Step::Promote { ordinal, .. } => format!("promote {}", name(ordinal)),
             Step::MoveLeader { from, to } => format!("move leader from {} to {to}", name(from)),
             Step::Remove {
-                place: Some(place),
+                ordinal: Some(ordinal),
                 id,
-            } => format!("remove {} ({id})", name(place)),
-            Step::Remove { place: None, id } => format!("remove {id}"),
-            Step::DeletePod { pod, leave } => {
-                let how = match leave {
-                    Leave::Usual => "delete",
-                    Leave::Short => "stop",
-                    Leave::None => "delete now",
+            } => format!("remove {} ({id})", name(ordinal)),
+            Step::Remove { ordinal: None, id } => format!("remove {id}"),
+            Step::DeletePod { pod, grace_period } => {
+                let how = match grace_period {
+                    GracePeriod::PodDefault => "delete",
+                    GracePeriod::OneSecond => "stop",
+                    GracePeriod::Zero => "delete now",
                 };
                 format!("{how} pod {}", pod.uid)
             }
@@ -426,9 +437,9 @@ impl Scene {
 impl Scene {
     /// The pod at a place is gone, its volume is still there.
     pub fn at_gone_pod(&mut self, number: u16) {
-        let seen = self.at(number);
-        seen.pod = None;
-        seen.report = Asked::Not;
-        seen.status = Asked::Not;
+        let observed_member = self.at(number);
+        observed_member.pod = None;
+        observed_member.report = QueryResult::NotQueried;
+        observed_member.status = QueryResult::NotQueried;
     }
 }

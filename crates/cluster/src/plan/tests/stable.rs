@@ -5,16 +5,16 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 
-use super::any_world::worlds;
+use super::any_cluster::worlds;
+use super::explanations::status_of;
 use super::restore_props;
 use super::scene::Scene;
-use super::told::told;
 use crate::desired::desired;
-use crate::intent::Intent;
-use crate::memory::Memory;
+use crate::observed_state::Ordinal;
+use crate::pending_operation::PendingOperation;
+use crate::persisted_state::PersistedState;
 use crate::plan::plan;
 use crate::status;
-use crate::world::Ordinal;
 
 /// The same worlds each time.
 fn config() -> ProptestConfig {
@@ -25,9 +25,9 @@ fn config() -> ProptestConfig {
     }
 }
 
-fn read(scene: &Scene, status: &EtcdClusterStatus) -> Memory {
-    let place = |name: &str| Ordinal::of_name(&scene.world.desired.name, name);
-    Memory::read(Some(status), place)
+fn read(scene: &Scene, status: &EtcdClusterStatus) -> PersistedState {
+    let ordinal = |name: &str| Ordinal::from_name(&scene.observed.desired.name, name);
+    PersistedState::read(Some(status), ordinal)
 }
 
 /// Parts of a spec that cannot be, and the field that each is refused for.
@@ -83,7 +83,7 @@ fn spoilt(scene: &Scene, size: u8, faults: &[(&'static str, Value)]) -> EtcdClus
         "spec": spec,
     });
     let mut cluster: EtcdCluster = serde_json::from_value(cluster).expect("a cluster");
-    cluster.status = Some(told(scene));
+    cluster.status = Some(status_of(scene));
     cluster
 }
 
@@ -93,46 +93,46 @@ proptest! {
     /// P7. One world is written down in one way, byte by byte, and read back as it was meant.
     #[test]
     fn what_is_written_down_is_the_same_each_time_and_is_read_back(scene in worlds()) {
-        let written = serde_json::to_string(&told(&scene)).expect("JSON");
-        prop_assert_eq!(&serde_json::to_string(&told(&scene.clone())).expect("JSON"), &written);
+        let written = serde_json::to_string(&status_of(&scene)).expect("JSON");
+        prop_assert_eq!(&serde_json::to_string(&status_of(&scene.clone())).expect("JSON"), &written);
         let status: EtcdClusterStatus = serde_json::from_str(&written).expect("a status");
         prop_assert_eq!(&serde_json::to_string(&status).expect("JSON"), &written);
-        let next = plan(&scene.world);
-        let mut memory = Memory {
-            generation: next.memory.generation,
+        let next = plan(&scene.observed);
+        let mut persisted = PersistedState {
+            generation: next.persisted.generation,
             ..read(&scene, &status)
         };
         // How far members have come is written as it is by then.
-        for (place, member) in &mut memory.members {
-            let noted = next.memory.members.get(place).and_then(|noted| noted.reached.as_ref());
-            let now = scene.world.seen(*place).status().map(|status| status.raft_index);
-            if let (Some(reached), Some(noted)) = (&mut member.reached, noted) {
-                prop_assert_eq!(&reached.pod, &noted.pod);
-                prop_assert!(reached.index == noted.index || Some(reached.index) == now);
-                reached.index = noted.index;
+        for (ordinal, member) in &mut persisted.members {
+            let noted = next.persisted.members.get(ordinal).and_then(|noted| noted.last_index.as_ref());
+            let now = scene.observed.member(*ordinal).status().map(|status| status.raft_index);
+            if let (Some(last_index), Some(noted)) = (&mut member.last_index, noted) {
+                prop_assert_eq!(&last_index.pod, &noted.pod);
+                prop_assert!(last_index.index == noted.index || Some(last_index.index) == now);
+                last_index.index = noted.index;
             }
         }
-        prop_assert_eq!(&memory, &next.memory);
-        let step = |intent: &Intent| {
-            let step = intent.write(|place| scene.world.name(place));
+        prop_assert_eq!(&persisted, &next.persisted);
+        let step = |pending: &PendingOperation| {
+            let step = pending.write(|ordinal| scene.observed.name(ordinal));
             serde_json::to_string(&step).expect("JSON")
         };
-        let steps = [memory.intent.as_ref().map(step), next.memory.intent.as_ref().map(step)];
+        let steps = [persisted.pending.as_ref().map(step), next.persisted.pending.as_ref().map(step)];
         prop_assert_eq!(&steps[0], &steps[1]);
     }
 
     /// P7. So is what a restore has come to, which decides between commit and roll-back.
     #[test]
     fn a_restore_is_written_down_the_same_each_time_and_is_read_back(scene in restore_props::scenes()) {
-        let written = serde_json::to_string(&told(&scene)).expect("JSON");
-        prop_assert_eq!(&serde_json::to_string(&told(&scene.clone())).expect("JSON"), &written);
+        let written = serde_json::to_string(&status_of(&scene)).expect("JSON");
+        prop_assert_eq!(&serde_json::to_string(&status_of(&scene.clone())).expect("JSON"), &written);
         let status: EtcdClusterStatus = serde_json::from_str(&written).expect("a status");
         prop_assert_eq!(&serde_json::to_string(&status).expect("JSON"), &written);
-        let (memory, next) = (read(&scene, &status), plan(&scene.world).memory);
-        prop_assert_eq!(&memory.intent, &next.intent);
-        prop_assert_eq!(&memory.restore, &next.restore);
-        prop_assert_eq!(memory.incarnation, next.incarnation);
-        prop_assert_eq!(memory.last_incarnation, next.last_incarnation);
+        let (persisted, next) = (read(&scene, &status), plan(&scene.observed).persisted);
+        prop_assert_eq!(&persisted.pending, &next.pending);
+        prop_assert_eq!(&persisted.restore, &next.restore);
+        prop_assert_eq!(persisted.incarnation, next.incarnation);
+        prop_assert_eq!(persisted.last_incarnation, next.last_incarnation);
     }
 
     /// P8. A spec that cannot be is none that a plan could be made for, each fault is named, and what was begun before stays
@@ -152,9 +152,9 @@ proptest! {
             prop_assert!(is_named, "{field} is not named: {refusals:?}");
         }
         let before = read(&scene, cluster.status.as_ref().expect("a status"));
-        let after = status::refused(&cluster, &refusals, "default", scene.world.now);
+        let after = status::for_refused_spec(&cluster, &refusals, "default", scene.observed.now);
         prop_assert_eq!(after.phase.as_str(), "Invalid");
-        let kept = Memory {
+        let kept = PersistedState {
             generation: before.generation,
             ..read(&scene, &after)
         };

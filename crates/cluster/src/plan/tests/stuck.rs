@@ -7,8 +7,8 @@ use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
 use super::scene::{Scene, id};
 use super::{follow, line, plan, planned};
+use crate::observed_state::{Container, Membership, QueryResult};
 use crate::plan::Reason;
-use crate::world::{Asked, Container, Membership};
 
 /// A fourth member was added as a learner, and its container has ended with this code.
 fn joining(has_started: bool, code: i32) -> Scene {
@@ -25,19 +25,19 @@ fn joining(has_started: bool, code: i32) -> Scene {
 #[test]
 fn members_stay_who_they_are_when_the_spec_asks_for_tls_that_they_do_not_speak_yet() {
     let mut scene = Scene::formed(3);
-    scene.world.desired.tls.peer = Some("peer-certificates".to_owned());
-    let next = plan(&scene.world);
+    scene.observed.desired.tls.peer = Some("peer-certificates".to_owned());
+    let next = plan(&scene.observed);
     assert_eq!(line(&scene, &next), "Converged - -");
-    assert_eq!(next.memory.members.len(), 3);
+    assert_eq!(next.persisted.members.len(), 3);
     // Whoever ends as etcd does when it is told to stop keeps its disk.
     scene.ended(2, 0);
     assert_eq!(planned(&scene), "Waiting - -");
     let mut smaller = Scene::formed(3);
     smaller.asks_for(1);
-    smaller.world.desired.tls.peer = Some("peer-certificates".to_owned());
-    let next = plan(&smaller.world);
+    smaller.observed.desired.tls.peer = Some("peer-certificates".to_owned());
+    let next = plan(&smaller.observed);
     assert_eq!(line(&smaller, &next), "Scaling Remove(2) remove c-2 (12)");
-    assert_eq!(next.shape.expect("a shape").replicas, 3);
+    assert_eq!(next.layout.expect("a shape").replicas, 3);
 }
 
 #[test]
@@ -48,8 +48,8 @@ fn while_a_member_lives_at_an_unknown_address_no_pod_and_no_disk_goes() {
     let member = scene.known().members.get_mut(&id(2)).expect("a member");
     member.peer_urls = vec![other];
     scene.ended(2, 0);
-    let next = plan(&scene.world);
-    assert_eq!(next.shape.as_ref().expect("a shape").replicas, 3);
+    let next = plan(&scene.observed);
+    assert_eq!(next.layout.as_ref().expect("a shape").replicas, 3);
     let said = line(&scene, &next);
     assert!(!said.contains("delete"), "{said}");
 }
@@ -70,9 +70,9 @@ fn the_pod_of_a_member_that_left_is_not_waited_for_on_a_node_that_is_gone() {
     scene.silent(4);
     assert_eq!(follow(&mut scene), "Scaling Remove(4) remove c-4 (14)");
     scene.left(id(4));
-    scene.pod_at(4).deleting = Some(scene.world.now);
+    scene.pod_at(4).deleting = Some(scene.observed.now);
     assert_eq!(follow(&mut scene), "Scaling Discard(4) -");
-    scene.pod_at(4).node_lost = Some(scene.world.now - jiff::SignedDuration::from_secs(301));
+    scene.pod_at(4).node_lost_since = Some(scene.observed.now - jiff::SignedDuration::from_secs(301));
     assert_eq!(planned(&scene), "Scaling Discard(4) delete now pod pod-4");
 }
 
@@ -84,9 +84,9 @@ fn a_replacement_whose_node_is_lost_meanwhile_does_not_wait_for_it() {
     scene.left(id(1));
     assert_eq!(follow(&mut scene), "Recovering Replace(1) delete claim claim-1");
     scene.claim_at(1).as_mut().expect("a claim").deleting = Some(Vec::new());
-    scene.pod_at(1).deleting = Some(scene.world.now);
+    scene.pod_at(1).deleting = Some(scene.observed.now);
     assert_eq!(follow(&mut scene), "Recovering Replace(1) -");
-    scene.pod_at(1).node_lost = Some(scene.world.now - jiff::SignedDuration::from_secs(301));
+    scene.pod_at(1).node_lost_since = Some(scene.observed.now - jiff::SignedDuration::from_secs(301));
     assert_eq!(planned(&scene), "Recovering Replace(1) delete now pod pod-1");
 }
 
@@ -120,7 +120,7 @@ fn what_a_person_gives_up_in_the_place_of_a_member_that_never_started_goes_and_i
         scene.member(3, id(3), role, false);
         scene.waits(3, "p4", &Verdict::Foreign);
         assert_eq!(follow(&mut scene), "Scaling Join(3) -", "it is somebody's");
-        scene.world.discard.insert("claim-3".to_owned());
+        scene.observed.discard.insert("claim-3".to_owned());
         assert_eq!(follow(&mut scene), "Recovering Replace(3) remove c-3 (13)");
         scene.left(id(3));
         assert_eq!(follow(&mut scene), "Recovering Replace(3) delete claim claim-3");
@@ -131,7 +131,7 @@ fn what_a_person_gives_up_in_the_place_of_a_member_that_never_started_goes_and_i
 fn a_member_that_never_started_is_replaced_where_a_person_asks_for_it() {
     let mut scene = joining(false, 1);
     scene.waits(3, "p4", &Verdict::Foreign);
-    scene.world.replace = Some(id(3).to_string());
+    scene.observed.replace = Some(id(3).to_string());
     assert_eq!(follow(&mut scene), "Recovering Replace(3) remove c-3 (13)");
 }
 
@@ -172,16 +172,20 @@ fn who_cannot_be_added_gives_way_to_a_learner_that_nobody_else_would_bring_in() 
 fn a_disk_that_cannot_be_read_keeps_nobody_else_waiting_and_is_given_up_by_consent() {
     let mut scene = Scene::formed(3);
     scene.waits(1, "p1", &Verdict::Unreadable);
-    let waits = plan(&scene.world);
+    let waits = plan(&scene.observed);
     assert_eq!(line(&scene, &waits), "Blocked - -");
-    assert!(waits.why.blocked_by[0].contains("discard"), "{:?}", waits.why);
+    assert!(
+        waits.explanation.blocked_by[0].contains("discard"),
+        "{:?}",
+        waits.explanation
+    );
     let mut grows = scene.clone();
     grows.asks_for(4);
     grows.member(3, id(3), Role::Learner, false);
     grows.waits(3, "p3", &Verdict::Empty);
-    let next = plan(&grows.world);
+    let next = plan(&grows.observed);
     assert_eq!(line(&grows, &next), "Scaling Join(3) Join c-3 for p3");
-    scene.world.discard.insert("claim-1".to_owned());
+    scene.observed.discard.insert("claim-1".to_owned());
     assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
 }
 
@@ -189,17 +193,17 @@ fn a_disk_that_cannot_be_read_keeps_nobody_else_waiting_and_is_given_up_by_conse
 fn a_voter_that_does_not_answer_is_named_and_not_called_converged() {
     let mut scene = Scene::formed(3);
     scene.ended(1, 1);
-    let next = plan(&scene.world);
-    assert_eq!(next.why.reason, Reason::Waiting);
+    let next = plan(&scene.observed);
+    assert_eq!(next.explanation.reason, Reason::Waiting);
     assert!(
-        next.why.blocked_by[0].starts_with("c-1 has ended with code 1"),
+        next.explanation.blocked_by[0].starts_with("c-1 has ended with code 1"),
         "{:?}",
-        next.why
+        next.explanation
     );
     let mut scene = Scene::formed(3);
     scene.status(2).expect("a status").leader = None;
-    let next = plan(&scene.world);
-    assert_eq!(next.why.blocked_by, ["c-2 answers and follows no leader"]);
+    let next = plan(&scene.observed);
+    assert_eq!(next.explanation.blocked_by, ["c-2 answers and follows no leader"]);
 }
 
 #[test]
@@ -209,35 +213,36 @@ fn the_alarm_of_a_member_that_was_replaced_is_taken_back_and_any_other_is_told()
         member: Some(member),
         kind,
     };
-    scene.world.alarms.insert(raised(id(9), AlarmKind::Corrupt));
+    scene.observed.alarms.insert(raised(id(9), AlarmKind::Corrupt));
     assert_eq!(planned(&scene), "Recovering - disarm CORRUPT");
-    scene.world.alarms = [raised(id(1), AlarmKind::NoSpace)].into();
-    let told = plan(&scene.world);
+    scene.observed.alarms = [raised(id(1), AlarmKind::NoSpace)].into();
+    let told = plan(&scene.observed);
     assert_eq!(line(&scene, &told), "Blocked - -");
     assert!(
-        told.why.text.starts_with("c-1 has reached the size") && told.why.text.contains("defrag"),
+        told.explanation.text.starts_with("c-1 has reached the size")
+            && told.explanation.text.contains("defrag"),
         "{}",
-        told.why.text
+        told.explanation.text
     );
     // Whatever else there is to do or to leave alone, that clients cannot write is not passed over.
     let mut grows = scene.clone();
     grows.asks_for(4);
     grows.member(3, id(3), Role::Learner, false);
     grows.waits(3, "p3", &Verdict::Empty);
-    let scaling = plan(&grows.world);
-    scene.world.desired.paused = true;
-    let paused = plan(&scene.world);
+    let scaling = plan(&grows.observed);
+    scene.observed.desired.paused = true;
+    let paused = plan(&scene.observed);
     assert_eq!(
-        (scaling.why.reason, paused.why.reason),
+        (scaling.explanation.reason, paused.explanation.reason),
         (Reason::Scaling, Reason::Paused)
     );
     for plan in [told, scaling, paused] {
         let told = plan
-            .why
+            .explanation
             .blocked_by
             .iter()
             .filter(|by| *by == "the alarm NOSPACE stands");
-        assert_eq!(told.count(), 1, "{:?}", plan.why);
+        assert_eq!(told.count(), 1, "{:?}", plan.explanation);
     }
 }
 
@@ -246,38 +251,45 @@ fn a_volume_that_is_deleted_under_a_member_that_runs_is_told_before_its_data_are
     let mut scene = Scene::formed(3);
     scene.claim_at(1).as_mut().expect("a claim").deleting =
         Some(vec!["kubernetes.io/pvc-protection".to_owned()]);
-    let next = plan(&scene.world);
+    let next = plan(&scene.observed);
     assert_eq!(line(&scene, &next), "Blocked - -");
     assert_eq!(
-        next.why.blocked_by,
+        next.explanation.blocked_by,
         ["somebody has deleted the PersistentVolumeClaim data-c-1: the data of c-1 go with its pod"]
     );
-    assert!(next.why.text.contains("delete the pod"), "{}", next.why.text);
+    assert!(
+        next.explanation.text.contains("delete the pod"),
+        "{}",
+        next.explanation.text
+    );
     // Nobody else has them.
     let mut single = Scene::formed(1);
     single.claim_at(0).as_mut().expect("a claim").deleting = Some(Vec::new());
-    let text = plan(&single.world).why.text;
+    let text = plan(&single.observed).explanation.text;
     assert!(text.contains("leave the pods alone"), "{text}");
 }
 
 #[test]
 fn whoever_serves_the_data_of_this_life_is_no_stranger_whatever_the_status_says() {
     let mut scene = Scene::formed(3);
-    scene.world.memory.incarnation = 7;
-    scene.world.memory.last_incarnation = 7;
-    scene.world.set.as_mut().expect("a set").incarnation = 7;
+    scene.observed.persisted.incarnation = 7;
+    scene.observed.persisted.last_incarnation = 7;
+    scene.observed.set.as_mut().expect("a set").incarnation = 7;
     assert_eq!(follow(&mut scene), "Converged - -");
-    assert_eq!(scene.world.memory.incarnation, 1, "that of the pods that serve");
+    assert_eq!(
+        scene.observed.persisted.incarnation, 1,
+        "that of the pods that serve"
+    );
     // Its container begins anew on its whole disk, which may be one that goes with the pod.
     scene.is_fleeting();
     for number in [2, 1, 0] {
         scene.silent(number);
-        scene.world.memory.incarnation = 7;
-        scene.world.set.as_mut().expect("a set").incarnation = 7;
-        assert_eq!(plan(&scene.world).step, None, "{number}");
-        scene.world.set.as_mut().expect("a set").incarnation = 1;
-        let next = plan(&scene.world);
-        assert_eq!((next.step, next.memory.incarnation), (None, 1), "{number}");
+        scene.observed.persisted.incarnation = 7;
+        scene.observed.set.as_mut().expect("a set").incarnation = 7;
+        assert_eq!(plan(&scene.observed).step, None, "{number}");
+        scene.observed.set.as_mut().expect("a set").incarnation = 1;
+        let next = plan(&scene.observed);
+        assert_eq!((next.step, next.persisted.incarnation), (None, 1), "{number}");
     }
 }
 
@@ -287,45 +299,46 @@ fn an_id_of_the_cluster_that_somebody_took_away_or_changed_is_put_right_whatever
     scene.asks_for(1);
     assert_eq!(follow(&mut scene), "Scaling Remove(4) remove c-4 (14)");
     let (known, set) = (
-        scene.world.memory.cluster,
-        scene.world.set.clone().expect("a set"),
+        scene.observed.persisted.cluster,
+        scene.observed.set.clone().expect("a set"),
     );
     assert_eq!(set.cluster, known);
     // All containers begin anew in the same moment: nobody says who the members are.
     let mut alone = scene.clone();
     (0..5).for_each(|number| alone.silent(number));
     alone.unknown();
-    alone.world.memory.cluster = None;
-    let next = plan(&alone.world);
-    assert_eq!((next.step, next.memory.cluster), (None, known));
-    let shape = next.shape.expect("a shape");
-    assert_eq!((shape.replicas, shape.serves), (5, true));
+    alone.observed.persisted.cluster = None;
+    let next = plan(&alone.observed);
+    assert_eq!((next.step, next.persisted.cluster), (None, known));
+    let layout = next.layout.expect("a shape");
+    assert_eq!((layout.replicas, layout.accepts_clients), (5, true));
     // With nobody to ask, and without a pod, the copy is believed.
-    alone.world.memory.cluster = "bad".parse().ok();
-    assert_eq!(plan(&alone.world).memory.cluster, known);
+    alone.observed.persisted.cluster = "bad".parse().ok();
+    assert_eq!(plan(&alone.observed).persisted.cluster, known);
     (0..5).for_each(|number| alone.at_gone_pod(number));
-    alone.world.memory.incarnation = 7;
-    assert_eq!(plan(&alone.world).memory.incarnation, 1);
+    alone.observed.persisted.incarnation = 7;
+    assert_eq!(plan(&alone.observed).persisted.incarnation, 1);
     // Members that answer are believed more than what somebody wrote.
-    scene.world.memory.cluster = "bad".parse().ok();
-    assert_eq!(plan(&scene.world).memory.cluster, known);
-    scene.world.set.as_mut().expect("a set").cluster = "bad".parse().ok();
-    scene.world.memory.cluster = known;
-    assert_eq!(plan(&scene.world).memory.cluster, known);
+    scene.observed.persisted.cluster = "bad".parse().ok();
+    assert_eq!(plan(&scene.observed).persisted.cluster, known);
+    scene.observed.set.as_mut().expect("a set").cluster = "bad".parse().ok();
+    scene.observed.persisted.cluster = known;
+    assert_eq!(plan(&scene.observed).persisted.cluster, known);
 }
 
 #[test]
 fn members_that_ask_who_somebody_is_are_told_apart_from_members_that_cannot_be_reached() {
     let mut scene = Scene::formed(3);
     for number in 0..3 {
-        scene.at(number).status = Asked::Silent("not authorised: etcdserver: user name is empty".to_owned());
+        scene.at(number).status =
+            QueryResult::NoAnswer("not authorised: etcdserver: user name is empty".to_owned());
     }
-    scene.world.membership = Membership::Unknown(vec!["nobody answers".to_owned()]);
-    let next = plan(&scene.world);
+    scene.observed.membership = Membership::Unknown(vec!["nobody answers".to_owned()]);
+    let next = plan(&scene.observed);
     assert_eq!(line(&scene, &next), "MembersUnreachable - -");
     assert!(
-        next.why.text.contains("etcdctl auth disable"),
+        next.explanation.text.contains("etcdctl auth disable"),
         "{}",
-        next.why.text
+        next.explanation.text
     );
 }

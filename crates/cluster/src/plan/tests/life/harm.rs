@@ -4,8 +4,8 @@
 use etcd_operator_api::contract::Verdict;
 
 use super::{Disk, Life, lose_pod};
-use crate::plan::tests::scene::place;
-use crate::world::Ordinal;
+use crate::observed_state::Ordinal;
+use crate::plan::tests::scene::ordinal;
 
 /// What happens to a world.
 #[derive(Clone, Copy, Debug)]
@@ -67,38 +67,38 @@ impl Life {
     pub fn happens(&mut self, event: Event) {
         match event {
             Event::Resize(size) => {
-                let may_sleep = self.scene.world.memory.has_formed();
+                let may_sleep = self.scene.observed.persisted.has_formed();
                 self.scene.asks_for(if may_sleep { size } else { size.max(1) });
             }
-            Event::Harm(number, harm) if self.can_bear(place(number), harm) => self.harm(number, harm),
+            Event::Harm(number, harm) if self.can_bear(ordinal(number), harm) => self.harm(number, harm),
             Event::Harm(..) => {}
         }
         self.agree();
     }
 
     /// Whether the voters that run decide without the one at this place.
-    fn can_bear(&self, place: Ordinal, harm: Harm) -> bool {
-        let world = &self.scene.world;
-        let Some(known) = self.etcd.as_ref().filter(|_| world.memory.has_formed()) else {
+    fn can_bear(&self, ordinal: Ordinal, harm: Harm) -> bool {
+        let observed = &self.scene.observed;
+        let Some(known) = self.etcd.as_ref().filter(|_| observed.persisted.has_formed()) else {
             return false;
         };
-        let member = world.member_among(known, place);
+        let member = observed.etcd_member_in(known, ordinal);
         let own = member.map(|member| member.id);
         let running = self.running();
         let runs = own.is_some_and(|own| running.contains(&own));
         let others = known
             .voters()
             .filter(|voter| Some(voter.id) != own && running.contains(&voter.id));
-        let has_pod = world.seen(place).pod.is_some() && world.seen(place).claim.is_some();
+        let has_pod = observed.member(ordinal).pod.is_some() && observed.member(ordinal).claim.is_some();
         let may_be = runs || !harm.needs_data();
         has_pod && may_be && others.count() >= known.quorum()
     }
 
     fn harm(&mut self, number: u16, harm: Harm) {
-        let at = place(number);
-        let now = self.scene.world.now;
-        let seen = self.scene.world.seen(at);
-        let (Some(pod), Some(claim)) = (seen.pod.clone(), seen.claim.clone()) else {
+        let at = ordinal(number);
+        let now = self.scene.observed.now;
+        let observed_member = self.scene.observed.member(at);
+        let (Some(pod), Some(claim)) = (observed_member.pod.clone(), observed_member.claim.clone()) else {
             return;
         };
         self.end_process(&pod.uid);
@@ -106,7 +106,7 @@ impl Life {
         let found = match harm {
             Harm::Silence => return,
             Harm::NodeLost => {
-                self.scene.pod_at(number).node_lost = Some(now - jiff::SignedDuration::from_mins(10));
+                self.scene.pod_at(number).node_lost_since = Some(now - jiff::SignedDuration::from_mins(10));
                 return;
             }
             Harm::NoPod => None,
@@ -138,8 +138,8 @@ impl Life {
         }
         // A volume is exchanged only while no pod holds it, and what goes by itself is not waited for.
         let goes = matches!(harm, Harm::NoPod | Harm::Moved | Harm::Copied);
-        if goes && let Some(seen) = self.scene.world.members.get_mut(&at) {
-            lose_pod(seen);
+        if goes && let Some(observed_member) = self.scene.observed.members.get_mut(&at) {
+            lose_pod(observed_member);
         }
     }
 }

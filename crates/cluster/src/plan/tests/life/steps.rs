@@ -5,18 +5,18 @@ use etcd_operator_etcd::membership::{Member, Role};
 use etcd_operator_etcd::policy::connected_to_add;
 
 use super::{Life, Outcome, lose_pod};
+use crate::observed_state::{ObservedCluster, Ordinal, Pod};
 use crate::plan::tests::scene::id;
-use crate::plan::{Leave, Plan, PodRef, Step, majority};
-use crate::world::{Ordinal, Pod, World};
+use crate::plan::{GracePeriod, Plan, PodRef, Step, majority};
 
 /// Whether what a plan was made for is not what stands in the object by now.
-pub fn is_superseded(plan: &Plan, before: &World, now: &World) -> bool {
+pub fn is_superseded(plan: &Plan, before: &ObservedCluster, now: &ObservedCluster) -> bool {
     let is_same = now.generation == before.generation
         && now.replace == before.replace
         && now.discard == before.discard
-        && now.memory.intent == plan.memory.intent
-        && now.memory.restore == plan.memory.restore
-        && now.memory.incarnation == plan.memory.incarnation;
+        && now.persisted.pending == plan.persisted.pending
+        && now.persisted.restore == plan.persisted.restore
+        && now.persisted.incarnation == plan.persisted.incarnation;
     !is_same
 }
 
@@ -26,10 +26,10 @@ fn done(is_done: bool) -> Outcome {
 
 impl Life {
     /// Takes a step that was planned for the world of before; what is looked at again is as it is now.
-    pub fn apply(&mut self, step: &Step, before: &World) -> Outcome {
+    pub fn apply(&mut self, step: &Step, before: &ObservedCluster) -> Outcome {
         match step {
-            Step::TakeOver(_) => {
-                self.scene.world.owed.clear();
+            Step::FencePods(_) => {
+                self.scene.observed.unfenced.clear();
                 Outcome::Done
             }
             Step::Permit(permits) => done(
@@ -37,8 +37,8 @@ impl Life {
                     .iter()
                     .all(|(pod, permit)| self.permit(pod, permit, before)),
             ),
-            Step::DeletePod { pod, leave } => done(self.delete_pod(pod, *leave)),
-            Step::DeleteClaim { place, uid } => done(self.delete_claim(*place, uid, before)),
+            Step::DeletePod { pod, grace_period } => done(self.delete_pod(pod, *grace_period)),
+            Step::DeleteClaim { ordinal, uid } => done(self.delete_claim(*ordinal, uid, before)),
             Step::Add { .. }
             | Step::Promote { .. }
             | Step::MoveLeader { .. }
@@ -48,14 +48,16 @@ impl Life {
     }
 
     fn pod_now(&mut self, pod: &PodRef) -> Option<&mut Pod> {
-        let seen = self.scene.world.members.get_mut(&pod.place)?;
-        seen.pod.as_mut().filter(|now| now.uid == pod.uid)
+        let observed_member = self.scene.observed.members.get_mut(&pod.ordinal)?;
+        observed_member.pod.as_mut().filter(|now| now.uid == pod.uid)
     }
 
-    fn permit(&mut self, pod: &PodRef, permit: &Permit, before: &World) -> bool {
-        let noted = before.memory.members.get(&pod.place);
-        let claim = self.scene.world.seen(pod.place).claim.as_ref();
-        let is_its_own = noted.zip(claim).is_some_and(|(noted, claim)| noted.is_on(claim));
+    fn permit(&mut self, pod: &PodRef, permit: &Permit, before: &ObservedCluster) -> bool {
+        let noted = before.persisted.members.get(&pod.ordinal);
+        let claim = self.scene.observed.member(pod.ordinal).claim.as_ref();
+        let is_its_own = noted
+            .zip(claim)
+            .is_some_and(|(noted, claim)| noted.is_same_volume(claim));
         if permit.mode == Mode::Resume && !is_its_own {
             return false;
         }
@@ -66,49 +68,49 @@ impl Life {
         true
     }
 
-    fn delete_pod(&mut self, pod: &PodRef, leave: Leave) -> bool {
-        let now = self.scene.world.now;
+    fn delete_pod(&mut self, pod: &PodRef, grace_period: GracePeriod) -> bool {
+        let now = self.scene.observed.now;
         let Some(there) = self.pod_now(pod) else {
             return false;
         };
         there.deleting.get_or_insert(now);
-        let stays = there.node_lost.is_some() && leave != Leave::None;
-        if !stays && let Some(seen) = self.scene.world.members.get_mut(&pod.place) {
-            lose_pod(seen);
+        let stays = there.node_lost_since.is_some() && grace_period != GracePeriod::Zero;
+        if !stays && let Some(observed_member) = self.scene.observed.members.get_mut(&pod.ordinal) {
+            lose_pod(observed_member);
         }
         true
     }
 
-    fn delete_claim(&mut self, place: Ordinal, uid: &str, before: &World) -> bool {
-        let world = &mut self.scene.world;
-        if before.memory.has_formed() {
-            let Some(known) = world.known() else {
+    fn delete_claim(&mut self, ordinal: Ordinal, uid: &str, before: &ObservedCluster) -> bool {
+        let observed = &mut self.scene.observed;
+        if before.persisted.has_formed() {
+            let Some(known) = observed.known() else {
                 return false;
             };
-            let noted = before.memory.members.get(&place);
+            let noted = before.persisted.members.get(&ordinal);
             let is_noted_one = noted.is_some_and(|noted| known.members.contains_key(&noted.id));
-            if is_noted_one || world.member_among(known, place).is_some() {
+            if is_noted_one || observed.etcd_member_in(known, ordinal).is_some() {
                 return false;
             }
         }
-        let Some(seen) = world.members.get_mut(&place) else {
+        let Some(observed_member) = observed.members.get_mut(&ordinal) else {
             return false;
         };
-        let Some(claim) = seen.claim.as_mut().filter(|claim| claim.uid == uid) else {
+        let Some(claim) = observed_member.claim.as_mut().filter(|claim| claim.uid == uid) else {
             return false;
         };
-        if seen.pod.is_some() {
+        if observed_member.pod.is_some() {
             claim.deleting = Some(vec!["kubernetes.io/pvc-protection".to_owned()]);
         } else {
-            seen.claim = None;
+            observed_member.claim = None;
         }
         true
     }
 
     /// etcd takes care of its quorum, too: whoever is connected counts.
-    fn change_members(&mut self, step: &Step, before: &World) -> Outcome {
+    fn change_members(&mut self, step: &Step, before: &ObservedCluster) -> Outcome {
         let running = self.running();
-        let can_decide = self.scene.world.known().is_some();
+        let can_decide = self.scene.observed.known().is_some();
         let (Some(known), Some(now)) = (before.known(), &mut self.etcd) else {
             return Outcome::Refused;
         };
@@ -118,7 +120,7 @@ impl Life {
         let voters = now.voters().count();
         let connected = now.voters().filter(|voter| running.contains(&voter.id)).count();
         match step {
-            Step::Add { place, learner } => {
+            Step::Add { ordinal, learner } => {
                 if connected < connected_to_add(&now.version, voters) {
                     return Outcome::Refused;
                 }
@@ -127,7 +129,7 @@ impl Life {
                 let member = Member {
                     id,
                     name: None,
-                    peer_urls: vec![before.peer_url(*place)],
+                    peer_urls: vec![before.peer_url(*ordinal)],
                     client_urls: Vec::new(),
                     role: if *learner { Role::Learner } else { Role::Voter },
                 };
@@ -144,9 +146,9 @@ impl Life {
             }
             Step::MoveLeader { from, to } => {
                 let leader = now.leader.and_then(|leader| now.members.get(&leader));
-                let place = leader.and_then(|leader| before.place_of(&leader.peer_urls));
+                let ordinal = leader.and_then(|leader| before.ordinal_at(&leader.peer_urls));
                 let is_voter = now.voters().any(|voter| voter.id == *to);
-                if place != Some(*from) || !is_voter || !running.contains(to) {
+                if ordinal != Some(*from) || !is_voter || !running.contains(to) {
                     return Outcome::Refused;
                 }
                 now.leader = Some(*to);
@@ -160,8 +162,8 @@ impl Life {
                 }
                 done(now.members.remove(id).is_some())
             }
-            Step::Disarm(alarm) => done(self.scene.world.alarms.remove(alarm)),
-            Step::TakeOver(_) | Step::Permit(_) | Step::DeletePod { .. } | Step::DeleteClaim { .. } => {
+            Step::Disarm(alarm) => done(self.scene.observed.alarms.remove(alarm)),
+            Step::FencePods(_) | Step::Permit(_) | Step::DeletePod { .. } | Step::DeleteClaim { .. } => {
                 Outcome::Refused
             }
         }

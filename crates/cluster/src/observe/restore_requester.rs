@@ -1,0 +1,208 @@
+//! Whether somebody still wants the restore that a cluster is asked for. The annotation alone does not tell: an object
+//! that was written down weeks ago brings it back when it is applied again.
+
+use etcd_operator_api::EtcdRestore;
+use etcd_operator_api::contract::RestoreIntent;
+use etcd_operator_runtime::apply::Error;
+use etcd_operator_runtime::key::ObjectKey;
+
+use crate::persisted_state::{PersistedState, Phase, Restore};
+use crate::reconcile::Deps;
+
+/// The phases in which an `EtcdRestore` asks for nothing; it says another one before it asks again.
+const TERMINAL_PHASES: [&str; 4] = ["Succeeded", "Failed", "RolledBack", "Invalid"];
+
+/// Whether what is asked for was over long ago. Asked past every copy, and only before it begins.
+pub async fn is_stale(
+    request: Option<&RestoreIntent>,
+    persisted: &PersistedState,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<bool, Error> {
+    let has_begun = |request: &RestoreIntent| {
+        let last = persisted.restore.as_ref();
+        last.is_some_and(|last| last.uid == request.uid)
+    };
+    let Some(request) = request.filter(|request| !has_begun(request)) else {
+        return Ok(false);
+    };
+    let found = deps
+        .applier
+        .read::<EtcdRestore>(&key.beside(&request.name))
+        .await?;
+    Ok(!is_requested_by(found.as_ref(), request))
+}
+
+/// Whether whoever asked for the restore under way is still there. The annotation does not tell: somebody may have replaced the
+/// object without it, and whoever takes it away may be behind. Asked past every copy, and only where it decides whether clients
+/// are let in or the old data come back.
+pub async fn is_requester_present(
+    request: Option<&RestoreIntent>,
+    persisted: &PersistedState,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<bool, Error> {
+    let is_relevant = |restore: &&Restore| is_closed_to_clients(restore) || restore.is_fetching();
+    let Some(restore) = persisted.restore.as_ref().filter(is_relevant) else {
+        return Ok(false);
+    };
+    let is_requested = request.is_some_and(|request| request.uid == restore.uid);
+    if is_requested && is_closed_to_clients(restore) {
+        return Ok(true);
+    }
+    let found = deps
+        .applier
+        .read::<EtcdRestore>(&key.beside(&restore.name))
+        .await?;
+    Ok(found.is_some_and(|found| is_live(&found, &restore.uid)))
+}
+
+/// Another `EtcdRestore` of this cluster, where the one under way is past its commit, lets nobody in yet and is not asked for any
+/// more: it is to take the place, and clients are not let in to what nobody has compared for that moment. What else the
+/// cluster's annotation says has no say: somebody may have applied it from long ago.
+pub async fn find_next_restore(
+    is_requester_present: bool,
+    persisted: &PersistedState,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<Option<String>, Error> {
+    let restore = persisted
+        .restore
+        .as_ref()
+        .filter(|restore| is_closed_to_clients(restore));
+    let Some(restore) = restore.filter(|_| !is_requester_present) else {
+        return Ok(None);
+    };
+    let all: Vec<EtcdRestore> = deps.applier.list(&key.namespace).await?;
+    let mut waiting = all.iter().filter(|other| is_waiting(other, key, &restore.uid));
+    Ok(waiting.find_map(|other| other.metadata.name.clone()))
+}
+
+/// Whether members serve what no client is to see yet.
+fn is_closed_to_clients(restore: &Restore) -> bool {
+    restore.phase == Phase::Serving && !restore.open
+}
+
+/// Whether it is one of this cluster, is another one than this, and may still be carried out. One that failed before anything was
+/// touched may be: it is tried again by itself, or once somebody has corrected it.
+fn is_waiting(other: &EtcdRestore, key: &ObjectKey, current_uid: &str) -> bool {
+    other.spec.etcd_cluster.name == key.name
+        && other.metadata.uid.as_deref() != Some(current_uid)
+        && other.metadata.deletion_timestamp.is_none()
+        && !is_done(other)
+}
+
+/// Whether it was carried out, or took its turn and was rolled back.
+fn is_done(found: &EtcdRestore) -> bool {
+    let is_committed = found.status.as_ref().is_some_and(|status| status.committed);
+    is_committed || has_ended(found, &["Succeeded", "RolledBack"])
+}
+
+/// Whether it asks for nothing until somebody edits it.
+fn is_over(found: &EtcdRestore) -> bool {
+    has_ended(found, &TERMINAL_PHASES)
+}
+
+/// Whether it succeeded, or is in one of these phases.
+fn has_ended(found: &EtcdRestore, phases: &[&str]) -> bool {
+    found.status.as_ref().is_some_and(|status| {
+        let phase = status.phase.as_deref();
+        status.succeeded || phase.is_some_and(|phase| phases.contains(&phase))
+    })
+}
+
+/// Whether it is the one of this UID, and nobody has deleted it.
+fn is_live(found: &EtcdRestore, uid: &str) -> bool {
+    found.metadata.uid.as_deref() == Some(uid) && found.metadata.deletion_timestamp.is_none()
+}
+
+/// Whether the `EtcdRestore` of its name is the one that asks, and is not over.
+fn is_requested_by(found: Option<&EtcdRestore>, request: &RestoreIntent) -> bool {
+    found.is_some_and(|found| is_live(found, &request.uid) && !is_over(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use etcd_operator_api::contract::{ObjectFacts, RestoreSecrets, StoreOrder};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn restore(uid: &str, deleted: Option<&str>, status: &Value) -> EtcdRestore {
+        serde_json::from_value(json!({
+            "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdRestore",
+            "metadata": {"name": "back", "uid": uid, "deletionTimestamp": deleted},
+            "spec": {"etcdCluster": {"name": "orders"}}, "status": status,
+        }))
+        .expect("a restore")
+    }
+
+    #[test]
+    fn only_an_etcdrestore_that_is_there_and_not_over_asks_for_anything() {
+        let request = RestoreIntent {
+            version: 1,
+            uid: "r".to_owned(),
+            name: "back".to_owned(),
+            store: StoreOrder::default(),
+            secrets: RestoreSecrets::default(),
+            object: ObjectFacts::default(),
+            revision: 40,
+            etcd_version: String::new(),
+            digest: String::new(),
+            revision_bump: 0,
+            keep_previous_seconds: 0,
+            compared_cluster: None,
+        };
+        assert!(!is_requested_by(None, &request), "it is gone");
+        for (uid, deleted, status, wanted) in [
+            ("r", None, Value::Null, true),
+            ("r", None, json!({"phase": "Verifying"}), true),
+            ("r", None, json!({"phase": "Waiting"}), true),
+            // Its cluster was lost after the commit, and it goes on.
+            ("r", None, json!({"phase": "Preparing", "committed": true}), true),
+            ("another", None, json!({"phase": "Waiting"}), false),
+            (
+                "r",
+                Some("2026-03-01T12:00:00Z"),
+                json!({"phase": "Waiting"}),
+                false,
+            ),
+            ("r", None, json!({"phase": "Waiting", "succeeded": true}), false),
+            ("r", None, json!({"phase": "Succeeded"}), false),
+            ("r", None, json!({"phase": "RolledBack"}), false),
+            ("r", None, json!({"phase": "Failed"}), false),
+            ("r", None, json!({"phase": "Invalid"}), false),
+        ] {
+            let found = restore(uid, deleted, &status);
+            assert_eq!(
+                is_requested_by(Some(&found), &request),
+                wanted,
+                "{uid} {deleted:?} {status}"
+            );
+        }
+    }
+
+    #[test]
+    fn whatever_may_still_be_carried_out_keeps_clients_out() {
+        let key = ObjectKey::new("shop", "orders");
+        for (uid, status, wanted) in [
+            ("another", Value::Null, true),
+            ("another", json!({"phase": "Waiting"}), true),
+            // Its store did not answer, and it is tried again in a minute.
+            ("another", json!({"phase": "Failed"}), true),
+            // Somebody mistyped it, and corrects that.
+            ("another", json!({"phase": "Invalid"}), true),
+            ("another", json!({"phase": "Failed", "committed": true}), false),
+            ("another", json!({"phase": "RolledBack"}), false),
+            ("another", json!({"phase": "Succeeded", "succeeded": true}), false),
+            ("r", json!({"phase": "Serving"}), false),
+        ] {
+            let found = restore(uid, None, &status);
+            assert_eq!(is_waiting(&found, &key, "r"), wanted, "{uid} {status}");
+        }
+        let deleted = restore("another", Some("2026-03-01T12:00:00Z"), &Value::Null);
+        assert!(!is_waiting(&deleted, &key, "r"));
+        let key = ObjectKey::new("shop", "customers");
+        assert!(!is_waiting(&restore("another", None, &Value::Null), &key, "r"));
+    }
+}

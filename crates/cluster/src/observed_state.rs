@@ -1,0 +1,160 @@
+//! What was seen of one cluster at one moment, as plain data. Pure; what could not be seen is said to be unknown, never
+//! left out as if it were not there.
+
+mod container_log;
+pub mod kube_objects;
+mod member;
+mod ordinal;
+mod permit_delivery;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use etcd_operator_api::contract::RestoreIntent;
+use etcd_operator_etcd::id::{ClusterId, MemberId, Revision};
+use etcd_operator_etcd::membership::{Known, Member};
+use etcd_operator_etcd::status::Alarm;
+use etcd_operator_etcd::url::PeerUrl;
+use jiff::Timestamp;
+
+pub use container_log::{fatal_lines, most_telling_line};
+pub use kube_objects::{INIT_CONTAINER_PREFIX, NODE_PREPARES, NOT_SCHEDULED};
+pub use member::{Claim, Container, End, Fetch, FetchFailure, ObservedMember, Pod, QueryResult};
+pub use ordinal::Ordinal;
+pub use permit_delivery::PermitDelivery;
+
+use crate::desired::Desired;
+use crate::persisted_state::PersistedState;
+
+/// What was seen of one cluster.
+#[derive(Clone, Debug)]
+pub struct ObservedCluster {
+    /// The wall's clock, for what people read.
+    pub now: Timestamp,
+    /// This process of the operator.
+    pub instance: String,
+    /// The UID of the `EtcdCluster`.
+    pub uid: String,
+    /// The namespace of everything of it.
+    pub namespace: String,
+    /// When it was made.
+    pub created: Timestamp,
+    /// The generation of the spec.
+    pub generation: i64,
+    /// What the spec asks for.
+    pub desired: Desired,
+    /// What is known from before, from the status.
+    pub persisted: PersistedState,
+    /// PVC UIDs whose data a person has given up.
+    pub discard: BTreeSet<String>,
+    /// PVC UIDs whose data a person wants to be taken over.
+    pub adopt: BTreeSet<String>,
+    /// The restore that is asked for, or why that cannot be understood.
+    pub restore: Result<Option<RestoreIntent>, String>,
+    /// Whether that was over long ago, or nobody is there any more who asks for it: it must not begin.
+    pub is_stale: bool,
+    /// Whether the `EtcdRestore` of the restore under way is there, although the cluster is asked for nothing any more.
+    pub is_requester_present: bool,
+    /// Another `EtcdRestore` that is to take the place of the one under way, which lets nobody in yet and is gone.
+    pub next_restore: Option<String>,
+    /// The StatefulSet, if there is one.
+    pub set: Option<ObservedStatefulSet>,
+    /// What there is of each member, by its place.
+    pub members: BTreeMap<Ordinal, ObservedMember>,
+    /// Who the members are.
+    pub membership: Membership,
+    /// The members as the only voter that there was has them by itself, where no quorum can tell.
+    pub local_membership: BTreeMap<MemberId, Member>,
+    /// The alarms of etcd that stand.
+    pub alarms: BTreeSet<Alarm>,
+    /// What members have at one revision; asked only while an alarm says that their data differ.
+    pub digests: BTreeMap<MemberId, QueryResult<Digest>>,
+    /// Of which member a person says that another one is to take its place, as it was written.
+    pub replace: Option<String>,
+    /// Places at which this process took over what another one began, and whose pods are still to be touched.
+    pub unfenced: BTreeSet<Ordinal>,
+}
+
+/// The StatefulSet of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedStatefulSet {
+    /// How many pods it keeps.
+    pub replicas: u16,
+    /// The incarnation that its pods expect.
+    pub incarnation: i64,
+    /// etcd's ID of the cluster, as noted on it.
+    pub cluster: Option<ClusterId>,
+    /// The voters, as noted on it.
+    pub voters: BTreeSet<Ordinal>,
+    /// What the user asked for when its template was made.
+    pub spec_hash: Option<String>,
+    /// Whether its members speak TLS with one another.
+    pub secure_peers: bool,
+    /// Whether its members speak TLS with clients.
+    pub secure_clients: bool,
+    /// Whether pods that are made from it are believed to be ready at first sight, as before a cluster forms.
+    pub has_single_success_probe: bool,
+}
+
+/// A hash of all keys that a member has at a revision; comparable only where both have dropped the same history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Digest {
+    /// The hash.
+    pub hash: u32,
+    /// The revision up to which history is gone.
+    pub compacted: Revision,
+}
+
+/// Who the members are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Membership {
+    /// As a voter read it.
+    Known(Known),
+    /// Nobody can tell, and nothing may be done about members.
+    Unknown(Vec<String>),
+}
+
+impl ObservedCluster {
+    /// The members, if they are known.
+    pub fn known(&self) -> Option<&Known> {
+        match &self.membership {
+            Membership::Known(known) => Some(known),
+            Membership::Unknown(_) => None,
+        }
+    }
+
+    /// Where the other members find the one at this place. What its pod is made from decides, not what the spec asks for
+    /// by now: another template waits for its gate.
+    pub fn peer_url(&self, ordinal: Ordinal) -> PeerUrl {
+        let wanted = self.desired.tls.peer.is_some();
+        let is_secure = self.set.as_ref().map_or(wanted, |set| set.secure_peers);
+        ordinal.peer_url(&self.desired.name, &self.namespace, is_secure)
+    }
+
+    /// The place of the member at one of these addresses, if it is one of this cluster's places.
+    pub fn ordinal_at(&self, urls: &[PeerUrl]) -> Option<Ordinal> {
+        let ordinal = |url| Ordinal::from_peer_url(url, &self.desired.name, &self.namespace);
+        urls.iter().find_map(ordinal)
+    }
+
+    /// The member of etcd at this place.
+    pub fn etcd_member(&self, ordinal: Ordinal) -> Option<&Member> {
+        self.etcd_member_in(self.known()?, ordinal)
+    }
+
+    /// The one of these members that is at this place.
+    pub fn etcd_member_in<'k>(&self, known: &'k Known, ordinal: Ordinal) -> Option<&'k Member> {
+        let mut members = known.members.values();
+        members.find(|member| self.ordinal_at(&member.peer_urls) == Some(ordinal))
+    }
+
+    /// What there is at this place.
+    pub fn member(&self, ordinal: Ordinal) -> &ObservedMember {
+        static ABSENT: ObservedMember = ObservedMember::ABSENT;
+        self.members.get(&ordinal).unwrap_or(&ABSENT)
+    }
+
+    /// The name of the member at this place.
+    pub fn name(&self, ordinal: Ordinal) -> String {
+        ordinal.name(&self.desired.name)
+    }
+}

@@ -1,0 +1,400 @@
+//! From objects of Kubernetes to what counts of them for a plan.
+
+use etcd_operator_api::contract::{self, Arrival, JobOutcome, JobResult};
+use etcd_operator_api::names::{ANNOTATION_PERMIT, ANNOTATION_PERMIT_LAID};
+use etcd_operator_etcd::id::{MemberId, RaftIndex};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{self as core, Node, PersistentVolumeClaim};
+
+use super::{Claim, Container, End, Fetch, FetchFailure, Pod, most_telling_line};
+use crate::build::{ANNOTATION_SPEC_HASH, FETCH, INCARNATION, INSTALL, has_single_success_probe};
+
+/// The container that etcd runs in.
+const ETCD: &str = "etcd";
+/// Where the scheduler notes for which node a claim gets its volume.
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// What counts of a pod. `node` says since when its node is lost, where nodes can be seen.
+pub fn read_pod(pod: &core::Pod, node_lost_since: Option<Timestamp>) -> Option<Pod> {
+    let meta = &pod.metadata;
+    let spec = pod.spec.as_ref()?;
+    let status = pod.status.clone().unwrap_or_default();
+    let deleting = meta.deletion_timestamp.as_ref().map(|time| time.0);
+    let etcd = spec.containers.iter().find(|container| container.name == ETCD)?;
+    let incarnation = etcd
+        .command
+        .iter()
+        .flatten()
+        .find_map(|word| word.strip_prefix(INCARNATION)?.parse().ok());
+    let annotation = |key: &str| meta.annotations.as_ref().and_then(|all| all.get(key));
+    let permit = annotation(ANNOTATION_PERMIT);
+    let condition = |type_: &str| {
+        status
+            .conditions
+            .iter()
+            .flatten()
+            .find(|known| known.type_ == type_)
+    };
+    let unscheduled = condition("PodScheduled").filter(|scheduled| scheduled.status == "False");
+    Some(Pod {
+        uid: meta.uid.clone()?,
+        resource_version: meta.resource_version.clone()?,
+        node: spec.node_name.clone(),
+        ip: status.pod_ip.as_deref().and_then(|ip| ip.parse().ok()),
+        ready: condition("Ready").is_some_and(|ready| ready.status == "True"),
+        created: meta.creation_timestamp.as_ref().map(|time| time.0),
+        deleting,
+        incarnation: incarnation.unwrap_or_default(),
+        spec_hash: annotation(ANNOTATION_SPEC_HASH).cloned(),
+        unschedulable: unscheduled.map(|scheduled| scheduled.message.clone().unwrap_or_default()),
+        unscheduled_since: unscheduled
+            .and_then(|scheduled| scheduled.last_transition_time.as_ref())
+            .map(|time| time.0),
+        container: container(pod, &status),
+        end: end(&status),
+        node_lost_since,
+        permit: permit.and_then(|permit| contract::read(permit.as_bytes()).ok()),
+        permit_delivery: annotation(ANNOTATION_PERMIT_LAID)
+            .and_then(|permit_delivery| permit_delivery.parse().ok()),
+        fetch: fetch(spec, &status),
+        volume_position: volume_position(&status),
+        has_single_success_probe: has_single_success_probe(spec),
+    })
+}
+
+/// What the container that brings the object of a restore does, if there is one.
+fn fetch(spec: &core::PodSpec, status: &core::PodStatus) -> Option<Fetch> {
+    let mut containers = spec.init_containers.iter().flatten();
+    containers.find(|container| container.name == FETCH)?;
+    let mut states = status.init_container_statuses.iter().flatten();
+    let Some(status) = states.find(|status| status.name == FETCH) else {
+        return Some(Fetch::default());
+    };
+    let state = status.state.clone().unwrap_or_default();
+    let last = status
+        .last_state
+        .as_ref()
+        .and_then(|last| last.terminated.as_ref());
+    let ended = state.terminated.as_ref();
+    let is_done = ended.is_some_and(|ended| ended.exit_code == 0);
+    let failed = ended.or(last).filter(|ended| ended.exit_code != 0);
+    Some(Fetch {
+        is_done,
+        is_running: state.running.is_some(),
+        progress: None,
+        failure: failed.filter(|_| !is_done).map(failure),
+    })
+}
+
+/// The last words of the container that brought the program.
+fn volume_position(status: &core::PodStatus) -> Option<(MemberId, RaftIndex)> {
+    let mut states = status.init_container_statuses.iter().flatten();
+    let ended = states
+        .find(|status| status.name == INSTALL)?
+        .state
+        .as_ref()?
+        .terminated
+        .as_ref()?;
+    let volume_position: Arrival = contract::read(ended.message.as_ref()?.as_bytes()).ok()?;
+    Some((
+        volume_position.member_id.parse().ok()?,
+        RaftIndex(volume_position.index),
+    ))
+}
+
+fn failure(ended: &core::ContainerStateTerminated) -> FetchFailure {
+    let message = ended.message.as_deref().unwrap_or_default();
+    match contract::read::<JobResult>(message.as_bytes()).map(|result| result.outcome) {
+        Ok(JobOutcome::Failed {
+            reason,
+            message,
+            retriable,
+        }) => FetchFailure {
+            words: format!("{reason}: {message}"),
+            is_lasting: !retriable,
+        },
+        _ => FetchFailure {
+            words: format!(
+                "it ended with code {}: {}",
+                ended.exit_code,
+                most_telling_line(message)
+            ),
+            is_lasting: false,
+        },
+    }
+}
+
+fn container(pod: &core::Pod, status: &core::PodStatus) -> Container {
+    let is_etcd = |state: &&core::ContainerStatus| state.name == ETCD;
+    let Some(etcd) = status.container_statuses.iter().flatten().find(is_etcd) else {
+        return Container::Waiting(why_not_started(pod, status));
+    };
+    let state = etcd.state.clone().unwrap_or_default();
+    if state.running.is_some() {
+        return Container::Running;
+    }
+    let last = etcd.last_state.as_ref().and_then(|last| last.terminated.as_ref());
+    if let Some(ended) = state.terminated.as_ref().or(last) {
+        return Container::Ended {
+            code: ended.exit_code,
+            words: ended.message.clone().unwrap_or_default(),
+        };
+    }
+    let waiting = state.waiting.unwrap_or_default();
+    let words = [waiting.reason, waiting.message].into_iter().flatten();
+    let words: Vec<_> = words.collect();
+    if words.is_empty() || words == ["PodInitializing"] {
+        return Container::Waiting(why_not_started(pod, status));
+    }
+    Container::Waiting(words.join(": "))
+}
+
+/// How the etcd container ended the last time.
+fn end(status: &core::PodStatus) -> Option<End> {
+    let mut containers = status.container_statuses.iter().flatten();
+    let etcd = containers.find(|container| container.name == ETCD)?;
+    let ended = |state: &Option<core::ContainerState>| state.as_ref()?.terminated.clone();
+    let ended = ended(&etcd.state).or_else(|| ended(&etcd.last_state))?;
+    Some(End {
+        code: ended.exit_code,
+        reason: ended.reason.unwrap_or_default(),
+        words: most_telling_line(ended.message.as_deref().unwrap_or_default()),
+    })
+}
+
+/// How what is told of a container begins that runs before etcd's.
+pub const INIT_CONTAINER_PREFIX: &str = "its init container ";
+/// How what is told of a pod ends that has a node, and of which nothing else is known yet.
+pub const NODE_PREPARES: &str = "prepares it";
+/// What is told of a pod that the scheduler has not looked at.
+pub const NOT_SCHEDULED: &str = "no node has it yet";
+
+/// Why the container has not been started, from what comes before it.
+fn why_not_started(pod: &core::Pod, status: &core::PodStatus) -> String {
+    let init = status.init_container_statuses.iter().flatten().find_map(|init| {
+        let waiting = init.state.as_ref()?.waiting.as_ref()?;
+        let reason = waiting
+            .reason
+            .as_deref()
+            .filter(|reason| *reason != "PodInitializing")?;
+        let message = waiting.message.as_deref().unwrap_or_default();
+        Some(format!(
+            "{INIT_CONTAINER_PREFIX}{} waits: {reason} {message}",
+            init.name
+        ))
+    });
+    init.unwrap_or_else(|| {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        match node {
+            Some(node) => format!("node {node} {NODE_PREPARES}"),
+            None => NOT_SCHEDULED.to_owned(),
+        }
+    })
+}
+
+/// What counts of a claim.
+pub fn read_claim(claim: &PersistentVolumeClaim) -> Option<Claim> {
+    let meta = &claim.metadata;
+    let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
+    Some(Claim {
+        uid: meta.uid.clone()?,
+        volume: volume.filter(|name| !name.is_empty()),
+        deleting: meta
+            .deletion_timestamp
+            .as_ref()
+            .map(|_| meta.finalizers.clone().unwrap_or_default()),
+        created: meta.creation_timestamp.as_ref().map(|time| time.0),
+        node: meta
+            .annotations
+            .as_ref()
+            .and_then(|all| all.get(SELECTED_NODE).cloned()),
+        class: claim
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.storage_class_name.clone()),
+    })
+}
+
+/// What the scheduler says of nodes that do not reach a volume, in the words of several versions.
+const AFFINITY_CONFLICTS: [&str; 2] = [
+    "volume node affinity conflict",
+    "didn't match PersistentVolume's node affinity",
+];
+/// What keeps members off a node that is not for them, whatever becomes of their volume.
+const CONTROL_PLANE_TAINT: &str = "untolerated taint {node-role.kubernetes.io/";
+
+/// Since when a pod waits for a node that is gone and that alone reaches its volume: the one its claim was made for.
+pub fn stranded_since(
+    pod: &core::Pod,
+    claim: &super::Claim,
+    is_gone: impl Fn(&str) -> bool,
+) -> Option<Timestamp> {
+    claim.node.as_deref().filter(|node| is_gone(node))?;
+    let conditions = pod.status.as_ref()?.conditions.iter().flatten();
+    let unscheduled = conditions
+        .into_iter()
+        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")?;
+    let is_stranded = has_affinity_conflict(unscheduled.message.as_deref()?);
+    let since = unscheduled.last_transition_time.as_ref()?;
+    is_stranded.then_some(since.0)
+}
+
+/// Whether no node reaches the volume. A node that only lacks something could still take the pod one day.
+fn has_affinity_conflict(message: &str) -> bool {
+    let Some((_, reasons)) = message.split_once("nodes are available: ") else {
+        return false;
+    };
+    let reasons = reasons
+        .split(". ")
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches('.');
+    let has_affinity_conflict = |reason: &str| AFFINITY_CONFLICTS.iter().any(|words| reason.contains(words));
+    let mut reasons = reasons.split(", ").peekable();
+    let any = message.contains(AFFINITY_CONFLICTS[0]) || message.contains(AFFINITY_CONFLICTS[1]);
+    any && reasons.all(|reason| has_affinity_conflict(reason) || reason.contains(CONTROL_PLANE_TAINT))
+}
+
+/// Since when a node does not answer; none while it does.
+pub fn lost_since(node: &Node) -> Option<Timestamp> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    let ready = conditions.iter().find(|condition| condition.type_ == "Ready")?;
+    if ready.status == "True" {
+        return None;
+    }
+    ready.last_transition_time.as_ref().map(|time| time.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::trim;
+
+    fn waiting(message: &str) -> core::Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": "c-1", "uid": "u"},
+            "status": {"conditions": [{
+                "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }]},
+        }))
+        .expect("a pod")
+    }
+
+    fn made_for(node: Option<&str>) -> super::super::Claim {
+        let annotations = node.map_or_else(|| json!({}), |node| json!({SELECTED_NODE: node}));
+        let object = json!({"metadata": {"name": "data-c-1", "uid": "u", "annotations": annotations}});
+        read_claim(&serde_json::from_value(object).expect("a claim")).expect("a claim")
+    }
+
+    const STRANDED: &str = "0/3 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, 2 node(s) had volume node affinity conflict. preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.";
+
+    #[test]
+    fn a_pod_is_stranded_where_only_a_node_that_is_gone_reaches_its_volume() {
+        let since = |message: &str, node, is_gone| {
+            stranded_since(&waiting(message), &made_for(node), |name| name == "n1" && is_gone)
+        };
+        let expected = "2026-01-01T00:00:00Z".parse().ok();
+        assert_eq!(since(STRANDED, Some("n1"), true), expected);
+        let newer = "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity.";
+        assert_eq!(since(newer, Some("n1"), true), expected);
+        // The node is there, the volume was made for none, or for another one.
+        assert_eq!(since(STRANDED, Some("n1"), false), None);
+        assert_eq!(since(STRANDED, None, true), None);
+        assert_eq!(since(STRANDED, Some("n2"), true), None);
+        // A node that reaches the volume may take it later.
+        for other in ["1 Insufficient cpu", "1 node(s) were unschedulable"] {
+            let message =
+                format!("0/2 nodes are available: {other}, 1 node(s) had volume node affinity conflict.");
+            assert_eq!(since(&message, Some("n1"), true), None, "{other}");
+        }
+        assert_eq!(
+            since("0/2 nodes are available: 2 Insufficient cpu.", Some("n1"), true),
+            None
+        );
+        assert_eq!(since("", Some("n1"), true), None);
+    }
+
+    #[test]
+    fn a_node_is_lost_since_it_was_last_heard_of() {
+        let node = |status: &str| -> Node {
+            serde_json::from_value(json!({
+                "metadata": {"name": "n1"},
+                "status": {"conditions": [
+                    {"type": "MemoryPressure", "status": "False", "lastTransitionTime": "2025-01-01T00:00:00Z"},
+                    {"type": "Ready", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                ]},
+            }))
+            .expect("a node")
+        };
+        assert_eq!(lost_since(&node("True")), None);
+        for status in ["Unknown", "False"] {
+            assert_eq!(lost_since(&node(status)), "2026-01-01T00:00:00Z".parse().ok());
+            let mut trimmed = node(status);
+            trim::node(&mut trimmed);
+            assert_eq!(lost_since(&trimmed), lost_since(&node(status)));
+        }
+    }
+
+    /// What is read of the container that brings the object of a restore, as copies keep its pod.
+    fn fetched(state: &Value, last: &Value) -> Option<Fetch> {
+        let mut pod: core::Pod = serde_json::from_value(json!({
+            "metadata": {"uid": "u", "resourceVersion": "1"},
+            "spec": {
+                "initContainers": [{"name": "install"}, {"name": "fetch", "env": [{"name": "A"}]}],
+                "containers": [{"name": "etcd", "command": ["member", "--incarnation=2"]}],
+            },
+            "status": {"initContainerStatuses": [{
+                "name": "fetch", "image": "i", "imageID": "", "ready": false, "restartCount": 1,
+                "state": state, "lastState": last,
+            }]},
+        }))
+        .expect("a pod");
+        trim::pod(&mut pod);
+        super::read_pod(&pod, None).expect("what counts of it").fetch
+    }
+
+    fn ended(code: i32, message: &str) -> Value {
+        json!({"terminated": {"exitCode": code, "message": message}})
+    }
+
+    #[test]
+    fn what_brings_the_object_of_a_restore_is_seen_to_work_to_fail_and_to_be_done() {
+        let running = fetched(&json!({"running": {}}), &json!({})).expect("there");
+        assert_eq!(
+            (running.is_running, running.is_done, running.failure),
+            (true, false, None)
+        );
+        let said = r#"{"version":1,"run":"r","outcome":{"kind":"failed","reason":"NotFound","message":"no object","retriable":false}}"#;
+        let waiting = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+        let failed = fetched(&waiting, &ended(3, said)).expect("there");
+        let failure = failed.failure.expect("a failure");
+        assert_eq!(
+            (failure.words.as_str(), failure.is_lasting),
+            ("NotFound: no object", true)
+        );
+        let killed = fetched(&waiting, &ended(137, "")).expect("there");
+        let failure = killed.failure.expect("a failure");
+        assert!(
+            !failure.is_lasting && failure.words.contains("137"),
+            "{failure:?}"
+        );
+        let done = fetched(&ended(0, ""), &ended(3, said)).expect("there");
+        assert_eq!((done.is_done, done.failure), (true, None));
+    }
+
+    #[test]
+    fn a_pod_without_it_fetches_nothing() {
+        let pod: core::Pod = serde_json::from_value(json!({
+            "metadata": {"uid": "u", "resourceVersion": "1"},
+            "spec": {"initContainers": [{"name": "install"}], "containers": [{"name": "etcd"}]},
+        }))
+        .expect("a pod");
+        assert_eq!(
+            super::read_pod(&pod, None).expect("what counts of it").fetch,
+            None
+        );
+    }
+}

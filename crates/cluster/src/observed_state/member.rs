@@ -1,0 +1,183 @@
+//! What there is of one member: its pod, its volume, what waits in the pod and what etcd says.
+
+use core::net::IpAddr;
+
+use etcd_operator_api::contract::{Permit, Report};
+use etcd_operator_etcd::id::{MemberId, RaftIndex};
+use etcd_operator_etcd::status::Status;
+use jiff::Timestamp;
+
+use super::PermitDelivery;
+
+/// What there is at one place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObservedMember {
+    /// The pod.
+    pub pod: Option<Pod>,
+    /// The volume claim.
+    pub claim: Option<Claim>,
+    /// What the process that waits in the pod says, if one does.
+    pub report: QueryResult<Report>,
+    /// What etcd says of itself, asked at this very place.
+    pub status: QueryResult<Status>,
+}
+
+impl ObservedMember {
+    /// Nothing.
+    pub const ABSENT: Self = Self {
+        pod: None,
+        claim: None,
+        report: QueryResult::NotQueried,
+        status: QueryResult::NotQueried,
+    };
+
+    /// The report, if a process waits.
+    pub fn report(&self) -> Option<&Report> {
+        self.report.answer()
+    }
+
+    /// What etcd says, if it runs and answers.
+    pub fn status(&self) -> Option<&Status> {
+        self.status.answer()
+    }
+}
+
+/// What became of a question.
+#[derive(Clone, Debug, PartialEq)]
+pub enum QueryResult<T> {
+    /// There was nobody to ask, or no need.
+    NotQueried,
+    /// The answer.
+    Answer(T),
+    /// Somebody else answered: for a report, etcd itself runs there.
+    OtherResponder,
+    /// No answer, and why.
+    NoAnswer(String),
+}
+
+impl<T> QueryResult<T> {
+    /// The answer, if there is one.
+    pub fn answer(&self) -> Option<&T> {
+        match self {
+            Self::Answer(answer) => Some(answer),
+            _ => None,
+        }
+    }
+
+    /// Why there is none, if somebody was asked.
+    pub fn failure_reason(&self) -> Option<&str> {
+        match self {
+            Self::NoAnswer(why) => Some(why),
+            _ => None,
+        }
+    }
+}
+
+/// A pod of a member.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pod {
+    /// Its UID.
+    pub uid: String,
+    /// The version of the object that was seen.
+    pub resource_version: String,
+    /// Where it runs.
+    pub node: Option<String>,
+    /// Where it is reached.
+    pub ip: Option<IpAddr>,
+    /// Whether Kubernetes sends it clients.
+    pub ready: bool,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+    /// Since when it is being deleted.
+    pub deleting: Option<Timestamp>,
+    /// The incarnation its template had.
+    pub incarnation: i64,
+    /// What the user asked for when its template was made.
+    pub spec_hash: Option<String>,
+    /// Why no node takes it.
+    pub unschedulable: Option<String>,
+    /// Since when no node takes it.
+    pub unscheduled_since: Option<Timestamp>,
+    /// What its etcd container does.
+    pub container: Container,
+    /// How that ended the last time, if it ever did.
+    pub end: Option<End>,
+    /// Since when its node does not answer, or the one that its volume is on is gone.
+    pub node_lost_since: Option<Timestamp>,
+    /// The permit that lies with it.
+    pub permit: Option<Permit>,
+    /// When it was laid there, where that is known.
+    pub permit_delivery: Option<PermitDelivery>,
+    /// What brings the object of a restore onto its volume.
+    pub fetch: Option<Fetch>,
+    /// How far whose log went on its volume as it came, if that was told.
+    pub volume_position: Option<(MemberId, RaftIndex)>,
+    /// Whether it is believed to be ready at first sight, as before a cluster forms: no learner may run in it.
+    pub has_single_success_probe: bool,
+}
+
+/// What brings the object of a restore onto the volume of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fetch {
+    /// Whether it is done.
+    pub is_done: bool,
+    /// Whether it runs.
+    pub is_running: bool,
+    /// Bytes that have arrived, of how many, while it runs and tells.
+    pub progress: Option<(u64, u64)>,
+    /// Why it failed the last time.
+    pub failure: Option<FetchFailure>,
+}
+
+/// Why the object of a restore was not brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchFailure {
+    /// The cause.
+    pub words: String,
+    /// Whether another try would not help.
+    pub is_lasting: bool,
+}
+
+/// What the etcd container of a pod does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Container {
+    /// It waits to be started, and why.
+    Waiting(String),
+    /// It runs.
+    Running,
+    /// It has ended.
+    Ended {
+        /// With this code.
+        code: i32,
+        /// Its last words, if it had any.
+        words: String,
+    },
+}
+
+/// How a container ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// With this code.
+    pub code: i32,
+    /// Why, in a word of Kubernetes.
+    pub reason: String,
+    /// The line of its last words that tells most.
+    pub words: String,
+}
+
+/// A volume claim of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Its UID.
+    pub uid: String,
+    /// The volume it is bound to.
+    pub volume: Option<String>,
+    /// Whether it is being deleted, and what holds it.
+    pub deleting: Option<Vec<String>>,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+    /// The node that its volume was made for.
+    pub node: Option<String>,
+    /// The StorageClass that it asks for.
+    pub class: Option<String>,
+}

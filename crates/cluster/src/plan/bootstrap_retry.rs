@@ -1,0 +1,60 @@
+//! What a user corrects after members were started and before the cluster has formed: they would never change by
+//! themselves, and nothing else can come of them.
+
+use std::collections::BTreeMap;
+
+use super::{ClusterView, PodRef, bootstrap, diagnose};
+use crate::desired::Storage;
+use crate::observed_state::{Container, ObservedMember, Ordinal, Pod};
+use crate::pending_operation::Grant;
+
+/// Whether members were started and what they were started with keeps them from serving: nobody is ready as the nodes see
+/// it, who may see what the operator cannot, and some can be re-created without losing what they may have agreed to.
+pub fn is_failing(view: &ClusterView<'_>) -> bool {
+    let mut members = view.observed.members.iter();
+    let is_any_ready =
+        members.any(|(_, observed_member)| observed_member.pod.as_ref().is_some_and(|pod| pod.ready));
+    let mut members = view.observed.members.iter();
+    !is_any_ready
+        && members.any(|(_, observed_member)| {
+            observed_member
+                .pod
+                .as_ref()
+                .is_some_and(|pod| fails(view, observed_member, pod))
+        })
+}
+
+fn fails(view: &ClusterView<'_>, observed_member: &ObservedMember, pod: &Pod) -> bool {
+    match pod.container {
+        Container::Ended { code, .. } => code != 0,
+        // Its disk must outlive it: nobody knows what it was part of.
+        Container::Running => {
+            let keeps_data = matches!(view.observed.desired.storage, Storage::Persistent { .. });
+            let has_flag_error = pod.end.as_ref().is_some_and(diagnose::is_flag_error);
+            observed_member.status().is_none()
+                && ((keeps_data && observed_member.report().is_none()) || has_flag_error)
+        }
+        Container::Waiting(_) => false,
+    }
+}
+
+/// A pod that was made from what the user has corrected since, and does not serve.
+pub fn outdated_pod(view: &ClusterView<'_>, targets: &BTreeMap<Ordinal, Grant>) -> Option<PodRef> {
+    let observed = view.observed;
+    let made_for = observed.set.as_ref().and_then(|set| set.spec_hash.as_ref());
+    if !is_failing(view) {
+        return None;
+    }
+    targets.keys().find_map(|ordinal| {
+        let observed_member = observed.member(*ordinal);
+        let pod = observed_member
+            .pod
+            .as_ref()
+            .filter(|pod| pod.deleting.is_none())?;
+        let is_old = bootstrap::has_other_spec_hash(pod, made_for) && fails(view, observed_member, pod);
+        is_old.then(|| PodRef {
+            ordinal: *ordinal,
+            uid: pod.uid.clone(),
+        })
+    })
+}

@@ -1,0 +1,356 @@
+//! What a world means: who votes, who is well, what is remembered from now on. Every pass stands on this.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use etcd_operator_api::contract::Report;
+use etcd_operator_etcd::id::{ClusterId, MemberId, RaftIndex};
+use etcd_operator_etcd::membership::{Known, Member, Role};
+use etcd_operator_etcd::url::PeerUrl;
+use etcd_operator_etcd::version::Version;
+
+use super::replace_request;
+use crate::observed_state::{Container, ObservedCluster, ObservedMember, ObservedStatefulSet, Ordinal, Pod};
+use crate::pending_operation::Discard;
+use crate::persisted_state::{LastKnownIndex, MemberRecord, PersistedState, Restore};
+
+/// How etcd begins what it tells to whoever it does not know.
+const UNAUTHORIZED_PREFIX: &str = "not authorised: ";
+
+/// What is said where nobody is reached.
+pub const UNREACHABLE: &str = "No member can be reached from here, though their pods run: a NetworkPolicy, a mesh, or certificates that are missing or refused may keep the operator from ports 2379 and 2381.";
+
+/// How many entries of the log a voter may be behind and still count as well.
+const MAX_LAG: u64 = 5_000;
+
+/// What a world means.
+#[derive(Clone, Debug)]
+pub struct ClusterView<'a> {
+    /// What was seen.
+    pub observed: &'a ObservedCluster,
+}
+
+/// How many of so many voters it takes to decide.
+pub fn majority(voters: usize) -> usize {
+    voters / 2 + 1
+}
+
+impl<'a> ClusterView<'a> {
+    /// What this world means.
+    pub fn new(observed: &'a ObservedCluster) -> Self {
+        Self { observed }
+    }
+
+    /// The members, if they are known and are of this cluster.
+    pub fn known(&self) -> Option<&'a Known> {
+        let known = self.observed.known()?;
+        let is_ours = self
+            .observed
+            .persisted
+            .cluster
+            .is_none_or(|id| id == known.cluster);
+        is_ours.then_some(known)
+    }
+
+    /// What the process that waits at this place says, if it is believed: it is the one in the pod that was seen, made
+    /// for this cluster and for the life of the data that is to run.
+    pub fn report(&self, ordinal: Ordinal, incarnation: i64) -> Option<(&'a Pod, &'a Report)> {
+        let observed_member = self.observed.members.get(&ordinal)?;
+        let (pod, report) = (observed_member.pod.as_ref()?, observed_member.report()?);
+        let is_believed = report.pod_uid == pod.uid
+            && report.cluster_uid == self.observed.uid
+            && report.expected_incarnation == incarnation
+            && pod.deleting.is_none();
+        is_believed.then_some((pod, report))
+    }
+
+    /// Whether the member at this place answers there as itself, follows a leader and is not far behind.
+    pub fn is_healthy(&self, known: &Known, member: &Member) -> bool {
+        let Some(ordinal) = self.ordinal(member) else {
+            return false;
+        };
+        self.observed.member(ordinal).status().is_some_and(|status| {
+            status.position.cluster == known.cluster
+                && status.position.member == member.id
+                && status.leader.is_some()
+                && status.raft_index.0 + MAX_LAG >= known.raft_index.0
+        })
+    }
+
+    /// The voters that are well.
+    pub fn healthy_voters(&self, known: &Known) -> BTreeSet<MemberId> {
+        let healthy = known.voters().filter(|member| self.is_healthy(known, member));
+        healthy.map(|member| member.id).collect()
+    }
+
+    /// The place of a member, if it is one of the cluster's.
+    pub fn ordinal(&self, member: &Member) -> Option<Ordinal> {
+        self.ordinal_at(&member.peer_urls)
+    }
+
+    /// Whether pods run for long enough to answer, and not one of them can be reached. One that its node finds ready is not
+    /// asked for a report, as it has none.
+    pub fn is_unreachable(&self) -> bool {
+        let running = self.observed.members.values().filter(|observed_member| {
+            observed_member
+                .pod
+                .as_ref()
+                .is_some_and(|pod| pod.container == Container::Running && pod.deleting.is_none())
+        });
+        let mut any = false;
+        for observed_member in running {
+            any = true;
+            let refused = |why: &str| why.contains("refused");
+            let silent = |why: Option<&str>| why.is_some_and(|why| !refused(why));
+            let is_ready = observed_member.pod.as_ref().is_some_and(|pod| pod.ready);
+            let has_no_report = is_ready || silent(observed_member.report.failure_reason());
+            if !has_no_report || !silent(observed_member.status.failure_reason()) {
+                return false;
+            }
+        }
+        any
+    }
+
+    /// Whether members answer and tell nothing to whoever does not say who they are.
+    pub fn is_auth_enabled(&self) -> bool {
+        let mut members = self.observed.members.values();
+        members.any(|observed_member| {
+            observed_member
+                .status
+                .failure_reason()
+                .is_some_and(|why| why.contains(UNAUTHORIZED_PREFIX))
+        })
+    }
+
+    /// Whether the process that waits at this place holds a permit that it can still use, and so may start, or have
+    /// started, at any moment: what it reports is no evidence then.
+    pub fn may_start(&self, ordinal: Ordinal) -> bool {
+        let Some((pod, report)) = self.report(ordinal, self.observed.persisted.incarnation) else {
+            return false;
+        };
+        let is_same_process = |process: &str, nonce: &str| process == report.process && nonce == report.nonce;
+        let pending = self.observed.persisted.pending.as_ref();
+        let grant = pending.and_then(|pending| pending.operation.grant(ordinal));
+        pod.permit
+            .as_ref()
+            .is_some_and(|permit| is_same_process(&permit.process, &permit.nonce))
+            || grant.is_some_and(|grant| is_same_process(&grant.process, &grant.nonce))
+    }
+
+    /// Whether a person gave up what lies on the volume at this place.
+    pub fn is_discard_requested(&self, ordinal: Ordinal) -> bool {
+        let claim = self.observed.member(ordinal).claim.as_ref();
+        claim.is_some_and(|claim| self.observed.discard.contains(&claim.uid))
+    }
+
+    /// Whether a person wants what lies on the volume at this place to be taken over.
+    pub fn is_adoption_requested(&self, ordinal: Ordinal) -> bool {
+        let claim = self.observed.member(ordinal).claim.as_ref();
+        claim.is_some_and(|claim| self.observed.adopt.contains(&claim.uid))
+    }
+
+    /// Whether the volume at this place holds less than the member that was there last had, and nobody vouches for it.
+    pub fn has_reverted_volume(&self, ordinal: Ordinal) -> bool {
+        let before = self.observed.persisted.members.get(&ordinal);
+        let pod = self.observed.member(ordinal).pod.as_ref();
+        let is_behind_record = before
+            .zip(pod)
+            .is_some_and(|(before, pod)| before.is_behind_record(pod));
+        is_behind_record && !self.is_adoption_requested(ordinal)
+    }
+
+    /// What holds data at this place.
+    pub fn disk(&self, ordinal: Ordinal) -> Discard {
+        let observed_member = self.observed.member(ordinal);
+        Discard {
+            ordinal,
+            claim: observed_member.claim.as_ref().map(|claim| claim.uid.clone()),
+            pod: observed_member.pod.as_ref().map(|pod| pod.uid.clone()),
+        }
+    }
+
+    /// The place that one of these addresses is of.
+    pub fn ordinal_at(&self, urls: &[PeerUrl]) -> Option<Ordinal> {
+        self.observed.ordinal_at(urls)
+    }
+
+    /// Whether a member has run at an address that is no place of this cluster, so that it may live at any of them.
+    pub fn has_member_elsewhere(&self, known: &Known) -> bool {
+        let mut members = known.members.values();
+        members.any(|member| member.has_started() && self.ordinal(member).is_none())
+    }
+
+    /// A member for people: by its name where it has a place.
+    pub fn display_name(&self, member: &Member) -> String {
+        match self.ordinal(member) {
+            Some(ordinal) => self.observed.name(ordinal),
+            None => format!("member {}", member.id),
+        }
+    }
+
+    /// The oldest version that runs, if any answers.
+    pub fn oldest_running_version(&self) -> Option<&'a Version> {
+        let running = self
+            .observed
+            .members
+            .values()
+            .filter_map(|observed_member| observed_member.status());
+        running.map(|status| &status.version).min()
+    }
+
+    /// What this version of etcd can do decides how members come in: the oldest that runs.
+    pub fn oldest_version(&self, known: &Known) -> Version {
+        self.oldest_running_version().map_or_else(
+            || known.version.clone(),
+            |oldest| oldest.min(&known.version).clone(),
+        )
+    }
+
+    /// What is remembered from now on, before any pass: what was remembered, brought up to what was seen.
+    pub fn refresh_persisted_state(&self) -> PersistedState {
+        let mut persisted = self.observed.persisted.clone();
+        persisted.generation = self.observed.generation;
+        self.repair_ids(&mut persisted);
+        replace_request::note_completion(self, &mut persisted);
+        if let Some(known) = self.known().filter(|_| persisted.has_formed()) {
+            persisted.members = self.record_all_members(known);
+        }
+        self.note_adopted_volumes(&mut persisted);
+        persisted
+    }
+
+    /// A volume that a person says to be a member's own is noted as its own, whatever was noted before.
+    fn note_adopted_volumes(&self, persisted: &mut PersistedState) {
+        for (ordinal, member) in &mut persisted.members {
+            let claim = self.observed.member(*ordinal).claim.as_ref();
+            let claim = claim.filter(|claim| claim.deleting.is_none() && claim.volume.is_some());
+            if let Some(claim) = claim.filter(|claim| self.observed.adopt.contains(&claim.uid)) {
+                member.claim = Some(claim.uid.clone());
+                member.volume.clone_from(&claim.volume);
+                // What it held before counts no more.
+                let observed_member = self.observed.member(*ordinal);
+                if let (Some(pod), Some(status)) = (&observed_member.pod, observed_member.status())
+                    && status.position.member == member.id
+                    && member.is_behind_record(pod)
+                {
+                    member.last_index = update_last_index(None, pod, status.raft_index);
+                }
+            }
+        }
+    }
+
+    /// All members that have a place, as they are remembered.
+    pub fn record_all_members(&self, known: &Known) -> BTreeMap<Ordinal, MemberRecord> {
+        let placed = known.members.values().filter_map(|member| {
+            let ordinal = self.ordinal(member)?;
+            Some((ordinal, self.record_member(ordinal, member)))
+        });
+        placed.collect()
+    }
+
+    /// One lost copy of the cluster's ID and incarnation is repaired from the other, and where they differ though no restore
+    /// moves them, somebody wrote into one of them: those who run decide, or else the copy on the StatefulSet, as a status is
+    /// more often written by hand.
+    fn repair_ids(&self, persisted: &mut PersistedState) {
+        let Some(set) = &self.observed.set else {
+            return;
+        };
+        persisted.last_incarnation = persisted.last_incarnation.max(set.incarnation);
+        if persisted.incarnation == 0 {
+            persisted.incarnation = set.incarnation;
+        }
+        let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
+        if persisted.cluster.is_none() && (persisted.pending.is_none() || !is_restoring) {
+            persisted.cluster = set.cluster;
+        }
+        if is_restoring || !persisted.has_formed() {
+            return;
+        }
+        if set.cluster.is_some() && !self.has_answer_from(persisted.cluster) {
+            persisted.cluster = set.cluster;
+        }
+        if let Some(incarnation) = self.running_incarnation(persisted.cluster, set) {
+            persisted.incarnation = incarnation;
+        }
+    }
+
+    /// Whether a member answers as one of this cluster.
+    fn has_answer_from(&self, cluster: Option<ClusterId>) -> bool {
+        let mut answers = self.observed.members.values().filter_map(ObservedMember::status);
+        answers.any(|status| Some(status.position.cluster) == cluster)
+    }
+
+    /// The incarnation of this cluster, which has one alone: that of the pods in which it runs, whatever is written anywhere.
+    /// Where nobody answers, that on which the StatefulSet and all pods that are there agree.
+    fn running_incarnation(&self, cluster: Option<ClusterId>, set: &ObservedStatefulSet) -> Option<i64> {
+        let pods = self.observed.members.values().filter_map(|observed_member| {
+            let pod = observed_member.pod.as_ref()?;
+            let runs = observed_member
+                .status()
+                .is_some_and(|status| Some(status.position.cluster) == cluster);
+            Some((pod.incarnation, runs))
+        });
+        let (running, others): (Vec<_>, Vec<_>) = pods.partition(|(_, runs)| *runs);
+        let all = if running.is_empty() { &others } else { &running };
+        let first = all
+            .first()
+            .map_or(set.incarnation, |(incarnation, _)| *incarnation);
+        let is_agreed = all.iter().all(|(incarnation, _)| *incarnation == first);
+        let is_noted = first == set.incarnation && cluster == set.cluster;
+        (is_agreed && (!running.is_empty() || is_noted)).then_some(first)
+    }
+
+    /// A member as it is remembered. Its volume is noted the first time it is seen to run, and then stays noted for as
+    /// long as the member lives: whatever lies in its place later is another one.
+    fn record_member(&self, ordinal: Ordinal, member: &Member) -> MemberRecord {
+        let observed_member = self.observed.member(ordinal);
+        let before = self
+            .observed
+            .persisted
+            .members
+            .get(&ordinal)
+            .filter(|before| before.id == member.id);
+        let runs = observed_member
+            .status()
+            .is_some_and(|status| status.position.member == member.id);
+        let now = observed_member
+            .claim
+            .as_ref()
+            .filter(|claim| runs && claim.deleting.is_none());
+        let claim = before
+            .and_then(|before| before.claim.clone())
+            .or_else(|| now.map(|now| now.uid.clone()));
+        let volume = before.and_then(|before| before.volume.clone()).or_else(|| {
+            now.filter(|now| Some(&now.uid) == claim.as_ref())
+                .and_then(|now| now.volume.clone())
+        });
+        let last_index = match (&observed_member.pod, observed_member.status().filter(|_| runs)) {
+            (Some(pod), Some(status)) => update_last_index(before, pod, status.raft_index),
+            _ => before.and_then(|before| before.last_index.clone()),
+        };
+        MemberRecord {
+            id: member.id,
+            is_voter: member.role == Role::Voter,
+            claim,
+            volume,
+            last_index,
+        }
+    }
+}
+
+/// By how much data must have grown to be worth a change of the status by itself.
+const MIN_INDEX_STEP: u64 = 100_000;
+
+/// How far a member has come that runs in this pod. What was seen before another pod came stays for as long as that one
+/// holds less.
+fn update_last_index(before: Option<&MemberRecord>, pod: &Pod, index: RaftIndex) -> Option<LastKnownIndex> {
+    let noted = before.and_then(|before| before.last_index.as_ref());
+    let is_kept_volume = before.is_some_and(|before| before.is_behind_record(pod))
+        || noted.is_some_and(|noted| noted.pod == pod.uid && index.0 < noted.index.0 + MIN_INDEX_STEP);
+    if is_kept_volume {
+        return noted.cloned();
+    }
+    Some(LastKnownIndex {
+        pod: pod.uid.clone(),
+        index,
+    })
+}

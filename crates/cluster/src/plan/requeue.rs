@@ -1,0 +1,63 @@
+//! When to look again, if nothing happens before: soon where no watch tells what goes on, seldom where one does.
+
+use std::time::Duration;
+
+use super::Reason;
+use crate::observed_state::{Container, ObservedCluster};
+use crate::persisted_state::PersistedState;
+
+/// How soon to look again while something is under way that no watch tells about.
+const SOON: Duration = Duration::from_millis(500);
+/// How soon to look again at what only a person or a node can mend; a watch tells sooner.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How soon to look again when nothing is to be done.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// When to look again, after this was decided for this reason.
+pub fn requeue_after(
+    observed: &ObservedCluster,
+    persisted: &PersistedState,
+    reason: Reason,
+    has_step: bool,
+) -> Duration {
+    match reason {
+        Reason::Converged | Reason::Paused | Reason::Invalid | Reason::Hibernated => IDLE,
+        _ if persisted.differs_in_more_than_progress(&observed.persisted) => Duration::ZERO,
+        Reason::Bootstrapping | Reason::Scaling | Reason::Recovering if !has_running_pod(observed) => IDLE,
+        Reason::Restoring if !has_running_pod(observed) => PATIENCE,
+        // A pod may find no node for days.
+        Reason::Scaling | Reason::Recovering if !has_step && !has_running_target(observed, persisted) => {
+            PATIENCE
+        }
+        Reason::Bootstrapping | Reason::Scaling | Reason::Recovering | Reason::Restoring => SOON,
+        Reason::AwaitingRestore => IDLE,
+        Reason::Waiting
+        | Reason::Blocked
+        | Reason::MembersUnreachable
+        | Reason::QuorumLost
+        | Reason::DataLost => PATIENCE,
+    }
+}
+
+/// Whether anything goes on inside a pod, which no watch tells of. All else that may happen wakes the controller by itself.
+fn has_running_pod(observed: &ObservedCluster) -> bool {
+    let mut pods = observed
+        .members
+        .values()
+        .filter_map(|observed_member| observed_member.pod.as_ref());
+    pods.any(|pod| pod.container == Container::Running)
+}
+
+/// The same inside those pods that what was begun is about; where nothing was begun, it may be any of them.
+fn has_running_target(observed: &ObservedCluster, persisted: &PersistedState) -> bool {
+    let ordinals = persisted
+        .pending
+        .as_ref()
+        .map(|pending| pending.operation.ordinals());
+    ordinals.is_none_or(|ordinals| {
+        let mut pods = ordinals
+            .iter()
+            .filter_map(|ordinal| observed.members.get(ordinal)?.pod.as_ref());
+        pods.any(|pod| pod.container == Container::Running)
+    })
+}

@@ -1,0 +1,181 @@
+//! What one member has done of a restore, from what its pod shows.
+
+use etcd_operator_api::contract::{Report, Verdict};
+use etcd_operator_api::quantity::Bytes;
+use etcd_operator_api::restore::MemberRestoreStatus;
+use etcd_operator_etcd::id::{ClusterId, MemberId};
+
+use crate::observed_state::{Fetch, ObservedCluster, Ordinal, Pod};
+use crate::persisted_state::{Phase, Restore};
+use crate::plan::{ClusterView, diagnose};
+
+/// In how many steps a download is told.
+const STEPS: u64 = 50;
+
+/// What one member has done of a restore.
+#[derive(Clone, Debug)]
+pub enum MemberProgress<'a> {
+    /// Its restored directory waits to be put in place.
+    Prepared {
+        /// The pod.
+        pod: &'a Pod,
+        /// What the process in it says.
+        report: &'a Report,
+        /// The cluster in the directory.
+        cluster: ClusterId,
+        /// The member in it.
+        member: MemberId,
+    },
+    /// It has the object and may restore it.
+    Ready(&'a Pod, &'a Report),
+    /// It is at work.
+    Working(&'static str, String),
+    /// It cannot do it, and another try would not help.
+    Failed(String),
+    /// Its data are not those of this restore, and it cannot restore either.
+    Unusable(String),
+    /// It cannot be told.
+    Unknown(String),
+}
+
+/// What the member at this place has done.
+pub fn assess_member<'a>(view: &ClusterView<'a>, restore: &Restore, ordinal: Ordinal) -> MemberProgress<'a> {
+    let observed = view.observed;
+    if let Some((pod, report)) = view.report(ordinal, restore.incarnation) {
+        return classify_report(restore, pod, report);
+    }
+    let pod = observed.member(ordinal).pod.as_ref();
+    let own = pod.filter(|pod| pod.incarnation == restore.incarnation && pod.deleting.is_none());
+    if let Some(fetch) = own
+        .and_then(|pod| pod.fetch.as_ref())
+        .filter(|fetch| !fetch.is_done)
+    {
+        return match &fetch.failure {
+            Some(failure) if failure.is_lasting => MemberProgress::Failed(failure.words.clone()),
+            Some(failure) => {
+                MemberProgress::Working("Fetching", format!("fetches again after: {}", failure.words))
+            }
+            None if fetch.is_running => MemberProgress::Working("Fetching", describe_fetch(fetch)),
+            None => MemberProgress::Unknown(diagnose::explain(view, ordinal)),
+        };
+    }
+    MemberProgress::Unknown(diagnose::explain(view, ordinal))
+}
+
+/// How far a download is, in steps that are worth telling.
+fn describe_fetch(fetch: &Fetch) -> String {
+    match rounded_progress(fetch) {
+        Some((bytes, total)) => format!("fetches the backup, {} of {}", Bytes(bytes), Bytes(total)),
+        None => "fetches the backup".to_owned(),
+    }
+}
+
+/// Bytes that have arrived, of how many. A status is not written for every one of them.
+fn rounded_progress(fetch: &Fetch) -> Option<(u64, u64)> {
+    let (bytes, total) = fetch.progress?;
+    let step = (total / STEPS).max(1);
+    let rounded = if bytes < total { bytes / step * step } else { total };
+    Some((rounded, total))
+}
+
+/// The same of the member at this place.
+pub fn fetched_bytes(observed: &ObservedCluster, ordinal: Ordinal) -> i64 {
+    let fetch = observed
+        .member(ordinal)
+        .pod
+        .as_ref()
+        .and_then(|pod| pod.fetch.as_ref());
+    let bytes = fetch.and_then(rounded_progress).map_or(0, |(bytes, _)| bytes);
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// Why the last try to restore failed, where another one may help.
+pub fn previous_failure(restore: &Restore, report: &Report) -> Option<String> {
+    let preparing = report.preparing.as_ref()?;
+    let failure = preparing.failure.as_ref().filter(|failure| failure.retriable)?;
+    (preparing.restore_uid == restore.uid).then(|| format!("{}: {}", failure.reason, failure.message))
+}
+
+fn classify_report<'a>(restore: &Restore, pod: &'a Pod, report: &'a Report) -> MemberProgress<'a> {
+    let words = |what: &str| {
+        let detail = &report.detail;
+        format!("{what}: {detail}")
+    };
+    match &report.verdict {
+        Verdict::Prepared {
+            restore_uid,
+            object_sha256,
+            cluster_id,
+            member_id,
+        } if *restore_uid == restore.uid && *object_sha256 == restore.object_sha256 => {
+            let ids = cluster_id.as_deref().zip(member_id.as_deref());
+            match ids.and_then(|(cluster, member)| Some((cluster.parse().ok()?, member.parse().ok()?))) {
+                Some((cluster, member)) => MemberProgress::Prepared {
+                    pod,
+                    report,
+                    cluster,
+                    member,
+                },
+                None => MemberProgress::Failed(words("does not tell which cluster it has restored")),
+            }
+        }
+        Verdict::Empty | Verdict::Unborn | Verdict::Prepared { .. } => {
+            classify_preparing(restore, pod, report)
+        }
+        Verdict::OtherIncarnation { found } if *found < restore.incarnation => {
+            classify_preparing(restore, pod, report)
+        }
+        Verdict::Unreadable => MemberProgress::Unknown(words("cannot read its volume")),
+        Verdict::Foreign => MemberProgress::Unusable(words(
+            "has a volume with data of somebody else (if nobody needs them, delete its PersistentVolumeClaim and its pod)",
+        )),
+        _ => MemberProgress::Unusable(words("has a volume that no restore may touch")),
+    }
+}
+
+fn classify_preparing<'a>(restore: &Restore, pod: &'a Pod, report: &'a Report) -> MemberProgress<'a> {
+    let preparing_this = report
+        .preparing
+        .as_ref()
+        .filter(|preparing| preparing.restore_uid == restore.uid);
+    match preparing_this.map(|preparing| &preparing.failure) {
+        None => MemberProgress::Ready(pod, report),
+        Some(None) => MemberProgress::Working("Preparing", "restores beside its old data".to_owned()),
+        Some(Some(failure)) if failure.retriable => MemberProgress::Ready(pod, report),
+        Some(Some(failure)) => MemberProgress::Failed(format!("{}: {}", failure.reason, failure.message)),
+    }
+}
+
+/// Each member's part, for people.
+pub fn member_restore_statuses(observed: &ObservedCluster, restore: &Restore) -> Vec<MemberRestoreStatus> {
+    let view = ClusterView::new(observed);
+    let describe = |ordinal: Ordinal| {
+        let (phase, message) = match assess_member(&view, restore, ordinal) {
+            _ if restore.phase.is_over() => ("Done", None),
+            _ if observed.member(ordinal).status().is_some() && restore.phase != Phase::Stopping => {
+                ("Running", None)
+            }
+            MemberProgress::Prepared { .. } => ("Prepared", None),
+            MemberProgress::Ready(_, report) => ("Fetched", previous_failure(restore, report)),
+            MemberProgress::Working(phase, why) => (phase, Some(why)),
+            MemberProgress::Failed(why) | MemberProgress::Unusable(why) => ("Failed", Some(why)),
+            MemberProgress::Unknown(why) => ("Waiting", Some(why)),
+        };
+        let fetch = observed
+            .member(ordinal)
+            .pod
+            .as_ref()
+            .and_then(|pod| pod.fetch.as_ref());
+        let arrived = fetch.filter(|_| phase == "Fetching").and_then(rounded_progress);
+        let number = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        MemberRestoreStatus {
+            name: observed.name(ordinal),
+            phase: Some(phase.to_owned()),
+            message: message.map(|text| etcd_operator_api::refusal::bounded(&text, 500)),
+            bytes: arrived.map(|(bytes, _)| number(bytes)),
+            total: arrived.map(|(_, total)| number(total)),
+            ..MemberRestoreStatus::default()
+        }
+    };
+    Ordinal::first_n(restore.size.into()).map(describe).collect()
+}

@@ -1,0 +1,155 @@
+//! A cluster that exists, and nobody can tell who its members are: what was begun stays as it is, and only members on volumes
+//! of their own go on.
+
+use etcd_operator_api::contract::Verdict;
+
+use super::evidence::is_copied_without_consent;
+use super::{
+    ClusterView, FlowDecision, Reason, UNREACHABLE, adopt, diagnose, formed::resume_on_moved_volume, join,
+    majority, replace,
+};
+use crate::observed_state::{Membership, Ordinal};
+use crate::pending_operation::Operation;
+
+/// What is said where etcd asks who somebody is.
+const AUTH_ENABLED: &str = "The members tell the operator nothing: somebody has enabled authentication in etcd, and this version of the operator has no user there. They may well serve others. To have them looked after, disable it: etcdctl auth disable.";
+
+/// Voters that wait on a volume of which nobody has noted whether it is their own.
+fn unrecorded_voters(view: &ClusterView<'_>) -> Vec<String> {
+    let observed = view.observed;
+    let members = &observed.persisted.members;
+    let voters = members.iter().filter(|(_, member)| member.is_voter);
+    let mut ordinals: Vec<Ordinal> = voters.map(|(ordinal, _)| *ordinal).collect();
+    if let Some(set) = observed.set.as_ref().filter(|_| members.is_empty()) {
+        ordinals.extend(&set.voters);
+    }
+    let is_recorded = |ordinal: &Ordinal| {
+        let member = members.get(ordinal);
+        member.is_some_and(|member| member.claim.is_some() && member.volume.is_some())
+    };
+    let waits = |ordinal: &Ordinal| {
+        let report = view.report(*ordinal, observed.persisted.incarnation);
+        report.is_some_and(|(_, report)| report.verdict == Verdict::Moved)
+    };
+    ordinals.retain(|ordinal| !is_recorded(ordinal) && waits(ordinal));
+    ordinals
+        .into_iter()
+        .map(|ordinal| observed.name(ordinal))
+        .collect()
+}
+
+/// Nobody can tell who the members are. What was begun stays as it is; only members on their own volumes go on.
+pub fn decide(view: &ClusterView<'_>, operation: Option<&Operation>) -> FlowDecision {
+    let observed = view.observed;
+    let keep = |why: FlowDecision| FlowDecision {
+        operation: operation.cloned(),
+        ..why
+    };
+    // Whatever was begun: the quorum may hang on it, and not on one that has its permit and does not use it.
+    let voters = observed.persisted.members.keys();
+    let mut moved = voters
+        .copied()
+        .filter_map(|ordinal| resume_on_moved_volume(view, ordinal, None));
+    if let Some(first) = moved.next() {
+        let is_given = first.step.is_some();
+        let other = moved.find(|other| !is_given && other.step.is_some());
+        return other.unwrap_or(first);
+    }
+    if let Some(kept) = adopt::start_any_late_member(view) {
+        return kept;
+    }
+    if let Some(decision) = join::start_without_quorum(view, operation) {
+        return decision;
+    }
+    let mut silent = match &observed.membership {
+        Membership::Unknown(why) => why.clone(),
+        Membership::Known(known) => vec![format!(
+            "etcd cluster {} answers in the place of this one",
+            known.cluster
+        )],
+    };
+    let voters: Vec<_> = observed
+        .persisted
+        .members
+        .iter()
+        .filter(|(_, member)| member.is_voter)
+        .collect();
+    let (mut empty, mut gone) = (0, 0);
+    for (ordinal, member) in &voters {
+        let report = view
+            .report(**ordinal, observed.persisted.incarnation)
+            .map(|(_, report)| report);
+        let Some(report) = report else {
+            silent.push(if let Some(status) = observed.member(**ordinal).status() {
+                format!(
+                    "{} answers, at term {} and index {}",
+                    observed.name(**ordinal),
+                    status.position.term,
+                    status.raft_index
+                )
+            } else {
+                let why = diagnose::explain(view, **ordinal);
+                format!("{} {why}", observed.name(**ordinal))
+            });
+            continue;
+        };
+        let is_empty = matches!(report.verdict, Verdict::Empty | Verdict::Unborn);
+        let claim = observed.member(**ordinal).claim.as_ref().map(|claim| &claim.uid);
+        let is_another = is_copied_without_consent(view, **ordinal, report)
+            || (member.claim.is_some() && claim != member.claim.as_ref())
+            || view.has_reverted_volume(**ordinal);
+        empty += usize::from(is_empty);
+        gone += usize::from(
+            is_empty
+                || report.verdict == Verdict::Damaged
+                || (report.verdict == Verdict::Moved && is_another),
+        );
+        let asks = match report.verdict {
+            Verdict::Moved => is_another,
+            Verdict::Foreign => !view.is_adoption_requested(**ordinal),
+            _ => false,
+        };
+        let consent_hint = asks.then(|| observed.member(**ordinal).claim.as_ref()).flatten();
+        let consent_hint = consent_hint
+            .map(|claim| format!("; {}", replace::adopt_hint(&observed.name(**ordinal), &claim.uid)));
+        silent.push(format!(
+            "{} says of its disk: {}{}",
+            observed.name(**ordinal),
+            report.detail,
+            consent_hint.unwrap_or_default()
+        ));
+    }
+    if !voters.is_empty() && empty == voters.len() {
+        let text = "Every member found its disk empty: no data are left. Restore a backup, or delete the EtcdCluster and create it anew.";
+        return keep(FlowDecision::without_operation(Reason::DataLost, text).with_blockers(silent));
+    }
+    if voters.len() - gone < majority(voters.len()) && !voters.is_empty() {
+        let text = format!(
+            "{gone} of {} voters lost their data: no quorum can come back by itself, and nothing is done that could lose more. Bring back the volumes that they had, or restore a backup with an EtcdRestore.",
+            voters.len()
+        );
+        return keep(FlowDecision::without_operation(Reason::QuorumLost, text).with_blockers(silent));
+    }
+    if view.is_auth_enabled() {
+        return keep(
+            FlowDecision::without_operation(Reason::MembersUnreachable, AUTH_ENABLED).with_blockers(silent),
+        );
+    }
+    if view.is_unreachable() {
+        return keep(
+            FlowDecision::without_operation(Reason::MembersUnreachable, UNREACHABLE).with_blockers(silent),
+        );
+    }
+    let unrecorded_voters = unrecorded_voters(view);
+    if !unrecorded_voters.is_empty() {
+        let names = unrecorded_voters.join(", ");
+        let text = format!(
+            "{names} found the volume attached elsewhere, and what was noted of its own volume has been lost: it cannot be told from a copy. Attach the volume where it was before, or restore a backup into a new EtcdCluster."
+        );
+        return keep(FlowDecision::without_operation(Reason::Blocked, text).with_blockers(silent));
+    }
+    keep(
+        FlowDecision::without_operation(Reason::Waiting, "Waiting for a voter to say who the members are.")
+            .with_blockers(silent),
+    )
+}

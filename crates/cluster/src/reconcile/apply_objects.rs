@@ -1,0 +1,229 @@
+//! Writing the objects of a cluster. A process that was stopped in the middle of its pass decides by what it saw before,
+//! while its copies have come to know since what others did: with those alone it would undo that. So a write waits for a
+//! look past every copy that the `EtcdCluster` is still the one that was decided upon, and that of the StatefulSet is
+//! made upon what was seen of it.
+
+use std::sync::Arc;
+
+use etcd_operator_api::EtcdCluster;
+use etcd_operator_runtime::apply::{Applier, Error, Introduced, Wish, Writable};
+use etcd_operator_runtime::key::ObjectKey;
+use etcd_operator_runtime::store::Store;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::Resource;
+
+use super::fresh::Fresh;
+use crate::observe::{is_own_set, is_owned};
+
+/// Why objects are not what they should be.
+#[derive(Debug)]
+pub enum ApplyError {
+    /// What was decided is out of date, so nothing more was written.
+    Stale,
+    /// The API server.
+    Failed(Error),
+}
+
+impl From<Error> for ApplyError {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Writes objects for as long as their cluster is the one that was decided upon.
+pub struct ObjectWriter<'a> {
+    cluster: &'a EtcdCluster,
+    applier: &'a Applier,
+    fresh: &'a Fresh,
+}
+
+impl<'a> ObjectWriter<'a> {
+    /// Keeps the objects of this cluster, as that was written down last.
+    pub fn new(cluster: &'a EtcdCluster, applier: &'a Applier, fresh: &'a Fresh) -> Self {
+        Self {
+            cluster,
+            applier,
+            fresh,
+        }
+    }
+
+    /// An object of a needed name, as it should be; what to say of it if it is somebody else's.
+    pub async fn apply<K: Writable + Send + Sync + 'static>(
+        &self,
+        store: &Store<K>,
+        wanted: &Wish<K>,
+    ) -> Result<Option<String>, ApplyError> {
+        let stored_object = match store.get(&ObjectKey::of(&**wanted)) {
+            Some(stored_object) => stored_object,
+            None => match self.introduce(&**wanted).await? {
+                Introduced::Created(_) => return Ok(None),
+                Introduced::There(stored_object) => Arc::new(stored_object),
+            },
+        };
+        self.apply_over(&*stored_object, wanted, self.is_ours(&*stored_object))
+            .await
+    }
+
+    /// The same of the StatefulSet, which says how many members have a pod, and was seen like this.
+    pub async fn apply_stateful_set(
+        &self,
+        store: &Store<StatefulSet>,
+        observed: Option<&StatefulSet>,
+        wanted: &Wish<StatefulSet>,
+    ) -> Result<Option<String>, ApplyError> {
+        let Some(now) = store.get(&ObjectKey::of(&**wanted)) else {
+            return match self.introduce(&**wanted).await? {
+                Introduced::Created(_) => Ok(None),
+                // It may be the one that this process made a moment ago, or one without labels, which is in no copy.
+                Introduced::There(stored_object) => {
+                    let wanted = keep_replicas(wanted, &stored_object).into();
+                    self.apply_over(&stored_object, &wanted, self.is_own_set(&stored_object))
+                        .await
+                }
+            };
+        };
+        let is_as_seen = observed.is_some_and(|observed| is_unchanged(observed, &now));
+        let is_ours = self.is_own_set(&now);
+        if is_ours && !is_as_seen && self.differs(&*now, wanted)? {
+            return Err(ApplyError::Stale);
+        }
+        self.apply_over(&*now, wanted, is_ours).await
+    }
+
+    /// This over an object that is stored, unless it is somebody else's.
+    async fn apply_over<K: Writable>(
+        &self,
+        stored_object: &K,
+        wanted: &Wish<K>,
+        is_ours: bool,
+    ) -> Result<Option<String>, ApplyError> {
+        if !is_ours {
+            return Ok(Some(foreign_object_message(
+                &K::kind(&()),
+                &ObjectKey::of(&**wanted).name,
+            )));
+        }
+        if !self.applier.agrees(stored_object, wanted) {
+            self.ensure(stored_object, &**wanted).await?;
+        }
+        Ok(None)
+    }
+
+    /// Whether one that is stored is not as it should be.
+    fn differs<K: Writable>(&self, stored_object: &K, wanted: &Wish<K>) -> Result<bool, Error> {
+        Ok(!self.applier.agrees(stored_object, wanted)
+            && self.applier.change(Some(stored_object), &**wanted)?.is_some())
+    }
+
+    /// Sees to it that this is stored where that is.
+    pub async fn ensure<K: Writable>(&self, stored_object: &K, wanted: &K) -> Result<(), ApplyError> {
+        if let Some(change) = self.applier.change(Some(stored_object), wanted)? {
+            self.check_unchanged().await?;
+            self.applier.apply(change).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes an object as it was seen.
+    pub async fn delete<K: Writable>(&self, observed: &K) -> Result<(), ApplyError> {
+        self.check_unchanged().await?;
+        Ok(self.applier.delete(observed).await?)
+    }
+
+    async fn introduce<K: Writable>(&self, wanted: &K) -> Result<Introduced<K>, ApplyError> {
+        self.check_unchanged().await?;
+        Ok(self.applier.introduce(wanted).await?)
+    }
+
+    /// Whether an object is this cluster's.
+    pub fn is_ours(&self, object: &impl Resource) -> bool {
+        let uid = self.cluster.metadata.uid.as_deref();
+        uid.is_some_and(|uid| is_owned(object, uid))
+    }
+
+    fn is_own_set(&self, set: &StatefulSet) -> bool {
+        let uid = self.cluster.metadata.uid.as_deref();
+        uid.is_some_and(|uid| is_own_set(set, uid))
+    }
+
+    /// Goes on only if nobody has written to the cluster since.
+    async fn check_unchanged(&self) -> Result<(), ApplyError> {
+        let known = &self.cluster.metadata;
+        let now = self
+            .applier
+            .read::<EtcdCluster>(&ObjectKey::of(self.cluster))
+            .await?;
+        let Some(now) = now else {
+            return Err(ApplyError::Stale);
+        };
+        if now.metadata.uid == known.uid && now.metadata.resource_version == known.resource_version {
+            return Ok(());
+        }
+        self.fresh.wrote(&now);
+        Err(ApplyError::Stale)
+    }
+}
+
+/// What is said of an object that is somebody else's.
+pub fn foreign_object_message(kind: &str, name: &str) -> String {
+    format!(
+        "the {kind} {name} exists and is not this EtcdCluster's: rename the EtcdCluster, or delete that object if nobody needs it"
+    )
+}
+
+/// Whether all that a plan is made of is as it was: others write the rest all the time.
+fn is_unchanged(observed: &StatefulSet, now: &StatefulSet) -> bool {
+    let is_same = || {
+        observed.metadata.uid == now.metadata.uid
+            && observed.metadata.annotations == now.metadata.annotations
+            && observed.spec == now.spec
+    };
+    std::ptr::eq(observed, now) || is_same()
+}
+
+/// The same for no fewer pods than there are: nobody has looked whose they are.
+fn keep_replicas(wanted: &StatefulSet, stored_object: &StatefulSet) -> StatefulSet {
+    let mut wanted = wanted.clone();
+    wanted.spec.replicas = wanted.spec.replicas.max(stored_object.spec.replicas);
+    wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(replicas: i32, voters: &str) -> StatefulSet {
+        let mut set = StatefulSet::default();
+        set.metadata.uid = Some("u".to_owned());
+        set.metadata.annotations = Some([("voters".to_owned(), voters.to_owned())].into());
+        set.spec.replicas = Some(replicas);
+        set
+    }
+
+    #[test]
+    fn a_set_is_the_same_whatever_becomes_of_its_pods() {
+        let observed = set(1, "c-0");
+        let mut now = observed.clone();
+        now.metadata.resource_version = Some("7".to_owned());
+        now.status.get_or_insert_default().replicas = 3;
+        assert!(is_unchanged(&observed, &now));
+        assert!(
+            !is_unchanged(&observed, &set(3, "c-0")),
+            "somebody made it larger"
+        );
+        assert!(!is_unchanged(&observed, &set(1, "c-0,c-1")), "somebody votes");
+        now.metadata.uid = Some("v".to_owned());
+        assert!(!is_unchanged(&observed, &now), "it was made anew");
+    }
+
+    #[test]
+    fn a_set_that_nobody_looked_at_loses_no_pod() {
+        let replicas = |wanted, stored_object| {
+            keep_replicas(&set(wanted, ""), &set(stored_object, ""))
+                .spec
+                .replicas
+        };
+        assert_eq!(replicas(1, 3), Some(3));
+        assert_eq!(replicas(5, 3), Some(5));
+    }
+}

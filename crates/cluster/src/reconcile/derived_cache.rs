@@ -1,0 +1,120 @@
+//! What each cluster asks for, and what follows from it alone: found out once for as long as nothing it is made of changes,
+//! as most looks at a cluster find all as it was. Nothing here is needed after a restart.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use etcd_operator_api::EtcdCluster;
+use etcd_operator_api::refusal::Refusal;
+use etcd_operator_runtime::key::ObjectKey;
+use k8s_openapi::api::apps::v1::StatefulSet;
+
+use super::objects::DesiredObjects;
+use crate::build::{BuildInputs, StoredTemplates};
+use crate::desired::{Desired, desired};
+
+/// What clusters ask for; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct DerivedCache(Arc<Mutex<BTreeMap<ObjectKey, CachedCluster>>>);
+
+/// What the spec of one asks for, and all that this was made of.
+#[derive(Debug)]
+struct CachedCluster {
+    uid: Option<String>,
+    generation: Option<i64>,
+    /// The version that runs, where the spec leaves it to the operator.
+    version: String,
+    desired: Result<Desired, Vec<Refusal>>,
+    /// The objects that follow from it, as they were made last.
+    wanted: Option<Arc<DesiredObjects>>,
+    /// What counts of the StatefulSet, in the version in which it was read last.
+    read: Option<CachedTemplates>,
+}
+
+/// What was read of a StatefulSet in one version of it.
+#[derive(Debug)]
+struct CachedTemplates {
+    uid: Option<String>,
+    version: Option<String>,
+    stored: Arc<StoredTemplates>,
+}
+
+impl DerivedCache {
+    /// Nobody asks any more.
+    pub fn forget(&self, key: &ObjectKey) {
+        self.lock().remove(key);
+    }
+
+    /// What the spec asks for, which is found out once for each of its generations.
+    pub fn desired(&self, key: &ObjectKey, cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
+        let (uid, generation) = (&cluster.metadata.uid, cluster.metadata.generation);
+        let status = cluster.status.as_ref();
+        let version = status.map_or("", |status| &status.current_version);
+        let mut cache = self.lock();
+        if let Some(known) = cache.get(key)
+            && known.uid == *uid
+            && known.generation == generation
+            && generation.is_some()
+            && known.version == version
+        {
+            return known.desired.clone();
+        }
+        let desired = desired(cluster);
+        let known = CachedCluster {
+            uid: uid.clone(),
+            generation,
+            version: version.to_owned(),
+            desired: desired.clone(),
+            wanted: None,
+            read: None,
+        };
+        cache.insert(key.clone(), known);
+        desired
+    }
+
+    /// The objects that follow from what is asked for and this, which are made once for as long as neither changes.
+    pub fn wanted(
+        &self,
+        key: &ObjectKey,
+        desired: &Desired,
+        build_inputs: BuildInputs,
+    ) -> Result<Arc<DesiredObjects>, Vec<Refusal>> {
+        let mut cache = self.lock();
+        let Some(cache) = cache.get_mut(key) else {
+            return DesiredObjects::build(desired, build_inputs).map(Arc::new);
+        };
+        match &cache.wanted {
+            Some(wanted) if wanted.follows_from(&build_inputs) => Ok(Arc::clone(wanted)),
+            _ => {
+                let wanted = Arc::new(DesiredObjects::build(desired, build_inputs)?);
+                cache.wanted = Some(Arc::clone(&wanted));
+                Ok(wanted)
+            }
+        }
+    }
+
+    /// What counts of a StatefulSet, which is read once in each of its versions.
+    pub fn stored(&self, key: &ObjectKey, set: &StatefulSet) -> Arc<StoredTemplates> {
+        let (uid, version) = (&set.metadata.uid, &set.metadata.resource_version);
+        let mut cache = self.lock();
+        let Some(cache) = cache.get_mut(key).filter(|_| uid.is_some() && version.is_some()) else {
+            return Arc::new(StoredTemplates::read(set));
+        };
+        if let Some(read) = &cache.read
+            && (&read.uid, &read.version) == (uid, version)
+        {
+            return Arc::clone(&read.stored);
+        }
+        let stored = Arc::new(StoredTemplates::read(set));
+        cache.read = Some(CachedTemplates {
+            uid: uid.clone(),
+            version: version.clone(),
+            stored: Arc::clone(&stored),
+        });
+        stored
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, CachedCluster>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

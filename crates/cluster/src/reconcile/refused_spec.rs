@@ -1,0 +1,70 @@
+//! A spec that cannot be: that is said, and nothing is done. Members that run are looked at all the same, as whoever is told
+//! that all is well must be able to believe it.
+
+use etcd_operator_api::EtcdCluster;
+use etcd_operator_api::refusal::Refusal;
+use etcd_operator_runtime::key::ObjectKey;
+use etcd_operator_runtime::queue::Wake;
+
+use super::{Error, Reconciler, objects};
+use crate::desired::{Desired, to_observe_only};
+use crate::metrics::Sample;
+use crate::observe::observe;
+use crate::plan::plan;
+use crate::status::{self, StatusInputs};
+
+impl Reconciler {
+    /// What the spec asks for cannot be: that is said, and members that run are left alone.
+    pub(super) async fn report_refused(
+        &self,
+        key: &ObjectKey,
+        cluster: &EtcdCluster,
+        refused: &[Refusal],
+    ) -> Result<Wake, Error> {
+        if let Some(desired) = to_observe_only(cluster)
+            && let Some(wake) = self.observe_refused(key, cluster, desired, refused).await?
+        {
+            return Ok(wake);
+        }
+        let deps = &*self.deps;
+        let after = status::for_refused_spec(cluster, refused, &deps.installation, deps.clock.now());
+        self.publish_status(cluster, after).await?;
+        Ok(Wake::OnChange)
+    }
+
+    /// Says how the members are of a cluster whose spec is refused; none if there is nobody to look at.
+    async fn observe_refused(
+        &self,
+        key: &ObjectKey,
+        cluster: &EtcdCluster,
+        desired: Desired,
+        refused: &[Refusal],
+    ) -> Result<Option<Wake>, Error> {
+        let deps = &*self.deps;
+        let observation = observe(cluster, desired, deps, &|set| self.derived.stored(key, set)).await?;
+        let observed = &observation.observed;
+        // Whoever sleeps does not answer, and has lost nothing.
+        if observed.set.as_ref().is_none_or(|set| set.replicas == 0) {
+            return Ok(None);
+        }
+        self.readings.record(key, &Sample::new(cluster, observed));
+        let plan = plan(observed).for_refused_spec();
+        let before = cluster.status.as_ref();
+        let status_inputs = StatusInputs {
+            installation: &deps.installation,
+            refusals: refused,
+            conflicts: objects::conflicts(key, &observed.uid, deps),
+            has_checked_names: false,
+            refused: None,
+            drops_plans: status::is_plan_drop_reported(cluster),
+            step: None,
+            refused_step: None,
+            pending: None,
+            applied_template: before.and_then(|status| status.applied_template.clone()),
+            backups: objects::backups(key, deps),
+        };
+        let after = status::status(cluster, observed, &plan, &status_inputs);
+        self.publish_status(cluster, after).await?;
+        Ok(Some(Wake::After(plan.requeue_after)))
+    }
+}

@@ -1,0 +1,333 @@
+//! What is true of a cluster, as conditions.
+
+use etcd_operator_api::condition::{self, Condition, ConditionType, Finding, Truth};
+use etcd_operator_api::refusal;
+use etcd_operator_etcd::policy::{self, Verdict};
+use etcd_operator_etcd::version::Version;
+
+use super::hibernation_exit::HibernationExit;
+use super::{StatusInputs, backups, events, step_failure};
+use crate::build::PendingChange;
+use crate::desired::Desired;
+use crate::persisted_state::Restore;
+use crate::plan::{ClusterView, Plan, Reason, majority};
+
+/// What is said of what is asked for and not done.
+const PENDING: &str = "Changes of the spec that restart members are pending";
+/// Why it is not done.
+const NOT_ROLLED: &str = "this version of the operator does not roll them out";
+/// What there is to know of a cluster that is well and bears no failure.
+const ONE_ALONE: &str =
+    " One member has no redundancy: nobody can read or write while it is away, as was asked for.";
+const TWO_ALONE: &str =
+    " Two members have no redundancy: writes need both, so two bear no more failures than one.";
+
+/// The word for members that are started after a sleep.
+pub const WAKING: &str = "Waking";
+
+/// What the spec alone tells, and the oldest version that runs.
+pub fn spec_findings(desired: &Desired, running: Option<&Version>) -> Vec<Finding> {
+    let mut accepted = refusal::accepted(&[]);
+    if !desired.without_effect.is_empty() {
+        accepted.message = format!(
+            "The spec is valid. Without effect: {}.",
+            desired.without_effect.join(", ")
+        );
+    }
+    let mut findings = vec![accepted];
+    let version = running.cloned().unwrap_or_else(|| desired.version(None));
+    if let Verdict::Runs(faults) = policy::verdict(&version) {
+        findings.push(match faults.first() {
+            Some(gravest) => finding(
+                ConditionType::VersionSupported,
+                false,
+                "BetterVersionExists",
+                format!("etcd {version}: {gravest}."),
+            ),
+            None => finding(
+                ConditionType::VersionSupported,
+                true,
+                "NoKnownFault",
+                format!("etcd {version} has no fault that the operator knows of."),
+            ),
+        });
+    }
+    if desired.storage.is_ephemeral() {
+        findings.push(finding(
+            ConditionType::StorageEphemeral,
+            true,
+            "DataLivesWithPods",
+            "The data of a member is lost with its pod, and all data with all pods. For data that outlives pods, create the cluster with storage: {size: 8Gi}.".to_owned(),
+        ));
+    }
+    findings
+}
+
+/// What is true of a cluster.
+pub fn findings(
+    view: &ClusterView<'_>,
+    plan: &Plan,
+    inputs: &StatusInputs<'_>,
+    before: &[Condition],
+) -> Vec<Finding> {
+    let observed = view.observed;
+    let reason = plan.explanation.reason;
+    // What is in the way is told in full where it belongs, and once.
+    let (text, elsewhere) = if plan.explanation.blocked_by.is_empty() {
+        let text = summarize(view, plan, inputs);
+        (text.clone(), text)
+    } else {
+        let blocked_by = super::bounded_list(&plan.explanation.blocked_by).join("; ");
+        let text = refusal::bounded(&format!("{} {blocked_by}", plan.explanation.text), 2_000);
+        (
+            text,
+            format!("{} See the condition Progressing.", plan.explanation.text),
+        )
+    };
+    let is = |wanted: &[Reason]| wanted.contains(&reason);
+    let works = is(&[
+        Reason::Bootstrapping,
+        Reason::Scaling,
+        Reason::Recovering,
+        Reason::Restoring,
+    ]);
+    let running = view.oldest_running_version();
+    let mut findings = spec_findings(&observed.desired, running);
+    if !inputs.refusals.is_empty() {
+        findings.retain(|finding| finding.type_ != ConditionType::Accepted);
+        findings.push(refusal::accepted(inputs.refusals));
+    }
+    let mut add =
+        |type_, is_true, reason, text: &str| findings.push(finding(type_, is_true, reason, text.to_owned()));
+
+    let known = view.known().filter(|_| plan.persisted.has_formed());
+    let voters = known.map_or_else(
+        || {
+            plan.persisted
+                .members
+                .values()
+                .filter(|member| member.is_voter)
+                .count()
+        },
+        |known| known.voters().count(),
+    );
+    // Between two steps the next member has no pod yet, and that is no end of it.
+    let awaits_members =
+        known.is_some() && is(&[Reason::Waiting]) && voters != usize::from(observed.desired.size.get());
+    let healthy = known.map_or(0, |known| view.healthy_voters(known).len());
+    let count = match known {
+        Some(_) => format!("{healthy} of {voters} voters are well."),
+        None => format!("Nobody can tell who the members are; {voters} voters were seen last."),
+    };
+    let is_available = known.is_some() && healthy >= majority(voters);
+    let is_closed_to_clients = plan
+        .persisted
+        .restore
+        .as_ref()
+        .is_some_and(Restore::blocks_clients);
+    // Whoever reaches nobody cannot tell, and the members may well serve others.
+    let is_unreachable = plan.persisted.has_formed() && is(&[Reason::MembersUnreachable]);
+    match (is_available, plan.persisted.has_formed()) {
+        _ if is_unreachable => {}
+        _ if is_closed_to_clients => add(ConditionType::Available, false, "Restoring", &elsewhere),
+        (true, _) => add(ConditionType::Available, true, "QuorumServes", &count),
+        (false, true) => add(ConditionType::Available, false, "NoQuorum", &elsewhere),
+        (false, false) => add(ConditionType::Available, false, "NotFormed", &elsewhere),
+    }
+    let pending = match inputs.pending {
+        Some(PendingChange::Spec) if reason != Reason::Converged => {
+            format!(" {}", pending(&observed.desired, running))
+        }
+        _ => String::new(),
+    };
+    let refused = step_failure::refused_step(inputs, before);
+    let refused = refused.map(|refused| format!(" {refused}")).unwrap_or_default();
+    if step_failure::is_crd_outdated(reason, inputs) {
+        add(
+            ConditionType::Progressing,
+            false,
+            step_failure::CRD_OUTDATED,
+            step_failure::CRD_OUTDATED_MESSAGE,
+        );
+    } else {
+        let text = format!("{text}{pending}{refused}");
+        add(ConditionType::Progressing, works, reason.as_str(), &text);
+    }
+    add(
+        ConditionType::Scaling,
+        is(&[Reason::Scaling]) || awaits_members,
+        reason.as_str(),
+        &elsewhere,
+    );
+    add(
+        ConditionType::Recovering,
+        is(&[Reason::Recovering]),
+        reason.as_str(),
+        &elsewhere,
+    );
+    if plan.persisted.has_formed() && reason != Reason::Hibernated && !is_unreachable {
+        let wanted = usize::from(observed.desired.size.get());
+        let is_degraded = healthy < voters || voters < wanted || known.is_none();
+        let why = if is_degraded { "MembersMissing" } else { "AllWell" };
+        add(
+            ConditionType::Degraded,
+            is_degraded,
+            why,
+            &format!("{count} {wanted} are asked for."),
+        );
+        let at_risk = !is_available || (healthy == majority(voters) && voters.max(wanted) > 2);
+        let (why, more) = match voters {
+            _ if at_risk => ("NoneToSpare", ""),
+            ..=1 => ("NoRedundancy", ONE_ALONE),
+            2 => ("NoRedundancy", TWO_ALONE),
+            _ => ("SomeToSpare", ""),
+        };
+        add(
+            ConditionType::QuorumAtRisk,
+            at_risk,
+            why,
+            &format!("{count}{more}"),
+        );
+    }
+    // Who looks away or cannot see says nothing new about what was lost.
+    // Nor who has stopped the members itself.
+    let is_known =
+        !is_closed_to_clients && !is(&[Reason::Paused, Reason::MembersUnreachable, Reason::Restoring]);
+    let hibernation_exit = HibernationExit::detect(view, plan, before);
+    let is_silent = is_known && is_majority_silent(view, plan, hibernation_exit);
+    for (type_, wanted, is_seen) in [
+        (ConditionType::QuorumLost, Reason::QuorumLost, is_silent),
+        (ConditionType::DataLost, Reason::DataLost, false),
+    ] {
+        let is_true = is_seen || reason == wanted;
+        let is_exiting = type_ == ConditionType::QuorumLost && hibernation_exit.is_some();
+        if is_exiting && !is_true {
+            // The same words each time: since when they stand tells since when members are started.
+            let text = "The members are started after a sleep, and have not had time to answer.";
+            add(type_, false, WAKING, text);
+        } else if is_true || (is_known && condition::find(before, type_).is_some()) {
+            let why = if is_true { wanted } else { reason };
+            add(
+                type_,
+                is_true,
+                why.as_str(),
+                if is_true { &text } else { &elsewhere },
+            );
+        }
+    }
+    if plan.persisted.has_formed() {
+        findings.push(backups::finding(&inputs.backups));
+    }
+    if is_unreachable {
+        let blind = [
+            ConditionType::Available,
+            ConditionType::Degraded,
+            ConditionType::QuorumAtRisk,
+        ];
+        findings.extend(blind.map(|type_| Finding {
+            status: Truth::Unknown,
+            ..finding(type_, false, reason.as_str(), elsewhere.clone())
+        }));
+    }
+    let mut add =
+        |type_, is_true, reason, text: &str| findings.push(finding(type_, is_true, reason, text.to_owned()));
+    let told = events::name_conflict(before);
+    if !inputs.conflicts.is_empty() {
+        add(
+            ConditionType::NameConflict,
+            true,
+            "NameTaken",
+            &inputs.conflicts.join("; "),
+        );
+    } else if let Some(told) = told.filter(|_| !inputs.has_checked_names) {
+        add(ConditionType::NameConflict, true, "NameTaken", &told);
+    } else if condition::find(before, ConditionType::NameConflict).is_some() {
+        let text = "Every name is free or this cluster's.";
+        add(ConditionType::NameConflict, false, "NoConflict", text);
+    }
+    findings.extend(applied_finding(inputs, before));
+    findings
+}
+
+/// What is asked for and not done, and why.
+fn pending(desired: &Desired, running: Option<&Version>) -> String {
+    let wanted = desired.image.version();
+    let version = wanted.zip(running).filter(|(wanted, running)| wanted != running);
+    let version =
+        version.map(|(wanted, running)| format!(" (etcd {running} runs and {wanted} is asked for)"));
+    format!("{PENDING}{}: {NOT_ROLLED}.", version.unwrap_or_default())
+}
+
+/// The version that is asked for while another one runs.
+pub fn target_version(view: &ClusterView<'_>, inputs: &StatusInputs<'_>) -> Option<Version> {
+    let wanted = view.observed.desired.image.version()?;
+    let is_another = view
+        .oldest_running_version()
+        .is_some_and(|running| running != wanted);
+    (inputs.pending == Some(PendingChange::Spec) && is_another).then(|| wanted.clone())
+}
+
+/// What is done or waited for, without what is in its way.
+pub fn summarize(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'_>) -> String {
+    match (plan.explanation.reason, inputs.pending) {
+        (reason, _) if step_failure::is_crd_outdated(reason, inputs) => {
+            step_failure::CRD_OUTDATED_MESSAGE.to_owned()
+        }
+        (Reason::Converged, Some(PendingChange::Spec)) => {
+            let pending = pending(&view.observed.desired, view.oldest_running_version());
+            format!("All members are there and well. {pending}")
+        }
+        _ => plan.explanation.text.clone(),
+    }
+}
+
+/// Whether the API server takes what is asked of objects that are there, once it has refused something. While it has not
+/// been asked in this pass, what it said last holds.
+fn applied_finding(inputs: &StatusInputs<'_>, before: &[Condition]) -> Option<Finding> {
+    let refused = match &inputs.refused {
+        Some(refused) => (!refused.is_empty()).then(|| refusal::bounded(&refused.join("; "), 2_000)),
+        None => events::refused_changes(before),
+    };
+    match (refused, condition::find(before, ConditionType::Applied)) {
+        (Some(message), _) => Some(finding(ConditionType::Applied, false, "Refused", message)),
+        (None, Some(_)) => {
+            let message = "The API server takes all that is asked for.".to_owned();
+            Some(finding(ConditionType::Applied, true, "AllTaken", message))
+        }
+        (None, None) => None,
+    }
+}
+
+/// Whether fewer voters answer than it takes to decide, of those that were seen last. Whoever may still come after a sleep
+/// counts as if it answered.
+fn is_majority_silent(
+    view: &ClusterView<'_>,
+    plan: &Plan,
+    hibernation_exit: Option<HibernationExit>,
+) -> bool {
+    let is_membership_known = view.known().is_some();
+    if is_membership_known || !plan.persisted.has_formed() || plan.explanation.reason == Reason::Hibernated {
+        return false;
+    }
+    let members = plan
+        .persisted
+        .members
+        .iter()
+        .filter(|(_, member)| member.is_voter);
+    let voters: Vec<_> = members.map(|(ordinal, _)| *ordinal).collect();
+    let answering = voters.iter().filter(|ordinal| {
+        let is_excused =
+            hibernation_exit.is_some_and(|hibernation_exit| hibernation_exit.excuses(view, **ordinal));
+        is_excused || view.observed.member(**ordinal).status().is_some()
+    });
+    !voters.is_empty() && answering.count() < majority(voters.len())
+}
+
+fn finding(type_: ConditionType, is_true: bool, reason: &'static str, message: String) -> Finding {
+    Finding {
+        type_,
+        status: if is_true { Truth::True } else { Truth::False },
+        reason,
+        message,
+    }
+}

@@ -1,0 +1,51 @@
+//! What keeps a step from being taken that is decided and safe, for the condition Progressing: a refusal, or definitions that
+//! drop what must stand in the status before.
+
+use etcd_operator_api::EtcdCluster;
+use etcd_operator_api::condition::{self, Condition, ConditionType};
+use etcd_operator_api::refusal;
+
+use super::StatusInputs;
+use crate::plan::Reason;
+
+/// The longest text of the API server that is told.
+const MAX_CHARS: usize = 1_000;
+
+/// The word for definitions that drop the plan.
+pub const CRD_OUTDATED: &str = "DefinitionsOutdated";
+/// What is said of them.
+pub const CRD_OUTDATED_MESSAGE: &str = "The definition of EtcdCluster that this Kubernetes has is of an older version and drops status.plan, where a step must stand before it is taken: so none is. Apply the definitions of this version: upgrade the Helm release that they belong to, or kubectl apply --server-side --kustomize config/crd.";
+
+/// Whether the plan that was written into this status has not stayed there.
+pub fn is_plan_dropped(stored: &EtcdCluster) -> bool {
+    stored.status.as_ref().is_none_or(|status| status.plan.is_none())
+}
+
+/// Whether a status tells so already.
+pub fn is_plan_drop_reported(cluster: &EtcdCluster) -> bool {
+    let status = cluster.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_deref());
+    let progress = condition::find(conditions.unwrap_or_default(), ConditionType::Progressing);
+    is_plan_dropped(cluster) && progress.is_some_and(|one| one.reason.as_deref() == Some(CRD_OUTDATED))
+}
+
+/// Whether definitions keep the operator from doing anything about a cluster that stands like this.
+pub fn is_crd_outdated(reason: Reason, inputs: &StatusInputs<'_>) -> bool {
+    inputs.drops_plans && !matches!(reason, Reason::Paused | Reason::Invalid | Reason::Hibernated)
+}
+
+/// What the API server refuses of the step that is to be taken, and what to do. While it has not been asked in this pass, what
+/// it said last of such a step holds.
+pub fn refused_step(inputs: &StatusInputs<'_>, before: &[Condition]) -> Option<String> {
+    let prefix = format!("The API server refuses the step {}: ", inputs.step?);
+    if let Some(why) = &inputs.refused_step {
+        let why = refusal::bounded(why, MAX_CHARS);
+        return Some(format!(
+            "{prefix}{why}. Correct the quota or the admission rule that it names, or give the operator the right that is missing; it is tried again."
+        ));
+    }
+    let message = condition::find(before, ConditionType::Progressing)?
+        .message
+        .as_ref()?;
+    message.find(&prefix).map(|at| message[at..].to_owned())
+}

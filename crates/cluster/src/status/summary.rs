@@ -1,0 +1,64 @@
+//! Why a cluster is in its phase, in a sentence or two, as `kubectl get` shows it: of all that stands in the way what a person
+//! has to know first.
+
+use etcd_operator_api::condition::Condition;
+use etcd_operator_api::refusal;
+
+use super::{StatusInputs, conditions, events, step_failure};
+use crate::plan::{ClusterView, Plan, Reason, root_cause};
+
+/// The longest text about what is in the way.
+const LONGEST: usize = 512;
+
+/// Why a cluster is in its phase.
+pub fn reason(
+    view: &ClusterView<'_>,
+    plan: &Plan,
+    inputs: &StatusInputs<'_>,
+    before: &[Condition],
+) -> String {
+    if let Some(first) = inputs.refusals.iter().min() {
+        return first.to_string();
+    }
+    let text = conditions::summarize(view, plan, inputs);
+    let reason = plan.explanation.reason;
+    if step_failure::is_crd_outdated(reason, inputs) {
+        return text;
+    }
+    if let Some(refused) = step_failure::refused_step(inputs, before) {
+        return refused;
+    }
+    let cause = root_cause(&plan.explanation.blocked_by);
+    match (reason, cause) {
+        // What is blocked comes before whom it waits for.
+        (Reason::Blocked, Some(cause)) => format!("{text} {}", sentence(cause)),
+        (
+            Reason::Bootstrapping
+            | Reason::Scaling
+            | Reason::Recovering
+            | Reason::Restoring
+            | Reason::Waiting,
+            Some(cause),
+        ) => sentence(cause),
+        // Who has not come yet cannot come then.
+        (Reason::Bootstrapping | Reason::Waiting, None) if !plan.persisted.has_formed() => {
+            refused_objects(inputs, before).unwrap_or(text)
+        }
+        _ => text,
+    }
+}
+
+/// What the API server refuses to have made.
+fn refused_objects(inputs: &StatusInputs<'_>, before: &[Condition]) -> Option<String> {
+    let refused = match &inputs.refused {
+        Some(refused) => (!refused.is_empty()).then(|| refused.join("; ")),
+        None => events::refused_changes(before),
+    };
+    refused.map(|refused| sentence(&format!("The API server refuses what is needed: {refused}")))
+}
+
+fn sentence(words: &str) -> String {
+    let words = refusal::bounded(words.trim_end_matches([':', ' ']), LONGEST);
+    let end = if words.ends_with(['.', '…']) { "" } else { "." };
+    format!("{words}{end}")
+}
