@@ -76,7 +76,12 @@ pub async fn etcd(version: EtcdVersion) -> Result<PathBuf> {
 
 /// The archive of the operator, as it is while it is developed.
 pub async fn operator(binary: &Path) -> Result<PathBuf> {
-    let (run, tree) = shipped::image(binary, OPERATOR).await?;
+    operator_named(binary, OPERATOR).await
+}
+
+/// The archive of an operator under this reference.
+pub async fn operator_named(binary: &Path, reference: &str) -> Result<PathBuf> {
+    let (run, tree) = shipped::image(binary, reference).await?;
     make("operator", run, tree).await
 }
 

@@ -34,6 +34,9 @@ pub const TO_TRY: [&str; 6] = [
 /// The etcd that the sample cluster runs.
 pub const SAMPLE_VERSION: EtcdVersion = EtcdVersion::V3_6_16;
 
+/// The values of a release that serves the clusters of all namespaces.
+const EVERYWHERE: [&str; 2] = ["--set", "scope.clusterWide=true,scope.requireAnnotation=false"];
+
 /// A way to a Kubernetes.
 #[derive(Clone, Debug)]
 pub struct Kubernetes {
@@ -134,8 +137,29 @@ impl Kubernetes {
 
     /// The same for all namespaces, whatever clusters are annotated with.
     pub async fn install_everywhere(&self, image: &str) -> Result<()> {
-        let everywhere = ["--set", "scope.clusterWide=true,scope.requireAnnotation=false"];
-        self.install_with(image, &everywhere).await
+        self.install_with(image, &EVERYWHERE).await
+    }
+
+    /// Installs a chart of another release for all namespaces, with its image.
+    pub async fn install_chart_everywhere(&self, chart: &Path, image: &str) -> Result<()> {
+        let chart = chart.to_str().context("the chart's path is not UTF-8")?;
+        self.install_chart(chart, image, &EVERYWHERE).await
+    }
+
+    /// Upgrades the release to the present chart and another image, and keeps all other values, as the documentation says.
+    pub async fn upgrade(&self, image: &str) -> Result<()> {
+        let [repository, tag] = image_values(image)?;
+        let chart = chart()?;
+        let upgrade = ["upgrade", RELEASE, &chart, "--namespace", NAMESPACE];
+        let values = [
+            "--reset-then-reuse-values",
+            "--set-string",
+            &repository,
+            "--set-string",
+            &tag,
+        ];
+        self.helm(&[&upgrade[..], &values].concat()).await?;
+        Ok(())
     }
 
     /// The same for these namespaces: what a scope is set to.
@@ -212,11 +236,12 @@ impl Kubernetes {
     }
 
     async fn install_with(&self, image: &str, more: &[&str]) -> Result<()> {
-        let (repository, tag) = image.rsplit_once(':').context("an image without a tag")?;
-        let chart = chart()?;
-        let repository = format!("image.repository={repository}");
-        let tag = format!("image.tag={tag}");
-        let upgrade = ["upgrade", "--install", RELEASE, &chart, "--namespace", NAMESPACE];
+        self.install_chart(&chart()?, image, more).await
+    }
+
+    async fn install_chart(&self, chart: &str, image: &str, more: &[&str]) -> Result<()> {
+        let [repository, tag] = image_values(image)?;
+        let upgrade = ["upgrade", "--install", RELEASE, chart, "--namespace", NAMESPACE];
         let values = [
             "--create-namespace",
             "--set-string",
@@ -307,6 +332,15 @@ impl Kubernetes {
 /// Where kubectl and helm keep what they have learnt about a bed: with it, since the next one has the same address.
 pub fn cache_beside(kubeconfig: &Path) -> PathBuf {
     kubeconfig.with_file_name("kubectl-cache")
+}
+
+/// The values of the chart that name this image.
+fn image_values(image: &str) -> Result<[String; 2]> {
+    let (repository, tag) = image.rsplit_once(':').context("an image without a tag")?;
+    Ok([
+        format!("image.repository={repository}"),
+        format!("image.tag={tag}"),
+    ])
 }
 
 fn chart() -> Result<String> {

@@ -27,6 +27,7 @@ pub mod network;
 pub mod observe;
 pub mod operator;
 pub mod pki;
+pub mod previous_release;
 pub mod process;
 pub mod proxy;
 pub mod report;

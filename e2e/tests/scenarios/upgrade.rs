@@ -1,6 +1,7 @@
 //! Operators come and go, and members with their data stay: an older release is upgraded, rolled back and taken away,
 //! and an older manager meets definitions of a newer one.
 
+mod adoption;
 mod skew;
 
 use std::sync::Arc;
@@ -48,6 +49,15 @@ pub const SCENARIOS: &[Scenario] = &[
         |stage| Box::pin(skew::played(stage)),
     )
     .full(),
+    // The release of before is compiled first.
+    Scenario::gate(
+        "install",
+        "pods_and_jobs_of_0_1_0_are_adopted_and_none_is_restarted",
+        Bed::Own(1),
+        |stage| Box::pin(adoption::adopted(stage)),
+    )
+    .full()
+    .long(),
 ];
 
 /// A bed on which the release of before serves the samples, and a desk on it. Its image is the same program, and yet has

@@ -7,7 +7,7 @@ mod kept;
 mod life;
 mod nodes;
 mod rolled_back;
-mod secure;
+pub mod secure;
 mod stale;
 pub mod tenant;
 mod wishes;

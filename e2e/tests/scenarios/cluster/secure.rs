@@ -90,7 +90,7 @@ pub fn spec(tenant: &Tenant, size: u8) -> Value {
 }
 
 /// etcdctl in the container of the first member, with what is mounted there, by the name of the client Service.
-async fn inside(tenant: &Tenant, verb: &str, words: &[&str]) -> Result<String> {
+pub async fn inside(tenant: &Tenant, verb: &str, words: &[&str]) -> Result<String> {
     let endpoint = format!(
         "--endpoints=https://c-client.{}.svc:2379",
         tenant.stage().namespace()

@@ -60,6 +60,15 @@ impl Tenant {
             installed.push(kubeconfig);
         }
         drop(installed);
+        Self::beside_operator(kubernetes, stage, version).await
+    }
+
+    /// The same where the scenario has installed the operator itself.
+    pub async fn beside_operator(
+        kubernetes: Kubernetes,
+        stage: Arc<Stage>,
+        version: EtcdVersion,
+    ) -> Result<Self> {
         import(&stage, &images::etcd(version).await?).await?;
         Ok(Self {
             stage,
