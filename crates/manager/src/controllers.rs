@@ -335,7 +335,7 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
         push(
             &wake,
             restore::Reconciler::affected_by_backup(&store, &change.key()),
-        )
+        );
     });
 
     let Functions {

@@ -240,7 +240,7 @@ impl Simulation {
                 self.deliver_request(pick % self.requests.len(), duplicate);
             }
             Op::DeliverAnswer(pick) if !self.answers.is_empty() => {
-                self.deliver_answer(pick % self.answers.len())
+                self.deliver_answer(pick % self.answers.len());
             }
             Op::LoseRequest(pick) if !self.requests.is_empty() => {
                 self.requests.swap_remove(pick % self.requests.len());

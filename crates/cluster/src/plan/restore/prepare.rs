@@ -87,7 +87,7 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
                 tally.waits.push(format!("{name} {why}"));
             }
             MemberProgress::Working(_, why) | MemberProgress::Unusable(why) => {
-                tally.waits.push(format!("{name} {why}"))
+                tally.waits.push(format!("{name} {why}"));
             }
         }
     }
