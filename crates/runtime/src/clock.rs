@@ -87,6 +87,33 @@ impl Clock for TestClock {
     }
 }
 
+/// A clock whose wall time stands still. Monotonic time follows tokio's, so that timeouts still end.
+#[derive(Debug)]
+pub struct FrozenClock {
+    wall: Timestamp,
+    monotonic: TestClock,
+}
+
+impl FrozenClock {
+    /// Returns a shared clock that always shows `wall`.
+    pub fn shared(wall: Timestamp) -> SharedClock {
+        Arc::new(Self {
+            wall,
+            monotonic: TestClock::starting_at(wall),
+        })
+    }
+}
+
+impl Clock for FrozenClock {
+    fn now(&self) -> Timestamp {
+        self.wall
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.monotonic.elapsed()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +124,15 @@ mod tests {
         tokio::time::advance(Duration::from_secs(7)).await;
         assert_eq!(clock.elapsed(), Duration::from_secs(7));
         assert_eq!(clock.now(), Timestamp::from_second(107).unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_the_monotonic_time_of_a_frozen_clock_advances() {
+        let wall = Timestamp::from_second(100).unwrap();
+        let clock = FrozenClock::shared(wall);
+        tokio::time::advance(Duration::from_secs(7)).await;
+        assert_eq!(clock.elapsed(), Duration::from_secs(7));
+        assert_eq!(clock.now(), wall);
     }
 
     #[test]

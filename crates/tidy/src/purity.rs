@@ -57,14 +57,11 @@ pub const WRITES: &[&str] = &["PostParams", "PatchParams", "DeleteParams"];
 const CONTROLLERS: [&str; 3] = ["crates/cluster/src/", "crates/backup/src/", "crates/restore/src/"];
 
 /// Modules of a controller that decide, with everything in folders of their name.
-const DECIDING: [&str; 10] = [
+const DECIDING: [&str; 7] = [
     "desired",
     "observed_state",
     "persisted_state",
     "pending_operation",
-    "world",
-    "memory",
-    "intent",
     "plan",
     "build",
     "status",

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::background::Log;
 use crate::{Failure, no_arguments, places, run};
 
 const VERSION: &str = "0.20.2";
@@ -19,7 +18,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
 pub(crate) fn check() -> Result<(), String> {
     // Advisories would need a database from the network at every run.
     run::plainly(run::program(
-        &tool()?,
+        &install(run::plainly)?,
         [
             "--locked",
             "check",
@@ -31,36 +30,19 @@ pub(crate) fn check() -> Result<(), String> {
     ))
 }
 
-/// cargo-deny in the cache, installed first if it is not there.
-fn tool() -> Result<PathBuf, String> {
-    install(run::plainly)?;
-    binary()
-}
-
-/// Installs cargo-deny unless it is in the cache; the output goes to `log`.
-pub(crate) fn install_into(log: &Log) -> Result<(), String> {
-    install(|command| log.run(command))
-}
-
-fn entry() -> Result<PathBuf, String> {
-    Ok(places::cache()?.join(format!("tools-cargo-deny-{VERSION}")))
-}
-
-fn binary() -> Result<PathBuf, String> {
-    Ok(entry()?.join("bin/cargo-deny"))
-}
-
-fn install(build: impl FnOnce(Command) -> Result<(), String>) -> Result<(), String> {
-    let (entry, binary) = (entry()?, binary()?);
+/// The path of cargo-deny in the cache, installed first unless it is there. `start` runs the command to its end.
+pub(crate) fn install(start: impl FnOnce(Command) -> Result<(), String>) -> Result<PathBuf, String> {
+    let entry = places::cache()?.join(format!("tools-cargo-deny-{VERSION}"));
+    let binary = entry.join("bin/cargo-deny");
     if binary.is_file() {
-        return Ok(());
+        return Ok(binary);
     }
     println!("installing cargo-deny {VERSION} into {}", entry.display());
     // Only a finished installation gets the name that is looked for.
     let part = entry.with_file_name(format!("tools-cargo-deny-{VERSION}.{}.part", std::process::id()));
     let version = format!("cargo-deny@{VERSION}");
     // Unoptimized, it compiles in half the time and checks this workspace in seconds.
-    build(run::cargo([
+    start(run::cargo([
         "install".as_ref(),
         "--debug".as_ref(),
         "--locked".as_ref(),
@@ -78,5 +60,5 @@ fn install(build: impl FnOnce(Command) -> Result<(), String>) -> Result<(), Stri
             ));
         }
     }
-    Ok(())
+    Ok(binary)
 }

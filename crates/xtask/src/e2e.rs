@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::counts::{Kind, Tally};
 use crate::packages::Tier;
 use crate::suites::{self, cargo_test, named, test_files};
-use crate::{Failure, machine, places};
+use crate::{Failure, machine, places, run};
 
 /// The test file that holds the scenarios.
 const SCENARIOS: &str = "scenarios";
@@ -47,7 +47,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
     }
     machine::prepare(Tier::Bed)?;
     suites::build()?;
-    suites::components(if request.all { "gate" } else { "nodes" })?;
+    suites::components(if request.all { "gate" } else { "nodes" }, run::plainly)?;
     files.remove(SCENARIOS);
     let names: Vec<&str> = request.names.iter().map(String::as_str).collect();
     // A slash stands only in titles of scenarios.
@@ -81,7 +81,7 @@ pub(crate) fn bench(arguments: &[String]) -> Result<(), Failure> {
     }
     machine::prepare(Tier::Bed)?;
     suites::build()?;
-    suites::components("nodes")?;
+    suites::components("nodes", run::plainly)?;
     let names = arguments.iter().map(String::as_str);
     let words: Vec<&str> = ["--bench"].into_iter().chain(names).collect();
     let mut tally = Tally::default();

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::{Failure, places, release, run};
+use crate::{Failure, places, release, run, suites};
 
 /// Where they are written unless something else is said.
 const OUTPUT: &str = "target/image";
@@ -18,7 +18,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
     let output = std::path::absolute(&output).map_err(|error| format!("{output} is no path: {error}"))?;
     let name = name.unwrap_or_else(|| format!("etcd-operator:{version}"));
     let binary = release::build()?;
-    run::plainly(run::cargo(["build", "--workspace", "--bin", "image", "--locked"]))?;
+    suites::build_binary("image")?;
     // `release`, below the directory named after what is built for.
     let target = binary.ancestors().nth(2).and_then(Path::file_name);
     let target = target.ok_or_else(|| format!("{} lies nowhere", binary.display()))?;

@@ -19,6 +19,14 @@ struct Run {
     tools: Option<Background>,
 }
 
+impl Run {
+    /// Waits for the tools. After a failed build the step that does so is left out, and a later one must not install
+    /// cargo-deny a second time beside them.
+    fn finish_tools(&mut self) -> Result<(), String> {
+        self.tools.take().map_or(Ok(()), Background::finish)
+    }
+}
+
 struct Step {
     title: &'static str,
     needs: Needs,
@@ -67,12 +75,12 @@ const STEPS: &[Step] = &[
     Step {
         title: "components of the bed",
         needs: Needs::ControlPlane,
-        work: |run| run.tools.take().map_or(Ok(()), Background::finish),
+        work: Run::finish_tools,
     },
     Step {
         title: "dependencies",
         needs: Needs::Nothing,
-        work: |_| deny::check(),
+        work: |run| run.finish_tools().and_then(|()| deny::check()),
     },
     Step {
         title: "tests of the crates",
@@ -95,10 +103,10 @@ const STEPS: &[Step] = &[
 /// a Rust build leaves one of them idle: so they start as soon as the program exists that builds them.
 fn build(run: &mut Run) -> Result<(), String> {
     if !run.fast {
-        suites::build_bed()?;
+        suites::build_binary("bed")?;
         run.tools = Some(Background::start("tools", |log| {
-            suites::components_into("gate", log)?;
-            deny::install_into(log)
+            suites::components("gate", |command| log.run(command))?;
+            deny::install(|command| log.run(command)).map(drop)
         })?);
     }
     suites::build()

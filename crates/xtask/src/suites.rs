@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use crate::background::Log;
 use crate::counts::{Kind, Reader, Tally};
 use crate::{places, run};
 
@@ -16,9 +16,9 @@ pub(crate) fn build() -> Result<(), String> {
     run::plainly(run::cargo(["build", "--workspace", "--all-targets", "--locked"]))
 }
 
-/// Compiles the program that builds the bed, with the features that the whole workspace gives its dependencies.
-pub(crate) fn build_bed() -> Result<(), String> {
-    run::plainly(run::cargo(["build", "--workspace", "--bin", "bed", "--locked"]))
+/// Compiles one program, with the features that the whole workspace gives its dependencies.
+pub(crate) fn build_binary(name: &str) -> Result<(), String> {
+    run::plainly(run::cargo(["build", "--workspace", "--bin", name, "--locked"]))
 }
 
 /// What needs no control plane: unit tests, the tests of single crates, examples in documentation.
@@ -31,14 +31,12 @@ pub(crate) fn crates(tally: &mut Tally) -> Result<(), String> {
     tests.and(documentation)
 }
 
-/// What tests end to end use, built beforehand so that none of them has to wait for it.
-pub(crate) fn components(group: &str) -> Result<(), String> {
-    run::plainly(run::program(&places::built("bed")?, ["build", group]))
-}
-
-/// The same with the output in a log.
-pub(crate) fn components_into(group: &str, log: &Log) -> Result<(), String> {
-    log.run(run::program(&places::built("bed")?, ["build", group]))
+/// Builds what tests end to end use, so that none of them has to wait for it. `start` runs the command to its end.
+pub(crate) fn components(
+    group: &str,
+    start: impl FnOnce(Command) -> Result<(), String>,
+) -> Result<(), String> {
+    start(run::program(&places::built("bed")?, ["build", group]))
 }
 
 /// Ends and removes what killed beds have left.

@@ -4,7 +4,6 @@ use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use etcd_operator_api::contract::{FetchProgress, Report};
 use etcd_operator_api::scope::ScopeRule;
@@ -13,7 +12,7 @@ use etcd_operator_cluster::observed_state::QueryResult;
 use etcd_operator_cluster::ports::{MemberClients, Reports};
 use etcd_operator_cluster::{Deps, Reconciler};
 use etcd_operator_runtime::apply::Applier;
-use etcd_operator_runtime::clock::{Clock, SharedClock, TestClock};
+use etcd_operator_runtime::clock::FrozenClock;
 use etcd_operator_runtime::controller::Controller;
 use etcd_operator_runtime::echo::Echoes;
 use etcd_operator_runtime::events;
@@ -23,25 +22,10 @@ use etcd_operator_runtime::metrics::Metrics;
 use etcd_operator_runtime::report::Reporter;
 use etcd_operator_testkit::etcd::{Caller, Etcds};
 use etcd_operator_testkit::golden::{NAMESPACE, NOW};
-use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use tokio_util::sync::CancellationToken;
-
-/// Wall time stands still; only timeouts go on.
-#[derive(Debug)]
-struct Frozen(TestClock);
-
-impl Clock for Frozen {
-    fn now(&self) -> Timestamp {
-        NOW.parse().expect("a time")
-    }
-
-    fn elapsed(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
 
 /// No process waits for a permit.
 #[derive(Debug)]
@@ -61,7 +45,7 @@ impl Reports for NoReports {
 
 /// Reconciles until it is dropped.
 pub async fn operate(client: kube::Client) {
-    let clock: SharedClock = Arc::new(Frozen(TestClock::starting_at(Timestamp::UNIX_EPOCH)));
+    let clock = FrozenClock::shared(NOW.parse().expect("a time"));
     let leadership = Leadership::always(clock.clone());
     let metrics = Metrics::new("0.0.0", "golden");
     let (recorder, publisher) = events::channel(

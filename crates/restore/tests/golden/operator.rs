@@ -1,13 +1,10 @@
 //! The EtcdRestore controller as the manager runs it.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use etcd_operator_api::scope::ScopeRule;
 use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore};
 use etcd_operator_restore::{Deps, Reconciler};
 use etcd_operator_runtime::apply::Applier;
-use etcd_operator_runtime::clock::{Clock, SharedClock, TestClock};
+use etcd_operator_runtime::clock::FrozenClock;
 use etcd_operator_runtime::controller::Controller;
 use etcd_operator_runtime::echo::Echoes;
 use etcd_operator_runtime::events;
@@ -16,28 +13,13 @@ use etcd_operator_runtime::informer::{Informers, Scope, Selection, keep_all};
 use etcd_operator_runtime::metrics::Metrics;
 use etcd_operator_runtime::report::Reporter;
 use etcd_operator_testkit::golden::{NAMESPACE, NOW};
-use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use tokio_util::sync::CancellationToken;
 
-/// Wall time stands still; only timeouts go on.
-#[derive(Debug)]
-struct Frozen(TestClock);
-
-impl Clock for Frozen {
-    fn now(&self) -> Timestamp {
-        NOW.parse().expect("a time")
-    }
-
-    fn elapsed(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
-
 /// Reconciles until it is dropped.
 pub async fn operate(client: kube::Client) {
-    let clock: SharedClock = Arc::new(Frozen(TestClock::starting_at(Timestamp::UNIX_EPOCH)));
+    let clock = FrozenClock::shared(NOW.parse().expect("a time"));
     let leadership = Leadership::always(clock.clone());
     let metrics = Metrics::new("0.0.0", "golden");
     let (recorder, publisher) = events::channel(
