@@ -40,8 +40,8 @@ enum Needs {
     Build,
     /// That output and a control plane. A fast run skips the step.
     ControlPlane,
-    /// A build of its own, which takes minutes. A fast run skips the step.
-    OwnBuild,
+    /// That output and minutes of computing. A fast run skips the step.
+    Minutes,
 }
 
 const BUILD: &str = "build";
@@ -89,7 +89,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         title: "simulated lives",
-        needs: Needs::OwnBuild,
+        needs: Needs::Minutes,
         work: |_| simulate::first(),
     },
     Step {
@@ -143,7 +143,7 @@ pub(crate) fn test(arguments: &[String]) -> Result<(), Failure> {
     let mut built = true;
     let mut outcomes = Vec::new();
     for (index, step) in STEPS.iter().enumerate() {
-        let outcome = if fast && matches!(step.needs, Needs::ControlPlane | Needs::OwnBuild) {
+        let outcome = if fast && matches!(step.needs, Needs::ControlPlane | Needs::Minutes) {
             Outcome::LeftOut("fast")
         } else if step.needs != Needs::Nothing && !built {
             Outcome::LeftOut("the build failed")
