@@ -3,8 +3,8 @@
 #![no_main]
 
 use etcd_operator_snapshot::content::audit::audit;
-use etcd_operator_snapshot::content::live::live;
-use etcd_operator_snapshot::content::look::look;
+use etcd_operator_snapshot::content::live_keys::find_live_keys;
+use etcd_operator_snapshot::content::quick_look::quick_look;
 use etcd_operator_snapshot::database::Database;
 use etcd_operator_snapshot::source::{ReadAt, ReadError};
 use libfuzzer_sys::fuzz_target;
@@ -48,9 +48,9 @@ fuzz_target!(|bytes: &[u8]| {
     fix_checksums(&mut bytes);
     let mut source = CountingSource { bytes: &bytes, read: 0 };
     if let Ok(mut database) = Database::open(&mut source) {
-        let _ = look(&mut database);
+        let _ = quick_look(&mut database);
         let records = audit(&mut database).map_or(0, |audit| audit.records);
-        let _ = live(&mut database, None, records);
+        let _ = find_live_keys(&mut database, None, records);
     }
     let max = 32 * (bytes.len() as u64).max(4096);
     assert!(source.read <= max, "{} bytes read of {}", source.read, bytes.len());

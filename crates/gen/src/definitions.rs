@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions, for kustomize and for the chart.
+//! Generates the CustomResourceDefinitions for kustomize and for the chart.
 
 use std::path::PathBuf;
 
@@ -8,19 +8,18 @@ use serde_json::json;
 
 use crate::{Files, yaml};
 
-/// Tells which version of the chart wrote a definition, so that an older one leaves it alone.
+/// The annotation with the chart version that wrote a CRD. An older chart leaves such a CRD alone.
 const CHART_VERSION: &str = "etcd.database.coreos.com/chart-version";
 
-/// Tells helm to delete a definition never, and with it every cluster: not when the release goes, and not when an upgrade
-/// leaves out what an earlier one wrote. Helm reads it from the object that is there, so whoever replaces that by what lies
-/// in `config/` must bring it as well.
-const KEPT: (&str, &str) = ("helm.sh/resource-policy", "keep");
+/// Tells Helm never to delete a CRD, and with it every cluster: neither on uninstall nor when an upgrade
+/// omits the CRD. Helm reads the annotation from the live object, so the CRDs in `config/` need it as well.
+const RESOURCE_POLICY: (&str, &str) = ("helm.sh/resource-policy", "keep");
 
-/// The definitions in `config/crd` and in the chart.
+/// The CRDs in `config/crd` and in the chart.
 pub fn files() -> Files {
     let mut definitions = crd::all();
     for definition in &mut definitions {
-        annotate(definition, KEPT);
+        annotate(definition, RESOURCE_POLICY);
     }
     let mut files = Files::new();
     let mut names = Vec::new();
@@ -30,7 +29,7 @@ pub fn files() -> Files {
         files.insert(PathBuf::from("config/crd").join(&name), text);
         files.insert(
             PathBuf::from("charts/etcd-operator/templates/crds").join(&name),
-            in_chart(definition),
+            chart_template(definition),
         );
         names.push(name);
     }
@@ -51,18 +50,18 @@ fn annotate(definition: &mut CustomResourceDefinition, (key, value): (&str, &str
     annotations.insert(key.to_owned(), value.to_owned());
 }
 
-/// Helm installs what lies in `crds/` once and never again, so the chart has templates instead. Whether a definition is
-/// this release's to write is found out by a template of the chart, which compares the version that is written into each.
-fn in_chart(mut definition: CustomResourceDefinition) -> String {
-    // Replaced in the text, for a template is no YAML before it is rendered.
+/// Generates a template, because Helm installs CRDs in `crds/` once and never updates them. A template of the
+/// chart compares the version recorded in each CRD and decides whether this release may write it.
+fn chart_template(mut definition: CustomResourceDefinition) -> String {
+    // Replaced in the text: a template is not valid YAML before it is rendered.
     const VERSION: &str = "THE-VERSION-OF-THE-CHART";
     let name = definition.metadata.name.clone().unwrap_or_default();
     annotate(&mut definition, (CHART_VERSION, VERSION));
     let body =
         yaml::escape_template(&yaml::object(&definition)).replace(VERSION, "{{ .Chart.Version | quote }}");
-    let asked = format!("include \"etcd-operator.definition\" (dict \"root\" . \"name\" \"{name}\")");
+    let condition = format!("include \"etcd-operator.definition\" (dict \"root\" . \"name\" \"{name}\")");
     format!(
-        "{}{{{{- if eq ({asked}) \"install\" }}}}\n{body}{{{{- end }}}}\n",
+        "{}{{{{- if eq ({condition}) \"install\" }}}}\n{body}{{{{- end }}}}\n",
         yaml::HEADER
     )
 }
@@ -72,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_definitions_are_read_back_from_yaml_as_they_are() {
+    fn definitions_round_trip_through_yaml() {
         for definition in crd::all() {
             let read: CustomResourceDefinition =
                 serde_saphyr::from_str(&yaml::object(&definition)).expect("YAML of a definition");
@@ -81,23 +80,23 @@ mod tests {
     }
 
     #[test]
-    fn definitions_of_the_chart_outlive_its_release_say_their_version_and_can_be_left_out() {
+    fn chart_definitions_are_kept_versioned_and_optional() {
         let files = files();
         let chart: Vec<_> = files
             .iter()
             .filter(|(path, _)| path.starts_with("charts"))
             .collect();
         assert_eq!(chart.len(), 3);
-        let kept = format!("{}: {}\n", KEPT.0, KEPT.1);
+        let policy = format!("{}: {}\n", RESOURCE_POLICY.0, RESOURCE_POLICY.1);
         let mut crds = files
             .iter()
             .filter(|(_, text)| text.contains("kind: CustomResourceDefinition\n"));
-        assert!(crds.all(|(_, text)| text.contains(&kept)));
-        let asked = std::fs::read_to_string(
+        assert!(crds.all(|(_, text)| text.contains(&policy)));
+        let template = std::fs::read_to_string(
             crate::tree::root().join("charts/etcd-operator/templates/_definitions.tpl"),
         )
-        .expect("what the definitions ask");
-        assert!(asked.contains(&format!("get $marks \"{CHART_VERSION}\"")));
+        .expect("cannot read the template");
+        assert!(template.contains(&format!("get $marks \"{CHART_VERSION}\"")));
         for (path, text) in chart {
             let name = path.file_stem().and_then(|name| name.to_str()).expect("a name");
             for part in [
@@ -110,7 +109,7 @@ mod tests {
             }
             assert_eq!(text.matches("{{-").count(), 2, "{}", path.display());
             assert!(text.ends_with("{{- end }}\n"));
-            assert!(asked.contains(name), "{name} is not told of by the notes");
+            assert!(template.contains(name), "{name} is missing in the template");
         }
     }
 }

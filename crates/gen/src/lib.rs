@@ -1,34 +1,35 @@
-//! Every generated file of the repository, from one source each: the types of the API and the table of
-//! rights.
+//! Generates files of the repository from a single source each: the API types, the table of permissions, and
+//! the flags of the manager.
 //!
-//! [`files`] is a pure function: same build, same bytes. Only [`tree`] touches a disk.
+//! [`files`] is a pure function. Only [`tree`] does IO.
 //!
-//! | module | what it makes |
+//! | module | content |
 //! | --- | --- |
 //! | [`definitions`] | the CustomResourceDefinitions, for kustomize and for the chart |
-//! | [`rbac`], [`roles`] | the table of rights, and the roles that grant them |
+//! | [`rbac`], [`roles`] | the table of permissions, and the roles that grant them |
 //! | [`reference`] | the reference pages in `docs/reference` |
 //! | [`overview`] | the picture of the README |
-//! | [`yaml`] | how objects become text |
-//! | [`stale`], [`tree`] | what differs from the repository, and reading and writing it |
+//! | [`yaml`] | serialization of objects |
+//! | [`diff`], [`tree`] | differences from the repository; reading and writing files |
 
 pub mod definitions;
+pub mod diff;
 pub mod overview;
 pub mod rbac;
 pub mod reference;
 pub mod roles;
-pub mod stale;
+
 pub mod tree;
 pub mod yaml;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Files by their path from the root of the repository.
+/// Files by path relative to the root of the repository.
 pub type Files = BTreeMap<PathBuf, String>;
 
-/// Folders in which nothing but generated files may lie.
-pub const FOLDERS: [&str; 6] = [
+/// Directories that contain only generated files.
+pub const DIRECTORIES: [&str; 6] = [
     "config/crd",
     "config/rbac",
     "charts/etcd-operator/templates/crds",
@@ -37,7 +38,7 @@ pub const FOLDERS: [&str; 6] = [
     "docs/images",
 ];
 
-/// Every generated file.
+/// All generated files.
 pub fn files() -> Files {
     let mut files = Files::new();
     files.extend(definitions::files());
@@ -52,11 +53,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_generated_file_lies_in_a_folder_of_generated_files_and_says_so() {
+    fn every_generated_file_is_in_a_generated_directory_and_marked() {
         for (path, text) in files() {
-            let folder = path.parent().expect("a folder");
+            let directory = path.parent().expect("a directory");
             assert!(
-                FOLDERS.iter().any(|known| folder.starts_with(known)),
+                DIRECTORIES.iter().any(|known| directory.starts_with(known)),
                 "{}",
                 path.display()
             );
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_files_are_made_each_time() {
+    fn generation_is_deterministic() {
         assert_eq!(files(), files());
     }
 }

@@ -1,32 +1,32 @@
-//! `etcd-operator-gen write|check`: writes every generated file, or says which are not as their source makes them.
+//! `etcd-operator-gen write|check`: writes the generated files, or lists those that differ from their source.
 //!
-//! `cargo xtask gen` runs it; each line `ok FILE` is a file that equals its source.
+//! `cargo xtask gen` runs it. A line `ok FILE` means that the file equals its source.
 #![allow(clippy::print_stdout, reason = "a command speaks to its user")]
 
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use etcd_operator_gen::{files, stale, tree};
+use etcd_operator_gen::{diff, files, tree};
 
 fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let root = tree::root();
-    let wanted = files();
-    let found = tree::read(root).with_context(|| format!("cannot read {}", root.display()))?;
-    let differences = stale::differences(&wanted, &found);
+    let expected = files();
+    let actual = tree::read(root).with_context(|| format!("cannot read {}", root.display()))?;
+    let differences = diff::differences(&expected, &actual);
     match arguments.as_slice() {
         ["write"] => {
-            tree::write(root, &wanted, &differences)
+            tree::write(root, &expected, &differences)
                 .with_context(|| format!("cannot write below {}", root.display()))?;
             for difference in &differences {
-                println!("mended {difference}");
+                println!("updated {difference}");
             }
-            println!("{} files, {} of them changed", wanted.len(), differences.len());
+            println!("{} files, {} of them changed", expected.len(), differences.len());
             Ok(ExitCode::SUCCESS)
         }
         ["check"] => {
-            for path in wanted.keys() {
+            for path in expected.keys() {
                 if differences.iter().all(|difference| difference.path != *path) {
                     println!("ok {}", path.display());
                 }
@@ -37,7 +37,7 @@ fn main() -> Result<ExitCode> {
             for difference in &differences {
                 eprintln!("{difference}");
             }
-            eprintln!("mend with: cargo xtask gen");
+            eprintln!("update with: cargo xtask gen");
             Ok(ExitCode::FAILURE)
         }
         _ => bail!("usage: etcd-operator-gen write|check"),

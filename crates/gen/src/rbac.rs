@@ -1,195 +1,196 @@
-//! The one table of what the operator may do. Roles, the chart and the page about rights are made from it.
+//! The table of permissions of the operator. The roles, the chart and the reference page are generated from
+//! it.
 //!
-//! Nothing is granted for later: a right comes with the code that needs it. No `*` anywhere.
+//! A permission is added together with the code that needs it. There are no wildcards.
 
-/// Where a right holds.
+/// Where a permission is granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
-    /// In every namespace whose objects the operator looks after; in all of them when it is cluster-wide.
+pub enum Scope {
+    /// In every watched namespace, or cluster-wide.
     Watched,
-    /// In the namespace the operator runs in.
+    /// In the namespace of the operator.
     Own,
-    /// In no namespace, and only where the operator is told to watch nodes.
+    /// Cluster-wide, and only if the operator watches nodes.
     Nodes,
 }
 
-/// Which objects of a resource a right is about.
+/// Which objects of a resource a permission covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
-    /// Any of them.
+pub enum Selector {
+    /// All objects.
     Any,
-    /// The lease the managers share. A right to create cannot be narrowed by name.
-    TheLease,
+    /// The leader election lease of this operator. RBAC cannot restrict `create` by name.
+    OwnLease,
 }
 
-/// One row: some verbs on some resources, and the reason.
+/// One row of the table: verbs on resources, with the reason.
 #[derive(Clone, Copy, Debug)]
-pub struct Right {
-    /// The API group; empty for the core of Kubernetes.
+pub struct Permission {
+    /// The API group. Empty for the core group.
     pub group: &'static str,
     /// The resources, with their subresource.
     pub resources: &'static [&'static str],
-    /// What may be done with them.
+    /// The verbs.
     pub verbs: &'static [&'static str],
-    /// Where.
-    pub place: Place,
-    /// With which of them.
-    pub which: Which,
+    /// Where it is granted.
+    pub scope: Scope,
+    /// Which objects it covers.
+    pub selector: Selector,
     /// The part of the operator that needs it.
     pub part: &'static str,
-    /// Why, in a sentence.
+    /// The reason, as a sentence.
     pub why: &'static str,
 }
 
 /// The part that runs members.
 const CLUSTER: &str = "cluster controller";
-/// The part that has backups made.
+/// The part that makes backups.
 const BACKUP: &str = "backup controller";
-/// The part that asks for restores.
+/// The part that requests restores.
 const RESTORE: &str = "restore controller";
-/// What is made, kept as it should be, and taken away.
-const MAKE: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
-/// The same, where it goes with its owner and is never taken away.
-const BRING: &[&str] = &["get", "list", "watch", "create", "patch"];
-/// What others make, and is looked after here.
-const KEEP: &[&str] = &["get", "list", "watch", "patch", "delete"];
+/// For objects that the operator creates, updates and deletes.
+const MANAGE: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
+/// For objects that the operator creates and updates. They are garbage-collected with their owner.
+const MANAGE_WITHOUT_DELETE: &[&str] = &["get", "list", "watch", "create", "patch"];
+/// For objects that other controllers create, and the operator updates and deletes.
+const MAINTAIN: &[&str] = &["get", "list", "watch", "patch", "delete"];
 
-/// Every right of the operator.
-pub const RIGHTS: &[Right] = &[
-    Right {
+/// All permissions of the operator.
+pub const RIGHTS: &[Permission] = &[
+    Permission {
         group: etcd_operator_api::GROUP,
         resources: &["etcdclusters", "etcdbackups", "etcdrestores"],
         verbs: &["get", "list", "watch"],
-        place: Place::Watched,
-        which: Which::Any,
+        scope: Scope::Watched,
+        selector: Selector::Any,
         part: "shared informers",
-        why: "The operator follows the objects it looks after.",
+        why: "The operator watches the objects it manages.",
     },
-    Right {
+    Permission {
         group: etcd_operator_api::GROUP,
         resources: &["etcdclusters/status", "etcdbackups/status", "etcdrestores/status"],
         verbs: &["patch"],
-        place: Place::Watched,
-        which: Which::Any,
+        scope: Scope::Watched,
+        selector: Selector::Any,
         part: "every controller",
-        why: "Each controller reports what it found in the status of its own kind.",
+        why: "Each controller updates the status of its own kind.",
     },
-    Right {
+    Permission {
         group: "",
         resources: &["services"],
-        verbs: BRING,
-        place: Place::Watched,
-        which: Which::Any,
+        verbs: MANAGE_WITHOUT_DELETE,
+        scope: Scope::Watched,
+        selector: Selector::Any,
         part: CLUSTER,
-        why: "Members find one another by a Service, and clients find them by another.",
+        why: "Members discover one another through a Service, and clients reach them through another.",
     },
-    Right {
+    Permission {
         group: "apps",
         resources: &["statefulsets"],
-        verbs: BRING,
-        place: Place::Watched,
-        which: Which::Any,
+        verbs: MANAGE_WITHOUT_DELETE,
+        scope: Scope::Watched,
+        selector: Selector::Any,
         part: CLUSTER,
         why: "Members run in the pods of a StatefulSet.",
     },
-    Right {
+    Permission {
         group: "policy",
         resources: &["poddisruptionbudgets"],
-        verbs: MAKE,
-        place: Place::Watched,
-        which: Which::Any,
+        verbs: MANAGE,
+        scope: Scope::Watched,
+        selector: Selector::Any,
         part: CLUSTER,
-        why: "Evictions never take the quorum.",
+        why: "Evictions never break quorum.",
     },
-    Right {
+    Permission {
         group: "",
         resources: &["pods"],
-        verbs: KEEP,
-        place: Place::Watched,
-        which: Which::Any,
+        verbs: MAINTAIN,
+        scope: Scope::Watched,
+        selector: Selector::Any,
         part: CLUSTER,
-        why: "Members are followed, permitted to start and replaced.",
+        why: "The operator watches members, permits them to start, and replaces them.",
     },
-    Right {
+    Permission {
         group: "",
         resources: &["persistentvolumeclaims"],
-        verbs: KEEP,
-        place: Place::Watched,
-        which: Which::Any,
+        verbs: MAINTAIN,
+        scope: Scope::Watched,
+        selector: Selector::Any,
         part: CLUSTER,
-        why: "Volumes are labelled, grown, and deleted once their member is out of the cluster.",
+        why: "The operator labels and expands volumes, and deletes them after their member was removed from the cluster.",
     },
-    Right {
+    Permission {
         group: "",
         resources: &["secrets"],
         verbs: &["get"],
-        place: Place::Watched,
-        which: Which::Any,
+        scope: Scope::Watched,
+        selector: Selector::Any,
         part: CLUSTER,
-        why: "Members with TLS are reached by the certificate in the Secret that the spec names.",
+        why: "The operator connects to members with TLS with the certificate in the Secret that the spec names.",
     },
-    Right {
+    Permission {
         group: "batch",
         resources: &["jobs"],
-        verbs: MAKE,
-        place: Place::Watched,
-        which: Which::Any,
+        verbs: MANAGE,
+        scope: Scope::Watched,
+        selector: Selector::Any,
         part: BACKUP,
-        why: "Backups are made, pruned, deleted and verified by Jobs, in the namespace of their EtcdBackup or EtcdRestore and with its Secrets.",
+        why: "Jobs make, prune, delete and verify backups, in the namespace of their EtcdBackup or EtcdRestore and with its Secrets.",
     },
-    Right {
+    Permission {
         group: etcd_operator_api::GROUP,
         resources: &["etcdbackups"],
         verbs: &["patch"],
-        place: Place::Watched,
-        which: Which::Any,
+        scope: Scope::Watched,
+        selector: Selector::Any,
         part: BACKUP,
-        why: "A finalizer holds an EtcdBackup whose stored backups are deleted with it; that of the older operator is removed.",
+        why: "A finalizer protects an EtcdBackup whose stored backups are deleted with it. The finalizer of the older operator is removed.",
     },
-    Right {
+    Permission {
         group: etcd_operator_api::GROUP,
         resources: &["etcdclusters"],
         verbs: &["create", "patch"],
-        place: Place::Watched,
-        which: Which::Any,
+        scope: Scope::Watched,
+        selector: Selector::Any,
         part: RESTORE,
-        why: "A verified restore is asked for by an annotation on its EtcdCluster, whose own controller carries it out; where there is none, `spec.clusterTemplate` makes one.",
+        why: "The restore controller requests a verified restore with an annotation on the EtcdCluster, whose controller executes it. If the EtcdCluster does not exist, it is created from `spec.clusterTemplate`.",
     },
-    Right {
+    Permission {
         group: "events.k8s.io",
         resources: &["events"],
         verbs: &["create", "patch"],
-        place: Place::Watched,
-        which: Which::Any,
+        scope: Scope::Watched,
+        selector: Selector::Any,
         part: "events",
-        why: "What happens to an object is told beside it, and counted on when it happens again.",
+        why: "The operator emits Events about its objects, and updates their count.",
     },
-    Right {
+    Permission {
         group: "",
         resources: &["nodes"],
         verbs: &["list", "watch"],
-        place: Place::Nodes,
-        which: Which::Any,
+        scope: Scope::Nodes,
+        selector: Selector::Any,
         part: CLUSTER,
-        why: "A member whose node is gone is given up, even where nothing deletes its pod.",
+        why: "The operator replaces a member whose node is lost, even if its pod is never deleted.",
     },
-    Right {
+    Permission {
         group: "coordination.k8s.io",
         resources: &["leases"],
         verbs: &["create"],
-        place: Place::Own,
-        which: Which::Any,
+        scope: Scope::Own,
+        selector: Selector::Any,
         part: "leader election",
-        why: "The first manager makes the lease.",
+        why: "The first manager creates the lease.",
     },
-    Right {
+    Permission {
         group: "coordination.k8s.io",
         resources: &["leases"],
         verbs: &["get", "update"],
-        place: Place::Own,
-        which: Which::TheLease,
+        scope: Scope::Own,
+        selector: Selector::OwnLease,
         part: "leader election",
-        why: "Managers agree through one lease on which of them writes.",
+        why: "Managers elect a leader through the lease.",
     },
 ];
 
@@ -200,33 +201,36 @@ mod tests {
     const KNOWN_VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 
     #[test]
-    fn no_right_is_wild_and_each_says_why() {
-        for right in RIGHTS {
-            assert!(!right.group.contains('*'), "{right:?}");
+    fn no_permission_has_wildcards_and_each_has_a_reason() {
+        for permission in RIGHTS {
+            assert!(!permission.group.contains('*'), "{permission:?}");
             assert!(
-                !right.resources.is_empty() && !right.verbs.is_empty(),
-                "{right:?}"
+                !permission.resources.is_empty() && !permission.verbs.is_empty(),
+                "{permission:?}"
             );
-            for resource in right.resources {
-                assert!(!resource.is_empty() && !resource.contains('*'), "{right:?}");
+            for resource in permission.resources {
+                assert!(!resource.is_empty() && !resource.contains('*'), "{permission:?}");
             }
-            for verb in right.verbs {
-                assert!(KNOWN_VERBS.contains(verb), "{right:?}");
+            for verb in permission.verbs {
+                assert!(KNOWN_VERBS.contains(verb), "{permission:?}");
             }
-            assert!(right.why.contains(' ') && right.why.ends_with('.'), "{right:?}");
-            assert!(!right.part.is_empty(), "{right:?}");
+            assert!(
+                permission.why.contains(' ') && permission.why.ends_with('.'),
+                "{permission:?}"
+            );
+            assert!(!permission.part.is_empty(), "{permission:?}");
         }
     }
 
     #[test]
-    fn no_two_rows_grant_the_same() {
+    fn no_two_rows_grant_the_same_permission() {
         let mut seen = std::collections::BTreeSet::new();
-        for right in RIGHTS {
-            for resource in right.resources {
-                for verb in right.verbs {
+        for permission in RIGHTS {
+            for resource in permission.resources {
+                for verb in permission.verbs {
                     assert!(
-                        seen.insert((right.place, right.group, resource, verb)),
-                        "{right:?}"
+                        seen.insert((permission.scope, permission.group, resource, verb)),
+                        "{permission:?}"
                     );
                 }
             }

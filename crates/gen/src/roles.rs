@@ -1,26 +1,27 @@
-//! Roles from the table of rights: for kustomize as objects, for the chart as rules its roles include.
+//! Generates roles from the table of permissions: objects for kustomize, and rules that the chart includes in
+//! its roles.
 //!
-//! What is granted stands in [`rbac`](crate::rbac) alone; here is only who gets it, and in which form.
+//! [`rbac`](crate::rbac) defines the permissions; this module only formats and binds them.
 
 use serde_json::{Value, json};
 
-use crate::rbac::{Place, RIGHTS, Right, Which};
+use crate::rbac::{Permission, RIGHTS, Scope, Selector};
 use crate::{Files, yaml};
 
 const NAME: &str = "etcd-operator";
 const LEASE_ROLE: &str = "etcd-operator-lease";
 const NODES_ROLE: &str = "etcd-operator-nodes";
-/// Not the name alone, which other operators of etcd have given to theirs.
+/// Differs from the plain name, which other etcd operators use for their ClusterRole.
 const CLUSTER_ROLE: &str = "etcd-operator-cluster-wide";
-/// The namespace of a kustomize installation; an overlay may set another one.
+/// The namespace of a kustomize installation. An overlay may change it.
 const NAMESPACE: &str = "etcd-operator";
 
-/// Roles, bindings and the account in `config/rbac`, and the rules of the chart.
+/// The roles, bindings and service account in `config/rbac`, and the rules of the chart.
 pub fn files() -> Files {
-    let watched = rules(Place::Watched, NAME);
-    let own = rules(Place::Own, NAME);
+    let watched = rules(Scope::Watched, NAME);
+    let own = rules(Scope::Own, NAME);
     let nodes = [
-        role("ClusterRole", NODES_ROLE, &rules(Place::Nodes, NAME)),
+        role("ClusterRole", NODES_ROLE, &rules(Scope::Nodes, NAME)),
         binding("ClusterRoleBinding", NODES_ROLE, "ClusterRole"),
     ];
     let chart = "charts/etcd-operator/templates/rights/_rules.tpl";
@@ -30,7 +31,7 @@ pub fn files() -> Files {
     ];
     let one_namespace = [role("Role", NAME, &watched), binding("RoleBinding", NAME, "Role")];
     let always = [
-        account(),
+        service_account(),
         role("Role", LEASE_ROLE, &own),
         binding("RoleBinding", LEASE_ROLE, "Role"),
     ];
@@ -67,28 +68,28 @@ fn kustomization(resources: &[&str]) -> String {
     })])
 }
 
-fn rules(place: Place, lease: &str) -> Vec<Value> {
+fn rules(scope: Scope, lease: &str) -> Vec<Value> {
     RIGHTS
         .iter()
-        .filter(|right| right.place == place)
-        .map(|right| rule(right, lease))
+        .filter(|permission| permission.scope == scope)
+        .map(|permission| rule(permission, lease))
         .collect()
 }
 
-fn rule(right: &Right, lease: &str) -> Value {
-    let Right {
+fn rule(permission: &Permission, lease: &str) -> Value {
+    let Permission {
         group,
         resources,
         verbs,
         place: _,
-        which,
+        selector,
         part: _,
         why: _,
-    } = right;
+    } = permission;
     let mut rule = json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
-    match which {
-        Which::Any => {}
-        Which::TheLease => rule["resourceNames"] = json!([lease]),
+    match selector {
+        Selector::Any => {}
+        Selector::OwnLease => rule["resourceNames"] = json!([lease]),
     }
     rule
 }
@@ -102,7 +103,7 @@ fn metadata(kind: &str, name: &str) -> Value {
     metadata
 }
 
-fn account() -> Value {
+fn service_account() -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -129,17 +130,17 @@ fn binding(kind: &str, name: &str, role: &str) -> Value {
     })
 }
 
-/// Named templates, one for each place, each a list of rules.
+/// Named templates, one list of rules per scope.
 fn chart_rules() -> String {
-    // Replaced in the text, for a template is no YAML before it is rendered.
+    // Replaced in the text: a template is not valid YAML before it is rendered.
     const LEASE: &str = "LEASE";
     let templates = [
-        (Place::Watched, "watched"),
-        (Place::Own, "own"),
-        (Place::Nodes, "nodes"),
+        (Scope::Watched, "watched"),
+        (Scope::Own, "own"),
+        (Scope::Nodes, "nodes"),
     ]
     .map(|(place, name)| {
-        let rules = yaml::escape_template(&yaml::object(&rules(place, LEASE)))
+        let rules = yaml::escape_template(&yaml::object(&rules(scope, LEASE)))
             .replace(LEASE, "{{ include \"etcd-operator.lease\" . }}");
         format!("{{{{- define \"etcd-operator.rules.{name}\" }}}}\n{rules}{{{{- end }}}}\n")
     });
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn roles_grant_what_the_table_says_and_nothing_else() {
+    fn roles_grant_exactly_the_permissions_of_the_table() {
         let files = files();
         let read = |path: &str| -> Vec<Value> {
             files[std::path::Path::new(path)]
@@ -161,17 +162,20 @@ mod tests {
                 .collect()
         };
         for (path, place) in [
-            ("config/rbac/own_namespace/role.yaml", Place::Watched),
-            ("config/rbac/cluster_wide/role.yaml", Place::Watched),
-            ("config/rbac/always.yaml", Place::Own),
-            ("config/rbac/nodes/role.yaml", Place::Nodes),
+            ("config/rbac/own_namespace/role.yaml", Scope::Watched),
+            ("config/rbac/cluster_wide/role.yaml", Scope::Watched),
+            ("config/rbac/always.yaml", Scope::Own),
+            ("config/rbac/nodes/role.yaml", Scope::Nodes),
         ] {
             let objects = read(path);
             let granted = objects
                 .iter()
                 .find(|object| object["kind"].as_str().is_some_and(|kind| kind.ends_with("Role")))
                 .expect("a role");
-            let rows: Vec<_> = RIGHTS.iter().filter(|right| right.place == place).collect();
+            let rows: Vec<_> = RIGHTS
+                .iter()
+                .filter(|permission| permission.scope == scope)
+                .collect();
             let rules = granted["rules"].as_array().expect("rules");
             assert_eq!(rules.len(), rows.len(), "{path}");
             for (rule, row) in rules.iter().zip(rows) {
@@ -183,8 +187,8 @@ mod tests {
     }
 
     #[test]
-    fn only_the_shared_lease_can_be_read_and_changed() {
-        let own = rules(Place::Own, "the-lease");
+    fn only_the_own_lease_can_be_read_and_updated() {
+        let own = rules(Scope::Own, "the-lease");
         let named: Vec<_> = own
             .iter()
             .filter(|rule| rule["verbs"] != json!(["create"]))

@@ -1,39 +1,40 @@
-//! The repository on disk: reading what lies in the folders of generated files, and writing them.
+//! Reads and writes the directories of generated files.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::stale::{Difference, Trouble};
-use crate::{FOLDERS, Files};
+use crate::diff::{Difference, DifferenceKind};
+use crate::{DIRECTORIES, Files};
 
-/// The root of the repository this was built from.
+/// The root of the repository that this crate was built from.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .nth(2)
-        .expect("the crate lies two folders below the root")
+        .expect("the crate is two directories below the root")
 }
 
-/// Everything in the folders of generated files. A file that is no text counts as empty, so as stale or surplus.
+/// Reads all files in the directories of generated files. A file that is not text counts as empty, and so as
+/// stale or surplus.
 pub fn read(root: &Path) -> io::Result<Files> {
     let mut files = Files::new();
-    for folder in FOLDERS {
-        read_folder(root, Path::new(folder), &mut files)?;
+    for directory in DIRECTORIES {
+        read_directory(root, Path::new(directory), &mut files)?;
     }
     Ok(files)
 }
 
-fn read_folder(root: &Path, folder: &Path, files: &mut Files) -> io::Result<()> {
-    let entries = match fs::read_dir(root.join(folder)) {
+fn read_directory(root: &Path, directory: &Path, files: &mut Files) -> io::Result<()> {
+    let entries = match fs::read_dir(root.join(directory)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries?,
     };
     for entry in entries {
         let entry = entry?;
-        let path = folder.join(entry.file_name());
+        let path = directory.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            read_folder(root, &path, files)?;
+            read_directory(root, &path, files)?;
         } else {
             let bytes = fs::read(entry.path())?;
             files.insert(path, String::from_utf8(bytes).unwrap_or_default());
@@ -42,18 +43,18 @@ fn read_folder(root: &Path, folder: &Path, files: &mut Files) -> io::Result<()> 
     Ok(())
 }
 
-/// Makes the files on disk what they should be; what nothing makes any more is removed.
-pub fn write(root: &Path, wanted: &Files, differences: &[Difference]) -> io::Result<()> {
-    for Difference { path, trouble } in differences {
-        let place = root.join(path);
-        match (trouble, wanted.get(path)) {
-            (Trouble::Missing | Trouble::Stale, Some(text)) => {
-                if let Some(folder) = place.parent() {
-                    fs::create_dir_all(folder)?;
+/// Writes missing and stale files, and deletes surplus ones.
+pub fn write(root: &Path, expected: &Files, differences: &[Difference]) -> io::Result<()> {
+    for Difference { path, kind } in differences {
+        let target = root.join(path);
+        match (kind, expected.get(path)) {
+            (DifferenceKind::Missing | DifferenceKind::Stale, Some(text)) => {
+                if let Some(directory) = target.parent() {
+                    fs::create_dir_all(directory)?;
                 }
-                fs::write(place, text)?;
+                fs::write(target, text)?;
             }
-            _ => fs::remove_file(place)?,
+            _ => fs::remove_file(target)?,
         }
     }
     Ok(())

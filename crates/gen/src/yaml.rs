@@ -1,29 +1,29 @@
-//! How objects become text that people, kubectl and helm read alike.
+//! Serializes objects as YAML that people, kubectl and Helm read alike.
 
 use serde::Serialize;
 
 /// The first line of every generated YAML file.
 pub const HEADER: &str = "# Made by `cargo xtask gen`; changes by hand are lost.\n";
 
-/// An object as YAML, without a header. Words that older YAML takes for something else are quoted.
+/// Serializes an object without a header. Words that older YAML versions interpret differently are quoted.
 pub fn object(value: &impl Serialize) -> String {
-    // Folded text would have to be unfolded by every reader in the same way; long lines need no such trust.
+    // Long lines instead of folded text: parsers unfold text differently.
     let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
     let mut text = serde_saphyr::to_string_with_options(value, options)
-        .expect("Kubernetes objects hold only text keys and plain values");
+        .expect("Kubernetes objects have only text keys and plain values");
     if !text.ends_with('\n') {
         text.push('\n');
     }
     text
 }
 
-/// A file of several objects.
+/// Serializes several objects as one file.
 pub fn file(objects: &[impl Serialize]) -> String {
     let texts: Vec<String> = objects.iter().map(object).collect();
     format!("{HEADER}{}", texts.join("---\n"))
 }
 
-/// Text as it must stand in a Helm template to come out as it is.
+/// Escapes text for a Helm template.
 pub fn escape_template(text: &str) -> String {
     text.replace("{{", "{{ \"{{\" }}")
 }
@@ -34,7 +34,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn what_is_read_back_is_what_was_written() {
+    fn objects_round_trip_through_yaml() {
         let value = json!({
             "text": "a: b # c", "yes": "yes", "number": "1", "time": "12:30", "empty": "", "none": {},
             "long": "word ".repeat(60), "lines": "a\nb\n", "quotes": "\"x\" 'y' \\", "list": [[], [1, "2"]],
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn braces_in_a_description_do_not_become_template_code() {
+    fn braces_in_a_description_are_escaped() {
         assert_eq!(escape_template("use {{x}} or {y}"), "use {{ \"{{\" }}x}} or {y}");
     }
 }

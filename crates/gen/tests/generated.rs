@@ -1,43 +1,43 @@
-//! The files in the repository are the ones their sources make.
+//! Checks that the generated files in the repository equal their sources.
 
 use std::fs;
 use std::path::PathBuf;
 
-use etcd_operator_gen::{files, stale, tree};
+use etcd_operator_gen::{diff, files, tree};
 
 /// I-generated
 #[test]
 fn generated_files_equal_their_sources() {
     let found = tree::read(tree::root()).expect("the repository can be read");
-    let lines: Vec<_> = stale::differences(&files(), &found)
+    let lines: Vec<_> = diff::differences(&files(), &found)
         .iter()
         .map(ToString::to_string)
         .collect();
     assert!(
         lines.is_empty(),
-        "{}\nmend with: cargo xtask gen",
+        "{}\nupdate with: cargo xtask gen",
         lines.join("\n")
     );
 }
 
-/// A copy of the generated files in a folder that goes with the test.
-struct Copy(PathBuf);
+/// A temporary copy of the generated files.
+struct GeneratedCopy(PathBuf);
 
-impl Copy {
+impl GeneratedCopy {
     fn make(name: &str) -> Self {
         let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         let copy = Self(root);
-        copy.mend();
+        copy.update();
         copy
     }
 
-    fn mend(&self) {
+    fn update(&self) {
         let wanted = files();
         tree::write(&self.0, &wanted, &self.differences()).expect("written");
     }
 
-    fn differences(&self) -> Vec<stale::Difference> {
-        stale::differences(&files(), &tree::read(&self.0).expect("read"))
+    fn differences(&self) -> Vec<diff::Difference> {
+        diff::differences(&files(), &tree::read(&self.0).expect("read"))
     }
 
     fn lines(&self) -> Vec<String> {
@@ -45,15 +45,15 @@ impl Copy {
     }
 }
 
-impl Drop for Copy {
+impl Drop for GeneratedCopy {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 #[test]
-fn a_file_changed_removed_or_added_by_hand_is_found_and_mended() {
-    let copy = Copy::make("generated");
+fn changed_removed_and_added_files_are_found_and_updated() {
+    let copy = GeneratedCopy::make("generated");
     assert_eq!(copy.lines(), [""; 0]);
 
     let page = copy.0.join("docs/reference/rbac.md");
@@ -70,6 +70,6 @@ fn a_file_changed_removed_or_added_by_hand_is_found_and_mended() {
         ]
     );
 
-    copy.mend();
+    copy.update();
     assert_eq!(copy.lines(), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! What is written by hand beside the generated files fits them: chart, deployments, samples.
+//! Checks handwritten manifests: the chart, the deployments and the samples.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ fn yaml(path: &str) -> Value {
     serde_saphyr::from_str(&text(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Every flag that is passed to the manager in a manifest.
+/// All flags that a manifest passes to the manager.
 fn flags(manifest: &str) -> BTreeSet<String> {
     let words = manifest.split(|c: char| c.is_whitespace() || "\"'".contains(c));
     words
@@ -30,7 +30,7 @@ fn flags(manifest: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The flags of the manager, from the fields that clap reads.
+/// The flags of the manager, from the fields that clap parses.
 fn known_flags() -> BTreeSet<String> {
     text("crates/manager/src/cli.rs")
         .lines()
@@ -40,7 +40,7 @@ fn known_flags() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_flag_in_a_manifest_is_one_the_manager_has() {
+fn every_flag_in_a_manifest_exists_in_the_manager() {
     let known = known_flags();
     assert!(known.contains("watch-namespaces"), "{known:?}");
     for path in [
@@ -57,7 +57,7 @@ fn every_flag_in_a_manifest_is_one_the_manager_has() {
 }
 
 #[test]
-fn the_chart_has_the_version_of_the_operator() {
+fn the_chart_version_equals_the_operator_version() {
     let chart = yaml("charts/etcd-operator/Chart.yaml");
     assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
@@ -68,9 +68,9 @@ fn the_chart_has_the_version_of_the_operator() {
     );
 }
 
-/// What is not granted would keep the operator from ever being ready.
+/// Without the permission to watch nodes, the operator would never become ready.
 #[test]
-fn nodes_are_watched_only_where_that_is_granted() {
+fn nodes_are_watched_only_if_permitted() {
     let everywhere = text("config/cluster-wide/kustomization.yaml");
     assert!(everywhere.contains("value: --watch-nodes") && everywhere.contains("- ../rbac/nodes"));
     assert!(!text("config/manager/deployment.yaml").contains("watch-nodes"));
@@ -82,7 +82,7 @@ fn nodes_are_watched_only_where_that_is_granted() {
 }
 
 #[test]
-fn pods_of_the_operator_run_without_privileges() {
+fn operator_pods_run_unprivileged() {
     let pod = &yaml("config/manager/deployment.yaml")["spec"]["template"]["spec"];
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
     assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
@@ -96,13 +96,16 @@ fn pods_of_the_operator_run_without_privileges() {
 }
 
 #[test]
-fn the_operator_is_told_its_own_image() {
+fn the_operator_receives_its_own_image() {
     let container = &yaml("config/manager/deployment.yaml")["spec"]["template"]["spec"]["containers"][0];
     let variables = container["env"].as_array().expect("variables");
-    let told = variables
+    let image = variables
         .iter()
         .find(|variable| variable["name"] == "OPERATOR_IMAGE");
-    assert_eq!(told.map(|variable| &variable["value"]), Some(&container["image"]));
+    assert_eq!(
+        image.map(|variable| &variable["value"]),
+        Some(&container["image"])
+    );
     let chart = text("charts/etcd-operator/templates/deployment.yaml");
     let from_values = "{{ include \"etcd-operator.image\" . | quote }}";
     assert!(chart.contains(&format!("image: {from_values}")), "{chart}");
@@ -114,12 +117,12 @@ fn the_operator_is_told_its_own_image() {
     assert!(text("crates/manager/src/cli.rs").contains(variable));
 }
 
-/// What keys the values have that the schema does not know, and where the schema is open that should not be.
-fn unknown(values: &Value, schema: &Value, path: &str, found: &mut Vec<String>) {
+/// Keys of the values that the schema does not contain, and schemas that accept any key.
+fn find_unknown_keys(values: &Value, schema: &Value, path: &str, found: &mut Vec<String>) {
     let Some(properties) = schema["properties"].as_object() else {
         return;
     };
-    // Labels of one's own, but for those that the chart sets.
+    // A map of user-defined labels, in which only the labels of the chart are forbidden.
     if properties.values().all(|schema| schema == false) {
         return;
     }
@@ -128,7 +131,7 @@ fn unknown(values: &Value, schema: &Value, path: &str, found: &mut Vec<String>) 
     }
     for (key, value) in values.as_object().into_iter().flatten() {
         match properties.get(key) {
-            Some(schema) => unknown(value, schema, &format!("{path}.{key}"), found),
+            Some(schema) => find_unknown_keys(value, schema, &format!("{path}.{key}"), found),
             None => found.push(format!("{path}.{key}")),
         }
     }
@@ -136,7 +139,7 @@ fn unknown(values: &Value, schema: &Value, path: &str, found: &mut Vec<String>) 
 
 fn keys_without_a_comment(values: &str) -> Vec<&str> {
     let lines: Vec<&str> = values.lines().collect();
-    // An entry of a list is told by the list's comment.
+    // The comment of a list covers its entries.
     let is_key = |line: &str| line.contains(':') && !line.trim_start().starts_with(['#', '-']);
     lines
         .iter()
@@ -149,7 +152,7 @@ fn keys_without_a_comment(values: &str) -> Vec<&str> {
 }
 
 #[test]
-fn every_value_of_the_chart_has_a_comment_and_a_place_in_the_schema() {
+fn every_chart_value_has_a_comment_and_a_schema() {
     let values = text("charts/etcd-operator/values.yaml");
     assert_eq!(keys_without_a_comment(&values), [""; 0]);
     assert_eq!(keys_without_a_comment("# a\na: 1\nb: 2\n- { c: 3 }\n"), ["b: 2"]);
@@ -157,14 +160,14 @@ fn every_value_of_the_chart_has_a_comment_and_a_place_in_the_schema() {
     let schema: Value =
         serde_json::from_str(&text("charts/etcd-operator/values.schema.json")).expect("the schema is JSON");
     let mut found = Vec::new();
-    unknown(
+    find_unknown_keys(
         &yaml("charts/etcd-operator/values.yaml"),
         &schema,
         "values",
         &mut found,
     );
     assert_eq!(found, [""; 0]);
-    unknown(
+    find_unknown_keys(
         &serde_json::json!({"scope": {"namespace": "a"}}),
         &schema,
         "values",
@@ -173,70 +176,70 @@ fn every_value_of_the_chart_has_a_comment_and_a_place_in_the_schema() {
     assert_eq!(found, ["values.scope.namespace"]);
 }
 
-/// What is wrong with a sample: fields nobody knows, rules of admission, refusals of its controller.
-fn troubles(object: &Value) -> Vec<String> {
-    fn refused<K: DeserializeOwned + Serialize>(
+/// The problems of a sample: unknown fields, violated admission rules, and refusals of its controller.
+fn problems(object: &Value) -> Vec<String> {
+    fn validate<K: DeserializeOwned + Serialize>(
         object: &Value,
-        judge: impl FnOnce(&K) -> Vec<Refusal>,
+        check: impl FnOnce(&K) -> Vec<Refusal>,
     ) -> Vec<String> {
         match serde_json::from_value::<K>(object.clone()) {
             Err(error) => vec![error.to_string()],
             Ok(typed) => {
-                let mut troubles: Vec<_> = judge(&typed).iter().map(ToString::to_string).collect();
+                let mut problems: Vec<_> = check(&typed).iter().map(ToString::to_string).collect();
                 let known = serde_json::to_value(&typed).expect("JSON");
-                ignored(object, &known, "", &mut troubles);
-                troubles
+                find_unknown_fields(object, &known, "", &mut problems);
+                problems
             }
         }
     }
     let kind = object["kind"].as_str().expect("a kind");
     let schema = crd::schema(kind).expect("one of our kinds");
-    let mut troubles = match Validator::new().validate_with_defaults(&schema, object, None) {
+    let mut problems = match Validator::new().validate_with_defaults(&schema, object, None) {
         Ok(()) => Vec::new(),
         Err(errors) => errors.iter().map(|error| error.message.clone()).collect(),
     };
     let now = Timestamp::UNIX_EPOCH;
-    troubles.extend(match kind {
-        "EtcdCluster" => refused(object, |cluster: &EtcdCluster| {
+    problems.extend(match kind {
+        "EtcdCluster" => validate(object, |cluster: &EtcdCluster| {
             etcd_operator_cluster::desired::desired(cluster)
                 .err()
                 .unwrap_or_default()
         }),
-        "EtcdBackup" => refused(object, |backup: &EtcdBackup| {
+        "EtcdBackup" => validate(object, |backup: &EtcdBackup| {
             etcd_operator_backup::desired::desired(backup, now)
                 .err()
                 .unwrap_or_default()
         }),
-        _ => refused(object, |restore: &EtcdRestore| {
+        _ => validate(object, |restore: &EtcdRestore| {
             etcd_operator_restore::desired::desired(restore)
                 .err()
                 .unwrap_or_default()
         }),
     });
-    troubles
+    problems
 }
 
 /// Fields of an object that its type does not have.
-fn ignored(object: &Value, known: &Value, path: &str, found: &mut Vec<String>) {
+fn find_unknown_fields(object: &Value, known: &Value, path: &str, found: &mut Vec<String>) {
     for (key, value) in object.as_object().into_iter().flatten() {
         match known.get(key) {
-            Some(known) => ignored(value, known, &format!("{path}.{key}"), found),
+            Some(known) => find_unknown_fields(value, known, &format!("{path}.{key}"), found),
             None => found.push(format!("{path}.{key} is unknown")),
         }
     }
 }
 
 #[test]
-fn samples_are_accepted_by_admission_and_by_their_controllers() {
+fn samples_pass_admission_and_controller_validation() {
     let mut seen = Vec::new();
     for entry in fs::read_dir(tree::root().join("config/samples")).expect("samples") {
         let name = entry.expect("a file").file_name().into_string().expect("text");
         let path = format!("config/samples/{name}");
         for document in text(&path).split("\n---\n") {
             let object: Value = serde_saphyr::from_str(document).expect("YAML");
-            // What goes with ours is Kubernetes' own.
+            // The other objects of a sample are Kubernetes objects.
             if object["apiVersion"] != "v1" {
-                assert_eq!(troubles(&object), [""; 0], "{path}");
+                assert_eq!(problems(&object), [""; 0], "{path}");
             }
         }
         assert!(text(&path).starts_with("# "), "{path} does not say what it is");
@@ -246,7 +249,7 @@ fn samples_are_accepted_by_admission_and_by_their_controllers() {
         );
         seen.push(name);
     }
-    // One for each use, and for each store.
+    // One sample per use case and per store.
     for part in [
         "minimal",
         "ephemeral",
@@ -264,23 +267,24 @@ fn samples_are_accepted_by_admission_and_by_their_controllers() {
 }
 
 #[test]
-fn a_sample_with_a_typing_error_or_an_unbuilt_field_would_be_found() {
+fn a_sample_with_a_typo_or_invalid_value_is_found() {
     let mut sample = yaml("config/samples/etcdcluster.yaml");
     sample["spec"]["sise"] = 3.into();
-    assert_eq!(troubles(&sample), [".spec.sise is unknown"]);
+    assert_eq!(problems(&sample), [".spec.sise is unknown"]);
 
     let mut sample = yaml("config/samples/etcdcluster.yaml");
     sample["spec"]["size"] = 11.into();
     assert!(
-        troubles(&sample)
+        problems(&sample)
             .iter()
             .any(|text| text.contains("size must be 0 to 9"))
     );
 }
 
-/// An engine cannot be had everywhere, so that the two ways to the image are compared by what they say.
+/// The test machine may lack a container engine, so the test compares the text of the two ways to build the
+/// image.
 #[test]
-fn the_dockerfile_makes_the_image_that_is_made_without_an_engine() {
+fn the_dockerfile_matches_the_image_built_without_an_engine() {
     let dockerfile = text("Dockerfile");
     let shipped = text("e2e/src/images/shipped.rs");
     let labels: BTreeSet<&str> = shipped

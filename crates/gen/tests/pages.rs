@@ -1,5 +1,4 @@
-//! Pages that people wrote fit what they are about: every metric has its row, every value of the chart exists, every
-//! link leads somewhere.
+//! Checks handwritten pages: every metric has a row, every chart value exists, and every link has a target.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,8 +13,8 @@ fn text(path: &str) -> String {
     fs::read_to_string(tree::root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The first words in quotes after each call of `register` or `register_computed`.
-fn registered(source: &str) -> BTreeSet<String> {
+/// The first string literal after each call of `register` or `register_computed`.
+fn registered_names(source: &str) -> BTreeSet<String> {
     let calls = source.split("register").skip(1).filter_map(|rest| {
         let rest = rest.strip_prefix("_computed").unwrap_or(rest);
         let rest = rest.strip_prefix('(')?.trim_start().strip_prefix('"')?;
@@ -24,12 +23,12 @@ fn registered(source: &str) -> BTreeSet<String> {
     calls.collect()
 }
 
-/// The names of all metrics of the manager, without what comes before and after them on the page.
+/// The names of all metrics of the manager, without prefix and suffix.
 fn metrics() -> BTreeSet<String> {
     let runtime = text("crates/runtime/src/metrics.rs");
     let (runtime, _) = runtime.split_once("#[cfg(test)]").expect("tests at its end");
-    let mut names = registered(runtime);
-    names.extend(registered(&text("crates/manager/src/run.rs")));
+    let mut names = registered_names(runtime);
+    names.extend(registered_names(&text("crates/manager/src/run.rs")));
     names.extend(FAMILIES.map(|(name, _, _)| name.to_owned()));
     names.insert(CONTROLLED_ELSEWHERE.0.to_owned());
     assert!(names.len() > 20 && names.contains("queue_depth"), "{names:?}");
@@ -37,7 +36,7 @@ fn metrics() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_metric_has_a_row_and_every_row_is_of_a_metric() {
+fn metrics_and_documented_metrics_are_equal() {
     let page = text("docs/operations.md");
     let rows: BTreeSet<String> = page
         .lines()
@@ -46,13 +45,13 @@ fn every_metric_has_a_row_and_every_row_is_of_a_metric() {
         .collect();
     assert_eq!(rows, metrics());
     assert_eq!(
-        registered("register(\"a\", x) register_computed(\n  \"b\", y) register(name)"),
+        registered_names("register(\"a\", x) register_computed(\n  \"b\", y) register(name)"),
         BTreeSet::from(["a".to_owned(), "b".to_owned()])
     );
 }
 
-/// The names of metrics in an expression.
-fn asked_for(expression: &str) -> BTreeSet<&str> {
+/// The metric names in an expression.
+fn metrics_in(expression: &str) -> BTreeSet<&str> {
     let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words
         .filter_map(|word| word.strip_prefix("etcd_operator_"))
@@ -60,7 +59,7 @@ fn asked_for(expression: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-/// The expressions under the heading about alerts.
+/// The expressions of the documented alerts.
 fn alerts() -> String {
     let page = text("docs/operations.md");
     let (_, section) = page.split_once("\n## Alerts\n").expect("alerts");
@@ -68,23 +67,23 @@ fn alerts() -> String {
     section.split("```").skip(1).step_by(2).collect()
 }
 
-/// A name that nothing tells would make an alert that never comes.
+/// An alert on a metric that does not exist would never fire.
 #[test]
-fn every_alert_asks_for_metrics_there_are() {
+fn every_alert_uses_existing_metrics() {
     let alerts = alerts();
-    let asked = asked_for(&alerts);
+    let used = metrics_in(&alerts);
     let known = metrics();
-    let unknown: Vec<_> = asked.iter().filter(|name| !known.contains(**name)).collect();
-    assert!(unknown.is_empty(), "nothing tells {unknown:?}");
-    assert!(asked.len() > 8 && asked.contains("leader"), "{asked:?}");
+    let unknown: Vec<_> = used.iter().filter(|name| !known.contains(**name)).collect();
+    assert!(unknown.is_empty(), "no such metrics: {unknown:?}");
+    assert!(used.len() > 8 && used.contains("leader"), "{used:?}");
     assert_eq!(
-        asked_for("rate(etcd_operator_a_b_total[5m]) > 0 unless on (x) etcd_operator_c{d=\"e\"}"),
+        metrics_in("rate(etcd_operator_a_b_total[5m]) > 0 unless on (x) etcd_operator_c{d=\"e\"}"),
         BTreeSet::from(["a_b", "c"])
     );
 }
 
-/// The types of conditions that are asked for, in the order of the page.
-fn types_asked_for(expression: &str) -> Vec<&str> {
+/// The condition types in an expression, in order.
+fn condition_types_in(expression: &str) -> Vec<&str> {
     let labels = expression.split("type=").skip(1);
     labels
         .filter_map(|rest| rest.trim_start_matches('~').strip_prefix('"')?.split('"').next())
@@ -92,16 +91,17 @@ fn types_asked_for(expression: &str) -> Vec<&str> {
         .collect()
 }
 
-/// A type that no condition has would make such an alert as well. Of these none may go without one.
+/// An alert on a condition type that does not exist would never fire. The critical conditions must have
+/// alerts.
 #[test]
-fn every_alert_on_a_condition_asks_for_one_there_is_and_what_stops_the_operator_has_one() {
+fn alerts_use_existing_conditions_and_cover_the_critical_ones() {
     let alerts = alerts();
-    let asked = types_asked_for(&alerts);
+    let used = condition_types_in(&alerts);
     let known = condition::ALL.map(ConditionType::as_str);
-    let unknown: Vec<_> = asked.iter().filter(|type_| !known.contains(type_)).collect();
+    let unknown: Vec<_> = used.iter().filter(|type_| !known.contains(type_)).collect();
     assert!(unknown.is_empty(), "there is no condition {unknown:?}");
     for type_ in ["Accepted", "Available", "QuorumLost", "DataLost"] {
-        assert!(asked.contains(&type_), "no alert asks for {type_}: {asked:?}");
+        assert!(used.contains(&type_), "no alert uses {type_}: {used:?}");
     }
     let refused = alerts.lines().filter(|line| line.contains("type=\"Accepted\""));
     let refused: Vec<_> = refused.collect();
@@ -110,12 +110,12 @@ fn every_alert_on_a_condition_asks_for_one_there_is_and_what_stops_the_operator_
         "{refused:?}"
     );
     assert_eq!(
-        types_asked_for("a{type=~\"B|C\", status=\"True\"} unless d{x=\"y\"} or e{type=\"F\"}"),
+        condition_types_in("a{type=~\"B|C\", status=\"True\"} unless d{x=\"y\"} or e{type=\"F\"}"),
         ["B", "C", "F"]
     );
 }
 
-/// Relative links of a page, without their anchors.
+/// The relative links of a page, without anchors.
 fn links(page: &str) -> Vec<&str> {
     page.split("](")
         .skip(1)
@@ -139,7 +139,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_has_a_target() {
     let mut seen = 0;
     let docs = fs::read_dir(tree::root().join("docs")).expect("pages");
     let pages = docs
@@ -176,13 +176,13 @@ fn every_link_leads_somewhere() {
     assert!(anchors("## Choose the scope\n").contains("choose-the-scope"));
 }
 
-/// The schema of a value of the chart, by its path.
-fn value<'a>(schema: &'a Value, path: &str) -> Option<&'a Value> {
+/// The schema of a chart value, by path.
+fn value_schema<'a>(schema: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(schema, |schema, part| {
         let part = part.split('[').next().unwrap_or(part);
         let schema = schema.get("items").unwrap_or(schema);
         match schema.get("properties") {
-            // Where some keys are taken, any other one is.
+            // A map that forbids some keys accepts all others.
             Some(properties)
                 if properties
                     .as_object()
@@ -191,14 +191,14 @@ fn value<'a>(schema: &'a Value, path: &str) -> Option<&'a Value> {
                 schema.get("additionalProperties")
             }
             Some(properties) => properties.get(part),
-            // What is open there is Kubernetes' own.
+            // An open schema is that of a Kubernetes type.
             None => Some(schema),
         }
     })
 }
 
 #[test]
-fn every_value_that_a_page_names_is_one_of_the_chart() {
+fn every_documented_chart_value_exists() {
     let schema: Value = serde_json::from_str(&text("charts/etcd-operator/values.schema.json")).expect("JSON");
     let page = text("docs/install.md");
     let mut seen = 0;
@@ -207,13 +207,16 @@ fn every_value_that_a_page_names_is_one_of_the_chart() {
         let Some((path, _)) = word.split_once('=') else {
             continue;
         };
-        let is_of_others = path.contains('/') || path == "crds";
-        if !is_of_others {
-            assert!(value(&schema, path).is_some(), "docs/install.md names {path}");
+        let is_foreign = path.contains('/') || path == "crds";
+        if !is_foreign {
+            assert!(
+                value_schema(&schema, path).is_some(),
+                "docs/install.md names {path}"
+            );
             seen += 1;
         }
     }
     assert!(seen > 12, "{seen}");
-    assert!(value(&schema, "env[0].name").is_some() && value(&schema, "env[0].nam").is_none());
-    assert!(value(&schema, "scope.clusterwide").is_none());
+    assert!(value_schema(&schema, "env[0].name").is_some() && value_schema(&schema, "env[0].nam").is_none());
+    assert!(value_schema(&schema, "scope.clusterwide").is_none());
 }

@@ -1,4 +1,4 @@
-//! Values of the chart that are fields of an object have the names that its definition has, no more and no fewer.
+//! Checks that chart values that are fields of an object have exactly the field names of its CRD.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use etcd_operator_api::crd;
 use etcd_operator_gen::tree;
 use serde_json::Value;
 
-/// Where fields are values, and where the definition of their kind has them.
+/// The schemas of chart values, with the kind and the schema of the field in its CRD.
 const FIELDS: [(&str, &str, &str); 6] = [
     (
         "/properties/etcdCluster/properties/storage",
@@ -46,31 +46,31 @@ fn names(schema: &Value) -> BTreeSet<&str> {
     properties.map(|(name, _)| name.as_str()).collect()
 }
 
-/// The only values that a field may have, where both say which those are.
-fn choices<'a>(schema: &'a Value, name: &str) -> Option<BTreeSet<&'a str>> {
+/// The allowed values of a field, if the schema lists them.
+fn enum_values<'a>(schema: &'a Value, name: &str) -> Option<BTreeSet<&'a str>> {
     let choices = schema["properties"][name]["enum"].as_array()?;
     Some(choices.iter().filter_map(Value::as_str).collect())
 }
 
 #[test]
-fn values_that_are_fields_have_the_names_that_the_definition_has() {
+fn chart_values_have_the_field_names_of_the_definition() {
     let path = tree::root().join("charts/etcd-operator/values.schema.json");
     let text = fs::read_to_string(path).expect("the schema");
     let values: Value = serde_json::from_str(&text).expect("JSON");
     let mut compared = 0;
-    for (place, kind, field) in FIELDS {
-        let ours = values
-            .pointer(place)
-            .unwrap_or_else(|| panic!("no {place} in the schema"));
+    for (pointer, kind, field) in FIELDS {
+        let chart = values
+            .pointer(pointer)
+            .unwrap_or_else(|| panic!("no {pointer} in the schema"));
         let definition = crd::schema(kind).expect("one of our kinds");
-        let theirs = definition
+        let crd = definition
             .pointer(field)
             .unwrap_or_else(|| panic!("no {field} in {kind}"));
-        assert_eq!(ours["additionalProperties"], false, "{place} takes any key");
-        assert_eq!(names(ours), names(theirs), "{place}");
-        for name in names(ours) {
-            if let (Some(ours), Some(theirs)) = (choices(ours, name), choices(theirs, name)) {
-                assert_eq!(ours, theirs, "{place}: {name}");
+        assert_eq!(chart["additionalProperties"], false, "{pointer} takes any key");
+        assert_eq!(names(chart), names(crd), "{pointer}");
+        for name in names(chart) {
+            if let (Some(chart), Some(crd)) = (enum_values(chart, name), enum_values(crd, name)) {
+                assert_eq!(chart, crd, "{pointer}: {name}");
                 compared += 1;
             }
         }

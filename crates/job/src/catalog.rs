@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use etcd_operator_api::contract::{self, Claim, Document, Manifest};
 use etcd_operator_store::error::Class;
-use etcd_operator_store::{Creation, Key, Store, port};
+use etcd_operator_store::{CreateOutcome, Key, Store, backend};
 use jiff::Timestamp;
 
 use crate::failure::Failure;
@@ -98,7 +98,7 @@ async fn document<D: Document>(store: &Store, name: &str) -> Result<Option<D>, F
 /// Whether only this name cannot be read, so that nothing else has to wait for it: what is too large, and on a volume what
 /// is no plain file or another user's.
 fn is_of_this_one(store: &Store, class: Class) -> bool {
-    let is_file = store.place().kind == port::Kind::Local;
+    let is_file = store.location().kind == backend::Kind::Local;
     class == Class::Corrupt || (is_file && matches!(class, Class::Forbidden | Class::Unsupported))
 }
 
@@ -115,7 +115,7 @@ pub async fn claim(store: &Store, object: &str) -> Result<Option<Claim>, Failure
 }
 
 /// Writes a document that must not be there.
-pub async fn create<D: Document>(store: &Store, name: &str, document: &D) -> Result<Creation, Failure> {
+pub async fn create<D: Document>(store: &Store, name: &str, document: &D) -> Result<CreateOutcome, Failure> {
     let body = Bytes::from(contract::write(document));
     Ok(store.create(&key(name)?, body).await?)
 }

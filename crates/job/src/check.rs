@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use etcd_operator_api::contract::Manifest;
 use etcd_operator_snapshot::content::audit::{Audit, audit};
-use etcd_operator_snapshot::content::look::{Look, Step, step};
-use etcd_operator_snapshot::database::{Database, Error, HASH};
+use etcd_operator_snapshot::content::quick_look::{QuickLook, RemoteStep, quick_look_step};
+use etcd_operator_snapshot::database::{Database, Error, HASH_SIZE};
 use etcd_operator_snapshot::source::{File, Ranges};
-use etcd_operator_snapshot::stream::{Check, Checked, Kind};
+use etcd_operator_snapshot::stream::{StreamKind, StreamVerifier, VerifiedStream};
 use etcd_operator_snapshot::summary::Summary;
 use futures::StreamExt as _;
 use tokio::io::AsyncWriteExt as _;
@@ -32,25 +32,25 @@ impl From<Error> for Failure {
 /// What is told of a stored snapshot of which only the ways to what matters are read.
 pub async fn summary(object: &mut Object) -> Result<Summary, Failure> {
     let (look, ranges) = ways(object).await?;
-    Ok(Summary::of_look(&Database::open(ranges)?, look))
+    Ok(Summary::from_quick_look(&Database::open(ranges)?, look))
 }
 
 /// Looks into a stored snapshot by reading only the ways to what matters.
-pub async fn look(object: &mut Object) -> Result<Look, Failure> {
+pub async fn look(object: &mut Object) -> Result<QuickLook, Failure> {
     ways(object).await.map(|(look, _)| look)
 }
 
-async fn ways(object: &mut Object) -> Result<(Look, Ranges), Failure> {
+async fn ways(object: &mut Object) -> Result<(QuickLook, Ranges), Failure> {
     let Some(length) = object.length() else {
         let message = "an object of frames cannot be looked into without its manifest";
         return Err(Failure::lasting("VerificationFailed", message));
     };
-    let mut ranges = Ranges::of_length(length);
+    let mut ranges = Ranges::with_length(length);
     loop {
-        match step(&mut ranges)? {
-            Step::Done(look) => return Ok((*look, ranges)),
-            Step::Fetch {
-                place,
+        match quick_look_step(&mut ranges)? {
+            RemoteStep::Done(look) => return Ok((*look, ranges)),
+            RemoteStep::Fetch {
+                offset: place,
                 length: wanted,
             } => {
                 let from = place / BLOCK * BLOCK;
@@ -68,13 +68,15 @@ async fn ways(object: &mut Object) -> Result<(Look, Ranges), Failure> {
 
 /// Checks the ends of a stored snapshot: its size, its hash as etcd appended it, and what stands between the meta pages
 /// and the right edge. Tells what it saw.
-pub async fn ends(object: &mut Object, size: u64, database: &str) -> Result<Look, Failure> {
+pub async fn ends(object: &mut Object, size: u64, database: &str) -> Result<QuickLook, Failure> {
     if object.length() != Some(size) {
         return Err(wrong(format!(
             "the stored object does not hold the {size} bytes that etcd sent"
         )));
     }
-    let tail = object.range(size.saturating_sub(HASH), HASH.min(size)).await?;
+    let tail = object
+        .range(size.saturating_sub(HASH_SIZE), HASH_SIZE.min(size))
+        .await?;
     if hex(&tail) != database {
         return Err(wrong(
             "the stored object does not end with the hash that etcd sent",
@@ -113,7 +115,7 @@ impl Copied {
 pub async fn full(object: &Object, manifest: &Manifest, scratch: &Path) -> Result<Copied, Failure> {
     let file = Scratch(scratch.join(format!("verify-{}.db", manifest.snapshot_sha256)));
     let checked = copy(object, &file.0).await?;
-    let Kind::Snapshot { database } = &checked.kind else {
+    let StreamKind::Snapshot { database } = &checked.kind else {
         return Err(wrong("what the store sends has no hash behind it"));
     };
     if *database != manifest.snapshot_sha256 || checked.length != manifest.snapshot_size {
@@ -143,10 +145,10 @@ pub fn walk(path: &Path) -> Result<(Database<File>, Audit), Failure> {
     Ok((database, audit))
 }
 
-async fn copy(object: &Object, path: &Path) -> Result<Checked, Failure> {
+async fn copy(object: &Object, path: &Path) -> Result<VerifiedStream, Failure> {
     let failed = |error: std::io::Error| scratch_failed(path, &error);
     let mut file = tokio::fs::File::create(path).await.map_err(failed)?;
-    let mut check = Check::default();
+    let mut check = StreamVerifier::default();
     let mut pieces = object.read(0).await?;
     while let Some(piece) = pieces.next().await {
         let piece = piece?;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use etcd_operator_snapshot::frames::{SALT, Salt};
+use etcd_operator_snapshot::frames::{SALT_SIZE, Salt};
 use jiff::Timestamp;
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -33,7 +33,7 @@ impl Moment {
 
 /// The salt of one object, never used twice.
 pub fn salt() -> Salt {
-    let mut bytes = [0u8; SALT];
+    let mut bytes = [0u8; SALT_SIZE];
     SystemRandom::new()
         .fill(&mut bytes)
         .expect("the system has random numbers");

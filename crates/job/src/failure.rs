@@ -6,7 +6,7 @@ use std::fmt;
 
 use etcd_operator_etcd::error::{Class as EtcdClass, Error as EtcdError};
 use etcd_operator_store::error::{Class, Error as StoreError};
-use etcd_operator_store::secret::BadConfig;
+use etcd_operator_store::secret::InvalidConfig;
 
 use crate::choice::NoChoice;
 use crate::floor::GivenUp;
@@ -118,8 +118,8 @@ impl From<EtcdError> for Failure {
     }
 }
 
-impl From<BadConfig> for Failure {
-    fn from(bad: BadConfig) -> Self {
+impl From<InvalidConfig> for Failure {
+    fn from(bad: InvalidConfig) -> Self {
         if bad.setting.ends_with("caSecret") {
             return Self::lasting(AUTHORITY, bad.to_string());
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use etcd_operator_api::contract::Manifest;
-use etcd_operator_snapshot::stream::{Check, Checked, Kind};
+use etcd_operator_snapshot::stream::{StreamKind, StreamVerifier, VerifiedStream};
 use futures::StreamExt as _;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ pub struct Expected<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrived {
     /// What it is.
-    pub checked: Checked,
+    pub checked: VerifiedStream,
     /// How much of it was there already.
     pub resumed: u64,
     /// The SHA-256 of the object as it is stored. None of an object of frames of which a part was there already: the
@@ -122,7 +122,7 @@ async fn bring(
         etag: object.etag().0.clone(),
         size: object.stored_size(),
     };
-    let mut check = Check::default();
+    let mut check = StreamVerifier::default();
     let failed = |path: &Path| {
         let path = path.display().to_string();
         move |error: std::io::Error| Failure::lasting("File", format!("{path} cannot be written: {error}"))
@@ -191,7 +191,7 @@ async fn bring(
         Err(another())
     };
     let judged = judged.and_then(|checked| {
-        if manner.needs_hash && checked.kind == Kind::Copy {
+        if manner.needs_hash && checked.kind == StreamKind::Copy {
             return Err(Failure::lasting(
                 "NoHash",
                 "what is stored has no manifest, and no hash of etcd behind it, so nobody can tell whether it is whole; \
@@ -233,7 +233,7 @@ fn beside(file: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-async fn rehash(file: &mut tokio::fs::File, length: u64, check: &mut Check) -> std::io::Result<()> {
+async fn rehash(file: &mut tokio::fs::File, length: u64, check: &mut StreamVerifier) -> std::io::Result<()> {
     file.rewind().await?;
     let mut left = length;
     let mut buffer = vec![0; PIECE];
@@ -264,14 +264,16 @@ fn same_object(found: Option<&str>, expected: Option<Expected<'_>>) -> Result<()
 }
 
 /// Whether it is a snapshot, and the one that is expected.
-fn judge(check: Check, expected: Option<Expected<'_>>) -> Result<Checked, Failure> {
+fn judge(check: StreamVerifier, expected: Option<Expected<'_>>) -> Result<VerifiedStream, Failure> {
     let wrong = |message: String| Failure::lasting("VerificationFailed", message);
     let checked = check.finish().map_err(|error| wrong(error.to_string()))?;
     let Some(expected) = expected else {
         return Ok(checked);
     };
     match &checked.kind {
-        Kind::Snapshot { database } if *database == expected.sha256 && checked.length == expected.size => {
+        StreamKind::Snapshot { database }
+            if *database == expected.sha256 && checked.length == expected.size =>
+        {
             Ok(checked)
         }
         _ => Err(another()),

@@ -111,8 +111,8 @@ fn replaced(text: &str, word: &str, by: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use etcd_operator_store::backend::{Kind, StoreLocation};
     use etcd_operator_store::error::{Class, Error, Fault, Operation};
-    use etcd_operator_store::port::{Kind, Place};
 
     use super::*;
 
@@ -143,13 +143,13 @@ mod tests {
     fn whatever_goes_wrong_with_a_store_no_field_of_a_spec_is_named_by_hand() {
         let mut changed = 0;
         for kind in [Kind::S3, Kind::Oss, Kind::Gcs, Kind::Abs, Kind::Local] {
-            let place = Place {
+            let location = StoreLocation {
                 kind,
                 bucket: "b".to_owned(),
                 endpoint: String::new(),
             };
             for class in CLASSES {
-                let error = Error::of(Fault::new(class, ""), Operation::List, &place, "k", 1);
+                let error = Error::new(Fault::new(class, ""), Operation::List, &location, "k", 1);
                 let before = error.to_string();
                 let told = by_hand(&before);
                 for (field, _) in FIELDS {

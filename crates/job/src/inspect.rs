@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use etcd_operator_snapshot::content::live::live;
-use etcd_operator_snapshot::content::look::look;
+use etcd_operator_snapshot::content::live_keys::find_live_keys;
+use etcd_operator_snapshot::content::quick_look::quick_look;
 use etcd_operator_snapshot::database::Database;
 use etcd_operator_snapshot::frames::{DecodeError, Header};
 use etcd_operator_snapshot::source::{File, ReadAt, ReadError};
-use etcd_operator_snapshot::stream::Check;
+use etcd_operator_snapshot::stream::StreamVerifier;
 use etcd_operator_snapshot::summary::Summary;
 
 use crate::check;
@@ -36,14 +36,14 @@ pub fn has_frames(path: &Path) -> Result<bool, Failure> {
 /// What a file is, by its head, right edge and small buckets.
 pub fn quick(path: &Path) -> Result<Summary, Failure> {
     let mut database = Database::open(open(path)?)?;
-    let look = look(&mut database)?;
-    Ok(Summary::of_look(&database, look))
+    let look = quick_look(&mut database)?;
+    Ok(Summary::from_quick_look(&database, look))
 }
 
 /// What a file is, by every byte of it.
 pub fn whole(path: &Path) -> Result<Summary, Failure> {
     let mut source = open(path)?;
-    let mut check = Check::default();
+    let mut check = StreamVerifier::default();
     let mut buffer = vec![0; PIECE];
     let mut place = 0;
     while place < source.length() {
@@ -60,11 +60,11 @@ pub fn whole(path: &Path) -> Result<Summary, Failure> {
     let (mut database, audit) = check::walk(path)?;
     let is_sound = audit.findings.list.is_empty();
     let records = audit.records;
-    let summary = Summary::of_audit(&database, audit).with_check(&checked);
+    let summary = Summary::from_audit(&database, audit).with_verified_stream(&checked);
     if !is_sound {
         return Ok(summary);
     }
-    let keys = live(&mut database, None, records)?;
+    let keys = find_live_keys(&mut database, None, records)?;
     Ok(summary.with_keys(keys))
 }
 

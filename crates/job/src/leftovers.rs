@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use etcd_operator_api::contract::{self, Claim, Manifest};
 use etcd_operator_store::error::{Class, Error};
-use etcd_operator_store::{Creation, Store};
+use etcd_operator_store::{CreateOutcome, Store};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::catalog::{self, Catalog};
@@ -64,7 +64,7 @@ pub async fn delete(store: &Store, object: &str, actor: Actor<'_>) -> Result<Del
     let manifest: Manifest = match catalog::manifest(store, object).await? {
         Some(manifest) if manifest.owner_uid == actor.owner => manifest,
         Some(_) => return Ok(Deletion::NotOurs),
-        None if store.look(&manifest_key).await?.is_some() || store.look(&object_key).await?.is_some() => {
+        None if store.head(&manifest_key).await?.is_some() || store.head(&object_key).await?.is_some() => {
             return Ok(Deletion::NotOurs);
         }
         None => return Ok(Deletion::Done),
@@ -80,10 +80,10 @@ pub async fn delete(store: &Store, object: &str, actor: Actor<'_>) -> Result<Del
     let name = names::claim(object);
     let body = Bytes::from(contract::write(&claim));
     let created = match store.create(&catalog::key(&name)?, body).await {
-        Err(error) if error.class == Class::Full => Creation::Created,
+        Err(error) if error.class == Class::Full => CreateOutcome::Created,
         other => other?,
     };
-    if created == Creation::Existed {
+    if created == CreateOutcome::AlreadyExists {
         match catalog::claim(store, object).await? {
             // An earlier try was cut off.
             Some(found) if found.owner_uid == actor.owner && found.until <= actor.now => {}
@@ -164,7 +164,7 @@ pub async fn finish(store: &Store, claim: &Claim) -> Result<bool, Failure> {
         Err(error) => return Err(error.into()),
     }
     let manifest = catalog::key(&names::manifest(object))?;
-    if !claim.replaces && store.look(&manifest).await?.is_none() {
+    if !claim.replaces && store.head(&manifest).await?.is_none() {
         match store.delete(&catalog::key(object)?).await {
             Ok(()) => {}
             Err(error) if error.class == Class::Locked => return Ok(false),

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use etcd_operator_api::contract::{Frame, Manifest};
-use etcd_operator_snapshot::frames::{DecodeError, Decoder, Header, Index, KeyRing, Opener};
-use etcd_operator_store::port::{Etag, Span};
+use etcd_operator_snapshot::frames::{DecodeError, Decoder, FrameIndex, FrameReader, Header, KeyRing};
+use etcd_operator_store::backend::{ByteRange, Etag};
 use etcd_operator_store::{Key, Store};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
@@ -81,8 +81,8 @@ impl Object {
         keys: KeyRing,
     ) -> Result<Self, Failure> {
         let key = catalog::key(name)?;
-        let Some(meta) = store.look(&key).await? else {
-            let address = store.place().address(name);
+        let Some(meta) = store.head(&key).await? else {
+            let address = store.location().address(name);
             return Err(Failure::lasting(
                 "NotFound",
                 format!("there is no object {address}"),
@@ -122,7 +122,7 @@ impl Object {
         };
         if let Form::Frames { head, frames, .. } = &object.form {
             // Without its key nothing can be read, so it is better said at once.
-            Opener::new(head.clone(), &object.keys)?;
+            FrameReader::new(head.clone(), &object.keys)?;
             if !frames.is_empty() {
                 object.index(frames)?;
             }
@@ -149,7 +149,7 @@ impl Object {
     pub fn length(&self) -> Option<u64> {
         match &self.form {
             Form::Plain => Some(self.size),
-            Form::Frames { frames, .. } => self.index(frames).ok().map(|index| index.plain()),
+            Form::Frames { frames, .. } => self.index(frames).ok().map(|index| index.snapshot_size()),
         }
     }
 
@@ -158,14 +158,16 @@ impl Object {
         match &self.form {
             Form::Plain => place.min(self.size),
             Form::Frames { frames, .. } => match self.index(frames) {
-                Ok(index) if place < index.plain() => index.start(index.holding(place..place + 1).start),
+                Ok(index) if place < index.snapshot_size() => {
+                    index.frame_start(index.frames_for(place..place + 1).start)
+                }
                 _ => 0,
             },
         }
     }
 
-    fn index<'a>(&self, frames: &'a [Frame]) -> Result<Index<'a>, Failure> {
-        Index::new(frames, self.size)
+    fn index<'a>(&self, frames: &'a [Frame]) -> Result<FrameIndex<'a>, Failure> {
+        FrameIndex::new(frames, self.size)
             .map_err(|error| Failure::lasting("VerificationFailed", error.to_string()))
     }
 
@@ -175,21 +177,21 @@ impl Object {
         let Form::Frames { head, frames, last } = &mut self.form else {
             return collect(store, key, place, place + length, etag).await;
         };
-        let index = Index::new(frames, self.size)
+        let index = FrameIndex::new(frames, self.size)
             .map_err(|error| Failure::lasting("VerificationFailed", error.to_string()))?;
         let mut range = Vec::new();
-        for number in index.holding(place..place + length) {
+        for number in index.frames_for(place..place + length) {
             if last.as_ref().is_none_or(|(kept, _)| *kept != number) {
                 let (frame, is_last) = index
                     .frame(number)
                     .ok_or_else(|| Failure::lasting("VerificationFailed", "a frame is missing"))?;
                 let end = frame.offset + u64::from(frame.stored);
                 let stored = collect(store, key, frame.offset, end, etag).await?;
-                let mut opener = Opener::new(head.clone(), &self.keys)?;
-                *last = Some((number, opener.open(number, is_last, stored)?));
+                let mut reader = FrameReader::new(head.clone(), &self.keys)?;
+                *last = Some((number, reader.open(number, is_last, stored)?));
             }
             let Some((_, plain)) = &*last else { continue };
-            let start = index.start(number);
+            let start = index.frame_start(number);
             let from = usize::try_from(place.saturating_sub(start)).unwrap_or(usize::MAX);
             let to = usize::try_from((place + length - start).min(plain.len() as u64)).unwrap_or(0);
             range.extend_from_slice(plain.get(from..to).unwrap_or_default());
@@ -199,7 +201,7 @@ impl Object {
 
     /// All of the snapshot; the bytes as they are stored are hashed on their way.
     pub async fn read_hashed(&self, hashed: &Hashed) -> Result<Plain, Failure> {
-        let all = Span { from: 0, to: None };
+        let all = ByteRange { from: 0, to: None };
         let opened = self.store.open(&self.key, all, Some(&self.etag)).await?;
         let hashed = hashed.clone();
         let body = opened.body.inspect(move |piece| {
@@ -215,7 +217,7 @@ impl Object {
 
     /// The snapshot from a place on, at which it must be [resumable](Self::resumable), to its end.
     pub async fn read(&self, from: u64) -> Result<Plain, Failure> {
-        let stored = |from: u64| Span { from, to: None };
+        let stored = |from: u64| ByteRange { from, to: None };
         match &self.form {
             Form::Plain if from >= self.size => Ok(stream::empty().boxed()),
             Form::Plain => {
@@ -228,7 +230,7 @@ impl Object {
             }
             Form::Frames { head, frames, .. } => {
                 let index = self.index(frames)?;
-                let numbers = index.holding(from..u64::MAX);
+                let numbers = index.frames_for(from..u64::MAX);
                 let Some((first, _)) = index.frame(numbers.start) else {
                     return Ok(stream::empty().boxed());
                 };
@@ -237,15 +239,15 @@ impl Object {
                     .open(&self.key, stored(first.offset), Some(&self.etag))
                     .await?;
                 let rest: Vec<Frame> = frames.iter().skip(numbers.start as usize).copied().collect();
-                let opener = Opener::new(head.clone(), &self.keys)?;
-                Ok(opened_from(opened.body, opener, numbers.start, rest))
+                let reader = FrameReader::new(head.clone(), &self.keys)?;
+                Ok(opened_from(opened.body, reader, numbers.start, rest))
             }
         }
     }
 }
 
 async fn collect(store: &Store, key: &Key, from: u64, to: u64, etag: &Etag) -> Result<Vec<u8>, Failure> {
-    let span = Span { from, to: Some(to) };
+    let span = ByteRange { from, to: Some(to) };
     let mut opened = store.open(key, span, Some(etag)).await?;
     let mut bytes = Vec::with_capacity(usize::try_from(opened.length).unwrap_or_default());
     while let Some(piece) = opened.body.next().await {
@@ -293,11 +295,11 @@ fn decoded(body: Stored, decoder: Decoder) -> Plain {
 }
 
 /// An object of frames from one of them on, by the index.
-fn opened_from(body: Stored, opener: Opener, number: u32, frames: Vec<Frame>) -> Plain {
-    let state = (body, opener, number, frames.into_iter(), Vec::new());
+fn opened_from(body: Stored, reader: FrameReader, number: u32, frames: Vec<Frame>) -> Plain {
+    let state = (body, reader, number, frames.into_iter(), Vec::new());
     stream::try_unfold(
         state,
-        |(mut body, mut opener, number, mut frames, mut waiting)| async move {
+        |(mut body, mut reader, number, mut frames, mut waiting)| async move {
             let Some(frame) = frames.next() else {
                 return Ok(None);
             };
@@ -309,10 +311,10 @@ fn opened_from(body: Stored, opener: Opener, number: u32, frames: Vec<Frame>) ->
                 }
             }
             let later = waiting.split_off(wanted);
-            let plain = opener.open(number, frames.len() == 0, waiting)?;
+            let plain = reader.open(number, frames.len() == 0, waiting)?;
             Ok(Some((
                 Bytes::from(plain),
-                (body, opener, number + 1, frames, later),
+                (body, reader, number + 1, frames, later),
             )))
         },
     )

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use etcd_operator_store::Upload;
-use etcd_operator_store::port::Part;
+use etcd_operator_store::backend::Part;
 use futures::StreamExt as _;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -93,7 +93,7 @@ async fn transfer(
                     let upload = Arc::clone(upload);
                     flights.spawn(async move {
                         let Filled { number, bytes, seat } = filled;
-                        let part = upload.part(number, bytes).await?;
+                        let part = upload.upload_part(number, bytes).await?;
                         drop(seat);
                         Ok(part)
                     });

@@ -14,7 +14,7 @@ use etcd_operator_etcd::flags::{Config, Figures, Tuning};
 use etcd_operator_etcd::id::Revision;
 use etcd_operator_etcd::tool::{Restore, Server, ToolError, Tools, run, version as version_of};
 use etcd_operator_etcd::version::{Minor, Version};
-use etcd_operator_snapshot::content::live::{Live, live};
+use etcd_operator_snapshot::content::live_keys::{LiveKeys, find_live_keys};
 use etcd_operator_snapshot::content::{Digest, Facts};
 use etcd_operator_snapshot::database::Database;
 use etcd_operator_snapshot::source::File;
@@ -286,20 +286,20 @@ fn is_refusal(error: &EtcdError) -> bool {
 }
 
 /// The keys in a file, as they were at a revision.
-async fn keys_of(file: &Path, at: Option<i64>, records: u64) -> Result<Live, Failure> {
+async fn keys_of(file: &Path, at: Option<i64>, records: u64) -> Result<LiveKeys, Failure> {
     let path = file.to_owned();
     let reading = tokio::task::spawn_blocking(move || {
         let unreadable = |error: std::io::Error| scratch_failed(&path, &error);
         let file = std::fs::File::open(&path).map_err(unreadable)?;
         let mut database = Database::open(File::new(file).map_err(unreadable)?)?;
-        Ok::<Live, Failure>(live(&mut database, at, records)?)
+        Ok::<LiveKeys, Failure>(find_live_keys(&mut database, at, records)?)
     });
     reading
         .await
         .map_err(|stopped| Failure::passing("Stopped", stopped.to_string()))?
 }
 
-fn same(expected: &Live, found: Digest, what: &str) -> Result<(), Failure> {
+fn same(expected: &LiveKeys, found: Digest, what: &str) -> Result<(), Failure> {
     if found == expected.digest {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use etcd_operator_etcd::client::{Client, Key};
 use etcd_operator_etcd::error::Error;
 use etcd_operator_etcd::id::Revision;
-use etcd_operator_snapshot::content::{Digest, Served};
+use etcd_operator_snapshot::content::{Digest, ServedKey};
 
 /// The most bytes of keys and values in one page, where the largest of them is known.
 const PAGE: u64 = 64 << 20;
@@ -64,8 +64,8 @@ pub async fn digest(client: &Client, at: Revision, pages: Pages) -> Result<Diges
     }
 }
 
-fn served(key: &Key) -> Served<'_> {
-    Served {
+fn served(key: &Key) -> ServedKey<'_> {
+    ServedKey {
         key: &key.key,
         value: &key.value,
         created: key.created,

@@ -3,8 +3,10 @@
 
 use bytes::{Bytes, BytesMut};
 use etcd_operator_api::contract::{Frame, Sealing};
-use etcd_operator_snapshot::frames::{Compression, EncodeError, Encoder, FRAME, Form, KeyId, MasterKey};
-use etcd_operator_snapshot::stream::{Check, Checked, Kind};
+use etcd_operator_snapshot::frames::{
+    Compression, EncodeError, Encoder, FRAME_SIZE, KeyId, MasterKey, ObjectFormat,
+};
+use etcd_operator_snapshot::stream::{StreamKind, StreamVerifier, VerifiedStream};
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -47,7 +49,7 @@ pub struct Filled {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shaped {
     /// The snapshot itself, whose hash is right.
-    pub checked: Checked,
+    pub checked: VerifiedStream,
     /// The hash of the database, as etcd appended it.
     pub database: String,
     /// Bytes of the object.
@@ -128,10 +130,10 @@ impl Framer {
             .key
             .as_ref()
             .map(|(id, key)| (id.clone(), key, clock::salt()));
-        let form = Form {
+        let form = ObjectFormat {
             compression,
             seal,
-            frame: FRAME,
+            frame: FRAME_SIZE,
         };
         Ok(Self {
             encoder: Encoder::new(form, &mut out)?,
@@ -195,7 +197,7 @@ pub fn shape(
 fn run(mut fed: mpsc::Receiver<Fed>, mut packer: Packer, wanted: &Wanted) -> Result<Shaped, Stop> {
     let has_frames = wanted.is_compressed || wanted.key.is_some();
     let mut framer = has_frames.then(|| Framer::new(wanted)).transpose()?;
-    let mut check = Check::default();
+    let mut check = StreamVerifier::default();
     loop {
         let bytes = match fed.blocking_recv() {
             Some(Fed::Bytes(bytes)) => bytes,
@@ -215,7 +217,7 @@ fn run(mut fed: mpsc::Receiver<Fed>, mut packer: Packer, wanted: &Wanted) -> Res
     }
     let damaged = |what: String| Stop::Failed(Failure::passing("SnapshotDamaged", what));
     let checked = check.finish().map_err(|error| damaged(error.to_string()))?;
-    let Kind::Snapshot { database } = checked.kind.clone() else {
+    let StreamKind::Snapshot { database } = checked.kind.clone() else {
         return Err(damaged("etcd appended no hash to its snapshot".to_owned()));
     };
     let (mut frames, mut sealing, mut sha256) = (Vec::new(), None, checked.sha256.clone());

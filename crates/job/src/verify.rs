@@ -5,11 +5,11 @@ use std::path::Path;
 
 use etcd_operator_api::contract::{JobOutcome, Manifest, ObjectFacts, Source, Verified, VerifyTask};
 use etcd_operator_snapshot::content::audit::Audit;
-use etcd_operator_snapshot::content::live::{Live, live};
-use etcd_operator_snapshot::content::look::Look;
-use etcd_operator_snapshot::database::HASH;
+use etcd_operator_snapshot::content::live_keys::{LiveKeys, find_live_keys};
+use etcd_operator_snapshot::content::quick_look::QuickLook;
+use etcd_operator_snapshot::database::HASH_SIZE;
 use etcd_operator_snapshot::frames::KeyRing;
-use etcd_operator_snapshot::stream::Kind;
+use etcd_operator_snapshot::stream::StreamKind;
 use etcd_operator_store::Store;
 
 use crate::failure::Failure;
@@ -55,7 +55,7 @@ pub async fn whole(store: &Store, name: &str, keys: KeyRing, scratch: &Path) -> 
     let file = scratch.join(FILE);
     let arrived = fetch(&object, manifest.as_ref(), &file).await?;
     let checked = &arrived.checked;
-    let Kind::Snapshot { database } = &checked.kind else {
+    let StreamKind::Snapshot { database } = &checked.kind else {
         let message = format!("{name} is a database without the hash that etcd puts behind a snapshot");
         return Err(Failure::lasting("NoHash", message));
     };
@@ -90,7 +90,7 @@ pub async fn glance(store: &Store, name: &str, keys: KeyRing) -> Result<Verified
         None => check::look(&mut object).await?,
     };
     let hash = object
-        .range(length.saturating_sub(HASH), HASH.min(length))
+        .range(length.saturating_sub(HASH_SIZE), HASH_SIZE.min(length))
         .await?;
     let facts = ObjectFacts {
         size: object.stored_size(),
@@ -104,22 +104,22 @@ pub async fn glance(store: &Store, name: &str, keys: KeyRing) -> Result<Verified
     Ok(told(name, facts, &look, None, manifest.as_ref()))
 }
 
-fn walk(file: &Path) -> Result<(Audit, Live), Failure> {
+fn walk(file: &Path) -> Result<(Audit, LiveKeys), Failure> {
     let (mut database, audit) = check::walk(file)?;
     if let Some(first) = audit.findings.list.first() {
         let more = audit.findings.list.len() as u64 - 1 + audit.findings.more;
         let message = format!("the database is damaged: {first} (and {more} more)");
         return Err(Failure::lasting("VerificationFailed", message));
     }
-    let live = live(&mut database, None, audit.records)?;
+    let live = find_live_keys(&mut database, None, audit.records)?;
     Ok((audit, live))
 }
 
 fn told(
     name: &str,
     object: ObjectFacts,
-    look: &Look,
-    live: Option<&Live>,
+    look: &QuickLook,
+    live: Option<&LiveKeys>,
     manifest: Option<&Manifest>,
 ) -> Verified {
     let facts = &look.facts;

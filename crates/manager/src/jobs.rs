@@ -22,7 +22,7 @@ use etcd_operator_job::{
 };
 use etcd_operator_job::{compare as comparing, prune as pruning, settings, verify as verifying};
 use etcd_operator_snapshot::frames::KeyRing;
-use etcd_operator_snapshot::stream::Kind;
+use etcd_operator_snapshot::stream::StreamKind;
 use etcd_operator_snapshot::summary::Summary;
 use etcd_operator_store::Policy;
 use tokio::runtime::{Builder, Runtime};
@@ -122,8 +122,8 @@ pub fn fetch(args: &FetchArgs) -> Result<Exit> {
             (resumed, _) => format!(", of which {resumed} were there already"),
         };
         let judged = match arrived.checked.kind {
-            Kind::Snapshot { .. } => "its hash is right",
-            Kind::Copy => "it has no hash, and nobody can tell whether it is whole",
+            StreamKind::Snapshot { .. } => "its hash is right",
+            StreamKind::Copy => "it has no hash, and nobody can tell whether it is whole",
         };
         print(&format!(
             "{}: {} bytes of a snapshot{note}; {judged}\n",

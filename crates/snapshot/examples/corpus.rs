@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use etcd_operator_snapshot::content::{Digest, Served};
+use etcd_operator_snapshot::content::{Digest, ServedKey};
 use serde_json::Value;
 
 fn main() {
@@ -304,7 +304,7 @@ fn digest(served: &Value) -> Digest {
     for kv in served["kvs"].as_array().into_iter().flatten() {
         let (key, value) = (base64(&kv["key"]), base64(&kv["value"]));
         let number = |name: &str| kv[name].as_i64().unwrap_or(0);
-        digest.add(&Served {
+        digest.add(&ServedKey {
             key: &key,
             value: &value,
             created: number("create_revision"),

@@ -6,11 +6,13 @@ use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
 use etcd_operator_snapshot::content::audit::audit;
-use etcd_operator_snapshot::content::live::live;
+use etcd_operator_snapshot::content::live_keys::find_live_keys;
 use etcd_operator_snapshot::database::Database;
-use etcd_operator_snapshot::frames::{Compression, Encoder, FRAME, Form, KeyId, MasterKey, Salt};
+use etcd_operator_snapshot::frames::{
+    Compression, Encoder, FRAME_SIZE, KeyId, MasterKey, ObjectFormat, Salt,
+};
 use etcd_operator_snapshot::source;
-use etcd_operator_snapshot::stream::Check;
+use etcd_operator_snapshot::stream::StreamVerifier;
 
 /// The chunk size of etcd's snapshot stream.
 const CHUNK_SIZE: usize = 32 << 10;
@@ -31,7 +33,7 @@ fn main() -> io::Result<()> {
     report(
         "check",
         measure(|| {
-            let mut check = Check::default();
+            let mut check = StreamVerifier::default();
             read_chunks(&path, |chunk| check.push(chunk))?;
             check.finish().map(|_| ()).map_err(io::Error::other)
         })?,
@@ -44,10 +46,10 @@ fn main() -> io::Result<()> {
     ] {
         let frame = || {
             let seal = sealed.then(|| (KeyId::new("k").expect("an id"), &key, Salt([1; 32])));
-            let form = Form {
+            let form = ObjectFormat {
                 compression,
                 seal,
-                frame: FRAME,
+                frame: FRAME_SIZE,
             };
             let mut out = Vec::new();
             let mut encoder = Encoder::new(form, &mut out).map_err(io::Error::other)?;
@@ -76,7 +78,7 @@ fn main() -> io::Result<()> {
     report(
         "digest",
         measure(|| {
-            let live = live(&mut database, None, records).map_err(io::Error::other)?;
+            let live = find_live_keys(&mut database, None, records).map_err(io::Error::other)?;
             writeln!(io::stdout(), "{} keys", live.keys)
         })?,
     )

@@ -139,7 +139,7 @@ pub struct Ranges {
 
 impl Ranges {
     /// Creates an empty set of ranges of an object with this length.
-    pub fn of_length(length: u64) -> Self {
+    pub fn with_length(length: u64) -> Self {
         Self {
             length,
             kept: 0,
@@ -192,7 +192,7 @@ mod tests {
     fn ranges_beyond_the_end_are_errors() {
         let mut bytes: &[u8] = b"0123456789";
         assert_eq!(read(&mut bytes, 8, 2).expect("within"), b"89");
-        let mut ranges = Ranges::of_length(10);
+        let mut ranges = Ranges::with_length(10);
         for (offset, length) in [(8, 3), (10, 1), (u64::MAX, 1), (u64::MAX - 1, 9)] {
             let found = read(&mut bytes, offset, length);
             assert!(matches!(found, Err(ReadError::OutOfRange { .. })), "{offset}");
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn missing_ranges_are_reported_and_returned_once_fetched() {
-        let mut ranges = Ranges::of_length(1 << 40);
+        let mut ranges = Ranges::with_length(1 << 40);
         let missing = read(&mut ranges, 4096, 4);
         assert!(matches!(
             missing,

@@ -7,7 +7,7 @@
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::database::HASH;
+use crate::database::HASH_SIZE;
 use crate::hex;
 
 /// The size of the appended SHA-256, as `usize`.
@@ -17,7 +17,7 @@ const SIZE_UNIT: u64 = 512;
 
 /// A verification in progress.
 #[derive(Clone, Debug, Default)]
-pub struct Check {
+pub struct StreamVerifier {
     /// The hash of all bytes except `trailer`.
     hash: Sha256,
     length: u64,
@@ -29,19 +29,19 @@ pub struct Check {
 /// The result of a verification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Checked {
+pub struct VerifiedStream {
     /// The length of the whole stream, in bytes.
     pub length: u64,
     /// The SHA-256 of the whole stream, in hexadecimal.
     pub sha256: String,
     /// What the stream contained.
-    pub kind: Kind,
+    pub kind: StreamKind,
 }
 
 /// What a stream contained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Kind {
+pub enum StreamKind {
     /// A snapshot with a correct hash.
     Snapshot {
         /// The SHA-256 of the database that etcd appended, in hexadecimal.
@@ -70,7 +70,7 @@ pub enum StreamError {
     },
 }
 
-impl Check {
+impl StreamVerifier {
     /// Adds bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.length += bytes.len() as u64;
@@ -91,7 +91,7 @@ impl Check {
     }
 
     /// Verifies the stream after its end.
-    pub fn finish(self) -> Result<Checked, StreamError> {
+    pub fn finish(self) -> Result<VerifiedStream, StreamError> {
         let length = self.length;
         let trailer = &self.trailer[..self.trailer_length];
         let mut whole = self.hash.clone();
@@ -99,17 +99,17 @@ impl Check {
         let sha256 = hex::encode(&whole.finalize());
         let kind = match length % SIZE_UNIT {
             _ if length < SIZE_UNIT => return Err(StreamError::Incomplete { length }),
-            HASH => {
+            HASH_SIZE => {
                 let (found, expected) = (hex::encode(&self.hash.finalize()), hex::encode(trailer));
                 if found != expected {
                     return Err(StreamError::Mismatch { found, expected });
                 }
-                Kind::Snapshot { database: expected }
+                StreamKind::Snapshot { database: expected }
             }
-            0 => Kind::Copy,
+            0 => StreamKind::Copy,
             _ => return Err(StreamError::Incomplete { length }),
         };
-        Ok(Checked { length, sha256, kind })
+        Ok(VerifiedStream { length, sha256, kind })
     }
 }
 
@@ -117,8 +117,8 @@ impl Check {
 mod tests {
     use super::*;
 
-    fn check(bytes: &[u8], piece: usize) -> Result<Checked, StreamError> {
-        let mut check = Check::default();
+    fn check(bytes: &[u8], piece: usize) -> Result<VerifiedStream, StreamError> {
+        let mut check = StreamVerifier::default();
         for piece in bytes.chunks(piece) {
             check.push(piece);
         }
@@ -141,7 +141,7 @@ mod tests {
             assert_eq!(checked.length, 1056);
             assert_eq!(checked.sha256, hex::encode(&Sha256::digest(&bytes)), "{piece}");
             let database = database.clone();
-            assert_eq!(checked.kind, Kind::Snapshot { database }, "{piece}");
+            assert_eq!(checked.kind, StreamKind::Snapshot { database }, "{piece}");
         }
     }
 
@@ -164,7 +164,7 @@ mod tests {
         let bytes = snapshot();
         for length in 0..bytes.len() {
             match check(&bytes[..length], 77) {
-                Ok(checked) => assert_eq!((checked.kind, length % 512), (Kind::Copy, 0), "{length}"),
+                Ok(checked) => assert_eq!((checked.kind, length % 512), (StreamKind::Copy, 0), "{length}"),
                 Err(StreamError::Incomplete { length: found }) => assert_eq!(found, length as u64),
                 Err(StreamError::Mismatch { .. }) => assert_eq!(length % 512, 32),
             }

@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use crate::content::Facts;
 use crate::content::audit::{Audit, BucketSize};
-use crate::content::live::{Live, Size};
-use crate::content::look::Look;
+use crate::content::live_keys::{LiveKeys, PrefixSize};
+use crate::content::quick_look::QuickLook;
 use crate::database::Database;
 use crate::source::ReadAt;
-use crate::stream::{Checked, Kind};
+use crate::stream::{StreamKind, VerifiedStream};
 
 /// How many prefixes the text shows.
 const SHOWN_PREFIXES: usize = 10;
@@ -39,7 +39,7 @@ pub struct Summary {
     pub walk: Option<Walk>,
     /// The live keys.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub keys: Option<Live>,
+    pub keys: Option<LiveKeys>,
 }
 
 /// The result of a full check.
@@ -64,9 +64,9 @@ pub struct Walk {
 
 impl Summary {
     /// Creates a summary from a quick look.
-    pub fn of_look<S: ReadAt>(database: &Database<S>, look: Look) -> Self {
+    pub fn from_quick_look<S: ReadAt>(database: &Database<S>, look: QuickLook) -> Self {
         let hash = if database.has_hash() {
-            crate::database::HASH
+            crate::database::HASH_SIZE
         } else {
             0
         };
@@ -84,7 +84,7 @@ impl Summary {
     }
 
     /// Creates a summary from a full check.
-    pub fn of_audit<S: ReadAt>(database: &Database<S>, audit: Audit) -> Self {
+    pub fn from_audit<S: ReadAt>(database: &Database<S>, audit: Audit) -> Self {
         let walk = Walk {
             damage: audit.findings.list.iter().map(ToString::to_string).collect(),
             more_damage: audit.findings.more,
@@ -96,13 +96,13 @@ impl Summary {
         };
         Self {
             walk: Some(walk),
-            ..Self::of_look(database, audit.look)
+            ..Self::from_quick_look(database, audit.look)
         }
     }
 
     /// Adds the live keys.
     #[must_use]
-    pub fn with_keys(self, keys: Live) -> Self {
+    pub fn with_keys(self, keys: LiveKeys) -> Self {
         Self {
             keys: Some(keys),
             ..self
@@ -111,10 +111,10 @@ impl Summary {
 
     /// Adds the hash after the whole file was read and verified.
     #[must_use]
-    pub fn with_check(self, checked: &Checked) -> Self {
+    pub fn with_verified_stream(self, checked: &VerifiedStream) -> Self {
         let sha256 = match &checked.kind {
-            Kind::Snapshot { database } => Some(database.clone()),
-            Kind::Copy => None,
+            StreamKind::Snapshot { database } => Some(database.clone()),
+            StreamKind::Copy => None,
         };
         Self { sha256, ..self }
     }
@@ -224,14 +224,14 @@ impl Summary {
     }
 }
 
-fn write_sizes(f: &mut fmt::Formatter<'_>, keys: &Live) -> fmt::Result {
+fn write_sizes(f: &mut fmt::Formatter<'_>, keys: &LiveKeys) -> fmt::Result {
     write_line(
         f,
         "keys",
         format_args!("{}, {}", keys.keys, HumanBytes(keys.bytes)),
     )?;
     write_line(f, "digest", keys.digest)?;
-    let mut prefixes: Vec<(&String, &Size)> = keys.prefixes.iter().collect();
+    let mut prefixes: Vec<(&String, &PrefixSize)> = keys.prefixes.iter().collect();
     prefixes.sort_by_key(|(_, size)| std::cmp::Reverse(size.bytes + size.record_bytes));
     for (prefix, size) in prefixes.iter().take(SHOWN_PREFIXES) {
         let name = if prefix.is_empty() { "(no prefix)" } else { prefix };

@@ -5,7 +5,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use etcd_operator_snapshot::frames::{Compression, Encoder, FRAME, Form, KeyId, MasterKey, Salt};
+use etcd_operator_snapshot::frames::{
+    Compression, Encoder, FRAME_SIZE, KeyId, MasterKey, ObjectFormat, Salt,
+};
 
 fn format_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/format")
@@ -63,10 +65,10 @@ fn the_program_beside_the_page_reads_every_format() {
     fs::write(&key, [5; 32]).expect("the key is written");
     // Three frames: a compressible one, an incompressible one, and one that is not full.
     let mut noise = 1_u32;
-    let plain: Vec<u8> = (0..2 * FRAME + 77)
+    let plain: Vec<u8> = (0..2 * FRAME_SIZE + 77)
         .map(|offset| {
             noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            if offset < FRAME {
+            if offset < FRAME_SIZE {
                 b'x'
             } else {
                 noise.to_be_bytes()[0]
@@ -78,10 +80,10 @@ fn the_program_beside_the_page_reads_every_format() {
         (Compression::None, true),
         (Compression::Zstd, true),
     ] {
-        let form = Form {
+        let form = ObjectFormat {
             compression,
             seal: sealed.then(|| (KeyId::new("k").expect("an id"), &master, Salt([6; 32]))),
-            frame: FRAME,
+            frame: FRAME_SIZE,
         };
         let mut object = Vec::new();
         let mut encoder = Encoder::new(form, &mut object).expect("an encoder");

@@ -3,11 +3,12 @@
 
 use etcd_operator_api::contract::Frame;
 use etcd_operator_snapshot::frames::{
-    Compression, DecodeError, Decoder, Encoder, Form, Header, Index, KeyId, KeyRing, MasterKey, Opener, Salt,
+    Compression, DecodeError, Decoder, Encoder, FrameIndex, FrameReader, Header, KeyId, KeyRing, MasterKey,
+    ObjectFormat, Salt,
 };
 use proptest::prelude::*;
 
-const FRAME: u32 = 256;
+const FRAME_SIZE: u32 = 256;
 const OVERHEAD: usize = 32;
 
 fn key(byte: u8) -> MasterKey {
@@ -27,10 +28,10 @@ fn ring() -> KeyRing {
 
 fn encode(plain: &[u8], compression: Compression, sealed: bool, pieces: usize) -> (Vec<u8>, Vec<Frame>) {
     let master = key(2);
-    let form = Form {
+    let form = ObjectFormat {
         compression,
         seal: sealed.then(|| (id("summer"), &master, Salt([9; 32]))),
-        frame: FRAME,
+        frame: FRAME_SIZE,
     };
     let mut out = Vec::new();
     let mut encoder = Encoder::new(form, &mut out).expect("an encoder");
@@ -72,7 +73,7 @@ proptest! {
         plain in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..1500),
             prop::collection::vec(0_u8..3, 0..1500),
-            (0_u32..5).prop_map(|frames| sample(frames * FRAME)),
+            (0_u32..5).prop_map(|frames| sample(frames * FRAME_SIZE)),
         ],
         form in prop::sample::select(FORMS.to_vec()),
         into in 1_usize..700,
@@ -82,8 +83,8 @@ proptest! {
         prop_assert_eq!(&encode(&plain, form.0, form.1, 1), &(object.clone(), frames.clone()));
         let decoded = decode(&object, ring(), out_of);
         prop_assert_eq!(decoded.as_ref(), Ok(&plain));
-        let index = Index::new(&frames, object.len() as u64).expect("the index fits");
-        prop_assert_eq!(index.plain(), plain.len() as u64);
+        let index = FrameIndex::new(&frames, object.len() as u64).expect("the index fits");
+        prop_assert_eq!(index.snapshot_size(), plain.len() as u64);
         prop_assert!(object.len() <= plain.len() + 100 + frames.len() * OVERHEAD);
     }
 
@@ -91,23 +92,23 @@ proptest! {
     fn any_range_is_read_with_the_index(from in 0_u64..2100, length in 0_u64..900, form in prop::sample::select(FORMS.to_vec())) {
         let plain = sample(2000);
         let (object, frames) = encode(&plain, form.0, form.1, 333);
-        let index = Index::new(&frames, object.len() as u64).expect("the index fits");
+        let index = FrameIndex::new(&frames, object.len() as u64).expect("the index fits");
         let head = Header::parse(&object).expect("a head").expect("all of it");
-        prop_assert_eq!(index.head(), head.length() as u64);
-        let mut opener = Opener::new(head, &ring()).expect("the key");
-        let (mut got, holding) = (Vec::new(), index.holding(from..from + length));
+        prop_assert_eq!(index.header_size(), head.length() as u64);
+        let mut reader = FrameReader::new(head, &ring()).expect("the key");
+        let (mut got, holding) = (Vec::new(), index.frames_for(from..from + length));
         for number in holding.clone() {
             let (frame, is_last) = index.frame(number).expect("it exists");
             let start = usize::try_from(frame.offset).expect("small");
             let stored = object[start..start + frame.stored as usize].to_vec();
-            got.extend(opener.open(number, is_last, stored).expect("it opens"));
+            got.extend(reader.open(number, is_last, stored).expect("it opens"));
         }
         let end = (from + length).min(2000);
         if from < end {
-            let skip = usize::try_from(from - index.start(holding.start)).expect("small");
+            let skip = usize::try_from(from - index.frame_start(holding.start)).expect("small");
             let wanted = &plain[usize::try_from(from).expect("small")..usize::try_from(end).expect("small")];
             prop_assert_eq!(&got[skip..skip + wanted.len()], wanted);
-            prop_assert!(got.len() < wanted.len() + 2 * FRAME as usize);
+            prop_assert!(got.len() < wanted.len() + 2 * FRAME_SIZE as usize);
         } else {
             prop_assert!(holding.is_empty());
         }
@@ -150,7 +151,7 @@ fn no_data_of_a_damaged_frame_is_released() {
     let (mut decoder, mut out) = (Decoder::new(ring()), Vec::new());
     let result = decoder.push(&object, &mut out);
     assert_eq!(result, Err(DecodeError::Damaged { frame: 1 }));
-    assert_eq!(out, sample(600)[..FRAME as usize]);
+    assert_eq!(out, sample(600)[..FRAME_SIZE as usize]);
 }
 
 #[test]
@@ -177,7 +178,7 @@ fn a_truncated_object_is_detected_at_every_length() {
 #[test]
 fn swapped_repeated_and_missing_frames_are_distinguished() {
     for (compression, sealed) in FORMS {
-        let plain = sample(4 * FRAME - 6);
+        let plain = sample(4 * FRAME_SIZE - 6);
         let (object, frames) = encode(&plain, compression, sealed, 100);
         let part = |number: usize| {
             let from = usize::try_from(frames[number].offset).expect("small");
@@ -227,10 +228,10 @@ fn a_frame_of_another_object_is_rejected() {
             } else {
                 Compression::None
             };
-            let form = Form {
+            let form = ObjectFormat {
                 compression,
                 seal,
-                frame: FRAME,
+                frame: FRAME_SIZE,
             };
             let mut out = Vec::new();
             let mut encoder = Encoder::new(form, &mut out).expect("an encoder");
@@ -306,11 +307,11 @@ fn plain_snapshots_and_newer_versions_are_recognized() {
 
 #[test]
 fn equal_frames_are_encrypted_differently() {
-    let plain = vec![7; 2 * FRAME as usize];
+    let plain = vec![7; 2 * FRAME_SIZE as usize];
     let (object, frames) = encode(&plain, Compression::None, true, 100);
     let payload = |frame: &Frame| {
         let from = usize::try_from(frame.offset).expect("small") + 16;
-        object[from..from + FRAME as usize].to_vec()
+        object[from..from + FRAME_SIZE as usize].to_vec()
     };
     assert_ne!(payload(&frames[0]), payload(&frames[1]));
     assert!(
@@ -323,11 +324,11 @@ fn equal_frames_are_encrypted_differently() {
 fn an_inconsistent_index_is_refused() {
     let (object, frames) = encode(&sample(600), Compression::None, false, 100);
     let length = object.len() as u64;
-    assert!(Index::new(&frames, length).is_ok());
+    assert!(FrameIndex::new(&frames, length).is_ok());
     let broken = |change: &dyn Fn(&mut Vec<Frame>)| {
         let mut frames = frames.clone();
         change(&mut frames);
-        Index::new(&frames, length)
+        FrameIndex::new(&frames, length)
             .map(|_| ())
             .expect_err("refused")
             .to_string()

@@ -2,7 +2,7 @@
 //! peak memory of the process.
 
 use etcd_operator_snapshot::content::audit::audit;
-use etcd_operator_snapshot::content::live::live;
+use etcd_operator_snapshot::content::live_keys::find_live_keys;
 use etcd_operator_snapshot::database::Database;
 use etcd_operator_snapshot::source::{ReadAt, ReadError};
 
@@ -124,7 +124,7 @@ fn a_huge_value_is_read_in_chunks() {
     let audit = audit(&mut database).expect("a walk");
     assert_eq!(audit.findings.list, []);
     assert_eq!((audit.look.revision, audit.records), (5, 1));
-    let live = live(&mut database, None, audit.records).expect("keys");
+    let live = find_live_keys(&mut database, None, audit.records).expect("keys");
     assert_eq!((live.keys, live.bytes), (1, VALUE + 1));
     let grown = peak_memory() - before;
     assert!(grown < ALLOWED, "{grown} bytes of memory for a value of {VALUE}");

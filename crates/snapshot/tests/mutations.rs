@@ -3,8 +3,8 @@
 
 mod support;
 
-use etcd_operator_snapshot::content::live::live;
-use etcd_operator_snapshot::content::look::look;
+use etcd_operator_snapshot::content::live_keys::find_live_keys;
+use etcd_operator_snapshot::content::quick_look::quick_look;
 use etcd_operator_snapshot::database::Database;
 use etcd_operator_snapshot::source::{ReadAt, ReadError};
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ fn restorable_content(bytes: &[u8]) -> Option<String> {
         .ok()
         .filter(|audit| audit.findings.is_empty())?;
     let mut database = Database::open(bytes).ok()?;
-    let live = live(&mut database, None, audit.records).ok()?;
+    let live = find_live_keys(&mut database, None, audit.records).ok()?;
     Some(format!("{:?} {}", audit.look.facts, live.digest))
 }
 
@@ -41,12 +41,12 @@ fn restorable_content(bytes: &[u8]) -> Option<String> {
 fn reads_per_byte(bytes: &[u8]) -> u64 {
     let mut source = CountingSource { bytes, read: 0 };
     if let Ok(mut database) = Database::open(&mut source) {
-        let _ = look(&mut database);
+        let _ = quick_look(&mut database);
         let records = match etcd_operator_snapshot::content::audit::audit(&mut database) {
             Ok(audit) => audit.records,
             Err(_) => 0,
         };
-        let _ = live(&mut database, None, records);
+        let _ = find_live_keys(&mut database, None, records);
     }
     source.read / (bytes.len() as u64).max(1)
 }

@@ -3,12 +3,12 @@
 
 mod support;
 
-use etcd_operator_snapshot::content::live::{live, live_within};
-use etcd_operator_snapshot::content::look::{Step, look, step};
+use etcd_operator_snapshot::content::live_keys::{find_live_keys, find_live_keys_within};
+use etcd_operator_snapshot::content::quick_look::{RemoteStep, quick_look, quick_look_step};
 use etcd_operator_snapshot::content::{Alarm, Facts};
 use etcd_operator_snapshot::database::Database;
 use etcd_operator_snapshot::source::{File, Ranges};
-use etcd_operator_snapshot::stream::{Check, Kind};
+use etcd_operator_snapshot::stream::{StreamKind, StreamVerifier};
 use support::{Row, bytes, check_database, table};
 
 fn facts(name: &str) -> Facts {
@@ -27,7 +27,7 @@ fn no_damage_is_found_in_real_files() {
 fn the_revision_equals_the_one_etcd_served() {
     for row in table() {
         let bytes = bytes(&row.name);
-        let look = look(&mut Database::open(&bytes[..]).expect("open")).expect("look");
+        let look = quick_look(&mut Database::open(&bytes[..]).expect("open")).expect("look");
         assert_eq!(look.revision, row.served_revision, "{}", row.name);
         let edge = look.right_edge.map_or(0, |edge| edge.main);
         assert_eq!(
@@ -58,7 +58,11 @@ fn keys_and_hash_equal_those_of_etcds_tools() {
         // Since 3.6 etcd's tool counts live keys; before it counted the entries of all buckets.
         let keys = match row.minor() {
             ..6 => audit.entries(),
-            _ => live(&mut database, None, audit.records).expect("keys").keys,
+            _ => {
+                find_live_keys(&mut database, None, audit.records)
+                    .expect("keys")
+                    .keys
+            }
         };
         assert_eq!(keys, row.keys, "{}", row.name);
     }
@@ -70,9 +74,9 @@ fn the_digest_equals_that_of_range_reads() {
         let bytes = bytes(&row.name);
         let mut database = Database::open(&bytes[..]).expect("open");
         let records = check_database(&bytes).expect("a walk").records;
-        let all = live(&mut database, None, records).expect("keys");
+        let all = find_live_keys(&mut database, None, records).expect("keys");
         assert_eq!(all.digest.to_string(), row.served_digest, "{}", row.name);
-        let at = live(&mut database, Some(row.served_revision), records).expect("keys");
+        let at = find_live_keys(&mut database, Some(row.served_revision), records).expect("keys");
         assert_eq!(at, all, "{}", row.name);
         let sums = all.prefixes.values().fold((0, 0), |(keys, bytes), size| {
             (keys + size.keys, bytes + size.bytes)
@@ -86,10 +90,10 @@ fn the_digest_does_not_depend_on_the_memory_limit() {
     let bytes = bytes("3.6-full");
     let mut database = Database::open(&bytes[..]).expect("open");
     let records = check_database(&bytes).expect("a walk").records;
-    let wanted = live(&mut database, None, records).expect("keys");
+    let wanted = find_live_keys(&mut database, None, records).expect("keys");
     // With a record count that is too low, the scan must split its ranges itself.
     for (remembered, told) in [(100, records), (90, 0)] {
-        let found = live_within(&mut database, None, told, remembered).expect("keys");
+        let found = find_live_keys_within(&mut database, None, told, remembered).expect("keys");
         assert_eq!(found, wanted, "{remembered} at once, told of {told}");
     }
 }
@@ -100,8 +104,8 @@ fn the_digest_at_an_older_revision_excludes_later_changes() {
     let mut database = Database::open(&bytes[..]).expect("open");
     let audit = check_database(&bytes).expect("a walk");
     let compacted = audit.look.facts.compacted.expect("it was compacted");
-    let then = live(&mut database, Some(compacted), audit.records).expect("keys");
-    let now = live(&mut database, None, audit.records).expect("keys");
+    let then = find_live_keys(&mut database, Some(compacted), audit.records).expect("keys");
+    let now = find_live_keys(&mut database, None, audit.records).expect("keys");
     // Later changes: 60 events and two large keys added, one pod deleted, one colour changed.
     assert_eq!(now.keys, then.keys + 61);
     assert_eq!(then.prefixes["/registry/pods/"].keys, 90);
@@ -114,14 +118,14 @@ fn the_digest_at_an_older_revision_excludes_later_changes() {
 fn snapshots_and_copies_are_distinguished_by_length_and_hash() {
     for row in table() {
         let bytes = bytes(&row.name);
-        let mut check = Check::default();
+        let mut check = StreamVerifier::default();
         for piece in bytes.chunks(32 << 10) {
             check.push(piece);
         }
         let checked = check
             .finish()
             .unwrap_or_else(|error| panic!("{}: {error}", row.name));
-        let is_snapshot = matches!(checked.kind, Kind::Snapshot { .. });
+        let is_snapshot = matches!(checked.kind, StreamKind::Snapshot { .. });
         assert_eq!(is_snapshot, row.is_snapshot(), "{}", row.name);
         assert_eq!(
             Database::open(&bytes[..]).expect("open").has_hash(),
@@ -193,14 +197,14 @@ fn other_page_sizes_and_a_freelist_are_supported() {
 fn one_valid_meta_page_is_enough() {
     for name in ["3.2-full", "3.7-full", "3.5-pages16", "3.5-pages64"] {
         let whole = bytes(name);
-        let wanted = look(&mut Database::open(&whole[..]).expect("open")).expect("look");
+        let wanted = quick_look(&mut Database::open(&whole[..]).expect("open")).expect("look");
         let size =
             usize::try_from(Database::open(&whole[..]).expect("open").meta().page_size).expect("small");
         for torn in [16, size + 16] {
             let mut bytes = whole.clone();
             bytes[torn + 48] ^= 1;
             let mut database = Database::open(&bytes[..]).unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert_eq!(look(&mut database).expect("look"), wanted, "{name}");
+            assert_eq!(quick_look(&mut database).expect("look"), wanted, "{name}");
             let findings = check_database(&bytes).expect("a walk").findings;
             assert_eq!(findings.list.len(), 1, "{name}: {findings:?}");
         }
@@ -222,12 +226,15 @@ fn a_file_on_disk_is_read_like_one_in_memory() {
 fn a_remote_file_needs_few_small_reads() {
     for row in table() {
         let bytes = bytes(&row.name);
-        let mut ranges = Ranges::of_length(bytes.len() as u64);
+        let mut ranges = Ranges::with_length(bytes.len() as u64);
         let (mut reads, mut fetched) = (0, 0);
         let seen = loop {
-            match step(&mut ranges).expect("a step") {
-                Step::Done(look) => break look,
-                Step::Fetch { place, length } => {
+            match quick_look_step(&mut ranges).expect("a step") {
+                RemoteStep::Done(look) => break look,
+                RemoteStep::Fetch {
+                    offset: place,
+                    length,
+                } => {
                     reads += 1;
                     fetched += length;
                     let from = usize::try_from(place).expect("small");

@@ -3,22 +3,22 @@
 mod support;
 
 use etcd_operator_snapshot::content::audit::audit;
-use etcd_operator_snapshot::content::live::live;
-use etcd_operator_snapshot::content::look::look;
+use etcd_operator_snapshot::content::live_keys::find_live_keys;
+use etcd_operator_snapshot::content::quick_look::quick_look;
 use etcd_operator_snapshot::database::Database;
-use etcd_operator_snapshot::stream::Check;
+use etcd_operator_snapshot::stream::StreamVerifier;
 use etcd_operator_snapshot::summary::Summary;
 use support::{DamagedFile, bytes};
 
 fn whole(bytes: &[u8]) -> Summary {
-    let mut check = Check::default();
+    let mut check = StreamVerifier::default();
     check.push(bytes);
     let mut database = Database::open(bytes).expect("open");
     let audit = audit(&mut database).expect("a walk");
-    let live = live(&mut database, None, audit.records).expect("keys");
-    Summary::of_audit(&database, audit)
+    let live = find_live_keys(&mut database, None, audit.records).expect("keys");
+    Summary::from_audit(&database, audit)
         .with_keys(live)
-        .with_check(&check.finish().expect("a right hash"))
+        .with_verified_stream(&check.finish().expect("a right hash"))
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn damage_and_alarms_are_shown() {
     damaged.put(member + 8, [1, 0]);
     let mut database = Database::open(&damaged.bytes[..]).expect("open");
     let audit = audit(&mut database).expect("a walk");
-    let text = Summary::of_audit(&database, audit).to_string();
+    let text = Summary::from_audit(&database, audit).to_string();
     assert!(text.contains("alarm         NOSPACE of member "), "{text}");
     assert!(text.contains("damaged (1 findings)"), "{text}");
     assert!(
@@ -111,7 +111,7 @@ fn the_json_has_the_same_content() {
     assert_eq!(json["walk"]["damage"], serde_json::json!([]));
     let bytes = bytes("3.6-full");
     let mut database = Database::open(&bytes[..]).expect("open");
-    let look = look(&mut database).expect("look");
-    let short = serde_json::to_value(Summary::of_look(&database, look)).expect("JSON");
+    let look = quick_look(&mut database).expect("look");
+    let short = serde_json::to_value(Summary::from_quick_look(&database, look)).expect("JSON");
     assert!(short.get("walk").is_none() && short.get("keys").is_none() && short.get("sha256").is_none());
 }

@@ -25,12 +25,13 @@ use object_store::{
 pub use self::abs::AbsConfig;
 pub use self::gcs::GcsConfig;
 use self::service::{Service, fault};
+use crate::backend::{
+    Backend, BackendFuture, ByteRange, Etag, ListedObject, ObjectBody, ObjectMetadata, Page, Part,
+    PendingUpload, StoreLocation, UnfinishedUpload, UploadId, UploadToken,
+};
 use crate::error::{Class, Fault};
 use crate::key::{Key, percent_encode};
-use crate::port::{
-    Answer, Begun, Entry, Etag, Mark, Meta, Page, Part, Place, Port, Reading, Span, Target, UploadId,
-};
-use crate::secret::BadConfig;
+use crate::secret::InvalidConfig;
 use crate::xml;
 
 /// The metadata key of the upload token. Azure allows no hyphens in metadata keys.
@@ -50,13 +51,13 @@ pub struct Cloud {
     uploads: Arc<dyn MultipartStore>,
     provider: Provider,
     service: Service,
-    place: Place,
+    location: StoreLocation,
 }
 
 impl fmt::Debug for Cloud {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cloud")
-            .field("place", &self.place)
+            .field("location", &self.location)
             .finish_non_exhaustive()
     }
 }
@@ -80,7 +81,7 @@ impl Cloud {
         fault(error, self.service.redactor())
     }
 
-    async fn begin_upload(&self, key: &Key, mark: &Mark) -> Result<UploadId, Fault> {
+    async fn begin_upload(&self, key: &Key, mark: &UploadToken) -> Result<UploadId, Fault> {
         let path = path(key)?;
         let id = match self.provider {
             Provider::Gcs { .. } => {
@@ -97,7 +98,7 @@ impl Cloud {
         id.map(UploadId).map_err(|error| self.fault(&error))
     }
 
-    async fn upload_part(&self, target: &Target, number: u32, body: Bytes) -> Result<Part, Fault> {
+    async fn upload_part(&self, target: &PendingUpload, number: u32, body: Bytes) -> Result<Part, Fault> {
         let path = path(&target.key)?;
         let size = u64::try_from(body.len()).unwrap_or(u64::MAX);
         let index = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -113,7 +114,7 @@ impl Cloud {
         })
     }
 
-    async fn complete_upload(&self, target: &Target, parts: &[Part]) -> Result<(), Fault> {
+    async fn complete_upload(&self, target: &PendingUpload, parts: &[Part]) -> Result<(), Fault> {
         let path = path(&target.key)?;
         if let Provider::Abs { base, .. } = &self.provider {
             return self.commit_blocks(base, target, parts).await;
@@ -128,7 +129,7 @@ impl Cloud {
             .map_err(|error| self.fault(&error))
     }
 
-    async fn abort_upload(&self, target: &Target) -> Result<(), Fault> {
+    async fn abort_upload(&self, target: &PendingUpload) -> Result<(), Fault> {
         let path = path(&target.key)?;
         self.uploads
             .abort_multipart(&path, &target.id.0)
@@ -136,7 +137,7 @@ impl Cloud {
             .map_err(|error| self.fault(&error))
     }
 
-    async fn head_object(&self, key: &Key) -> Result<Meta, Fault> {
+    async fn head_object(&self, key: &Key) -> Result<ObjectMetadata, Fault> {
         let options = GetOptions {
             head: true,
             ..GetOptions::default()
@@ -151,16 +152,21 @@ impl Cloud {
             Provider::Abs { .. } => ABS_MARK,
         };
         let mark = found.attributes.get(&Attribute::Metadata(name.into()));
-        Ok(Meta {
+        Ok(ObjectMetadata {
             size: found.meta.size,
             etag: etag(&found.meta)?,
-            mark: mark.map(|mark| Mark(mark.to_string())),
+            mark: mark.map(|mark| UploadToken(mark.to_string())),
             modified: modified(&found.meta),
         })
     }
 
-    async fn read_object(&self, key: &Key, span: Span, wanted: Option<&Etag>) -> Result<Reading, Fault> {
-        let range = match (span.from, span.to) {
+    async fn read_object(
+        &self,
+        key: &Key,
+        range: ByteRange,
+        wanted: Option<&Etag>,
+    ) -> Result<ObjectBody, Fault> {
+        let range = match (range.from, range.to) {
             (0, None) => None,
             (from, None) => Some(GetRange::Offset(from)),
             (from, Some(to)) => Some(GetRange::Bounded(from..to)),
@@ -195,7 +201,7 @@ impl Cloud {
         let body = found
             .into_stream()
             .map(move |piece| piece.map_err(|error| fault(&error, &redactor)));
-        Ok(Reading {
+        Ok(ObjectBody {
             etag,
             length,
             body: Box::pin(body),
@@ -204,7 +210,7 @@ impl Cloud {
 
     /// Lists objects without `object_store`, whose listings omit an object named exactly like the prefix and
     /// fail on names that it would not write.
-    async fn list_objects(&self, prefix: &str, page: Option<&str>) -> Result<Page<Entry>, Fault> {
+    async fn list_objects(&self, prefix: &str, page: Option<&str>) -> Result<Page<ListedObject>, Fault> {
         let prefix = percent_encode(prefix, false);
         let (address, token) = match &self.provider {
             Provider::Gcs { base, .. } => (
@@ -253,7 +259,7 @@ impl Cloud {
     }
 
     /// Azure has no listing of uncommitted blocks. It deletes them after a week.
-    async fn list_uploads(&self, prefix: &str, page: Option<&str>) -> Result<Page<Begun>, Fault> {
+    async fn list_uploads(&self, prefix: &str, page: Option<&str>) -> Result<Page<UnfinishedUpload>, Fault> {
         let Provider::Gcs { base, .. } = &self.provider else {
             return Ok(Page {
                 items: Vec::new(),
@@ -274,7 +280,7 @@ impl Cloud {
 
     /// Creates the container. Only tests use this; users create their containers themselves.
     #[cfg(feature = "testing")]
-    pub async fn make_container(&self) -> Result<(), Fault> {
+    pub async fn create_container(&self) -> Result<(), Fault> {
         let (Provider::Gcs { base, .. } | Provider::Abs { base, .. }) = &self.provider;
         let address = format!("{base}?restype=container");
         self.send(Method::PUT, &address, &[], Bytes::new())
@@ -335,53 +341,67 @@ fn modified(meta: &ObjectMeta) -> Option<Timestamp> {
     Timestamp::from_millisecond(meta.last_modified.timestamp_millis()).ok()
 }
 
-fn client_config_error(setting: &str, error: &object_store::Error, service: &Service) -> BadConfig {
+fn client_config_error(setting: &str, error: &object_store::Error, service: &Service) -> InvalidConfig {
     let cause = service.redactor().redact(&crate::net::root_cause(error));
-    BadConfig::new(setting, format!("cannot be used: {cause}"))
+    InvalidConfig::new(setting, format!("cannot be used: {cause}"))
 }
 
-impl Port for Cloud {
-    fn place(&self) -> &Place {
-        &self.place
+impl Backend for Cloud {
+    fn location(&self) -> &StoreLocation {
+        &self.location
     }
 
-    fn begin<'a>(&'a self, key: &'a Key, mark: &'a Mark) -> Answer<'a, UploadId> {
+    fn begin<'a>(&'a self, key: &'a Key, mark: &'a UploadToken) -> BackendFuture<'a, UploadId> {
         Box::pin(self.begin_upload(key, mark))
     }
 
-    fn part<'a>(&'a self, target: &'a Target, number: u32, body: Bytes) -> Answer<'a, Part> {
-        Box::pin(self.upload_part(target, number, body))
+    fn upload_part<'a>(
+        &'a self,
+        target: &'a PendingUpload,
+        number: u32,
+        body: Bytes,
+    ) -> BackendFuture<'a, Part> {
+        Box::pin(Self::upload_part(self, target, number, body))
     }
 
-    fn complete<'a>(&'a self, target: &'a Target, parts: &'a [Part]) -> Answer<'a, ()> {
+    fn complete<'a>(&'a self, target: &'a PendingUpload, parts: &'a [Part]) -> BackendFuture<'a, ()> {
         Box::pin(self.complete_upload(target, parts))
     }
 
-    fn abort<'a>(&'a self, target: &'a Target) -> Answer<'a, ()> {
+    fn abort<'a>(&'a self, target: &'a PendingUpload) -> BackendFuture<'a, ()> {
         Box::pin(self.abort_upload(target))
     }
 
-    fn head<'a>(&'a self, key: &'a Key) -> Answer<'a, Meta> {
+    fn head<'a>(&'a self, key: &'a Key) -> BackendFuture<'a, ObjectMetadata> {
         Box::pin(self.head_object(key))
     }
 
-    fn read<'a>(&'a self, key: &'a Key, span: Span, etag: Option<&'a Etag>) -> Answer<'a, Reading> {
-        Box::pin(self.read_object(key, span, etag))
+    fn read<'a>(
+        &'a self,
+        key: &'a Key,
+        range: ByteRange,
+        etag: Option<&'a Etag>,
+    ) -> BackendFuture<'a, ObjectBody> {
+        Box::pin(self.read_object(key, range, etag))
     }
 
-    fn list<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Entry>> {
+    fn list<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> BackendFuture<'a, Page<ListedObject>> {
         Box::pin(self.list_objects(prefix, page))
     }
 
-    fn delete<'a>(&'a self, key: &'a Key) -> Answer<'a, ()> {
+    fn delete<'a>(&'a self, key: &'a Key) -> BackendFuture<'a, ()> {
         Box::pin(self.delete_object(key))
     }
 
-    fn create<'a>(&'a self, key: &'a Key, body: Bytes) -> Answer<'a, ()> {
+    fn create<'a>(&'a self, key: &'a Key, body: Bytes) -> BackendFuture<'a, ()> {
         Box::pin(self.create_object(key, body))
     }
 
-    fn begun<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Begun>> {
-        Box::pin(self.list_uploads(prefix, page))
+    fn list_uploads<'a>(
+        &'a self,
+        prefix: &'a str,
+        page: Option<&'a str>,
+    ) -> BackendFuture<'a, Page<UnfinishedUpload>> {
+        Box::pin(Self::list_uploads(self, prefix, page))
     }
 }

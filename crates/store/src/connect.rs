@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::backend::Backend;
 use crate::cloud::{AbsConfig, Cloud, GcsConfig};
 use crate::local::Local;
 use crate::oss::{Oss, OssConfig};
 use crate::platform::Platform;
 use crate::policy::Policy;
-use crate::port::Port;
 use crate::s3::{S3, S3Config};
-use crate::secret::{BadConfig, Secret};
+use crate::secret::{InvalidConfig, Secret};
 use crate::store::Store;
 
 /// The configuration of a store.
@@ -34,13 +34,13 @@ pub async fn connect(
     secret: Option<&Secret>,
     platform: &Platform,
     policy: Policy,
-) -> Result<Store, BadConfig> {
-    let port: Arc<dyn Port> = match config {
+) -> Result<Store, InvalidConfig> {
+    let backend: Arc<dyn Backend> = match config {
         StoreConfig::S3(config) => Arc::new(S3::new(config, secret).await?),
         StoreConfig::Oss(config) => Arc::new(Oss::new(config, secret, platform)?),
         StoreConfig::Gcs(config) => Arc::new(Cloud::gcs(config, secret, platform)?),
         StoreConfig::Abs(config) => Arc::new(Cloud::abs(config, secret, platform)?),
         StoreConfig::Local(path) => Arc::new(Local::new(path.as_str())?),
     };
-    Ok(Store::new(port, policy))
+    Ok(Store::new(backend, policy))
 }

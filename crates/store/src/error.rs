@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::port::{Kind, Place};
+use crate::backend::{Kind, StoreLocation};
 
 /// The class of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ pub enum Class {
     NoBucket,
     /// The upload does not exist (any more).
     NoUpload,
-    /// The identity is valid but lacks the permission.
+    /// The identity is valid but missing the permission.
     Forbidden,
     /// The credentials are unknown, wrong, expired, or could not be obtained.
     Credentials,
@@ -101,7 +101,7 @@ impl Class {
             Self::NotFound => "the object does not exist",
             Self::NoBucket => "the bucket, container or directory does not exist",
             Self::NoUpload => "the upload no longer exists",
-            Self::Forbidden => "the identity lacks the permission",
+            Self::Forbidden => "the identity missing the permission",
             Self::Credentials => "the credentials are wrong, expired or missing",
             Self::Clock => "the clocks of this machine and of the store differ too much",
             Self::WrongRegion => "the bucket is in another region",
@@ -242,7 +242,7 @@ impl fmt::Display for Operation {
 
 /// What a failed upload left in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remains {
+pub enum UploadRemains {
     /// Nothing.
     Aborted,
     /// The whole object. Only a later check failed.
@@ -269,29 +269,35 @@ pub struct Error {
     /// The number of attempts.
     pub attempts: u32,
     /// What the upload left in the store, if the operation was part of an upload.
-    pub remains: Option<Remains>,
+    pub upload_remains: Option<UploadRemains>,
 }
 
 impl Error {
     /// Adds the operation, the object and the number of attempts to a fault.
-    pub fn of(fault: Fault, operation: Operation, place: &Place, name: &str, attempts: u32) -> Self {
+    pub fn new(
+        fault: Fault,
+        operation: Operation,
+        location: &StoreLocation,
+        name: &str,
+        attempts: u32,
+    ) -> Self {
         Self {
             operation,
             class: fault.class,
-            object: place.address(name),
-            endpoint: place.endpoint.clone(),
+            object: location.address(name),
+            endpoint: location.endpoint.clone(),
             detail: fault.detail,
-            setting: fault.class.setting(place.kind),
+            setting: fault.class.setting(location.kind),
             attempts,
-            remains: None,
+            upload_remains: None,
         }
     }
 
     /// Adds what the upload left in the store.
     #[must_use]
-    pub fn with_remains(self, remains: Remains) -> Self {
+    pub fn with_upload_remains(self, remains: UploadRemains) -> Self {
         Self {
-            remains: Some(remains),
+            upload_remains: Some(remains),
             ..self
         }
     }
@@ -313,12 +319,12 @@ impl fmt::Display for Error {
         if self.attempts > 1 {
             write!(f, "; tried {} times", self.attempts)?;
         }
-        match self.remains {
-            Some(Remains::Unknown) => {
+        match self.upload_remains {
+            Some(UploadRemains::Unknown) => {
                 f.write_str("; uploaded parts may remain until the next sweep removes them")
             }
-            Some(Remains::Complete) => f.write_str("; the object is complete"),
-            Some(Remains::Aborted) | None => Ok(()),
+            Some(UploadRemains::Complete) => f.write_str("; the object is complete"),
+            Some(UploadRemains::Aborted) | None => Ok(()),
         }
     }
 }

@@ -13,12 +13,13 @@ use rustix::fs::OFlags;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 
 use self::paths::RootDirectory;
+use crate::backend::{
+    Backend, BackendFuture, ByteRange, Etag, Kind, ListedObject, ObjectBody, ObjectMetadata, Page, Part,
+    PendingUpload, StoreLocation, UnfinishedUpload, UploadId, UploadToken,
+};
 use crate::error::{Class, Fault};
 use crate::key::Key;
-use crate::port::{
-    Answer, Begun, Entry, Etag, Kind, Mark, Meta, Page, Part, Place, Port, Reading, Span, Target, UploadId,
-};
-use crate::secret::BadConfig;
+use crate::secret::InvalidConfig;
 
 /// How many bytes are read at once.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -29,13 +30,13 @@ const PAGE_SIZE: usize = 1000;
 /// A store in a local directory.
 #[derive(Clone, Debug)]
 pub struct Local {
-    place: Place,
+    location: StoreLocation,
     root: Arc<RootDirectory>,
 }
 
 impl Local {
     /// Uses the directory at `path`, which must exist when the store is used.
-    pub fn new(path: impl Into<PathBuf>) -> Result<Self, BadConfig> {
+    pub fn new(path: impl Into<PathBuf>) -> Result<Self, InvalidConfig> {
         let path = path.into();
         let is_valid = path.is_absolute()
             && !path
@@ -43,10 +44,10 @@ impl Local {
                 .any(|part| part == std::path::Component::ParentDir);
         if !is_valid {
             let problem = "must be absolute and without `..`; for example: /backups/etcd";
-            return Err(BadConfig::new("local.path", problem));
+            return Err(InvalidConfig::new("local.path", problem));
         }
         Ok(Self {
-            place: Place {
+            location: StoreLocation {
                 kind: Kind::Local,
                 bucket: path.display().to_string(),
                 endpoint: String::new(),
@@ -59,7 +60,7 @@ impl Local {
     fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&RootDirectory) -> Result<T, Fault> + Send + 'static,
-    ) -> Answer<'_, T> {
+    ) -> BackendFuture<'_, T> {
         let root = Arc::clone(&self.root);
         Box::pin(async move {
             match tokio::task::spawn_blocking(move || work(&root)).await {
@@ -70,33 +71,38 @@ impl Local {
     }
 }
 
-impl Port for Local {
-    fn place(&self) -> &Place {
-        &self.place
+impl Backend for Local {
+    fn location(&self) -> &StoreLocation {
+        &self.location
     }
 
-    fn begin<'a>(&'a self, key: &'a Key, mark: &'a Mark) -> Answer<'a, UploadId> {
+    fn begin<'a>(&'a self, key: &'a Key, mark: &'a UploadToken) -> BackendFuture<'a, UploadId> {
         let (key, mark) = (key.clone(), mark.clone());
         self.run_blocking(move |root| upload::begin(root, &key, &mark))
     }
 
-    fn part<'a>(&'a self, target: &'a Target, number: u32, body: Bytes) -> Answer<'a, Part> {
+    fn upload_part<'a>(
+        &'a self,
+        target: &'a PendingUpload,
+        number: u32,
+        body: Bytes,
+    ) -> BackendFuture<'a, Part> {
         let target = target.clone();
         self.run_blocking(move |root| upload::write_part(root, &target, number, &body))
     }
 
-    fn complete<'a>(&'a self, target: &'a Target, parts: &'a [Part]) -> Answer<'a, ()> {
+    fn complete<'a>(&'a self, target: &'a PendingUpload, parts: &'a [Part]) -> BackendFuture<'a, ()> {
         let target = target.clone();
         let size = parts.iter().map(|part| part.size).sum();
         self.run_blocking(move |root| upload::complete(root, &target, size))
     }
 
-    fn abort<'a>(&'a self, target: &'a Target) -> Answer<'a, ()> {
+    fn abort<'a>(&'a self, target: &'a PendingUpload) -> BackendFuture<'a, ()> {
         let target = target.clone();
         self.run_blocking(move |root| upload::abort(root, &target))
     }
 
-    fn head<'a>(&'a self, key: &'a Key) -> Answer<'a, Meta> {
+    fn head<'a>(&'a self, key: &'a Key) -> BackendFuture<'a, ObjectMetadata> {
         let key = key.clone();
         self.run_blocking(move |root| {
             let path = root.object_path(&key)?;
@@ -104,17 +110,22 @@ impl Port for Local {
         })
     }
 
-    fn read<'a>(&'a self, key: &'a Key, span: Span, etag: Option<&'a Etag>) -> Answer<'a, Reading> {
+    fn read<'a>(
+        &'a self,
+        key: &'a Key,
+        range: ByteRange,
+        etag: Option<&'a Etag>,
+    ) -> BackendFuture<'a, ObjectBody> {
         Box::pin(async move {
             let requested = key.clone();
             let path = self
                 .run_blocking(move |root| root.object_path(&requested))
                 .await?;
-            open_file(&path, span, etag).await
+            open_file(&path, range, etag).await
         })
     }
 
-    fn list<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Entry>> {
+    fn list<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> BackendFuture<'a, Page<ListedObject>> {
         let (prefix, after) = (prefix.to_owned(), page.map(str::to_owned));
         self.run_blocking(move |root| {
             let mut entries = root.entries(&prefix)?;
@@ -132,7 +143,7 @@ impl Port for Local {
         })
     }
 
-    fn delete<'a>(&'a self, key: &'a Key) -> Answer<'a, ()> {
+    fn delete<'a>(&'a self, key: &'a Key) -> BackendFuture<'a, ()> {
         let key = key.clone();
         self.run_blocking(move |root| {
             let path = root.object_path(&key)?;
@@ -142,12 +153,16 @@ impl Port for Local {
         })
     }
 
-    fn create<'a>(&'a self, key: &'a Key, body: Bytes) -> Answer<'a, ()> {
+    fn create<'a>(&'a self, key: &'a Key, body: Bytes) -> BackendFuture<'a, ()> {
         let key = key.clone();
         self.run_blocking(move |root| upload::create(root, &key, &body))
     }
 
-    fn begun<'a>(&'a self, prefix: &'a str, _page: Option<&'a str>) -> Answer<'a, Page<Begun>> {
+    fn list_uploads<'a>(
+        &'a self,
+        prefix: &'a str,
+        _page: Option<&'a str>,
+    ) -> BackendFuture<'a, Page<UnfinishedUpload>> {
         let prefix = prefix.to_owned();
         self.run_blocking(move |root| {
             let items = upload::list_unfinished(root, &prefix)?;
@@ -156,7 +171,7 @@ impl Port for Local {
     }
 }
 
-async fn open_file(path: &Path, span: Span, etag: Option<&Etag>) -> Result<Reading, Fault> {
+async fn open_file(path: &Path, range: ByteRange, etag: Option<&Etag>) -> Result<ObjectBody, Fault> {
     let to_fault = |error: std::io::Error| paths::io_fault(&error);
     let mut file = tokio::fs::File::options()
         .read(true)
@@ -170,15 +185,15 @@ async fn open_file(path: &Path, span: Span, etag: Option<&Etag>) -> Result<Readi
     if etag.is_some_and(|etag| *etag != meta.etag) {
         return Err(Fault::new(Class::Changed, "the file was replaced"));
     }
-    let end = span.to.unwrap_or(meta.size).min(meta.size);
-    if span.from > end || (span.from == end && meta.size > 0) {
-        let detail = format!("the range starts at byte {} of {}", span.from, meta.size);
+    let end = range.to.unwrap_or(meta.size).min(meta.size);
+    if range.from > end || (range.from == end && meta.size > 0) {
+        let detail = format!("the range starts at byte {} of {}", range.from, meta.size);
         return Err(Fault::new(Class::Unsupported, detail));
     }
-    file.seek(std::io::SeekFrom::Start(span.from))
+    file.seek(std::io::SeekFrom::Start(range.from))
         .await
         .map_err(to_fault)?;
-    let length = end - span.from;
+    let length = end - range.from;
     let body = stream::try_unfold((file, length), |(mut file, left)| async move {
         if left == 0 {
             return Ok(None);
@@ -199,7 +214,7 @@ async fn open_file(path: &Path, span: Span, etag: Option<&Etag>) -> Result<Readi
         let left = left - u64::try_from(got).unwrap_or(left);
         Ok(Some((buffer.freeze(), (file, left))))
     });
-    Ok(Reading {
+    Ok(ObjectBody {
         etag: meta.etag,
         length,
         body: Box::pin(body),

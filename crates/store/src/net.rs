@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use crate::error::{Class, Fault};
-use crate::secret::{BadConfig, Redactor};
+use crate::secret::{InvalidConfig, Redactor};
 use crate::trust::TrustedRoots;
 
 /// The timeout for establishing a connection.
@@ -13,7 +13,7 @@ pub(crate) const CONNECT: Duration = Duration::from_secs(10);
 
 /// Creates an HTTP client. It does not retry, and it does not follow redirects: a signature is valid for one
 /// address only.
-pub(crate) fn http_client(trust: &TrustedRoots) -> Result<reqwest::Client, BadConfig> {
+pub(crate) fn http_client(trust: &TrustedRoots) -> Result<reqwest::Client, InvalidConfig> {
     reqwest::Client::builder()
         .tls_backend_preconfigured(trust.to_rustls_config()?)
         .connect_timeout(CONNECT)
@@ -22,7 +22,7 @@ pub(crate) fn http_client(trust: &TrustedRoots) -> Result<reqwest::Client, BadCo
         .user_agent("etcd-operator")
         .http1_only()
         .build()
-        .map_err(|error| BadConfig::new("the HTTP client", root_cause(&error)))
+        .map_err(|error| InvalidConfig::new("the HTTP client", root_cause(&error)))
 }
 
 /// Converts a connection error to a fault. The innermost error that has a class decides.

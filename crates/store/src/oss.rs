@@ -15,15 +15,16 @@ use reqwest::{Method, Response};
 use self::endpoint::Endpoint;
 use self::identity::Identity;
 use self::response::{etag, header};
-use self::sign::Signable;
+use self::sign::SignedRequest;
+use crate::backend::{
+    Backend, BackendFuture, ByteRange, Etag, Kind, ListedObject, ObjectBody, ObjectMetadata, Page, Part,
+    PendingUpload, StoreLocation, UnfinishedUpload, UploadId, UploadToken,
+};
 use crate::digest::content_md5;
 use crate::error::{Class, Fault};
 use crate::key::{Key, percent_encode};
 use crate::platform::Platform;
-use crate::port::{
-    Answer, Begun, Entry, Etag, Kind, Mark, Meta, Page, Part, Place, Port, Reading, Span, Target, UploadId,
-};
-use crate::secret::{BadConfig, Redactor, Secret};
+use crate::secret::{InvalidConfig, Redactor, Secret};
 use crate::trust::TrustedRoots;
 use crate::{clock, net, xml};
 
@@ -53,7 +54,7 @@ pub struct OssConfig {
 #[derive(Clone, Debug)]
 pub struct Oss {
     http: reqwest::Client,
-    place: Place,
+    location: StoreLocation,
     endpoint: Endpoint,
     identity: Arc<Identity>,
     redactor: Redactor,
@@ -82,7 +83,11 @@ impl<'a> OssRequest<'a> {
 
 impl Oss {
     /// Creates a client without sending a request.
-    pub fn new(config: &OssConfig, secret: Option<&Secret>, platform: &Platform) -> Result<Self, BadConfig> {
+    pub fn new(
+        config: &OssConfig,
+        secret: Option<&Secret>,
+        platform: &Platform,
+    ) -> Result<Self, InvalidConfig> {
         let text = config.endpoint.as_deref().unwrap_or(DEFAULT_ENDPOINT);
         let endpoint = Endpoint::parse(text, &config.bucket, config.region.as_deref())?;
         let trust = TrustedRoots::new("oss.caSecret", config.ca.as_ref())?;
@@ -90,7 +95,7 @@ impl Oss {
         let identity = Identity::new(secret, platform, http.clone())?;
         Ok(Self {
             http,
-            place: Place {
+            location: StoreLocation {
                 kind: Kind::Oss,
                 bucket: config.bucket.clone(),
                 endpoint: endpoint.display.clone(),
@@ -109,23 +114,23 @@ impl Oss {
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
             owned.collect()
         };
-        let mut signable = Signable {
+        let mut signed_request = SignedRequest {
             method: request.method.as_str().to_owned(),
-            bucket: self.place.bucket.clone(),
+            bucket: self.location.bucket.clone(),
             key: request.key.to_owned(),
             query: pairs(&request.query),
             headers: pairs(&request.headers),
         };
         let at = clock::now();
-        sign::prepare(&mut signable, &keys, at);
-        let authorization = sign::authorization(&signable, &keys, &self.endpoint.region, at);
+        sign::add_signature_headers(&mut signed_request, &keys, at);
+        let authorization = sign::authorization(&signed_request, &keys, &self.endpoint.region, at);
         let mut address = format!("{}/{}", self.endpoint.base, percent_encode(request.key, true));
-        if !signable.query.is_empty() {
+        if !signed_request.query.is_empty() {
             address.push('?');
-            address.push_str(&sign::encoded(&signable.query));
+            address.push_str(&sign::encode_query(&signed_request.query));
         }
         let mut builder = self.http.request(request.method.clone(), address);
-        for (name, value) in &signable.headers {
+        for (name, value) in &signed_request.headers {
             builder = builder.header(name, value);
         }
         // POST and PUT requests need a content length even without a body.
@@ -153,7 +158,7 @@ impl Oss {
             .map_err(|error| response::transport_fault(error, &self.redactor))
     }
 
-    async fn begin_upload(&self, key: &Key, mark: &Mark) -> Result<UploadId, Fault> {
+    async fn begin_upload(&self, key: &Key, mark: &UploadToken) -> Result<UploadId, Fault> {
         let text = self
             .text(OssRequest {
                 query: vec![("uploads", "")],
@@ -166,7 +171,7 @@ impl Oss {
         ))
     }
 
-    async fn upload_part(&self, target: &Target, number: u32, body: Bytes) -> Result<Part, Fault> {
+    async fn upload_part(&self, target: &PendingUpload, number: u32, body: Bytes) -> Result<Part, Fault> {
         let size = u64::try_from(body.len()).unwrap_or(u64::MAX);
         let (text, md5) = (number.to_string(), content_md5(&body));
         let response = self
@@ -181,7 +186,7 @@ impl Oss {
         Ok(Part { number, tag, size })
     }
 
-    async fn complete_upload(&self, target: &Target, parts: &[Part]) -> Result<(), Fault> {
+    async fn complete_upload(&self, target: &PendingUpload, parts: &[Part]) -> Result<(), Fault> {
         let text = self
             .text(OssRequest {
                 query: vec![("uploadId", &target.id.0)],
@@ -197,7 +202,7 @@ impl Oss {
         Ok(())
     }
 
-    async fn abort_upload(&self, target: &Target) -> Result<(), Fault> {
+    async fn abort_upload(&self, target: &PendingUpload) -> Result<(), Fault> {
         self.send(OssRequest {
             query: vec![("uploadId", &target.id.0)],
             ..OssRequest::new(Method::DELETE, target.key.as_str())
@@ -206,20 +211,25 @@ impl Oss {
         .map(|_| ())
     }
 
-    async fn head_object(&self, key: &Key) -> Result<Meta, Fault> {
+    async fn head_object(&self, key: &Key) -> Result<ObjectMetadata, Fault> {
         let response = self.send(OssRequest::new(Method::HEAD, key.as_str())).await?;
         let size = header(&response, "content-length").and_then(|length| length.parse().ok());
-        Ok(Meta {
+        Ok(ObjectMetadata {
             size: size
                 .ok_or_else(|| Fault::new(Class::Corrupt, "the response contains no size of the object"))?,
             etag: etag(&response)?,
-            mark: header(&response, MARK).map(|mark| Mark(mark.to_owned())),
+            mark: header(&response, MARK).map(|mark| UploadToken(mark.to_owned())),
             modified: header(&response, "last-modified").and_then(xml::parse_http_time),
         })
     }
 
-    async fn read_object(&self, key: &Key, span: Span, wanted: Option<&Etag>) -> Result<Reading, Fault> {
-        let range = span.header();
+    async fn read_object(
+        &self,
+        key: &Key,
+        range: ByteRange,
+        wanted: Option<&Etag>,
+    ) -> Result<ObjectBody, Fault> {
+        let range = range.header();
         // Without this header, OSS ignores a range that starts after the end and sends the whole object.
         let mut headers = vec![("x-oss-range-behavior", "standard")];
         headers.extend(range.as_deref().map(|range| ("range", range)));
@@ -249,14 +259,14 @@ impl Oss {
         let body = response
             .bytes_stream()
             .map(move |piece| piece.map_err(|error| net::connection_fault(&error.without_url(), &redactor)));
-        Ok(Reading {
+        Ok(ObjectBody {
             etag,
             length,
             body: Box::pin(body),
         })
     }
 
-    async fn list_objects(&self, prefix: &str, page: Option<&str>) -> Result<Page<Entry>, Fault> {
+    async fn list_objects(&self, prefix: &str, page: Option<&str>) -> Result<Page<ListedObject>, Fault> {
         let mut query = vec![
             ("list-type", "2"),
             ("encoding-type", "url"),
@@ -284,7 +294,7 @@ impl Oss {
         .map(|_| ())
     }
 
-    async fn list_uploads(&self, prefix: &str, page: Option<&str>) -> Result<Page<Begun>, Fault> {
+    async fn list_uploads(&self, prefix: &str, page: Option<&str>) -> Result<Page<UnfinishedUpload>, Fault> {
         let mut query = vec![
             ("uploads", ""),
             ("encoding-type", "url"),
@@ -304,51 +314,65 @@ impl Oss {
     }
 }
 
-impl Port for Oss {
-    fn place(&self) -> &Place {
-        &self.place
+impl Backend for Oss {
+    fn location(&self) -> &StoreLocation {
+        &self.location
     }
 
-    fn begin<'a>(&'a self, key: &'a Key, mark: &'a Mark) -> Answer<'a, UploadId> {
+    fn begin<'a>(&'a self, key: &'a Key, mark: &'a UploadToken) -> BackendFuture<'a, UploadId> {
         Box::pin(self.begin_upload(key, mark))
     }
 
-    fn part<'a>(&'a self, target: &'a Target, number: u32, body: Bytes) -> Answer<'a, Part> {
-        Box::pin(self.upload_part(target, number, body))
+    fn upload_part<'a>(
+        &'a self,
+        target: &'a PendingUpload,
+        number: u32,
+        body: Bytes,
+    ) -> BackendFuture<'a, Part> {
+        Box::pin(Self::upload_part(self, target, number, body))
     }
 
-    fn complete<'a>(&'a self, target: &'a Target, parts: &'a [Part]) -> Answer<'a, ()> {
+    fn complete<'a>(&'a self, target: &'a PendingUpload, parts: &'a [Part]) -> BackendFuture<'a, ()> {
         Box::pin(self.complete_upload(target, parts))
     }
 
-    fn abort<'a>(&'a self, target: &'a Target) -> Answer<'a, ()> {
+    fn abort<'a>(&'a self, target: &'a PendingUpload) -> BackendFuture<'a, ()> {
         Box::pin(self.abort_upload(target))
     }
 
-    fn head<'a>(&'a self, key: &'a Key) -> Answer<'a, Meta> {
+    fn head<'a>(&'a self, key: &'a Key) -> BackendFuture<'a, ObjectMetadata> {
         Box::pin(self.head_object(key))
     }
 
-    fn read<'a>(&'a self, key: &'a Key, span: Span, etag: Option<&'a Etag>) -> Answer<'a, Reading> {
-        Box::pin(self.read_object(key, span, etag))
+    fn read<'a>(
+        &'a self,
+        key: &'a Key,
+        range: ByteRange,
+        etag: Option<&'a Etag>,
+    ) -> BackendFuture<'a, ObjectBody> {
+        Box::pin(self.read_object(key, range, etag))
     }
 
-    fn list<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Entry>> {
+    fn list<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> BackendFuture<'a, Page<ListedObject>> {
         Box::pin(self.list_objects(prefix, page))
     }
 
-    fn delete<'a>(&'a self, key: &'a Key) -> Answer<'a, ()> {
+    fn delete<'a>(&'a self, key: &'a Key) -> BackendFuture<'a, ()> {
         Box::pin(async move {
             let request = OssRequest::new(Method::DELETE, key.as_str());
             self.send(request).await.map(|_| ())
         })
     }
 
-    fn create<'a>(&'a self, key: &'a Key, body: Bytes) -> Answer<'a, ()> {
+    fn create<'a>(&'a self, key: &'a Key, body: Bytes) -> BackendFuture<'a, ()> {
         Box::pin(self.create_object(key, body))
     }
 
-    fn begun<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Begun>> {
-        Box::pin(self.list_uploads(prefix, page))
+    fn list_uploads<'a>(
+        &'a self,
+        prefix: &'a str,
+        page: Option<&'a str>,
+    ) -> BackendFuture<'a, Page<UnfinishedUpload>> {
+        Box::pin(Self::list_uploads(self, prefix, page))
     }
 }

@@ -6,31 +6,31 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// The maximum number of attempts per request, including the first. At least 1.
-    pub attempts: u32,
+    pub max_attempts: u32,
     /// The delay before the second attempt. It doubles with each further attempt.
-    pub first_wait: Duration,
+    pub initial_backoff: Duration,
     /// The maximum delay between attempts.
-    pub longest_wait: Duration,
+    pub max_backoff: Duration,
     /// The timeout of a request without a body.
-    pub request: Duration,
+    pub request_timeout: Duration,
     /// The timeout for uploading one part.
-    pub part: Duration,
+    pub part_timeout: Duration,
     /// The timeout for completing an upload: stores assemble the parts before they respond.
-    pub complete: Duration,
+    pub complete_timeout: Duration,
     /// How long a read may receive no data.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
 }
 
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            attempts: 5,
-            first_wait: Duration::from_millis(500),
-            longest_wait: Duration::from_secs(20),
-            request: Duration::from_secs(30),
-            part: Duration::from_mins(5),
-            complete: Duration::from_mins(5),
-            idle: Duration::from_mins(1),
+            max_attempts: 5,
+            initial_backoff: Duration::from_millis(500),
+            max_backoff: Duration::from_secs(20),
+            request_timeout: Duration::from_secs(30),
+            part_timeout: Duration::from_mins(5),
+            complete_timeout: Duration::from_mins(5),
+            idle_timeout: Duration::from_mins(1),
         }
     }
 }
@@ -40,9 +40,9 @@ impl Policy {
     /// is not shorter than the store's `retry_after`, and never longer than the maximum delay.
     pub fn backoff(&self, failures: u32, jitter: f64, retry_after: Option<Duration>) -> Duration {
         let doubled = 2u32.saturating_pow(failures.saturating_sub(1).min(16));
-        let full = self.first_wait.saturating_mul(doubled).min(self.longest_wait);
+        let full = self.initial_backoff.saturating_mul(doubled).min(self.max_backoff);
         let wait = full.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0));
-        retry_after.map_or(wait, |retry_after| wait.max(retry_after.min(self.longest_wait)))
+        retry_after.map_or(wait, |retry_after| wait.max(retry_after.min(self.max_backoff)))
     }
 }
 
@@ -58,7 +58,7 @@ mod tests {
             .collect();
         assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16000, 20000, 20000, 20000]);
         assert_eq!(policy.backoff(1, 0.0, None), Duration::from_millis(250));
-        assert_eq!(policy.backoff(u32::MAX, 1.0, None), policy.longest_wait);
+        assert_eq!(policy.backoff(u32::MAX, 1.0, None), policy.max_backoff);
     }
 
     #[test]
@@ -70,7 +70,7 @@ mod tests {
         );
         assert_eq!(
             policy.backoff(1, 0.0, Some(Duration::from_hours(1))),
-            policy.longest_wait
+            policy.max_backoff
         );
     }
 }

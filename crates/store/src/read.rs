@@ -7,9 +7,9 @@ use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 
+use crate::backend::{Body, ByteRange, Etag, ObjectBody};
 use crate::error::{Class, Error, Fault, Operation};
 use crate::key::Key;
-use crate::port::{Body, Etag, Reading, Span};
 use crate::store::{Store, with_timeout};
 
 /// An object that is being read.
@@ -44,20 +44,23 @@ struct ResumableRead {
 pub(crate) async fn open(
     store: &Store,
     key: &Key,
-    span: Span,
+    range: ByteRange,
     etag: Option<&Etag>,
 ) -> Result<ObjectStream, Error> {
-    let Reading { etag, length, body } = store
-        .retry(Operation::Read, key.as_str(), store.policy.request, || {
-            store.port.read(key, span, etag)
-        })
+    let ObjectBody { etag, length, body } = store
+        .retry(
+            Operation::Read,
+            key.as_str(),
+            store.policy.request_timeout,
+            || store.backend.read(key, range, etag),
+        )
         .await?;
     let resumable = ResumableRead {
         store: store.clone(),
         key: key.clone(),
         etag: etag.clone(),
-        at: span.from,
-        end: span.from.saturating_add(length),
+        at: range.from,
+        end: range.from.saturating_add(length),
         body: Some(body),
         failures: 0,
     };
@@ -77,14 +80,20 @@ pub(crate) async fn open(
 }
 
 pub(crate) async fn read_small(store: &Store, key: &Key, limit: u64) -> Result<Bytes, Error> {
-    let mut opened = open(store, key, Span::ALL, None).await?;
+    let mut opened = open(store, key, ByteRange::ALL, None).await?;
     if opened.length > limit {
         let detail = format!(
             "the object has {} bytes; at most {limit} were expected",
             opened.length
         );
         let fault = Fault::new(Class::Corrupt, detail);
-        return Err(Error::of(fault, Operation::Read, store.place(), key.as_str(), 1));
+        return Err(Error::new(
+            fault,
+            Operation::Read,
+            store.location(),
+            key.as_str(),
+            1,
+        ));
     }
     let mut whole = BytesMut::new();
     while let Some(bytes) = opened.body.next().await {
@@ -115,7 +124,7 @@ impl ResumableRead {
                 Err(fault) => {
                     self.body = None;
                     self.failures += 1;
-                    if self.failures >= self.store.policy.attempts || !fault.class.is_worth_retrying() {
+                    if self.failures >= self.store.policy.max_attempts || !fault.class.is_worth_retrying() {
                         return Err(self.error(fault));
                     }
                     self.store
@@ -132,12 +141,12 @@ impl ResumableRead {
         let body = if let Some(body) = &mut self.body {
             body
         } else {
-            let span = Span {
+            let range = ByteRange {
                 from: self.at,
                 to: Some(self.end),
             };
-            let reading = self.store.port.read(&self.key, span, Some(&self.etag));
-            let reading = with_timeout(policy.request, reading).await?;
+            let reading = self.store.backend.read(&self.key, range, Some(&self.etag));
+            let reading = with_timeout(policy.request_timeout, reading).await?;
             if reading.etag != self.etag {
                 return Err(Fault::new(Class::Changed, "its ETag has changed"));
             }
@@ -148,21 +157,21 @@ impl ResumableRead {
             }
             self.body.insert(reading.body)
         };
-        match tokio::time::timeout(policy.idle, body.next()).await {
+        match tokio::time::timeout(policy.idle_timeout, body.next()).await {
             Ok(Some(piece)) => piece,
             Ok(None) => Err(Fault::new(Class::Transient, "the response ended too early")),
             Err(_) => {
-                let detail = format!("no data received for {:?}", policy.idle);
+                let detail = format!("no data received for {:?}", policy.idle_timeout);
                 Err(Fault::new(Class::TimedOut, detail))
             }
         }
     }
 
     fn error(&self, fault: Fault) -> Error {
-        Error::of(
+        Error::new(
             fault,
             Operation::Read,
-            self.store.place(),
+            self.store.location(),
             self.key.as_str(),
             self.failures.max(1),
         )

@@ -15,12 +15,15 @@ use futures::stream;
 use jiff::Timestamp;
 
 pub use self::connect::{Encryption, S3Config};
+use crate::backend::{
+    ByteRange, Etag, ListedObject, ObjectBody, ObjectMetadata, Page, Part, PendingUpload, StoreLocation,
+    UnfinishedUpload, UploadId, UploadToken,
+};
 use crate::digest::content_md5;
 use crate::error::{Class, Fault};
 use crate::error_codes::{ErrorResponse, is_web_page, retry_after};
 use crate::key::Key;
 use crate::net;
-use crate::port::{Begun, Entry, Etag, Mark, Meta, Page, Part, Place, Reading, Span, Target, UploadId};
 use crate::secret::Redactor;
 
 /// The metadata key of the upload token.
@@ -33,7 +36,7 @@ const MARKER_SEPARATOR: char = '\n';
 #[derive(Clone, Debug)]
 pub struct S3 {
     client: Client,
-    place: Place,
+    location: StoreLocation,
     encryption: Option<ServerSideEncryption>,
     storage_class: Option<StorageClass>,
     /// AWS honors conditional writes. Some compatible stores do not, and some of those ignore the condition
@@ -100,11 +103,11 @@ impl S3 {
         fault
     }
 
-    async fn begin_upload(&self, key: &Key, mark: &Mark) -> Result<UploadId, Fault> {
+    async fn begin_upload(&self, key: &Key, mark: &UploadToken) -> Result<UploadId, Fault> {
         let response = self
             .client
             .create_multipart_upload()
-            .bucket(&self.place.bucket)
+            .bucket(&self.location.bucket)
             .key(key.as_str())
             .metadata(MARK, &mark.0)
             .content_type("application/octet-stream")
@@ -119,13 +122,13 @@ impl S3 {
         }
     }
 
-    async fn upload_part(&self, target: &Target, number: u32, body: Bytes) -> Result<Part, Fault> {
+    async fn upload_part(&self, target: &PendingUpload, number: u32, body: Bytes) -> Result<Part, Fault> {
         let size = u64::try_from(body.len()).unwrap_or(u64::MAX);
         let md5 = content_md5(&body);
         let response = self
             .client
             .upload_part()
-            .bucket(&self.place.bucket)
+            .bucket(&self.location.bucket)
             .key(target.key.as_str())
             .upload_id(&target.id.0)
             .part_number(i32::try_from(number).unwrap_or(i32::MAX))
@@ -140,7 +143,7 @@ impl S3 {
         Ok(Part { number, tag, size })
     }
 
-    async fn complete_upload(&self, target: &Target, parts: &[Part]) -> Result<(), Fault> {
+    async fn complete_upload(&self, target: &PendingUpload, parts: &[Part]) -> Result<(), Fault> {
         let parts = parts.iter().map(|part| {
             CompletedPart::builder()
                 .part_number(i32::try_from(part.number).unwrap_or(i32::MAX))
@@ -150,7 +153,7 @@ impl S3 {
         let list = CompletedMultipartUpload::builder().set_parts(Some(parts.collect()));
         self.client
             .complete_multipart_upload()
-            .bucket(&self.place.bucket)
+            .bucket(&self.location.bucket)
             .key(target.key.as_str())
             .upload_id(&target.id.0)
             .multipart_upload(list.build())
@@ -160,10 +163,10 @@ impl S3 {
             .map_err(|error| self.fault(&error))
     }
 
-    async fn abort_upload(&self, target: &Target) -> Result<(), Fault> {
+    async fn abort_upload(&self, target: &PendingUpload) -> Result<(), Fault> {
         self.client
             .abort_multipart_upload()
-            .bucket(&self.place.bucket)
+            .bucket(&self.location.bucket)
             .key(target.key.as_str())
             .upload_id(&target.id.0)
             .send()
@@ -174,10 +177,10 @@ impl S3 {
 
     /// Reads the metadata of an object. HEAD responses have no body, so 404 may also mean a missing bucket or
     /// user. A GET request tells what is missing.
-    async fn head_object(&self, key: &Key) -> Result<Meta, Fault> {
+    async fn head_object(&self, key: &Key) -> Result<ObjectMetadata, Fault> {
         match self.head_once(key).await {
             Err(missing) if missing.class == Class::NotFound => {
-                let first = Span { from: 0, to: Some(1) };
+                let first = ByteRange { from: 0, to: Some(1) };
                 self.read_object(key, first, None).await?;
                 // The object appeared in the meantime.
                 self.head_once(key).await
@@ -186,31 +189,36 @@ impl S3 {
         }
     }
 
-    async fn head_once(&self, key: &Key) -> Result<Meta, Fault> {
+    async fn head_once(&self, key: &Key) -> Result<ObjectMetadata, Fault> {
         let head = self
             .client
             .head_object()
-            .bucket(&self.place.bucket)
+            .bucket(&self.location.bucket)
             .key(key.as_str())
             .send()
             .await
             .map_err(|error| self.fault(&error))?;
         let mark = head.metadata().and_then(|metadata| metadata.get(MARK)).cloned();
-        Ok(Meta {
+        Ok(ObjectMetadata {
             size: parse_size(head.content_length())?,
             etag: parse_etag(head.e_tag())?,
-            mark: mark.map(Mark),
+            mark: mark.map(UploadToken),
             modified: head.last_modified().and_then(to_timestamp),
         })
     }
 
-    async fn read_object(&self, key: &Key, span: Span, wanted: Option<&Etag>) -> Result<Reading, Fault> {
+    async fn read_object(
+        &self,
+        key: &Key,
+        range: ByteRange,
+        wanted: Option<&Etag>,
+    ) -> Result<ObjectBody, Fault> {
         let read = self
             .client
             .get_object()
-            .bucket(&self.place.bucket)
+            .bucket(&self.location.bucket)
             .key(key.as_str())
-            .set_range(span.header())
+            .set_range(range.header())
             .set_if_match(wanted.map(|etag| etag.0.clone()))
             .send()
             .await
@@ -221,7 +229,7 @@ impl S3 {
                 },
                 fault => fault,
             })?;
-        if span.header().is_some() && read.content_range().is_none() {
+        if range.header().is_some() && read.content_range().is_none() {
             let detail = "the store sends the whole object instead of the range";
             return Err(Fault::new(Class::Corrupt, detail));
         }
@@ -234,18 +242,18 @@ impl S3 {
                 Some(Err(error)) => Err(net::connection_fault(&error, &redactor)),
             }
         });
-        Ok(Reading {
+        Ok(ObjectBody {
             etag,
             length,
             body: Box::pin(body),
         })
     }
 
-    async fn list_objects(&self, prefix: &str, page: Option<&str>) -> Result<Page<Entry>, Fault> {
+    async fn list_objects(&self, prefix: &str, page: Option<&str>) -> Result<Page<ListedObject>, Fault> {
         let listed = self
             .client
             .list_objects_v2()
-            .bucket(&self.place.bucket)
+            .bucket(&self.location.bucket)
             .prefix(prefix)
             .set_continuation_token(page.map(str::to_owned))
             .send()
@@ -254,7 +262,7 @@ impl S3 {
         let next = listed.next_continuation_token().map(str::to_owned);
         let next = next.filter(|_| listed.is_truncated() == Some(true));
         let items = listed.contents().iter().filter_map(|object| {
-            Some(Entry {
+            Some(ListedObject {
                 name: object.key()?.to_owned(),
                 size: parse_size(object.size()).ok()?,
                 modified: object.last_modified().and_then(to_timestamp),
@@ -269,7 +277,7 @@ impl S3 {
     async fn delete_object(&self, key: &Key) -> Result<(), Fault> {
         self.client
             .delete_object()
-            .bucket(&self.place.bucket)
+            .bucket(&self.location.bucket)
             .key(key.as_str())
             .send()
             .await
@@ -281,7 +289,7 @@ impl S3 {
         let md5 = content_md5(&body);
         self.client
             .put_object()
-            .bucket(&self.place.bucket)
+            .bucket(&self.location.bucket)
             .key(key.as_str())
             .set_if_none_match(only_if_absent.then(|| "*".to_owned()))
             .content_md5(md5)
@@ -319,12 +327,12 @@ impl S3 {
         }
     }
 
-    async fn list_uploads(&self, prefix: &str, page: Option<&str>) -> Result<Page<Begun>, Fault> {
+    async fn list_uploads(&self, prefix: &str, page: Option<&str>) -> Result<Page<UnfinishedUpload>, Fault> {
         let (key, id) = page.and_then(|page| page.split_once(MARKER_SEPARATOR)).unzip();
         let listed = self
             .client
             .list_multipart_uploads()
-            .bucket(&self.place.bucket)
+            .bucket(&self.location.bucket)
             .prefix(prefix)
             .set_key_marker(key.map(str::to_owned))
             .set_upload_id_marker(id.map(str::to_owned))
@@ -332,10 +340,10 @@ impl S3 {
             .await
             .map_err(|error| self.fault(&error))?;
         let items = listed.uploads().iter().filter_map(|upload| {
-            Some(Begun {
+            Some(UnfinishedUpload {
                 name: upload.key()?.to_owned(),
                 id: UploadId(upload.upload_id()?.to_owned()),
-                at: upload.initiated().and_then(to_timestamp)?,
+                began_at: upload.initiated().and_then(to_timestamp)?,
             })
         });
         let next = (listed.is_truncated() == Some(true)).then(|| {

@@ -11,14 +11,14 @@ pub struct Secret(BTreeMap<String, Vec<u8>>);
 /// An invalid Secret or setting. The message never contains a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} {problem}")]
-pub struct BadConfig {
+pub struct InvalidConfig {
     /// The setting or the key of the Secret.
     pub setting: String,
     /// What is wrong and how to correct it.
     pub problem: String,
 }
 
-impl BadConfig {
+impl InvalidConfig {
     /// Creates an error about `setting`.
     pub fn new(setting: impl Into<String>, problem: impl Into<String>) -> Self {
         Self {
@@ -35,17 +35,17 @@ impl Secret {
     }
 
     /// The text of `key` without surrounding whitespace. `None` if the key is missing or empty.
-    pub fn text(&self, setting: &str, key: &str) -> Result<Option<&str>, BadConfig> {
+    pub fn text(&self, setting: &str, key: &str) -> Result<Option<&str>, InvalidConfig> {
         let Some(bytes) = self.0.get(key) else {
             return Ok(None);
         };
         let text = std::str::from_utf8(bytes)
-            .map_err(|_| BadConfig::new(format!("the key {key} of {setting}"), "is not UTF-8 text"))?;
+            .map_err(|_| InvalidConfig::new(format!("the key {key} of {setting}"), "is not UTF-8 text"))?;
         Ok(Some(text.trim()).filter(|text| !text.is_empty()))
     }
 
     /// The text of `key`, which must exist and not be empty.
-    pub fn required(&self, setting: &str, key: &str) -> Result<&str, BadConfig> {
+    pub fn required(&self, setting: &str, key: &str) -> Result<&str, InvalidConfig> {
         self.text(setting, key)?.ok_or_else(|| {
             let found: Vec<&str> = self.keys().collect();
             let found = if found.is_empty() {
@@ -53,7 +53,7 @@ impl Secret {
             } else {
                 format!("it has: {}", found.join(", "))
             };
-            BadConfig::new(
+            InvalidConfig::new(
                 setting,
                 format!("has no key {key}, or its value is empty ({found})"),
             )
@@ -75,9 +75,9 @@ impl fmt::Debug for Secret {
 
 /// A text that is never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Hidden(String);
+pub struct SecretString(String);
 
-impl Hidden {
+impl SecretString {
     /// Wraps a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
@@ -89,7 +89,7 @@ impl Hidden {
     }
 }
 
-impl fmt::Debug for Hidden {
+impl fmt::Debug for SecretString {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(hidden)")
     }
@@ -171,7 +171,7 @@ mod tests {
             ("accessKeyID", "LTAI-visible"),
             ("accessKeySecret", "hunter2hunter2"),
         ]);
-        let printed = format!("{secret:?} {:?}", Hidden::new("hunter2hunter2"));
+        let printed = format!("{secret:?} {:?}", SecretString::new("hunter2hunter2"));
         assert!(
             printed.contains("accessKeySecret") && !printed.contains("hunter2"),
             "{printed}"

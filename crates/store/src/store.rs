@@ -7,28 +7,31 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 
+use crate::backend::{
+    Backend, BackendFuture, ByteRange, Etag, ListedObject, ObjectMetadata, Page, PendingUpload,
+    StoreLocation, UnfinishedUpload, UploadToken,
+};
 use crate::clock;
 use crate::error::{Class, Error, Fault, Operation};
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::port::{Answer, Begun, Entry, Etag, Mark, Meta, Page, Place, Port, Span, Target};
 use crate::read::{self, ObjectStream};
 use crate::upload::{ExistingObject, Upload};
 
 /// A bucket, container or directory. Clones are cheap and share the backend.
 #[derive(Clone, Debug)]
 pub struct Store {
-    pub(crate) port: Arc<dyn Port>,
+    pub(crate) backend: Arc<dyn Backend>,
     pub(crate) policy: Arc<Policy>,
 }
 
 /// The result of creating an object that must not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Creation {
+pub enum CreateOutcome {
     /// The object was written.
     Created,
     /// An object with this name exists. It was not changed.
-    Existed,
+    AlreadyExists,
 }
 
 /// The result of a sweep.
@@ -52,21 +55,21 @@ const MAX_PAGES: usize = 100_000;
 
 impl Store {
     /// Creates a store from a backend.
-    pub fn new(port: Arc<dyn Port>, policy: Policy) -> Self {
+    pub fn new(backend: Arc<dyn Backend>, policy: Policy) -> Self {
         Self {
-            port,
+            backend,
             policy: Arc::new(policy),
         }
     }
 
     /// Where the store is.
-    pub fn place(&self) -> &Place {
-        self.port.place()
+    pub fn location(&self) -> &StoreLocation {
+        self.backend.location()
     }
 
     /// Begins an upload. Every part except the last must have exactly `part_size` bytes.
     pub async fn begin(&self, key: &Key, part_size: u64) -> Result<Upload, Error> {
-        let existing = match self.look(key).await {
+        let existing = match self.head(key).await {
             Ok(Some(meta)) => ExistingObject::Present(meta.etag),
             Ok(None) => ExistingObject::Absent,
             Err(error) if error.class.is_worth_retrying() || error.class == Class::TlsUntrusted => {
@@ -80,12 +83,15 @@ impl Store {
             // body.
             Err(_) => ExistingObject::Unknown,
         };
-        let mark = Mark(clock::random_token());
+        let mark = UploadToken(clock::random_token());
         let started = clock::now();
         let result = self
-            .retry_tracked(Operation::Begin, key.as_str(), self.policy.request, || {
-                self.port.begin(key, &mark)
-            })
+            .retry_tracked(
+                Operation::Begin,
+                key.as_str(),
+                self.policy.request_timeout,
+                || self.backend.begin(key, &mark),
+            )
             .await;
         let (id, has_uncertain_attempt) = match result {
             Ok(tried) => (tried.value, tried.has_uncertain_attempt),
@@ -96,7 +102,7 @@ impl Store {
                 return Err(error);
             }
         };
-        let target = Target {
+        let target = PendingUpload {
             key: key.clone(),
             id,
             mark,
@@ -111,10 +117,10 @@ impl Store {
     }
 
     /// Reads the metadata of an object, or `None` if the object does not exist.
-    pub async fn look(&self, key: &Key) -> Result<Option<Meta>, Error> {
+    pub async fn head(&self, key: &Key) -> Result<Option<ObjectMetadata>, Error> {
         let metadata = self
-            .retry(Operation::Head, key.as_str(), self.policy.request, || {
-                self.port.head(key)
+            .retry(Operation::Head, key.as_str(), self.policy.request_timeout, || {
+                self.backend.head(key)
             })
             .await;
         match metadata {
@@ -126,8 +132,13 @@ impl Store {
 
     /// Opens an object for reading. With an ETag, fails if the object was replaced. The bytes arrive in
     /// order. A broken connection is resumed where it broke, as long as the object is unchanged.
-    pub async fn open(&self, key: &Key, span: Span, etag: Option<&Etag>) -> Result<ObjectStream, Error> {
-        read::open(self, key, span, etag).await
+    pub async fn open(
+        &self,
+        key: &Key,
+        range: ByteRange,
+        etag: Option<&Etag>,
+    ) -> Result<ObjectStream, Error> {
+        read::open(self, key, range, etag).await
     }
 
     /// Reads a small object completely. Fails with `Corrupt` if the object is larger than `limit`.
@@ -136,15 +147,15 @@ impl Store {
     }
 
     /// Lists one page of the objects whose names start with `prefix`.
-    pub async fn list_page(&self, prefix: &str, page: Option<&str>) -> Result<Page<Entry>, Error> {
-        self.retry(Operation::List, prefix, self.policy.request, || {
-            self.port.list(prefix, page)
+    pub async fn list_page(&self, prefix: &str, page: Option<&str>) -> Result<Page<ListedObject>, Error> {
+        self.retry(Operation::List, prefix, self.policy.request_timeout, || {
+            self.backend.list(prefix, page)
         })
         .await
     }
 
     /// Lists all objects whose names start with `prefix`, sorted by name.
-    pub async fn list(&self, prefix: &str) -> Result<Vec<Entry>, Error> {
+    pub async fn list(&self, prefix: &str) -> Result<Vec<ListedObject>, Error> {
         let mut entries = Vec::new();
         let mut next: Option<String> = None;
         for _ in 0..MAX_PAGES {
@@ -166,9 +177,12 @@ impl Store {
     /// Deletes an object. Succeeds if the object does not exist.
     pub async fn delete(&self, key: &Key) -> Result<(), Error> {
         let deleted = self
-            .retry(Operation::Delete, key.as_str(), self.policy.request, || {
-                self.port.delete(key)
-            })
+            .retry(
+                Operation::Delete,
+                key.as_str(),
+                self.policy.request_timeout,
+                || self.backend.delete(key),
+            )
             .await;
         match deleted {
             Err(error) if error.class == Class::NotFound => Ok(()),
@@ -177,21 +191,21 @@ impl Store {
     }
 
     /// Writes a small object unless an object with this name exists.
-    pub async fn create(&self, key: &Key, body: Bytes) -> Result<Creation, Error> {
+    pub async fn create(&self, key: &Key, body: Bytes) -> Result<CreateOutcome, Error> {
         let created = self
-            .retry_tracked(Operation::Create, key.as_str(), self.policy.part, || {
-                self.port.create(key, body.clone())
+            .retry_tracked(Operation::Create, key.as_str(), self.policy.part_timeout, || {
+                self.backend.create(key, body.clone())
             })
             .await;
         match created {
-            Ok(_) => Ok(Creation::Created),
+            Ok(_) => Ok(CreateOutcome::Created),
             // If the response to an earlier attempt was lost, the existing object may be the one this call
             // wrote.
             Err((error, has_uncertain_attempt)) if error.class == Class::Exists => {
                 if has_uncertain_attempt {
                     self.compare_with_existing(key, &body).await
                 } else {
-                    Ok(Creation::Existed)
+                    Ok(CreateOutcome::AlreadyExists)
                 }
             }
             Err((error, _)) => Err(error),
@@ -199,14 +213,14 @@ impl Store {
     }
 
     /// Compares the existing object with the sent body. If the object cannot be read, the result is an error
-    /// and not `Existed`.
-    async fn compare_with_existing(&self, key: &Key, body: &Bytes) -> Result<Creation, Error> {
+    /// and not `AlreadyExists`.
+    async fn compare_with_existing(&self, key: &Key, body: &Bytes) -> Result<CreateOutcome, Error> {
         let length = u64::try_from(body.len()).unwrap_or(u64::MAX);
         match self.read_small(key, length).await {
-            Ok(existing) if existing == *body => Ok(Creation::Created),
-            Ok(_) => Ok(Creation::Existed),
+            Ok(existing) if existing == *body => Ok(CreateOutcome::Created),
+            Ok(_) => Ok(CreateOutcome::AlreadyExists),
             // The object is longer than the body.
-            Err(error) if error.class == Class::Corrupt => Ok(Creation::Existed),
+            Err(error) if error.class == Class::Corrupt => Ok(CreateOutcome::AlreadyExists),
             Err(error) => Err(Error {
                 operation: Operation::Create,
                 ..error
@@ -224,7 +238,7 @@ impl Store {
     ) -> Result<SweepResult, Error> {
         let mut swept = SweepResult::default();
         for upload in self.list_unfinished(prefix).await? {
-            if upload.at >= deadline || !upload.name.starts_with(prefix) || !is_ours(&upload.name) {
+            if upload.began_at >= deadline || !upload.name.starts_with(prefix) || !is_ours(&upload.name) {
                 continue;
             }
             match self.abort_unfinished(&upload).await {
@@ -237,7 +251,7 @@ impl Store {
 
     /// Aborts duplicate uploads of the same object. An earlier attempt to begin the upload may have created
     /// one although its response was lost.
-    pub(crate) async fn abort_duplicates(&self, key: &Key, keep: Option<&Target>, since: Timestamp) {
+    pub(crate) async fn abort_duplicates(&self, key: &Key, keep: Option<&PendingUpload>, since: Timestamp) {
         let Ok(all) = self.list_unfinished(key.as_str()).await else {
             return;
         };
@@ -248,33 +262,36 @@ impl Store {
             .unwrap_or(since);
         for upload in all {
             let is_kept = keep.is_some_and(|target| target.id == upload.id);
-            if upload.name == key.as_str() && !is_kept && upload.at >= since {
+            if upload.name == key.as_str() && !is_kept && upload.began_at >= since {
                 // What cannot be aborted now is left to the next sweep.
                 let _ = self.abort_unfinished(&upload).await;
             }
         }
     }
 
-    async fn abort_unfinished(&self, upload: &Begun) -> Result<(), Error> {
+    async fn abort_unfinished(&self, upload: &UnfinishedUpload) -> Result<(), Error> {
         let key = Key::new(upload.name.clone()).map_err(|invalid| {
             let fault = Fault::new(Class::Unsupported, invalid.to_string());
-            Error::of(fault, Operation::Abort, self.place(), &upload.name, 1)
+            Error::new(fault, Operation::Abort, self.location(), &upload.name, 1)
         })?;
-        let target = Target {
+        let target = PendingUpload {
             key,
             id: upload.id.clone(),
-            mark: Mark(String::new()),
+            mark: UploadToken(String::new()),
             part_size: 0,
         };
         self.abort(&target).await
     }
 
     /// Aborts an upload. Succeeds if the upload does not exist.
-    pub(crate) async fn abort(&self, target: &Target) -> Result<(), Error> {
+    pub(crate) async fn abort(&self, target: &PendingUpload) -> Result<(), Error> {
         let aborted = self
-            .retry(Operation::Abort, target.key.as_str(), self.policy.request, || {
-                self.port.abort(target)
-            })
+            .retry(
+                Operation::Abort,
+                target.key.as_str(),
+                self.policy.request_timeout,
+                || self.backend.abort(target),
+            )
             .await;
         match aborted {
             Err(error) if matches!(error.class, Class::NoUpload | Class::NotFound) => Ok(()),
@@ -283,13 +300,13 @@ impl Store {
     }
 
     /// Lists all unfinished uploads of objects whose names start with `prefix`.
-    pub(crate) async fn list_unfinished(&self, prefix: &str) -> Result<Vec<Begun>, Error> {
+    pub(crate) async fn list_unfinished(&self, prefix: &str) -> Result<Vec<UnfinishedUpload>, Error> {
         let mut all = Vec::new();
         let mut next: Option<String> = None;
         for _ in 0..MAX_PAGES {
             let page = self
-                .retry(Operation::Sweep, prefix, self.policy.request, || {
-                    self.port.begun(prefix, next.as_deref())
+                .retry(Operation::Sweep, prefix, self.policy.request_timeout, || {
+                    self.backend.list_uploads(prefix, next.as_deref())
                 })
                 .await?;
             all.extend(page.items);
@@ -306,7 +323,7 @@ impl Store {
 
     fn endless_list_error(&self, operation: Operation, name: &str) -> Error {
         let fault = Fault::new(Class::Corrupt, "the listing does not end");
-        Error::of(fault, operation, self.place(), name, 1)
+        Error::new(fault, operation, self.location(), name, 1)
     }
 
     pub(crate) async fn retry<'a, T>(
@@ -314,7 +331,7 @@ impl Store {
         operation: Operation,
         name: &str,
         limit: Duration,
-        request: impl Fn() -> Answer<'a, T>,
+        request: impl Fn() -> BackendFuture<'a, T>,
     ) -> Result<T, Error> {
         match self.retry_tracked(operation, name, limit, request).await {
             Ok(tried) => Ok(tried.value),
@@ -329,7 +346,7 @@ impl Store {
         operation: Operation,
         name: &str,
         limit: Duration,
-        request: impl Fn() -> Answer<'a, T>,
+        request: impl Fn() -> BackendFuture<'a, T>,
     ) -> Result<RetryResult<T>, (Error, bool)> {
         let mut has_uncertain_attempt = false;
         let mut attempt = 1;
@@ -344,8 +361,8 @@ impl Store {
                 Err(fault) => fault,
             };
             has_uncertain_attempt |= fault.class.is_uncertain();
-            if attempt >= self.policy.attempts || !fault.class.is_worth_retrying() {
-                let error = Error::of(fault, operation, self.place(), name, attempt);
+            if attempt >= self.policy.max_attempts || !fault.class.is_worth_retrying() {
+                let error = Error::new(fault, operation, self.location(), name, attempt);
                 return Err((error, has_uncertain_attempt));
             }
             tracing::debug!(%operation, name, attempt, class = fault.class.as_str(), detail = fault.detail, "retrying");
@@ -364,7 +381,7 @@ impl Store {
 }
 
 /// Waits for a response, or fails with `TimedOut`.
-pub(crate) async fn with_timeout<T>(limit: Duration, answer: Answer<'_, T>) -> Result<T, Fault> {
+pub(crate) async fn with_timeout<T>(limit: Duration, answer: BackendFuture<'_, T>) -> Result<T, Fault> {
     match tokio::time::timeout(limit, answer).await {
         Ok(result) => result,
         Err(_) => Err(Fault::new(

@@ -7,6 +7,6 @@ pub mod fake;
 pub mod fault_injector;
 pub mod faults;
 
-pub use conformance::{Bench, CHECKS, Check, Lack, check_all};
-pub use fault_injector::Faulty;
-pub use faults::{Harm, Phase, Times};
+pub use conformance::{CHECKS, Check, MissingFeature, StoreUnderTest, check_all};
+pub use fault_injector::FaultInjector;
+pub use faults::{InjectedFault, Occurrence, UploadPhase};

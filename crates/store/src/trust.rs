@@ -8,7 +8,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use crate::secret::{BadConfig, Secret};
+use crate::secret::{InvalidConfig, Secret};
 
 /// The key of the Secret that contains a private CA.
 const CA_KEY: &str = "ca.crt";
@@ -21,7 +21,7 @@ pub struct TrustedRoots {
 
 impl TrustedRoots {
     /// The root certificates of the machine, plus the private CA in `ca` if there is one.
-    pub fn new(setting: &str, ca: Option<&Secret>) -> Result<Self, BadConfig> {
+    pub fn new(setting: &str, ca: Option<&Secret>) -> Result<Self, InvalidConfig> {
         let mut authorities = rustls_native_certs::load_native_certs().certs;
         if authorities.is_empty() {
             authorities.extend(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
@@ -48,27 +48,27 @@ impl TrustedRoots {
     }
 
     /// A TLS client configuration, for clients that take one.
-    pub(crate) fn to_rustls_config(&self) -> Result<rustls::ClientConfig, BadConfig> {
+    pub(crate) fn to_rustls_config(&self) -> Result<rustls::ClientConfig, InvalidConfig> {
         let mut roots = RootCertStore::empty();
         // Some certificates of the machine may be too old to parse. They are skipped.
         roots.add_parsable_certificates(self.authorities.iter().cloned());
         let provider = rustls::crypto::ring::default_provider();
         let config = rustls::ClientConfig::builder_with_provider(provider.into())
             .with_safe_default_protocol_versions()
-            .map_err(|error| BadConfig::new("TLS", error.to_string()))?
+            .map_err(|error| InvalidConfig::new("TLS", error.to_string()))?
             .with_root_certificates(roots)
             .with_no_client_auth();
         Ok(config)
     }
 }
 
-fn parse_private_ca(setting: &str, ca: &Secret) -> Result<Vec<CertificateDer<'static>>, BadConfig> {
+fn parse_private_ca(setting: &str, ca: &Secret) -> Result<Vec<CertificateDer<'static>>, InvalidConfig> {
     let text = ca.required(setting, CA_KEY)?;
     let bad = |problem: &str| {
         let problem = format!(
             "{problem}; it must contain certificates in PEM, beginning with -----BEGIN CERTIFICATE-----"
         );
-        BadConfig::new(format!("the key {CA_KEY} of {setting}"), problem)
+        InvalidConfig::new(format!("the key {CA_KEY} of {setting}"), problem)
     };
     let found = CertificateDer::pem_slice_iter(text.as_bytes())
         .collect::<Result<Vec<_>, _>>()

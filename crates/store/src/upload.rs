@@ -4,13 +4,13 @@
 use bytes::Bytes;
 use jiff::Timestamp;
 
+use crate::backend::{Etag, ObjectMetadata, Part, PendingUpload};
 use crate::clock::Stopwatch;
-use crate::error::{Class, Error, Fault, Operation, Remains};
-use crate::port::{Etag, Meta, Part, Target};
+use crate::error::{Class, Error, Fault, Operation, UploadRemains};
 use crate::store::{Store, with_timeout};
 
 /// The maximum number of parts that every store accepts.
-pub const MOST_PARTS: u32 = 10_000;
+pub const MAX_PARTS: u32 = 10_000;
 
 /// The object that existed under the name when the upload began.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub(crate) enum ExistingObject {
 #[derive(Debug)]
 pub struct Upload {
     store: Store,
-    target: Target,
+    target: PendingUpload,
     existing: ExistingObject,
     duplicates_since: Option<Timestamp>,
     has_ended: bool,
@@ -33,7 +33,7 @@ pub struct Upload {
 
 /// An uploaded object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredObject {
     /// The size in bytes.
     pub size: u64,
     /// The ETag. Unknown if the identity may write but not read metadata.
@@ -41,7 +41,7 @@ pub struct Stored {
 }
 
 impl Upload {
-    pub(crate) fn new(store: Store, target: Target, existing: ExistingObject) -> Self {
+    pub(crate) fn new(store: Store, target: PendingUpload, existing: ExistingObject) -> Self {
         Self {
             store,
             target,
@@ -64,25 +64,28 @@ impl Upload {
     }
 
     /// Uploads a part. Parts may be uploaded concurrently and in any order.
-    pub async fn part(&self, number: u32, body: Bytes) -> Result<Part, Error> {
+    pub async fn upload_part(&self, number: u32, body: Bytes) -> Result<Part, Error> {
         let size = u64::try_from(body.len()).unwrap_or(u64::MAX);
-        if number == 0 || number > MOST_PARTS || size > self.target.part_size {
+        if number == 0 || number > MAX_PARTS || size > self.target.part_size {
             let detail = format!(
-                "part {number} has {size} bytes; parts are numbered 1 to {MOST_PARTS} and have at most {} bytes",
+                "part {number} has {size} bytes; parts are numbered 1 to {MAX_PARTS} and have at most {} bytes",
                 self.target.part_size
             );
             return Err(self.error(Fault::new(Class::Unsupported, detail), Operation::Part(number), 1));
         }
         let name = self.target.key.as_str();
         self.store
-            .retry(Operation::Part(number), name, self.store.policy.part, || {
-                self.store.port.part(&self.target, number, body.clone())
-            })
+            .retry(
+                Operation::Part(number),
+                name,
+                self.store.policy.part_timeout,
+                || self.store.backend.upload_part(&self.target, number, body.clone()),
+            )
             .await
     }
 
     /// Assembles the object from its parts. An error tells what the failed upload left in the store.
-    pub async fn complete(mut self, mut parts: Vec<Part>) -> Result<Stored, Error> {
+    pub async fn complete(mut self, mut parts: Vec<Part>) -> Result<StoredObject, Error> {
         self.has_ended = true;
         parts.sort_by_key(|part| part.number);
         let size = parts.iter().map(|part| part.size).sum();
@@ -92,7 +95,7 @@ impl Upload {
         };
         let ended = match result {
             Ok(stored) => Ok(stored),
-            Err((error, _)) if error.remains.is_some() => Err(error),
+            Err((error, _)) if error.upload_remains.is_some() => Err(error),
             Err((error, may_be_complete)) => self.abort_after_failure(error, may_be_complete, size).await,
         };
         if let Some(since) = self.duplicates_since {
@@ -114,7 +117,7 @@ impl Upload {
         self.store
             .abort(&self.target)
             .await
-            .map_err(|error| error.with_remains(Remains::Unknown))
+            .map_err(|error| error.with_upload_remains(UploadRemains::Unknown))
     }
 
     /// Checks that the parts are numbered without gaps and that all but the last have the part size.
@@ -136,22 +139,26 @@ impl Upload {
 
     /// Completes the upload with retries. An error comes with whether the store may have executed any of the
     /// attempts.
-    async fn complete_with_retries(&self, parts: &[Part], size: u64) -> Result<Stored, (Error, bool)> {
+    async fn complete_with_retries(&self, parts: &[Part], size: u64) -> Result<StoredObject, (Error, bool)> {
         let policy = &self.store.policy;
         let mut attempt = 1;
         let mut may_be_complete = false;
         loop {
-            let fault =
-                match with_timeout(policy.complete, self.store.port.complete(&self.target, parts)).await {
-                    Ok(()) => return self.verify(size).await.map_err(|error| (error, true)),
-                    Err(fault) => fault,
-                };
+            let fault = match with_timeout(
+                policy.complete_timeout,
+                self.store.backend.complete(&self.target, parts),
+            )
+            .await
+            {
+                Ok(()) => return self.verify(size).await.map_err(|error| (error, true)),
+                Err(fault) => fault,
+            };
             // `NoUpload` may mean that an earlier attempt completed the upload, or is still doing so.
             may_be_complete |= fault.class.is_uncertain() || fault.class == Class::NoUpload;
             if may_be_complete && let Some(stored) = self.find_own_object(size).await {
                 return Ok(stored);
             }
-            if attempt >= policy.attempts || !fault.class.is_worth_retrying() {
+            if attempt >= policy.max_attempts || !fault.class.is_worth_retrying() {
                 return Err((self.error(fault, Operation::Complete, attempt), may_be_complete));
             }
             self.store.wait_before_retry(attempt, fault.retry_after).await;
@@ -161,12 +168,12 @@ impl Upload {
 
     /// Verifies a completion that the store confirmed: the object must exist, have this size, and come from
     /// this upload.
-    async fn verify(&self, size: u64) -> Result<Stored, Error> {
-        match self.store.look(&self.target.key).await {
+    async fn verify(&self, size: u64) -> Result<StoredObject, Error> {
+        match self.store.head(&self.target.key).await {
             Ok(Some(meta))
                 if meta.size == size && meta.mark.as_ref().is_none_or(|mark| *mark == self.target.mark) =>
             {
-                Ok(Stored {
+                Ok(StoredObject {
                     size,
                     etag: Some(meta.etag),
                 })
@@ -180,24 +187,24 @@ impl Upload {
                     Some(_) => "another upload has replaced the object".to_owned(),
                 };
                 let error = self.error(Fault::new(Class::Corrupt, detail), Operation::Complete, 1);
-                Err(error.with_remains(Remains::Unknown))
+                Err(error.with_upload_remains(UploadRemains::Unknown))
             }
-            Err(error) if error.class == Class::Forbidden => Ok(Stored { size, etag: None }),
-            Err(error) => Err(error.with_remains(Remains::Complete)),
+            Err(error) if error.class == Class::Forbidden => Ok(StoredObject { size, etag: None }),
+            Err(error) => Err(error.with_upload_remains(UploadRemains::Complete)),
         }
     }
 
     /// The object, if it exists and comes from this upload.
-    async fn find_own_object(&self, size: u64) -> Option<Stored> {
-        let meta = self.store.look(&self.target.key).await.ok()??;
+    async fn find_own_object(&self, size: u64) -> Option<StoredObject> {
+        let meta = self.store.head(&self.target.key).await.ok()??;
         let is_found = meta.size == size && self.is_own_object(&meta);
-        is_found.then_some(Stored {
+        is_found.then_some(StoredObject {
             size,
             etag: Some(meta.etag),
         })
     }
 
-    fn is_own_object(&self, meta: &Meta) -> bool {
+    fn is_own_object(&self, meta: &ObjectMetadata) -> bool {
         match (&meta.mark, &self.existing) {
             (Some(mark), _) => *mark == self.target.mark,
             (None, ExistingObject::Absent) => true,
@@ -212,23 +219,23 @@ impl Upload {
         error: Error,
         may_be_complete: bool,
         size: u64,
-    ) -> Result<Stored, Error> {
+    ) -> Result<StoredObject, Error> {
         let aborted = self.store.abort(&self.target).await;
         if may_be_complete && let Some(stored) = self.find_own_object(size).await {
             return Ok(stored);
         }
         let remains = match aborted {
-            Ok(()) => Remains::Aborted,
-            Err(_) => Remains::Unknown,
+            Ok(()) => UploadRemains::Aborted,
+            Err(_) => UploadRemains::Unknown,
         };
-        Err(error.with_remains(remains))
+        Err(error.with_upload_remains(remains))
     }
 
     fn error(&self, fault: Fault, operation: Operation, attempts: u32) -> Error {
-        Error::of(
+        Error::new(
             fault,
             operation,
-            self.store.place(),
+            self.store.location(),
             self.target.key.as_str(),
             attempts,
         )

@@ -5,8 +5,8 @@ use quick_xml::escape::escape;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::backend::{ListedObject, Page, Part, UnfinishedUpload, UploadId};
 use crate::error::{Class, Fault};
-use crate::port::{Begun, Entry, Page, Part, UploadId};
 
 /// An error response.
 #[derive(Debug, Default, Deserialize)]
@@ -112,7 +112,7 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
 }
 
 /// Parses a listing of objects.
-pub(crate) fn parse_object_list(text: &str) -> Result<Page<Entry>, Fault> {
+pub(crate) fn parse_object_list(text: &str) -> Result<Page<ListedObject>, Fault> {
     let ObjectList {
         contents,
         is_truncated,
@@ -120,7 +120,7 @@ pub(crate) fn parse_object_list(text: &str) -> Result<Page<Entry>, Fault> {
         encoding_type,
     } = parse(text)?;
     let items = contents.into_iter().map(|object| {
-        Ok(Entry {
+        Ok(ListedObject {
             name: decode_name(&object.key, encoding_type.as_deref())?,
             size: object.size,
             modified: object.last_modified.and_then(|time| time.parse().ok()),
@@ -133,7 +133,7 @@ pub(crate) fn parse_object_list(text: &str) -> Result<Page<Entry>, Fault> {
 }
 
 /// Parses a listing of Azure blobs.
-pub(crate) fn parse_blob_list(text: &str) -> Result<Page<Entry>, Fault> {
+pub(crate) fn parse_blob_list(text: &str) -> Result<Page<ListedObject>, Fault> {
     let BlobListResult { blobs, next_marker } = parse(text)?;
     let items = blobs.blob.into_iter().map(|blob| {
         let encoding = blob.name.encoded.unwrap_or(false).then_some("url");
@@ -142,7 +142,7 @@ pub(crate) fn parse_blob_list(text: &str) -> Result<Page<Entry>, Fault> {
             Some(_) => blob.name.text.replace('+', "%2B"),
             None => blob.name.text,
         };
-        Ok(Entry {
+        Ok(ListedObject {
             name: decode_name(&name, encoding)?,
             size: blob.properties.length,
             modified: blob.properties.modified.as_deref().and_then(parse_http_time),
@@ -160,7 +160,7 @@ pub(crate) fn parse_http_time(text: &str) -> Option<Timestamp> {
 }
 
 /// Parses a listing of unfinished uploads. `separator` joins the two markers of the next page.
-pub(crate) fn parse_upload_list(text: &str, separator: char) -> Result<Page<Begun>, Fault> {
+pub(crate) fn parse_upload_list(text: &str, separator: char) -> Result<Page<UnfinishedUpload>, Fault> {
     let UploadList {
         upload,
         is_truncated,
@@ -170,14 +170,14 @@ pub(crate) fn parse_upload_list(text: &str, separator: char) -> Result<Page<Begu
     } = parse(text)?;
     let encoding = encoding_type.as_deref();
     let items = upload.into_iter().map(|upload| {
-        let at: Timestamp = upload
+        let began_at: Timestamp = upload
             .initiated
             .parse()
             .map_err(|_| Fault::new(Class::Corrupt, "an upload in the listing has no time"))?;
-        Ok(Begun {
+        Ok(UnfinishedUpload {
             name: decode_name(&upload.key, encoding)?,
             id: UploadId(upload.upload_id),
-            at,
+            began_at,
         })
     });
     let items = items.collect::<Result<_, Fault>>()?;

@@ -1,35 +1,41 @@
-//! Rust text as words, without comments and literals. Not a parser: it knows just enough not to be fooled by text.
+//! Splits Rust source into tokens without comments and literals. This is not a parser; it only ensures that
+//! text in comments and literals is not mistaken for code.
 
-/// The text with comments and the insides of literals blanked; line breaks stay, so lines keep their numbers.
-pub fn bare(text: &str) -> String {
+/// Replaces comments and the content of literals with spaces. Line breaks are kept, so line numbers stay the
+/// same.
+pub fn strip_comments_and_literals(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut bare = String::with_capacity(text.len());
-    let mut at = 0;
-    while at < chars.len() {
-        let end = skipped(&chars, at);
-        if end == at {
-            bare.push(chars[at]);
-            at += 1;
+    let mut position = 0;
+    while position < chars.len() {
+        let end = skip_comment_or_literal(&chars, position);
+        if end == position {
+            bare.push(chars[position]);
+            position += 1;
         } else {
-            bare.extend(chars[at..end].iter().map(|c| if *c == '\n' { '\n' } else { ' ' }));
-            at = end;
+            bare.extend(
+                chars[position..end]
+                    .iter()
+                    .map(|c| if *c == '\n' { '\n' } else { ' ' }),
+            );
+            position = end;
         }
     }
     bare
 }
 
-/// Where a comment or literal that begins at `at` ends; `at` itself if none begins there.
-fn skipped(chars: &[char], at: usize) -> usize {
-    let next = chars.get(at + 1).copied();
-    match chars[at] {
-        '/' if next == Some('/') => find(chars, at, |c| c == '\n'),
-        '/' if next == Some('*') => block_comment(chars, at),
-        '"' => string(chars, at + 1, 0),
-        'r' | 'b' | 'c' if !is_word(at.checked_sub(1).and_then(|before| chars.get(before))) => {
-            prefixed(chars, at)
+/// The end of the comment or literal that begins at `position`, or `position` itself if none begins there.
+fn skip_comment_or_literal(chars: &[char], position: usize) -> usize {
+    let next = chars.get(position + 1).copied();
+    match chars[position] {
+        '/' if next == Some('/') => find_char(chars, position, |c| c == '\n'),
+        '/' if next == Some('*') => end_of_block_comment(chars, position),
+        '"' => end_of_string(chars, position + 1, 0),
+        'r' | 'b' | 'c' if !is_word(position.checked_sub(1).and_then(|before| chars.get(before))) => {
+            end_of_prefixed_string(chars, position)
         }
-        '\'' => character(chars, at),
-        _ => at,
+        '\'' => end_of_character(chars, position),
+        _ => position,
     }
 }
 
@@ -37,55 +43,62 @@ fn is_word(c: Option<&char>) -> bool {
     c.is_some_and(|c| c.is_alphanumeric() || *c == '_')
 }
 
-fn find(chars: &[char], from: usize, ends: impl Fn(char) -> bool) -> usize {
+fn find_char(chars: &[char], from: usize, ends: impl Fn(char) -> bool) -> usize {
     chars[from..]
         .iter()
         .position(|c| ends(*c))
         .map_or(chars.len(), |length| from + length)
 }
 
-fn block_comment(chars: &[char], from: usize) -> usize {
+fn end_of_block_comment(chars: &[char], from: usize) -> usize {
     let mut depth = 0;
-    let mut at = from;
-    while at < chars.len() {
-        match (chars[at], chars.get(at + 1)) {
+    let mut position = from;
+    while position < chars.len() {
+        match (chars[position], chars.get(position + 1)) {
             ('/', Some('*')) => {
                 depth += 1;
-                at += 2;
+                position += 2;
             }
             ('*', Some('/')) => {
                 depth -= 1;
-                at += 2;
+                position += 2;
                 if depth == 0 {
-                    return at;
+                    return position;
                 }
             }
-            _ => at += 1,
+            _ => position += 1,
         }
     }
     at
 }
 
-/// The end of a string whose first inner character is at `from`; raw if it has `hashes` (or is told so by escapes
-/// being impossible).
-fn string(chars: &[char], from: usize, hashes: usize) -> usize {
-    let mut at = from;
-    while at < chars.len() {
-        match chars[at] {
-            '\\' if hashes == 0 => at += 2,
-            '"' if chars[at + 1..].iter().take(hashes).filter(|c| **c == '#').count() == hashes => {
-                return at + 1 + hashes;
+/// The end of a string literal whose content begins at `from`. With `hashes`, the string is raw and has no
+/// escapes.
+fn end_of_string(chars: &[char], from: usize, hashes: usize) -> usize {
+    let mut position = from;
+    while position < chars.len() {
+        match chars[position] {
+            '\\' if hashes == 0 => position += 2,
+            '"' if chars[position + 1..]
+                .iter()
+                .take(hashes)
+                .filter(|c| **c == '#')
+                .count()
+                == hashes =>
+            {
+                return position + 1 + hashes;
             }
-            _ => at += 1,
+            _ => position += 1,
         }
     }
     chars.len()
 }
 
-/// `r"…"`, `r#"…"#`, `b"…"`, `br#"…"#`, `c"…"`; anything else that begins with these letters is a word.
-fn prefixed(chars: &[char], at: usize) -> usize {
-    let mut quote = at + 1;
-    let mut raw = chars[at] == 'r';
+/// The end of a prefixed string: `r"…"`, `r#"…"#`, `b"…"`, `br#"…"#` or `c"…"`. If the letters begin an
+/// ordinary word, `position` itself.
+fn end_of_prefixed_string(chars: &[char], position: usize) -> usize {
+    let mut quote = position + 1;
+    let mut raw = chars[position] == 'r';
     if !raw && chars.get(quote) == Some(&'r') {
         raw = true;
         quote += 1;
@@ -99,35 +112,35 @@ fn prefixed(chars: &[char], at: usize) -> usize {
         0
     };
     match chars.get(quote + hashes) {
-        Some('"') if raw && hashes == 0 => find(chars, quote + 1, |c| c == '"')
+        Some('"') if raw && hashes == 0 => find_char(chars, quote + 1, |c| c == '"')
             .saturating_add(1)
             .min(chars.len()),
-        Some('"') => string(chars, quote + hashes + 1, hashes),
-        _ => at,
+        Some('"') => end_of_string(chars, quote + hashes + 1, hashes),
+        _ => position,
     }
 }
 
-/// A character literal, or nothing where the quote begins a lifetime.
-fn character(chars: &[char], at: usize) -> usize {
-    match (chars.get(at + 1), chars.get(at + 2)) {
-        (Some('\\'), _) => find(chars, at + 3, |c| c == '\'')
+/// The end of a character literal, or `position` itself if the quote begins a lifetime.
+fn end_of_character(chars: &[char], position: usize) -> usize {
+    match (chars.get(position + 1), chars.get(position + 2)) {
+        (Some('\\'), _) => find_char(chars, position + 3, |c| c == '\'')
             .saturating_add(1)
             .min(chars.len()),
-        (Some(_), Some('\'')) => at + 3,
-        _ => at,
+        (Some(_), Some('\'')) => position + 3,
+        _ => position,
     }
 }
 
-/// A word or a sign, and the line it stands on.
+/// A word or sign with its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token<'a> {
     /// The text.
     pub text: &'a str,
-    /// The line, from 1.
+    /// The line, starting at 1.
     pub line: usize,
 }
 
-/// The words and signs of text that [`bare`] made. `::` is one sign.
+/// Splits the output of [`strip_comments_and_literals`] into words and signs. `::` is one sign.
 pub fn tokens(bare: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     for (index, line) in bare.lines().enumerate() {
@@ -150,7 +163,7 @@ pub fn tokens(bare: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-/// The lines on which a path such as `Timestamp::now` or a single word occurs.
+/// The lines that contain a word, or a path such as `Timestamp::now`.
 pub fn lines_with(tokens: &[Token<'_>], path: &str) -> Vec<usize> {
     let wanted: Vec<Token<'_>> = tokens_of(path);
     tokens
@@ -164,8 +177,8 @@ fn tokens_of(path: &str) -> Vec<Token<'_>> {
     tokens(path)
 }
 
-/// The line on which the unit tests of a file begin; what is behind it is no code of the product.
-pub fn tests_begin(text: &str) -> Option<usize> {
+/// The line on which the unit tests of a file begin. Checks of product code end there.
+pub fn first_test_line(text: &str) -> Option<usize> {
     let lines: Vec<&str> = text.lines().collect();
     let begins =
         |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod ") && pair[1].ends_with('{');
@@ -177,14 +190,14 @@ mod tests {
     use super::*;
 
     fn words(text: &str) -> Vec<String> {
-        tokens(&bare(text))
+        tokens(&strip_comments_and_literals(text))
             .iter()
             .map(|token| token.text.to_owned())
             .collect()
     }
 
     #[test]
-    fn comments_and_literals_hold_no_words() {
+    fn comments_and_literals_are_stripped() {
         assert_eq!(words("a // async\nb /* x /* async */ y */ c"), ["a", "b", "c"]);
         assert_eq!(
             words(r#"f("async \" b", 'x', '\'', '\u{e4}')"#),
@@ -198,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn lifetimes_and_words_that_look_like_literals_stay() {
+    fn lifetimes_and_words_that_look_like_literals_are_kept() {
         assert_eq!(words("&'a str"), ["&", "'", "a", "str"]);
         assert_eq!(
             words("rb br r#type for_r"),
@@ -209,19 +222,22 @@ mod tests {
     #[test]
     fn lines_keep_their_numbers() {
         let text = "a\n\"x\ny\"\nasync fn\n";
-        assert_eq!(lines_with(&tokens(&bare(text)), "async"), [4]);
+        assert_eq!(
+            lines_with(&tokens(&strip_comments_and_literals(text)), "async"),
+            [4]
+        );
     }
 
     #[test]
-    fn a_path_is_found_whatever_the_spaces() {
-        let text = bare("let t = jiff::Timestamp :: now();\nnow_and_then()");
+    fn a_path_is_found_with_any_spaces() {
+        let text = strip_comments_and_literals("let t = jiff::Timestamp :: now();\nnow_and_then()");
         assert_eq!(lines_with(&tokens(&text), "Timestamp::now"), [1]);
         assert_eq!(lines_with(&tokens(&text), "now"), [1]);
     }
 
     #[test]
-    fn unit_tests_begin_at_their_module_and_not_at_a_file_of_tests() {
-        assert_eq!(tests_begin("a\n#[cfg(test)]\nmod tests {\n"), Some(2));
-        assert_eq!(tests_begin("#[cfg(test)]\nmod tests;\n"), None);
+    fn unit_tests_begin_at_an_inline_module_only() {
+        assert_eq!(first_test_line("a\n#[cfg(test)]\nmod tests {\n"), Some(2));
+        assert_eq!(first_test_line("#[cfg(test)]\nmod tests;\n"), None);
     }
 }

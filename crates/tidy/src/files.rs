@@ -1,48 +1,48 @@
-//! What every file must be: short, telling what it is for, finished, and free of traces of a machine.
+//! Checks each file: its length, its module comment, unfinished work, and local paths or registry hosts.
 
 use crate::Finding;
-use crate::code::{bare, tests_begin, tokens};
+use crate::code::{first_test_line, strip_comments_and_literals, tokens};
 
-/// Lines of a Rust file before its unit tests.
-pub const LONGEST: usize = 600;
-/// Lines of a Rust file with its unit tests, and of a file of tests.
-pub const LONGEST_WITH_TESTS: usize = 800;
+/// The maximum number of lines of a Rust file before its unit tests.
+pub const MAX_LINES: usize = 600;
+/// The maximum number of lines of a Rust file including its unit tests, and of a test file.
+pub const MAX_LINES_WITH_TESTS: usize = 800;
 
-/// Size of a Rust file.
-pub fn size(path: &str, text: &str) -> Vec<Finding> {
+/// Checks the length of a Rust file.
+pub fn check_length(path: &str, text: &str) -> Vec<Finding> {
     let all = text.lines().count();
     let is_tests = path.contains("/tests/") || path.ends_with("/tests.rs");
     let code = if is_tests {
         0
     } else {
-        tests_begin(text).map_or(all, |line| line - 1)
+        first_test_line(text).map_or(all, |line| line - 1)
     };
-    if code > LONGEST {
-        let what = format!("{code} lines before its tests, at most {LONGEST}: split it by what it is about");
-        return vec![Finding::of_file(path, what)];
+    if code > MAX_LINES {
+        let what = format!("{code} lines before its tests, at most {MAX_LINES}: split it by concept");
+        return vec![Finding::for_file(path, what)];
     }
-    if all > LONGEST_WITH_TESTS {
-        let what = format!("{all} lines, at most {LONGEST_WITH_TESTS}: split it by what it is about");
-        return vec![Finding::of_file(path, what)];
+    if all > MAX_LINES_WITH_TESTS {
+        let what = format!("{all} lines, at most {MAX_LINES_WITH_TESTS}: split it by concept");
+        return vec![Finding::for_file(path, what)];
     }
     Vec::new()
 }
 
-/// The first line of a Rust file says what it is for.
-pub fn first_line(path: &str, text: &str) -> Vec<Finding> {
+/// Checks that a Rust file begins with a module comment.
+pub fn check_first_line(path: &str, text: &str) -> Vec<Finding> {
     if text.starts_with("//! ") {
         return Vec::new();
     }
-    vec![Finding::at(
+    vec![Finding::on_line(
         path,
         1,
-        "must open with `//!`: what it is for, and what must not happen there",
+        "must open with `//!`: what the file is for",
     )]
 }
 
-/// Unfinished work and muted lints in a Rust file.
-pub fn unfinished(path: &str, text: &str) -> Vec<Finding> {
-    // Put together here, so that this file does not hold what it looks for.
+/// Finds unfinished work, ignored tests, and lints silenced without a reason in a Rust file.
+pub fn check_unfinished(path: &str, text: &str) -> Vec<Finding> {
+    // Concatenated, so that this file does not contain the words it looks for.
     let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
     let macros = [
         concat!("to", "do"),
@@ -53,20 +53,24 @@ pub fn unfinished(path: &str, text: &str) -> Vec<Finding> {
     for (index, line) in text.lines().enumerate() {
         for mark in marks {
             if words(line).any(|word| word == mark) {
-                found.push(Finding::at(
+                found.push(Finding::on_line(
                     path,
                     index + 1,
-                    format!("`{mark}`: do it, or leave it out"),
+                    format!("`{mark}`: do it or remove it"),
                 ));
             }
         }
     }
-    let bare = bare(text);
+    let bare = strip_comments_and_literals(text);
     let tokens = tokens(&bare);
     for call in tokens.windows(3) {
         let is_macro = call[1].text == "!" && ["(", "[", "{"].contains(&call[2].text);
         if is_macro && macros.contains(&call[0].text) {
-            found.push(Finding::at(path, call[0].line, format!("`{}!`", call[0].text)));
+            found.push(Finding::on_line(
+                path,
+                call[0].line,
+                format!("`{}!`", call[0].text),
+            ));
         }
     }
     for (index, token) in tokens.iter().enumerate().filter(|(_, token)| token.text == "#") {
@@ -76,20 +80,20 @@ pub fn unfinished(path: &str, text: &str) -> Vec<Finding> {
             .skip_while(|text| ["!", "["].contains(text))
             .take_while(|text| *text != "]")
             .collect();
-        let is_muting =
+        let silences_lint =
             matches!(attribute.first(), Some(&"allow" | &"expect")) && attribute.get(1) == Some(&"(");
-        if is_muting && !attribute.contains(&"reason") {
-            found.push(Finding::at(
+        if silences_lint && !attribute.contains(&"reason") {
+            found.push(Finding::on_line(
                 path,
                 token.line,
-                "a lint is muted without a `reason`",
+                "a lint is silenced without a `reason`",
             ));
         }
         if attribute.first() == Some(&"ignore") {
-            found.push(Finding::at(
+            found.push(Finding::on_line(
                 path,
                 token.line,
-                "an ignored test: make it pass, or take it out",
+                "an ignored test: fix it or remove it",
             ));
         }
     }
@@ -101,8 +105,9 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !c.is_alphanumeric() && c != '_')
 }
 
-/// Paths of one machine, and hosts of package registries, in any text file. Lock files name hosts by nature.
-pub fn traces(path: &str, text: &str) -> Vec<Finding> {
+/// Finds paths of a local machine and hosts of package registries in a text file. Lock files are exempt
+/// because they contain hosts.
+pub fn check_traces(path: &str, text: &str) -> Vec<Finding> {
     let name = path.rsplit('/').next().unwrap_or(path);
     if ["Cargo.lock", "go.sum"].contains(&name) {
         return Vec::new();
@@ -121,31 +126,34 @@ pub fn traces(path: &str, text: &str) -> Vec<Finding> {
     .iter()
     .map(|parts| parts.join("."))
     .collect();
-    let folders: Vec<String> = ["work", "root", "home", "Users"]
+    let directories: Vec<String> = ["work", "root", "home", "Users"]
         .iter()
         .map(|name| format!("/{name}/"))
         .collect();
     let mut found = Vec::new();
     for (index, line) in text.lines().enumerate() {
         for host in hosts.iter().filter(|host| has_host(line, host)) {
-            found.push(Finding::at(
+            found.push(Finding::on_line(
                 path,
                 index + 1,
-                format!("{host} is the host of a package registry"),
+                format!("{host} is a host of a package registry"),
             ));
         }
-        for folder in folders.iter().filter(|folder| has_folder(line, folder)) {
-            found.push(Finding::at(
+        for directory in directories
+            .iter()
+            .filter(|directory| has_directory(line, directory))
+        {
+            found.push(Finding::on_line(
                 path,
                 index + 1,
-                format!("{folder} is a folder of one machine"),
+                format!("{directory} is a path of a local machine"),
             ));
         }
     }
     found
 }
 
-/// The host itself or one below it, not a longer word.
+/// Whether the line contains the host or a subdomain of it, and not a longer word.
 fn has_host(line: &str, host: &str) -> bool {
     line.match_indices(host).any(|(start, _)| {
         let before = line[..start].chars().next_back();
@@ -155,9 +163,9 @@ fn has_host(line: &str, host: &str) -> bool {
     })
 }
 
-/// At the start of a path, not within one.
-fn has_folder(line: &str, folder: &str) -> bool {
-    line.match_indices(folder).any(|(start, _)| {
+/// Whether a path in the line starts with the directory.
+fn has_directory(line: &str, directory: &str) -> bool {
+    line.match_indices(directory).any(|(start, _)| {
         let before = line[..start].chars().next_back();
         !before.is_some_and(|c| c.is_alphanumeric() || "._-~})*".contains(c))
     })
@@ -168,25 +176,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_too_long_is_found_with_its_tests_counted_apart() {
-        let code = "x\n".repeat(LONGEST);
+    fn a_file_that_is_too_long_is_found_and_tests_count_separately() {
+        let code = "x\n".repeat(MAX_LINES);
         let tests = format!("#[cfg(test)]\nmod tests {{\n{}", "y\n".repeat(150));
-        assert_eq!(size("crates/a/src/b.rs", &code), []);
-        assert_eq!(size("crates/a/src/b.rs", &format!("{code}{tests}")), []);
-        assert_eq!(size("crates/a/src/b.rs", &format!("x\n{code}")).len(), 1);
+        assert_eq!(check_length("crates/a/src/b.rs", &code), []);
+        assert_eq!(check_length("crates/a/src/b.rs", &format!("{code}{tests}")), []);
+        assert_eq!(check_length("crates/a/src/b.rs", &format!("x\n{code}")).len(), 1);
         assert_eq!(
-            size("crates/a/src/b.rs", &format!("{code}{tests}{code}")).len(),
+            check_length("crates/a/src/b.rs", &format!("{code}{tests}{code}")).len(),
             1
         );
-        assert_eq!(size("crates/a/tests/b.rs", &code.repeat(2)).len(), 1);
-        assert_eq!(size("crates/a/tests/b.rs", &format!("x\n{code}")), []);
+        assert_eq!(check_length("crates/a/tests/b.rs", &code.repeat(2)).len(), 1);
+        assert_eq!(check_length("crates/a/tests/b.rs", &format!("x\n{code}")), []);
     }
 
     #[test]
-    fn a_file_that_does_not_say_what_it_is_for_is_found() {
-        assert_eq!(first_line("a.rs", "//! What for.\n"), []);
-        assert_eq!(first_line("a.rs", "// What for.\n").len(), 1);
-        assert_eq!(first_line("a.rs", "").len(), 1);
+    fn a_file_without_a_module_comment_is_found() {
+        assert_eq!(check_first_line("a.rs", "//! What for.\n"), []);
+        assert_eq!(check_first_line("a.rs", "// What for.\n").len(), 1);
+        assert_eq!(check_first_line("a.rs", "").len(), 1);
     }
 
     #[test]
@@ -202,7 +210,7 @@ mod tests {
             "#![allow(\n    dead_code\n)]\n",
             "#[expect(dead_code)]\nfn f() {}\n",
         ] {
-            assert_eq!(unfinished("a.rs", text).len(), 1, "{text}");
+            assert_eq!(check_unfinished("a.rs", text).len(), 1, "{text}");
         }
         for text in [
             "#[allow(dead_code, reason = \"read by a macro\")]\nfn f() {}\n",
@@ -210,12 +218,12 @@ mod tests {
             "let mastodon = METHODS;\n",
             "fn f(word: &str) { word.allow(1) }\n",
         ] {
-            assert_eq!(unfinished("a.rs", text), [], "{text}");
+            assert_eq!(check_unfinished("a.rs", text), [], "{text}");
         }
     }
 
     #[test]
-    fn hosts_of_registries_and_folders_of_a_machine_are_found() {
+    fn registry_hosts_and_local_paths_are_found() {
         for text in [
             concat!("see https://crates", ".io/x"),
             concat!("https://static.crates", ".io/"),
@@ -223,7 +231,7 @@ mod tests {
             concat!("open(\"/ho", "me/me/x\")"),
             concat!("cd /ro", "ot/x"),
         ] {
-            assert_eq!(traces("a.md", text).len(), 1, "{text}");
+            assert_eq!(check_traces("a.md", text).len(), 1, "{text}");
         }
         for text in [
             "the crates' io",
@@ -232,10 +240,10 @@ mod tests {
             concat!("$XDG/ho", "me/x"),
         ] {
             let expected = usize::from(text.starts_with('$'));
-            assert!(traces("a.md", text).len() <= expected, "{text}");
+            assert!(check_traces("a.md", text).len() <= expected, "{text}");
         }
         assert_eq!(
-            traces(
+            check_traces(
                 "Cargo.lock",
                 concat!("https://github.com/rust-lang/crates", ".io-index")
             ),

@@ -1,19 +1,21 @@
-//! The invariants of ARCHITECTURE.md as checks: pure functions from text or Cargo's metadata to findings.
+//! Checks the invariants of ARCHITECTURE.md: pure functions from source text or Cargo metadata to findings.
 //!
-//! Each check is shown by a unit test to find what breaks it; `tests/repository.rs` asks them about this repository.
+//! The unit tests of each check show that it finds violations. `tests/repository.rs` applies the checks to
+//! this repository.
 //!
 //! | module | what it checks |
 //! | --- | --- |
-//! | [`arrows`] | which of our crates may depend on which |
-//! | [`purity`] | modules that decide: no IO, no clock, no chance, no `async` |
-//! | [`files`] | size, first lines, unfinished work, traces of a machine |
-//! | [`manifests`] | lints that every crate shares |
-//! | [`architecture`] | the page itself: its map, its invariants |
-//! | [`code`], [`tree`] | Rust text as words; the repository as text |
+//! | [`dependencies`] | dependencies between the crates |
+//! | [`purity`] | deciding modules: no IO, clock, randomness or `async` |
+//! | [`files`] | length, module comments, unfinished work, local paths |
+//! | [`manifests`] | lints shared by all crates |
+//! | [`architecture`] | ARCHITECTURE.md: its map and its invariants |
+//! | [`code`], [`tree`] | Rust source as tokens; the repository as text |
 
 pub mod architecture;
-pub mod arrows;
+
 pub mod code;
+pub mod dependencies;
 pub mod files;
 pub mod manifests;
 pub mod purity;
@@ -21,29 +23,29 @@ pub mod tree;
 
 use std::fmt;
 
-/// Something that is not as it should be.
+/// A violation of an invariant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// The file, from the root of the repository.
+    /// The file, relative to the root of the repository.
     pub path: String,
-    /// The line, from 1; 0 means the whole file.
+    /// The line, starting at 1. 0 means the whole file.
     pub line: usize,
     /// What is wrong, and what to do.
-    pub what: String,
+    pub message: String,
 }
 
 impl Finding {
-    /// A finding about a whole file.
-    pub fn of_file(path: &str, what: impl Into<String>) -> Self {
-        Self::at(path, 0, what)
+    /// Creates a finding about a whole file.
+    pub fn for_file(path: &str, message: impl Into<String>) -> Self {
+        Self::on_line(path, 0, message)
     }
 
-    /// A finding on a line.
-    pub fn at(path: &str, line: usize, what: impl Into<String>) -> Self {
+    /// Creates a finding about a line.
+    pub fn on_line(path: &str, line: usize, message: impl Into<String>) -> Self {
         Self {
             path: path.to_owned(),
             line,
-            what: what.into(),
+            message: message.into(),
         }
     }
 }
@@ -51,8 +53,8 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
-            0 => write!(f, "{}: {}", self.path, self.what),
-            line => write!(f, "{}:{line}: {}", self.path, self.what),
+            0 => write!(f, "{}: {}", self.path, self.message),
+            line => write!(f, "{}:{line}: {}", self.path, self.message),
         }
     }
 }

@@ -1,26 +1,27 @@
-//! Manifests: every crate takes the lints of the workspace, and the workspace forbids unsafe code.
+//! Checks the Cargo manifests: every crate uses the lints of the workspace, and the workspace forbids unsafe
+//! code.
 
 use crate::Finding;
 use crate::tree::Tree;
 
-/// What is wrong with the manifests of a workspace.
+/// Checks the manifests of a workspace.
 pub fn findings(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     let root = tree.get("Cargo.toml").map_or("", String::as_str);
     if !section(root, "workspace.lints.rust").contains(&"unsafe_code = \"forbid\"") {
         let what = "[workspace.lints.rust] must say unsafe_code = \"forbid\"";
-        found.push(Finding::of_file("Cargo.toml", what));
+        found.push(Finding::for_file("Cargo.toml", what));
     }
     let manifests = tree.iter().filter(|(path, _)| path.ends_with("/Cargo.toml"));
     for (path, text) in manifests {
         if !section(text, "lints").contains(&"workspace = true") {
-            found.push(Finding::of_file(path, "must have [lints] with workspace = true"));
+            found.push(Finding::for_file(path, "must have [lints] with workspace = true"));
         }
     }
     found
 }
 
-/// The lines of a section, without empty ones.
+/// The lines of a section, without empty lines.
 fn section<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
     let head = format!("[{name}]");
     text.lines()
@@ -45,7 +46,7 @@ mod tests {
     const MEMBER: &str = "[package]\nname = \"a\"\n\n[lints]\nworkspace = true\n";
 
     #[test]
-    fn a_crate_without_the_shared_lints_is_found() {
+    fn a_crate_without_the_workspace_lints_is_found() {
         assert_eq!(workspace(ROOT, MEMBER), []);
         assert_eq!(workspace(ROOT, "[package]\nname = \"a\"\n").len(), 1);
         assert_eq!(
@@ -55,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_that_only_warns_of_unsafe_code_is_found() {
+    fn a_workspace_that_does_not_forbid_unsafe_code_is_found() {
         assert_eq!(
             workspace("[workspace.lints.rust]\nunsafe_code = \"warn\"\n", MEMBER).len(),
             1

@@ -1,9 +1,10 @@
-//! Modules that decide: no IO, no clock, no chance, no `async`, no logs. What they need comes in as arguments.
+//! Checks that deciding modules are pure: no IO, clock, randomness, `async` or logs. They receive what they
+//! need as arguments.
 
 use crate::Finding;
-use crate::code::{bare, lines_with, tests_begin, tokens};
+use crate::code::{first_test_line, lines_with, strip_comments_and_literals, tokens};
 
-/// Words that a module which decides must not hold.
+/// Words that deciding modules must not contain.
 pub const IMPURE: &[&str] = &[
     "async",
     "await",
@@ -21,7 +22,7 @@ pub const IMPURE: &[&str] = &[
     "std::net",
 ];
 
-/// Words that the API must not hold.
+/// Words that the API crate must not contain.
 pub const IO: &[&str] = &[
     "async",
     "tokio",
@@ -39,7 +40,7 @@ pub const IO: &[&str] = &[
     "Timestamp::now",
 ];
 
-/// Sources of time and chance.
+/// Sources of time and randomness.
 pub const CLOCKS: &[&str] = &[
     "SystemTime",
     "Instant",
@@ -51,12 +52,12 @@ pub const CLOCKS: &[&str] = &[
     "getrandom",
 ];
 
-/// The parameters without which kube writes nothing.
+/// The parameter types that every write through kube needs.
 pub const WRITES: &[&str] = &["PostParams", "PatchParams", "DeleteParams"];
 
 const CONTROLLERS: [&str; 3] = ["crates/cluster/src/", "crates/backup/src/", "crates/restore/src/"];
 
-/// Modules of a controller that decide, with everything in folders of their name.
+/// The deciding modules of the controllers, including their submodules.
 const DECIDING: [&str; 7] = [
     "desired",
     "observed_state",
@@ -67,22 +68,22 @@ const DECIDING: [&str; 7] = [
     "status",
 ];
 
-/// Where the member has its modules.
+/// The source directory of the member crate.
 const MEMBER: &str = "crates/member/src/";
 
-/// Modules of the member that decide.
+/// The deciding modules of the member crate.
 const DECIDING_IN_MEMBER: [&str; 6] = ["view", "verdict", "permit", "nonce", "state", "command"];
 
-/// Where the Jobs of backups have theirs.
+/// The source directory of the job crate.
 const JOB: &str = "crates/job/src/";
 
-/// Modules of Jobs that decide.
+/// The deciding modules of the job crate.
 const DECIDING_IN_JOB: [&str; 7] = [
     "address", "choice", "floor", "names", "outcome", "progress", "text",
 ];
 
 /// Whether a file must be pure.
-pub fn decides(path: &str) -> bool {
+pub fn must_be_pure(path: &str) -> bool {
     if let Some(module) = path.strip_prefix(JOB) {
         let name = module.split('/').next().unwrap_or(module).trim_end_matches(".rs");
         return DECIDING_IN_JOB.contains(&name);
@@ -98,13 +99,13 @@ pub fn decides(path: &str) -> bool {
     DECIDING.contains(&name) || name.starts_with("plan_") || name.starts_with("build_")
 }
 
-/// Whether a file belongs to the API.
+/// Whether a file belongs to the API crate.
 pub fn is_api(path: &str) -> bool {
     path.starts_with("crates/api/src/") && is_rust(path)
 }
 
-/// Whether a file is shipped and must take the time and chance of others.
-pub fn takes_time_as_argument(path: &str) -> bool {
+/// Whether a file is shipped and must receive time and randomness from other modules.
+pub fn must_not_read_clock(path: &str) -> bool {
     const OWN: [&str; 6] = [
         "crates/runtime/src/clock.rs",
         "crates/runtime/src/jitter.rs",
@@ -116,8 +117,8 @@ pub fn takes_time_as_argument(path: &str) -> bool {
     is_shipped(path) && !OWN.contains(&path)
 }
 
-/// Whether a file is shipped and must leave writing to `apply`.
-pub fn leaves_writing_to_others(path: &str) -> bool {
+/// Whether a file is shipped and must leave writes to the modules that write to the API server.
+pub fn must_not_write(path: &str) -> bool {
     const WRITERS: [&str; 3] = [
         "crates/runtime/src/apply.rs",
         "crates/runtime/src/events.rs",
@@ -143,11 +144,12 @@ fn is_rust(path: &str) -> bool {
     path.rsplit('.').next() == Some("rs")
 }
 
-/// Where `text` holds one of `forbidden` before its unit tests; comments and literals do not count.
+/// Finds the `forbidden` words in the code of a file before its unit tests. Comments and literals do not
+/// count.
 pub fn findings(path: &str, text: &str, forbidden: &[&str]) -> Vec<Finding> {
-    let bare = bare(text);
+    let bare = strip_comments_and_literals(text);
     let tokens = tokens(&bare);
-    let end = tests_begin(text).unwrap_or(usize::MAX);
+    let end = first_test_line(text).unwrap_or(usize::MAX);
     let mut found: Vec<Finding> = forbidden
         .iter()
         .flat_map(|word| {
@@ -156,7 +158,7 @@ pub fn findings(path: &str, text: &str, forbidden: &[&str]) -> Vec<Finding> {
                 .map(move |line| (line, word))
         })
         .filter(|(line, _)| *line < end)
-        .map(|(line, word)| Finding::at(path, line, format!("`{word}` must not occur here")))
+        .map(|(line, word)| Finding::on_line(path, line, format!("`{word}` must not occur here")))
         .collect();
     found.sort();
     found
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn each_forbidden_word_is_found_and_its_like_in_text_is_not() {
+    fn each_forbidden_word_is_found_except_in_text() {
         for word in IMPURE {
             assert_eq!(
                 lines(&format!("fn f() {{\n    {word};\n}}\n"), IMPURE),
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_of_io_into_the_api_are_found_in_their_usual_forms() {
+    fn imports_of_io_are_found() {
         assert_eq!(lines("use kube::Client;\n", IO), [1]);
         assert_eq!(
             lines("use std::fs::File;\nfn f(t: std::time::Instant) {}\n", IO),
@@ -200,13 +202,13 @@ mod tests {
     }
 
     #[test]
-    fn unit_tests_may_do_what_their_module_must_not() {
+    fn unit_tests_are_exempt() {
         let text = "fn f() {}\n#[cfg(test)]\nmod tests {\n    async fn g() {}\n}\n";
         assert_eq!(lines(text, IMPURE), [0; 0]);
     }
 
     #[test]
-    fn modules_that_decide_are_known_by_name_wherever_they_are_split() {
+    fn deciding_modules_are_recognized_by_name() {
         for path in [
             "crates/cluster/src/desired.rs",
             "crates/cluster/src/desired/pod.rs",
@@ -219,7 +221,7 @@ mod tests {
             "crates/member/src/permit/grant.rs",
             "crates/job/src/choice.rs",
         ] {
-            assert!(decides(path), "{path}");
+            assert!(must_be_pure(path), "{path}");
         }
         for path in [
             "crates/cluster/src/reconcile.rs",
@@ -229,18 +231,18 @@ mod tests {
             "crates/member/src/serve.rs",
             "crates/job/src/pump.rs",
         ] {
-            assert!(!decides(path), "{path}");
+            assert!(!must_be_pure(path), "{path}");
         }
     }
 
     #[test]
-    fn a_clock_or_a_write_outside_its_module_is_found() {
-        assert!(takes_time_as_argument("crates/manager/src/run.rs"));
-        assert!(!takes_time_as_argument("crates/runtime/src/clock.rs"));
+    fn clocks_and_writes_outside_their_modules_are_found() {
+        assert!(must_not_read_clock("crates/manager/src/run.rs"));
+        assert!(!must_not_read_clock("crates/runtime/src/clock.rs"));
         assert_eq!(lines("let t = std::time::Instant::now();\n", CLOCKS), [1]);
-        assert!(leaves_writing_to_others("crates/cluster/src/reconcile.rs"));
-        assert!(!leaves_writing_to_others("crates/runtime/src/apply.rs"));
-        assert!(!leaves_writing_to_others("e2e/src/control_plane.rs"));
+        assert!(must_not_write("crates/cluster/src/reconcile.rs"));
+        assert!(!must_not_write("crates/runtime/src/apply.rs"));
+        assert!(!must_not_write("e2e/src/control_plane.rs"));
         assert_eq!(
             lines("pods.delete(name, &DeleteParams::default());\n", WRITES),
             [1]

@@ -1,19 +1,20 @@
-//! The invariants of ARCHITECTURE.md, asked about this repository. Each test names the one it holds.
+//! Checks this repository against the invariants of ARCHITECTURE.md. The doc comment of each test names its
+//! invariant.
 
 use std::process::Command;
 use std::sync::LazyLock;
 
 use etcd_operator_tidy::tree::Tree;
-use etcd_operator_tidy::{Finding, architecture, arrows, files, manifests, purity, tree};
+use etcd_operator_tidy::{Finding, architecture, dependencies, files, manifests, purity, tree};
 
-static TREE: LazyLock<Tree> = LazyLock::new(|| tree::read(tree::root()).expect("the repository can be read"));
+static TREE: LazyLock<Tree> = LazyLock::new(|| tree::read(tree::root()).expect("cannot read the repository"));
 
-fn rust() -> impl Iterator<Item = (&'static String, &'static String)> {
+fn rust_files() -> impl Iterator<Item = (&'static String, &'static String)> {
     TREE.iter()
         .filter(|(path, _)| path.rsplit('.').next() == Some("rs"))
 }
 
-fn none(findings: impl IntoIterator<Item = Finding>) {
+fn assert_none(findings: impl IntoIterator<Item = Finding>) {
     let lines: Vec<String> = findings.into_iter().map(|finding| finding.to_string()).collect();
     assert!(lines.is_empty(), "\n{}", lines.join("\n"));
 }
@@ -37,15 +38,17 @@ fn crates_depend_on_one_another_as_the_table_says() {
         String::from_utf8_lossy(&output.stderr)
     );
     let metadata = serde_json::from_slice(&output.stdout).expect("JSON");
-    none(arrows::findings(&metadata));
+    assert_none(dependencies::findings(&metadata));
 }
 
 /// I-pure
 #[test]
 fn modules_that_decide_are_pure() {
-    let deciding: Vec<_> = rust().filter(|(path, _)| purity::decides(path)).collect();
+    let deciding: Vec<_> = rust_files()
+        .filter(|(path, _)| purity::must_be_pure(path))
+        .collect();
     assert!(deciding.len() >= 6, "{deciding:?}");
-    none(
+    assert_none(
         deciding
             .iter()
             .flat_map(|(path, text)| purity::findings(path, text, purity::IMPURE)),
@@ -55,9 +58,9 @@ fn modules_that_decide_are_pure() {
 /// I-api-no-io
 #[test]
 fn the_api_does_no_io() {
-    let api: Vec<_> = rust().filter(|(path, _)| purity::is_api(path)).collect();
+    let api: Vec<_> = rust_files().filter(|(path, _)| purity::is_api(path)).collect();
     assert!(api.len() >= 20, "{}", api.len());
-    none(
+    assert_none(
         api.iter()
             .flat_map(|(path, text)| purity::findings(path, text, purity::IO)),
     );
@@ -66,38 +69,46 @@ fn the_api_does_no_io() {
 /// I-one-clock
 #[test]
 fn time_and_chance_come_from_one_module_each() {
-    let takers = rust().filter(|(path, _)| purity::takes_time_as_argument(path));
-    none(takers.flat_map(|(path, text)| purity::findings(path, text, purity::CLOCKS)));
+    let takers = rust_files().filter(|(path, _)| purity::must_not_read_clock(path));
+    assert_none(takers.flat_map(|(path, text)| purity::findings(path, text, purity::CLOCKS)));
 }
 
 /// I-one-writer
 #[test]
 fn nothing_writes_to_the_api_server_but_apply_events_and_lease() {
-    let others = rust().filter(|(path, _)| purity::leaves_writing_to_others(path));
-    none(others.flat_map(|(path, text)| purity::findings(path, text, purity::WRITES)));
+    let others = rust_files().filter(|(path, _)| purity::must_not_write(path));
+    assert_none(others.flat_map(|(path, text)| purity::findings(path, text, purity::WRITES)));
 }
 
 /// I-files
 #[test]
 fn files_are_short_say_what_they_are_for_and_are_finished() {
-    none(rust().flat_map(|(path, text)| {
-        let size = files::size(path, text);
-        [size, files::first_line(path, text), files::unfinished(path, text)].concat()
+    assert_none(rust_files().flat_map(|(path, text)| {
+        let length = files::check_length(path, text);
+        [
+            length,
+            files::check_first_line(path, text),
+            files::check_unfinished(path, text),
+        ]
+        .concat()
     }));
-    none(TREE.iter().flat_map(|(path, text)| files::traces(path, text)));
+    assert_none(
+        TREE.iter()
+            .flat_map(|(path, text)| files::check_traces(path, text)),
+    );
 }
 
 /// I-safe
 #[test]
 fn every_crate_takes_the_lints_of_the_workspace_and_no_code_is_unsafe() {
-    none(manifests::findings(&TREE));
+    assert_none(manifests::findings(&TREE));
 }
 
 /// I-map
 #[test]
 fn every_module_is_found_from_the_page_about_the_architecture() {
-    none(architecture::size(page()));
-    none(architecture::map(page(), &TREE));
+    assert_none(architecture::check_length(page()));
+    assert_none(architecture::check_map(page(), &TREE));
 }
 
 /// I-held
@@ -105,7 +116,7 @@ fn every_module_is_found_from_the_page_about_the_architecture() {
 fn every_invariant_is_held_by_a_test_that_exists() {
     let invariants = architecture::invariants(page());
     assert!(invariants.len() >= 10, "{invariants:?}");
-    none(architecture::held(
+    assert_none(architecture::check_invariants(
         page(),
         &TREE,
         "crates/tidy/tests/repository.rs",

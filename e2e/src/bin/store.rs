@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use etcd_operator_store::testing::fake::{Authority, Dialect, Fake};
+use etcd_operator_store::testing::fake::{CertificateAuthority, Dialect, Fake};
 
 /// What it speaks.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -37,9 +37,12 @@ async fn main() -> ExitCode {
         Speech::Gcs => Dialect::Gcs,
         Speech::Abs => Dialect::Abs,
     };
-    let authority = arguments
-        .authority
-        .map(|file| (file, Authority::of(&[&arguments.address.ip().to_string()])));
+    let authority = arguments.authority.map(|file| {
+        (
+            file,
+            CertificateAuthority::for_names(&[&arguments.address.ip().to_string()]),
+        )
+    });
     let fake = Fake::listen(
         arguments.address,
         dialect,

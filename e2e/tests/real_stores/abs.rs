@@ -8,7 +8,7 @@ use etcd_operator_store::cloud::{AbsConfig, Cloud};
 use etcd_operator_store::connect::{StoreConfig, connect};
 use etcd_operator_store::platform::Platform;
 use etcd_operator_store::secret::Secret;
-use etcd_operator_store::testing::{Bench, Lack, check_all};
+use etcd_operator_store::testing::{MissingFeature, StoreUnderTest, check_all};
 use etcd_operator_store::{Class, Key, Store};
 
 use crate::servers::{BUCKET, PART, Place, Server, Speech, policy, secret};
@@ -35,7 +35,7 @@ async fn server(speech: Speech) -> Result<Server> {
     server.endpoint.push_str("/testaccount");
     let config = config(&server, BUCKET);
     Cloud::abs(&config, Some(&shared_key(PASSWORD)), &Platform::default())?
-        .make_container()
+        .create_container()
         .await
         .expect("a container");
     Ok(server)
@@ -60,13 +60,13 @@ async fn store(server: &Server, container: &str, key: &str) -> Result<Store> {
 
 async fn check(speech: Speech) -> Result<()> {
     let server = server(speech).await?;
-    let bench = Bench {
+    let tested = StoreUnderTest {
         store: store(&server, BUCKET, PASSWORD).await?,
         part_size: PART,
-        many: 1005,
-        lacks: &[Lack::ListOfUploads],
+        object_count: 1005,
+        missing: &[MissingFeature::ListUploads],
     };
-    check_all(&bench).await;
+    check_all(&tested).await;
     Ok(())
 }
 
@@ -87,7 +87,7 @@ async fn what_azurite_refuses_is_said_in_our_classes() -> Result<()> {
     let error = missing.list("etcd").await.expect_err("no container");
     assert_eq!(error.class, Class::NoBucket, "{error}");
     let wrong = store(&server, BUCKET, "d3Jvbmd3cm9uZ3dyb25n").await?;
-    let error = wrong.look(&Key::new("etcd/x")?).await.expect_err("wrong key");
+    let error = wrong.head(&Key::new("etcd/x")?).await.expect_err("wrong key");
     // Azure itself says AuthenticationFailed; this server calls it AuthorizationFailure.
     assert!(
         [Class::Credentials, Class::Forbidden].contains(&error.class),

@@ -5,10 +5,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use etcd_operator_e2e::components::{self, Component};
+use etcd_operator_store::backend::ByteRange;
 use etcd_operator_store::cloud::GcsConfig;
 use etcd_operator_store::connect::{StoreConfig, connect};
 use etcd_operator_store::platform::Platform;
-use etcd_operator_store::port::Span;
 use etcd_operator_store::{Class, Key, Store};
 use futures::StreamExt as _;
 
@@ -55,10 +55,10 @@ async fn check(speech: Speech) -> Result<()> {
     let store = store(&server).await?;
     let key = Key::new("etcd/orders_v3_2026-11-21-10:00:00")?;
 
-    let meta = store.look(&key).await?.context("it is not there")?;
+    let meta = store.head(&key).await?.context("it is not there")?;
     assert_eq!(meta.size, 1000);
     assert_eq!(store.read_small(&key, 1000).await?, content());
-    let span = Span {
+    let span = ByteRange {
         from: 10,
         to: Some(20),
     };
@@ -74,8 +74,11 @@ async fn check(speech: Speech) -> Result<()> {
     assert_eq!(names(key.as_str()).await?, [key.as_str()]);
     store.delete(&key).await?;
     store.delete(&key).await?;
-    assert_eq!(store.look(&key).await?, None);
-    let error = store.open(&key, Span::ALL, None).await.expect_err("it is gone");
+    assert_eq!(store.head(&key).await?, None);
+    let error = store
+        .open(&key, ByteRange::ALL, None)
+        .await
+        .expect_err("it is gone");
     assert_eq!(error.class, Class::NotFound, "{error}");
     Ok(())
 }

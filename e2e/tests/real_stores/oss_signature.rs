@@ -6,8 +6,8 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
 use etcd_operator_e2e::components::{self, Component};
-use etcd_operator_store::oss::sign::{self, Keys, Signable};
-use etcd_operator_store::secret::Hidden;
+use etcd_operator_store::oss::sign::{self, AccessKey, SignedRequest};
+use etcd_operator_store::secret::SecretString;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt as _;
@@ -97,7 +97,7 @@ async fn the_vendors_client_signs_our_requests_as_we_do() -> Result<()> {
             chance.text(PLAIN, 200)
         };
         let region = chance.text("abcdefgh-", 12);
-        let mut request = Signable {
+        let mut request = SignedRequest {
             method: ["GET", "PUT", "POST", "DELETE", "HEAD"][chance.below(5)].to_owned(),
             bucket: format!("bucket-{}", chance.text(LOWER, 5)),
             key: if chance.below(5) == 0 {
@@ -128,12 +128,12 @@ async fn the_vendors_client_signs_our_requests_as_we_do() -> Result<()> {
             }
         }
         let at = Timestamp::from_second(1_600_000_000 + i64::try_from(chance.below(400_000_000))?)?;
-        let keys = Keys {
+        let keys = AccessKey {
             id: id.clone(),
-            secret: Hidden::new(&secret),
-            token: (!token.is_empty()).then(|| Hidden::new(&token)),
+            secret: SecretString::new(&secret),
+            token: (!token.is_empty()).then(|| SecretString::new(&token)),
         };
-        sign::prepare(&mut request, &keys, at);
+        sign::add_signature_headers(&mut request, &keys, at);
         ours.push(sign::authorization(&request, &keys, &region, at));
         let asked = Asked {
             id: &id,
@@ -166,10 +166,10 @@ async fn we_sign_the_requests_of_the_vendors_client_as_it_does() -> Result<()> {
     for line in made.lines() {
         let made: Made = serde_json::from_str(line)?;
         let (bucket, _) = made.host.split_once('.').context("no bucket in the host")?;
-        let keys = Keys {
+        let keys = AccessKey {
             id: made.id,
-            secret: Hidden::new(made.secret),
-            token: (!made.token.is_empty()).then(|| Hidden::new(made.token)),
+            secret: SecretString::new(made.secret),
+            token: (!made.token.is_empty()).then(|| SecretString::new(made.token)),
         };
         let pairs = made.query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -178,7 +178,7 @@ async fn we_sign_the_requests_of_the_vendors_client_as_it_does() -> Result<()> {
         let time = made.headers.get("x-oss-date").context("no date")?;
         let at = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", time)?;
         let at = at.to_zoned(jiff::tz::TimeZone::UTC)?.timestamp();
-        let request = Signable {
+        let request = SignedRequest {
             method: made.method,
             bucket: bucket.to_owned(),
             key: decoded(made.path.trim_start_matches('/')),

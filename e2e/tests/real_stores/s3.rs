@@ -7,7 +7,7 @@ use etcd_operator_e2e::components::{self, Component};
 use etcd_operator_store::connect::{StoreConfig, connect};
 use etcd_operator_store::platform::Platform;
 use etcd_operator_store::s3::S3Config;
-use etcd_operator_store::testing::{Bench, Lack, check_all};
+use etcd_operator_store::testing::{MissingFeature, StoreUnderTest, check_all};
 use etcd_operator_store::{Class, Key, Store};
 
 use crate::servers::{BUCKET, PART, Place, Server, Speech, policy, secret};
@@ -52,14 +52,14 @@ async fn store_of(user: &str, server: &Server, bucket: &str, password: &str, reg
 
 async fn check(speech: Speech) -> Result<()> {
     let server = server(speech).await?;
-    let bench = Bench {
+    let tested = StoreUnderTest {
         store: store(&server, BUCKET, "hunter2hunter2", "eu-test-1").await?,
         part_size: PART,
-        many: 1005,
+        object_count: 1005,
         // Its directory backend looks before it writes and does not hold a lock meanwhile.
-        lacks: &[Lack::ConditionsAtOnce],
+        missing: &[MissingFeature::AtomicCreate],
     };
-    check_all(&bench).await;
+    check_all(&tested).await;
     Ok(())
 }
 
@@ -96,13 +96,13 @@ async fn an_object_is_missing_only_if_the_bucket_and_the_user_are_there() -> Res
     let server = server(Speech::Plain).await?;
     let (key, password, region) = (Key::new("etcd/x")?, "hunter2hunter2", "eu-test-1");
     let right = store(&server, BUCKET, password, region).await?;
-    assert_eq!(right.look(&key).await?, None);
+    assert_eq!(right.head(&key).await?, None);
     for (user, bucket, class) in [
         ("NOBODY", BUCKET, Class::Credentials),
         ("AKIATEST", "no-such-bucket", Class::NoBucket),
     ] {
         let wrong = store_of(user, &server, bucket, password, region).await?;
-        let looked = wrong.look(&key).await.expect_err("nobody can tell");
+        let looked = wrong.head(&key).await.expect_err("nobody can tell");
         assert_eq!(looked.class, class, "{looked}");
         let read = wrong.read_small(&key, 10).await.expect_err("nobody can tell");
         assert_eq!(read.class, class, "{read}");

@@ -131,7 +131,7 @@ pub fn secret(pairs: &[(&str, &str)]) -> Secret {
 /// Patient enough for a machine that also compiles.
 pub fn policy() -> Policy {
     Policy {
-        first_wait: Duration::from_millis(50),
+        initial_backoff: Duration::from_millis(50),
         ..Policy::default()
     }
 }

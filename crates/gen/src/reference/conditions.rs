@@ -1,59 +1,59 @@
-//! The page about conditions and Events: the types, and the reasons the controllers give.
+//! The reference page about conditions and Events: condition types, and the reasons of the controllers.
 
 use etcd_operator_api::condition;
 
+use super::events::{EVENTS, EVERY_KIND};
 use super::head;
-use super::reasons::{REASONS, Said};
+use super::reasons::{REASONS, ReasonDoc};
 use super::table::{code, table};
-use super::told::{EVENTS, EVERY_KIND};
 
-/// The page.
+/// Generates the page.
 pub(super) fn page() -> String {
     let types = condition::ALL.map(|type_| [code(type_.as_str()), type_.meaning().to_owned()]);
     format!(
         "{}
-Every kind reports conditions in `status.conditions`. A condition that does not apply to an object is absent. `lastTransitionTime` is when the status last changed, `lastUpdateTime` when anything of the condition did, `observedGeneration` which edit of the spec it speaks of. `message` says it in a sentence, with names and numbers.
+Every kind reports conditions in `status.conditions`. A condition that does not apply to an object is absent. `lastTransitionTime` is when the status last changed, `lastUpdateTime` when any part of the condition last changed, `observedGeneration` the generation of the spec it refers to. `message` explains it with names and numbers.
 
 ## Types
 
 {}
 ## Reasons
 
-`Scaling` and `Recovering` bear the reason of `Progressing`.
+`Scaling` and `Recovering` have the reason of `Progressing`.
 
 {}
 ## Events
 
-Each step that changes something is told once, when it was done: `kubectl describe` shows them, and `kubectl events --for etcd/NAME` or `--for etcdbk/NAME`. What is said again within six minutes is counted by the Event that is there.
+The operator emits one Event per completed step. `kubectl describe` shows Events, and so does `kubectl events --for etcd/NAME` or `--for etcdbk/NAME`. An Event repeated within six minutes increases the count of the existing one.
 
-About one object at most 30 calls are made in a minute, and a repetition is a call as well. What goes beyond that is not told later either: it is counted in the metric `etcd_operator_events_dropped_total`. Nothing but words is lost, as conditions and `status.plan` tell where things stand.
+The operator sends at most 30 Events per minute and object, including repetitions. Further Events are dropped and counted in the metric `etcd_operator_events_dropped_total`. No state is lost: conditions and `status.plan` show the current state.
 
 {}",
         head("Conditions and Events"),
         table(&["type", "meaning when True"], &types),
-        told("type", "status and meaning", &REASONS),
-        told("of", "meaning", EVENTS),
+        reasons_table("type", "status and meaning", &REASONS),
+        reasons_table("kind", "meaning", EVENTS),
     )
 }
 
-fn told(of: &str, meaning: &str, all: &[Said]) -> String {
+fn reasons_table(subject_heading: &str, meaning: &str, all: &[ReasonDoc]) -> String {
     let rows: Vec<[String; 4]> = all
         .iter()
-        .map(|said| {
-            let of = if said.of == EVERY_KIND {
-                said.of.to_owned()
+        .map(|doc| {
+            let subject = if doc.subject == EVERY_KIND {
+                doc.subject.to_owned()
             } else {
-                code(said.of)
+                code(doc.subject)
             };
             [
-                of,
-                code(said.word),
-                said.meaning.to_owned(),
-                said.remedy.to_owned(),
+                subject,
+                code(doc.reason),
+                doc.meaning.to_owned(),
+                doc.remedy.to_owned(),
             ]
         })
         .collect();
-    table(&[of, "reason", meaning, "what to do"], &rows)
+    table(&[subject_heading, "reason", meaning, "what to do"], &rows)
 }
 
 #[cfg(test)]
@@ -63,30 +63,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_stand_on_types_that_exist_and_end_as_sentences() {
-        for said in REASONS.iter() {
+    fn reasons_have_existing_condition_types_and_full_sentences() {
+        for doc in REASONS.iter() {
             assert!(
-                condition::ALL.iter().any(|known| known.as_str() == said.of),
+                condition::ALL.iter().any(|known| known.as_str() == doc.subject),
                 "{}",
-                said.of
+                doc.subject
             );
-            let says_status = ["True: ", "False: ", "Unknown: "]
+            let has_status = ["True: ", "False: ", "Unknown: "]
                 .iter()
-                .any(|status| said.meaning.starts_with(status));
-            assert!(says_status, "{}: {}", said.word, said.meaning);
+                .any(|status| doc.meaning.starts_with(status));
+            assert!(has_status, "{}: {}", doc.reason, doc.meaning);
         }
-        for said in REASONS.iter().chain(EVENTS) {
-            assert!(said.meaning.ends_with('.'), "{}", said.word);
+        for doc in REASONS.iter().chain(EVENTS) {
+            assert!(doc.meaning.ends_with('.'), "{}", doc.reason);
             assert!(
-                said.remedy.is_empty() || said.remedy.ends_with('.'),
+                doc.remedy.is_empty() || doc.remedy.ends_with('.'),
                 "{}",
-                said.word
+                doc.reason
             );
         }
     }
 
-    /// The literals of a source that are one word in camel case, as reasons are; not what its tests say.
-    fn words(source: &str) -> BTreeSet<String> {
+    /// The string literals of a source that look like reasons: one CamelCase word. Literals in unit tests are
+    /// ignored.
+    fn reason_literals(source: &str) -> BTreeSet<String> {
         let code = source.split("#[cfg(test)]").next().unwrap_or_default();
         let literals = code.split('"').skip(1).step_by(2);
         let is_word = |text: &&str| {
@@ -101,17 +102,17 @@ mod tests {
         rest.split_once(to).map_or(rest, |(part, _)| part)
     }
 
-    fn explained(all: &[Said]) -> BTreeSet<String> {
-        all.iter().map(|said| said.word.to_owned()).collect()
+    fn documented(all: &[ReasonDoc]) -> BTreeSet<String> {
+        all.iter().map(|doc| doc.reason.to_owned()).collect()
     }
 
-    fn explained_of(kind: &str) -> BTreeSet<String> {
-        let of_kind = EVENTS.iter().filter(|said| said.of == kind);
-        of_kind.map(|said| said.word.to_owned()).collect()
+    fn documented_events(kind: &str) -> BTreeSet<String> {
+        let of_kind = EVENTS.iter().filter(|doc| doc.subject == kind);
+        of_kind.map(|doc| doc.reason.to_owned()).collect()
     }
 
     #[test]
-    fn every_reason_that_a_controller_gives_is_explained_and_no_other() {
+    fn every_reason_of_a_controller_is_documented_and_no_other() {
         let plan = include_str!("../../../cluster/src/plan.rs");
         let statuses = [
             include_str!("../../../backup/src/status/conditions.rs"),
@@ -134,12 +135,15 @@ mod tests {
             ),
             between(plan, "Self::Converged", "\n}\n"),
         ];
-        let mut given: BTreeSet<_> = statuses.iter().flat_map(|source| words(source)).collect();
+        let mut given: BTreeSet<_> = statuses
+            .iter()
+            .flat_map(|source| reason_literals(source))
+            .collect();
         given.extend(etcd_operator_backup::plan::Reason::ALL.map(|reason| reason.as_str().to_owned()));
-        assert_eq!(given, explained(&REASONS));
+        assert_eq!(given, documented(&REASONS));
     }
 
-    /// What all three controllers tell, in words of one place.
+    /// The reason that all three controllers share.
     fn elsewhere() -> String {
         let source = include_str!("../../../runtime/src/elsewhere.rs");
         let (_, after) = source
@@ -149,39 +153,41 @@ mod tests {
     }
 
     #[test]
-    fn every_verdict_on_a_spec_is_explained_and_no_other() {
-        let mut given = words(include_str!("../../../runtime/src/report.rs"));
-        // What was done to find it.
+    fn every_verdict_on_a_spec_is_documented_and_no_other() {
+        let mut given = reason_literals(include_str!("../../../runtime/src/report.rs"));
+        // An action, not a reason.
         assert!(given.remove("Validate"));
-        assert_eq!(given, explained_of(EVERY_KIND));
+        assert_eq!(given, documented_events(EVERY_KIND));
     }
 
     #[test]
-    fn every_event_of_a_cluster_is_explained_and_no_other() {
+    fn every_event_of_a_cluster_is_documented_and_no_other() {
         let steps = include_str!("../../../cluster/src/act.rs").split_once("fn event_reason(");
-        let mut given = words(steps.expect("the source has that line").1);
-        given.extend(words(include_str!("../../../cluster/src/status/events.rs")));
+        let mut given = reason_literals(steps.expect("the source has that line").1);
+        given.extend(reason_literals(include_str!(
+            "../../../cluster/src/status/events.rs"
+        )));
         given.insert(elsewhere());
-        assert_eq!(given, explained_of("EtcdCluster"));
+        assert_eq!(given, documented_events("EtcdCluster"));
     }
 
     #[test]
-    fn every_event_of_a_restore_is_explained_and_no_other() {
+    fn every_event_of_a_restore_is_documented_and_no_other() {
         let sources = [
             include_str!("../../../restore/src/reconcile.rs"),
             include_str!("../../../restore/src/reconcile/create_cluster.rs"),
         ];
         let given: BTreeSet<_> = sources
             .iter()
-            .flat_map(|source| words(source))
+            .flat_map(|source| reason_literals(source))
             .filter(|word| word != "Restore")
             .chain([elsewhere()])
             .collect();
-        assert_eq!(given, explained_of("EtcdRestore"));
+        assert_eq!(given, documented_events("EtcdRestore"));
     }
 
     #[test]
-    fn every_event_of_a_backup_is_explained_and_no_other() {
+    fn every_event_of_a_backup_is_documented_and_no_other() {
         let sources = [
             include_str!("../../../backup/src/reconcile.rs"),
             include_str!("../../../backup/src/events.rs"),
@@ -189,10 +195,10 @@ mod tests {
         let actions = ["Backup", "Prune", "Erase"].map(str::to_owned);
         let given: BTreeSet<_> = sources
             .into_iter()
-            .flat_map(words)
+            .flat_map(reason_literals)
             .filter(|word| !actions.contains(word))
             .chain([elsewhere()])
             .collect();
-        assert_eq!(given, explained_of("EtcdBackup"));
+        assert_eq!(given, documented_events("EtcdBackup"));
     }
 }

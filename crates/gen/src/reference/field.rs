@@ -1,54 +1,54 @@
-//! The fields of a kind, as rows: read from the structural schema that is installed, except for which types are
-//! Kubernetes' own, which only the schema with references tells.
+//! Reads the fields of a kind from its structural schema. Which types are Kubernetes types is read from the
+//! schema with references.
 
 use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
-/// A field, or a rule on one.
+/// A field.
 #[derive(Debug, PartialEq)]
 pub(super) struct Field {
-    /// From the root of the object, with `[]` for elements and `{}` for values of a map.
+    /// The path from the root of the object, with `[]` for list elements and `{}` for map values.
     pub(super) path: String,
-    /// What people call its type.
+    /// The type as shown to users.
     pub(super) type_: String,
-    /// Whether what it is in cannot be without it.
+    /// Whether its parent requires the field.
     pub(super) required: bool,
     /// The default, as JSON.
     pub(super) default: String,
-    /// What its value may be, in words.
+    /// The allowed values, in words.
     pub(super) allowed: String,
-    /// What it means.
+    /// The description.
     pub(super) text: String,
 }
 
-/// A rule of admission.
+/// A validation rule.
 #[derive(Debug, PartialEq)]
 pub(super) struct Rule {
-    /// The field it stands on.
+    /// The field with the rule.
     pub(super) path: String,
-    /// What somebody who breaks it is told.
+    /// The message for objects that violate the rule.
     pub(super) message: String,
-    /// Whether it looks at the object of before.
+    /// Whether the rule compares with the previous object.
     pub(super) on_change: bool,
 }
 
-/// Everything a page says about the fields of a kind.
+/// The fields and rules of a kind.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     pub(super) fields: Vec<Field>,
     pub(super) rules: Vec<Rule>,
 }
 
-/// Reads the installed schema of a kind. Types for which `named` has a name are one row, without what is in them.
-pub(super) fn read(schema: &Value, named: &BTreeMap<String, String>) -> Fields {
+/// Reads the schema of a kind. A type in `type_names` is a single row without its fields.
+pub(super) fn read_schema(schema: &Value, type_names: &BTreeMap<String, String>) -> Fields {
     let mut found = Fields::default();
-    visit(schema, "", named, &mut found);
+    visit_object(schema, "", type_names, &mut found);
     found
 }
 
-fn visit(schema: &Value, path: &str, named: &BTreeMap<String, String>, found: &mut Fields) {
+fn visit_object(schema: &Value, path: &str, type_names: &BTreeMap<String, String>, found: &mut Fields) {
     for rule in schema["x-kubernetes-validations"]
         .as_array()
         .into_iter()
@@ -76,53 +76,53 @@ fn visit(schema: &Value, path: &str, named: &BTreeMap<String, String>, found: &m
         };
         let required = schema["required"].as_array().into_iter().flatten();
         let is_required = required.into_iter().any(|field| field == name);
-        found.fields.push(field(child, &path, is_required, named));
-        descend(child, &path, named, found);
+        found.fields.push(field(child, &path, is_required, type_names));
+        visit_nested(child, &path, type_names, found);
     }
 }
 
-/// Into lists and maps, and into what is not a type with a name of its own.
-fn descend(schema: &Value, path: &str, named: &BTreeMap<String, String>, found: &mut Fields) {
-    if named.contains_key(path) {
-        return rules_only(schema, path, found);
+/// Visits the elements of lists and maps, and the fields of types that are not in `type_names`.
+fn visit_nested(schema: &Value, path: &str, type_names: &BTreeMap<String, String>, found: &mut Fields) {
+    if type_names.contains_key(path) {
+        return collect_rules(schema, path, found);
     }
     if schema["items"].is_object() {
-        rules_only(schema, path, found);
-        descend(&schema["items"], &format!("{path}[]"), named, found);
+        collect_rules(schema, path, found);
+        visit_nested(&schema["items"], &format!("{path}[]"), type_names, found);
     } else if schema["additionalProperties"].is_object() {
-        rules_only(schema, path, found);
-        descend(
+        collect_rules(schema, path, found);
+        visit_nested(
             &schema["additionalProperties"],
             &format!("{path}{{}}"),
-            named,
+            type_names,
             found,
         );
     } else {
-        visit(schema, path, named, found);
+        visit_object(schema, path, type_names, found);
     }
 }
 
-fn rules_only(schema: &Value, path: &str, found: &mut Fields) {
+fn collect_rules(schema: &Value, path: &str, found: &mut Fields) {
     let rules = serde_json::json!({ "x-kubernetes-validations": schema["x-kubernetes-validations"] });
-    visit(&rules, path, &BTreeMap::new(), found);
+    visit_object(&rules, path, &BTreeMap::new(), found);
 }
 
-fn field(schema: &Value, path: &str, required: bool, named: &BTreeMap<String, String>) -> Field {
+fn field(schema: &Value, path: &str, required: bool, type_names: &BTreeMap<String, String>) -> Field {
     Field {
         path: path.to_owned(),
-        type_: type_of(schema, path, named),
+        type_: type_of(schema, path, type_names),
         required,
         default: match &schema["default"] {
             Value::Null => String::new(),
             default => default.to_string(),
         },
-        allowed: allowed(schema),
+        allowed: allowed_values(schema),
         text: schema["description"].as_str().unwrap_or_default().to_owned(),
     }
 }
 
-fn type_of(schema: &Value, path: &str, named: &BTreeMap<String, String>) -> String {
-    if let Some(name) = named.get(path) {
+fn type_of(schema: &Value, path: &str, type_names: &BTreeMap<String, String>) -> String {
+    if let Some(name) = type_names.get(path) {
         return name.clone();
     }
     if schema["x-kubernetes-preserve-unknown-fields"] == Value::Bool(true) {
@@ -131,10 +131,14 @@ fn type_of(schema: &Value, path: &str, named: &BTreeMap<String, String>) -> Stri
     match schema["type"].as_str() {
         Some("array") => format!(
             "list of {}",
-            type_of(&schema["items"], &format!("{path}[]"), named)
+            type_of(&schema["items"], &format!("{path}[]"), type_names)
         ),
         Some("object") if schema["additionalProperties"].is_object() => {
-            let value = type_of(&schema["additionalProperties"], &format!("{path}{{}}"), named);
+            let value = type_of(
+                &schema["additionalProperties"],
+                &format!("{path}{{}}"),
+                type_names,
+            );
             format!("map to {value}")
         }
         Some(plain) => plain.to_owned(),
@@ -142,7 +146,7 @@ fn type_of(schema: &Value, path: &str, named: &BTreeMap<String, String>) -> Stri
     }
 }
 
-fn allowed(schema: &Value) -> String {
+fn allowed_values(schema: &Value) -> String {
     let mut parts = Vec::new();
     let values: Vec<String> = schema["enum"]
         .as_array()
@@ -159,24 +163,24 @@ fn allowed(schema: &Value) -> String {
     if !values.is_empty() {
         parts.push(values.join(", "));
     }
-    if let Some(least) = schema["minimum"].as_number() {
-        parts.push(format!("at least {least}"));
+    if let Some(min) = schema["minimum"].as_number() {
+        parts.push(format!("at least {min}"));
     }
-    if let Some(most) = schema["maximum"].as_number() {
-        parts.push(format!("at most {most}"));
+    if let Some(max) = schema["maximum"].as_number() {
+        parts.push(format!("at most {max}"));
     }
     for (key, unit) in [
         ("maxLength", "characters"),
         ("maxItems", "entries"),
         ("maxProperties", "keys"),
     ] {
-        if let Some(most) = schema[key].as_u64() {
-            parts.push(format!("at most {most} {unit}"));
+        if let Some(max) = schema[key].as_u64() {
+            parts.push(format!("at most {max} {unit}"));
         }
     }
     for (inner, values) in [("items", "each"), ("additionalProperties", "values")] {
-        if let Some(most) = schema[inner]["maxLength"].as_u64() {
-            parts.push(format!("{values} at most {most} characters"));
+        if let Some(max) = schema[inner]["maxLength"].as_u64() {
+            parts.push(format!("{values} at most {max} characters"));
         }
     }
     if let Some(pattern) = schema["pattern"].as_str() {
@@ -195,27 +199,27 @@ fn allowed(schema: &Value) -> String {
     parts.join("; ")
 }
 
-/// By path, the types of a kind that are Kubernetes' own.
-pub(super) fn named<K: JsonSchema>() -> BTreeMap<String, String> {
+/// The Kubernetes types of a kind, by path.
+pub(super) fn kubernetes_types<K: JsonSchema>() -> BTreeMap<String, String> {
     let root = SchemaGenerator::default().into_root_schema_for::<K>().to_value();
     let mut found = BTreeMap::new();
-    references(&root, &root["$defs"], "", &mut found);
+    collect_references(&root, &root["$defs"], "", &mut found);
     found
 }
 
-fn references(schema: &Value, definitions: &Value, path: &str, found: &mut BTreeMap<String, String>) {
+fn collect_references(schema: &Value, definitions: &Value, path: &str, found: &mut BTreeMap<String, String>) {
     if let Some(reference) = schema["$ref"].as_str() {
         let name = reference.rsplit('/').next().unwrap_or(reference);
-        match of_kubernetes(name) {
+        match kubernetes_type_name(name) {
             Some(text) => {
                 found.insert(path.to_owned(), text);
             }
-            None => references(&definitions[name], definitions, path, found),
+            None => collect_references(&definitions[name], definitions, path, found),
         }
     }
     for choice in ["anyOf", "allOf", "oneOf"] {
         for schema in schema[choice].as_array().into_iter().flatten() {
-            references(schema, definitions, path, found);
+            collect_references(schema, definitions, path, found);
         }
     }
     for (name, child) in schema["properties"].as_object().into_iter().flatten() {
@@ -224,16 +228,16 @@ fn references(schema: &Value, definitions: &Value, path: &str, found: &mut BTree
         } else {
             format!("{path}.{name}")
         };
-        references(child, definitions, &path, found);
+        collect_references(child, definitions, &path, found);
     }
     for (suffix, child) in [("[]", &schema["items"]), ("{}", &schema["additionalProperties"])] {
         if child.is_object() {
-            references(child, definitions, &format!("{path}{suffix}"), found);
+            collect_references(child, definitions, &format!("{path}{suffix}"), found);
         }
     }
 }
 
-fn of_kubernetes(name: &str) -> Option<String> {
+fn kubernetes_type_name(name: &str) -> Option<String> {
     match name.strip_prefix("io.k8s.") {
         Some(rest) if rest.ends_with(".Quantity") => Some("quantity".to_owned()),
         Some(rest) if rest.ends_with(".Time") => Some("time".to_owned()),
@@ -265,8 +269,8 @@ mod tests {
                     "pod": {"type": "object", "description": "Foreign.", "properties": {"deep": {"type": "string"}}},
                 }},
         }});
-        let named = BTreeMap::from([("spec.pod".to_owned(), "Pod (core/v1)".to_owned())]);
-        let Fields { fields, rules } = read(&schema, &named);
+        let type_names = BTreeMap::from([("spec.pod".to_owned(), "Pod (core/v1)".to_owned())]);
+        let Fields { fields, rules } = read_schema(&schema, &type_names);
         let rows: Vec<_> = fields
             .iter()
             .map(|f| {
@@ -300,9 +304,9 @@ mod tests {
     }
 
     #[test]
-    fn types_of_kubernetes_are_named_and_not_expanded() {
-        let named = named::<etcd_operator_api::EtcdCluster>();
-        let type_at = |path: &str| named.get(path).map(String::as_str);
+    fn kubernetes_types_are_named_and_not_expanded() {
+        let type_names = kubernetes_types::<etcd_operator_api::EtcdCluster>();
+        let type_at = |path: &str| type_names.get(path).map(String::as_str);
         assert_eq!(type_at("spec.pod.affinity"), Some("Affinity (core/v1)"));
         assert_eq!(type_at("spec.pod.tolerations[]"), Some("Toleration (core/v1)"));
         assert_eq!(type_at("spec.storage.size"), Some("quantity"));

@@ -1,4 +1,4 @@
-//! The page about the command line: each command with its flags, as `--help` has them.
+//! The reference page of the command line: each command with its flags, as in `--help`.
 
 use std::fmt::Write as _;
 
@@ -8,21 +8,21 @@ use etcd_operator_manager::cli::Cli;
 use super::head;
 use super::table::{code, table};
 
-/// The page.
+/// Generates the page.
 pub(super) fn page() -> String {
     let mut program = Cli::command();
     program.build();
     let mut page = head("Command line");
     page.push_str(
-        "\nOne program does everything: `etcd-operator COMMAND`. The chart sets what the manager needs; Jobs and pods are given \
-         theirs by the operator. A flag counts more than its variable. `etcd-operator COMMAND --help` says the same.\n",
+        "\nThe operator is a single binary: `etcd-operator COMMAND`. The chart sets the flags of the manager; the operator sets those \
+         of Jobs and pods. A flag overrides its environment variable. `etcd-operator COMMAND --help` shows the same text.\n",
     );
     for command in program.get_subcommands() {
         if command.is_hide_set() || command.get_name() == "help" {
             continue;
         }
-        let words = about(command);
-        let _ = write!(page, "\n## {}\n\n{words}\n", command.get_name());
+        let description = description(command);
+        let _ = write!(page, "\n## {}\n\n{description}\n", command.get_name());
         let rows: Vec<_> = command
             .get_arguments()
             .filter(|flag| !flag.is_hide_set() && !matches!(flag.get_id().as_str(), "help" | "version"))
@@ -31,13 +31,13 @@ pub(super) fn page() -> String {
         if !rows.is_empty() {
             page.push('\n');
         }
-        page.push_str(&table(&["flag", "variable", "default", "what for"], &rows));
+        page.push_str(&table(&["flag", "variable", "default", "description"], &rows));
     }
     page
 }
 
-/// What it does, in all the words there are.
-fn about(command: &Command) -> String {
+/// The long description of a command.
+fn description(command: &Command) -> String {
     let long = command.get_long_about().or_else(|| command.get_about());
     sentence(&long.map(ToString::to_string).unwrap_or_default())
 }
@@ -66,7 +66,7 @@ fn row(flag: &Arg) -> [String; 4] {
     ]
 }
 
-/// clap takes the full stop of what is one sentence.
+/// Adds the full stop that clap removes from a single sentence.
 fn sentence(text: &str) -> String {
     let text = text.trim();
     match text.chars().last() {
@@ -80,17 +80,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_and_flag_that_is_shown_is_on_the_page_with_its_variable() {
+    fn every_visible_command_and_flag_is_on_the_page() {
         let page = page();
-        for wanted in [
+        for expected in [
             "## manager",
             "`--watch-namespaces A,B` | `ETCD_OPERATOR_WATCH_NAMESPACES`",
             "`--concurrency N` | `ETCD_OPERATOR_CONCURRENCY` | `8`",
             "## restore",
             "`--dry-run`",
         ] {
-            assert!(page.contains(wanted), "{wanted}:\n{page}");
+            assert!(page.contains(expected), "{expected}:\n{page}");
         }
-        assert!(!page.contains("## tidy"), "nobody types it");
+        assert!(!page.contains("## tidy"), "hidden commands are not on the page");
     }
 }

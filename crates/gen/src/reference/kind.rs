@@ -1,4 +1,4 @@
-//! The page of one kind.
+//! The reference page of a kind.
 
 use etcd_operator_api::refusal::Unbuilt;
 use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore, crd};
@@ -15,24 +15,24 @@ use super::head;
 use super::table::{code, table};
 use crate::Files;
 
-/// A field whose type has a page of its own.
-struct Elsewhere {
+/// A field whose type is documented on another page.
+struct LinkedField {
     kind: &'static str,
     path: &'static str,
-    /// What stands there instead.
+    /// Replaces the type of the field.
     text: &'static str,
-    /// What stands instead of its rules.
+    /// Replaces the rules of the field.
     rules: &'static str,
 }
 
-const ON_OTHER_PAGES: &[Elsewhere] = &[Elsewhere {
+const LINKED_FIELDS: &[LinkedField] = &[LinkedField {
     kind: "EtcdRestore",
     path: "spec.clusterTemplate.spec",
     text: "[spec of an EtcdCluster](etcdcluster.md#spec)",
-    rules: "The [rules of an EtcdCluster](etcdcluster.md#rules) on its `spec` hold for `spec.clusterTemplate.spec` as well.",
+    rules: "The [rules of an EtcdCluster](etcdcluster.md#rules) on its `spec` also apply to `spec.clusterTemplate.spec`.",
 }];
 
-/// The pages of all kinds.
+/// Generates the pages of all kinds.
 pub(super) fn files() -> Files {
     let [cluster, backup, restore] = crd::all();
     [
@@ -46,7 +46,7 @@ pub(super) fn files() -> Files {
 
 fn page<K: JsonSchema>(
     crd: &CustomResourceDefinition,
-    not_built: &[Unbuilt],
+    unimplemented: &[Unbuilt],
 ) -> (std::path::PathBuf, String) {
     let spec = &crd.spec;
     let version = spec.versions.first().expect("a definition has a version");
@@ -56,18 +56,18 @@ fn page<K: JsonSchema>(
         .and_then(|schema| serde_json::to_value(&schema.open_api_v3_schema).ok())
         .unwrap_or_default();
     let kind = &spec.names.kind;
-    let mut named = field::named::<K>();
-    let elsewhere: Vec<_> = ON_OTHER_PAGES.iter().filter(|other| other.kind == kind).collect();
-    let texts = elsewhere
+    let mut type_names = field::kubernetes_types::<K>();
+    let linked_fields: Vec<_> = LINKED_FIELDS.iter().filter(|other| other.kind == kind).collect();
+    let texts = linked_fields
         .iter()
         .map(|other| (other.path.to_owned(), other.text.to_owned()));
-    named.extend(texts);
-    let Fields { fields, mut rules } = field::read(&schema, &named);
-    rules.retain(|rule| elsewhere.iter().all(|other| other.path != rule.path));
-    let other_rules = elsewhere
+    type_names.extend(texts);
+    let Fields { fields, mut rules } = field::read_schema(&schema, &type_names);
+    rules.retain(|rule| linked_fields.iter().all(|other| other.path != rule.path));
+    let other_rules = linked_fields
         .iter()
         .fold(String::new(), |all, other| all + "\n" + other.rules + "\n");
-    let (status, wanted): (Vec<_>, Vec<_>) = fields.iter().partition(|field| is_status(&field.path));
+    let (status, spec_fields): (Vec<_>, Vec<_>) = fields.iter().partition(|field| is_status(&field.path));
     let parts = [
         format!(
             "{}\n{}\n",
@@ -79,10 +79,14 @@ fn page<K: JsonSchema>(
         section(
             "Spec",
             &format!(
-                "Types with a group, such as Affinity (core/v1), are Kubernetes' own; `kubectl explain {}.spec --recursive` shows what is in them. A required field is required within what it is in.{}\n\n{}",
+                "Types with a group, such as Affinity (core/v1), are Kubernetes types; `kubectl explain {}.spec --recursive` shows their fields. A required field is required if its parent is set.{}\n\n{}",
                 spec.names.singular.as_deref().unwrap_or_default(),
-                if not_built.is_empty() { "" } else { NOT_BUILT },
-                fields_table(&wanted, not_built),
+                if unimplemented.is_empty() {
+                    ""
+                } else {
+                    UNIMPLEMENTED_NOTE
+                },
+                fields_table(&spec_fields, unimplemented),
             ),
         ),
         section("Rules", &(rules_table(&rules) + &other_rules)),
@@ -160,16 +164,16 @@ fn columns(version: &CustomResourceDefinitionVersion) -> String {
     table(&["column", "from", "shown", "meaning"], &rows)
 }
 
-/// Said where some fields are not built yet.
-const NOT_BUILT: &str = " What is not built yet is refused, not ignored: the object gets the condition `Accepted=False` with the reason `NotImplemented` and the name of the field.";
+/// Shown if some fields are not implemented.
+const UNIMPLEMENTED_NOTE: &str = " Fields that are not implemented are rejected, not ignored: the object gets the condition `Accepted=False` with the reason `NotImplemented` and the name of the field.";
 
-/// Whether a field is built, if there is more to say than yes.
-fn built(path: &str, not_built: &[Unbuilt]) -> String {
+/// The note about a field that is not implemented, or implemented only partly.
+fn implementation_note(path: &str, unimplemented: &[Unbuilt]) -> String {
     let is_within = |field: &&Unbuilt| {
         path.strip_prefix(field.path)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[', '{']))
     };
-    match not_built.iter().find(is_within) {
+    match unimplemented.iter().find(is_within) {
         None => String::new(),
         Some(Unbuilt {
             harmless: Some(value),
@@ -179,8 +183,8 @@ fn built(path: &str, not_built: &[Unbuilt]) -> String {
     }
 }
 
-/// Columns in which nothing stands are left out.
-fn fields_table(fields: &[&Field], not_built: &[Unbuilt]) -> String {
+/// Generates the table of fields. Empty columns are omitted.
+fn fields_table(fields: &[&Field], unimplemented: &[Unbuilt]) -> String {
     const HEADINGS: [&str; 7] = [
         "field", "type", "built", "required", "default", "allowed", "meaning",
     ];
@@ -189,7 +193,7 @@ fn fields_table(fields: &[&Field], not_built: &[Unbuilt]) -> String {
         [
             code(&field.path),
             field.type_.clone(),
-            built(&field.path, not_built),
+            implementation_note(&field.path, unimplemented),
             required.to_owned(),
             code(&field.default),
             field.allowed.clone(),
@@ -213,18 +217,18 @@ fn rules_table(rules: &[Rule]) -> String {
         .iter()
         .map(|rule| {
             let when = if rule.on_change { "on change" } else { "always" };
-            let place = match rule.path.as_str() {
+            let location = match rule.path.as_str() {
                 whole @ "the object" => whole.to_owned(),
                 path => code(path),
             };
-            [place, when.to_owned(), rule.message.clone()]
+            [location, when.to_owned(), rule.message.clone()]
         })
         .collect();
     if rows.is_empty() {
         return String::new();
     }
     format!(
-        "The API server refuses an object that breaks one of these, with the message of the rule.\n\n{}",
+        "The API server rejects an object that violates one of these rules, with the message of the rule.\n\n{}",
         table(&["on", "checked", "message"], &rows)
     )
 }
@@ -255,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_must_be_there_is_marked() {
+    fn required_fields_are_marked() {
         let page = page_of("etcdbackup");
         assert!(row(&page, "spec.storageType").contains("| string | yes |"));
         assert!(row(&page, "spec.etcdCluster.name").contains("| string | yes |"));
@@ -263,34 +267,34 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_refused_for_lack_of_its_feature_is_marked_with_all_below_it() {
+    fn unimplemented_fields_are_marked_with_all_fields_below() {
         let fields = [
             Unbuilt::field("spec.auth"),
             Unbuilt::unless("spec.compression", "None"),
         ];
-        assert_eq!(built("spec.auth", &fields), "not yet");
-        assert_eq!(built("spec.auth.rootSecret", &fields), "not yet");
-        assert_eq!(built("spec.authority", &fields), "");
-        assert_eq!(built("spec.compression", &fields), "only `None`");
-        for (kind, not_built) in [
+        assert_eq!(implementation_note("spec.auth", &fields), "not yet");
+        assert_eq!(implementation_note("spec.auth.rootSecret", &fields), "not yet");
+        assert_eq!(implementation_note("spec.authority", &fields), "");
+        assert_eq!(implementation_note("spec.compression", &fields), "only `None`");
+        for (kind, unimplemented) in [
             ("etcdcluster", cluster::desired::unimplemented_fields()),
             ("etcdbackup", backup::desired::not_built()),
             ("etcdrestore", restore::desired::not_built()),
         ] {
             let page = page_of(kind);
-            for field in not_built {
+            for field in unimplemented {
                 let marked = row(&page, field.path);
                 assert!(
                     marked.contains("| not yet |") || marked.contains("| only `"),
                     "{marked}"
                 );
             }
-            assert_eq!(page.contains("`NotImplemented`"), !not_built.is_empty());
+            assert_eq!(page.contains("`NotImplemented`"), !unimplemented.is_empty());
         }
     }
 
     #[test]
-    fn messages_of_rules_are_on_the_page_and_the_status_is_apart() {
+    fn rule_messages_and_a_separate_status_are_on_the_page() {
         let page = page_of("etcdbackup");
         assert!(page.contains("timeZone needs a schedule"), "{page}");
         let (before, status) = page.split_once("\n## Status\n").expect("a part about the status");
@@ -299,14 +303,14 @@ mod tests {
     }
 
     #[test]
-    fn a_template_of_a_cluster_is_not_repeated_and_has_the_rules_that_the_page_says_it_has() {
+    fn the_cluster_template_is_linked_and_has_the_same_rules() {
         let page = page_of("etcdrestore");
         assert!(
             row(&page, "spec.clusterTemplate.spec")
                 .contains("| [spec of an EtcdCluster](etcdcluster.md#spec) |")
         );
         assert!(!page.contains("`spec.clusterTemplate.spec.size`"));
-        let [Elsewhere { path, rules, .. }] = ON_OTHER_PAGES else {
+        let [LinkedField { path, rules, .. }] = LINKED_FIELDS else {
             panic!("a rule of another page is not looked at here")
         };
         assert!(page.contains(rules) && !page.contains(&format!("| `{path}` | always")));
@@ -316,7 +320,7 @@ mod tests {
             let part = below
                 .split('.')
                 .fold(&schema, |schema, name| &schema["properties"][name]);
-            let Fields { rules, .. } = field::read(part, &std::collections::BTreeMap::new());
+            let Fields { rules, .. } = field::read_schema(part, &std::collections::BTreeMap::new());
             rules
         };
         let of_clusters = rules("EtcdCluster", "spec");

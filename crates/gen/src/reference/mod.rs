@@ -1,25 +1,25 @@
-//! The reference pages: one for each kind, one for conditions, one for rights, one for the command line.
+//! Generates the reference pages: one per kind, and pages about conditions, permissions and the command line.
 //!
-//! Sentences come from the sources alone (descriptions in the schema, messages of rules, the table of rights); here
-//! is only how a page is laid out.
+//! The text comes from the sources: descriptions in the schema, messages of rules, and the table of
+//! permissions. This module only lays out the pages.
 
 mod conditions;
+mod events;
 mod field;
 mod flags;
 mod kind;
+mod rbac;
 mod reasons;
-mod rights;
 mod table;
-mod told;
 
 use crate::Files;
 
-/// The pages in `docs/reference`.
+/// Generates the pages in `docs/reference`.
 pub fn files() -> Files {
     let mut files = kind::files();
     files.insert("docs/reference/conditions.md".into(), conditions::page());
     files.insert("docs/reference/flags.md".into(), flags::page());
-    files.insert("docs/reference/rbac.md".into(), rights::page());
+    files.insert("docs/reference/rbac.md".into(), rbac::page());
     files
 }
 

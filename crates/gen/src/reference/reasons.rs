@@ -1,5 +1,5 @@
-//! What controllers say in one word, what it means, and what there is to do about it: the reasons of conditions. A test
-//! holds the list to what stands in the controllers.
+//! Documents the reasons of conditions: what each means and what the user should do. A test compares the list
+//! with the controllers.
 
 mod restores;
 
@@ -7,384 +7,389 @@ use std::sync::LazyLock;
 
 use restores::RESTORES;
 
-/// A word that a controller says.
+/// The documentation of a reason.
 #[derive(Clone)]
-pub(super) struct Said {
-    /// The condition it stands on, or the kind it is an Event of.
-    pub(super) of: &'static str,
-    /// The word.
-    pub(super) word: &'static str,
-    /// What it means, for conditions after the status they have then.
+pub(super) struct ReasonDoc {
+    /// The condition type, or for Events the kind.
+    pub(super) subject: &'static str,
+    /// The reason.
+    pub(super) reason: &'static str,
+    /// The meaning. For conditions it starts with the status.
     pub(super) meaning: &'static str,
-    /// What a person does then; empty where there is nothing to do.
+    /// What the user should do. Empty if nothing.
     pub(super) remedy: &'static str,
 }
 
-pub(super) const fn said(
-    of: &'static str,
-    word: &'static str,
+pub(super) const fn reason(
+    subject: &'static str,
+    reason: &'static str,
     meaning: &'static str,
     remedy: &'static str,
-) -> Said {
-    Said {
-        of,
-        word,
+) -> ReasonDoc {
+    ReasonDoc {
+        subject,
+        reason,
         meaning,
         remedy,
     }
 }
 
 /// The reasons of conditions.
-pub(super) static REASONS: LazyLock<Vec<Said>> = LazyLock::new(|| [OF_ALL, RESTORES].concat());
+pub(super) static REASONS: LazyLock<Vec<ReasonDoc>> = LazyLock::new(|| [GENERAL, RESTORES].concat());
 
-const OF_ALL: &[Said] = &[
-    said(
+const GENERAL: &[ReasonDoc] = &[
+    reason(
         "Accepted",
         "Valid",
-        "True: the spec is valid and everything it asks for exists in this operator.",
+        "True: the spec is valid, and this operator supports everything in it.",
         "",
     ),
-    said(
+    reason(
         "Accepted",
         "Invalid",
-        "False: a field has a value that cannot be used; the message names it and what is allowed.",
-        "Correct the field; until then nothing changes.",
+        "False: a field has an invalid value. The message names the field and the allowed values.",
+        "Correct the field. Until then nothing changes.",
     ),
-    said(
+    reason(
         "Accepted",
         "NotImplemented",
-        "False: a field asks for what this version of the operator cannot do.",
-        "Leave the field out; until then nothing changes.",
+        "False: this version of the operator does not support a field of the spec.",
+        "Remove the field. Until then nothing changes.",
     ),
-    said(
+    reason(
         "Accepted",
         "NotServed",
-        "Unknown: the object is another installation's business.",
+        "Unknown: another installation of the operator manages the object.",
         "The message says how to change that.",
     ),
-    said(
+    reason(
         "Available",
         "MembersUnreachable",
-        "Unknown: the operator reaches no member; they may serve all the same.",
+        "Unknown: the operator reaches no member. The members may still serve clients.",
         "See the condition Progressing.",
     ),
-    said(
+    reason(
         "Available",
         "QuorumServes",
-        "True: a majority of the voters answers and is well.",
+        "True: a majority of the voters responds and is healthy.",
         "",
     ),
-    said(
+    reason(
         "Available",
         "NoQuorum",
-        "False: too few voters answer, or nobody can be asked.",
-        "Look at Progressing, which says what it waits for, and at the pods.",
+        "False: too few voters respond, or the operator cannot query any member.",
+        "Check the condition Progressing, which says what the operator waits for, and the pods.",
     ),
-    said(
+    reason(
         "Available",
         "NotFormed",
-        "False: the cluster has not come into being yet.",
-        "Look at Progressing, which says what it waits for.",
+        "False: the cluster has not formed yet.",
+        "Check the condition Progressing, which says what the operator waits for.",
     ),
-    said(
+    reason(
         "Degraded",
         "MembersUnreachable",
-        "Unknown: the operator reaches no member; they may serve all the same.",
+        "Unknown: the operator reaches no member. The members may still serve clients.",
         "See the condition Progressing.",
     ),
-    said(
+    reason(
         "Degraded",
         "AllWell",
-        "False: as many voters as are asked for, and all are well.",
+        "False: the cluster has the desired number of voters, and all are healthy.",
         "",
     ),
-    said(
+    reason(
         "Degraded",
         "MembersMissing",
-        "True: fewer voters are well than there should be.",
-        "Usually nothing: members come back or are replaced. If it stays, look at Progressing and at `status.memberStatus`.",
+        "True: the cluster has fewer healthy voters than desired.",
+        "Usually nothing: members recover or are replaced. If it persists, check the condition Progressing and `status.memberStatus`.",
     ),
-    said(
+    reason(
         "QuorumAtRisk",
         "MembersUnreachable",
-        "Unknown: the operator reaches no member; they may serve all the same.",
+        "Unknown: the operator reaches no member. The members may still serve clients.",
         "See the condition Progressing.",
     ),
-    said(
+    reason(
         "QuorumAtRisk",
         "SomeToSpare",
-        "False: a voter may fail and clients still write.",
+        "False: the cluster keeps quorum if one voter fails.",
         "",
     ),
-    said(
+    reason(
         "QuorumAtRisk",
         "NoRedundancy",
-        "False: all is well with one or two voters, of which none may ever fail.",
-        "Nothing is wrong. For a cluster that bears a failure set `spec.size` to 3 or more.",
+        "False: all voters are healthy, but the cluster has only one or two, and loses quorum if one fails.",
+        "Nothing is wrong. To tolerate a failure, set `spec.size` to 3 or more.",
     ),
-    said(
+    reason(
         "QuorumAtRisk",
         "NoneToSpare",
-        "True: one more failure stops writes.",
-        "Take no node and no pod of this cluster away now.",
+        "True: the cluster loses quorum if one more voter fails.",
+        "Do not drain nodes or delete pods of this cluster now.",
     ),
-    said(
+    reason(
         "QuorumLost",
         "QuorumLost",
-        "True: a majority of voters does not answer, and nothing can be decided.",
-        "Bring pods and nodes back: members with their data come back by themselves. The operator replaces nobody now, as it could only guess what was written. If most volumes are gone for good, restore a backup, step by step as docs/restores.md has it.",
+        "True: a majority of the voters does not respond, so the cluster cannot commit writes.",
+        "Bring pods and nodes back: members with their data recover by themselves. The operator replaces no member without quorum, because it cannot know which writes were committed. If most volumes are lost for good, restore a backup as described in docs/restores.md.",
     ),
-    said(
+    reason(
         "QuorumLost",
         "Waking",
-        "False: members are started after a sleep (`spec.size` was 0), and have not had time to answer.",
+        "False: the members are starting after hibernation (`spec.size` was 0) and have not had time to respond.",
         "",
     ),
-    said(
+    reason(
         "DataLost",
         "DataLost",
         "True: no member has its data any more.",
-        "The message says which volumes were found empty. Bring volumes back, restore a backup (docs/restores.md), or make the cluster anew.",
+        "The message names the volumes that were found empty. Bring the volumes back, restore a backup (docs/restores.md), or recreate the cluster.",
     ),
-    said(
+    reason(
         "NameConflict",
         "NoConflict",
-        "False: every name is free or this cluster's.",
+        "False: all required object names are free or belong to this cluster.",
         "",
     ),
-    said(
+    reason(
         "NameConflict",
         "NameTaken",
-        "True: an object that the operator needs exists and is somebody else's; it is not touched.",
-        "Remove or rename what the message names.",
+        "True: an object that the operator needs exists and belongs to someone else. The operator does not change it.",
+        "Delete or rename the object that the message names.",
     ),
-    said(
+    reason(
         "Applied",
         "AllTaken",
-        "True: the API server takes again what is asked of volumes and pods that are there.",
+        "True: the API server accepts the changes to existing volumes and pods again.",
         "",
     ),
-    said(
+    reason(
         "Applied",
         "Refused",
-        "False: the API server refuses to have something made or changed. Members that have formed a cluster are looked after all the same, but while a restore goes on.",
-        "The message says which object and why: correct the spec, the StorageClass, the quota or the admission rule, or give the operator the right that is missing ([rbac.md](rbac.md)).",
+        "False: the API server rejects the creation or change of an object. The operator continues to manage members of a formed cluster, except during a restore.",
+        "The message names the object and the cause. Correct the spec, the StorageClass, the quota or the admission policy, or grant the missing permission ([rbac.md](rbac.md)).",
     ),
-    said(
+    reason(
         "Progressing",
         "Converged",
-        "False: as asked for, nothing to do.",
+        "False: the cluster matches its spec; there is nothing to do.",
         "",
     ),
-    said(
+    reason(
         "Progressing",
         "Bootstrapping",
-        "True: the cluster comes into being.",
+        "True: the cluster is forming.",
         "",
     ),
-    said(
+    reason(
         "Progressing",
         "Scaling",
-        "True: members come or go, one at a time.",
+        "True: members are added or removed, one at a time.",
         "",
     ),
-    said("Progressing", "Recovering", "True: a member is replaced.", ""),
-    said(
+    reason(
+        "Progressing",
+        "Recovering",
+        "True: a member is being replaced.",
+        "",
+    ),
+    reason(
         "Progressing",
         "Waiting",
-        "False: it waits for something that comes by itself, such as a pod that starts; the message says for what.",
-        "If it does not come, look at the pod that the message names.",
+        "False: the operator waits for something that happens without intervention, such as a starting pod. The message names it.",
+        "If it does not happen, check the pod that the message names.",
     ),
-    said(
+    reason(
         "Progressing",
         "Blocked",
-        "False: the next step is not safe, or needs a person's word; the message says why.",
-        "Do what the message says.",
+        "False: the next step is not safe, or the user must decide. The message says why.",
+        "Follow the message.",
     ),
-    said(
+    reason(
         "Progressing",
         "MembersUnreachable",
-        "False: pods run and the operator reaches none of them, or they tell nothing to whoever is no user of etcd.",
-        "Look at the network between the operator and the pods: NetworkPolicies, DNS, certificates. If somebody has enabled authentication in etcd: `etcdctl auth disable`.",
+        "False: pods run, but the operator reaches none of them, or etcd rejects its unauthenticated requests.",
+        "Check the network between the operator and the pods: NetworkPolicies, DNS, certificates. If authentication was enabled in etcd: `etcdctl auth disable`.",
     ),
-    said(
+    reason(
         "Progressing",
         "QuorumLost",
         "False: see the condition QuorumLost.",
         "",
     ),
-    said(
+    reason(
         "Progressing",
         "DataLost",
         "False: see the condition DataLost.",
         "",
     ),
-    said(
+    reason(
         "Progressing",
         "Hibernated",
-        "False: `spec.size` is 0; there is no pod, and volumes are kept.",
+        "False: `spec.size` is 0. There are no pods; the volumes are kept.",
         "",
     ),
-    said(
+    reason(
         "Progressing",
         "Paused",
-        "False: `spec.paused` is set, the operator observes and changes nothing.",
+        "False: `spec.paused` is set. The operator observes the cluster and changes nothing.",
         "",
     ),
-    said(
+    reason(
         "Progressing",
         "Invalid",
-        "False: the spec is refused; members that run are looked at, and nothing is done.",
-        "Correct what the condition Accepted names.",
+        "False: the spec is rejected. The operator observes running members and changes nothing.",
+        "Correct the field that the condition Accepted names.",
     ),
-    said(
+    reason(
         "Progressing",
         "Suspended",
-        "False: `spec.suspend` is set, no new backup starts.",
+        "False: `spec.suspend` is set; no new backup starts.",
         "",
     ),
-    said(
+    reason(
         "Progressing",
         "NoOperatorImage",
-        "False: the operator does not know its own image, which members run from.",
-        "Set `--operator-image`; the chart does it.",
+        "False: the operator does not know its own image, which members need.",
+        "Set `--operator-image`. The chart sets it.",
     ),
-    said(
+    reason(
         "Progressing",
         "DefinitionsOutdated",
-        "False: the definition of EtcdCluster is of an older version and drops `status.plan`, so that no step is taken.",
-        "Apply the definitions of this version: upgrade the Helm release that they belong to, or `kubectl apply --server-side --kustomize config/crd`.",
+        "False: the EtcdCluster CRD is of an older version and drops `status.plan`, so the operator takes no step.",
+        "Apply the CRDs of this version: upgrade the Helm release that owns them, or run `kubectl apply --server-side --kustomize config/crd`.",
     ),
-    said(
+    reason(
         "Progressing",
         "BackingUp",
-        "True: a Job makes a backup, on its own or before a restore; the message names it, and why its pod has not started where that is so.",
-        "If the pod does not start, look at it: its image, its node, `spec.job`.",
+        "True: a Job makes a backup, scheduled or before a restore. The message names the Job, and why its pod has not started if so.",
+        "If the pod does not start, check its image, its node and `spec.job`.",
     ),
-    said(
+    reason(
         "Progressing",
         "Pruning",
-        "True: a Job deletes backups that are no longer kept.",
+        "True: a Job deletes backups that exceed the retention.",
         "",
     ),
-    said(
+    reason(
         "Progressing",
         "Erasing",
-        "True: the EtcdBackup was deleted with `spec.deletionPolicy: Delete`, and a Job deletes what it stored.",
-        "If it fails, the message says why. To give the stored backups up, set `spec.deletionPolicy: Retain`.",
+        "True: the EtcdBackup was deleted with `spec.deletionPolicy: Delete`, and a Job deletes its stored backups.",
+        "If it fails, the message says why. To keep the stored backups, set `spec.deletionPolicy: Retain`.",
     ),
-    said(
+    reason(
         "Progressing",
         "Queued",
-        "False: a backup is due, and as many Jobs run as the operator runs at once.",
-        "Nothing: it starts in its turn, however long that takes. `--max-backup-jobs` says how many run at once.",
+        "False: a backup is due, but the maximum number of concurrent backup Jobs is running.",
+        "Nothing: the backup starts when a slot is free. `--max-backup-jobs` sets the maximum.",
     ),
-    said(
+    reason(
         "Progressing",
         "WaitsForCluster",
-        "False: a backup is due, and the EtcdCluster is not there, has not formed, or has no member.",
+        "False: a backup is due, but the EtcdCluster does not exist, has not formed, or has no member.",
         "Bring the cluster up, or correct `spec.etcdCluster`.",
     ),
-    said(
+    reason(
         "Progressing",
         "Scheduled",
-        "False: nothing is due; the message says when the next one is.",
+        "False: no backup is due. The message says when the next one is.",
         "",
     ),
-    said(
+    reason(
         "Progressing",
         "Done",
-        "False: the backup that was asked for is made.",
-        "For another one, set the annotation `etcd.database.coreos.com/backup-now` to a new value.",
+        "False: the requested backup is complete.",
+        "For another backup, set the annotation `etcd.database.coreos.com/backup-now` to a new value.",
     ),
-    said(
+    reason(
         "Progressing",
         "LastRunFailed",
-        "False: the last backup failed; `status.Reason` says why and names the field.",
-        "Correct what it names. A single backup is tried again by itself, and at once when the spec is edited; of others the next one is made when it is due, or at once with the annotation `etcd.database.coreos.com/backup-now`.",
+        "False: the last backup failed. `status.Reason` says why and names the field.",
+        "Correct what it names. A one-time backup is retried automatically, and at once when the spec changes. A scheduled backup is made when the next one is due, or at once with the annotation `etcd.database.coreos.com/backup-now`.",
     ),
-    said(
+    reason(
         "Progressing",
         "NameTaken",
-        "False: a Job of the name that the next run needs exists and is somebody else's; it is not touched.",
-        "Delete what the message names, or rename the EtcdBackup or EtcdRestore.",
+        "False: a Job with the name of the next run exists and belongs to someone else. The operator does not change it.",
+        "Delete the Job that the message names, or rename the EtcdBackup or EtcdRestore.",
     ),
-    said(
+    reason(
         "BackupFresh",
         "Fresh",
-        "True: the last good backup is as recent as the schedule promises; of a cluster, that of at least one EtcdBackup.",
+        "True: the last successful backup is as recent as the schedule requires. For a cluster, this holds for at least one EtcdBackup.",
         "",
     ),
-    said(
+    reason(
         "BackupFresh",
         "Late",
-        "False: the next good backup should be there, and is not.",
-        "Look at Progressing and `status.Reason` of the EtcdBackup.",
+        "False: the next successful backup is overdue.",
+        "Check the condition Progressing and `status.Reason` of the EtcdBackup.",
     ),
-    said(
+    reason(
         "BackupFresh",
         "NeverMade",
-        "False: the first good backup should be there, and is not.",
-        "Look at Progressing and `status.Reason` of the EtcdBackup.",
+        "False: the first successful backup is overdue.",
+        "Check the condition Progressing and `status.Reason` of the EtcdBackup.",
     ),
-    said(
+    reason(
         "BackupFresh",
         "NotDueYet",
-        "Unknown: there is no good backup, and the first one is not late.",
+        "Unknown: there is no successful backup, and the first one is not overdue.",
         "",
     ),
-    said(
+    reason(
         "BackupFresh",
         "BackedUpOnce",
-        "Unknown: a single backup of the cluster was made, and nothing promises another one.",
-        "For more, make an EtcdBackup with a schedule.",
+        "Unknown: the cluster was backed up once, and no further backup is scheduled.",
+        "For regular backups, create an EtcdBackup with a schedule.",
     ),
-    said(
+    reason(
         "BackupFresh",
         "NotBackedUp",
-        "Unknown: no backup of the cluster was ever made.",
-        "Make an EtcdBackup that names the cluster, unless its data need none.",
+        "Unknown: the cluster was never backed up.",
+        "Create an EtcdBackup that names the cluster, unless its data needs no backup.",
     ),
-    said(
+    reason(
         "BackupsElsewhere",
         "LocationChanged",
-        "True: the spec names another place than before, and backups lie at the old one, which the message names. They are neither pruned nor deleted with the EtcdBackup.",
-        "Delete them by hand, or name the old place again to have it done.",
+        "True: the spec names another location than before, and backups remain at the old one, which the message names. They are neither pruned nor deleted with the EtcdBackup.",
+        "Delete them manually, or set the old location again to have the operator delete them.",
     ),
-    said(
+    reason(
         "ReferenceFound",
         "Found",
-        "True: the EtcdClusters and EtcdBackups that the message names exist; Secrets are not looked up.",
+        "True: the EtcdClusters and EtcdBackups that the message names exist. Secrets are not checked.",
         "",
     ),
-    said(
+    reason(
         "ReferenceFound",
         "Unreadable",
-        "False: something the spec refers to exists, and a field of it cannot be read.",
+        "False: a referenced object exists, but one of its fields cannot be read.",
         "Its own condition Accepted names the field.",
     ),
-    said(
+    reason(
         "ReferenceFound",
         "NotFound",
-        "False: something the spec refers to does not exist in this namespace.",
-        "Create what the message names, or correct the name.",
+        "False: a referenced object does not exist in this namespace.",
+        "Create the object that the message names, or correct the name.",
     ),
-    said(
+    reason(
         "StorageEphemeral",
         "DataLivesWithPods",
-        "True: the data of a member is lost with its pod, and all data with all pods.",
+        "True: a member loses its data with its pod; if all pods are deleted, all data is lost.",
         "For data that outlives pods, create the cluster with `storage: {size: 8Gi}`.",
     ),
-    said(
+    reason(
         "VersionSupported",
         "NoKnownFault",
-        "True: this etcd has no fault that the operator knows of.",
+        "True: this etcd version has no defect known to the operator.",
         "",
     ),
-    said(
+    reason(
         "VersionSupported",
         "BetterVersionExists",
-        "False: this etcd has a fault, which the message names.",
-        "Ask for a newer patch of it.",
+        "False: this etcd version has a known defect, which the message names.",
+        "Set a newer patch version.",
     ),
 ];

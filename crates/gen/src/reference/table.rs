@@ -1,17 +1,18 @@
-//! Tables in Markdown.
+//! Markdown tables.
 
-/// A table with these headings; no row, no table.
+/// Formats a table with these headings. Without rows, returns an empty text.
 pub(super) fn table(headings: &[&str], rows: &[impl AsRef<[String]>]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let all = |text: fn(&str) -> String| headings.iter().map(|heading| text(heading)).collect::<Vec<_>>();
-    let mut text = line(&all(str::to_owned)) + &line(&all(|_| "---".to_owned()));
+    let heading_line =
+        |text: fn(&str) -> String| headings.iter().map(|heading| text(heading)).collect::<Vec<_>>();
+    let mut text = line(&heading_line(str::to_owned)) + &line(&heading_line(|_| "---".to_owned()));
     text.extend(rows.iter().map(|row| line(row.as_ref())));
     text
 }
 
-/// Text as code; nothing stays nothing.
+/// Formats text as code. Empty text stays empty.
 pub(super) fn code(text: &str) -> String {
     if text.is_empty() {
         String::new()
@@ -25,7 +26,7 @@ fn line(cells: &[String]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// A cell must not end its column or its row; angle brackets outside code would be taken for HTML.
+/// Escapes a cell: no column or line breaks, and no angle brackets outside code, which would be HTML.
 fn escape(cell: &str) -> String {
     let one_line = cell
         .split_whitespace()
@@ -53,13 +54,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_stays_in_its_column_and_is_no_html() {
+    fn cells_are_escaped() {
         let text = table(&["a", "b"], &[["x|y\nz".into(), "<b> and `<c>`".into()]]);
         assert_eq!(text, "| a | b |\n| --- | --- |\n| x\\|y z | &lt;b> and `<c>` |\n");
     }
 
     #[test]
-    fn no_rows_make_no_table() {
+    fn no_rows_produce_no_table() {
         assert_eq!(table(&["a"], &[] as &[[String; 1]]), "");
     }
 }

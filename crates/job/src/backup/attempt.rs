@@ -7,9 +7,9 @@ use std::sync::Arc;
 use etcd_operator_api::backup::Verification;
 use etcd_operator_api::contract::{self, Claim, Manifest, Naming};
 use etcd_operator_snapshot::frames::KeyRing;
-use etcd_operator_store::error::Remains;
-use etcd_operator_store::upload::MOST_PARTS;
-use etcd_operator_store::{Creation, Store, Stored, Upload};
+use etcd_operator_store::error::UploadRemains;
+use etcd_operator_store::upload::MAX_PARTS;
+use etcd_operator_store::{CreateOutcome, Store, StoredObject, Upload};
 use jiff::{SignedDuration, Timestamp};
 
 use super::Run;
@@ -106,15 +106,17 @@ impl Attempt<'_> {
             };
             let created = catalog::create(store, &names::claim(&claim.object), &claim).await?;
             match (created, naming) {
-                (Creation::Created, _) => return Ok(claim),
-                (Creation::Existed, Naming::Periodic) => {}
-                (Creation::Existed, Naming::OneShot) => match catalog::claim(store, &claim.object).await? {
-                    // What the try with another member could not take away.
-                    Some(found) if found.run == order.run && found.owner_uid == order.owner_uid => {
-                        leftovers::finish(store, &found).await?;
+                (CreateOutcome::Created, _) => return Ok(claim),
+                (CreateOutcome::AlreadyExists, Naming::Periodic) => {}
+                (CreateOutcome::AlreadyExists, Naming::OneShot) => {
+                    match catalog::claim(store, &claim.object).await? {
+                        // What the try with another member could not take away.
+                        Some(found) if found.run == order.run && found.owner_uid == order.owner_uid => {
+                            leftovers::finish(store, &found).await?;
+                        }
+                        found => return Err(busy(&claim.object, found.as_ref())),
                     }
-                    found => return Err(busy(&claim.object, found.as_ref())),
-                },
+                }
             }
         }
         Err(busy(&order.store.path, None))
@@ -200,7 +202,7 @@ impl Attempt<'_> {
     }
 
     /// Makes the object of its parts. From here on what was there without a manifest is no more.
-    async fn complete(&self, object: &str, upload: Arc<Upload>, pumped: &Pumped) -> Made<Stored> {
+    async fn complete(&self, object: &str, upload: Arc<Upload>, pumped: &Pumped) -> Made<StoredObject> {
         let Some(upload) = Arc::into_inner(upload) else {
             let failure = Failure::passing("Stopped", "a part is still on its way");
             return Err((failure, Left::Something));
@@ -214,10 +216,10 @@ impl Attempt<'_> {
             }
             Err(error) => error,
         };
-        let left = match error.remains {
-            Some(Remains::Complete) => return Err(self.undo(object, error.into()).await),
-            Some(Remains::Aborted) | None => Left::Nothing,
-            Some(Remains::Unknown) => Left::Something,
+        let left = match error.upload_remains {
+            Some(UploadRemains::Complete) => return Err(self.undo(object, error.into()).await),
+            Some(UploadRemains::Aborted) | None => Left::Nothing,
+            Some(UploadRemains::Unknown) => Left::Something,
         };
         Err((error.into(), left))
     }
@@ -310,21 +312,21 @@ impl Attempt<'_> {
 }
 
 /// Makes the backup count, if the object is still the one that was checked.
-pub async fn commit(store: &Store, manifest: &Manifest, stored: &Stored) -> Made<()> {
+pub async fn commit(store: &Store, manifest: &Manifest, stored: &StoredObject) -> Made<()> {
     let name = names::manifest(&manifest.object);
     // After a lost answer the manifest may be there: then the next try finds it, and its object must stay.
     let unsure = |failure: Failure| (failure, Left::Something);
     let created = catalog::create(store, &name, manifest).await.map_err(unsure)?;
     let key = catalog::key(&manifest.object).map_err(clean)?;
-    let is_same = match (&stored.etag, store.look(&key).await) {
+    let is_same = match (&stored.etag, store.head(&key).await) {
         (Some(etag), Ok(Some(now))) => now.etag == *etag,
         (Some(_), Ok(None)) => false,
         _ => true,
     };
-    if created == Creation::Created && is_same {
+    if created == CreateOutcome::Created && is_same {
         return Ok(());
     }
-    if created == Creation::Created {
+    if created == CreateOutcome::Created {
         catalog::delete(store, &name).await.map_err(unsure)?;
     }
     let message = format!(
@@ -351,7 +353,7 @@ async fn abort(upload: Arc<Upload>) -> Left {
 pub fn part_size(database: u64) -> u64 {
     const MIB: u64 = 1 << 20;
     // It may grow meanwhile, and what does not compress becomes a little longer.
-    let needed = (database.saturating_mul(2) / u64::from(MOST_PARTS)).div_ceil(MIB) * MIB;
+    let needed = (database.saturating_mul(2) / u64::from(MAX_PARTS)).div_ceil(MIB) * MIB;
     needed.max(PART)
 }
 
@@ -364,7 +366,7 @@ mod tests {
         assert_eq!(part_size(0), PART);
         assert_eq!(part_size(8 << 30), PART);
         for database in [100 << 30, 1 << 40_u64] {
-            assert!(database / part_size(database) < u64::from(MOST_PARTS));
+            assert!(database / part_size(database) < u64::from(MAX_PARTS));
         }
     }
 }

@@ -4,9 +4,9 @@
 
 use bytes::{Bytes, BytesMut};
 use etcd_operator_api::contract::{self, Claim, Manifest};
-use etcd_operator_store::error::Remains;
-use etcd_operator_store::port::{Part, Span};
-use etcd_operator_store::{Creation, Upload};
+use etcd_operator_store::backend::{ByteRange, Part};
+use etcd_operator_store::error::UploadRemains;
+use etcd_operator_store::{CreateOutcome, Upload};
 use futures::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 
@@ -81,8 +81,8 @@ async fn claim(run: &Run<'_>, actor: Actor<'_>, path: &str) -> Result<(), Failur
         replaces: true,
     };
     match catalog::create(&run.store, &names::claim(path), &claim).await? {
-        Creation::Created => Ok(()),
-        Creation::Existed => Err(busy(path, catalog::claim(&run.store, path).await?.as_ref())),
+        CreateOutcome::Created => Ok(()),
+        CreateOutcome::AlreadyExists => Err(busy(path, catalog::claim(&run.store, path).await?.as_ref())),
     }
 }
 
@@ -116,7 +116,7 @@ async fn put(run: &Run<'_>, new: &Manifest, path: &str, old: &Bytes) -> Result<M
     }
     let stored = match upload.complete(parts).await {
         Ok(stored) => stored,
-        Err(error) if matches!(error.remains, Some(Remains::Aborted) | None) => {
+        Err(error) if matches!(error.upload_remains, Some(UploadRemains::Aborted) | None) => {
             // The old one is still there, and counts again.
             let manifest_key = catalog::key(&manifest_name).map_err(unsure)?;
             let put_back = store.create(&manifest_key, old.clone()).await;
@@ -148,7 +148,7 @@ async fn put(run: &Run<'_>, new: &Manifest, path: &str, old: &Bytes) -> Result<M
 }
 
 /// All of the object that lies there.
-const WHOLE: Span = Span { from: 0, to: None };
+const WHOLE: ByteRange = ByteRange { from: 0, to: None };
 
 /// The sum of every byte that lies there.
 async fn sum(run: &Run<'_>, path: &str) -> Result<String, Failure> {
@@ -181,7 +181,7 @@ async fn copy(run: &Run<'_>, new: &Manifest, upload: &Upload) -> Result<Vec<Part
         while filling.len() >= size || (is_over && !filling.is_empty()) {
             number += 1;
             let part = filling.split_to(filling.len().min(size)).freeze();
-            parts.push(upload.part(number, part).await?);
+            parts.push(upload.upload_part(number, part).await?);
         }
     }
     if hex(&hash.finalize()) != new.object_sha256 {

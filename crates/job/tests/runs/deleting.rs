@@ -7,11 +7,12 @@ use bytes::Bytes;
 use etcd_operator_api::contract::{JobOrder, JobOutcome, Naming, Task};
 use etcd_operator_api::retention::Keep;
 use etcd_operator_job::{catalog, list, names, prune};
+use etcd_operator_store::backend::{
+    Backend, BackendFuture, ByteRange, Etag, ListedObject, ObjectBody, ObjectMetadata, Page, Part,
+    PendingUpload, StoreLocation, UnfinishedUpload, UploadId, UploadToken,
+};
 use etcd_operator_store::error::{Class, Fault};
 use etcd_operator_store::local::Local;
-use etcd_operator_store::port::{
-    Answer, Begun, Entry, Etag, Mark, Meta, Page, Part, Place, Port, Reading, Span, Target, UploadId,
-};
 use etcd_operator_store::{Key, Store};
 
 use crate::support::{Bench, Fake, order, policy, told};
@@ -35,7 +36,12 @@ struct Stubborn {
 }
 
 impl Stubborn {
-    fn change<'a, T: Send + 'a>(&self, name: &str, deletes: bool, then: Answer<'a, T>) -> Answer<'a, T> {
+    fn change<'a, T: Send + 'a>(
+        &self,
+        name: &str,
+        deletes: bool,
+        then: BackendFuture<'a, T>,
+    ) -> BackendFuture<'a, T> {
         let mut harm = self.harm.lock().expect("no panic holds it");
         let class = match &mut *harm {
             Harm::Locked(end) if deletes && name.ends_with(end.as_str()) => Class::Locked,
@@ -51,49 +57,63 @@ impl Stubborn {
     }
 }
 
-impl Port for Stubborn {
-    fn place(&self) -> &Place {
-        self.inner.place()
+impl Backend for Stubborn {
+    fn location(&self) -> &StoreLocation {
+        self.inner.location()
     }
 
-    fn begin<'a>(&'a self, key: &'a Key, mark: &'a Mark) -> Answer<'a, UploadId> {
+    fn begin<'a>(&'a self, key: &'a Key, mark: &'a UploadToken) -> BackendFuture<'a, UploadId> {
         self.inner.begin(key, mark)
     }
 
-    fn part<'a>(&'a self, target: &'a Target, number: u32, body: Bytes) -> Answer<'a, Part> {
-        self.inner.part(target, number, body)
+    fn upload_part<'a>(
+        &'a self,
+        target: &'a PendingUpload,
+        number: u32,
+        body: Bytes,
+    ) -> BackendFuture<'a, Part> {
+        self.inner.upload_part(target, number, body)
     }
 
-    fn complete<'a>(&'a self, target: &'a Target, parts: &'a [Part]) -> Answer<'a, ()> {
+    fn complete<'a>(&'a self, target: &'a PendingUpload, parts: &'a [Part]) -> BackendFuture<'a, ()> {
         self.inner.complete(target, parts)
     }
 
-    fn abort<'a>(&'a self, target: &'a Target) -> Answer<'a, ()> {
+    fn abort<'a>(&'a self, target: &'a PendingUpload) -> BackendFuture<'a, ()> {
         self.inner.abort(target)
     }
 
-    fn head<'a>(&'a self, key: &'a Key) -> Answer<'a, Meta> {
+    fn head<'a>(&'a self, key: &'a Key) -> BackendFuture<'a, ObjectMetadata> {
         self.inner.head(key)
     }
 
-    fn read<'a>(&'a self, key: &'a Key, span: Span, etag: Option<&'a Etag>) -> Answer<'a, Reading> {
-        self.inner.read(key, span, etag)
+    fn read<'a>(
+        &'a self,
+        key: &'a Key,
+        range: ByteRange,
+        etag: Option<&'a Etag>,
+    ) -> BackendFuture<'a, ObjectBody> {
+        self.inner.read(key, range, etag)
     }
 
-    fn list<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Entry>> {
+    fn list<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> BackendFuture<'a, Page<ListedObject>> {
         self.inner.list(prefix, page)
     }
 
-    fn delete<'a>(&'a self, key: &'a Key) -> Answer<'a, ()> {
+    fn delete<'a>(&'a self, key: &'a Key) -> BackendFuture<'a, ()> {
         self.change(key.as_str(), true, self.inner.delete(key))
     }
 
-    fn create<'a>(&'a self, key: &'a Key, body: Bytes) -> Answer<'a, ()> {
+    fn create<'a>(&'a self, key: &'a Key, body: Bytes) -> BackendFuture<'a, ()> {
         self.change(key.as_str(), false, self.inner.create(key, body))
     }
 
-    fn begun<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Begun>> {
-        self.inner.begun(prefix, page)
+    fn list_uploads<'a>(
+        &'a self,
+        prefix: &'a str,
+        page: Option<&'a str>,
+    ) -> BackendFuture<'a, Page<UnfinishedUpload>> {
+        self.inner.list_uploads(prefix, page)
     }
 }
 

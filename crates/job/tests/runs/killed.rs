@@ -12,8 +12,9 @@ use etcd_operator_job::budget::{BUFFERS, Budget};
 use etcd_operator_job::catalog::{self, Reach};
 use etcd_operator_job::names::BY_HAND;
 use etcd_operator_job::text::hex;
-use etcd_operator_store::port::{
-    Answer, Begun, Entry, Etag, Mark, Meta, Page, Part, Place, Port, Reading, Span, Target, UploadId,
+use etcd_operator_store::backend::{
+    Backend, BackendFuture, ByteRange, Etag, ListedObject, ObjectBody, ObjectMetadata, Page, Part,
+    PendingUpload, StoreLocation, UnfinishedUpload, UploadId, UploadToken,
 };
 use etcd_operator_store::{Key, Store};
 use futures::future;
@@ -28,14 +29,14 @@ use crate::support::{Bench, Fake, Manner, long_snapshot, order, policy};
 struct Mortal {
     /// The file of an object that the store puts together wrongly.
     spoiled: Option<PathBuf>,
-    inner: Arc<dyn Port>,
+    inner: Arc<dyn Backend>,
     last: usize,
     asked: AtomicUsize,
     dead: Notify,
 }
 
 impl Mortal {
-    fn turn<'a, T: Send + 'a>(&'a self, answer: Answer<'a, T>) -> Answer<'a, T> {
+    fn turn<'a, T: Send + 'a>(&'a self, answer: BackendFuture<'a, T>) -> BackendFuture<'a, T> {
         if self.asked.fetch_add(1, Ordering::SeqCst) < self.last {
             return answer;
         }
@@ -44,20 +45,25 @@ impl Mortal {
     }
 }
 
-impl Port for Mortal {
-    fn place(&self) -> &Place {
-        self.inner.place()
+impl Backend for Mortal {
+    fn location(&self) -> &StoreLocation {
+        self.inner.location()
     }
 
-    fn begin<'a>(&'a self, key: &'a Key, mark: &'a Mark) -> Answer<'a, UploadId> {
+    fn begin<'a>(&'a self, key: &'a Key, mark: &'a UploadToken) -> BackendFuture<'a, UploadId> {
         self.turn(self.inner.begin(key, mark))
     }
 
-    fn part<'a>(&'a self, target: &'a Target, number: u32, body: Bytes) -> Answer<'a, Part> {
-        self.turn(self.inner.part(target, number, body))
+    fn upload_part<'a>(
+        &'a self,
+        target: &'a PendingUpload,
+        number: u32,
+        body: Bytes,
+    ) -> BackendFuture<'a, Part> {
+        self.turn(self.inner.upload_part(target, number, body))
     }
 
-    fn complete<'a>(&'a self, target: &'a Target, parts: &'a [Part]) -> Answer<'a, ()> {
+    fn complete<'a>(&'a self, target: &'a PendingUpload, parts: &'a [Part]) -> BackendFuture<'a, ()> {
         let completed = self.turn(self.inner.complete(target, parts));
         Box::pin(async move {
             completed.await?;
@@ -74,32 +80,41 @@ impl Port for Mortal {
         })
     }
 
-    fn abort<'a>(&'a self, target: &'a Target) -> Answer<'a, ()> {
+    fn abort<'a>(&'a self, target: &'a PendingUpload) -> BackendFuture<'a, ()> {
         self.turn(self.inner.abort(target))
     }
 
-    fn head<'a>(&'a self, key: &'a Key) -> Answer<'a, Meta> {
+    fn head<'a>(&'a self, key: &'a Key) -> BackendFuture<'a, ObjectMetadata> {
         self.turn(self.inner.head(key))
     }
 
-    fn read<'a>(&'a self, key: &'a Key, span: Span, etag: Option<&'a Etag>) -> Answer<'a, Reading> {
-        self.turn(self.inner.read(key, span, etag))
+    fn read<'a>(
+        &'a self,
+        key: &'a Key,
+        range: ByteRange,
+        etag: Option<&'a Etag>,
+    ) -> BackendFuture<'a, ObjectBody> {
+        self.turn(self.inner.read(key, range, etag))
     }
 
-    fn list<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Entry>> {
+    fn list<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> BackendFuture<'a, Page<ListedObject>> {
         self.turn(self.inner.list(prefix, page))
     }
 
-    fn delete<'a>(&'a self, key: &'a Key) -> Answer<'a, ()> {
+    fn delete<'a>(&'a self, key: &'a Key) -> BackendFuture<'a, ()> {
         self.turn(self.inner.delete(key))
     }
 
-    fn create<'a>(&'a self, key: &'a Key, body: Bytes) -> Answer<'a, ()> {
+    fn create<'a>(&'a self, key: &'a Key, body: Bytes) -> BackendFuture<'a, ()> {
         self.turn(self.inner.create(key, body))
     }
 
-    fn begun<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Begun>> {
-        self.turn(self.inner.begun(prefix, page))
+    fn list_uploads<'a>(
+        &'a self,
+        prefix: &'a str,
+        page: Option<&'a str>,
+    ) -> BackendFuture<'a, Page<UnfinishedUpload>> {
+        self.turn(self.inner.list_uploads(prefix, page))
     }
 }
 
@@ -134,7 +149,7 @@ async fn end(
 ) -> Option<Result<Manifest, Failure>> {
     let port = Arc::new(Mortal {
         spoiled,
-        inner: Arc::clone(&bench.port) as Arc<dyn Port>,
+        inner: Arc::clone(&bench.port) as Arc<dyn Backend>,
         last,
         asked: AtomicUsize::new(0),
         dead: Notify::new(),

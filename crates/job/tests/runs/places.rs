@@ -7,7 +7,7 @@ use etcd_operator_api::backup::Verification;
 use etcd_operator_api::contract::{self, Claim, Naming, Task};
 use etcd_operator_job::{catalog, clock, names};
 use etcd_operator_store::Key;
-use etcd_operator_store::testing::{Harm, Phase, Times};
+use etcd_operator_store::testing::{InjectedFault, Occurrence, UploadPhase};
 use jiff::SignedDuration;
 
 use crate::support::{Bench, Fake, Manner, order, other_snapshot, snapshot};
@@ -231,9 +231,11 @@ async fn a_backup_that_is_to_be_replaced_counts_until_the_new_one_does() {
         let failed = bench.run(&broken, &order("u", "2", |_| {})).await;
         assert!(failed.is_err(), "{manner:?}");
     }
-    bench.port.plan(Phase::Complete, Harm::Full, Times::Always);
+    bench
+        .port
+        .plan(UploadPhase::Complete, InjectedFault::Full, Occurrence::Always);
     assert!(bench.run(&members, &order("u", "2", |_| {})).await.is_err());
-    bench.port.calm();
+    bench.port.clear();
     let still = catalog::manifest(&bench.store, "etcd/orders")
         .await
         .expect("read");

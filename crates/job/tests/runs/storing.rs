@@ -7,7 +7,7 @@ use etcd_operator_api::contract::{Limits, Naming};
 use etcd_operator_job::budget::{BUFFERS, Budget};
 use etcd_operator_job::{catalog, clock, names};
 use etcd_operator_store::Policy;
-use etcd_operator_store::testing::{Harm, Phase, Times};
+use etcd_operator_store::testing::{InjectedFault, Occurrence, UploadPhase};
 use jiff::SignedDuration;
 use tokio_util::sync::CancellationToken;
 
@@ -143,24 +143,24 @@ async fn what_is_not_what_etcd_hashed_is_never_a_backup() {
 #[tokio::test]
 async fn a_store_that_fails_at_any_moment_leaves_all_or_nothing() {
     let snapshot = long_snapshot(9 << 20);
-    for phase in Phase::all(2) {
-        for harm in Harm::ALL {
-            for times in [Times::Once, Times::Always] {
+    for phase in UploadPhase::all(2) {
+        for harm in InjectedFault::ALL {
+            for times in [Occurrence::Once, Occurrence::Always] {
                 let what = format!("{phase:?} {harm:?} {times:?}");
                 let bench = Bench::with(Policy {
-                    part: std::time::Duration::from_secs(1),
+                    part_timeout: std::time::Duration::from_secs(1),
                     ..policy()
                 });
                 let members = Fake::of(&[Manner::Good], snapshot.clone());
                 let order = order("u", "r", |_| {});
                 bench.port.plan(phase, harm, times);
                 let result = bench.run(&members, &order).await;
-                if harm.passes() && times == Times::Once {
+                if harm.is_temporary() && times == Occurrence::Once {
                     assert!(result.is_ok(), "{what}: {result:?}");
                 }
-                if bench.port.happened() > 0 && times == Times::Always && result.is_ok() {
+                if bench.port.injected_count() > 0 && times == Occurrence::Always && result.is_ok() {
                     assert!(
-                        harm == Harm::LostAnswer || phase == Phase::AfterComplete,
+                        harm == InjectedFault::LostAnswer || phase == UploadPhase::AfterComplete,
                         "{what}"
                     );
                 }
@@ -168,7 +168,7 @@ async fn a_store_that_fails_at_any_moment_leaves_all_or_nothing() {
                     Ok(_) => assert_eq!(bench.names(), BOTH, "{what}"),
                     Err(failure) => {
                         let counted = catalog::manifest(&bench.store, "etcd/orders").await;
-                        bench.port.calm();
+                        bench.port.clear();
                         assert!(!matches!(counted, Ok(Some(_))), "{what}: {failure}");
                         let again = bench.run(&members, &order).await;
                         assert!(again.is_ok(), "{what}: {again:?}");
@@ -185,7 +185,9 @@ async fn a_store_that_takes_nothing_never_holds_up_the_cluster() {
     let snapshot = long_snapshot(100 << 20);
     let bench = Bench::with(Policy::default());
     let members = Fake::of(&[Manner::Good], snapshot);
-    bench.port.plan(Phase::FirstPart, Harm::Slow, Times::Always);
+    bench
+        .port
+        .plan(UploadPhase::FirstPart, InjectedFault::Slow, Occurrence::Always);
     let budget = Budget::of(1);
     let order = order("u", "r", |task| {
         task.limits = Limits {

@@ -18,7 +18,7 @@ use etcd_operator_job::choice::{Candidate, Role};
 use etcd_operator_job::members::{Answer, Members, Pieces, Survey};
 use etcd_operator_job::{Failure, clock};
 use etcd_operator_store::local::Local;
-use etcd_operator_store::testing::Faulty;
+use etcd_operator_store::testing::FaultInjector;
 use etcd_operator_store::{Policy, Store};
 use futures::StreamExt as _;
 use futures::stream;
@@ -200,7 +200,7 @@ impl Drop for Folder {
 #[derive(Debug)]
 pub struct Bench {
     pub folder: Folder,
-    pub port: Arc<Faulty<Local>>,
+    pub port: Arc<FaultInjector<Local>>,
     pub store: Store,
     pub scratch: Folder,
     pub tools: Tools,
@@ -209,13 +209,13 @@ pub struct Bench {
 /// Quick to try again, and patient: a busy disk takes its time to sync.
 pub fn policy() -> Policy {
     Policy {
-        attempts: 3,
-        first_wait: Duration::from_millis(1),
-        longest_wait: Duration::from_millis(5),
-        request: Duration::from_secs(10),
-        part: Duration::from_secs(10),
-        complete: Duration::from_secs(10),
-        idle: Duration::from_secs(10),
+        max_attempts: 3,
+        initial_backoff: Duration::from_millis(1),
+        max_backoff: Duration::from_millis(5),
+        request_timeout: Duration::from_secs(10),
+        part_timeout: Duration::from_secs(10),
+        complete_timeout: Duration::from_secs(10),
+        idle_timeout: Duration::from_secs(10),
     }
 }
 
@@ -227,7 +227,7 @@ impl Bench {
     pub fn with(policy: Policy) -> Self {
         let folder = Folder::new();
         let local = Local::new(folder.0.clone()).expect("a directory");
-        let port = Arc::new(Faulty::new(local));
+        let port = Arc::new(FaultInjector::new(local));
         Self {
             store: Store::new(Arc::clone(&port) as Arc<_>, policy),
             folder,

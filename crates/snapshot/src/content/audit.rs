@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::facts::{BUCKETS, Facts};
-use super::look::{Look, missing_bucket, start_revision};
+use super::quick_look::{QuickLook, missing_bucket, start_revision};
 use super::record::{Record, Revision};
 use super::{KEY, META};
 use crate::crc32c::Crc32c;
@@ -14,7 +14,7 @@ use crate::source::ReadAt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Audit {
     /// What a quick look returns.
-    pub look: Look,
+    pub look: QuickLook,
     /// All damage. If there is any, the other fields describe only what could be read.
     pub findings: Findings,
     /// The number of pages in use, without the two meta pages.
@@ -75,7 +75,7 @@ pub fn audit<S: ReadAt>(database: &mut Database<S>) -> Result<Audit, Error> {
     }
     let revision = start_revision(right_edge, &facts);
     Ok(Audit {
-        look: Look {
+        look: QuickLook {
             revision,
             right_edge,
             facts,

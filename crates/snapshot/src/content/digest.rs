@@ -18,7 +18,7 @@ use crate::source::{ReadAt, ReadError};
 
 /// A key as etcd serves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Served<'a> {
+pub struct ServedKey<'a> {
     /// The key.
     pub key: &'a [u8],
     /// The value.
@@ -43,7 +43,7 @@ pub struct Digest {
 
 impl Digest {
     /// Adds a key that etcd serves.
-    pub fn add(&mut self, served: &Served<'_>) {
+    pub fn add(&mut self, served: &ServedKey<'_>) {
         let mut hash = hash_numbers(served.created, served.modified, served.version, served.lease);
         hash.update((served.key.len() as u64).to_be_bytes());
         hash.update(served.key);
@@ -129,7 +129,7 @@ impl Serialize for Digest {
 mod tests {
     use super::*;
 
-    const ONE: Served<'_> = Served {
+    const ONE: ServedKey<'_> = ServedKey {
         key: b"colour",
         value: b"red",
         created: 2,
@@ -138,7 +138,7 @@ mod tests {
         lease: 0x70,
     };
 
-    fn digest(served: &[Served<'_>]) -> Digest {
+    fn digest(served: &[ServedKey<'_>]) -> Digest {
         let mut digest = Digest::default();
         for served in served {
             digest.add(served);
@@ -156,20 +156,20 @@ mod tests {
 
     #[test]
     fn the_digest_depends_on_everything_but_the_order() {
-        let other = Served { key: b"size", ..ONE };
+        let other = ServedKey { key: b"size", ..ONE };
         assert_eq!(digest(&[ONE, other]), digest(&[other, ONE]));
         let mut parts = digest(&[ONE]);
         parts.merge(&digest(&[other]));
         assert_eq!(parts, digest(&[ONE, other]));
         for changed in [
-            Served { key: b"color", ..ONE },
-            Served { value: b"rec", ..ONE },
-            Served { created: 3, ..ONE },
-            Served { modified: 6, ..ONE },
-            Served { version: 4, ..ONE },
-            Served { lease: 0, ..ONE },
+            ServedKey { key: b"color", ..ONE },
+            ServedKey { value: b"rec", ..ONE },
+            ServedKey { created: 3, ..ONE },
+            ServedKey { modified: 6, ..ONE },
+            ServedKey { version: 4, ..ONE },
+            ServedKey { lease: 0, ..ONE },
             // The same bytes, divided differently between key and value.
-            Served {
+            ServedKey {
                 key: b"colourr",
                 value: b"ed",
                 ..ONE

@@ -1,18 +1,18 @@
 //! Interprets what etcd stores in its database: revisions and keys, members, alarms, users, leases and
 //! versions.
 //!
-//! [`look`] reads only what it reports, so it also works on a remote file. [`audit`] reads everything and
-//! reports damage. [`live`] finds the live keys at a revision, with their sizes and digest.
+//! [`quick_look`] reads only what it reports, so it also works on a remote file. [`audit`] reads everything and
+//! reports damage. [`live_keys`] finds the live keys at a revision, with their sizes and digest.
 
 pub mod audit;
 mod digest;
 mod facts;
-pub mod live;
-pub mod look;
+pub mod live_keys;
 mod protobuf;
+pub mod quick_look;
 mod record;
 
-pub use digest::{Digest, Served};
+pub use digest::{Digest, ServedKey};
 pub use facts::{Alarm, Auth, ConfState, Downgrade, Facts, Member, Roster, Versions};
 pub use record::Revision;
 

@@ -41,7 +41,7 @@ pub enum Error {
 }
 
 /// The size of the SHA-256 that etcd appends to a snapshot, in bytes.
-pub const HASH: u64 = 32;
+pub const HASH_SIZE: u64 = 32;
 /// The size of a database is a multiple of its page size, and therefore of this. An appended hash shows in
 /// the remainder.
 const SIZE_UNIT: u64 = 512;
@@ -64,8 +64,8 @@ impl<S: ReadAt> Database<S> {
     /// Opens a database with the newer valid meta page. Reads only the meta pages.
     pub fn open(mut source: S) -> Result<Self, Error> {
         let whole = source.length();
-        let has_hash = whole % SIZE_UNIT == HASH;
-        let length = if has_hash { whole - HASH } else { whole };
+        let has_hash = whole % SIZE_UNIT == HASH_SIZE;
+        let length = if has_hash { whole - HASH_SIZE } else { whole };
         let (meta, meta_damage) = meta::read_metas(&mut source, length)?;
         Ok(Self {
             source,

@@ -9,13 +9,13 @@ use super::key::KeyRing;
 use super::{DecodeError, FRAME_HEADER, TAG};
 
 /// Reads single frames of an object whose header is known.
-pub struct Opener {
+pub struct FrameReader {
     header: Header,
     sealer: FrameSealer,
     decompressor: Option<Decompressor<'static>>,
 }
 
-impl Opener {
+impl FrameReader {
     /// Creates a reader for the object with this header. Fails if no key matches.
     pub fn new(header: Header, keys: &KeyRing) -> Result<Self, DecodeError> {
         let key = keys.open(&header)?;
@@ -82,7 +82,7 @@ fn check_order(found: u32, expected: u32) -> Result<(), DecodeError> {
 /// Decodes an object from its first byte to its last.
 pub struct Decoder {
     keys: KeyRing,
-    opener: Option<Opener>,
+    reader: Option<FrameReader>,
     /// Bytes of a frame that is not complete yet.
     buffer: Vec<u8>,
     next: u32,
@@ -94,7 +94,7 @@ impl Decoder {
     pub fn new(keys: KeyRing) -> Self {
         Self {
             keys,
-            opener: None,
+            reader: None,
             buffer: Vec::new(),
             next: 0,
             is_finished: false,
@@ -131,7 +131,7 @@ impl Decoder {
 
     /// Ends the object. Fails if it is incomplete.
     pub fn finish(self) -> Result<(), DecodeError> {
-        match (self.is_finished, self.opener) {
+        match (self.is_finished, self.reader) {
             (true, _) => Ok(()),
             (false, Some(_)) => Err(DecodeError::Truncated { frame: self.next }),
             (false, None) if self.buffer.is_empty() => Err(DecodeError::NotFrames),
@@ -143,28 +143,28 @@ impl Decoder {
 
     /// The header of the object, once it was read.
     pub fn header(&self) -> Option<&Header> {
-        self.opener.as_ref().map(Opener::header)
+        self.reader.as_ref().map(FrameReader::header)
     }
 
     /// The number of buffered bytes needed before decoding can continue.
     fn bytes_needed(&self) -> Result<usize, DecodeError> {
-        let Some(opener) = &self.opener else {
+        let Some(reader) = &self.reader else {
             // The header is read byte by byte, so that no byte of the first frame is consumed with it.
             return Ok((self.buffer.len() + 1).min(MAX_HEADER_SIZE));
         };
         match self.buffer.first_chunk::<FRAME_HEADER>() {
             None => Ok(FRAME_HEADER),
             Some(head) => {
-                let header = FrameHeader::parse(*head, self.next, opener.header.frame)?;
+                let header = FrameHeader::parse(*head, self.next, reader.header.frame)?;
                 Ok(header.stored())
             }
         }
     }
 
     fn decode_buffer(&mut self) -> Result<Option<Vec<u8>>, DecodeError> {
-        let Some(opener) = &mut self.opener else {
+        let Some(reader) = &mut self.reader else {
             if let Some(header) = Header::parse(&self.buffer)? {
-                self.opener = Some(Opener::new(header, &self.keys)?);
+                self.reader = Some(FrameReader::new(header, &self.keys)?);
                 self.buffer.clear();
             }
             return Ok(None);
@@ -172,13 +172,13 @@ impl Decoder {
         let Some(head) = self.buffer.first_chunk::<FRAME_HEADER>() else {
             return Ok(None);
         };
-        let header = FrameHeader::parse(*head, self.next, opener.header.frame)?;
+        let header = FrameHeader::parse(*head, self.next, reader.header.frame)?;
         check_order(header.index, self.next)?;
         if self.buffer.len() < header.stored() {
             self.buffer.reserve_exact(header.stored() - self.buffer.len());
             return Ok(None);
         }
-        let plain = opener.open_payload(&header, &mut self.buffer)?;
+        let plain = reader.open_payload(&header, &mut self.buffer)?;
         self.buffer.clear();
         self.is_finished = header.is_last;
         self.next = self.next.checked_add(1).ok_or(DecodeError::Trailing)?;

@@ -5,30 +5,30 @@ use zstd::bulk::Compressor;
 
 use super::frame::{FrameHeader, FrameSealer};
 use super::header::{Compression, Header};
-use super::key::{CHECK_SIZE, DerivedKey, KeyId, MasterKey, SALT, Salt};
-use super::{EncodeError, FRAME, TAG};
+use super::key::{CHECK_SIZE, DerivedKey, KeyId, MasterKey, SALT_SIZE, Salt};
+use super::{EncodeError, FRAME_SIZE, TAG};
 
 /// The zstd compression level. At this level etcd remains the bottleneck.
 const LEVEL: i32 = 3;
 
 /// The format of an object to encode.
 #[derive(Debug)]
-pub struct Form<'a> {
+pub struct ObjectFormat<'a> {
     /// Whether frames are compressed.
     pub compression: Compression,
     /// The encryption key with its ID, and a salt drawn for this object alone.
     pub seal: Option<(KeyId, &'a MasterKey, Salt)>,
-    /// The number of snapshot bytes per frame, except in the last frame. Normally [`FRAME`].
+    /// The number of snapshot bytes per frame, except in the last frame. Normally [`FRAME_SIZE`].
     pub frame: u32,
 }
 
-impl Form<'_> {
+impl ObjectFormat<'_> {
     /// Frames of the default size, neither compressed nor encrypted.
     pub fn plain() -> Self {
         Self {
             compression: Compression::None,
             seal: None,
-            frame: FRAME,
+            frame: FRAME_SIZE,
         }
     }
 }
@@ -48,10 +48,10 @@ pub struct Encoder {
 
 impl Encoder {
     /// Begins an object and writes its header to `out`.
-    pub fn new(form: Form<'_>, out: &mut Vec<u8>) -> Result<Self, EncodeError> {
+    pub fn new(form: ObjectFormat<'_>, out: &mut Vec<u8>) -> Result<Self, EncodeError> {
         let (header, key) = match form.seal {
             None => {
-                let (salt, check) = (Salt([0; SALT]), [0; CHECK_SIZE]);
+                let (salt, check) = (Salt([0; SALT_SIZE]), [0; CHECK_SIZE]);
                 let header = Header::new(form.compression, None, form.frame, salt, check);
                 (header, None)
             }

@@ -5,7 +5,7 @@ use etcd_operator_api::contract::Sealing;
 use sha2::{Digest, Sha256};
 
 use super::DecodeError;
-use super::key::{CHECK_SIZE, KeyId, SALT, Salt};
+use super::key::{CHECK_SIZE, KeyId, SALT_SIZE, Salt};
 
 const MAGIC: [u8; 8] = *b"ETCDFRMS";
 pub(super) const VERSION: u16 = 1;
@@ -18,7 +18,7 @@ const HASH_SIZE: usize = 16;
 /// The maximum size of the header.
 pub(super) const MAX_HEADER_SIZE: usize = FIXED_SIZE + 255 + HASH_SIZE;
 /// The frame sizes that can be read. 4 MiB is what is written.
-const FRAME_SIZES: std::ops::RangeInclusive<u32> = 64..=super::FRAME;
+const FRAME_SIZES: std::ops::RangeInclusive<u32> = 64..=super::FRAME_SIZE;
 
 /// Whether frames are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Header {
             (1, Ok(id)) => Some(KeyId::new(id).map_err(|_| invalid("its key ID is invalid"))?),
             _ => return Err(invalid("its encryption is unknown")),
         };
-        let (salt, check) = fixed[16..FIXED_SIZE - 1].split_at(SALT);
+        let (salt, check) = fixed[16..FIXED_SIZE - 1].split_at(SALT_SIZE);
         Ok(Some(Self {
             compression,
             key,

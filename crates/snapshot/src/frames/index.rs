@@ -36,14 +36,14 @@ pub enum IndexError {
 
 /// A validated frame index.
 #[derive(Clone, Debug)]
-pub struct Index<'a> {
+pub struct FrameIndex<'a> {
     frames: &'a [Frame],
     /// The number of snapshot bytes per frame, except in the last frame.
     size: u64,
     plain: u64,
 }
 
-impl<'a> Index<'a> {
+impl<'a> FrameIndex<'a> {
     /// Validates the frames of a manifest against the length of the object.
     pub fn new(frames: &'a [Frame], object: u64) -> Result<Self, IndexError> {
         let (Some(first), Some(last)) = (frames.first(), frames.last()) else {
@@ -83,17 +83,17 @@ impl<'a> Index<'a> {
     }
 
     /// The length of the snapshot, in bytes.
-    pub fn plain(&self) -> u64 {
+    pub fn snapshot_size(&self) -> u64 {
         self.plain
     }
 
     /// The size of the object header: the offset of the first frame.
-    pub fn head(&self) -> u64 {
+    pub fn header_size(&self) -> u64 {
         self.frames[0].offset
     }
 
     /// The frames that contain a range of the snapshot. The part after the end of the snapshot is ignored.
-    pub fn holding(&self, range: Range<u64>) -> Range<u32> {
+    pub fn frames_for(&self, range: Range<u64>) -> Range<u32> {
         let end = range.end.min(self.plain);
         if range.start >= end {
             return 0..0;
@@ -110,7 +110,7 @@ impl<'a> Index<'a> {
     }
 
     /// The offset in the snapshot of the first byte of a frame.
-    pub fn start(&self, index: u32) -> u64 {
+    pub fn frame_start(&self, index: u32) -> u64 {
         u64::from(index) * self.size
     }
 }

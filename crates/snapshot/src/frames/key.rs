@@ -14,7 +14,7 @@ use crate::hex;
 /// The size of a key, in bytes.
 const KEY_SIZE: usize = 32;
 /// The size of a salt, in bytes.
-pub const SALT: usize = 32;
+pub const SALT_SIZE: usize = 32;
 /// The size of the key check, which distinguishes a wrong key from a damaged object.
 pub(super) const CHECK_SIZE: usize = 16;
 
@@ -82,7 +82,7 @@ impl fmt::Debug for MasterKey {
 
 /// Random bytes that make the key of an object unique. A salt is never used twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Salt(pub [u8; SALT]);
+pub struct Salt(pub [u8; SALT_SIZE]);
 
 impl Salt {
     /// The salt in hexadecimal, as in the manifest.

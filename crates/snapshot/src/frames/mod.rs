@@ -11,14 +11,14 @@ mod header;
 mod index;
 mod key;
 
-pub use decode::{Decoder, Opener};
-pub use encode::{Encoder, Form};
+pub use decode::{Decoder, FrameReader};
+pub use encode::{Encoder, ObjectFormat};
 pub use header::{Compression, Header};
-pub use index::{Index, IndexError};
-pub use key::{InvalidKey, KeyId, KeyRing, MasterKey, SALT, Salt};
+pub use index::{FrameIndex, IndexError};
+pub use key::{InvalidKey, KeyId, KeyRing, MasterKey, SALT_SIZE, Salt};
 
 /// The number of snapshot bytes per frame, except in the last frame.
-pub const FRAME: u32 = 4 << 20;
+pub const FRAME_SIZE: u32 = 4 << 20;
 
 /// The size of a frame header, in bytes.
 const FRAME_HEADER: usize = 16;

@@ -11,12 +11,12 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzure, MicrosoftAzureBuilder}
 
 use super::gcs::no_retries;
 use super::{ABS_MARK, Cloud, Provider, Service, client_config_error};
+use crate::backend::{Kind, Part, PendingUpload, StoreLocation};
 use crate::error::Fault;
 use crate::key::percent_encode;
 use crate::net;
 use crate::platform::Platform;
-use crate::port::{Kind, Part, Place, Target};
-use crate::secret::{BadConfig, Redactor, Secret};
+use crate::secret::{InvalidConfig, Redactor, Secret};
 use crate::trust::TrustedRoots;
 
 const SECRET_SETTING: &str = "abs.absSecret";
@@ -62,7 +62,11 @@ const CLOUDS: [(&str, &str, &str); 4] = [
 
 impl Cloud {
     /// Creates a client without sending a request.
-    pub fn abs(config: &AbsConfig, secret: Option<&Secret>, platform: &Platform) -> Result<Self, BadConfig> {
+    pub fn abs(
+        config: &AbsConfig,
+        secret: Option<&Secret>,
+        platform: &Platform,
+    ) -> Result<Self, InvalidConfig> {
         let empty = Secret::default();
         let secret_data = secret.unwrap_or(&empty);
         let account = match (
@@ -74,7 +78,7 @@ impl Cloud {
             (None, _) if secret.is_some() => secret_data.required(SECRET_SETTING, ACCOUNT)?,
             (None, _) => {
                 let problem = "must be set and contain at least storage-account: the account is not configured elsewhere";
-                return Err(BadConfig::new(SECRET_SETTING, problem));
+                return Err(InvalidConfig::new(SECRET_SETTING, problem));
             }
         };
         check_account(account)?;
@@ -98,7 +102,7 @@ impl Cloud {
         let builder = match (key, sas) {
             (Some(_), Some(_)) => {
                 let problem = format!("has both {KEY} and {SAS}: keep one of them");
-                return Err(BadConfig::new(SECRET_SETTING, problem));
+                return Err(InvalidConfig::new(SECRET_SETTING, problem));
             }
             (Some(key), None) => builder.with_access_key(check_key(key)?),
             (None, Some(sas)) => builder.with_config(AzureConfigKey::SasKey, check_sas(sas)?),
@@ -118,7 +122,7 @@ impl Cloud {
                 account: account.to_owned(),
             },
             service,
-            place: Place {
+            location: StoreLocation {
                 kind: Kind::Abs,
                 bucket: config.container.clone(),
                 endpoint: base,
@@ -134,7 +138,7 @@ impl Cloud {
     pub(super) async fn commit_blocks(
         &self,
         base: &str,
-        target: &Target,
+        target: &PendingUpload,
         parts: &[Part],
     ) -> Result<(), Fault> {
         let mut list = "<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>".to_owned();
@@ -183,7 +187,7 @@ fn with_platform_identity(
     builder
 }
 
-fn check_account(account: &str) -> Result<(), BadConfig> {
+fn check_account(account: &str) -> Result<(), InvalidConfig> {
     let is_valid = (3..=24).contains(&account.len())
         && account
             .bytes()
@@ -192,18 +196,18 @@ fn check_account(account: &str) -> Result<(), BadConfig> {
         return Ok(());
     }
     let problem = "must be 3 to 24 lower-case letters and digits; for example: mybackups";
-    Err(BadConfig::new(
+    Err(InvalidConfig::new(
         format!("the key {ACCOUNT} of {SECRET_SETTING}"),
         problem,
     ))
 }
 
-fn check_key(key: &str) -> Result<&str, BadConfig> {
+fn check_key(key: &str) -> Result<&str, InvalidConfig> {
     match STANDARD.decode(key) {
         Ok(bytes) if !bytes.is_empty() => Ok(key),
         _ => {
             let problem = "is not an account key: it must be the Base64 text that Azure shows";
-            Err(BadConfig::new(
+            Err(InvalidConfig::new(
                 format!("the key {KEY} of {SECRET_SETTING}"),
                 problem,
             ))
@@ -211,19 +215,19 @@ fn check_key(key: &str) -> Result<&str, BadConfig> {
     }
 }
 
-fn check_sas(sas: &str) -> Result<&str, BadConfig> {
+fn check_sas(sas: &str) -> Result<&str, InvalidConfig> {
     let sas = sas.trim_start_matches('?');
     if sas.split('&').any(|pair| pair.starts_with("sig=")) {
         return Ok(sas);
     }
     let problem = "is not a shared access signature: it must contain sig=, as in sv=…&sp=…&sig=…";
-    Err(BadConfig::new(
+    Err(InvalidConfig::new(
         format!("the key {SAS} of {SECRET_SETTING}"),
         problem,
     ))
 }
 
-fn cloud_hosts(name: Option<&str>) -> Result<(&'static str, &'static str), BadConfig> {
+fn cloud_hosts(name: Option<&str>) -> Result<(&'static str, &'static str), InvalidConfig> {
     let name = match name.unwrap_or(CLOUDS[0].0) {
         // Short names, which the older operator accepts.
         name if name.eq_ignore_ascii_case("AzureCloud") => "AzurePublicCloud",
@@ -235,7 +239,7 @@ fn cloud_hosts(name: Option<&str>) -> Result<(&'static str, &'static str), BadCo
         .map(|(_, suffix, authority)| (*suffix, *authority))
         .ok_or_else(|| {
             let names = CLOUDS.map(|(cloud, ..)| cloud).join(", ");
-            BadConfig::new(
+            InvalidConfig::new(
                 format!("the key {CLOUD} of {SECRET_SETTING}"),
                 format!("must be one of {names}"),
             )
@@ -278,9 +282,9 @@ mod tests {
                 ("storage-key", "aHVudGVyMg=="),
                 ("cloud", cloud),
             ];
-            let port = made(&pairs).expect("a client");
-            assert_eq!(port.place.endpoint, host);
-            assert!(!format!("{port:?}").contains("aHVudGVyMg"), "{port:?}");
+            let backend = made(&pairs).expect("a client");
+            assert_eq!(backend.location.endpoint, host);
+            assert!(!format!("{backend:?}").contains("aHVudGVyMg"), "{backend:?}");
         }
     }
 

@@ -8,11 +8,11 @@ use object_store::{RetryConfig, StaticCredentialProvider};
 use serde::Deserialize;
 
 use super::{Cloud, Provider, Service, client_config_error};
+use crate::backend::{Kind, StoreLocation};
 use crate::key::percent_encode;
 use crate::net;
 use crate::platform::Platform;
-use crate::port::{Kind, Place};
-use crate::secret::{BadConfig, Redactor, Secret};
+use crate::secret::{InvalidConfig, Redactor, Secret};
 use crate::trust::TrustedRoots;
 
 const SECRET_SETTING: &str = "gcs.gcpSecret";
@@ -41,7 +41,11 @@ struct KeyFile {
 
 impl Cloud {
     /// Creates a client without sending a request.
-    pub fn gcs(config: &GcsConfig, secret: Option<&Secret>, platform: &Platform) -> Result<Self, BadConfig> {
+    pub fn gcs(
+        config: &GcsConfig,
+        secret: Option<&Secret>,
+        platform: &Platform,
+    ) -> Result<Self, InvalidConfig> {
         let base = config.endpoint.as_deref().unwrap_or(BASE).trim_end_matches('/');
         let trust = TrustedRoots::new("gcs.caSecret", config.ca.as_ref())?;
         let mut builder = GoogleCloudStorageBuilder::new()
@@ -56,7 +60,7 @@ impl Cloud {
                 builder = match (token, account) {
                     (Some(_), Some(_)) => {
                         let problem = format!("has both {TOKEN} and {ACCOUNT}: keep one of them");
-                        return Err(BadConfig::new(SECRET_SETTING, problem));
+                        return Err(InvalidConfig::new(SECRET_SETTING, problem));
                     }
                     (Some(token), None) => {
                         redactor = Redactor::new([token]);
@@ -100,7 +104,7 @@ impl Cloud {
                 base: format!("{base}/{}", percent_encode(&config.bucket, false)),
             },
             service,
-            place: Place {
+            location: StoreLocation {
                 kind: Kind::Gcs,
                 bucket: config.bucket.clone(),
                 endpoint: config.endpoint.clone().unwrap_or_default(),
@@ -110,8 +114,8 @@ impl Cloud {
 }
 
 /// Validates the key file of a service account and returns its private key.
-fn check_service_account(account: &str) -> Result<String, BadConfig> {
-    let bad = |problem: String| BadConfig::new(format!("the key {ACCOUNT} of {SECRET_SETTING}"), problem);
+fn check_service_account(account: &str) -> Result<String, InvalidConfig> {
+    let bad = |problem: String| InvalidConfig::new(format!("the key {ACCOUNT} of {SECRET_SETTING}"), problem);
     let file: KeyFile = serde_json::from_str(account)
         .map_err(|_| bad("is not JSON; it must be a service account's key file".into()))?;
     match file.kind.as_deref() {

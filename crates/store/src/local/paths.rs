@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
+use crate::backend::{Etag, ListedObject, ObjectMetadata};
 use crate::error::{Class, Fault};
 use crate::key::Key;
-use crate::port::{Entry, Etag, Meta};
 
 /// The directory of unfinished uploads.
 pub(super) const UPLOADS: &str = ".etcd-operator-uploads";
@@ -25,7 +25,7 @@ impl RootDirectory {
     }
 
     /// The path of the root directory, which must exist. If the volume is not mounted, nothing may be written
-    /// in its place.
+    /// in its location.
     pub(super) fn directory(&self) -> Result<&Path, Fault> {
         match fs::metadata(&self.0) {
             Ok(found) if found.is_dir() => Ok(&self.0),
@@ -70,7 +70,7 @@ impl RootDirectory {
     }
 
     /// All objects whose names start with `prefix`.
-    pub(super) fn entries(&self, prefix: &str) -> Result<Vec<Entry>, Fault> {
+    pub(super) fn entries(&self, prefix: &str) -> Result<Vec<ListedObject>, Fault> {
         let root = self.directory()?;
         let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
         if folder.split('/').any(|part| part == ".." || part == ".") {
@@ -105,7 +105,7 @@ impl RootDirectory {
                         folders.push(name);
                     }
                 } else if metadata.is_file() && name.starts_with(prefix) {
-                    entries.push(Entry {
+                    entries.push(ListedObject {
                         name,
                         size: metadata.len(),
                         modified: modified_at(&metadata),
@@ -118,11 +118,11 @@ impl RootDirectory {
 }
 
 /// The metadata of the file at `path`. Only regular files are objects.
-pub(super) fn metadata_at(path: &Path) -> Result<Meta, Fault> {
+pub(super) fn metadata_at(path: &Path) -> Result<ObjectMetadata, Fault> {
     object_metadata(&fs::symlink_metadata(path).map_err(|error| io_fault(&error))?)
 }
 
-pub(super) fn object_metadata(found: &Metadata) -> Result<Meta, Fault> {
+pub(super) fn object_metadata(found: &Metadata) -> Result<ObjectMetadata, Fault> {
     if !found.is_file() {
         return Err(Fault::new(Class::NotFound, "it is not a regular file"));
     }
@@ -133,7 +133,7 @@ pub(super) fn object_metadata(found: &Metadata) -> Result<Meta, Fault> {
         found.mtime(),
         found.mtime_nsec()
     );
-    Ok(Meta {
+    Ok(ObjectMetadata {
         size: found.len(),
         etag: Etag(etag),
         mark: None,

@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Advice, CWD, RenameFlags};
 
 use super::paths::{self, RootDirectory, io_fault};
+use crate::backend::{Part, PendingUpload, UnfinishedUpload, UploadId, UploadToken};
 use crate::error::{Class, Fault};
 use crate::key::Key;
-use crate::port::{Begun, Mark, Part, Target, UploadId};
 
 const NAME: &str = "name";
 const DATA: &str = "data";
 
-pub(super) fn begin(root: &RootDirectory, key: &Key, mark: &Mark) -> Result<UploadId, Fault> {
+pub(super) fn begin(root: &RootDirectory, key: &Key, mark: &UploadToken) -> Result<UploadId, Fault> {
     // Reported before gigabytes are written.
     let object = root.object_path(key)?;
     if object.is_dir() {
@@ -44,7 +44,7 @@ pub(super) fn begin(root: &RootDirectory, key: &Key, mark: &Mark) -> Result<Uplo
 
 pub(super) fn write_part(
     root: &RootDirectory,
-    target: &Target,
+    target: &PendingUpload,
     number: u32,
     body: &[u8],
 ) -> Result<Part, Fault> {
@@ -76,7 +76,7 @@ fn flush_and_drop_cache(file: &File, offset: u64, size: u64) -> std::io::Result<
     Ok(())
 }
 
-pub(super) fn complete(root: &RootDirectory, target: &Target, size: u64) -> Result<(), Fault> {
+pub(super) fn complete(root: &RootDirectory, target: &PendingUpload, size: u64) -> Result<(), Fault> {
     let folder = upload_directory(root, target)?;
     let data = folder.join(DATA);
     let object = root.object_path(&target.key)?;
@@ -101,7 +101,7 @@ pub(super) fn complete(root: &RootDirectory, target: &Target, size: u64) -> Resu
     Ok(())
 }
 
-pub(super) fn abort(root: &RootDirectory, target: &Target) -> Result<(), Fault> {
+pub(super) fn abort(root: &RootDirectory, target: &PendingUpload) -> Result<(), Fault> {
     fs::remove_dir_all(upload_directory(root, target)?).map_err(|error| upload_fault(&error))
 }
 
@@ -149,7 +149,7 @@ fn rename_if_free(data: &Path, object: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-pub(super) fn list_unfinished(root: &RootDirectory, prefix: &str) -> Result<Vec<Begun>, Fault> {
+pub(super) fn list_unfinished(root: &RootDirectory, prefix: &str) -> Result<Vec<UnfinishedUpload>, Fault> {
     let mut all = Vec::new();
     for found in fs::read_dir(root.uploads_directory()?).map_err(|error| io_fault(&error))? {
         let found = found.map_err(|error| io_fault(&error))?;
@@ -158,14 +158,15 @@ pub(super) fn list_unfinished(root: &RootDirectory, prefix: &str) -> Result<Vec<
         let (Ok(name), Ok(metadata)) = (fs::read_to_string(&name_file), fs::metadata(&name_file)) else {
             continue;
         };
-        let (Ok(id), Some(at)) = (found.file_name().into_string(), paths::modified_at(&metadata)) else {
+        let (Ok(id), Some(began_at)) = (found.file_name().into_string(), paths::modified_at(&metadata))
+        else {
             continue;
         };
         if name.starts_with(prefix) {
-            all.push(Begun {
+            all.push(UnfinishedUpload {
                 name,
                 id: UploadId(id),
-                at,
+                began_at,
             });
         }
     }
@@ -173,7 +174,7 @@ pub(super) fn list_unfinished(root: &RootDirectory, prefix: &str) -> Result<Vec<
 }
 
 /// The directory of an upload. The ID is validated, so that the path cannot leave the uploads directory.
-fn upload_directory(root: &RootDirectory, target: &Target) -> Result<PathBuf, Fault> {
+fn upload_directory(root: &RootDirectory, target: &PendingUpload) -> Result<PathBuf, Fault> {
     let id = &target.id.0;
     let is_valid = !id.is_empty()
         && id

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use crate::secret::BadConfig;
+use crate::secret::InvalidConfig;
 
 const SETTING: &str = "oss.endpoint";
 const EXAMPLE: &str = "for example: https://oss-cn-hangzhou.aliyuncs.com";
@@ -22,8 +22,8 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Parses an endpoint. Without a scheme it is HTTPS.
-    pub fn parse(text: &str, bucket: &str, region: Option<&str>) -> Result<Self, BadConfig> {
-        let bad = |problem: &str| BadConfig::new(SETTING, format!("{problem}; {EXAMPLE}"));
+    pub fn parse(text: &str, bucket: &str, region: Option<&str>) -> Result<Self, InvalidConfig> {
+        let bad = |problem: &str| InvalidConfig::new(SETTING, format!("{problem}; {EXAMPLE}"));
         let text = text.trim().trim_end_matches('/');
         let (scheme, rest) = match text.split_once("://") {
             Some((scheme, rest)) => (scheme.to_ascii_lowercase(), rest),
@@ -52,7 +52,7 @@ impl Endpoint {
                 let problem = format!(
                     "must be set, because the endpoint {host} does not contain it; for example: cn-hangzhou"
                 );
-                return Err(BadConfig::new("oss.region", problem));
+                return Err(InvalidConfig::new("oss.region", problem));
             }
         };
         let display = format!("{scheme}://{host}{port}");
@@ -94,7 +94,7 @@ fn is_ip_or_localhost(host: &str) -> bool {
     host == "localhost" || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
 }
 
-fn check_bucket(bucket: &str) -> Result<(), BadConfig> {
+fn check_bucket(bucket: &str) -> Result<(), InvalidConfig> {
     let is_valid = (3..=63).contains(&bucket.len())
         && bucket
             .bytes()
@@ -105,7 +105,7 @@ fn check_bucket(bucket: &str) -> Result<(), BadConfig> {
         return Ok(());
     }
     let problem = "must begin with a bucket of 3 to 63 lower-case letters, digits and hyphens; for example: my-bucket/etcd";
-    Err(BadConfig::new("oss.path", problem))
+    Err(InvalidConfig::new("oss.path", problem))
 }
 
 #[cfg(test)]

@@ -8,13 +8,13 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
-use super::sign::Keys;
+use super::sign::AccessKey;
 use crate::clock;
 use crate::error::{Class, Fault};
 use crate::error_codes::ErrorResponse;
 use crate::net;
 use crate::platform::Platform;
-use crate::secret::{BadConfig, Hidden, Redactor, Secret};
+use crate::secret::{InvalidConfig, Redactor, Secret, SecretString};
 
 const SECRET_SETTING: &str = "oss.ossSecret";
 const METADATA_ENDPOINT: &str = "http://100.100.100.200";
@@ -28,8 +28,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The source of the access keys.
 pub(super) enum Identity {
-    /// Keys that do not change.
-    Fixed(Keys),
+    /// AccessKey that do not change.
+    Fixed(AccessKey),
     /// Temporary keys, requested when needed.
     Temporary {
         source: Source,
@@ -54,7 +54,7 @@ pub(super) enum Source {
 
 #[derive(Clone, Debug)]
 pub(super) struct TemporaryKeys {
-    keys: Keys,
+    keys: AccessKey,
     expires_at: Timestamp,
 }
 
@@ -85,20 +85,22 @@ impl Identity {
         secret: Option<&Secret>,
         platform: &Platform,
         http: reqwest::Client,
-    ) -> Result<Self, BadConfig> {
+    ) -> Result<Self, InvalidConfig> {
         if let Some(secret) = secret {
-            return Ok(Self::Fixed(Keys {
+            return Ok(Self::Fixed(AccessKey {
                 id: secret.required(SECRET_SETTING, "accessKeyID")?.to_owned(),
-                secret: Hidden::new(secret.required(SECRET_SETTING, "accessKeySecret")?),
-                token: secret.text(SECRET_SETTING, "securityToken")?.map(Hidden::new),
+                secret: SecretString::new(secret.required(SECRET_SETTING, "accessKeySecret")?),
+                token: secret
+                    .text(SECRET_SETTING, "securityToken")?
+                    .map(SecretString::new),
             }));
         }
         let variable = |name: &str| platform.variable(&format!("ALIBABA_CLOUD_{name}"));
         if let (Some(id), Some(secret)) = (variable("ACCESS_KEY_ID"), variable("ACCESS_KEY_SECRET")) {
-            return Ok(Self::Fixed(Keys {
+            return Ok(Self::Fixed(AccessKey {
                 id: id.to_owned(),
-                secret: Hidden::new(secret),
-                token: variable("SECURITY_TOKEN").map(Hidden::new),
+                secret: SecretString::new(secret),
+                token: variable("SECURITY_TOKEN").map(SecretString::new),
             }));
         }
         let account = (
@@ -137,14 +139,14 @@ impl Identity {
             Self::Fixed(keys) => Redactor::new(
                 [keys.secret.reveal()]
                     .into_iter()
-                    .chain(keys.token.as_ref().map(Hidden::reveal)),
+                    .chain(keys.token.as_ref().map(SecretString::reveal)),
             ),
             Self::Temporary { .. } => Redactor::default(),
         }
     }
 
     /// Access keys that stay valid for the next minutes.
-    pub(super) async fn keys(&self) -> Result<Keys, Fault> {
+    pub(super) async fn keys(&self) -> Result<AccessKey, Fault> {
         let (source, http, cached) = match self {
             Self::Fixed(keys) => return Ok(keys.clone()),
             Self::Temporary { source, http, cached } => (source, http, cached),
@@ -190,10 +192,10 @@ impl Source {
             }
         };
         Ok(TemporaryKeys {
-            keys: Keys {
+            keys: AccessKey {
                 id: issued.access_key_id,
-                secret: Hidden::new(issued.access_key_secret),
-                token: Some(Hidden::new(issued.security_token)),
+                secret: SecretString::new(issued.access_key_secret),
+                token: Some(SecretString::new(issued.security_token)),
             },
             expires_at: issued.expiration,
         })

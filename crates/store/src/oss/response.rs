@@ -4,9 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::Response;
 
+use crate::backend::Etag;
 use crate::error::{Class, Fault};
 use crate::error_codes::{ErrorResponse, retry_after};
-use crate::port::Etag;
 use crate::secret::Redactor;
 use crate::{net, xml};
 

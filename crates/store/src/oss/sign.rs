@@ -8,7 +8,7 @@ use ring::{digest, hmac};
 
 use crate::digest::hex;
 use crate::key::percent_encode;
-use crate::secret::Hidden;
+use crate::secret::SecretString;
 
 /// The body digest of signed requests: bodies are not signed, because TLS and `Content-MD5` protect them.
 pub const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
@@ -17,48 +17,48 @@ const ALGORITHM: &str = "OSS4-HMAC-SHA256";
 
 /// An access key, with a session token if it is temporary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keys {
+pub struct AccessKey {
     /// The access key ID.
     pub id: String,
     /// The access key secret.
-    pub secret: Hidden,
+    pub secret: SecretString,
     /// The session token of a temporary key.
-    pub token: Option<Hidden>,
+    pub token: Option<SecretString>,
 }
 
 /// The parts of a request that the signature covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signable {
+pub struct SignedRequest {
     /// The HTTP method.
     pub method: String,
     /// The bucket, whether the host name, the path or a custom domain selects it.
     pub bucket: String,
-    /// The object name, not encoded. Empty for requests about the bucket.
+    /// The object name, not encode_query. Empty for requests about the bucket.
     pub key: String,
-    /// The query parameters, not encoded.
+    /// The query parameters, not encode_query.
     pub query: BTreeMap<String, String>,
     /// The headers, with names in lower case.
     pub headers: BTreeMap<String, String>,
 }
 
 /// Formats a time for the `x-oss-date` header.
-pub fn date(at: Timestamp) -> String {
+pub fn format_date(at: Timestamp) -> String {
     at.strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
 /// Adds the headers that every signed request needs: date, body digest and session token.
-pub fn prepare(request: &mut Signable, keys: &Keys, at: Timestamp) {
+pub fn add_signature_headers(request: &mut SignedRequest, keys: &AccessKey, at: Timestamp) {
     let mut add = |name: &str, value: &str| request.headers.insert(name.to_owned(), value.to_owned());
-    add("x-oss-date", &date(at));
+    add("x-oss-date", &format_date(at));
     add("x-oss-content-sha256", UNSIGNED);
     if let Some(token) = &keys.token {
         add("x-oss-security-token", token.reveal());
     }
 }
 
-/// The value of the `Authorization` header. The request must have the headers that [`prepare`] adds.
-pub fn authorization(request: &Signable, keys: &Keys, region: &str, at: Timestamp) -> String {
-    let time = date(at);
+/// The value of the `Authorization` header. The request must have the headers that [`add_signature_headers`] adds.
+pub fn authorization(request: &SignedRequest, keys: &AccessKey, region: &str, at: Timestamp) -> String {
+    let time = format_date(at);
     let day = &time[..8];
     let scope = format!("{day}/{region}/oss/aliyun_v4_request");
     let canonical = canonical_request(request);
@@ -78,8 +78,8 @@ fn hmac_sha256(key: &[u8], text: &str) -> Vec<u8> {
     hmac::sign(&key, text.as_bytes()).as_ref().to_vec()
 }
 
-fn canonical_request(request: &Signable) -> String {
-    let Signable {
+fn canonical_request(request: &SignedRequest) -> String {
+    let SignedRequest {
         method,
         bucket,
         key,
@@ -97,7 +97,7 @@ fn canonical_request(request: &Signable) -> String {
         .get("x-oss-content-sha256")
         .map_or(UNSIGNED, String::as_str);
     // The empty line is the list of additional signed headers, which is empty.
-    format!("{method}\n{path}\n{}\n{lines}\n\n{body}", encoded(query))
+    format!("{method}\n{path}\n{}\n{lines}\n\n{body}", encode_query(query))
 }
 
 fn is_signed(name: &str) -> bool {
@@ -105,7 +105,7 @@ fn is_signed(name: &str) -> bool {
 }
 
 /// Encodes the query as it is signed and sent.
-pub fn encoded(query: &BTreeMap<String, String>) -> String {
+pub fn encode_query(query: &BTreeMap<String, String>) -> String {
     let mut pairs: Vec<(String, String)> = query
         .iter()
         .map(|(name, value)| (percent_encode(name, false), percent_encode(value, false)))
@@ -124,27 +124,28 @@ mod tests {
 
     #[test]
     fn the_keys_and_every_signed_part_change_the_signature() {
-        let keys = Keys {
+        let keys = AccessKey {
             id: "LTAI".into(),
-            secret: Hidden::new("secret"),
+            secret: SecretString::new("secret"),
             token: None,
         };
         let at: Timestamp = "2026-11-21T10:11:12Z".parse().expect("a time");
-        let mut request = Signable {
+        let mut request = SignedRequest {
             method: "PUT".into(),
             bucket: "bucket".into(),
             key: "a b/ä".into(),
             query: BTreeMap::from([("uploads".into(), String::new())]),
             headers: BTreeMap::new(),
         };
-        prepare(&mut request, &keys, at);
-        let sign = |request: &Signable, keys: &Keys| authorization(request, keys, "cn-hangzhou", at);
+        add_signature_headers(&mut request, &keys, at);
+        let sign =
+            |request: &SignedRequest, keys: &AccessKey| authorization(request, keys, "cn-hangzhou", at);
         let first = sign(&request, &keys);
         assert!(first.starts_with(
             "OSS4-HMAC-SHA256 Credential=LTAI/20261121/cn-hangzhou/oss/aliyun_v4_request,Signature="
         ));
         let mut others = Vec::new();
-        let mut changed = |change: &dyn Fn(&mut Signable)| {
+        let mut changed = |change: &dyn Fn(&mut SignedRequest)| {
             let mut other = request.clone();
             change(&mut other);
             others.push(sign(&other, &keys));
@@ -157,8 +158,8 @@ mod tests {
         changed(&|r| drop(r.headers.insert("content-md5".into(), "1".into())));
         others.push(sign(
             &request,
-            &Keys {
-                secret: Hidden::new("Secret"),
+            &AccessKey {
+                secret: SecretString::new("Secret"),
                 ..keys.clone()
             },
         ));
@@ -174,6 +175,6 @@ mod tests {
             ("uploads".to_owned(), String::new()),
             ("prefix".to_owned(), "a b/ä+".to_owned()),
         ]);
-        assert_eq!(encoded(&query), "prefix=a%20b%2F%C3%A4%2B&uploads");
+        assert_eq!(encode_query(&query), "prefix=a%20b%2F%C3%A4%2B&uploads");
     }
 }

@@ -24,9 +24,9 @@ use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
 
 use super::S3;
 use super::profile::{self, Identity, Profile};
+use crate::backend::{Kind, StoreLocation};
 use crate::net::CONNECT;
-use crate::port::{Kind, Place};
-use crate::secret::{BadConfig, Redactor, Secret};
+use crate::secret::{InvalidConfig, Redactor, Secret};
 use crate::trust::TrustedRoots;
 
 const SECRET_SETTING: &str = "s3.awsSecret";
@@ -71,7 +71,7 @@ pub struct S3Config {
 
 impl S3 {
     /// Creates a client. Sends no request, except to the metadata service if the region is not configured.
-    pub async fn new(config: &S3Config, secret: Option<&Secret>) -> Result<Self, BadConfig> {
+    pub async fn new(config: &S3Config, secret: Option<&Secret>) -> Result<Self, InvalidConfig> {
         let endpoint = config.endpoint.as_deref().map(check_endpoint).transpose()?;
         let is_amazon = endpoint.is_none_or(is_amazon);
         let http = http_client(config.ca.as_ref())?;
@@ -110,7 +110,7 @@ impl S3 {
         }
         Ok(Self {
             client: Client::from_conf(builder.build()),
-            place: Place {
+            location: StoreLocation {
                 kind: Kind::S3,
                 bucket: config.bucket.clone(),
                 endpoint: endpoint.unwrap_or_default().to_owned(),
@@ -126,11 +126,11 @@ impl S3 {
     }
 }
 
-fn check_endpoint(endpoint: &str) -> Result<&str, BadConfig> {
+fn check_endpoint(endpoint: &str) -> Result<&str, InvalidConfig> {
     let example = "for example: https://minio.example.com:9000";
     let uri: http::Uri = endpoint
         .parse()
-        .map_err(|_| BadConfig::new("s3.endpoint", format!("is not an address; {example}")))?;
+        .map_err(|_| InvalidConfig::new("s3.endpoint", format!("is not an address; {example}")))?;
     let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
     let has_user = uri
         .authority()
@@ -139,7 +139,7 @@ fn check_endpoint(endpoint: &str) -> Result<&str, BadConfig> {
         let problem = format!(
             "must begin with https:// or http:// and contain a host, without user or query; {example}"
         );
-        return Err(BadConfig::new("s3.endpoint", problem));
+        return Err(InvalidConfig::new("s3.endpoint", problem));
     }
     Ok(endpoint.trim_end_matches('/'))
 }
@@ -156,13 +156,13 @@ fn is_amazon(endpoint: &str) -> bool {
     })
 }
 
-fn http_client(ca: Option<&Secret>) -> Result<SharedHttpClient, BadConfig> {
+fn http_client(ca: Option<&Secret>) -> Result<SharedHttpClient, InvalidConfig> {
     let trust = TrustedRoots::new(CA_SECRET_SETTING, ca)?;
     let store = TrustStore::empty().with_pem_certificate(trust.to_pem());
     let context = TlsContext::builder()
         .with_trust_store(store)
         .build()
-        .map_err(|error| BadConfig::new(CA_SECRET_SETTING, crate::net::root_cause(&error)))?;
+        .map_err(|error| InvalidConfig::new(CA_SECRET_SETTING, crate::net::root_cause(&error)))?;
     Ok(aws_smithy_http_client::Builder::new()
         .tls_provider(Provider::Rustls(CryptoMode::Ring))
         .tls_context(context)
@@ -176,7 +176,7 @@ async fn resolve_region(
     profile: &Profile,
     is_amazon: bool,
     http: &SharedHttpClient,
-) -> Result<String, BadConfig> {
+) -> Result<String, InvalidConfig> {
     if let Some(region) = config.region.clone().or_else(|| profile.region.clone()) {
         return Ok(region);
     }
@@ -190,7 +190,7 @@ async fn resolve_region(
     found.map(|region| region.to_string()).ok_or_else(|| {
         let problem =
             "must be set: neither the Secret's config nor the machine provides it; for example: eu-central-1";
-        BadConfig::new("s3.region", problem)
+        InvalidConfig::new("s3.region", problem)
     })
 }
 
@@ -199,7 +199,7 @@ fn redactor_for(identity: &Identity) -> Redactor {
         Identity::Keys { secret, token, .. } => Redactor::new(
             [secret.reveal()]
                 .into_iter()
-                .chain(token.as_ref().map(crate::secret::Hidden::reveal)),
+                .chain(token.as_ref().map(crate::secret::SecretString::reveal)),
         ),
         Identity::Role { credentials, .. } => Redactor::new([credentials.reveal()]),
         Identity::Platform => Redactor::default(),
@@ -286,8 +286,8 @@ mod tests {
             region: Some("x-1".into()),
             ..S3Config::default()
         };
-        let port = S3::new(&config, Some(&secret)).await.expect("a client");
-        let printed = format!("{port:?} {config:?} {secret:?}");
+        let backend = S3::new(&config, Some(&secret)).await.expect("a client");
+        let printed = format!("{backend:?} {config:?} {secret:?}");
         assert!(
             !printed.contains("hunter2") && !printed.contains("tokentoken"),
             "{printed}"

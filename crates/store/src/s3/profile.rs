@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::secret::{BadConfig, Hidden, Secret};
+use crate::secret::{InvalidConfig, Secret, SecretString};
 
 /// The key of the Secret with the credentials file.
 pub(crate) const CREDENTIALS_KEY: &str = "credentials";
@@ -23,11 +23,14 @@ pub(crate) enum Identity {
     /// An access key, possibly with a session token.
     Keys {
         id: String,
-        secret: Hidden,
-        token: Option<Hidden>,
+        secret: SecretString,
+        token: Option<SecretString>,
     },
     /// A role to assume. The AWS SDK reads both files.
-    Role { credentials: Hidden, config: Hidden },
+    Role {
+        credentials: SecretString,
+        config: SecretString,
+    },
     /// The identity of the platform.
     Platform,
 }
@@ -35,7 +38,7 @@ pub(crate) enum Identity {
 type Sections = BTreeMap<String, BTreeMap<String, String>>;
 
 /// Reads the profile with this name.
-pub(crate) fn read_profile(setting: &str, secret: &Secret, name: &str) -> Result<Profile, BadConfig> {
+pub(crate) fn read_profile(setting: &str, secret: &Secret, name: &str) -> Result<Profile, InvalidConfig> {
     let credentials = secret.text(setting, CREDENTIALS_KEY)?;
     let config = secret.text(setting, CONFIG_KEY)?;
     if credentials.is_none() && config.is_none() {
@@ -55,21 +58,21 @@ pub(crate) fn read_profile(setting: &str, secret: &Secret, name: &str) -> Result
     let missing = |what: &str| {
         let problem =
             format!("has no {what} in the profile {name}; for example: [{name}], and {what} = … below it");
-        BadConfig::new(format!("the key {CREDENTIALS_KEY} of {setting}"), problem)
+        InvalidConfig::new(format!("the key {CREDENTIALS_KEY} of {setting}"), problem)
     };
     if value("credential_process").is_some() {
         let problem = "uses credential_process, which is not supported";
-        return Err(BadConfig::new(setting, problem));
+        return Err(InvalidConfig::new(setting, problem));
     }
     let identity = match (value("aws_access_key_id"), value("aws_secret_access_key")) {
         _ if value("role_arn").is_some() => Identity::Role {
-            credentials: Hidden::new(credentials.unwrap_or_default()),
-            config: Hidden::new(config.unwrap_or_default()),
+            credentials: SecretString::new(credentials.unwrap_or_default()),
+            config: SecretString::new(config.unwrap_or_default()),
         },
         (Some(id), Some(key)) => Identity::Keys {
             id: id.clone(),
-            secret: Hidden::new(key),
-            token: value("aws_session_token").map(Hidden::new),
+            secret: SecretString::new(key),
+            token: value("aws_session_token").map(SecretString::new),
         },
         (Some(_), None) => return Err(missing("aws_secret_access_key")),
         (None, Some(_)) => return Err(missing("aws_access_key_id")),
@@ -92,7 +95,7 @@ fn merged_profile(sections: &Sections, name: &str) -> BTreeMap<String, String> {
     merged
 }
 
-fn parse_sections(setting: &str, key: &str, text: &str) -> Result<Sections, BadConfig> {
+fn parse_sections(setting: &str, key: &str, text: &str) -> Result<Sections, InvalidConfig> {
     let mut found = Sections::new();
     let mut current: Option<String> = None;
     let mut has_nested_settings = false;
@@ -104,7 +107,7 @@ fn parse_sections(setting: &str, key: &str, text: &str) -> Result<Sections, BadC
         }
         let bad = |problem: &str| {
             let problem = format!("{problem} in line {}", index + 1);
-            BadConfig::new(format!("the key {key} of {setting}"), problem)
+            InvalidConfig::new(format!("the key {key} of {setting}"), problem)
         };
         if let Some(rest) = line.strip_prefix('[') {
             let name = rest
@@ -157,7 +160,7 @@ mod tests {
         Secret::from(data)
     }
 
-    fn read_default(pairs: &[(&str, &str)]) -> Result<Profile, BadConfig> {
+    fn read_default(pairs: &[(&str, &str)]) -> Result<Profile, InvalidConfig> {
         read_profile("s3.awsSecret", &secret(pairs), "default")
     }
 

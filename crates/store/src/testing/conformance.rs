@@ -9,37 +9,37 @@ use std::pin::Pin;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
 
+use crate::backend::{ByteRange, Etag, Part};
 use crate::clock;
 use crate::key::Key;
-use crate::port::{Etag, Part, Span};
 use crate::store::Store;
 use crate::upload::Upload;
 
 /// A store under test.
 #[derive(Clone, Debug)]
-pub struct Bench {
+pub struct StoreUnderTest {
     /// The store.
     pub store: Store,
     /// The part size. Real stores require at least 5 MiB.
     pub part_size: u64,
     /// The number of objects that fills several pages of a listing.
-    pub many: usize,
+    pub object_count: usize,
     /// Features that this store does not have or its test server does not emulate. Their checks are skipped.
-    pub lacks: &'static [Lack],
+    pub missing: &'static [MissingFeature],
 }
 
 /// A feature that a store may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lack {
+pub enum MissingFeature {
     /// Listing unfinished uploads.
-    ListOfUploads,
+    ListUploads,
     /// Conditional writes that hold against concurrent writers.
-    ConditionsAtOnce,
+    AtomicCreate,
 }
 
-impl Bench {
-    fn lacks(&self, lack: Lack) -> bool {
-        self.lacks.contains(&lack)
+impl StoreUnderTest {
+    fn missing(&self, lack: MissingFeature) -> bool {
+        self.missing.contains(&lack)
     }
 }
 
@@ -47,7 +47,7 @@ impl Bench {
 pub struct Check {
     /// The name of the check: a sentence about what holds.
     pub name: &'static str,
-    run: for<'a> fn(&'a Bench) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
+    run: for<'a> fn(&'a StoreUnderTest) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
 }
 
 macro_rules! checks {
@@ -55,7 +55,7 @@ macro_rules! checks {
         /// All checks.
         pub const CHECKS: &[Check] = &[$(Check {
             name: stringify!($name),
-            run: |bench| Box::pin($module::$name(bench)),
+            run: |tested| Box::pin($module::$name(tested)),
         }),+];
     };
 }
@@ -83,16 +83,16 @@ checks![
 
 impl Check {
     /// Runs the check. Panics if it fails.
-    pub async fn run(&self, bench: &Bench) {
-        (self.run)(bench).await;
+    pub async fn run(&self, tested: &StoreUnderTest) {
+        (self.run)(tested).await;
     }
 }
 
 /// Runs all checks in order and returns their number.
-pub async fn check_all(bench: &Bench) -> usize {
+pub async fn check_all(tested: &StoreUnderTest) -> usize {
     for check in CHECKS {
         print_name(check.name);
-        check.run(bench).await;
+        check.run(tested).await;
     }
     CHECKS.len()
 }
@@ -133,10 +133,10 @@ fn split_into_parts(whole: &Bytes, size: u64) -> Vec<Bytes> {
     pieces
 }
 
-async fn upload_object(bench: &Bench, key: &Key, whole: &Bytes) -> Etag {
-    let upload = bench
+async fn upload_object(tested: &StoreUnderTest, key: &Key, whole: &Bytes) -> Etag {
+    let upload = tested
         .store
-        .begin(key, bench.part_size)
+        .begin(key, tested.part_size)
         .await
         .expect("the upload begins");
     let parts = upload_parts(&upload, whole).await;
@@ -148,13 +148,13 @@ async fn upload_object(bench: &Bench, key: &Key, whole: &Bytes) -> Etag {
 async fn upload_parts(upload: &Upload, whole: &Bytes) -> Vec<Part> {
     let mut parts = Vec::new();
     for (piece, number) in split_into_parts(whole, upload.part_size()).into_iter().zip(1..) {
-        parts.push(upload.part(number, piece).await.expect("a part"));
+        parts.push(upload.upload_part(number, piece).await.expect("a part"));
     }
     parts
 }
 
-async fn read_all(store: &Store, key: &Key, span: Span) -> Bytes {
-    let mut opened = store.open(key, span, None).await.expect("opened");
+async fn read_all(store: &Store, key: &Key, range: ByteRange) -> Bytes {
+    let mut opened = store.open(key, range, None).await.expect("opened");
     let mut whole = BytesMut::new();
     while let Some(piece) = opened.body.next().await {
         whole.extend_from_slice(&piece.expect("a piece"));
@@ -163,9 +163,9 @@ async fn read_all(store: &Store, key: &Key, span: Span) -> Bytes {
     whole.freeze()
 }
 
-async fn assert_no_upload(bench: &Bench, key: &Key) {
-    if !bench.lacks(Lack::ListOfUploads) {
-        let unfinished = bench.store.list_unfinished(key.as_str()).await.expect("a list");
+async fn assert_no_upload(tested: &StoreUnderTest, key: &Key) {
+    if !tested.missing(MissingFeature::ListUploads) {
+        let unfinished = tested.store.list_unfinished(key.as_str()).await.expect("a list");
         assert_eq!(unfinished, [], "no unfinished upload is left");
     }
 }

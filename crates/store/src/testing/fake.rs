@@ -8,5 +8,5 @@ mod server;
 mod state;
 
 pub use self::oss_signature::find_problem as oss_signature_problem;
-pub use self::server::{Authority, Fake, ReceivedRequest};
+pub use self::server::{CertificateAuthority, Fake, ReceivedRequest};
 pub use self::state::{Dialect, Quirk, now};

@@ -6,23 +6,24 @@ use std::sync::Mutex;
 use bytes::Bytes;
 use futures::future;
 
-use super::faults::{Harm, Phase, Times};
+use super::faults::{InjectedFault, Occurrence, UploadPhase};
+use crate::backend::{
+    Backend, BackendFuture, ByteRange, Etag, ListedObject, ObjectBody, ObjectMetadata, Page, Part,
+    PendingUpload, StoreLocation, UnfinishedUpload, UploadId, UploadToken,
+};
 use crate::error::{Class, Fault};
 use crate::key::Key;
-use crate::port::{
-    Answer, Begun, Entry, Etag, Mark, Meta, Page, Part, Place, Port, Reading, Span, Target, UploadId,
-};
 
 /// A backend that injects faults into another backend.
 #[derive(Debug)]
-pub struct Faulty<P> {
+pub struct FaultInjector<P> {
     inner: P,
     plan: Mutex<FaultPlan>,
 }
 
 #[derive(Debug, Default)]
 struct FaultPlan {
-    fault: Option<(Phase, Harm, Times)>,
+    fault: Option<(UploadPhase, InjectedFault, Occurrence)>,
     is_completed: bool,
     injected: usize,
 }
@@ -36,7 +37,7 @@ enum Action {
     DropResponse,
 }
 
-impl<P: Port> Faulty<P> {
+impl<P: Backend> FaultInjector<P> {
     /// Wraps a backend. No faults are injected yet.
     pub fn new(inner: P) -> Self {
         Self {
@@ -46,20 +47,20 @@ impl<P: Port> Faulty<P> {
     }
 
     /// Injects this fault in this phase from now on.
-    pub fn plan(&self, phase: Phase, harm: Harm, times: Times) {
+    pub fn plan(&self, phase: UploadPhase, fault: InjectedFault, times: Occurrence) {
         *self.lock() = FaultPlan {
-            fault: Some((phase, harm, times)),
+            fault: Some((phase, fault, times)),
             ..FaultPlan::default()
         };
     }
 
     /// Stops injecting faults.
-    pub fn calm(&self) {
+    pub fn clear(&self) {
         self.lock().fault = None;
     }
 
     /// How many faults were injected since the last call of `plan`.
-    pub fn happened(&self) -> usize {
+    pub fn injected_count(&self) -> usize {
         self.lock().injected
     }
 
@@ -67,32 +68,32 @@ impl<P: Port> Faulty<P> {
         self.plan.lock().expect("the mutex is not poisoned")
     }
 
-    fn next_action(&self, is_due: impl Fn(Phase, bool) -> bool) -> Action {
+    fn next_action(&self, is_due: impl Fn(UploadPhase, bool) -> bool) -> Action {
         let mut plan = self.lock();
-        let Some((phase, harm, times)) = plan.fault else {
+        let Some((phase, fault, times)) = plan.fault else {
             return Action::Forward;
         };
-        if !is_due(phase, plan.is_completed) || (times == Times::Once && plan.injected > 0) {
+        if !is_due(phase, plan.is_completed) || (times == Occurrence::Once && plan.injected > 0) {
             return Action::Forward;
         }
         plan.injected += 1;
-        let class = match harm {
-            Harm::Slow => return Action::Stall,
-            Harm::LostAnswer => return Action::DropResponse,
-            Harm::Internal | Harm::Broken => Class::Transient,
-            Harm::Throttled => Class::Throttled,
-            Harm::Expired => Class::Credentials,
-            Harm::WrongRegion => Class::WrongRegion,
-            Harm::Forbidden => Class::Forbidden,
-            Harm::NoBucket => Class::NoBucket,
-            Harm::Full => Class::Full,
+        let class = match fault {
+            InjectedFault::Slow => return Action::Stall,
+            InjectedFault::LostAnswer => return Action::DropResponse,
+            InjectedFault::Internal | InjectedFault::Broken => Class::Transient,
+            InjectedFault::Throttled => Class::Throttled,
+            InjectedFault::Expired => Class::Credentials,
+            InjectedFault::WrongRegion => Class::WrongRegion,
+            InjectedFault::Forbidden => Class::Forbidden,
+            InjectedFault::NoBucket => Class::NoBucket,
+            InjectedFault::Full => Class::Full,
         };
-        Action::Fail(Fault::new(class, format!("{harm:?} by plan")))
+        Action::Fail(Fault::new(class, format!("{fault:?} by plan")))
     }
 }
 
 /// Executes, fails or delays a request.
-fn apply<'a, T: Send + 'a>(action: Action, inner: Answer<'a, T>) -> Answer<'a, T> {
+fn apply<'a, T: Send + 'a>(action: Action, inner: BackendFuture<'a, T>) -> BackendFuture<'a, T> {
     match action {
         Action::Forward => inner,
         Action::Fail(fault) => Box::pin(future::ready(Err(fault))),
@@ -104,27 +105,32 @@ fn apply<'a, T: Send + 'a>(action: Action, inner: Answer<'a, T>) -> Answer<'a, T
     }
 }
 
-impl<P: Port> Port for Faulty<P> {
-    fn place(&self) -> &Place {
-        self.inner.place()
+impl<P: Backend> Backend for FaultInjector<P> {
+    fn location(&self) -> &StoreLocation {
+        self.inner.location()
     }
 
-    fn begin<'a>(&'a self, key: &'a Key, mark: &'a Mark) -> Answer<'a, UploadId> {
-        let action = self.next_action(|phase, _| phase == Phase::Begin);
+    fn begin<'a>(&'a self, key: &'a Key, mark: &'a UploadToken) -> BackendFuture<'a, UploadId> {
+        let action = self.next_action(|phase, _| phase == UploadPhase::Begin);
         apply(action, self.inner.begin(key, mark))
     }
 
-    fn part<'a>(&'a self, target: &'a Target, number: u32, body: Bytes) -> Answer<'a, Part> {
+    fn upload_part<'a>(
+        &'a self,
+        target: &'a PendingUpload,
+        number: u32,
+        body: Bytes,
+    ) -> BackendFuture<'a, Part> {
         let action = self.next_action(|phase, _| match phase {
-            Phase::FirstPart => number == 1,
-            Phase::LastPart(last) => number == last,
+            UploadPhase::FirstPart => number == 1,
+            UploadPhase::LastPart(last) => number == last,
             _ => false,
         });
-        apply(action, self.inner.part(target, number, body))
+        apply(action, self.inner.upload_part(target, number, body))
     }
 
-    fn complete<'a>(&'a self, target: &'a Target, parts: &'a [Part]) -> Answer<'a, ()> {
-        let action = self.next_action(|phase, _| phase == Phase::Complete);
+    fn complete<'a>(&'a self, target: &'a PendingUpload, parts: &'a [Part]) -> BackendFuture<'a, ()> {
+        let action = self.next_action(|phase, _| phase == UploadPhase::Complete);
         let completed = apply(action, self.inner.complete(target, parts));
         Box::pin(async move {
             let done = completed.await;
@@ -135,32 +141,42 @@ impl<P: Port> Port for Faulty<P> {
         })
     }
 
-    fn abort<'a>(&'a self, target: &'a Target) -> Answer<'a, ()> {
+    fn abort<'a>(&'a self, target: &'a PendingUpload) -> BackendFuture<'a, ()> {
         self.inner.abort(target)
     }
 
-    fn head<'a>(&'a self, key: &'a Key) -> Answer<'a, Meta> {
-        let action = self.next_action(|phase, is_completed| phase == Phase::AfterComplete && is_completed);
+    fn head<'a>(&'a self, key: &'a Key) -> BackendFuture<'a, ObjectMetadata> {
+        let action =
+            self.next_action(|phase, is_completed| phase == UploadPhase::AfterComplete && is_completed);
         apply(action, self.inner.head(key))
     }
 
-    fn read<'a>(&'a self, key: &'a Key, span: Span, etag: Option<&'a Etag>) -> Answer<'a, Reading> {
-        self.inner.read(key, span, etag)
+    fn read<'a>(
+        &'a self,
+        key: &'a Key,
+        range: ByteRange,
+        etag: Option<&'a Etag>,
+    ) -> BackendFuture<'a, ObjectBody> {
+        self.inner.read(key, range, etag)
     }
 
-    fn list<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Entry>> {
+    fn list<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> BackendFuture<'a, Page<ListedObject>> {
         self.inner.list(prefix, page)
     }
 
-    fn delete<'a>(&'a self, key: &'a Key) -> Answer<'a, ()> {
+    fn delete<'a>(&'a self, key: &'a Key) -> BackendFuture<'a, ()> {
         self.inner.delete(key)
     }
 
-    fn create<'a>(&'a self, key: &'a Key, body: Bytes) -> Answer<'a, ()> {
+    fn create<'a>(&'a self, key: &'a Key, body: Bytes) -> BackendFuture<'a, ()> {
         self.inner.create(key, body)
     }
 
-    fn begun<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Begun>> {
-        self.inner.begun(prefix, page)
+    fn list_uploads<'a>(
+        &'a self,
+        prefix: &'a str,
+        page: Option<&'a str>,
+    ) -> BackendFuture<'a, Page<UnfinishedUpload>> {
+        self.inner.list_uploads(prefix, page)
     }
 }

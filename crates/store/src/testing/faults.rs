@@ -2,7 +2,7 @@
 
 /// A phase of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub enum UploadPhase {
     /// Beginning the upload.
     Begin,
     /// Uploading part 1.
@@ -11,11 +11,11 @@ pub enum Phase {
     LastPart(u32),
     /// Completing the upload.
     Complete,
-    /// Reading the metadata of the object after the completion.
+    /// ObjectBody the metadata of the object after the completion.
     AfterComplete,
 }
 
-impl Phase {
+impl UploadPhase {
     /// All phases of an upload with this number of parts.
     pub fn all(parts: u32) -> [Self; 5] {
         [
@@ -30,7 +30,7 @@ impl Phase {
 
 /// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Harm {
+pub enum InjectedFault {
     /// The store responds with an internal error.
     Internal,
     /// The store throttles requests.
@@ -45,7 +45,7 @@ pub enum Harm {
     Expired,
     /// The bucket is in another region.
     WrongRegion,
-    /// The identity lacks the permission.
+    /// The identity missing the permission.
     Forbidden,
     /// The bucket does not exist.
     NoBucket,
@@ -53,7 +53,7 @@ pub enum Harm {
     Full,
 }
 
-impl Harm {
+impl InjectedFault {
     /// All faults.
     pub const ALL: [Self; 10] = [
         Self::Internal,
@@ -69,7 +69,7 @@ impl Harm {
     ];
 
     /// Whether a retry succeeds after the fault has ended.
-    pub fn passes(self) -> bool {
+    pub fn is_temporary(self) -> bool {
         matches!(
             self,
             Self::Internal | Self::Throttled | Self::Slow | Self::Broken | Self::LostAnswer
@@ -79,7 +79,7 @@ impl Harm {
 
 /// How often the fault is injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Times {
+pub enum Occurrence {
     /// The first time only.
     Once,
     /// Every time.

@@ -1,24 +1,24 @@
 //! Runs the conformance checks on all five stores.
 
 use etcd_operator_store::Store;
-use etcd_operator_store::testing::{Bench, CHECKS, Lack, check_all};
+use etcd_operator_store::testing::{CHECKS, MissingFeature, StoreUnderTest, check_all};
 
 use crate::support::{Directory, store};
 use etcd_operator_store::testing::fake::{Dialect, Fake};
 
-fn bench(store: Store, many: usize, lacks: &'static [Lack]) -> Bench {
-    Bench {
+fn tested(store: Store, object_count: usize, missing: &'static [MissingFeature]) -> StoreUnderTest {
+    StoreUnderTest {
         store,
         part_size: 1000,
-        many,
-        lacks,
+        object_count,
+        missing,
     }
 }
 
-/// The features that the fake of this protocol lacks. Azure has no listing of uncommitted blocks.
-pub fn lacks(dialect: Dialect) -> &'static [Lack] {
+/// The features that the fake of this protocol missing. Azure has no listing of uncommitted blocks.
+pub fn missing(dialect: Dialect) -> &'static [MissingFeature] {
     match dialect {
-        Dialect::Abs => &[Lack::ListOfUploads],
+        Dialect::Abs => &[MissingFeature::ListUploads],
         Dialect::S3 | Dialect::Oss | Dialect::Gcs => &[],
     }
 }
@@ -26,7 +26,7 @@ pub fn lacks(dialect: Dialect) -> &'static [Lack] {
 async fn check(dialect: Dialect) {
     let fake = Fake::start(dialect, None).await;
     let store = store(dialect, &fake, None).await;
-    let done = check_all(&bench(store, 30, lacks(dialect))).await;
+    let done = check_all(&tested(store, 30, missing(dialect))).await;
     assert_eq!(done, CHECKS.len());
 }
 
@@ -53,5 +53,5 @@ async fn abs_conforms() {
 #[tokio::test]
 async fn a_directory_conforms() {
     let directory = Directory::new("conforms");
-    check_all(&bench(directory.store(), 1001, &[])).await;
+    check_all(&tested(directory.store(), 1001, &[])).await;
 }

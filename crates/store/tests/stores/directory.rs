@@ -1,9 +1,9 @@
 //! Tests of the local directory alone: staying inside it, symbolic links, and a volume that is not mounted.
 
 use bytes::Bytes;
+use etcd_operator_store::backend::ByteRange;
 use etcd_operator_store::local::Local;
-use etcd_operator_store::port::Span;
-use etcd_operator_store::{Class, Creation, Key};
+use etcd_operator_store::{Class, CreateOutcome, Key};
 
 use crate::support::Directory;
 
@@ -20,8 +20,11 @@ async fn symbolic_links_out_of_the_directory_are_not_followed() {
     let store = inside.store();
     for name in ["folder/secret", "file"] {
         let errors = [
-            store.look(&key(name)).await.expect_err("a link"),
-            store.open(&key(name), Span::ALL, None).await.expect_err("a link"),
+            store.head(&key(name)).await.expect_err("a link"),
+            store
+                .open(&key(name), ByteRange::ALL, None)
+                .await
+                .expect_err("a link"),
             store.begin(&key(name), 10).await.expect_err("a link"),
             store.create(&key(name), Bytes::new()).await.expect_err("a link"),
             store.delete(&key(name)).await.expect_err("a link"),
@@ -40,8 +43,8 @@ async fn symbolic_links_out_of_the_directory_are_not_followed() {
 async fn nothing_is_written_if_the_volume_is_not_mounted() {
     let directory = Directory::new("unmounted");
     let path = directory.0.join("volume");
-    let port = Local::new(&path).expect("a backend");
-    let store = etcd_operator_store::Store::new(std::sync::Arc::new(port), crate::support::policy());
+    let backend = Local::new(&path).expect("a backend");
+    let store = etcd_operator_store::Store::new(std::sync::Arc::new(backend), crate::support::policy());
     let error = store.begin(&key("etcd/x"), 10).await.expect_err("no volume");
     assert_eq!(error.class, Class::NoBucket, "{error}");
     assert!(error.to_string().contains("local.path"), "{error}");
@@ -64,7 +67,7 @@ async fn the_uploads_directory_cannot_contain_objects() {
     upload.abort().await.expect("aborted");
     assert_eq!(
         store.create(&key("etcd/x"), Bytes::new()).await,
-        Ok(Creation::Created)
+        Ok(CreateOutcome::Created)
     );
 }
 

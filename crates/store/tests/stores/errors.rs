@@ -1,11 +1,11 @@
 //! Tests of wrong settings, wrong Secrets, and connections that break during a read.
 
 use bytes::{Bytes, BytesMut};
+use etcd_operator_store::backend::ByteRange;
 use etcd_operator_store::connect::connect;
 use etcd_operator_store::platform::Platform;
-use etcd_operator_store::port::Span;
-use etcd_operator_store::testing::{Harm, Phase, Times};
-use etcd_operator_store::{Class, Creation, Key, Store};
+use etcd_operator_store::testing::{InjectedFault, Occurrence, UploadPhase};
+use etcd_operator_store::{Class, CreateOutcome, Key, Store};
 use futures::StreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -35,7 +35,7 @@ async fn an_endpoint_without_a_server_is_unreachable() {
         let endpoint = format!("http://{address}");
         let error = store_at(dialect, &endpoint)
             .await
-            .look(&key())
+            .head(&key())
             .await
             .expect_err("no server listens");
         assert_eq!(error.class, Class::Unreachable, "{dialect:?}: {error}");
@@ -51,7 +51,7 @@ async fn tls_to_a_plain_http_server_is_unreachable() {
         let endpoint = fake.endpoint.replace("http://", "https://");
         let error = store_at(dialect, &endpoint)
             .await
-            .look(&key())
+            .head(&key())
             .await
             .expect_err("no TLS there");
         assert_eq!(error.class, Class::Unreachable, "{dialect:?}: {error}");
@@ -116,7 +116,7 @@ async fn a_web_server_instead_of_s3_is_reported_by_endpoint_and_not_by_path() {
     let begin = store.begin(&key(), 1000).await.map(|_| ()).expect_err("no store");
     for error in [
         store.list("etcd").await.expect_err("no store"),
-        store.look(&key()).await.expect_err("no store"),
+        store.head(&key()).await.expect_err("no store"),
         begin,
     ] {
         assert_eq!(error.class, Class::NotAStore, "{error}");
@@ -191,7 +191,7 @@ async fn a_read_resumes_where_the_connection_broke() {
         let whole: Bytes = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
         store.create(&key(), whole.clone()).await.expect("created");
         fake.state().truncate_after = Some(70_000);
-        let mut opened = store.open(&key(), Span::ALL, None).await.expect("opened");
+        let mut opened = store.open(&key(), ByteRange::ALL, None).await.expect("opened");
         let mut got = BytesMut::new();
         while let Some(piece) = opened.body.next().await {
             got.extend_from_slice(&piece.expect("a piece"));
@@ -220,7 +220,7 @@ async fn a_read_fails_when_the_object_is_replaced_meanwhile() {
             .await
             .expect("created");
         fake.state().truncate_after = Some(70_000);
-        let mut opened = store.open(&key(), Span::ALL, None).await.expect("opened");
+        let mut opened = store.open(&key(), ByteRange::ALL, None).await.expect("opened");
         opened.body.next().await.expect("more").expect("a piece");
         fake.state()
             .put(key().as_str(), Bytes::from(vec![2; 200_000]), None);
@@ -245,10 +245,10 @@ async fn a_create_with_a_lost_response_is_executed_once_and_recognized() {
         let store = store(dialect, &fake, None).await;
         fake.state().drop_next_create_response = true;
         let created = store.create(&key(), Bytes::from_static(b"{}")).await;
-        assert_eq!(created, Ok(Creation::Created), "{dialect:?}");
+        assert_eq!(created, Ok(CreateOutcome::Created), "{dialect:?}");
         fake.state().drop_next_create_response = true;
         let other = store.create(&key(), Bytes::from_static(b"[]")).await;
-        assert_eq!(other, Ok(Creation::Existed), "{dialect:?}");
+        assert_eq!(other, Ok(CreateOutcome::AlreadyExists), "{dialect:?}");
     }
 }
 
@@ -257,7 +257,7 @@ async fn a_failed_begin_leaves_no_upload_even_if_the_store_executed_it() {
     for dialect in [Dialect::S3, Dialect::Oss, Dialect::Gcs] {
         let fake = Fake::start(dialect, None).await;
         let store = store(dialect, &fake, None).await;
-        fake.plan(Phase::Begin, Harm::LostAnswer, Times::Always);
+        fake.plan(UploadPhase::Begin, InjectedFault::LostAnswer, Occurrence::Always);
         let error = store.begin(&key(), 1000).await.expect_err("never an answer");
         assert!(error.to_string().contains("tried 3 times"), "{error}");
         assert!(!error.to_string().contains(PASSWORD));

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use etcd_operator_store::backend::Backend;
 use etcd_operator_store::connect::connect;
 use etcd_operator_store::platform::Platform;
-use etcd_operator_store::port::Port;
-use etcd_operator_store::testing::{Faulty, Harm, Phase, Times};
-use etcd_operator_store::{Class, Error, Key, Policy, Remains, Store, Stored};
+use etcd_operator_store::testing::{FaultInjector, InjectedFault, Occurrence, UploadPhase};
+use etcd_operator_store::{Class, Error, Key, Policy, Store, StoredObject, UploadRemains};
 
 use crate::support::{Directory, PASSWORD, config, policy, secret_of};
 use etcd_operator_store::testing::fake::{Dialect, Fake};
@@ -19,24 +19,24 @@ const PARTS: u32 = 3;
 
 /// A store into which faults can be injected.
 trait FaultTarget {
-    fn plan(&self, phase: Phase, harm: Harm, times: Times);
-    fn calm(&self);
-    fn happened(&self) -> usize;
+    fn plan(&self, phase: UploadPhase, fault: InjectedFault, times: Occurrence);
+    fn clear(&self);
+    fn injected_count(&self) -> usize;
     /// How many uploads were completed, if the store counts them.
     fn completions(&self) -> Option<usize>;
 }
 
 impl FaultTarget for Fake {
-    fn plan(&self, phase: Phase, harm: Harm, times: Times) {
-        Fake::plan(self, phase, harm, times);
+    fn plan(&self, phase: UploadPhase, fault: InjectedFault, times: Occurrence) {
+        Fake::plan(self, phase, fault, times);
     }
 
-    fn calm(&self) {
-        self.state().calm();
+    fn clear(&self) {
+        self.state().clear();
     }
 
-    fn happened(&self) -> usize {
-        self.state().happened()
+    fn injected_count(&self) -> usize {
+        self.state().injected_count()
     }
 
     fn completions(&self) -> Option<usize> {
@@ -44,17 +44,17 @@ impl FaultTarget for Fake {
     }
 }
 
-impl FaultTarget for Faulty<etcd_operator_store::local::Local> {
-    fn plan(&self, phase: Phase, harm: Harm, times: Times) {
-        Faulty::plan(self, phase, harm, times);
+impl FaultTarget for FaultInjector<etcd_operator_store::local::Local> {
+    fn plan(&self, phase: UploadPhase, fault: InjectedFault, times: Occurrence) {
+        FaultInjector::plan(self, phase, fault, times);
     }
 
-    fn calm(&self) {
-        Faulty::calm(self);
+    fn clear(&self) {
+        FaultInjector::clear(self);
     }
 
-    fn happened(&self) -> usize {
-        Faulty::happened(self)
+    fn injected_count(&self) -> usize {
+        FaultInjector::injected_count(self)
     }
 
     fn completions(&self) -> Option<usize> {
@@ -62,32 +62,32 @@ impl FaultTarget for Faulty<etcd_operator_store::local::Local> {
     }
 }
 
-async fn upload_object(store: &Store, key: &Key, byte: u8) -> Result<Stored, Error> {
+async fn upload_object(store: &Store, key: &Key, byte: u8) -> Result<StoredObject, Error> {
     let upload = store.begin(key, PART).await?;
     let mut parts = Vec::new();
     for number in 1..=PARTS {
         let size = if number == PARTS { 10 } else { 1000 };
-        match upload.part(number, Bytes::from(vec![byte; size])).await {
+        match upload.upload_part(number, Bytes::from(vec![byte; size])).await {
             Ok(part) => parts.push(part),
             Err(error) => {
                 upload.abort().await.expect("aborting works");
-                return Err(error.with_remains(Remains::Aborted));
+                return Err(error.with_upload_remains(UploadRemains::Aborted));
             }
         }
     }
     upload.complete(parts).await
 }
 
-fn expected_class(harm: Harm) -> Class {
-    match harm {
-        Harm::Internal | Harm::Broken | Harm::LostAnswer => Class::Transient,
-        Harm::Throttled => Class::Throttled,
-        Harm::Slow => Class::TimedOut,
-        Harm::Expired => Class::Credentials,
-        Harm::WrongRegion => Class::WrongRegion,
-        Harm::Forbidden => Class::Forbidden,
-        Harm::NoBucket => Class::NoBucket,
-        Harm::Full => Class::Full,
+fn expected_class(fault: InjectedFault) -> Class {
+    match fault {
+        InjectedFault::Internal | InjectedFault::Broken | InjectedFault::LostAnswer => Class::Transient,
+        InjectedFault::Throttled => Class::Throttled,
+        InjectedFault::Slow => Class::TimedOut,
+        InjectedFault::Expired => Class::Credentials,
+        InjectedFault::WrongRegion => Class::WrongRegion,
+        InjectedFault::Forbidden => Class::Forbidden,
+        InjectedFault::NoBucket => Class::NoBucket,
+        InjectedFault::Full => Class::Full,
     }
 }
 
@@ -95,20 +95,20 @@ fn expected_class(harm: Harm) -> Class {
 async fn run_cell(
     store: &Store,
     target: &dyn FaultTarget,
-    phase: Phase,
-    harm: Harm,
-    times: Times,
+    phase: UploadPhase,
+    fault: InjectedFault,
+    times: Occurrence,
     is_abs: bool,
 ) -> String {
-    let what = format!("{phase:?} {harm:?} {times:?}");
+    let what = format!("{phase:?} {fault:?} {times:?}");
     let key =
-        Key::new(format!("etcd/{phase:?}-{harm:?}-{times:?}").replace(['(', ')'], "-")).expect("a name");
+        Key::new(format!("etcd/{phase:?}-{fault:?}-{times:?}").replace(['(', ')'], "-")).expect("a name");
     upload_object(store, &key, b'o').await.expect("the old object");
     let before = target.completions();
-    target.plan(phase, harm, times);
+    target.plan(phase, fault, times);
     let outcome = upload_object(store, &key, b'n').await;
-    assert!(target.happened() > 0, "{what}: the fault was injected");
-    target.calm();
+    assert!(target.injected_count() > 0, "{what}: the fault was injected");
+    target.clear();
 
     let content = store.read_small(&key, 100_000).await.expect("an object is there");
     assert_eq!(content.len(), 2010, "{what}: the object is complete");
@@ -128,12 +128,12 @@ async fn run_cell(
     }
 
     // Azure uploads have no begin request. In this phase only a metadata read fails, and that is tolerated.
-    let is_tolerated = phase == Phase::AfterComplete || (is_abs && phase == Phase::Begin);
+    let is_tolerated = phase == UploadPhase::AfterComplete || (is_abs && phase == UploadPhase::Begin);
     match &outcome {
         Ok(_) => {
             assert!(is_new, "{what}: success means the new object");
-            let retry_helps = times == Times::Once && harm.passes();
-            let settled = harm == Harm::LostAnswer && phase == Phase::Complete;
+            let retry_helps = times == Occurrence::Once && fault.is_temporary();
+            let settled = fault == InjectedFault::LostAnswer && phase == UploadPhase::Complete;
             assert!(retry_helps || settled || is_tolerated, "{what}: must not succeed");
             "complete".to_owned()
         }
@@ -144,18 +144,22 @@ async fn run_cell(
                 "{what}: {text}"
             );
             assert!(
-                times == Times::Always || !harm.passes(),
+                times == Occurrence::Always || !fault.is_temporary(),
                 "{what}: a retry must succeed: {error}"
             );
-            if phase == Phase::AfterComplete {
+            if phase == UploadPhase::AfterComplete {
                 assert!(is_new, "{what}: the object was already complete");
             } else {
                 assert!(!is_new, "{what}: failure means the old object");
                 assert!(
-                    is_tolerated || error.class == expected_class(harm),
+                    is_tolerated || error.class == expected_class(fault),
                     "{what}: {error:?}"
                 );
-                assert_ne!(error.remains, Some(Remains::Unknown), "{what}: {error}");
+                assert_ne!(
+                    error.upload_remains,
+                    Some(UploadRemains::Unknown),
+                    "{what}: {error}"
+                );
             }
             format!("{:?}", error.class)
         }
@@ -176,22 +180,31 @@ struct Stores {
 /// The documented results. The test fails if they differ from what happens.
 const TABLE: &str = include_str!("../../../../docs/proof/stores.md");
 
-async fn check_table(name: &str, stores: &Stores, target: &dyn FaultTarget, without: &[Harm], is_abs: bool) {
+async fn check_table(
+    name: &str,
+    stores: &Stores,
+    target: &dyn FaultTarget,
+    without: &[InjectedFault],
+    is_abs: bool,
+) {
     let (mut cells, mut differing) = (0, String::new());
-    for harm in Harm::ALL.into_iter().filter(|harm| !without.contains(harm)) {
-        let store = if harm == Harm::Slow {
+    for fault in InjectedFault::ALL
+        .into_iter()
+        .filter(|fault| !without.contains(fault))
+    {
+        let store = if fault == InjectedFault::Slow {
             &stores.impatient
         } else {
             &stores.patient
         };
-        for times in [Times::Once, Times::Always] {
+        for times in [Occurrence::Once, Occurrence::Always] {
             let mut row = Vec::new();
-            for phase in Phase::all(PARTS) {
-                let word = run_cell(store, target, phase, harm, times, is_abs).await;
+            for phase in UploadPhase::all(PARTS) {
+                let word = run_cell(store, target, phase, fault, times, is_abs).await;
                 row.push(word);
                 cells += 1;
             }
-            let line = format!("| {name} | {harm:?} | {times:?} | {} |\n", row.join(" | "));
+            let line = format!("| {name} | {fault:?} | {times:?} | {} |\n", row.join(" | "));
             if !TABLE.contains(&line) {
                 differing.push_str(&line);
             }
@@ -203,14 +216,14 @@ async fn check_table(name: &str, stores: &Stores, target: &dyn FaultTarget, with
 
 fn impatient_policy() -> Policy {
     Policy {
-        request: Duration::from_millis(700),
-        part: Duration::from_millis(700),
-        complete: Duration::from_millis(700),
+        request_timeout: Duration::from_millis(700),
+        part_timeout: Duration::from_millis(700),
+        complete_timeout: Duration::from_millis(700),
         ..policy()
     }
 }
 
-async fn check_faults(dialect: Dialect, name: &str, without: &[Harm]) {
+async fn check_faults(dialect: Dialect, name: &str, without: &[InjectedFault]) {
     let fake = Fake::start(dialect, None).await;
     let secret = secret_of(dialect);
     let config = config(dialect, &fake.endpoint, None);
@@ -240,22 +253,22 @@ async fn oss_uploads_end_complete_or_aborted() {
 #[tokio::test]
 async fn gcs_uploads_end_complete_or_aborted() {
     // GCS serves every bucket from every region.
-    check_faults(Dialect::Gcs, "gcs", &[Harm::WrongRegion]).await;
+    check_faults(Dialect::Gcs, "gcs", &[InjectedFault::WrongRegion]).await;
 }
 
 #[tokio::test]
 async fn abs_uploads_end_complete_or_aborted() {
-    check_faults(Dialect::Abs, "abs", &[Harm::WrongRegion]).await;
+    check_faults(Dialect::Abs, "abs", &[InjectedFault::WrongRegion]).await;
 }
 
 #[tokio::test]
 async fn local_uploads_end_complete_or_aborted() {
     let directory = Directory::new("faults");
-    let port = Arc::new(Faulty::new(directory.port()));
-    let with = |policy| Store::new(Arc::clone(&port) as Arc<dyn Port>, policy);
+    let backend = Arc::new(FaultInjector::new(directory.backend()));
+    let with = |policy| Store::new(Arc::clone(&backend) as Arc<dyn Backend>, policy);
     let stores = Stores {
         impatient: with(impatient_policy()),
         patient: with(policy()),
     };
-    check_table("local", &stores, port.as_ref(), &[], false).await;
+    check_table("local", &stores, backend.as_ref(), &[], false).await;
 }

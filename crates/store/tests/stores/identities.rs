@@ -204,8 +204,8 @@ fn debug_output_contains_no_keys() {
         bucket: BUCKET.to_owned(),
         ..OssConfig::default()
     };
-    let port = Oss::new(&config, None, &platform).expect("a backend");
-    let printed = format!("{port:?} {platform:?}");
+    let backend = Oss::new(&config, None, &platform).expect("a backend");
+    let printed = format!("{backend:?} {platform:?}");
     assert!(
         printed.contains("oss-cn-hangzhou") && printed.contains("LTAI"),
         "{printed}"
@@ -239,8 +239,8 @@ async fn s3_in_a_child_process_uses_the_identity_of_its_environment() {
         path_style: true,
         ..S3Config::default()
     };
-    let port = S3::new(&config, None).await.expect("a backend");
-    let store = Store::new(Arc::new(port), policy());
+    let backend = S3::new(&config, None).await.expect("a backend");
+    let store = Store::new(Arc::new(backend), policy());
     let key = Key::new("by/identity").expect("a name");
     store
         .create(&key, Bytes::from_static(b"x"))

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use etcd_operator_store::oss::sign::{self, Keys, Signable};
-use etcd_operator_store::secret::Hidden;
+use etcd_operator_store::oss::sign::{self, AccessKey, SignedRequest};
+use etcd_operator_store::secret::SecretString;
 use proptest::prelude::*;
 
 use etcd_operator_store::testing::fake::{ReceivedRequest, now, oss_signature_problem};
 
 /// The request as the server receives it.
-fn received(request: &Signable, authorization: &str) -> ReceivedRequest {
+fn received(request: &SignedRequest, authorization: &str) -> ReceivedRequest {
     let mut headers = http::HeaderMap::new();
     for (name, value) in &request.headers {
         let name: http::HeaderName = name.parse().expect("a name");
@@ -21,7 +21,7 @@ fn received(request: &Signable, authorization: &str) -> ReceivedRequest {
     ReceivedRequest {
         method: request.method.clone(),
         path: encoded(&format!("/{}/{}", request.bucket, request.key)),
-        query: sign::encoded(&request.query),
+        query: sign::encode_query(&request.query),
         headers,
         body: Bytes::new(),
     }
@@ -35,7 +35,7 @@ fn encoded(path: &str) -> String {
     bytes.collect()
 }
 
-fn requests() -> impl Strategy<Value = Signable> {
+fn requests() -> impl Strategy<Value = SignedRequest> {
     let value = "[ -~]{0,20}";
     let query = proptest::collection::btree_map("[a-zA-Z-]{1,12}", "\\PC{0,12}", 0..5);
     let headers = proptest::collection::btree_map("x-oss-[a-z-]{1,10}[a-z]", value, 0..4);
@@ -50,7 +50,7 @@ fn requests() -> impl Strategy<Value = Signable> {
             if let Some(md5) = md5 {
                 headers.insert("content-md5".to_owned(), md5);
             }
-            Signable {
+            SignedRequest {
                 method,
                 bucket: "my-bucket".to_owned(),
                 key,
@@ -70,13 +70,13 @@ proptest! {
         has_token: bool,
         spoiled in 0usize..5,
     ) {
-        let keys = Keys {
+        let keys = AccessKey {
             id: if has_token { "STS.TEST" } else { "LTAITEST" }.to_owned(),
-            secret: Hidden::new(secret.clone()),
-            token: has_token.then(|| Hidden::new("the-token")),
+            secret: SecretString::new(secret.clone()),
+            token: has_token.then(|| SecretString::new("the-token")),
         };
         let at = now();
-        sign::prepare(&mut request, &keys, at);
+        sign::add_signature_headers(&mut request, &keys, at);
         let authorization = sign::authorization(&request, &keys, "test-region", at);
         let good = received(&request, &authorization);
         prop_assert_eq!(oss_signature_problem(&good, &secret, "test-region"), None);
@@ -96,12 +96,12 @@ proptest! {
 
 #[test]
 fn an_old_request_is_refused() {
-    let keys = Keys {
+    let keys = AccessKey {
         id: "LTAITEST".to_owned(),
-        secret: Hidden::new("secret"),
+        secret: SecretString::new("secret"),
         token: None,
     };
-    let mut request = Signable {
+    let mut request = SignedRequest {
         method: "GET".to_owned(),
         bucket: "my-bucket".to_owned(),
         key: "k".to_owned(),
@@ -109,7 +109,7 @@ fn an_old_request_is_refused() {
         headers: BTreeMap::new(),
     };
     let yesterday = now() - jiff::SignedDuration::from_hours(24);
-    sign::prepare(&mut request, &keys, yesterday);
+    sign::add_signature_headers(&mut request, &keys, yesterday);
     let authorization = sign::authorization(&request, &keys, "test-region", yesterday);
     let problem = oss_signature_problem(&received(&request, &authorization), "secret", "test-region");
     assert!(problem.is_some_and(|problem| problem.contains("too old")));

@@ -1,8 +1,8 @@
 //! Tests of misbehaving stores. No object may be replaced or mixed up, and no listing may run forever.
 
 use bytes::{Bytes, BytesMut};
-use etcd_operator_store::port::Span;
-use etcd_operator_store::{Class, Creation, Key, Operation};
+use etcd_operator_store::backend::ByteRange;
+use etcd_operator_store::{Class, CreateOutcome, Key, Operation};
 use futures::StreamExt as _;
 
 use crate::support::store;
@@ -21,7 +21,10 @@ async fn a_store_that_ignores_conditions_is_checked_before_a_create() {
     fake.state().quirk = Some(Quirk::IgnoresConditions);
     let first = store.create(&key(), Bytes::from_static(b"first")).await;
     let second = store.create(&key(), Bytes::from_static(b"second")).await;
-    assert_eq!((first, second), (Ok(Creation::Created), Ok(Creation::Existed)));
+    assert_eq!(
+        (first, second),
+        (Ok(CreateOutcome::Created), Ok(CreateOutcome::AlreadyExists))
+    );
     assert_eq!(
         store.read_small(&key(), 100).await,
         Ok(Bytes::from_static(b"first"))
@@ -40,7 +43,7 @@ async fn a_resumed_read_never_mistakes_the_whole_object_for_the_rest() {
             state.truncate_after = Some(70_000);
             state.quirk = Some(Quirk::IgnoresRanges);
         }
-        let mut opened = store.open(&key(), Span::ALL, None).await.expect("opened");
+        let mut opened = store.open(&key(), ByteRange::ALL, None).await.expect("opened");
         let mut got = BytesMut::new();
         let error = loop {
             match opened.body.next().await.expect("the read must fail") {
@@ -54,12 +57,12 @@ async fn a_resumed_read_never_mistakes_the_whole_object_for_the_rest() {
             "{dialect:?}: the bytes are a prefix of the object, {} long",
             got.len()
         );
-        let span = Span {
+        let range = ByteRange {
             from: 10,
             to: Some(20),
         };
         store
-            .open(&key(), span, None)
+            .open(&key(), range, None)
             .await
             .expect_err("more than the requested range");
     }
@@ -116,7 +119,7 @@ async fn an_upload_that_the_store_completes_late_is_a_success() {
         fake.state().quirk = Some(Quirk::CompletesLate);
         let upload = store.begin(&key(), 10).await.expect("the upload begins");
         let part = upload
-            .part(1, Bytes::from_static(b"whole"))
+            .upload_part(1, Bytes::from_static(b"whole"))
             .await
             .expect("a part");
         let stored = upload
@@ -139,9 +142,12 @@ async fn concurrent_uploads_of_one_name_report_success_only_if_they_wrote_it() {
         let store = store(dialect, &fake, None).await;
         let first = store.begin(&key(), 10).await.expect("the upload begins");
         let second = store.begin(&key(), 10).await.expect("the upload begins");
-        let part_of_first = first.part(1, Bytes::from_static(b"11111")).await.expect("a part");
+        let part_of_first = first
+            .upload_part(1, Bytes::from_static(b"11111"))
+            .await
+            .expect("a part");
         let part_of_second = second
-            .part(1, Bytes::from_static(b"22222"))
+            .upload_part(1, Bytes::from_static(b"22222"))
             .await
             .expect("a part");
         second.complete(vec![part_of_second]).await.expect("completed");

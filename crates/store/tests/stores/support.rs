@@ -13,7 +13,7 @@ use etcd_operator_store::s3::S3Config;
 use etcd_operator_store::secret::Secret;
 use etcd_operator_store::{Policy, Store};
 
-use etcd_operator_store::testing::fake::{Authority, Dialect, Fake};
+use etcd_operator_store::testing::fake::{CertificateAuthority, Dialect, Fake};
 
 pub const BUCKET: &str = "my-bucket";
 
@@ -22,13 +22,13 @@ pub const PASSWORD: &str = "hunter2hunter2";
 
 pub fn policy() -> Policy {
     Policy {
-        attempts: 3,
-        first_wait: Duration::from_millis(1),
-        longest_wait: Duration::from_millis(5),
-        request: Duration::from_secs(20),
-        part: Duration::from_secs(20),
-        complete: Duration::from_secs(20),
-        idle: Duration::from_secs(20),
+        max_attempts: 3,
+        initial_backoff: Duration::from_millis(1),
+        max_backoff: Duration::from_millis(5),
+        request_timeout: Duration::from_secs(20),
+        part_timeout: Duration::from_secs(20),
+        complete_timeout: Duration::from_secs(20),
+        idle_timeout: Duration::from_secs(20),
     }
 }
 
@@ -90,7 +90,7 @@ pub fn config(dialect: Dialect, endpoint: &str, ca: Option<&str>) -> StoreConfig
     }
 }
 
-pub async fn store(dialect: Dialect, fake: &Fake, authority: Option<&Authority>) -> Store {
+pub async fn store(dialect: Dialect, fake: &Fake, authority: Option<&CertificateAuthority>) -> Store {
     let config = config(
         dialect,
         &fake.endpoint,
@@ -113,10 +113,10 @@ impl Directory {
     }
 
     pub fn store(&self) -> Store {
-        Store::new(Arc::new(self.port()), policy())
+        Store::new(Arc::new(self.backend()), policy())
     }
 
-    pub fn port(&self) -> Local {
+    pub fn backend(&self) -> Local {
         Local::new(&self.0).expect("a backend")
     }
 }

@@ -3,26 +3,26 @@
 
 use etcd_operator_store::connect::connect;
 use etcd_operator_store::platform::Platform;
-use etcd_operator_store::testing::{Bench, check_all};
+use etcd_operator_store::testing::{StoreUnderTest, check_all};
 use etcd_operator_store::{Class, Key};
 
 use crate::support::{PASSWORD, config, policy, secret_of, store};
-use etcd_operator_store::testing::fake::{Authority, Dialect, Fake};
+use etcd_operator_store::testing::fake::{CertificateAuthority, Dialect, Fake};
 
 async fn check(dialect: Dialect, setting: &str) {
-    let authority = Authority::of(&[]);
+    let authority = CertificateAuthority::for_names(&[]);
     let fake = Fake::start(dialect, Some(&authority)).await;
     assert!(fake.endpoint.starts_with("https://"));
     let trusting = store(dialect, &fake, Some(&authority)).await;
-    let bench = Bench {
+    let tested = StoreUnderTest {
         store: trusting,
         part_size: 1000,
-        many: 30,
-        lacks: crate::conformance::lacks(dialect),
+        object_count: 30,
+        missing: crate::conformance::missing(dialect),
     };
-    check_all(&bench).await;
+    check_all(&tested).await;
 
-    let other = Authority::of(&[]);
+    let other = CertificateAuthority::for_names(&[]);
     for ca in [None, Some(other.pem.as_str())] {
         let config = config(dialect, &fake.endpoint, ca);
         let secret = secret_of(dialect);
@@ -32,7 +32,7 @@ async fn check(dialect: Dialect, setting: &str) {
         let before = fake.state().requests.len();
         let key = Key::new("etcd/x").expect("a name");
         let errors = [
-            store.look(&key).await.expect_err("untrusted"),
+            store.head(&key).await.expect_err("untrusted"),
             store.list("etcd").await.expect_err("untrusted"),
             store.begin(&key, 1000).await.expect_err("untrusted"),
         ];

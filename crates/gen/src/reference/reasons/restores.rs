@@ -1,216 +1,216 @@
-//! What the controller of restores says, and what a cluster says while it is restored.
+//! The reasons of the restore controller, and of a cluster that is being restored.
 
-use super::{Said, said};
+use super::{ReasonDoc, reason};
 
-pub(super) const RESTORES: &[Said] = &[
-    said(
+pub(super) const RESTORES: &[ReasonDoc] = &[
+    reason(
         "Progressing",
         "NoCluster",
-        "False: the EtcdCluster that is to be restored does not exist, cannot be read, or is being deleted.",
+        "False: the EtcdCluster to restore does not exist, cannot be read, or is being deleted.",
         "Create it, or correct `spec.etcdCluster`.",
     ),
-    said(
+    reason(
         "Progressing",
         "CreatingCluster",
-        "False: the EtcdCluster does not exist and is created from `spec.clusterTemplate`.",
-        "If that lasts, the message says what the API server does not take.",
+        "False: the EtcdCluster does not exist and is being created from `spec.clusterTemplate`.",
+        "If this persists, the message says what the API server rejects.",
     ),
-    said(
+    reason(
         "Progressing",
         "ClusterExists",
-        "False: `spec.clusterTemplate` is set, and an EtcdCluster of that name exists which this EtcdRestore did not make and which does not wait for its data; nothing is done to it.",
-        "To replace its data, remove `spec.clusterTemplate`. To have another cluster made, create another EtcdRestore with another name in `spec.etcdCluster`.",
+        "False: `spec.clusterTemplate` is set, but an EtcdCluster with that name exists that this EtcdRestore did not create and that does not wait for its data. The operator does not change it.",
+        "To replace its data, remove `spec.clusterTemplate`. To create another cluster, create another EtcdRestore with another name in `spec.etcdCluster`.",
     ),
-    said(
+    reason(
         "Progressing",
         "ClusterRefused",
-        "False: the spec of the EtcdCluster cannot be acted upon; its own condition Accepted says why.",
+        "False: the spec of the EtcdCluster is rejected. Its own condition Accepted says why.",
         "Correct the EtcdCluster.",
     ),
-    said(
+    reason(
         "Progressing",
         "AwaitingRestore",
-        "False: `spec.bootstrap.awaitRestore` of the EtcdCluster is true, and no EtcdRestore that names it has been verified yet; nothing of it is started.",
-        "Create an EtcdRestore that names it, or look at the one there is. To start empty, set the field to false.",
+        "False: `spec.bootstrap.awaitRestore` of the EtcdCluster is true, and no verified EtcdRestore names the cluster. No member is started.",
+        "Create an EtcdRestore that names the cluster, or check the existing one. To start with no data, set the field to false.",
     ),
-    said(
+    reason(
         "Progressing",
         "AnotherRestore",
-        "False: another EtcdRestore of the same EtcdCluster is under way or was there before.",
+        "False: another EtcdRestore of the same EtcdCluster is in progress or was created earlier.",
         "Wait for it, or delete it.",
     ),
-    said(
+    reason(
         "Progressing",
         "ClusterPaused",
-        "False: `spec.paused` of the EtcdCluster is set, so that nothing is done to it.",
+        "False: `spec.paused` of the EtcdCluster is set, so the operator does not change it.",
         "Set it to false.",
     ),
-    said(
+    reason(
         "Progressing",
         "NoBackup",
-        "False: no backup is found that fits `spec.source`.",
-        "The message says what was looked for. An older one is named by its full key, with `spec.backupStorageType`.",
+        "False: no backup matches `spec.source`.",
+        "The message says what was searched for. To restore an older backup, set its full key, with `spec.backupStorageType`.",
     ),
-    said(
+    reason(
         "Progressing",
         "FailedBefore",
-        "False: the restore failed before anything was touched, and nobody has asked for another try; the message is that of the failure.",
-        "Any change of the spec tries again, once what failed is mended. Or create another EtcdRestore and delete this one.",
+        "False: the restore failed before anything was changed, and no retry was requested. The message is that of the failure.",
+        "Correct the cause, then change the spec to retry. Or create another EtcdRestore and delete this one.",
     ),
-    said(
+    reason(
         "Progressing",
         "Verifying",
-        "True: a Job reads the backup from end to end; nothing is touched before it is known to be whole.",
-        "If its pod does not start, look at it.",
+        "True: a Job verifies the whole backup. Nothing is changed before it is verified.",
+        "If its pod does not start, check the pod.",
     ),
-    said(
+    reason(
         "Progressing",
         "Verified",
-        "True: the backup is whole, and the EtcdCluster is asked to be restored from it; `status.plan` says what will happen.",
+        "True: the backup is verified, and the restore was requested from the EtcdCluster. `status.plan` says what will happen.",
         "",
     ),
-    said(
+    reason(
         "Progressing",
         "VerificationFailed",
-        "False: the backup could not be read or is not whole; nothing was touched, and it is tried again.",
-        "Correct what the message names; a change of the spec is acted upon at once.",
+        "False: the backup could not be read or is damaged. Nothing was changed; the verification is retried.",
+        "Correct what the message names. A change of the spec takes effect at once.",
     ),
-    said(
+    reason(
         "Progressing",
         "SafetyBackupFailed",
-        "False: the EtcdCluster could not be backed up before its restore, as `spec.safetyBackup` asks; nothing was touched.",
-        "Correct what the message names, or set `spec.safetyBackup` to false to go on without.",
+        "False: the EtcdCluster could not be backed up before the restore, as `spec.safetyBackup` requires. Nothing was changed.",
+        "Correct what the message names, or set `spec.safetyBackup` to false to restore without a safety backup.",
     ),
-    said(
+    reason(
         "Progressing",
         "ClusterNotFormed",
-        "False: the EtcdCluster is to be backed up first, as `spec.safetyBackup` asks, and does not say yet whether it has data; nothing was touched.",
-        "Wait until it has formed, or set `spec.safetyBackup` to false if there are no data to lose.",
+        "False: `spec.safetyBackup` requires a backup of the EtcdCluster first, but it is not known yet whether the cluster has data. Nothing was changed.",
+        "Wait until the cluster has formed, or set `spec.safetyBackup` to false if there is no data to lose.",
     ),
-    said(
+    reason(
         "Progressing",
         "AuthEnabled",
-        "False: the backup was taken from an etcd with authentication, which the operator cannot answer yet; nothing was touched.",
+        "False: the backup was taken from an etcd cluster with authentication, which the operator does not support. Nothing was changed.",
         "Restore another backup.",
     ),
-    said(
+    reason(
         "Progressing",
         "NewerVersion",
-        "False: a newer etcd wrote the backup than the one the cluster runs; nothing was touched.",
+        "False: the backup was written by a newer etcd version than the cluster runs. Nothing was changed.",
         "Set `spec.version` of the EtcdCluster as the message says.",
     ),
-    said(
+    reason(
         "Progressing",
         "RevisionTooHigh",
-        "False: raised by `spec.revisionBump`, the revision of the backup is at the end of what etcd can count; nothing was touched.",
+        "False: the revision of the backup plus `spec.revisionBump` exceeds the maximum revision of etcd. Nothing was changed.",
         "Restore another backup, or set `spec.revisionBump` to 0.",
     ),
-    said(
+    reason(
         "Progressing",
         "NoRoom",
-        "False: the volumes of the members are too small to hold the backup beside the old data, or the backup is larger than etcd lets a database be; nothing was touched.",
-        "Raise `spec.storage.size` or `spec.etcd.quotaBackendBytes` of the EtcdCluster, as the message says.",
+        "False: the volumes of the members are too small for the backup next to the old data, or the backup is larger than the etcd quota. Nothing was changed.",
+        "Increase `spec.storage.size` or `spec.etcd.quotaBackendBytes` of the EtcdCluster, as the message says.",
     ),
-    said(
+    reason(
         "Progressing",
         "ClaimNotShared",
-        "False: the backup lies on a volume that only one node can mount, and several members need it; nothing was touched.",
-        "Set `spec.size` of the EtcdCluster to 1, and back to what it was once the restore has succeeded; or copy the backup to a volume with the access mode ReadWriteMany or ReadOnlyMany, or into an object store.",
+        "False: the backup is on a volume that only one node can mount, and several members need it. Nothing was changed.",
+        "Set `spec.size` of the EtcdCluster to 1, and back to its old value after the restore. Or copy the backup to a volume with the access mode ReadWriteMany or ReadOnlyMany, or to an object store.",
     ),
-    said(
+    reason(
         "Progressing",
         "NotBegun",
-        "False: the EtcdCluster is asked to be restored and has not begun; its own conditions say why where that lasts.",
+        "False: the restore was requested from the EtcdCluster and has not begun. If this persists, the conditions of the EtcdCluster say why.",
         "",
     ),
-    said(
+    reason(
         "Progressing",
         "ClusterGone",
-        "False: after the commit the EtcdCluster was deleted, or its status lost.",
-        "Look at its data, and create another EtcdRestore if they are not as they should be.",
+        "False: the EtcdCluster was deleted or its status was lost after the commit of the restore.",
+        "Check its data, and create another EtcdRestore if the data is wrong.",
     ),
-    said(
+    reason(
         "Progressing",
         "Restored",
-        "False: the cluster serves what the backup holds; there is nothing more to do.",
+        "False: the restore is complete; the cluster serves the data of the backup.",
         "",
     ),
-    said(
+    reason(
         "Progressing",
         "RolledBack",
-        "False: the restore was given up before its commit, and the cluster of before is back whole, or waits for a restore again.",
-        "The message says why. Any change of the spec lets the operator try again.",
+        "False: the restore was aborted before its commit. The previous cluster is complete again, or waits for a restore again.",
+        "The message says why. Change the spec to retry.",
     ),
-    said(
+    reason(
         "Progressing",
         "Opened",
-        "True: clients are let in; the pods are made anew one by one, without what only the restore needed.",
+        "True: clients are admitted. The pods are recreated one by one, without the settings that only the restore needs.",
         "",
     ),
-    said(
+    reason(
         "Progressing",
         "RollingBack",
-        "True: the cluster of before comes back; the message says why.",
+        "True: the previous cluster is being brought back. The message says why.",
         "",
     ),
-    said(
+    reason(
         "Progressing",
         "Committed",
-        "True: the restored data take the place of the old ones; from here there is only forward.",
+        "True: the restored data replaces the old data. The restore can no longer be rolled back.",
         "",
     ),
-    said(
+    reason(
         "Progressing",
         "Preparing",
-        "True: the members fetch the backup and restore it beside their old data; the old cluster can still come back.",
-        "If a member does not get on, `status.members` says why. To give up, delete the EtcdRestore: the old cluster comes back.",
+        "True: the members download the backup and restore it next to their old data. The restore can still be rolled back.",
+        "If a member makes no progress, `status.members` says why. To abort, delete the EtcdRestore: the previous cluster comes back.",
     ),
-    said(
+    reason(
         "Progressing",
         "Stopping",
-        "True: the pods of before are stopped; the old cluster can still come back.",
-        "If a pod does not go, look at its node.",
+        "True: the old pods are being stopped. The restore can still be rolled back.",
+        "If a pod does not terminate, check its node.",
     ),
-    said(
+    reason(
         "Progressing",
         "UnknownPhase",
-        "False: a newer version of the operator wrote how far the restore is, and this one waits.",
+        "False: a newer version of the operator recorded the progress of the restore. This version waits.",
         "Run the newer version.",
     ),
-    said(
+    reason(
         "Progressing",
         "Comparing",
-        "True: a Job compares what the restored members serve with the backup before clients are let in.",
-        "If its pod does not start, look at it.",
+        "True: a Job compares the data that the restored members serve with the backup, before clients are admitted.",
+        "If its pod does not start, check the pod.",
     ),
-    said(
+    reason(
         "Progressing",
         "CompareFailed",
-        "True: what the restored members serve could not be compared with the backup, which is tried again.",
-        "Look at what the message names.",
+        "True: the restored data could not be compared with the backup. The comparison is retried.",
+        "Check what the message names.",
     ),
-    said(
+    reason(
         "Progressing",
         "DataDiffer",
-        "True: what the restored members serve is not what the backup holds, so that no client is let in.",
-        "Create another EtcdRestore, which takes its place; or delete this one while there is no other, to let clients in all the same.",
+        "True: the restored members do not serve the data of the backup, so no clients are admitted.",
+        "Create another EtcdRestore, which replaces this one. Or delete this one while there is no other, to admit clients nevertheless.",
     ),
-    said(
+    reason(
         "Progressing",
         "NotComparable",
-        "True: etcd has compacted what was to be compared (keys of the backup ran out of their leases, and time went by), so that no client is let in.",
-        "Create another EtcdRestore, which takes its place; or delete this one while there is no other, to let clients in all the same.",
+        "True: etcd compacted the revision to compare (leases of restored keys expired, and time passed), so no clients are admitted.",
+        "Create another EtcdRestore, which replaces this one. Or delete this one while there is no other, to admit clients nevertheless.",
     ),
-    said(
+    reason(
         "Progressing",
         "Restoring",
-        "True: the data of a backup take the place of the cluster's; the EtcdRestore of `status.restore` says how far that is.",
+        "True: the data of a backup replaces that of the cluster. The EtcdRestore in `status.restore` reports the progress.",
         "",
     ),
-    said(
+    reason(
         "Available",
         "Restoring",
-        "False: a restore is under way, and clients are sent to no member until the restored data were compared with the backup.",
-        "Look at the EtcdRestore that `status.restore` names.",
+        "False: a restore is in progress. No clients are admitted before the restored data was compared with the backup.",
+        "Check the EtcdRestore that `status.restore` names.",
     ),
 ];

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::testing::{Harm, Phase, Times};
+use crate::testing::{InjectedFault, Occurrence, UploadPhase};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http_body_util::{BodyExt as _, Full, StreamBody};
@@ -96,15 +96,15 @@ pub fn respond(status: u16, body: impl Into<Bytes>) -> FakeResponse {
 }
 
 /// A private CA, and the server certificate that it issued.
-pub struct Authority {
+pub struct CertificateAuthority {
     /// The certificate of the CA in PEM, which clients must trust.
     pub pem: String,
     config: Arc<ServerConfig>,
 }
 
-impl Authority {
+impl CertificateAuthority {
     /// Creates a CA and a server certificate for localhost and for these names and addresses.
-    pub fn of(names: &[&str]) -> Self {
+    pub fn for_names(names: &[&str]) -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("parameters");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
@@ -144,13 +144,17 @@ pub struct Fake {
 
 impl Fake {
     /// Starts a store on the loopback interface, on a free port.
-    pub async fn start(dialect: Dialect, authority: Option<&Authority>) -> Self {
+    pub async fn start(dialect: Dialect, authority: Option<&CertificateAuthority>) -> Self {
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         Self::listen(here, dialect, authority).await
     }
 
     /// Starts a store at this address.
-    pub async fn listen(address: SocketAddr, dialect: Dialect, authority: Option<&Authority>) -> Self {
+    pub async fn listen(
+        address: SocketAddr,
+        dialect: Dialect,
+        authority: Option<&CertificateAuthority>,
+    ) -> Self {
         let listener = TcpListener::bind(address).await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let scheme = if authority.is_some() { "https" } else { "http" };
@@ -187,8 +191,8 @@ impl Fake {
     }
 
     /// Injects this fault in this phase from now on.
-    pub fn plan(&self, phase: Phase, harm: Harm, times: Times) {
-        self.state().plan(phase, harm, times);
+    pub fn plan(&self, phase: UploadPhase, fault: InjectedFault, times: Occurrence) {
+        self.state().plan(phase, fault, times);
     }
 }
 
@@ -225,7 +229,7 @@ async fn serve(
         body: Bytes::new(),
     };
     let lock = || state.lock().expect("the mutex is not poisoned");
-    let (dialect, harm, kind) = {
+    let (dialect, fault, kind) = {
         let mut state = lock();
         state
             .requests
@@ -236,14 +240,16 @@ async fn serve(
         };
         (state.dialect, state.next_fault(kind), kind)
     };
-    match harm {
-        Some(Harm::Slow) => std::future::pending::<()>().await,
+    match fault {
+        Some(InjectedFault::Slow) => std::future::pending::<()>().await,
         // Azure ignores uncommitted blocks, so it does not matter whether this one arrived. Storing it would
         // shift the numbers of the blocks that follow.
-        Some(Harm::LostAnswer) if dialect == Dialect::Abs && matches!(kind, RequestKind::Part(_)) => {
+        Some(InjectedFault::LostAnswer)
+            if dialect == Dialect::Abs && matches!(kind, RequestKind::Part(_)) =>
+        {
             return Err(ConnectionBreak);
         }
-        Some(Harm::Broken) => {
+        Some(InjectedFault::Broken) => {
             // Breaks in the middle of the body if there is one.
             let _ = incoming.frame().await;
             return Err(ConnectionBreak);
@@ -251,11 +257,11 @@ async fn serve(
         _ => {}
     }
     request.body = incoming.collect().await.map_err(|_| ConnectionBreak)?.to_bytes();
-    if let Some(harm) = harm
-        && harm != Harm::LostAnswer
+    if let Some(fault) = fault
+        && fault != InjectedFault::LostAnswer
     {
         let is_head = request.method == "HEAD";
-        return Ok(full_body(injected_error(dialect, harm, is_head)));
+        return Ok(full_body(injected_error(dialect, fault, is_head)));
     }
     let mut state = lock();
     let answer = match dialect {
@@ -275,7 +281,7 @@ async fn serve(
             .split('&')
             .all(|pair| pair.is_empty() || pair.starts_with("x-id="));
     let drops_response = is_create && std::mem::take(&mut state.drop_next_create_response);
-    if harm == Some(Harm::LostAnswer) || drops_response {
+    if fault == Some(InjectedFault::LostAnswer) || drops_response {
         return Err(ConnectionBreak);
     }
     if let Some(limit) = state
@@ -314,26 +320,28 @@ fn truncated_body(answer: FakeResponse, limit: usize) -> Response<Body> {
 }
 
 /// The error response of an injected fault in each protocol.
-fn injected_error(dialect: Dialect, harm: Harm, is_head: bool) -> FakeResponse {
-    let (status, code) = match (harm, dialect) {
-        (Harm::Internal, _) => (500, "InternalError"),
-        (Harm::Throttled, Dialect::Abs) => (503, "ServerBusy"),
-        (Harm::Throttled, _) => (503, "SlowDown"),
-        (Harm::Expired, Dialect::S3) => (400, "ExpiredToken"),
-        (Harm::Expired, Dialect::Oss) => (403, "SecurityTokenExpired"),
-        (Harm::Expired, Dialect::Gcs) => (401, "AuthenticationRequired"),
-        (Harm::Expired, Dialect::Abs) => (403, "AuthenticationFailed"),
-        (Harm::WrongRegion, Dialect::Oss) => (403, "AccessDenied"),
-        (Harm::WrongRegion, _) => (301, "PermanentRedirect"),
-        (Harm::Forbidden, Dialect::Abs) => (403, "AuthorizationPermissionMismatch"),
-        (Harm::Forbidden, _) => (403, "AccessDenied"),
-        (Harm::NoBucket, Dialect::Abs) => (404, "ContainerNotFound"),
-        (Harm::NoBucket, _) => (404, "NoSuchBucket"),
-        (Harm::Full, _) => (403, "QuotaExceeded"),
-        (Harm::Slow | Harm::Broken | Harm::LostAnswer, _) => unreachable!("these have no answer"),
+fn injected_error(dialect: Dialect, fault: InjectedFault, is_head: bool) -> FakeResponse {
+    let (status, code) = match (fault, dialect) {
+        (InjectedFault::Internal, _) => (500, "InternalError"),
+        (InjectedFault::Throttled, Dialect::Abs) => (503, "ServerBusy"),
+        (InjectedFault::Throttled, _) => (503, "SlowDown"),
+        (InjectedFault::Expired, Dialect::S3) => (400, "ExpiredToken"),
+        (InjectedFault::Expired, Dialect::Oss) => (403, "SecurityTokenExpired"),
+        (InjectedFault::Expired, Dialect::Gcs) => (401, "AuthenticationRequired"),
+        (InjectedFault::Expired, Dialect::Abs) => (403, "AuthenticationFailed"),
+        (InjectedFault::WrongRegion, Dialect::Oss) => (403, "AccessDenied"),
+        (InjectedFault::WrongRegion, _) => (301, "PermanentRedirect"),
+        (InjectedFault::Forbidden, Dialect::Abs) => (403, "AuthorizationPermissionMismatch"),
+        (InjectedFault::Forbidden, _) => (403, "AccessDenied"),
+        (InjectedFault::NoBucket, Dialect::Abs) => (404, "ContainerNotFound"),
+        (InjectedFault::NoBucket, _) => (404, "NoSuchBucket"),
+        (InjectedFault::Full, _) => (403, "QuotaExceeded"),
+        (InjectedFault::Slow | InjectedFault::Broken | InjectedFault::LostAnswer, _) => {
+            unreachable!("these have no answer")
+        }
     };
-    let message = match (harm, dialect) {
-        (Harm::WrongRegion, Dialect::Oss) => {
+    let message = match (fault, dialect) {
+        (InjectedFault::WrongRegion, Dialect::Oss) => {
             "The bucket you are attempting to access must be addressed using the specified endpoint."
         }
         // Stores do not repeat secrets. If one did, the client must redact them.
@@ -342,7 +350,7 @@ fn injected_error(dialect: Dialect, harm: Harm, is_head: bool) -> FakeResponse {
     };
     let mut refused = s3::xml_error(status, code, message);
     let headers = refused.headers_mut();
-    if harm == Harm::WrongRegion && dialect == Dialect::S3 {
+    if fault == InjectedFault::WrongRegion && dialect == Dialect::S3 {
         headers.insert("x-amz-bucket-region", http::HeaderValue::from_static("eu-west-1"));
     }
     if dialect == Dialect::Abs {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::clock;
-use crate::testing::{Harm, Phase, Times};
+use crate::testing::{InjectedFault, Occurrence, UploadPhase};
 use bytes::Bytes;
 use jiff::Timestamp;
 
@@ -85,7 +85,7 @@ pub struct State {
     /// Executes the next write of an object and drops the connection instead of responding.
     pub drop_next_create_response: bool,
     pub quirk: Option<Quirk>,
-    plan: Option<(Phase, Harm, Times)>,
+    plan: Option<(UploadPhase, InjectedFault, Occurrence)>,
     is_completed: bool,
     happened: usize,
     last_id: u64,
@@ -111,38 +111,38 @@ impl State {
         }
     }
 
-    pub fn plan(&mut self, phase: Phase, harm: Harm, times: Times) {
-        self.plan = Some((phase, harm, times));
+    pub fn plan(&mut self, phase: UploadPhase, fault: InjectedFault, times: Occurrence) {
+        self.plan = Some((phase, fault, times));
         self.is_completed = false;
         self.happened = 0;
     }
 
-    pub fn calm(&mut self) {
+    pub fn clear(&mut self) {
         self.plan = None;
     }
 
-    pub fn happened(&self) -> usize {
+    pub fn injected_count(&self) -> usize {
         self.happened
     }
 
     /// The fault to inject into this request, if any.
-    pub fn next_fault(&mut self, kind: RequestKind) -> Option<Harm> {
-        let (phase, harm, times) = self.plan?;
+    pub fn next_fault(&mut self, kind: RequestKind) -> Option<InjectedFault> {
+        let (phase, fault, times) = self.plan?;
         let is_now = match (phase, kind) {
             // Azure uploads have no begin request. The first request reads the metadata of the object.
-            (Phase::Begin, RequestKind::Head) => self.dialect == Dialect::Abs && !self.is_completed,
-            (Phase::Begin, RequestKind::Begin)
-            | (Phase::FirstPart, RequestKind::Part(1))
-            | (Phase::Complete, RequestKind::Complete) => true,
-            (Phase::LastPart(last), RequestKind::Part(number)) => last == number,
-            (Phase::AfterComplete, RequestKind::Head) => self.is_completed,
+            (UploadPhase::Begin, RequestKind::Head) => self.dialect == Dialect::Abs && !self.is_completed,
+            (UploadPhase::Begin, RequestKind::Begin)
+            | (UploadPhase::FirstPart, RequestKind::Part(1))
+            | (UploadPhase::Complete, RequestKind::Complete) => true,
+            (UploadPhase::LastPart(last), RequestKind::Part(number)) => last == number,
+            (UploadPhase::AfterComplete, RequestKind::Head) => self.is_completed,
             _ => false,
         };
-        if !is_now || (times == Times::Once && self.happened > 0) {
+        if !is_now || (times == Occurrence::Once && self.happened > 0) {
             return None;
         }
         self.happened += 1;
-        Some(harm)
+        Some(fault)
     }
 
     pub fn has(&self, quirk: Quirk) -> bool {

@@ -12,7 +12,7 @@ use crate::source::{Ranges, ReadAt, ReadError};
 /// The result of a quick look.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Look {
+pub struct QuickLook {
     /// The revision at which etcd starts from this file.
     pub revision: i64,
     /// The last revision in the bucket `key`.
@@ -31,7 +31,7 @@ impl<S: ReadAt> Visitor<S> for FactsCollector {
 }
 
 /// Takes a quick look at a database. Fails if it encounters damage.
-pub fn look<S: ReadAt>(database: &mut Database<S>) -> Result<Look, Error> {
+pub fn quick_look<S: ReadAt>(database: &mut Database<S>) -> Result<QuickLook, Error> {
     let mut collector = FactsCollector(Facts::default());
     for name in SMALL_BUCKETS {
         match database.find_bucket(name)? {
@@ -45,7 +45,7 @@ pub fn look<S: ReadAt>(database: &mut Database<S>) -> Result<Look, Error> {
         Some(key) => Some(parse_edge(&key)?),
         None => None,
     };
-    Ok(Look {
+    Ok(QuickLook {
         revision: start_revision(right_edge, &collector.0),
         right_edge,
         facts: collector.0,
@@ -54,27 +54,24 @@ pub fn look<S: ReadAt>(database: &mut Database<S>) -> Result<Look, Error> {
 
 /// The result of one step of a look at a remote file.
 #[derive(Debug)]
-pub enum Step {
-    /// Fetch this range, pass it to [`Ranges::put`], and call [`step`] again.
+pub enum RemoteStep {
+    /// Fetch this range, pass it to [`Ranges::put`], and call [`quick_look_step`] again.
     Fetch {
         /// The first byte.
-        place: u64,
+        offset: u64,
         /// The number of bytes.
         length: u64,
     },
     /// The look is complete.
-    Done(Box<Look>),
+    Done(Box<QuickLook>),
 }
 
 /// Looks at a remote database of which some ranges were fetched. Looking has no side effects, so each step
 /// starts over.
-pub fn step(ranges: &mut Ranges) -> Result<Step, Error> {
-    match Database::open(ranges).and_then(|mut database| look(&mut database)) {
-        Ok(look) => Ok(Step::Done(Box::new(look))),
-        Err(Error::Read(ReadError::Missing { offset, length })) => Ok(Step::Fetch {
-            place: offset,
-            length,
-        }),
+pub fn quick_look_step(ranges: &mut Ranges) -> Result<RemoteStep, Error> {
+    match Database::open(ranges).and_then(|mut database| quick_look(&mut database)) {
+        Ok(look) => Ok(RemoteStep::Done(Box::new(look))),
+        Err(Error::Read(ReadError::Missing { offset, length })) => Ok(RemoteStep::Fetch { offset, length }),
         Err(error) => Err(error),
     }
 }

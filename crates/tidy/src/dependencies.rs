@@ -1,4 +1,4 @@
-//! Which of our crates may depend on which: read from `cargo metadata`, compared with one table.
+//! Checks the dependencies between the crates of the workspace: compares `cargo metadata` with a table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::Finding;
 
-/// The only arrows there are, without dev-dependencies.
+/// The allowed dependencies of each crate, without dev-dependencies.
 pub const ALLOWED: &[(&str, &[&str])] = &[
     ("etcd-operator-api", &[]),
     ("etcd-operator-runtime", &["etcd-operator-api"]),
@@ -72,17 +72,17 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Crates that must not know one another, not even in their tests.
-pub const APART: [&str; 3] = [
+/// Crates that must not depend on one another, not even in tests.
+pub const INDEPENDENT: [&str; 3] = [
     "etcd-operator-cluster",
     "etcd-operator-backup",
     "etcd-operator-restore",
 ];
 
-/// Crates that depend on the standard library alone, tests included.
-pub const ALONE: [&str; 1] = ["xtask"];
+/// Crates that depend only on the standard library, also in tests.
+pub const STANDARD_LIBRARY_ONLY: [&str; 1] = ["xtask"];
 
-/// Crates that do no IO: none of these may be among their dependencies.
+/// Crates that do no IO, with the dependencies they must not have.
 pub const WITHOUT_IO: [(&str, &[&str]); 2] = [
     (
         "etcd-operator-api",
@@ -94,31 +94,31 @@ pub const WITHOUT_IO: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// A dependency as the manifest states it.
+/// A dependency in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Dependency {
     name: String,
     is_dev: bool,
 }
 
-/// Every arrow that is new, missing or forbidden, given `cargo metadata --no-deps`.
+/// Reports every new, missing or forbidden dependency, given the output of `cargo metadata --no-deps`.
 pub fn findings(metadata: &Value) -> Vec<Finding> {
-    let crates = read(metadata);
+    let crates = parse_metadata(metadata);
     let allowed: BTreeMap<&str, BTreeSet<&str>> = ALLOWED
         .iter()
         .map(|(name, to)| (*name, to.iter().copied().collect()))
         .collect();
     let mut found = Vec::new();
-    let mut add = |name: &str, what: String| found.push(Finding::of_file(name, what));
+    let mut add = |name: &str, what: String| found.push(Finding::for_file(name, what));
     for name in allowed.keys().filter(|name| !crates.contains_key(**name)) {
         add(
             name,
-            "is in the table of arrows and not in the workspace".to_owned(),
+            "is in the table of dependencies but not in the workspace".to_owned(),
         );
     }
     for (name, dependencies) in &crates {
         let Some(allowed) = allowed.get(name.as_str()) else {
-            add(name, "is not in the table of arrows".to_owned());
+            add(name, "is not in the table of dependencies".to_owned());
             continue;
         };
         let ours: BTreeSet<&str> = dependencies
@@ -132,14 +132,15 @@ pub fn findings(metadata: &Value) -> Vec<Finding> {
         for to in allowed.difference(&ours) {
             add(
                 name,
-                format!("no longer depends on {to}: take the arrow out of the table"),
+                format!("no longer depends on {to}: remove it from the table"),
             );
         }
-        let is_apart = |to: &Dependency| APART.contains(&name.as_str()) && APART.contains(&to.name.as_str());
-        for to in dependencies.iter().filter(|to| to.is_dev && is_apart(to)) {
-            add(name, format!("must not know {}, not even in its tests", to.name));
+        let is_independent =
+            |to: &Dependency| INDEPENDENT.contains(&name.as_str()) && INDEPENDENT.contains(&to.name.as_str());
+        for to in dependencies.iter().filter(|to| to.is_dev && is_independent(to)) {
+            add(name, format!("must not depend on {}, not even in tests", to.name));
         }
-        if ALONE.contains(&name.as_str()) {
+        if STANDARD_LIBRARY_ONLY.contains(&name.as_str()) {
             for to in dependencies {
                 add(
                     name,
@@ -156,7 +157,7 @@ pub fn findings(metadata: &Value) -> Vec<Finding> {
     found
 }
 
-fn read(metadata: &Value) -> BTreeMap<String, BTreeSet<Dependency>> {
+fn parse_metadata(metadata: &Value) -> BTreeMap<String, BTreeSet<Dependency>> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let packages = metadata["packages"].as_array().into_iter().flatten();
     packages
@@ -176,8 +177,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Metadata of a workspace with exactly the allowed arrows.
-    fn fine() -> Value {
+    /// Metadata of a workspace with exactly the allowed dependencies.
+    fn allowed_metadata() -> Value {
         let packages: Vec<Value> = ALLOWED
             .iter()
             .map(|(name, to)| {
@@ -189,8 +190,8 @@ mod tests {
         json!({ "packages": packages })
     }
 
-    fn with(from: &str, to: &str, kind: &Value) -> Vec<String> {
-        let mut metadata = fine();
+    fn findings_with(from: &str, to: &str, kind: &Value) -> Vec<String> {
+        let mut metadata = allowed_metadata();
         let packages = metadata["packages"].as_array_mut().expect("packages");
         let package = packages
             .iter_mut()
@@ -202,32 +203,32 @@ mod tests {
     }
 
     #[test]
-    fn the_allowed_arrows_are_allowed() {
-        assert_eq!(findings(&fine()), []);
-        assert_eq!(with("etcd-operator-api", "serde", &Value::Null), [""; 0]);
+    fn the_allowed_dependencies_are_accepted() {
+        assert_eq!(findings(&allowed_metadata()), []);
+        assert_eq!(findings_with("etcd-operator-api", "serde", &Value::Null), [""; 0]);
         assert_eq!(
-            with("etcd-operator-runtime", "etcd-operator-testkit", &json!("dev")),
+            findings_with("etcd-operator-runtime", "etcd-operator-testkit", &json!("dev")),
             [""; 0]
         );
     }
 
     #[test]
-    fn a_new_arrow_is_found() {
+    fn a_new_dependency_is_found() {
         assert_eq!(
-            with("etcd-operator-api", "etcd-operator-runtime", &Value::Null),
+            findings_with("etcd-operator-api", "etcd-operator-runtime", &Value::Null),
             ["etcd-operator-api: must not depend on etcd-operator-runtime"]
         );
         assert_eq!(
-            with("etcd-operator-runtime", "etcd-operator-cluster", &json!("build")),
+            findings_with("etcd-operator-runtime", "etcd-operator-cluster", &json!("build")),
             ["etcd-operator-runtime: must not depend on etcd-operator-cluster"]
         );
     }
 
     #[test]
-    fn controllers_that_know_one_another_are_found_even_in_tests() {
+    fn dependencies_between_controllers_are_found_even_in_tests() {
         for kind in [Value::Null, json!("dev")] {
             assert_eq!(
-                with("etcd-operator-backup", "etcd-operator-cluster", &kind).len(),
+                findings_with("etcd-operator-backup", "etcd-operator-cluster", &kind).len(),
                 1,
                 "{kind}"
             );
@@ -235,19 +236,19 @@ mod tests {
     }
 
     #[test]
-    fn any_dependency_of_xtask_and_io_of_the_api_are_found() {
-        assert_eq!(with("xtask", "anyhow", &Value::Null).len(), 1);
-        assert_eq!(with("xtask", "proptest", &json!("dev")).len(), 1);
-        assert_eq!(with("etcd-operator-api", "tokio", &Value::Null).len(), 1);
+    fn dependencies_of_xtask_and_io_crates_of_the_api_are_found() {
+        assert_eq!(findings_with("xtask", "anyhow", &Value::Null).len(), 1);
+        assert_eq!(findings_with("xtask", "proptest", &json!("dev")).len(), 1);
+        assert_eq!(findings_with("etcd-operator-api", "tokio", &Value::Null).len(), 1);
     }
 
     #[test]
-    fn a_crate_that_is_new_or_gone_and_an_arrow_that_is_gone_are_found() {
-        let mut metadata = fine();
+    fn new_and_removed_crates_and_removed_dependencies_are_found() {
+        let mut metadata = allowed_metadata();
         metadata["packages"][0]["name"] = json!("etcd-operator-new");
         let lines: Vec<_> = findings(&metadata).iter().map(ToString::to_string).collect();
         assert!(
-            lines.contains(&"etcd-operator-new: is not in the table of arrows".to_owned()),
+            lines.contains(&"etcd-operator-new: is not in the table of dependencies".to_owned()),
             "{lines:?}"
         );
         assert!(lines[0].contains("not in the workspace"), "{lines:?}");

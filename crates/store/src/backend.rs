@@ -12,7 +12,7 @@ use crate::error::Fault;
 use crate::key::Key;
 
 /// The future of a response.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;
+pub type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;
 
 /// The body of an object, as a stream of chunks.
 pub type Body = BoxStream<'static, Result<Bytes, Fault>>;
@@ -34,7 +34,7 @@ pub enum Kind {
 
 /// Where a store is. Error messages show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct StoreLocation {
     /// The type of the store.
     pub kind: Kind,
     /// The bucket, container or directory.
@@ -43,7 +43,7 @@ pub struct Place {
     pub endpoint: String,
 }
 
-impl Place {
+impl StoreLocation {
     /// The address of an object, such as `s3://bucket/name`.
     pub fn address(&self, name: &str) -> String {
         match self.kind {
@@ -63,7 +63,7 @@ pub struct Etag(pub String);
 /// A unique token of an upload, stored in the metadata of the object if the store supports that. It
 /// identifies the object as written by this upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark(pub String);
+pub struct UploadToken(pub String);
 
 /// The ID that the store assigned to an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,13 +71,13 @@ pub struct UploadId(pub String);
 
 /// An upload in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct PendingUpload {
     /// The object that the upload creates.
     pub key: Key,
     /// The upload ID of the store.
     pub id: UploadId,
     /// The token stored with the object.
-    pub mark: Mark,
+    pub mark: UploadToken,
     /// The size of every part except the last.
     pub part_size: u64,
 }
@@ -95,20 +95,20 @@ pub struct Part {
 
 /// The metadata of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meta {
+pub struct ObjectMetadata {
     /// The size in bytes.
     pub size: u64,
     /// The ETag.
     pub etag: Etag,
     /// The token of the upload that wrote the object.
-    pub mark: Option<Mark>,
+    pub mark: Option<UploadToken>,
     /// When the object was written, by the clock of the store.
     pub modified: Option<Timestamp>,
 }
 
 /// An object in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ListedObject {
     /// The name as the store reports it. Other programs may have written objects with names that [`Key`]
     /// rejects.
     pub name: String,
@@ -120,13 +120,13 @@ pub struct Entry {
 
 /// An upload that was neither completed nor aborted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct UnfinishedUpload {
     /// The name of the object that the upload would create.
     pub name: String,
     /// The upload ID of the store.
     pub id: UploadId,
     /// When the upload began, by the clock of the store.
-    pub at: Timestamp,
+    pub began_at: Timestamp,
 }
 
 /// One page of a listing.
@@ -140,14 +140,14 @@ pub struct Page<T> {
 
 /// A range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct ByteRange {
     /// The first byte.
     pub from: u64,
     /// The end of the range (exclusive), or `None` for the end of the object.
     pub to: Option<u64>,
 }
 
-impl Span {
+impl ByteRange {
     /// The whole object.
     pub const ALL: Self = Self { from: 0, to: None };
 
@@ -162,7 +162,7 @@ impl Span {
 }
 
 /// The response to a read request.
-pub struct Reading {
+pub struct ObjectBody {
     /// The ETag of the object.
     pub etag: Etag,
     /// The number of bytes in `body`.
@@ -171,9 +171,9 @@ pub struct Reading {
     pub body: Body,
 }
 
-impl fmt::Debug for Reading {
+impl fmt::Debug for ObjectBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reading")
+        f.debug_struct("ObjectBody")
             .field("etag", &self.etag)
             .field("length", &self.length)
             .finish_non_exhaustive()
@@ -181,27 +181,41 @@ impl fmt::Debug for Reading {
 }
 
 /// A store backend, bound to one bucket, container or directory.
-pub trait Port: fmt::Debug + Send + Sync {
+pub trait Backend: fmt::Debug + Send + Sync {
     /// Where the store is.
-    fn place(&self) -> &Place;
+    fn location(&self) -> &StoreLocation;
     /// Begins an upload. The object becomes visible only when the upload is completed.
-    fn begin<'a>(&'a self, key: &'a Key, mark: &'a Mark) -> Answer<'a, UploadId>;
+    fn begin<'a>(&'a self, key: &'a Key, mark: &'a UploadToken) -> BackendFuture<'a, UploadId>;
     /// Uploads one part. A second part with the same number replaces the first.
-    fn part<'a>(&'a self, target: &'a Target, number: u32, body: Bytes) -> Answer<'a, Part>;
+    fn upload_part<'a>(
+        &'a self,
+        target: &'a PendingUpload,
+        number: u32,
+        body: Bytes,
+    ) -> BackendFuture<'a, Part>;
     /// Assembles the object from its parts, in order. There is at least one part.
-    fn complete<'a>(&'a self, target: &'a Target, parts: &'a [Part]) -> Answer<'a, ()>;
+    fn complete<'a>(&'a self, target: &'a PendingUpload, parts: &'a [Part]) -> BackendFuture<'a, ()>;
     /// Aborts an upload and discards its parts.
-    fn abort<'a>(&'a self, target: &'a Target) -> Answer<'a, ()>;
+    fn abort<'a>(&'a self, target: &'a PendingUpload) -> BackendFuture<'a, ()>;
     /// Reads the metadata of an object.
-    fn head<'a>(&'a self, key: &'a Key) -> Answer<'a, Meta>;
+    fn head<'a>(&'a self, key: &'a Key) -> BackendFuture<'a, ObjectMetadata>;
     /// Reads an object. With an ETag, fails with `Changed` if the object was replaced.
-    fn read<'a>(&'a self, key: &'a Key, span: Span, etag: Option<&'a Etag>) -> Answer<'a, Reading>;
+    fn read<'a>(
+        &'a self,
+        key: &'a Key,
+        range: ByteRange,
+        etag: Option<&'a Etag>,
+    ) -> BackendFuture<'a, ObjectBody>;
     /// Lists one page of the objects whose names start with `prefix`.
-    fn list<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Entry>>;
+    fn list<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> BackendFuture<'a, Page<ListedObject>>;
     /// Deletes an object.
-    fn delete<'a>(&'a self, key: &'a Key) -> Answer<'a, ()>;
+    fn delete<'a>(&'a self, key: &'a Key) -> BackendFuture<'a, ()>;
     /// Writes a small object in one request. Fails with `Exists` if the object exists.
-    fn create<'a>(&'a self, key: &'a Key, body: Bytes) -> Answer<'a, ()>;
+    fn create<'a>(&'a self, key: &'a Key, body: Bytes) -> BackendFuture<'a, ()>;
     /// Lists one page of the unfinished uploads of objects whose names start with `prefix`.
-    fn begun<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> Answer<'a, Page<Begun>>;
+    fn list_uploads<'a>(
+        &'a self,
+        prefix: &'a str,
+        page: Option<&'a str>,
+    ) -> BackendFuture<'a, Page<UnfinishedUpload>>;
 }

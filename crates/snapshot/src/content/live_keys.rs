@@ -27,7 +27,7 @@ const MAX_PREFIX_SIZE: u64 = 128;
 /// The live keys at a revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Live {
+pub struct LiveKeys {
     /// The number of keys.
     pub keys: u64,
     /// The number of bytes of keys and values.
@@ -38,15 +38,15 @@ pub struct Live {
     /// The digest of the keys.
     pub digest: Digest,
     /// The size per prefix: the first two segments of a key, separated by slashes.
-    pub prefixes: BTreeMap<String, Size>,
+    pub prefixes: BTreeMap<String, PrefixSize>,
     /// The size of all further prefixes.
-    pub others: Size,
+    pub others: PrefixSize,
 }
 
 /// The size of a prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Size {
+pub struct PrefixSize {
     /// The number of live keys.
     pub keys: u64,
     /// The number of bytes of the live keys and their values.
@@ -59,23 +59,27 @@ pub struct Size {
 
 /// Finds the live keys at a revision, or at the latest one. `records` is the number of entries in the bucket
 /// `key`. Stops at damage, so check the database first.
-pub fn live<S: ReadAt>(database: &mut Database<S>, at: Option<i64>, records: u64) -> Result<Live, Error> {
-    live_within(database, at, records, MAX_REMEMBERED)
+pub fn find_live_keys<S: ReadAt>(
+    database: &mut Database<S>,
+    at: Option<i64>,
+    records: u64,
+) -> Result<LiveKeys, Error> {
+    find_live_keys_within(database, at, records, MAX_REMEMBERED)
 }
 
-/// Like [`live`], with another limit of keys remembered at once.
-pub fn live_within<S: ReadAt>(
+/// Like [`find_live_keys`], with another limit of keys remembered at once.
+pub fn find_live_keys_within<S: ReadAt>(
     database: &mut Database<S>,
     at: Option<i64>,
     records: u64,
     remembered: usize,
-) -> Result<Live, Error> {
+) -> Result<LiveKeys, Error> {
     let Some(bucket) = database.find_bucket(KEY)? else {
-        return Err(super::look::missing_bucket(KEY).into());
+        return Err(super::quick_look::missing_bucket(KEY).into());
     };
     let parts = (records / (remembered as u64 * 4 / 5).max(1) + 1).min(1 << 16);
     let mut ranges = split_range(0..=u64::MAX, parts);
-    let mut sum = Live::default();
+    let mut sum = LiveKeys::default();
     let mut seen =
         SeenKeys::with_capacity(remembered.min(usize::try_from(records).unwrap_or(remembered)) + 1);
     while let Some(range) = ranges.pop() {
@@ -157,7 +161,7 @@ struct RangeScan<'a> {
     range: RangeInclusive<u64>,
     seen: &'a mut SeenKeys,
     is_full: bool,
-    sum: Live,
+    sum: LiveKeys,
 }
 
 impl<S: ReadAt> Visitor<S> for RangeScan<'_> {
@@ -206,10 +210,10 @@ fn hash_key<S: ReadAt>(source: &mut S, key: &Value<'_>) -> Result<u128, Error> {
 }
 
 fn prefix_size<'a, S: ReadAt>(
-    sum: &'a mut Live,
+    sum: &'a mut LiveKeys,
     source: &mut S,
     record: &Record<'_>,
-) -> Result<&'a mut Size, Error> {
+) -> Result<&'a mut PrefixSize, Error> {
     let head = record.key.slice(0, MAX_PREFIX_SIZE);
     let head = head.read_all(source, 1 << 10)?.unwrap_or_default();
     let prefix = printable(key_prefix(&head));

@@ -1,0 +1,317 @@
+//! Documents the reasons of Events: what each means and what the user should do. A test compares the list
+//! with the controllers.
+
+use super::reasons::{ReasonDoc, reason};
+
+/// The subject of reasons that apply to every kind.
+pub(super) const EVERY_KIND: &str = "every kind";
+
+/// The reasons of Events.
+pub(super) const EVENTS: &[ReasonDoc] = &[
+    reason(
+        EVERY_KIND,
+        "Accepted",
+        "The spec was accepted, for the first time or after a rejection.",
+        "",
+    ),
+    reason(
+        EVERY_KIND,
+        "Invalid",
+        "Warning: the spec was rejected, or the object cannot be read. The operator does nothing for it.",
+        "The message names the field and its allowed values; see the reason with this name.",
+    ),
+    reason(
+        EVERY_KIND,
+        "NotImplemented",
+        "Warning: this version of the operator does not support a field of the spec. The operator does nothing for the object.",
+        "The message names the field; see the reason with this name.",
+    ),
+    reason(
+        EVERY_KIND,
+        "NotServed",
+        "Another installation of the operator manages the object.",
+        "See the reason with this name.",
+    ),
+    reason(
+        "EtcdCluster",
+        "TakenOver",
+        "This leader fenced the pods that wait for a start permit: they reject permits of a previous leader.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "StartPermitted",
+        "A pod may start etcd, with the data it has or with no data.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "MemberAdded",
+        "A member was added.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "MemberPromoted",
+        "A learner was promoted to voter.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "LeaderMoved",
+        "Leadership was transferred to another member, because the leader will stop.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "MemberRemoved",
+        "A member was removed: the cluster was scaled down, or its data or its node is lost.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "PodDeleted",
+        "A pod was deleted, so that it starts as a new member.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "VolumeDeleted",
+        "The volume of a removed member was deleted.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "AlarmDisarmed",
+        "The alarm of a replaced member was disarmed, so that etcd accepts writes again.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "Blocked",
+        "Warning: the next step would not be safe, or the user must decide.",
+        "The message says what must change.",
+    ),
+    reason(
+        "EtcdCluster",
+        "QuorumLost",
+        "Warning: a majority of the voters does not respond.",
+        "See the condition with this name.",
+    ),
+    reason(
+        "EtcdCluster",
+        "DataLost",
+        "Warning: no member has its data any more.",
+        "See the condition with this name.",
+    ),
+    reason(
+        "EtcdCluster",
+        "NameConflict",
+        "Warning: an object that the operator needs exists and belongs to someone else.",
+        "See the condition with this name.",
+    ),
+    reason(
+        "EtcdCluster",
+        "ChangeRefused",
+        "Warning: the API server rejects the creation or change of an object of the cluster.",
+        "See the condition Applied.",
+    ),
+    reason(
+        "EtcdCluster",
+        "ControlledElsewhere",
+        "Warning: another installation of the operator manages this cluster; this one ignores it.",
+        "[Is it gone?](../install.md#another-installation) Otherwise give each installation its own scope.",
+    ),
+    reason(
+        "EtcdCluster",
+        "Hibernated",
+        "The cluster is hibernated: `spec.size` is 0, there are no pods, and the volumes are kept.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "Woken",
+        "The cluster leaves hibernation: `spec.size` is no longer 0, and the members start with the data on their volumes.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "Paused",
+        "The operator no longer changes the cluster, because `spec.paused` is set.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "Unpaused",
+        "The operator manages the cluster again.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "RestoreStarted",
+        "The EtcdRestore that the message names has started; the pods are being stopped.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "RestoreCommitted",
+        "The data of an EtcdRestore replaces the old data.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "RestoreSucceeded",
+        "An EtcdRestore is complete; the cluster serves the data of the backup.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "RestoreRollsBack",
+        "Warning: an EtcdRestore was aborted; the previous cluster is being brought back.",
+        "The message says why.",
+    ),
+    reason(
+        "EtcdBackup",
+        "ControlledElsewhere",
+        "Warning: another installation of the operator manages the cluster of this backup; this one ignores it. For a backup without a cluster, the installation manages the backup itself, and the Event is not a warning.",
+        "[Is it gone?](../install.md#another-installation) Otherwise give each installation its own scope.",
+    ),
+    reason(
+        "EtcdBackup",
+        "BackupStarted",
+        "The Job of a backup was created.",
+        "",
+    ),
+    reason(
+        "EtcdBackup",
+        "BackupSucceeded",
+        "A backup is stored, complete and verified.",
+        "",
+    ),
+    reason(
+        "EtcdBackup",
+        "BackupFailed",
+        "Warning: a backup failed. Nothing of it counts as a backup.",
+        "The message names the field and the cause; see `LastRunFailed`.",
+    ),
+    reason(
+        "EtcdBackup",
+        "BackupMissed",
+        "Warning: a due backup was skipped because it could not start in time.",
+        "The message says why. `spec.backupPolicy.startingDeadlineSeconds` sets how late a backup may start.",
+    ),
+    reason(
+        "EtcdBackup",
+        "BackupsPruned",
+        "Backups that exceed the retention were deleted. The message says how many, and which could not be deleted.",
+        "",
+    ),
+    reason(
+        "EtcdBackup",
+        "BackupsElsewhere",
+        "The spec names another location than before, and backups remain at the old one. A warning if old ones should be deleted.",
+        "See the condition with this name.",
+    ),
+    reason(
+        "EtcdBackup",
+        "PruneFailed",
+        "Warning: backups that exceed the retention could not be deleted. This is retried after the next backup.",
+        "The message names the field and the cause.",
+    ),
+    reason(
+        "EtcdBackup",
+        "EraseStarted",
+        "The EtcdBackup is being deleted, and the Job that deletes its stored backups was created.",
+        "",
+    ),
+    reason(
+        "EtcdBackup",
+        "BackupsErased",
+        "The stored backups of the EtcdBackup were deleted, and the object goes. If backups from before a change of the location remain, the message says where, and the Event is a warning.",
+        "",
+    ),
+    reason(
+        "EtcdBackup",
+        "EraseFailed",
+        "Warning: the stored backups of the EtcdBackup could not be deleted. This is retried.",
+        "The message names the field and the cause. To keep the stored backups, set `spec.deletionPolicy: Retain`.",
+    ),
+    reason(
+        "EtcdRestore",
+        "ControlledElsewhere",
+        "Warning: another installation of the operator manages the cluster of this restore; this one ignores it.",
+        "[Is it gone?](../install.md#another-installation) Otherwise give each installation its own scope.",
+    ),
+    reason(
+        "EtcdRestore",
+        "RestoreWaits",
+        "The restore waits for a precondition that the message names.",
+        "Follow the message.",
+    ),
+    reason(
+        "EtcdRestore",
+        "ClusterCreated",
+        "The EtcdCluster was created from `spec.clusterTemplate` and waits for its data.",
+        "",
+    ),
+    reason(
+        "EtcdRestore",
+        "RestoreVerifies",
+        "A Job verifies the whole backup; nothing is changed.",
+        "",
+    ),
+    reason(
+        "EtcdRestore",
+        "RestoreBacksUp",
+        "A Job backs up the cluster; nothing is changed.",
+        "",
+    ),
+    reason(
+        "EtcdRestore",
+        "RestoreStarted",
+        "The old pods are being stopped. The message says whether the restore can still be rolled back.",
+        "",
+    ),
+    reason(
+        "EtcdRestore",
+        "RestorePrepares",
+        "The members restore the backup next to their old data. The restore can still be rolled back.",
+        "",
+    ),
+    reason(
+        "EtcdRestore",
+        "RestoreCommitted",
+        "The restored data replaces the old data. The restore can no longer be rolled back.",
+        "",
+    ),
+    reason(
+        "EtcdRestore",
+        "RestoreServes",
+        "The restored cluster is running. Its data is compared with the backup before clients are admitted.",
+        "",
+    ),
+    reason(
+        "EtcdRestore",
+        "RestoreSucceeded",
+        "The cluster serves the data of the backup.",
+        "",
+    ),
+    reason(
+        "EtcdRestore",
+        "RestoreRollsBack",
+        "Warning: the restore was aborted; the previous cluster is being brought back.",
+        "The message says why.",
+    ),
+    reason(
+        "EtcdRestore",
+        "RestoreRolledBack",
+        "Warning: the previous cluster is back.",
+        "The message says why. Change the spec to retry.",
+    ),
+    reason(
+        "EtcdRestore",
+        "RestoreFailed",
+        "Warning: the restore failed. The condition Progressing says where, and whether anything was changed.",
+        "Correct what the message names.",
+    ),
+];
