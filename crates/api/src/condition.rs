@@ -1,7 +1,7 @@
-//! The one condition type of all three kinds, and how a list of conditions changes.
+//! The condition type that all three kinds share, and how a list of conditions is updated.
 //!
-//! Pure: the time of a change is an argument, and a condition whose status did not change keeps its time, so that a
-//! status that says nothing new is equal to the one before and is not written.
+//! Pure: the current time is an argument. A condition that did not change keeps its times. A status without changes
+//! thus equals the previous one, and the operator does not write it.
 
 use std::collections::BTreeMap;
 
@@ -13,37 +13,37 @@ use serde_json::Value;
 use crate::scope::NotServed;
 use crate::span::second;
 
-/// Something that is true, false or unknown of an object.
+/// One aspect of an object's state: true, false or unknown.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What the condition speaks of, for example Available.
+    /// Type of the condition, for example Available.
     #[serde(rename = "type")]
     #[schemars(length(min = 1, max = 64))]
     pub type_: String,
-    /// True, False or Unknown.
+    /// Status of the condition: True, False or Unknown.
     #[schemars(length(max = 16))]
     pub status: String,
-    /// The cause in one word, made for programs.
+    /// Machine-readable cause, as one CamelCase word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub reason: Option<String>,
-    /// The cause in a sentence, made for people.
+    /// Human-readable cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     pub message: Option<String>,
-    /// The generation of the spec that the condition speaks of.
+    /// Generation of the spec that the condition describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// When the status last changed, in RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub last_transition_time: Option<String>,
-    /// When anything of the condition last changed, in RFC 3339.
+    /// When any part of the condition last changed, in RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub last_update_time: Option<String>,
-    /// What a newer version of the operator wrote besides. It stays, for a list is written as a whole.
+    /// Fields that a newer version of the operator wrote. They are kept, because a list is always written as a whole.
     #[serde(flatten)]
     #[schemars(skip)]
     pub later: BTreeMap<String, Value>,
@@ -51,82 +51,86 @@ pub struct Condition {
 
 /// A status that has conditions.
 pub trait Conditioned {
-    /// Its conditions; none where nothing was ever said.
+    /// Its conditions; empty if none were ever written.
     fn conditions(&self) -> &[Condition];
 }
 
-/// The types of conditions, as stable words. The first four are the ancestor's.
+/// The condition types that this operator writes. The first four have the same names as in the older operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConditionType {
-    /// A quorum of the voters answers.
+    /// A quorum of voters answers.
     Available,
     /// Members are being replaced.
     Recovering,
     /// The number of members is changing.
     Scaling,
-    /// The version is changing: the ancestor's word, which is taken away where it stands, as it is true no more.
+    /// Written by the older operator only, while the version changes. This operator removes it.
     Upgrading,
-    /// The spec is valid and everything it asks for exists in this operator.
+    /// The spec is valid, and this operator implements everything that it sets.
     Accepted,
-    /// The operator is at work.
+    /// The operator is working on the object.
     Progressing,
-    /// The cluster works, but worse than it should.
+    /// The cluster works, but not all of it is healthy.
     Degraded,
-    /// One more failure would stop writes.
+    /// The failure of one more voter would stop writes.
     QuorumAtRisk,
     /// A majority of voters is gone.
     QuorumLost,
-    /// No member has data any more.
+    /// No member has data left.
     DataLost,
-    /// Data lives only as long as the pods.
+    /// The data is lost with the pods.
     StorageEphemeral,
-    /// The etcd version is one the operator knows to be good.
+    /// The operator supports the etcd version.
     VersionSupported,
     /// A recent backup exists.
     BackupFresh,
-    /// An object of a name the operator needs belongs to somebody else.
+    /// An object with a name that the operator needs is not owned by this `EtcdCluster`.
     NameConflict,
-    /// What is asked of objects that are there was taken.
+    /// The API server accepted the changes to existing objects.
     Applied,
-    /// The `EtcdCluster`s and `EtcdBackup`s that the spec names exist.
+    /// The `EtcdCluster`s and `EtcdBackup`s that the spec references exist.
     ReferenceFound,
-    /// Backups lie where the spec no longer says, and are left there.
+    /// Backups remain at a location that the spec no longer names.
     BackupsElsewhere,
 }
 
 impl ConditionType {
-    /// What it means when the condition is true.
+    /// What the condition means when it is true, as the reference documentation explains it.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Available => {
-                "A quorum of the voters answers. Whether etcd takes writes then, no alarm standing, Progressing tells."
+                "A quorum of voters answers. Progressing reports whether an alarm stops etcd from accepting writes."
             }
             Self::Recovering => "Members are being replaced.",
             Self::Scaling => "The number of members is changing.",
             Self::Upgrading => {
-                "The version is changing. Told by the older operator only; this one takes it away."
+                "The version is changing. Written by the older operator only; this operator removes it."
             }
-            Self::Accepted => "The spec is valid and everything it asks for exists in this operator.",
-            Self::Progressing => "The operator is at work.",
-            Self::Degraded => "The cluster works, but worse than it should.",
-            Self::QuorumAtRisk => "One more failure would stop writes.",
+            Self::Accepted => "The spec is valid, and this operator implements everything that it sets.",
+            Self::Progressing => "The operator is working on the object.",
+            Self::Degraded => "The cluster works, but not all of it is healthy.",
+            Self::QuorumAtRisk => "The failure of one more voter would stop writes.",
             Self::QuorumLost => "A majority of voters is gone.",
-            Self::DataLost => "No member has data any more.",
-            Self::StorageEphemeral => "Data lives only as long as the pods.",
-            Self::VersionSupported => "The etcd version is one the operator knows to be good.",
+            Self::DataLost => "No member has data left.",
+            Self::StorageEphemeral => "The data is lost with the pods.",
+            Self::VersionSupported => "The operator supports the etcd version.",
             Self::BackupFresh => "A recent backup exists.",
             Self::Applied => {
-                "The API server took what the spec asks of volumes and pods that are there. Absent until it refuses something."
+                "The API server accepted the changes of the spec to existing volumes and pods. Absent until it rejects one."
             }
-            Self::NameConflict => "An object of a name the operator needs belongs to somebody else.",
+            Self::NameConflict => {
+                "An object with a name that the operator needs is not owned by this EtcdCluster."
+            }
             Self::ReferenceFound => {
-                "The EtcdClusters and EtcdBackups that the spec names exist; Secrets are not looked up."
+                "The EtcdClusters and EtcdBackups that the spec references exist. Secrets are not checked."
             }
-            Self::BackupsElsewhere => "Backups lie where the spec no longer says, and are left there.",
+            Self::BackupsElsewhere => {
+                "Backups remain at a location that the spec no longer names. The operator does not touch them."
+            }
         }
     }
 
-    /// The type as it stands in the status.
+    /// The type as written in the status.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Available => "Available",
@@ -150,19 +154,19 @@ impl ConditionType {
     }
 }
 
-/// Whether a condition holds.
+/// Status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truth {
-    /// It holds.
+    /// The condition holds.
     True,
-    /// It does not hold.
+    /// The condition does not hold.
     False,
-    /// It cannot be told.
+    /// The operator does not know.
     Unknown,
 }
 
 impl Truth {
-    /// The value as it stands in the status.
+    /// The value as written in the status.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -172,24 +176,23 @@ impl Truth {
     }
 }
 
-/// What a controller found: a condition without its times.
+/// A condition as a controller found it: without times, which [`merge`] adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it speaks of.
+    /// Type of the condition.
     pub type_: ConditionType,
-    /// Whether it holds.
+    /// Status of the condition.
     pub status: Truth,
-    /// The cause in one word.
+    /// Machine-readable cause, as one CamelCase word.
     pub reason: &'static str,
-    /// The cause in a sentence.
+    /// Human-readable cause.
     pub message: String,
 }
 
-/// Puts findings into the list of conditions of before.
+/// Merges findings into the previous list of conditions.
 ///
-/// Types of [`ConditionType`] that were not found again are dropped (a condition that does not apply is absent, as
-/// the ancestor did it); types this operator does not know stay, for a newer one may have written them, and so does what
-/// it does not know of the others.
+/// A known type ([`ConditionType`]) without a finding is removed: a condition that does not apply is absent, as in the older
+/// operator. Unknown types and unknown fields are kept, because a newer version of the operator may have written them.
 pub fn merge(
     before: &[Condition],
     findings: &[Finding],
@@ -201,7 +204,7 @@ pub fn merge(
         .iter()
         .map(|finding| {
             let old = before.iter().find(|c| c.type_ == finding.type_.as_str());
-            settle(old, finding, generation, now)
+            with_times(old, finding, generation, now)
         })
         .collect();
     after.extend(before.iter().filter(|c| !known(&c.type_)).cloned());
@@ -213,8 +216,9 @@ pub fn find(conditions: &[Condition], type_: ConditionType) -> Option<&Condition
     conditions.iter().find(|c| c.type_ == type_.as_str())
 }
 
-/// The conditions of an object that is not this installation's business: `NotServed`, where no condition stands yet.
-/// Whoever serves the object after all replaces it; whoever finds conditions there stays silent.
+/// The conditions of an object that this installation does not serve: `Accepted=Unknown` with reason `NotServed`.
+/// `None` if the object already has conditions, because another installation may serve it. The installation that serves the
+/// object replaces the condition.
 pub fn left_alone(
     before: Option<&[Condition]>,
     not_served: &NotServed,
@@ -226,8 +230,8 @@ pub fn left_alone(
         .then(|| given_up(&[], not_served, generation, now))
 }
 
-/// The conditions of an object that was this installation's business and is no longer: `NotServed` in place of all
-/// that it said before.
+/// The conditions of an object that this installation served and no longer serves: `NotServed` replaces all of its other
+/// known conditions.
 pub fn given_up(
     before: &[Condition],
     not_served: &NotServed,
@@ -238,19 +242,19 @@ pub fn given_up(
         type_: ConditionType::Accepted,
         status: Truth::Unknown,
         reason: "NotServed",
-        message: format!("Left alone: {}.", not_served.why),
+        message: format!("Not served: {}.", not_served.why),
     };
     merge(before, &[finding], generation, now)
 }
 
-/// The condition of this type, if what it says differs from what it said before: worth an Event.
+/// The condition of this type if its status, reason or message differs from before: then it deserves an Event.
 pub fn news<'a>(before: &[Condition], after: &'a [Condition], type_: ConditionType) -> Option<&'a Condition> {
-    let says = |c: &Condition| (c.status.clone(), c.reason.clone(), c.message.clone());
+    let content = |c: &Condition| (c.status.clone(), c.reason.clone(), c.message.clone());
     let after = find(after, type_)?;
-    (find(before, type_).map(says) != Some(says(after))).then_some(after)
+    (find(before, type_).map(content) != Some(content(after))).then_some(after)
 }
 
-fn settle(old: Option<&Condition>, finding: &Finding, generation: Option<i64>, now: Timestamp) -> Condition {
+fn with_times(old: Option<&Condition>, finding: &Finding, generation: Option<i64>, now: Timestamp) -> Condition {
     let stamp = Some(second(now).to_string());
     let fresh = Condition {
         type_: finding.type_.as_str().to_owned(),
@@ -285,7 +289,7 @@ fn settle(old: Option<&Condition>, finding: &Finding, generation: Option<i64>, n
     }
 }
 
-/// All types this operator writes, or takes away where they are not found again.
+/// All types that this operator writes, or removes if they no longer apply.
 pub const ALL: [ConditionType; 17] = [
     ConditionType::Available,
     ConditionType::Recovering,
@@ -324,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_that_says_nothing_new_changes_nothing() {
+    fn an_unchanged_finding_changes_no_condition() {
         let first = merge(&[], &[finding(Truth::True, "ok")], Some(1), at(100));
         let second = merge(&first, &[finding(Truth::True, "ok")], Some(1), at(200));
         assert_eq!(first, second);
@@ -350,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_that_no_longer_apply_go_and_unknown_ones_stay() {
+    fn known_conditions_without_a_finding_are_removed_and_unknown_ones_stay() {
         let before = [
             Condition {
                 type_: "Scaling".into(),
@@ -369,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_version_wrote_of_a_condition_is_no_news_and_stays_with_its_type() {
+    fn unknown_fields_stay_with_their_condition_and_are_no_change() {
         let given = serde_json::json!({"type": "Accepted", "status": "True", "later": {"since": [1]}});
         let read: Condition = serde_json::from_value(given.clone()).expect("a condition");
         assert_eq!(serde_json::to_value(&read).expect("JSON"), given);

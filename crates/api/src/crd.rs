@@ -1,4 +1,4 @@
-//! The finished `CustomResourceDefinition`s, as they are installed.
+//! The complete `CustomResourceDefinition`s as they are installed.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::{EtcdBackup, EtcdCluster, EtcdRestore};
 
-/// kubectl's client-side apply keeps the whole object in an annotation; the API server bounds annotations.
+/// Maximum size of a CRD. Client-side `kubectl apply` stores the whole object in an annotation, which the API server limits.
 pub const MAX_BYTES: usize = 262_144;
 
-/// The definitions of all three kinds, in the order in which users meet them.
+/// The CRDs of all three kinds, in the order of the documentation.
 pub fn all() -> [CustomResourceDefinition; 3] {
     [
         finish(EtcdCluster::crd()),
@@ -27,7 +27,7 @@ pub fn schema(kind: &str) -> Option<Value> {
     serde_json::to_value(version.schema?.open_api_v3_schema?).ok()
 }
 
-/// What the derive cannot say: a sentence for the two top-level fields, bounds that keep rules cheap.
+/// Adds what the derive macro cannot express: descriptions of `spec` and `status`, and length limits that keep CEL rules cheap.
 fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let kind = crd.spec.names.kind.clone();
     for version in &mut crd.spec.versions {
@@ -39,13 +39,13 @@ fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
             continue;
         };
         allow_null(root);
-        bound(root, "");
+        limit_lengths(root, "");
         let Some(properties) = root.properties.as_mut() else {
             continue;
         };
         for (field, text) in [
-            ("spec", "What is wanted."),
-            ("status", "What the operator found and does."),
+            ("spec", "The desired state."),
+            ("status", "The observed state, written by the operator."),
         ] {
             if let Some(property) = properties.get_mut(field)
                 && property.description.is_none()
@@ -57,9 +57,9 @@ fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     crd
 }
 
-/// Kubernetes' bounds on what its own types leave open, by the name of the field: what no pod or Service could have is
-/// refused here already, and no object is larger than it needs to be.
-const BOUNDS: &[(&str, i64)] = &[
+/// Maximum lengths of strings that Kubernetes' own types leave unlimited, by field name. Kubernetes would reject longer
+/// values in a pod or Service anyway. They also limit the size of the object.
+const MAX_LENGTHS: &[(&str, i64)] = &[
     ("labels", LABEL),
     ("matchLabels", LABEL),
     ("nodeSelector", LABEL),
@@ -73,38 +73,40 @@ const BOUNDS: &[(&str, i64)] = &[
     ("tolerations.key", QUALIFIED),
     ("tolerations.value", LABEL),
 ];
-/// Of the value of a label.
+/// Maximum length of a label value.
 const LABEL: i64 = 63;
-/// Of a name.
+/// Maximum length of a DNS subdomain name.
 const NAME: i64 = 253;
-/// Of a key with its prefix: a name, a slash, and as much as a label may have.
+/// Maximum length of a qualified key: DNS subdomain, slash, name.
 const QUALIFIED: i64 = NAME + 1 + LABEL;
-/// Of all annotations of an object together, and so of one.
+/// Maximum size of all annotations of an object together, and so of a single one.
 const ANNOTATIONS: i64 = 262_144;
 
-/// Bounds every text that has none yet; `place` is the name of the field and of the one around it.
-fn bound(schema: &mut JSONSchemaProps, place: &str) {
+/// Sets the maximum length of every string that has none. `field_path` is `parent.field`.
+fn limit_lengths(schema: &mut JSONSchemaProps, field_path: &str) {
     if schema.type_.as_deref() == Some("string") && schema.max_length.is_none() {
-        let field = place.rsplit('.').next().unwrap_or(place);
-        let of = |(name, _): &&(&str, i64)| *name == place || *name == field;
-        schema.max_length = BOUNDS.iter().find(of).map(|(_, most)| *most);
+        let field = field_path.rsplit('.').next().unwrap_or(field_path);
+        let matches = |(name, _): &&(&str, i64)| *name == field_path || *name == field;
+        schema.max_length = MAX_LENGTHS.iter().find(matches).map(|(_, most)| *most);
     }
-    let within = place.rsplit('.').next().unwrap_or_default().to_owned();
+    let parent = field_path.rsplit('.').next().unwrap_or_default().to_owned();
     for (name, child) in schema.properties.iter_mut().flatten() {
-        bound(child, &format!("{within}.{name}"));
+        limit_lengths(child, &format!("{parent}.{name}"));
     }
     match &mut schema.items {
-        Some(JSONSchemaPropsOrArray::Schema(item)) => bound(item, place),
-        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(|item| bound(item, place)),
+        Some(JSONSchemaPropsOrArray::Schema(item)) => limit_lengths(item, field_path),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => {
+            items.iter_mut().for_each(|item| limit_lengths(item, field_path));
+        }
         None => {}
     }
     if let Some(JSONSchemaPropsOrBool::Schema(value)) = &mut schema.additional_properties {
-        bound(value, place);
+        limit_lengths(value, field_path);
     }
 }
 
-/// A field may be null or one of some words, as templates and manifests of the older operator leave it: the API server
-/// takes no null for an enumeration, not even for one with null among its values, but spares null from a pattern.
+/// Replaces `enum` by a pattern in nullable fields, because templates and manifests of the older operator set such fields to
+/// null. The API server rejects null for an enum even if null is one of its values, but accepts null for a pattern.
 fn allow_null(schema: &mut JSONSchemaProps) {
     if schema.nullable == Some(true)
         && let Some(allowed) = schema.enum_.take()

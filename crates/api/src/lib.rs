@@ -1,23 +1,23 @@
 //! The API of the operator: `EtcdCluster`, `EtcdBackup` and `EtcdRestore` of group
 //! [`GROUP`], version [`VERSION`], and the JSON contracts between the parts of the operator.
 //!
-//! Pure data: no IO, no clock, no client and none of our other crates, so that anything may depend on it.
+//! Pure data: no IO, no clock, no client and no other crate of this workspace. Every crate may therefore depend on it.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! | --- | --- |
 //! | [`cluster`], [`backup`], [`restore`] | the three kinds: spec, status, admission rules |
-//! | [`store`] | where backups lie (S3, ABS, GCS, OSS, a volume), shared by backups and restores |
-//! | [`location`] | the same, parsed: one store, bucket and key apart |
-//! | [`scope`] | which objects an installation looks after |
-//! | [`reference`] | what became of the objects a spec refers to |
-//! | [`condition`] | the one condition type and how a list of them changes |
-//! | [`names`] | names, labels, annotations, finalizers |
-//! | [`refusal`] | why a spec is not acted upon, in words a person can use |
-//! | [`version`], [`quantity`], [`span`] | parsed forms of what users write as text |
+//! | [`store`] | store settings (S3, ABS, GCS, OSS, volume) that backups and restores share |
+//! | [`location`] | parsed store settings: one store, with bucket and key |
+//! | [`scope`] | which objects an installation serves |
+//! | [`reference`] | whether the objects that a spec references exist |
+//! | [`condition`] | the condition type and how a list of conditions is updated |
+//! | [`names`] | names, labels, annotations, finalizers, ports |
+//! | [`refusal`] | why a spec is refused, by field |
+//! | [`version`], [`quantity`], [`span`] | parsed forms of versions, quantities and durations |
 //! | [`retention`] | which stored backups are kept |
 //! | [`contract`] | versioned JSON documents exchanged with the processes in pods |
-//! | [`crd`] | the finished `CustomResourceDefinition`s |
-//! | [`reserved`] | flags, labels and annotations that belong to the operator |
+//! | [`crd`] | the complete `CustomResourceDefinition`s |
+//! | [`reserved`] | flags, labels, annotations and variables that only the operator may set |
 
 pub mod backup;
 pub mod cluster;

@@ -1,4 +1,4 @@
-//! Where a backup lies, parsed: exactly one store, its bucket and key apart, empty texts gone.
+//! The location of backups, parsed from a spec: exactly one store, with bucket and key.
 
 mod address;
 mod object;
@@ -12,80 +12,80 @@ use crate::{
     store::{AbsStore, GcsStore, LocalStore, OssStore, S3Store, ServerSideEncryption, StorageType},
 };
 
-/// Alibaba's endpoint where the user names none.
+/// The OSS endpoint if the user sets none.
 pub const DEFAULT_OSS_ENDPOINT: &str = "http://oss-cn-hangzhou.aliyuncs.com";
 
 /// A bucket (or container) and a key in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectPath {
-    /// The bucket or container.
+    /// Bucket or container.
     pub bucket: String,
-    /// The key, or the prefix of keys.
+    /// Key, or prefix of keys.
     pub key: String,
 }
 
-/// Where a backup lies.
+/// Location of backups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// A bucket of S3 or of a store that speaks its protocol.
+    /// Bucket of S3 or an S3-compatible store.
     S3 {
         /// Bucket and key.
         path: ObjectPath,
-        /// The Secret with the credentials; the platform's identity without.
+        /// Secret with the credentials. Without it, the platform's identity is used.
         secret: Option<String>,
-        /// The endpoint, where it is not Amazon's.
+        /// Endpoint, if it is not Amazon's.
         endpoint: Option<String>,
-        /// Whether the bucket goes into the path.
+        /// Whether requests carry the bucket in the path instead of the host name.
         path_style: bool,
-        /// The region, where it is given.
+        /// Region, if set.
         region: Option<String>,
-        /// Encryption by the store.
+        /// Server-side encryption by the store.
         encryption: Option<ServerSideEncryption>,
-        /// The storage class of new objects.
+        /// Storage class of new objects.
         class: Option<String>,
-        /// The Secret with the certificate authority of the endpoint.
+        /// Secret with the certificate authority of the endpoint.
         ca_secret: Option<String>,
     },
-    /// A container of Azure Blob Storage.
+    /// Container of Azure Blob Storage.
     Abs {
         /// Container and key.
         path: ObjectPath,
-        /// The Secret with the credentials; the platform's identity without.
+        /// Secret with the credentials. Without it, the platform's identity is used.
         secret: Option<String>,
-        /// The endpoint, where it is not that of the cloud.
+        /// Endpoint, if it is not the default of the Azure cloud.
         endpoint: Option<String>,
-        /// The Secret with the certificate authority of the endpoint.
+        /// Secret with the certificate authority of the endpoint.
         ca_secret: Option<String>,
     },
-    /// A bucket of Google Cloud Storage.
+    /// Bucket of Google Cloud Storage.
     Gcs {
         /// Bucket and key.
         path: ObjectPath,
-        /// The Secret with the credentials; the platform's identity without.
+        /// Secret with the credentials. Without it, the platform's identity is used.
         secret: Option<String>,
-        /// The endpoint, where it is not Google's.
+        /// Endpoint, if it is not Google's.
         endpoint: Option<String>,
-        /// The Secret with the certificate authority of the endpoint.
+        /// Secret with the certificate authority of the endpoint.
         ca_secret: Option<String>,
     },
-    /// A bucket of Alibaba Cloud OSS.
+    /// Bucket of Alibaba Cloud OSS.
     Oss {
         /// Bucket and key.
         path: ObjectPath,
-        /// The Secret with the credentials; the platform's identity without.
+        /// Secret with the credentials. Without it, the platform's identity is used.
         secret: Option<String>,
-        /// The endpoint.
+        /// Endpoint.
         endpoint: String,
-        /// The region, where the endpoint does not tell it.
+        /// Region, if the endpoint does not contain it.
         region: Option<String>,
-        /// The Secret with the certificate authority of the endpoint.
+        /// Secret with the certificate authority of the endpoint.
         ca_secret: Option<String>,
     },
-    /// A directory on a volume.
+    /// Directory on a volume.
     Local {
-        /// The claim of the volume.
+        /// Name of the PersistentVolumeClaim.
         claim: String,
-        /// The path below the volume's root, where it is given.
+        /// Path below the volume's root, if set.
         path: Option<String>,
     },
 }
@@ -102,7 +102,7 @@ impl Location {
         }
     }
 
-    /// The Secret with the authority of the store.
+    /// The Secret with the certificate authority of the store.
     pub fn ca_secret(&self) -> Option<&str> {
         match self {
             Self::S3 { ca_secret, .. }
@@ -113,7 +113,7 @@ impl Location {
         }
     }
 
-    /// The claim of the volume.
+    /// The PersistentVolumeClaim of the volume.
     pub fn claim(&self) -> Option<&str> {
         match self {
             Self::Local { claim, .. } => Some(claim),
@@ -121,7 +121,7 @@ impl Location {
         }
     }
 
-    /// The key, or what keys begin with; of a volume, where it is given.
+    /// The key, or the prefix of keys. `None` for a volume without a path.
     pub fn key(&self) -> Option<&str> {
         match self {
             Self::S3 { path, .. }
@@ -132,7 +132,7 @@ impl Location {
         }
     }
 
-    /// The same for a process that finds at this path of the store what it is about, with Secrets and volume mounted.
+    /// This location for a Job's order, with the given path, and with Secrets and volume at their mount paths.
     pub fn order(&self, path: &str) -> StoreOrder {
         let mounted = |secret: Option<&str>, at: &str| secret.map(|_| at.to_owned());
         let order = |kind, bucket: &str| StoreOrder {
@@ -183,23 +183,23 @@ impl Location {
     }
 }
 
-/// The store blocks of a spec, as the user filled them in.
+/// The store fields of a spec, as the user set them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Blocks<'a> {
-    /// The block `s3`.
+    /// Field `s3`.
     pub s3: Option<&'a S3Store>,
-    /// The block `abs`.
+    /// Field `abs`.
     pub abs: Option<&'a AbsStore>,
-    /// The block `gcs`.
+    /// Field `gcs`.
     pub gcs: Option<&'a GcsStore>,
-    /// The block `oss`.
+    /// Field `oss`.
     pub oss: Option<&'a OssStore>,
-    /// The block `local`.
+    /// Field `local`.
     pub local: Option<&'a LocalStore>,
 }
 
 impl Blocks<'_> {
-    /// The names of the blocks that are filled in.
+    /// The names of the fields that are set.
     pub fn set(&self) -> Vec<&'static str> {
         let blocks = [
             ("s3", self.s3.is_some()),
@@ -215,8 +215,8 @@ impl Blocks<'_> {
             .collect()
     }
 
-    /// The one location that `kind` names, or everything that is wrong. `field` is the spec field that `kind` stands in.
-    pub fn locate(&self, kind: StorageType, field: &str) -> Result<Location, Vec<Refusal>> {
+    /// Returns the location that `kind` selects, or all problems. `kind_field` is the spec field that holds `kind`.
+    pub fn locate(&self, kind: StorageType, kind_field: &str) -> Result<Location, Vec<Refusal>> {
         let surplus: Vec<_> = self
             .set()
             .into_iter()
@@ -227,18 +227,18 @@ impl Blocks<'_> {
             let others: Vec<_> = surplus.iter().map(|name| format!("spec.{name}")).collect();
             let others = others.join(", ");
             let problem = if self.set().len() > surplus.len() {
-                format!("is {kind}, which is spec.{block}, and {others} is set beside it: take out {others}")
+                format!("is {kind}, which uses spec.{block}, but {others} is also set: remove {others}")
             } else {
                 format!(
-                    "is {kind}, which needs spec.{block}, and {others} is set instead: name the store of {others} here, or \
-                     fill in spec.{block} and take out {others}"
+                    "is {kind}, which needs spec.{block}, but {others} is set: change it to the store of {others}, or set \
+                     spec.{block} and remove {others}"
                 )
             };
-            return Err(vec![Refusal::invalid(field, problem)]);
+            return Err(vec![Refusal::invalid(kind_field, problem)]);
         }
         let missing = || {
             let problem = format!("is {}, so spec.{} must be set", kind.as_str(), kind.block());
-            vec![Refusal::invalid(field, problem)]
+            vec![Refusal::invalid(kind_field, problem)]
         };
         match kind {
             StorageType::S3 => s3(self.s3.ok_or_else(missing)?),
@@ -305,27 +305,27 @@ fn s3(block: &S3Store) -> Result<Location, Vec<Refusal>> {
     })
 }
 
-/// Clients of the ancestor send empty texts for fields they do not set.
+/// Drops empty strings: clients of the older operator send them for fields they do not set.
 fn filled(text: Option<&String>) -> Option<String> {
     text.filter(|t| !t.is_empty()).cloned()
 }
 
-/// What is wrong with the path of a backup, wherever it lies: the names of manifests and claims are those of others.
+/// What is wrong with the path of a backup, if anything. The suffixes of manifests and claims are reserved.
 pub fn problem(path: &str) -> Option<String> {
     if path.contains("://") {
-        return Some("must be without a scheme, as spec.storageType names the store".to_owned());
+        return Some("must not contain a scheme: spec.storageType selects the store".to_owned());
     }
     if path.split('/').any(str::is_empty) && !path.is_empty() {
-        return Some("must not begin or end with a slash, nor hold two in a row".to_owned());
+        return Some("must not start or end with a slash, nor contain two slashes in a row".to_owned());
     }
     if path.split('/').any(|part| part == "." || part == "..") {
-        return Some("must not hold '.' or '..' between slashes".to_owned());
+        return Some("must not contain '.' or '..' as a path segment".to_owned());
     }
-    let taken = [MANIFEST_SUFFIX, CLAIM_SUFFIX]
+    let reserved = [MANIFEST_SUFFIX, CLAIM_SUFFIX]
         .into_iter()
         .find(|end| path.ends_with(end))?;
     Some(format!(
-        "must not end in {taken}, as the file beside another backup does"
+        "must not end in {reserved}, which is reserved for files beside backups"
     ))
 }
 

@@ -1,8 +1,8 @@
-//! Names, labels, annotations and finalizers: the ones of the ancestor that others rely on, and ours.
+//! Names, labels, annotations, finalizers and ports: those of the older operator that users rely on, and newer ones.
 
 use std::{fmt, str::FromStr};
 
-/// The longest name of an object of ours: its children carry it with a suffix.
+/// Maximum length of an object's name: its Jobs, Services and pods append a suffix to it.
 pub const MAX_NAME: usize = 52;
 
 /// Label on every object of a cluster, with the value [`APP_VALUE`].
@@ -13,79 +13,80 @@ pub const APP_VALUE: &str = "etcd";
 pub const LABEL_CLUSTER: &str = "etcd_cluster";
 /// Label with the name of the member.
 pub const LABEL_NODE: &str = "etcd_node";
-/// Recommended label: the program that keeps the object.
+/// Recommended label: the tool that manages the object.
 pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The value of [`LABEL_MANAGED_BY`].
 pub const MANAGED_BY: &str = "etcd-operator";
 
-/// Annotation of the ancestor with the version a pod runs.
+/// Annotation of the older operator with the etcd version of a pod.
 pub const ANNOTATION_VERSION: &str = "etcd.version";
-/// Annotation that makes a cluster the business of a cluster-wide operator.
+/// Annotation that assigns a cluster to a cluster-wide operator.
 pub const ANNOTATION_SCOPE: &str = "etcd.database.coreos.com/scope";
 /// The value of [`ANNOTATION_SCOPE`].
 pub const SCOPE_CLUSTERWIDE: &str = "clusterwide";
-/// Annotation with the start permit of a member.
+/// Annotation on a pod with the start permit of its member.
 pub const ANNOTATION_PERMIT: &str = "etcd.database.coreos.com/permit";
-/// Annotation beside it: when it was laid there last, and how often before.
+/// Annotation beside the permit: when the operator last delivered it, and how often before.
 pub const ANNOTATION_PERMIT_LAID: &str = "etcd.database.coreos.com/permit-laid";
-/// Annotation on a waiting pod with the process of the operator that took over: what a former one still sends is refused.
+/// Annotation on a waiting pod with the operator process that took over. It fences a previous leader: the API server rejects
+/// what that leader still sends.
 pub const ANNOTATION_TAKEN_OVER: &str = "etcd.database.coreos.com/taken-over-by";
-/// Annotation on an `EtcdCluster` with the UIDs of claims whose data a person gives up.
+/// Annotation on an `EtcdCluster` with the UIDs of PersistentVolumeClaims whose data the user agrees to discard.
 pub const ANNOTATION_DISCARD: &str = "etcd.database.coreos.com/discard";
-/// Annotation on an `EtcdCluster` with the UIDs of kept claims whose data a person wants to be taken over.
+/// Annotation on an `EtcdCluster` with the UIDs of retained PersistentVolumeClaims whose data the user wants to adopt.
 pub const ANNOTATION_ADOPT: &str = "etcd.database.coreos.com/adopt";
-/// Annotation on an `EtcdCluster` with the restore that its controller is asked to carry out.
+/// Annotation on an `EtcdCluster` with the restore that the cluster controller is to execute.
 pub const ANNOTATION_RESTORE: &str = "etcd.database.coreos.com/restore";
-/// Annotation on an `EtcdCluster` with etcd's ID of a member that a person gives up: another one takes its place.
+/// Annotation on an `EtcdCluster` with etcd's ID of a member that the user wants to replace.
 pub const ANNOTATION_REPLACE: &str = "etcd.database.coreos.com/replace";
-/// Annotation on an `EtcdCluster` with the UID of the `EtcdRestore` that made it from its template.
+/// Annotation on an `EtcdCluster` with the UID of the `EtcdRestore` that created it from its template.
 pub const ANNOTATION_MADE_BY: &str = "etcd.database.coreos.com/made-by-restore";
-/// Annotation with the hash of the intent that was last applied to an object.
+/// Annotation with the hash of the configuration that was last applied to an object.
 pub const ANNOTATION_APPLIED: &str = "etcd.database.coreos.com/applied";
 
-/// Annotation on an `EtcdBackup`: each new value asks for one backup beside the schedule.
+/// Annotation on an `EtcdBackup`: each new value triggers one backup outside the schedule.
 pub const ANNOTATION_BACKUP_NOW: &str = "etcd.database.coreos.com/backup-now";
-/// The value of [`LABEL_APP`] on Jobs of backups and their pods: none of a cluster's Services or budgets selects them.
+/// The value of [`LABEL_APP`] on backup Jobs and their pods. No Service or PodDisruptionBudget of a cluster selects it.
 pub const APP_BACKUP_VALUE: &str = "etcd-backup";
 /// Label on Jobs and their pods with the name of the `EtcdBackup`.
 pub const LABEL_BACKUP: &str = "etcd.database.coreos.com/backup";
-/// The value of [`LABEL_APP`] on Jobs of restores and their pods: none of a cluster's Services or budgets selects them.
+/// The value of [`LABEL_APP`] on restore Jobs and their pods. No Service or PodDisruptionBudget of a cluster selects it.
 pub const APP_RESTORE_VALUE: &str = "etcd-restore";
 /// Label on Jobs and their pods with the name of the `EtcdRestore`.
 pub const LABEL_RESTORE: &str = "etcd.database.coreos.com/restore";
-/// Label on Jobs and their pods with what they do.
+/// Label on Jobs and their pods with their task.
 pub const LABEL_TASK: &str = "etcd.database.coreos.com/task";
 
-/// Finalizer of an `EtcdBackup` whose stored backups go with it.
+/// Finalizer of an `EtcdBackup` whose stored backups are deleted with it.
 pub const FINALIZER_STORED: &str = "etcd.database.coreos.com/stored-backups";
-/// Finalizer that the ancestor's backup operator may have left behind.
+/// Finalizer that the older backup operator may have left behind.
 pub const FINALIZER_LEGACY_BACKUP: &str = "backup-operator-periodic";
 
-/// The port for clients.
+/// Port for clients.
 pub const CLIENT_PORT: u16 = 2379;
-/// The port between members.
+/// Port for peers.
 pub const PEER_PORT: u16 = 2380;
-/// The port for metrics, health and a waiting member's report.
+/// Port for metrics, health, and the report of a waiting member.
 pub const METRICS_PORT: u16 = 2381;
 
-/// How the process before etcd ends when it fails or is told to end before etcd was started. etcd itself ends with less,
-/// so whoever sees a container that has ended can tell whether its disk was one that etcd could start on.
+/// Exit code of the `member` process if it fails or is stopped before etcd starts. etcd itself exits with a lower code. The
+/// exit code of a container thus shows whether etcd could start on its volume.
 pub const EXIT_BEFORE_ETCD: u8 = 70;
 
-/// The name of an `EtcdCluster` that its children can carry.
+/// A name of an `EtcdCluster` that is valid as a prefix for the names of its objects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterName(String);
 
-/// Why a text is not a name.
+/// Why a text is not a valid cluster name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// More characters than the children's names leave room for.
+    /// The name is too long for the suffixes of dependent objects.
     #[error("has {0} characters, at most {MAX_NAME} are allowed")]
     TooLong(usize),
-    /// Characters outside a DNS label that starts with a letter.
+    /// The name is not a DNS label that starts with a letter.
     #[error("must start with a letter and hold only lower-case letters, digits and '-'")]
     NotALabel,
-    /// The suffix of client Services.
+    /// The name has the suffix of client Services.
     #[error("must not end in '-client', which is the suffix of client Services")]
     ClientSuffix,
 }
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_children_cannot_carry_are_refused_with_the_reason() {
+    fn invalid_names_are_refused_with_the_reason() {
         let check = |text: &str| text.parse::<ClusterName>().map(|_| ());
         assert_eq!(check("example-etcd-cluster"), Ok(()));
         assert_eq!(check(&"a".repeat(52)), Ok(()));
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn services_and_selector_are_the_ones_clients_of_the_ancestor_know() {
+    fn services_and_selector_are_those_of_the_older_operator() {
         let name: ClusterName = "c".parse().expect("a name");
         assert_eq!(name.headless_service(), "c");
         assert_eq!(name.client_service(), "c-client");

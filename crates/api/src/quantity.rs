@@ -1,18 +1,18 @@
-//! Quantities of Kubernetes (`8Gi`, `500m`, `1e3`) as numbers.
+//! Kubernetes quantities (`8Gi`, `500m`, `1e3`) as numbers.
 //!
-//! Exact: values are kept as integers of a thousandth, the finest Kubernetes stores for sizes and CPUs.
+//! Exact: values are integers of thousandths, the finest unit that Kubernetes stores for sizes and CPUs.
 
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// Why a text is not a quantity.
+/// Why a text is not a usable quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// It is not of the form of a quantity, or negative where only amounts make sense.
+    /// The text is not a quantity, or is negative where only amounts make sense.
     #[error("'{0}' is not a quantity: write a number with a unit, for example 8Gi or 500m")]
     Malformed(String),
-    /// It is a quantity of more than can be counted.
+    /// The quantity is too large to be represented.
     #[error("'{0}' is too large: write a smaller number, for example 8Gi or 500m")]
     TooLarge(String),
 }
@@ -26,14 +26,14 @@ pub fn millis(quantity: &Quantity) -> Result<i128, QuantityError> {
     }
 }
 
-/// A quantity of bytes, rounded up.
+/// A quantity in bytes, rounded up.
 pub fn bytes(quantity: &Quantity) -> Result<u64, QuantityError> {
     let whole = millis(quantity)?;
     let whole = u128::try_from(whole).map_err(|_| QuantityError::Malformed(quantity.0.clone()))?;
     u64::try_from(whole.div_ceil(1000)).map_err(|_| QuantityError::TooLarge(quantity.0.clone()))
 }
 
-/// A number of bytes, as people are told it.
+/// A number of bytes whose `Display` form is human-readable, for example `1.5 KiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub u64);
 
@@ -57,19 +57,18 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Whether two texts name the same amount, to the thousandth; texts that are no quantities, or too large to be
-/// compared, are equal to nothing.
+/// Whether two texts are the same quantity, to the thousandth. A text that is no quantity, or is too large, equals nothing.
 pub fn equal(a: &str, b: &str) -> bool {
     matches!((parse(a), parse(b)), (Some(Amount::Millis(a)), Some(Amount::Millis(b))) if a == b)
 }
 
-/// What a well-formed text stands for.
+/// The value of a well-formed quantity.
 enum Amount {
     Millis(i128),
     TooLarge,
 }
 
-/// `None` for a text that is no quantity.
+/// Parses a quantity. `None` if the text is none.
 fn parse(text: &str) -> Option<Amount> {
     let (negative, unsigned) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -109,7 +108,7 @@ fn millis_of(digits: &str, scale: usize, numerator: i128, ten: i32) -> Option<i1
     }
 }
 
-/// A unit as a whole factor and a power of ten.
+/// A unit as an integer factor and a power of ten.
 fn factor(unit: &str) -> Option<(i128, i32)> {
     let binary = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     if let Some(n) = binary.iter().position(|u| *u == unit) {
@@ -135,7 +134,7 @@ fn factor(unit: &str) -> Option<(i128, i32)> {
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    // An exponent beyond all bounds is as good as the bound: both are too large, or both next to nothing.
+    // Clamping a huge exponent does not change the result: the value stays too large, or close to zero.
     let bound = if exponent.starts_with('-') { -999 } else { 999 };
     Some((1, exponent.parse().map_or(bound, |e: i32| e.clamp(-999, 999))))
 }
@@ -144,12 +143,12 @@ fn factor(unit: &str) -> Option<(i128, i32)> {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Option<i128> {
+    fn parsed(text: &str) -> Option<i128> {
         millis(&Quantity(text.to_owned())).ok()
     }
 
     #[test]
-    fn sizes_are_told_in_the_unit_that_fits() {
+    fn sizes_are_shown_in_the_unit_that_fits() {
         for (bytes, text) in [
             (0, "0 B"),
             (1023, "1023 B"),
@@ -174,18 +173,18 @@ mod tests {
             ("8Gi", "8589934592"),
         ];
         for (a, b) in same {
-            assert_eq!(of(a), of(b), "{a} {b}");
-            assert!(of(a).is_some(), "{a}");
+            assert_eq!(parsed(a), parsed(b), "{a} {b}");
+            assert!(parsed(a).is_some(), "{a}");
         }
-        assert!(of("1G") < of("1Gi"));
+        assert!(parsed("1G") < parsed("1Gi"));
         assert!(equal("1Gi", "1024Mi") && equal("-1", "-1000m") && equal("1.50", "1500m"));
         assert!(!equal("1G", "1Gi") && !equal("x", "x") && !equal("1ki", "1Ki"));
-        assert_eq!(of("-1"), Some(-1000));
-        assert_eq!(of("1n"), Some(1), "rounded up, never to nothing");
+        assert_eq!(parsed("-1"), Some(-1000));
+        assert_eq!(parsed("1n"), Some(1), "rounded up, never to zero");
     }
 
     #[test]
-    fn what_is_no_quantity_is_an_error_that_quotes_it() {
+    fn an_invalid_quantity_is_an_error_that_quotes_it() {
         for bad in [
             "", "Gi", "1.2.3", "1 Gi", "1gi", "abc", "-", ".", "1e", "1e+", "1e1x",
         ] {
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_said_to_be_so_and_never_overflows() {
+    fn a_too_large_quantity_is_reported_and_never_overflows() {
         let largest = i128::MAX.to_string();
         let huge = [
             "1e30".to_owned(),
@@ -219,9 +218,9 @@ mod tests {
             assert_eq!(refused, QuantityError::TooLarge(text));
             assert!(refused.to_string().contains("too large"), "{refused}");
         }
-        assert_eq!(of(&format!("{largest}m")), Some(i128::MAX));
-        assert_eq!(of(&format!("{largest}n")), Some(i128::MAX / 1_000_000 + 1));
-        assert_eq!(of("0e999"), Some(0));
-        assert_eq!(of("1e-999"), Some(1), "rounded up, never to nothing");
+        assert_eq!(parsed(&format!("{largest}m")), Some(i128::MAX));
+        assert_eq!(parsed(&format!("{largest}n")), Some(i128::MAX / 1_000_000 + 1));
+        assert_eq!(parsed("0e999"), Some(0));
+        assert_eq!(parsed("1e-999"), Some(1), "rounded up, never to zero");
     }
 }

@@ -1,55 +1,55 @@
-//! The objects a spec refers to, and the condition that tells what became of them.
+//! The objects that a spec references, and the condition `ReferenceFound`.
 //!
-//! Only what was looked at is spoken of: a condition that promised more would be believed.
+//! The condition mentions only objects that the operator looked up, so that it never promises more than it knows.
 
 use crate::condition::{ConditionType, Finding, Truth};
 
-/// How an object was found to which another one refers.
+/// Result of looking up a referenced object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
-    /// It exists.
+    /// The object exists.
     Found,
-    /// There is none of this name.
+    /// No object has this name.
     Missing,
-    /// It exists, and has a field that cannot be read.
+    /// The object exists, but one of its fields is not readable.
     Unreadable,
 }
 
-/// The objects to which a spec refers, as far as they were looked at.
+/// The objects that a spec references, as far as they were looked up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct References {
-    looked_at: Vec<(String, Sight)>,
+    lookups: Vec<(String, Sight)>,
 }
 
 impl References {
-    /// Notes how an object was found, for example `EtcdCluster orders`.
+    /// Adds the lookup result of an object, for example `EtcdCluster orders`.
     #[must_use]
     pub fn with(mut self, object: String, sight: Sight) -> Self {
-        self.looked_at.push((object, sight));
+        self.lookups.push((object, sight));
         self
     }
 
-    /// The `ReferenceFound` condition; none where nothing was looked at.
+    /// The `ReferenceFound` condition; `None` if nothing was looked up.
     pub fn finding(&self) -> Option<Finding> {
         let (found, missing, unreadable) = (
-            self.named(Sight::Found),
-            self.named(Sight::Missing),
-            self.named(Sight::Unreadable),
+            self.names_with(Sight::Found),
+            self.names_with(Sight::Missing),
+            self.names_with(Sight::Unreadable),
         );
-        let absent = missing.as_ref().map(|(names, does)| {
-            let does = if *does { "do" } else { "does" };
+        let absent = missing.as_ref().map(|(names, is_plural)| {
+            let does = if *is_plural { "do" } else { "does" };
             format!("{names} {does} not exist in this namespace: create it, or correct the name.")
         });
         let unread = unreadable.as_ref().map(|(names, _)| {
-            format!("{names} exists, and a field of it cannot be read: correct what its own condition Accepted names.")
+            format!("{names} exists, but one of its fields is not readable: correct what its condition Accepted reports.")
         });
         let (status, reason, message) = match (absent, unread, found) {
             (Some(absent), Some(unread), _) => (Truth::False, "NotFound", format!("{absent} {unread}")),
             (Some(absent), None, _) => (Truth::False, "NotFound", absent),
             (None, Some(unread), _) => (Truth::False, "Unreadable", unread),
-            (None, None, Some((names, several))) => {
-                let verb = if several { "exist" } else { "exists" };
-                let message = format!("{names} {verb}. Secrets are not looked up.");
+            (None, None, Some((names, is_plural))) => {
+                let verb = if is_plural { "exist" } else { "exists" };
+                let message = format!("{names} {verb}. Secrets are not checked.");
                 (Truth::True, "Found", message)
             }
             (None, None, None) => return None,
@@ -62,10 +62,10 @@ impl References {
         })
     }
 
-    /// The objects found so, and whether they are several.
-    fn named(&self, sight: Sight) -> Option<(String, bool)> {
-        let so = self.looked_at.iter().filter(|(_, found)| *found == sight);
-        let names: Vec<&str> = so.map(|(object, _)| object.as_str()).collect();
+    /// The names of the objects with this lookup result, and whether they are several.
+    fn names_with(&self, sight: Sight) -> Option<(String, bool)> {
+        let matching = self.lookups.iter().filter(|(_, found)| *found == sight);
+        let names: Vec<&str> = matching.map(|(object, _)| object.as_str()).collect();
         (!names.is_empty()).then(|| (names.join(" and "), names.len() > 1))
     }
 }
@@ -74,8 +74,8 @@ impl References {
 mod tests {
     use super::*;
 
-    fn said(looked_at: &[(&str, Sight)]) -> Option<(Truth, &'static str, String)> {
-        let references = looked_at
+    fn finding(lookups: &[(&str, Sight)]) -> Option<(Truth, &'static str, String)> {
+        let references = lookups
             .iter()
             .fold(References::default(), |all, (object, sight)| {
                 all.with((*object).to_owned(), *sight)
@@ -84,31 +84,31 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_looked_at_is_said_to_exist() {
+    fn only_objects_that_were_looked_up_are_reported_as_existing() {
         let cluster = ("EtcdCluster orders", Sight::Found);
         let found = |message: &str| Some((Truth::True, "Found", message.to_owned()));
-        assert_eq!(said(&[]), None);
+        assert_eq!(finding(&[]), None);
         assert_eq!(
-            said(&[cluster]),
-            found("EtcdCluster orders exists. Secrets are not looked up.")
+            finding(&[cluster]),
+            found("EtcdCluster orders exists. Secrets are not checked.")
         );
         assert_eq!(
-            said(&[cluster, ("EtcdBackup nightly", Sight::Found)]),
-            found("EtcdCluster orders and EtcdBackup nightly exist. Secrets are not looked up.")
+            finding(&[cluster, ("EtcdBackup nightly", Sight::Found)]),
+            found("EtcdCluster orders and EtcdBackup nightly exist. Secrets are not checked.")
         );
     }
 
     #[test]
-    fn what_exists_and_cannot_be_read_is_not_called_missing() {
+    fn an_unreadable_object_is_not_reported_as_missing() {
         let unreadable = ("EtcdCluster orders", Sight::Unreadable);
-        let (status, reason, message) = said(&[unreadable]).expect("a condition");
+        let (status, reason, message) = finding(&[unreadable]).expect("a condition");
         assert_eq!((status, reason), (Truth::False, "Unreadable"));
         assert!(
             message.starts_with("EtcdCluster orders exists") && !message.contains("create it"),
             "{message}"
         );
         let (_, reason, message) =
-            said(&[unreadable, ("EtcdBackup nightly", Sight::Missing)]).expect("a condition");
+            finding(&[unreadable, ("EtcdBackup nightly", Sight::Missing)]).expect("a condition");
         assert_eq!(reason, "NotFound");
         assert!(
             message.starts_with("EtcdBackup nightly does not exist"),

@@ -1,6 +1,6 @@
-//! Why a spec is not acted upon, in words a person can use: the field, what is wrong, what to do.
+//! Why the operator does not act on a spec: the field, what is wrong with it, and what to do.
 //!
-//! A refusal stops one object only. It is a value, not an error: the controller shows it as `Accepted=False`.
+//! A refusal stops one object only. It is a value and not an error: the controller reports it as `Accepted=False`.
 
 use std::fmt;
 
@@ -8,28 +8,28 @@ use serde_json::Value;
 
 use crate::condition::{ConditionType, Finding, Truth};
 
-/// Why a spec is not acted upon.
+/// Why the operator does not act on a spec.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refusal {
-    /// What kind of trouble.
+    /// Kind of the problem.
     pub reason: Reason,
-    /// The field, from the root of the object, for example `spec.schedule`.
+    /// Path of the field from the root of the object, for example `spec.schedule`.
     pub field: String,
-    /// What is wrong with it and what is allowed, ending in an example where one helps.
+    /// What is wrong and what is allowed, with an example at the end where one helps.
     pub problem: String,
 }
 
-/// What kind of trouble a refusal is.
+/// Kind of the problem with a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// The value cannot be used.
+    /// The value is invalid.
     Invalid,
-    /// The value may be good, but this operator cannot do it.
+    /// This operator does not implement the feature.
     NotImplemented,
 }
 
 impl Reason {
-    /// The reason as it stands in conditions and Events.
+    /// The reason as written in conditions and Events.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Invalid => "Invalid",
@@ -39,7 +39,7 @@ impl Reason {
 }
 
 impl Refusal {
-    /// A value that cannot be used.
+    /// Refuses an invalid value.
     pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self {
             reason: Reason::Invalid,
@@ -48,7 +48,7 @@ impl Refusal {
         }
     }
 
-    /// A value that asks for what this operator cannot do.
+    /// Refuses a field whose feature this operator does not implement.
     pub fn not_implemented(field: impl Into<String>) -> Self {
         Self {
             reason: Reason::NotImplemented,
@@ -64,12 +64,12 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// A field of the spec whose feature this operator does not have.
+/// A field of the spec whose feature this operator does not implement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unbuilt {
-    /// The field, from the root of the object; everything below it is refused with it.
+    /// Path of the field from the root of the object. All fields below it are refused, too.
     pub path: &'static str,
-    /// The value that asks for nothing: the schema fills it in by itself.
+    /// Value that does not request the feature, because the schema sets it as the default.
     pub harmless: Option<&'static str>,
 }
 
@@ -79,7 +79,7 @@ impl Unbuilt {
         Self { path, harmless: None }
     }
 
-    /// A field that is refused unless it has its default.
+    /// A field that is refused unless it has its default value.
     pub const fn unless(path: &'static str, harmless: &'static str) -> Self {
         Self {
             path,
@@ -88,9 +88,9 @@ impl Unbuilt {
     }
 }
 
-/// Refuses every field of `object` that asks for a feature this operator does not have.
+/// Refuses every field of `object` whose feature this operator does not implement.
 pub fn unbuilt(object: &Value, fields: &[Unbuilt]) -> Vec<Refusal> {
-    let asks = |field: &Unbuilt| {
+    let is_requested = |field: &Unbuilt| {
         let pointer = format!("/{}", field.path.replace('.', "/"));
         object
             .pointer(&pointer)
@@ -102,12 +102,12 @@ pub fn unbuilt(object: &Value, fields: &[Unbuilt]) -> Vec<Refusal> {
     };
     fields
         .iter()
-        .filter(|field| asks(field))
+        .filter(|field| is_requested(field))
         .map(|field| Refusal::not_implemented(field.path))
         .collect()
 }
 
-/// The `Accepted` condition for a list of refusals: true for an empty one.
+/// The `Accepted` condition for a list of refusals: true if the list is empty.
 pub fn accepted(refusals: &[Refusal]) -> Finding {
     let Some(first) = refusals.iter().min() else {
         return Finding {
@@ -127,12 +127,13 @@ pub fn accepted(refusals: &[Refusal]) -> Finding {
     }
 }
 
-/// Conditions take at most 4096 characters; the rest comes up once the first ones are mended.
+/// Maximum length of the message, below the 4096 characters of a condition. The remaining refusals appear once the first ones
+/// are fixed.
 const LIMIT: usize = 2000;
 
-/// A text cut after so many characters, which then shows.
+/// Truncates a text to a number of characters and marks the cut with `…`.
 pub fn bounded(text: &str, characters: usize) -> String {
-    // No character is shorter than a byte.
+    // A text has at most as many characters as bytes.
     if text.len() <= characters {
         return text.to_owned();
     }
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_invalid_field_outranks_one_that_is_not_implemented_and_all_are_named() {
+    fn an_invalid_field_outranks_an_unimplemented_one_and_all_are_named() {
         let found = accepted(&[
             Refusal::not_implemented("spec.auth"),
             Refusal::invalid("spec.schedule", "never fires"),
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_without_its_feature_is_refused_unless_it_asks_for_nothing() {
+    fn a_field_of_an_unimplemented_feature_is_refused_unless_it_has_its_default() {
         let object = serde_json::json!({"spec": {"auth": {}, "verification": "Checksum", "compression": "Zstd", "job": null}});
         let fields = [
             Unbuilt::field("spec.auth"),
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_of_refusals_is_cut_at_a_character() {
+    fn a_long_list_of_refusals_is_truncated_at_a_character_boundary() {
         let many: Vec<_> = (0..200)
             .map(|n| Refusal::invalid(format!("spec.ä{n:03}"), "ü is not allowed"))
             .collect();

@@ -1,33 +1,32 @@
-//! Flags, labels, annotations and variables that belong to the operator.
+//! Flags, labels, annotations and environment variables that only the operator may set.
 //!
-//! One table each: the admission rules are rendered from it and the controllers check against it, so the two
-//! cannot disagree.
+//! One table for each. Both the admission rules and the checks of the controllers use it, so they cannot disagree.
 
 use kube::core::{Message, Rule};
 
-/// Flags of etcd that decide identity, membership, addresses, certificates or durability, and where to set what
-/// they set.
+/// Flags of etcd that decide identity, membership, addresses, certificates or durability, each with the reason or the spec
+/// field to use instead.
 pub const FLAGS: &[(&str, &str)] = &[
     ("name", "the operator names members after their pods"),
-    ("data-dir", "the operator places the data"),
-    ("wal-dir", "the operator places the data"),
-    ("config-file", "a file would hide flags from the operator"),
+    ("data-dir", "the operator sets the data directory"),
+    ("wal-dir", "the operator sets the data directory"),
+    ("config-file", "the operator cannot check flags in a file"),
     ("listen-peer-urls", "the operator sets addresses"),
     ("listen-client-urls", "the operator sets addresses"),
     ("listen-client-http-urls", "the operator sets addresses"),
     ("listen-metrics-urls", "the operator sets addresses"),
     ("advertise-client-urls", "the operator sets addresses"),
     ("initial-advertise-peer-urls", "the operator sets addresses"),
-    ("initial-cluster", "the operator keeps the membership"),
-    ("initial-cluster-state", "the operator keeps the membership"),
-    ("initial-cluster-token", "the operator keeps the membership"),
+    ("initial-cluster", "the operator manages the membership"),
+    ("initial-cluster-state", "the operator manages the membership"),
+    ("initial-cluster-token", "the operator manages the membership"),
     ("force-new-cluster", "it can lose acknowledged writes"),
     ("unsafe-no-fsync", "it can lose acknowledged writes"),
-    ("strict-reconfig-check", "switching it off can lose the quorum"),
-    ("discovery", "the operator keeps the membership"),
-    ("discovery-srv", "the operator keeps the membership"),
-    ("discovery-endpoints", "the operator keeps the membership"),
-    ("discovery-token", "the operator keeps the membership"),
+    ("strict-reconfig-check", "disabling it can lose the quorum"),
+    ("discovery", "the operator manages the membership"),
+    ("discovery-srv", "the operator manages the membership"),
+    ("discovery-endpoints", "the operator manages the membership"),
+    ("discovery-token", "the operator manages the membership"),
     ("cert-file", "use TLS"),
     ("key-file", "use TLS"),
     ("client-cert-auth", "use TLS"),
@@ -48,7 +47,7 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("max-request-bytes", "use etcd.maxRequestBytes"),
 ];
 
-/// Why a flag of `etcd.extraArgs` is refused, if it is. The text is the flag as the user wrote it.
+/// The reserved flag that an argument of `etcd.extraArgs` sets, with the reason; `None` if the argument is allowed.
 pub fn flag(argument: &str) -> Option<(&'static str, &'static str)> {
     let name = argument
         .trim_start_matches('-')
@@ -58,17 +57,18 @@ pub fn flag(argument: &str) -> Option<(&'static str, &'static str)> {
     FLAGS.iter().find(|(reserved, _)| *reserved == name).copied()
 }
 
-/// Whether the key of a pod label belongs to the operator.
+/// Whether a pod label key is reserved for the operator.
 pub fn label(key: &str) -> bool {
     key == "app" || key.starts_with("etcd_") || key.starts_with("etcd.database.coreos.com/")
 }
 
-/// Whether the key of a pod annotation belongs to the operator: a start permit is one.
+/// Whether a pod annotation key is reserved for the operator. A start permit is such an annotation.
 pub fn annotation(key: &str) -> bool {
     key == "etcd.version" || key.starts_with("etcd.database.coreos.com/")
 }
 
-/// Why an environment variable of the etcd container is refused, if it is: etcd reads every flag from one.
+/// The reserved flag that an environment variable of the etcd container sets, with the reason. etcd reads every flag from a
+/// variable, too.
 pub fn variable(name: &str) -> Option<(&'static str, &'static str)> {
     let flag_name = name.strip_prefix("ETCD_")?.to_ascii_lowercase().replace('_', "-");
     FLAGS.iter().find(|(reserved, _)| *reserved == flag_name).copied()
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reserved_flag_is_known_in_every_spelling() {
+    fn a_reserved_flag_is_recognized_in_every_spelling() {
         for argument in [
             "--name=x",
             "-name=x",
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_is_reserved_where_its_flag_is() {
+    fn a_variable_is_reserved_if_its_flag_is() {
         assert!(variable("ETCD_FORCE_NEW_CLUSTER").is_some());
         assert!(variable("ETCD_INITIAL_CLUSTER").is_some());
         assert!(variable("ETCD_LOG_LEVEL").is_none());

@@ -1,8 +1,9 @@
-//! Which stored backups are kept.
+//! Retention: which stored backups are kept.
 //!
-//! Decided over manifests alone, so that nothing counts that is not whole; only those of this `EtcdBackup`, told by its UID
-//! and not by a prefix; and never the newest good one of any cluster, by whichever measure it is the newest: one that was
-//! made anew and is empty must not push out the last backup of the one that was lost.
+//! Decided from manifests only, so incomplete backups never count. Only backups of the same `EtcdBackup` are considered;
+//! its UID decides, not a name prefix. The newest backup of each cluster ID is never deleted, neither the newest by time
+//! nor the one with the newest data. An empty cluster that replaced a lost one thus cannot push out the last backup of
+//! the lost one.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,54 +13,54 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// What is known of a stored backup that counts here.
+/// A stored backup as retention sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// The key of the object.
+    /// Key of the object.
     pub object: String,
-    /// The UID of the `EtcdBackup` that made it.
+    /// UID of the `EtcdBackup` that stored it.
     pub owner: String,
-    /// The cluster it was taken from, as etcd counts it.
+    /// etcd's ID of the cluster that was backed up.
     pub cluster_id: String,
-    /// Which life of the cluster's data it holds.
+    /// Incarnation of the cluster's data.
     pub incarnation: i64,
-    /// The revision it holds.
+    /// etcd revision of the backup.
     pub revision: i64,
-    /// When it was complete.
+    /// When the backup was complete.
     pub completed: Timestamp,
 }
 
-/// What a user wants to keep, as it is told to whoever deletes the rest.
+/// Retention limits as the controller passes them to the Job that prunes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Keep {
-    /// So many of the newest.
+    /// Number of newest backups to keep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newest: Option<u64>,
-    /// Nothing that is older.
+    /// Maximum age of a backup in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_age_seconds: Option<u64>,
-    /// The newest of each hour, for so many hours that have one.
+    /// Number of hours for which the newest backup of each hour is kept; hours without a backup do not count.
     #[serde(default)]
     pub hourly: u32,
-    /// The newest of each day, for so many days that have one.
+    /// Number of days for which the newest backup of each day is kept; days without a backup do not count.
     #[serde(default)]
     pub daily: u32,
-    /// The newest of each week, for so many weeks that have one.
+    /// Number of weeks for which the newest backup of each week is kept; weeks without a backup do not count.
     #[serde(default)]
     pub weekly: u32,
-    /// Whose hours and days they are; UTC without.
+    /// Time zone of days and weeks. Default: UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
 }
 
 impl Keep {
-    /// Whether anything is ever deleted by it.
+    /// Whether any limit is set. Without one, nothing is ever deleted.
     pub fn is_bounded(&self) -> bool {
         self.newest.is_some() || self.max_age_seconds.is_some() || self.hourly + self.daily + self.weekly > 0
     }
 
-    /// The same to decide by; none where the time zone is not known here, as a day of another zone would end others.
+    /// Parses the limits. `None` if the time zone is unknown to this binary: days of another zone would select other backups.
     pub fn policy(&self) -> Option<Policy> {
         let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         let zone = match &self.zone {
@@ -79,20 +80,20 @@ impl Keep {
     }
 }
 
-/// What is kept, to decide by. Without any bound everything is.
+/// Parsed retention limits. Without any limit, all backups are kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// So many of the newest.
+    /// Number of newest backups to keep.
     pub newest: Option<usize>,
-    /// Nothing that is older.
+    /// Maximum age of a backup.
     pub age: Option<Duration>,
-    /// The newest of each hour, for so many hours that have one.
+    /// Number of hours for which the newest backup of each hour is kept; hours without a backup do not count.
     pub hourly: usize,
-    /// The newest of each day, for so many days that have one.
+    /// Number of days for which the newest backup of each day is kept; days without a backup do not count.
     pub daily: usize,
-    /// The newest of each week, for so many weeks that have one.
+    /// Number of weeks for which the newest backup of each week is kept; weeks without a backup do not count.
     pub weekly: usize,
-    /// Whose hours and days they are.
+    /// Time zone of days and weeks.
     pub zone: TimeZone,
 }
 
@@ -110,15 +111,16 @@ impl Default for Policy {
 }
 
 impl Policy {
-    fn counts(&self) -> bool {
+    /// Whether backups are limited by number and not only by age.
+    fn limits_number(&self) -> bool {
         self.newest.is_some() || self.hourly + self.daily + self.weekly > 0
     }
 }
 
-/// The objects that go, the oldest first.
+/// The keys of the backups to delete, oldest first.
 pub fn prune<'a>(all: &'a [Stored], owner: &str, policy: &Policy, now: Timestamp) -> Vec<&'a str> {
     let mut own: Vec<&Stored> = all.iter().filter(|stored| stored.owner == owner).collect();
-    // A clock may have been wrong: the later life and the higher revision decide between equals.
+    // A clock may have been wrong: between equal times, the later incarnation and the higher revision decide.
     own.sort_by_key(|stored| {
         (
             stored.completed,
@@ -129,7 +131,7 @@ pub fn prune<'a>(all: &'a [Stored], owner: &str, policy: &Policy, now: Timestamp
     });
     own.reverse();
     let mut kept: BTreeSet<&str> = BTreeSet::new();
-    if policy.counts() {
+    if policy.limits_number() {
         let newest = own.iter().take(policy.newest.unwrap_or(0));
         kept.extend(newest.map(|stored| stored.object.as_str()));
         let local = |stored: &Stored| stored.completed.to_zoned(policy.zone.clone());
@@ -147,7 +149,7 @@ pub fn prune<'a>(all: &'a [Stored], owner: &str, policy: &Policy, now: Timestamp
         kept.extend(own.iter().map(|stored| stored.object.as_str()));
     }
     if let Some(age) = policy.age {
-        // Counted back from the newest: nothing ages away while no other takes its place.
+        // The age counts from the newest backup: no backup expires while no newer one replaces it.
         let now = own.first().map_or(now, |newest| now.min(newest.completed));
         let age = SignedDuration::try_from(age).unwrap_or(SignedDuration::MAX);
         let old = own
@@ -159,13 +161,13 @@ pub fn prune<'a>(all: &'a [Stored], owner: &str, policy: &Policy, now: Timestamp
     }
     let clusters: BTreeSet<&str> = own.iter().map(|stored| stored.cluster_id.as_str()).collect();
     for cluster in clusters {
-        let of_it = || own.iter().filter(|stored| stored.cluster_id == cluster);
-        let by_time = of_it().next();
-        // The oldest first, as of equals the last one is taken.
-        let by_data = of_it()
+        let of_cluster = || own.iter().filter(|stored| stored.cluster_id == cluster);
+        let newest_by_time = of_cluster().next();
+        // `max_by_key` returns the last of equals, so iterate from the oldest to the newest.
+        let newest_by_data = of_cluster()
             .rev()
             .max_by_key(|stored| (stored.incarnation, stored.revision));
-        let both = by_time.into_iter().chain(by_data);
+        let both = newest_by_time.into_iter().chain(newest_by_data);
         kept.extend(both.map(|stored| stored.object.as_str()));
     }
     own.reverse();
@@ -173,12 +175,12 @@ pub fn prune<'a>(all: &'a [Stored], owner: &str, policy: &Policy, now: Timestamp
     gone.filter(|object| !kept.contains(object)).collect()
 }
 
-/// Hours are told by the clock of the world: where one comes twice in a year, both count.
+/// The hour in UTC. Where a local hour repeats at the end of daylight saving time, both count.
 fn hour(time: Timestamp) -> i64 {
     time.as_second().div_euclid(3_600)
 }
 
-/// The newest of each of the newest `count` spans that have one.
+/// The newest backup of each of the newest `count` time spans that have one.
 fn first_of_each<'a, S: PartialEq>(
     newest_first: &[&'a Stored],
     count: usize,

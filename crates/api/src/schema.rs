@@ -1,10 +1,10 @@
-//! Schemas that a type alone does not give: keyed lists, bounded lists of foreign types, free-form patches.
+//! Schemas that a type alone does not yield: keyed lists, bounded lists of Kubernetes types, free-form patches.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use crate::condition::Condition;
 
-/// A list of conditions with one entry per type, so that server-side apply merges it by type.
+/// A list of conditions keyed by type, so that server-side apply merges it by type.
 pub fn conditions(generator: &mut SchemaGenerator) -> Schema {
     let items = generator.subschema_for::<Condition>();
     json_schema!({
@@ -17,7 +17,7 @@ pub fn conditions(generator: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A patch in the user's words: the one place where any field is allowed.
+/// A free-form patch: the only field where unknown fields are preserved.
 pub fn free_form_patch(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
@@ -26,7 +26,7 @@ pub fn free_form_patch(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Environment variables whose names are short enough to be checked by a rule.
+/// A list of environment variables with a limited name length, which keeps a CEL rule on the names cheap.
 pub fn env_vars(generator: &mut SchemaGenerator) -> Schema {
     let mut items = generator.subschema_for::<k8s_openapi::api::core::v1::EnvVar>();
     if let Some(name) = items

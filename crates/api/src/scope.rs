@@ -1,28 +1,28 @@
-//! Which objects an installation of the operator looks after.
+//! Which objects an installation of the operator serves.
 //!
-//! The ancestor's rule: a cluster-wide operator serves only clusters annotated `scope: clusterwide`, a namespaced one
-//! leaves every cluster alone that carries the annotation. Two installations thus never fight over one cluster.
+//! The rule of the older operator: a cluster-wide operator serves only clusters annotated `scope: clusterwide`, and a
+//! namespaced one ignores every cluster with that annotation. Two installations thus never act on the same cluster.
 
 use std::{collections::BTreeMap, fmt};
 
 use crate::EtcdCluster;
 use crate::names::{ANNOTATION_SCOPE, SCOPE_CLUSTERWIDE};
 
-/// Which objects an installation looks after, among those it can see.
+/// Which of the visible objects an installation serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScopeRule {
-    /// An installation for named namespaces: everything there but what is annotated for a cluster-wide one.
+    /// For named namespaces: all objects without the scope annotation.
     Namespaced,
-    /// An installation for all namespaces: what is annotated for it.
+    /// For all namespaces: only objects annotated for a cluster-wide operator.
     ClusterWide,
-    /// An installation for all namespaces that needs no annotation.
+    /// For all namespaces: all objects, whatever their annotation.
     Everything,
 }
 
-/// Why an object is left alone.
+/// An object is not served by this installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotServed {
-    /// What the annotation would have to be, in words.
+    /// Why, and what to change, as text.
     pub why: String,
 }
 
@@ -36,18 +36,18 @@ impl fmt::Display for ScopeRule {
     }
 }
 
-/// The installation that `controlledBy` of a cluster names, if it is another one than ours.
+/// The installation that `controlledBy` names, if it is another one than `installation`.
 pub fn another<'a>(controlled_by: Option<&'a str>, installation: &str) -> Option<&'a str> {
     controlled_by.filter(|by| !by.is_empty() && *by != installation)
 }
 
-/// The installation that looks after this cluster, and so after its backups and restores, if it is another one than ours.
+/// The installation that controls this cluster and its backups and restores, if it is another one than `installation`.
 pub fn elsewhere<'a>(cluster: &'a EtcdCluster, installation: &str) -> Option<&'a str> {
     another(cluster.status.as_ref()?.controlled_by.as_deref(), installation)
 }
 
 impl ScopeRule {
-    /// Whether a cluster with these annotations is looked after; the reason if not.
+    /// Checks whether the operator serves a cluster with these annotations; the reason if not.
     pub fn serves(self, annotations: Option<&BTreeMap<String, String>>) -> Result<(), NotServed> {
         let value = annotations
             .and_then(|a| a.get(ANNOTATION_SCOPE))
@@ -59,11 +59,11 @@ impl ScopeRule {
                 return Ok(());
             }
             (Self::Namespaced, Some(value)) => format!(
-                "the annotation {ANNOTATION_SCOPE}: {value} leaves this object to a cluster-wide operator, and this one looks after namespaces; remove the annotation to have this one serve it"
+                "the annotation {ANNOTATION_SCOPE}: {value} assigns this object to a cluster-wide operator, but this operator is namespaced; to have this one serve it, remove the annotation"
             ),
             (Self::ClusterWide, found) => format!(
-                "a cluster-wide operator serves objects annotated {ANNOTATION_SCOPE}: {SCOPE_CLUSTERWIDE}, and this one has {}; add the annotation, or run the operator with --require-scope-annotation=false",
-                found.map_or_else(|| "none".to_owned(), |v| format!("'{v}'"))
+                "this cluster-wide operator serves only objects annotated {ANNOTATION_SCOPE}: {SCOPE_CLUSTERWIDE}, but this object has {}; add the annotation, or run the operator with --require-scope-annotation=false",
+                found.map_or_else(|| "none".to_owned(), |v| format!("the value '{v}'"))
             ),
         };
         Err(NotServed { why })
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_tells_what_to_do() {
+    fn the_reason_says_what_to_change() {
         let why = ScopeRule::ClusterWide.serves(None).expect_err("not served").why;
         assert!(
             why.contains("etcd.database.coreos.com/scope: clusterwide") && why.contains("has none"),

@@ -1,4 +1,4 @@
-//! Spans of time as users write them: `90s`, `5m`, `1h30m`, `24h`; and times as statuses have them.
+//! Durations as users write them (`90s`, `5m`, `1h30m`, `24h`), and times rounded as statuses hold them.
 
 use std::{borrow::Cow, fmt, str::FromStr, time::Duration};
 
@@ -6,18 +6,18 @@ use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// A span of time, written as numbers with the units h, m, s and ms.
+/// A duration, written as numbers with the units h, m, s and ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
-/// Why a text is not a span of time.
+/// A text is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not a span of time: write numbers with the units h, m, s or ms, for example 1h30m, or 720h for 30 days"
+    "'{0}' is not a duration: write numbers with the units h, m, s or ms, for example 1h30m, or 720h for 30 days"
 )]
 pub struct SpanError(String);
 
-/// Statuses have times to the second; a finer one would differ from itself after a round trip.
+/// Truncates a time to the second. A finer time would differ from itself after a round trip through a status.
 pub fn second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
@@ -99,7 +99,7 @@ impl JsonSchema for Span {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        // A rule and no pattern: a pattern says by itself neither what it means nor what to write.
+        // A CEL rule instead of a pattern: the error message of a pattern does not say what to write.
         json_schema!({
             "type": "string",
             "maxLength": 32,
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_read_as_users_write_them() {
+    fn durations_are_parsed_as_users_write_them() {
         let check = |text: &str, seconds: u64| {
             assert_eq!(text.parse(), Ok(Span(Duration::from_secs(seconds))), "{text}");
         };
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_reads_back_as_it_was_written() {
+    fn a_duration_is_formatted_as_it_was_written() {
         for text in ["0s", "1ms", "59s", "1h1s", "720h", "1h30m"] {
             let span: Span = text.parse().expect("a span");
             assert_eq!(span.to_string(), text);

@@ -1,15 +1,15 @@
-//! Where backups lie: the store blocks that backups and restores share.
+//! Store settings that backups and restores share.
 //!
-//! The secrets' formats are those of the older operator; where the platform gives identity, the secret is left out.
+//! The Secrets have the formats of the older operator. Where the platform provides an identity, no Secret is needed.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which store block counts.
+/// Type of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum StorageType {
-    /// Amazon S3 and everything that speaks its protocol.
+    /// Amazon S3 and S3-compatible stores.
     #[default]
     S3,
     /// Azure Blob Storage.
@@ -23,7 +23,7 @@ pub enum StorageType {
 }
 
 impl StorageType {
-    /// All of them, in the order the documentation lists them.
+    /// All types, in the order of the documentation.
     pub const ALL: [Self; 5] = [Self::S3, Self::ABS, Self::GCS, Self::OSS, Self::Local];
 
     /// The value as users write it.
@@ -37,7 +37,7 @@ impl StorageType {
         }
     }
 
-    /// The spec field that holds this store's block.
+    /// The spec field with the settings of this store.
     pub fn block(self) -> &'static str {
         match self {
             Self::S3 => "s3",
@@ -49,7 +49,7 @@ impl StorageType {
     }
 }
 
-/// A bucket of S3 or of a store that speaks its protocol.
+/// Settings of Amazon S3 or an S3-compatible store.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -58,50 +58,50 @@ impl StorageType {
     validation = Rule::new("!has(self.awsSecret) || self.awsSecret != ''").message("s3.awsSecret is empty: name the Secret with the credentials, or leave the field out where the platform gives identity; for example: awsSecret: aws").field_path(".awsSecret"),
 )]
 pub struct S3Store {
-    /// BUCKET/KEY of the object; a periodic backup adds revision and time to it.
+    /// BUCKET/KEY of the object. A periodic backup appends revision and time to the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub path: Option<String>,
-    /// The Secret with the keys credentials and config, in the format of the AWS command line. Leave it out where the platform gives identity.
+    /// Secret with the keys credentials and config, in the format of the AWS CLI. Omit it where the platform provides an identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub aws_secret: Option<String>,
-    /// The address of a store that is not Amazon's, with scheme. Empty means Amazon.
+    /// URL of an S3-compatible store, with scheme. Empty means Amazon S3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     #[x_kube(validation = Rule::new("self == '' || self.matches('^https?://[^/ ]+')").message("s3.endpoint must be an address with scheme; for example: endpoint: https://minio.example.com:9000"))]
     pub endpoint: Option<String>,
-    /// Puts the bucket into the path instead of the host name, as most stores outside Amazon need it.
+    /// Whether requests carry the bucket in the path instead of the host name. Most S3-compatible stores need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force_path_style: Option<bool>,
-    /// The region. It wins over the Secret's config.
+    /// Region. It takes precedence over the config in the Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub region: Option<String>,
-    /// Encryption by the store: AES256, or aws:kms with the store's default key.
+    /// Server-side encryption by the store: AES256, or aws:kms with the store's default key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_side_encryption: Option<ServerSideEncryption>,
-    /// The storage class of the objects, for example STANDARD_IA.
+    /// Storage class of the objects, for example STANDARD_IA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub storage_class: Option<String>,
-    /// The Secret with the key ca.crt that signs the endpoint's certificate.
+    /// Secret with the key ca.crt: the certificate authority of the endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub ca_secret: Option<String>,
 }
 
-/// Encryption by the store.
+/// Server-side encryption by the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ServerSideEncryption {
-    /// With keys that the store keeps.
+    /// Encryption with keys that the store manages.
     AES256,
-    /// With the default key of the key management service.
+    /// Encryption with the default key of the key management service.
     #[serde(rename = "aws:kms")]
     Kms,
 }
 
-/// A container of Azure Blob Storage.
+/// Settings of Azure Blob Storage.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -110,26 +110,26 @@ pub enum ServerSideEncryption {
     validation = Rule::new("!has(self.absSecret) || self.absSecret != ''").message("abs.absSecret is empty: name the Secret with the credentials, or leave the field out where the platform gives identity; for example: absSecret: azure").field_path(".absSecret"),
 )]
 pub struct AbsStore {
-    /// CONTAINER/KEY of the object; a periodic backup adds revision and time to it.
+    /// CONTAINER/KEY of the object. A periodic backup appends revision and time to the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub path: Option<String>,
-    /// The Secret with the keys storage-account, storage-key and, outside the public cloud, cloud. Leave it out where the platform gives identity.
+    /// Secret with the keys storage-account, storage-key and, outside the public cloud, cloud. Omit it where the platform provides an identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub abs_secret: Option<String>,
-    /// Where the account is served, if that is not where its cloud has it; as a private link or a store of your own has it.
+    /// URL of the storage account, if it is not the default of its Azure cloud, for example a private link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     #[x_kube(validation = Rule::new("self == '' || self.matches('^https?://[^/ ]+')").message("abs.endpoint must be an address with scheme; for example: endpoint: https://backups.blob.example.com"))]
     pub endpoint: Option<String>,
-    /// A Secret with the key ca.crt, for an endpoint whose certificate a private authority signed.
+    /// Secret with the key ca.crt: the certificate authority of the endpoint, if it is a private one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub ca_secret: Option<String>,
 }
 
-/// A bucket of Google Cloud Storage.
+/// Settings of Google Cloud Storage.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -137,26 +137,26 @@ pub struct AbsStore {
     validation = Rule::new("has(self.path) && self.path.matches('^[^/]+/.+$')").message("gcs.path must be BUCKET/KEY, and gcs.gcpSecret must name the Secret with the credentials where the platform gives no identity; for example: gcs: {path: my-bucket/etcd/orders, gcpSecret: gcp}").field_path(".path"),
 )]
 pub struct GcsStore {
-    /// BUCKET/KEY of the object; a periodic backup adds revision and time to it.
+    /// BUCKET/KEY of the object. A periodic backup appends revision and time to the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub path: Option<String>,
-    /// The Secret with the key credentials.json or access-token. Leave it out, or empty, for the platform's identity.
+    /// Secret with the key credentials.json or access-token. Omit it, or leave it empty, to use the platform's identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub gcp_secret: Option<String>,
-    /// Where Cloud Storage is served, if that is not storage.googleapis.com, as with Private Service Connect.
+    /// URL of Cloud Storage, if it is not storage.googleapis.com, for example with Private Service Connect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     #[x_kube(validation = Rule::new("self == '' || self.matches('^https?://[^/ ]+')").message("gcs.endpoint must be an address with scheme; for example: endpoint: https://storage-backups.p.googleapis.com"))]
     pub endpoint: Option<String>,
-    /// A Secret with the key ca.crt, for an endpoint whose certificate a private authority signed.
+    /// Secret with the key ca.crt: the certificate authority of the endpoint, if it is a private one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub ca_secret: Option<String>,
 }
 
-/// A bucket of Alibaba Cloud Object Storage Service.
+/// Settings of Alibaba Cloud Object Storage Service.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -165,29 +165,29 @@ pub struct GcsStore {
     validation = Rule::new("!has(self.ossSecret) || self.ossSecret != ''").message("oss.ossSecret is empty: name the Secret with the credentials, or leave the field out where the platform gives identity; for example: ossSecret: aliyun").field_path(".ossSecret"),
 )]
 pub struct OssStore {
-    /// BUCKET/KEY of the object; a periodic backup adds revision and time to it.
+    /// BUCKET/KEY of the object. A periodic backup appends revision and time to the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub path: Option<String>,
-    /// The Secret with the keys accessKeyID and accessKeySecret. Leave it out where the platform gives identity.
+    /// Secret with the keys accessKeyID and accessKeySecret. Omit it where the platform provides an identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub oss_secret: Option<String>,
-    /// The endpoint, with or without scheme: public, internal, or a domain of your own. Default: http://oss-cn-hangzhou.aliyuncs.com.
+    /// Endpoint, with or without scheme: public, internal, or a custom domain. Default: http://oss-cn-hangzhou.aliyuncs.com.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub endpoint: Option<String>,
-    /// The region, where the endpoint does not tell it.
+    /// Region, if the endpoint does not contain it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub region: Option<String>,
-    /// A Secret with the key ca.crt, for an endpoint whose certificate a private authority signed.
+    /// Secret with the key ca.crt: the certificate authority of the endpoint, if it is a private one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub ca_secret: Option<String>,
 }
 
-/// A directory on a PersistentVolumeClaim in the object's namespace.
+/// Settings of a directory on a PersistentVolumeClaim in the object's namespace.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -196,21 +196,21 @@ pub struct OssStore {
     validation = Rule::new("!has(self.path) || (!self.path.contains('://') && !self.path.endsWith('.manifest.json') && !self.path.endsWith('.claim.json'))").message("local.path must be without a scheme, and must not end in .manifest.json or .claim.json, as files beside backups do; for example: path: etcd/orders").field_path(".path"),
 )]
 pub struct LocalStore {
-    /// The claim of the volume.
+    /// Name of the PersistentVolumeClaim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub persistent_volume_claim: Option<String>,
-    /// The path of the object below the volume's root. Default: the name of the cluster.
+    /// Path of the object below the volume's root. Default: the name of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub path: Option<String>,
 }
 
-/// Names the EtcdCluster that is backed up or restored.
+/// Reference to an EtcdCluster.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterRef {
-    /// The name of an EtcdCluster in the same namespace.
+    /// Name of an EtcdCluster in the same namespace.
     #[schemars(length(max = 253))]
     #[x_kube(validation = Rule::new("self != ''").message("etcdCluster.name must name an EtcdCluster of this namespace; for example: etcdCluster: {name: orders}"))]
     pub name: String,

@@ -1,21 +1,21 @@
-//! Versions of etcd, from what users write and from image tags.
+//! etcd versions, parsed from specs and image tags.
 
 use std::{fmt, str::FromStr};
 
-/// A version of etcd.
+/// An etcd version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EtcdVersion {
-    /// The first number.
+    /// Major version.
     pub major: u32,
-    /// The second number: features and file formats change with it.
+    /// Minor version. Features and file formats change with it.
     pub minor: u32,
-    /// The third number.
+    /// Patch version.
     pub patch: u32,
-    /// What follows a '-', for example rc.0. Empty for a release.
+    /// Pre-release suffix after the '-', for example rc.0. Empty for a release.
     pub pre: String,
 }
 
-/// Why a text is not a version.
+/// A text is not an etcd version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a version: write MAJOR.MINOR.PATCH, for example 3.6.16")]
 pub struct VersionError(String);
@@ -60,8 +60,8 @@ impl fmt::Display for EtcdVersion {
 }
 
 impl EtcdVersion {
-    /// The version that an image's tag tells, if it tells one: `quay.io/coreos/etcd:v3.6.16`, also with an
-    /// architecture or a digest behind it.
+    /// The version in the tag of an image, for example `quay.io/coreos/etcd:v3.6.16`. The tag may end in an architecture,
+    /// and a digest may follow it. `None` if the tag is not a version.
     pub fn from_image(image: &str) -> Option<Self> {
         let untagged = image.split('@').next()?;
         let (_, tag) = untagged.rsplit_once(':')?;
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_with_and_without_a_v() {
+    fn versions_are_parsed_with_and_without_a_v() {
         for (text, shown) in [
             ("3.2.25", "3.2.25"),
             ("v3.6.16", "3.6.16"),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_tells_its_version_by_its_tag_only() {
+    fn only_the_tag_of_an_image_tells_its_version() {
         let check = |image: &str| EtcdVersion::from_image(image).map(|v| v.to_string());
         assert_eq!(check("quay.io/coreos/etcd:v3.4.13").as_deref(), Some("3.4.13"));
         assert_eq!(check("cnych/etcd:v3.4.13").as_deref(), Some("3.4.13"));

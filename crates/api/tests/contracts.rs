@@ -518,7 +518,7 @@ fn a_document_from_the_future_is_an_error_that_names_both_versions() {
     );
     assert_eq!(
         error.to_string(),
-        "permit has version 9, this operator reads 1 to 1"
+        "permit has version 9; this operator reads versions 1 to 1"
     );
     for hostile in [
         "",

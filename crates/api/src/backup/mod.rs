@@ -1,4 +1,4 @@
-//! `EtcdBackup`: one backup, or a stream of them, of one etcd cluster into one store.
+//! The `EtcdBackup` kind: backs up one etcd cluster into one store, once or repeatedly.
 
 mod policy;
 mod status;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::{AbsStore, ClusterRef, GcsStore, LocalStore, OssStore, S3Store, StorageType};
 
-/// What is backed up, where to, and when.
+/// Spec of an `EtcdBackup`: the cluster to back up, the store, and the schedule.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "etcd.database.coreos.com",
@@ -28,13 +28,13 @@ use crate::store::{AbsStore, ClusterRef, GcsStore, LocalStore, OssStore, S3Store
     derive = "PartialEq",
     derive = "Default",
     doc = "EtcdBackup puts verified snapshots of an etcd cluster into object storage or onto a volume: once, at an interval, or on a schedule.",
-    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase", description = "What the backup is doing"),
-    printcolumn(name = "Last-Success", type_ = "date", json_path = ".status.lastSuccessDate", description = "When the last good backup was finished"),
-    printcolumn(name = "Revision", type_ = "integer", json_path = ".status.etcdRevision", description = "The etcd revision of the last good backup"),
-    printcolumn(name = "Size", type_ = "integer", json_path = ".status.lastSuccess.size", description = "Bytes of the last good backup"),
-    printcolumn(name = "Next", type_ = "string", json_path = ".status.nextScheduleTime", description = "When the next backup is due"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase", description = "Current phase of the EtcdBackup"),
+    printcolumn(name = "Last-Success", type_ = "date", json_path = ".status.lastSuccessDate", description = "Completion time of the last successful backup"),
+    printcolumn(name = "Revision", type_ = "integer", json_path = ".status.etcdRevision", description = "etcd revision of the last successful backup"),
+    printcolumn(name = "Size", type_ = "integer", json_path = ".status.lastSuccess.size", description = "Size of the last successful backup in bytes"),
+    printcolumn(name = "Next", type_ = "string", json_path = ".status.nextScheduleTime", description = "Time of the next scheduled backup"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp", description = "Time since the object was created"),
-    printcolumn(name = "Store", type_ = "string", json_path = ".spec.storageType", priority = 1, description = "Where backups go"),
+    printcolumn(name = "Store", type_ = "string", json_path = ".spec.storageType", priority = 1, description = "Type of the store that holds the backups"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.Reason", priority = 1, description = "Why the last backup failed, or what the next one waits for"),
     validation = Rule::new("self.metadata.name.size() <= 52").message("metadata.name must have at most 52 characters, because the Jobs of its runs carry it with a suffix; for example: orders-nightly"),
 )]
@@ -49,63 +49,63 @@ use crate::store::{AbsStore, ClusterRef, GcsStore, LocalStore, OssStore, S3Store
     validation = Rule::new("!(has(self.timeZone) && self.timeZone != '') || (has(self.schedule) && self.schedule != '')").message("timeZone needs a schedule; for example: schedule: \"0 3 * * *\", timeZone: Europe/Berlin").field_path(".timeZone"),
 )]
 pub struct EtcdBackupSpec {
-    /// Client addresses of the etcd cluster, with scheme. Any one that answers suffices. Use etcdCluster for a cluster that this operator runs.
+    /// Client URLs of the etcd cluster, with scheme. One reachable endpoint is enough. For a cluster that this operator manages, use etcdCluster instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64), inner(length(max = 1024)))]
     #[x_kube(validation = Rule::new("self.all(e, e.matches('^https?://[^/ ]+$'))").message("etcdEndpoints must hold addresses with scheme and no path; for example: etcdEndpoints: [\"http://orders-client:2379\"]"))]
     pub etcd_endpoints: Option<Vec<String>>,
-    /// The EtcdCluster to back up, instead of etcdEndpoints.
+    /// The EtcdCluster to back up. Mutually exclusive with etcdEndpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd_cluster: Option<ClusterRef>,
-    /// Which store holds the backups: S3, ABS, GCS, OSS or Local. The block of the same name says where.
+    /// Type of the store that holds the backups: S3, ABS, GCS, OSS or Local. The field of the same name (s3, abs, gcs, oss, local) configures the store.
     pub storage_type: StorageType,
-    /// How often, how long, and how many backups are kept.
+    /// Backup interval, timeout and retention.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup_policy: Option<BackupPolicy>,
-    /// When to back up, as a cron expression of five fields: minute, hour, day of month, month, day of week. Without it and without an interval one backup is made.
+    /// Cron schedule of the backups, with five fields: minute, hour, day of month, month, day of week. Without schedule and backupIntervalInSecond, the operator takes one backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     #[x_kube(validation = Rule::new("self == '' || self.matches('^[^ ]+ +[^ ]+ +[^ ]+ +[^ ]+ +[^ ]+$')").message("schedule must have five fields with spaces between them: minute, hour, day of month, month, day of week; seconds and names such as @daily are not known; for example: schedule: \"0 3 * * *\" for three in the morning"))]
     pub schedule: Option<String>,
-    /// The time zone of the schedule, for example Europe/Berlin. Default: UTC.
+    /// Time zone of the schedule, for example Europe/Berlin. Default: UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub time_zone: Option<String>,
-    /// While true no new backup starts.
+    /// Suspends backups: while true, no new backup starts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspend: bool,
-    /// How the snapshot is compressed before it is stored: None or Zstd.
+    /// Compression of the snapshot before it is stored: None or Zstd.
     #[serde(default)]
     pub compression: Compression,
-    /// Encryption of the snapshot before it leaves the Job.
+    /// Encryption of the snapshot before it leaves the pod of the backup Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption: Option<EncryptionSpec>,
-    /// How a stored backup is checked before it counts: Checksum, Full (every byte read back and every page walked) or Restore (besides, restored and started in scratch, and what it serves compared).
+    /// How each stored backup is verified before it counts as successful. Checksum compares hashes. Full also reads back every byte and checks every page of the database. Restore also restores the backup, starts etcd on it in a scratch directory and compares the data.
     #[serde(default)]
     pub verification: Verification,
     /// What happens to the stored backups when the EtcdBackup is deleted: Retain or Delete.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
-    /// How the pods of the backup Jobs are shaped.
+    /// Pod settings of the backup Jobs, such as resources and scheduling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<BackupJob>,
-    /// The Secret with which etcdEndpoints are reached over TLS: keys etcd-client.crt, etcd-client.key, etcd-client-ca.crt.
+    /// Secret with the TLS client certificate for etcdEndpoints: keys etcd-client.crt, etcd-client.key, etcd-client-ca.crt.
     #[serde(default, rename = "clientTLSSecret", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub client_tls_secret: Option<String>,
-    /// The bucket of storageType S3.
+    /// Settings for storageType S3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub s3: Option<S3Store>,
-    /// The container of storageType ABS.
+    /// Settings for storageType ABS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abs: Option<AbsStore>,
-    /// The bucket of storageType GCS.
+    /// Settings for storageType GCS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gcs: Option<GcsStore>,
-    /// The bucket of storageType OSS.
+    /// Settings for storageType OSS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oss: Option<OssStore>,
-    /// The volume of storageType Local.
+    /// Settings for storageType Local.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local: Option<LocalStore>,
 }

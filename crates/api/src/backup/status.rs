@@ -1,4 +1,4 @@
-//! What the operator reports about an `EtcdBackup`.
+//! Status of an `EtcdBackup`, and the records of its active runs and stored backups.
 
 use std::collections::BTreeMap;
 
@@ -15,40 +15,40 @@ use crate::{
     span::{Span, second},
 };
 
-/// What the operator reports about an `EtcdBackup`.
+/// Status of an `EtcdBackup`, written by the operator.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdBackupStatus {
     /// Whether the last finished backup is complete and verified.
     #[serde(default)]
     pub succeeded: bool,
-    /// Why the last backup failed; where none has, what the one that is due waits for.
+    /// Why the last backup failed. If none failed: what the pending backup waits for.
     #[serde(default, rename = "Reason", skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The etcd version of the last good backup.
+    /// etcd version of the last successful backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd_version: Option<String>,
-    /// The etcd revision of the last good backup.
+    /// etcd revision of the last successful backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd_revision: Option<i64>,
-    /// When the last good backup was finished.
+    /// When the last successful backup completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_success_date: Option<Time>,
-    /// What the backup is doing, in one word.
+    /// Current phase of the EtcdBackup, as one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// The generation of the spec that this status speaks of.
+    /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// What is true of the backup, one entry per type.
+    /// Conditions of the EtcdBackup, one entry per type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Option<Vec<Condition>>,
-    /// The installation of the operator that makes this backup, where it names no cluster; another one leaves it alone. A backup of a cluster follows the cluster.
+    /// Installation of the operator that takes this backup; set only with etcdEndpoints. Other installations ignore the object. A backup of an EtcdCluster belongs to the installation that controls the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 317))]
     pub controlled_by: Option<String>,
-    /// The runs that have started and are not finished.
+    /// Runs that have started or wait to start, and have not finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub active: Option<Vec<ActiveRun>>,
@@ -58,24 +58,24 @@ pub struct EtcdBackupStatus {
     /// When the next run is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_schedule_time: Option<Time>,
-    /// The last good backup.
+    /// Record of the last successful backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_success: Option<BackupRecord>,
-    /// Good backups, the newest first.
+    /// Successful backups, newest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub history: Option<Vec<BackupRecord>>,
-    /// How many runs have failed since the last success.
+    /// Number of failed runs since the last success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<i64>,
-    /// How many good backups there were in the store when old ones were last deleted.
+    /// Number of successful backups in the store after the last pruning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<i64>,
-    /// Where backups lie that this object stored before its spec named another place. They are neither pruned nor deleted with it.
+    /// Locations with backups that this object stored before its spec changed to another location. The operator neither prunes these backups nor deletes them with the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16), inner(length(max = 4096)))]
     pub former_locations: Option<Vec<String>>,
-    /// The value of the annotation etcd.database.coreos.com/backup-now for which a backup was last made.
+    /// Value of the annotation etcd.database.coreos.com/backup-now that last triggered a backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub last_backup_now: Option<String>,
@@ -87,90 +87,90 @@ impl Conditioned for EtcdBackupStatus {
     }
 }
 
-/// A run that has started and is not finished.
+/// A run that has started or waits to start, and has not finished.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ActiveRun {
-    /// Identifies the run: the time it was due and the UID of the `EtcdBackup`.
+    /// ID of the run: its due time and the UID of the `EtcdBackup`.
     pub run: String,
-    /// The Job that does it.
+    /// Name of its Job.
     pub job: String,
-    /// What it does: Backup, Prune (old ones are deleted) or Erase (all are).
+    /// Task of the run: Backup, Prune (deletes expired backups) or Erase (deletes all backups).
     #[serde(default)]
     #[schemars(length(max = 16))]
     pub task: String,
-    /// When it was due.
+    /// When the run was due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Time>,
-    /// When it started; without, it waits for others to end.
+    /// When the run started. Not set while it waits for other runs to end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
-    /// The UID of its Job, once that was seen.
+    /// UID of its Job, once the operator has seen it.
     #[serde(default, rename = "jobUID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub job_uid: Option<String>,
-    /// How often its Job was made; more than once if a result was lost.
+    /// How often the operator created its Job; more than once if a result was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<i64>,
-    /// Why its Job could not be made, or its pod has not started.
+    /// Why its Job could not be created, or why the Job's pod has not started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,
-    /// What a newer version of the operator wrote besides. It stays, for a list is written as a whole.
+    /// Fields that a newer version of the operator wrote. They are kept, because a list is always written as a whole.
     #[serde(flatten)]
     #[schemars(skip)]
     pub later: BTreeMap<String, Value>,
 }
 
-/// One good backup.
+/// Record of a successful backup.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupRecord {
-    /// The object in the store.
+    /// Key of the object in the store.
     pub object: String,
-    /// The store and the path it was stored under.
+    /// Store and path of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     pub location: Option<String>,
-    /// The run that made it.
+    /// ID of the run that stored the backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// The etcd revision it holds.
+    /// etcd revision of the backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<i64>,
-    /// The etcd version that wrote it.
+    /// etcd version of the member that the backup was taken from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd_version: Option<String>,
-    /// The cluster it was taken from, as etcd counts it, in hexadecimal.
+    /// etcd's ID of the cluster that was backed up, in hexadecimal.
     #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
-    /// Its size in bytes.
+    /// Size of the stored object in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<i64>,
-    /// The SHA-256 of the stored object, in hexadecimal.
+    /// SHA-256 of the stored object, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// When it was started.
+    /// When the run started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
-    /// How long it took.
+    /// How long the run took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
-    /// The member it was taken from.
+    /// Member that the backup was taken from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<String>,
-    /// How it was verified.
+    /// Verification level that the backup passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<String>,
-    /// What a newer version of the operator recorded besides. It stays: a list is written as a whole, and nobody reads
-    /// these again from the store.
+    /// Fields that a newer version of the operator wrote. They are kept, because a list is always written as a whole, and
+    /// the operator does not read these records from the store again.
     #[serde(flatten)]
     #[schemars(skip)]
     pub later: BTreeMap<String, Value>,
 }
 
 impl BackupRecord {
-    /// What is recorded of a backup that this run stored there.
+    /// Builds the record of the backup that `run` stored at `location`.
     pub fn of(stored: &Stored, location: Option<String>, run: String) -> Self {
         let took = stored.completed_at.duration_since(stored.started_at);
         let took = std::time::Duration::try_from(took).unwrap_or_default();
@@ -191,8 +191,8 @@ impl BackupRecord {
         }
     }
 
-    /// When it was complete. Where nobody says how long it took it counts from its start: no backup of the same object began
-    /// before that, so the order stays right, and what it holds is of then.
+    /// When the backup was complete. Without a duration its start time counts: no backup of the same object began before
+    /// that, so the order of records stays right.
     pub fn completed(&self) -> Option<Timestamp> {
         let started = self.started_at.as_ref()?.0;
         let took = self
@@ -210,14 +210,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_newer_version_recorded_of_a_backup_is_written_again() {
+    fn unknown_fields_of_a_backup_record_survive_a_round_trip() {
         let given = json!({"object": "k", "revision": 7, "later": {"seals": [1]}});
         let record: BackupRecord = serde_json::from_value(given.clone()).expect("a record");
         assert_eq!(serde_json::to_value(record).expect("JSON"), given);
     }
 
     #[test]
-    fn what_a_newer_version_wrote_of_a_run_is_written_again() {
+    fn unknown_fields_of_an_active_run_survive_a_round_trip() {
         let given =
             json!({"run": "r", "job": "j", "task": "Backup", "due": "2026-03-01T03:00:00Z", "later": [1]});
         let run: ActiveRun = serde_json::from_value(given.clone()).expect("a run");
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_was_complete_when_it_had_taken_its_time_and_else_counts_from_its_start() {
+    fn completion_is_start_plus_duration_and_the_start_without_a_duration() {
         let at = |text: &str| Some(text.parse::<Timestamp>().expect("a time"));
         let completed = |started: Option<&str>, duration: Option<&str>| {
             let record = BackupRecord {

@@ -1,4 +1,4 @@
-//! `EtcdCluster`: one etcd cluster, its members, storage and policies.
+//! The `EtcdCluster` kind: one etcd cluster, its members, storage and policies.
 
 mod options;
 mod pod;
@@ -22,14 +22,14 @@ pub use tls::{CertManagerTls, IssuerRef, ManagedTls, MemberSecrets, StaticTls, T
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-/// The most members a cluster can have: beyond nine, each write waits for too many disks.
+/// The maximum number of members. With more than nine, each write waits for too many disks.
 pub const MAX_SIZE: i32 = 9;
-/// The number of members of a cluster whose spec does not say.
+/// The number of members if the spec does not set `size`.
 pub const DEFAULT_SIZE: i32 = 3;
-/// Where the etcd image comes from unless the spec says otherwise.
+/// The repository of the etcd image if the spec sets neither `repository` nor `image`.
 pub const DEFAULT_REPOSITORY: &str = "quay.io/coreos/etcd";
 
-/// What an etcd cluster should look like.
+/// Spec of an `EtcdCluster`: the desired members, storage and policies.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "etcd.database.coreos.com",
@@ -49,13 +49,13 @@ pub const DEFAULT_REPOSITORY: &str = "quay.io/coreos/etcd";
         status_replicas_path = ".status.size",
         label_selector_path = ".status.selector"
     ),
-    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase", description = "What the cluster is doing"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.readyMembers", description = "Ready members of those wanted"),
-    printcolumn(name = "Version", type_ = "string", json_path = ".status.currentVersion", description = "The etcd version that runs"),
-    printcolumn(name = "Leader", type_ = "string", json_path = ".status.leader", description = "The member that leads"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase", description = "Current phase of the cluster"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.readyMembers", description = "Ready members of the desired members"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.currentVersion", description = "etcd version that all members run"),
+    printcolumn(name = "Leader", type_ = "string", json_path = ".status.leader", description = "Member that is the raft leader"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp", description = "Time since the object was created"),
-    printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size", priority = 1, description = "Members wanted"),
-    printcolumn(name = "Storage", type_ = "string", json_path = ".status.storage", priority = 1, description = "What the members keep their data on"),
+    printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size", priority = 1, description = "Desired number of members"),
+    printcolumn(name = "Storage", type_ = "string", json_path = ".status.storage", priority = 1, description = "Storage of the members' data"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.reason", priority = 1, description = "Why the cluster is in this phase"),
     validation = Rule::new("self.metadata.name.size() <= 52").message("metadata.name must have at most 52 characters, because pods, services and volumes carry it with a suffix; for example: orders-etcd"),
     validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message("metadata.name must start with a letter and hold only lower-case letters, digits and '-', because Services carry it; for example: orders-etcd"),
@@ -68,47 +68,47 @@ pub const DEFAULT_REPOSITORY: &str = "quay.io/coreos/etcd";
     validation = Rule::new("(has(self.storage) ? (has(self.storage.medium) ? self.storage.medium : 'PersistentVolume') : (has(self.pod) && has(self.pod.persistentVolumeClaimSpec) ? 'PersistentVolume' : 'EmptyDir')) == (has(oldSelf.storage) ? (has(oldSelf.storage.medium) ? oldSelf.storage.medium : 'PersistentVolume') : (has(oldSelf.pod) && has(oldSelf.pod.persistentVolumeClaimSpec) ? 'PersistentVolume' : 'EmptyDir'))").message("storage.medium cannot change while the cluster exists: back the cluster up and restore it into a new EtcdCluster with the other medium"),
 )]
 pub struct EtcdClusterSpec {
-    /// How many members the cluster has: 1 to 9, an odd number tolerates the most failures for its cost. 0 hibernates the cluster: its pods go, its volumes stay.
+    /// Number of members: 1 to 9. An odd number tolerates the most failures for its cost. 0 hibernates the cluster: the operator deletes its pods and keeps its volumes.
     #[serde(default = "default_size")]
     #[x_kube(validation = Rule::new("self >= 0 && self <= 9").message("size must be 0 to 9, where 0 hibernates the cluster; for example: size: 3"))]
     pub size: i32,
 
-    /// The etcd version, with or without a leading v, for example 3.6.16. Without it the tag of image counts; without that the newest known patch of the default minor, which status.currentVersion then shows.
+    /// etcd version, with or without a leading v, for example 3.6.16. Default: the tag of image, or else the newest known patch of the default minor version, which status.currentVersion shows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     #[x_kube(validation = Rule::new("self == '' || self.matches('^v?[0-9]+[.][0-9]+[.][0-9]+(-[0-9A-Za-z.-]+)?$')").message("version must be MAJOR.MINOR.PATCH; for example: version: 3.6.16"))]
     pub version: Option<String>,
 
-    /// The image repository, to which ':v' and the version are added. Default: quay.io/coreos/etcd.
+    /// Image repository of etcd; the operator appends ':v' and the version. Default: quay.io/coreos/etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     #[x_kube(validation = Rule::new("self.matches('^[^ @]*$')").message("repository must be an image name without tag or digest; for example: repository: quay.io/coreos/etcd"))]
     pub repository: Option<String>,
 
-    /// A whole image reference, with tag or digest. It wins over repository and version.
+    /// Full image reference of etcd, with tag or digest. It takes precedence over repository and version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     #[x_kube(validation = Rule::new("self.matches('^[^ ]*$')").message("image must be an image reference without spaces; for example: image: quay.io/coreos/etcd:v3.6.16"))]
     pub image: Option<String>,
 
-    /// When the kubelet pulls the image: Always, IfNotPresent or Never. Default: as Kubernetes decides from the tag.
+    /// Image pull policy: Always, IfNotPresent or Never. Default: Kubernetes decides by the image tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<ImagePullPolicy>,
 
-    /// Secrets with the credentials of the registry that holds the image.
+    /// Secrets with the credentials of the image registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub image_pull_secrets: Option<Vec<k8s_openapi::api::core::v1::LocalObjectReference>>,
 
-    /// While true the operator observes and reports, and changes nothing.
+    /// Pauses the operator for this cluster: while true, it observes and reports, and changes nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
 
-    /// How the pods of the members are shaped.
+    /// Pod settings of the members, such as resources, scheduling and labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodPolicy>,
 
-    /// What the members keep their data on. Without it, and without pod.persistentVolumeClaimSpec, data lives as long as the pod (EmptyDir), which the StorageEphemeral condition says aloud.
+    /// Storage of the members' data. Without it and without pod.persistentVolumeClaimSpec, each member uses an EmptyDir, which is lost with the pod; the condition StorageEphemeral reports this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<StorageSpec>,
 
@@ -116,11 +116,11 @@ pub struct EtcdClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<EtcdOptions>,
 
-    /// The client Service NAME-client, and names under which clients outside the cluster reach it.
+    /// The client Service NAME-client, and external DNS names of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServicePolicy>,
 
-    /// Encryption and mutual authentication of peer and client traffic. Without it both are plain.
+    /// Encryption and mutual authentication of peer and client traffic. Without it, both are plain text.
     #[serde(default, rename = "TLS", skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsPolicy>,
 
@@ -128,19 +128,19 @@ pub struct EtcdClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<AuthSpec>,
 
-    /// How changes of version, image and pod shape reach running members.
+    /// How changes of version, image and pod settings are rolled out to running members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updates: Option<UpdatePolicy>,
 
-    /// Defragmentation, what happens when the quota is full, and checks that all members hold the same data.
+    /// Defragmentation, handling of an exceeded database quota (NOSPACE), and consistency checks between members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintenance: Option<MaintenancePolicy>,
 
-    /// When a member is replaced, and what happens when quorum or all data are lost.
+    /// When the operator replaces a member, and how it reacts to quorum loss and data loss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<RecoveryPolicy>,
 
-    /// How the cluster comes into being.
+    /// How the cluster starts for the first time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<BootstrapSpec>,
 
@@ -149,14 +149,14 @@ pub struct EtcdClusterSpec {
     pub monitoring: Option<MonitoringSpec>,
 }
 
-/// When an image is pulled.
+/// When the kubelet pulls an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum ImagePullPolicy {
-    /// Ask the registry before each start of a container.
+    /// Query the registry before each start of a container.
     Always,
-    /// Pull only what the node does not have.
+    /// Pull the image only if the node does not have it.
     IfNotPresent,
-    /// Use only what the node has.
+    /// Never pull; use only an image that the node has.
     Never,
 }
 
@@ -172,30 +172,30 @@ impl ImagePullPolicy {
 }
 
 impl EtcdClusterSpec {
-    /// The image of etcd in a member's pod that runs this version, which may be empty where it is not known; none if that
-    /// leaves it open.
+    /// The etcd image of a member that runs `version`, which is empty while unknown. `None` if the spec sets no `image` and
+    /// the version is empty.
     pub fn etcd_image(&self, version: &str) -> Option<String> {
         let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-        let of_version = || {
+        let image_of_version = || {
             let repository = filled(&self.repository).unwrap_or_else(|| DEFAULT_REPOSITORY.to_owned());
             (!version.is_empty()).then(|| format!("{repository}:v{version}"))
         };
-        filled(&self.image).or_else(of_version)
+        filled(&self.image).or_else(image_of_version)
     }
 }
 
 impl EtcdCluster {
-    /// Whether members speak TLS to clients. The address in the status is that of members as they run; until there is one
-    /// the spec tells, whose edits reach no member that runs.
+    /// Whether the members require TLS from clients. The endpoints in the status decide, because they describe the members
+    /// as they run. Only before the first endpoint is reported the spec decides: its edits may not be rolled out yet.
     pub fn has_secure_clients(&self) -> bool {
         let endpoints = self.status.as_ref().and_then(|status| status.endpoints.as_ref());
-        let told = endpoints.and_then(|endpoints| endpoints.first());
-        told.map_or(self.operator_secret().is_some(), |address| {
+        let endpoint = endpoints.and_then(|endpoints| endpoints.first());
+        endpoint.map_or(self.operator_secret().is_some(), |address| {
             address.starts_with("https://")
         })
     }
 
-    /// The Secret that the operator shows to members, if the spec names one.
+    /// The Secret with the operator's client certificate for the members, if the spec names one.
     pub fn operator_secret(&self) -> Option<&str> {
         let statics = self.spec.tls.as_ref()?.static_.as_ref()?;
         statics.operator_secret.as_deref().filter(|name| !name.is_empty())
@@ -212,9 +212,9 @@ mod tests {
 
     use super::*;
 
-    /// A field that is pending must not make anybody ask members otherwise than they answer.
+    /// A change of `spec.TLS` that is not rolled out yet must not change how the members are contacted.
     #[test]
-    fn members_speak_as_they_run_and_not_as_the_spec_would_have_them() {
+    fn reported_endpoints_decide_about_tls_before_the_spec_does() {
         let tls = json!({"static": {"operatorSecret": "client"}});
         let none = json!({"static": {"operatorSecret": ""}});
         let (plain, secure) = (

@@ -1,4 +1,4 @@
-//! Settings of etcd itself.
+//! Settings of etcd itself: database quota, compaction, raft timing, extra flags.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::KubeSchema;
@@ -7,37 +7,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::reserved;
 
-/// Settings of etcd itself. What is left out stays at etcd's own default.
+/// Settings of etcd itself. Unset fields keep etcd's own defaults.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!has(self.heartbeatMs) || !has(self.electionMs) || self.electionMs >= self.heartbeatMs * 5").message("etcd.electionMs must be at least five times etcd.heartbeatMs, or elections never settle; for example: heartbeatMs: 100, electionMs: 1000").field_path(".electionMs"),
 )]
 pub struct EtcdOptions {
-    /// The size the database may reach before etcd refuses writes, for example 4Gi. At most 8Gi is advised.
+    /// Maximum size of the database; beyond it etcd refuses writes (NOSPACE). For example 4Gi. etcd recommends at most 8Gi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("(isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0')))").message("etcd.quotaBackendBytes must be a quantity above zero; for example: quotaBackendBytes: 4Gi"))]
     pub quota_backend_bytes: Option<Quantity>,
-    /// How etcd forgets old revisions by itself. Without it nothing is compacted unless a client asks.
+    /// Automatic compaction of old revisions. Without it, nothing is compacted unless a client requests it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_compaction: Option<AutoCompaction>,
-    /// How many applied entries lie between two raft snapshots on disk.
+    /// Number of applied raft entries between two raft snapshots on disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("(self >= 100 && self <= 1000000)").message("etcd.snapshotCount must be 100 to 1000000; for example: snapshotCount: 10000"))]
     pub snapshot_count: Option<i64>,
-    /// Milliseconds between heartbeats of the leader.
+    /// Interval of the leader's heartbeats in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("(self >= 10 && self <= 10000)").message("etcd.heartbeatMs must be 10 to 10000; for example: heartbeatMs: 100"))]
     pub heartbeat_ms: Option<i32>,
-    /// Milliseconds without a heartbeat after which a follower stands for election; at least five times the heartbeat, at most 50000.
+    /// Election timeout in milliseconds: how long a follower waits for a heartbeat before it starts an election. At least five times heartbeatMs, at most 50000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("(self >= 50 && self <= 50000)").message("etcd.electionMs must be 50 to 50000; for example: electionMs: 1000"))]
     pub election_ms: Option<i32>,
-    /// The largest request in bytes that etcd accepts.
+    /// Maximum size of a client request in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("(self >= 1024 && self <= 104857600)").message("etcd.maxRequestBytes must be 1024 to 104857600; for example: maxRequestBytes: 1572864"))]
     pub max_request_bytes: Option<i64>,
-    /// Further flags of etcd, each written --name=value. Flags that decide identity, membership, addresses, certificates or durability belong to the operator and are refused by name.
+    /// Additional etcd flags, each written --name=value. Flags for identity, membership, addresses, certificates or durability are reserved for the operator and rejected by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64), inner(length(max = 1024)))]
     #[x_kube(
@@ -47,27 +47,27 @@ pub struct EtcdOptions {
     pub extra_args: Option<Vec<String>>,
 }
 
-/// How etcd forgets old revisions by itself.
+/// Automatic compaction of old revisions by etcd.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("(!has(self.mode) || self.mode == 'Periodic') ? self.retention.matches('^([0-9]+(h|m|s))+$|^[0-9]+$') : self.retention.matches('^[0-9]+$')").message("etcd.autoCompaction.retention must be a time for mode Periodic (for example 1h) and a number of revisions for mode Revision (for example \"10000\")").field_path(".retention"),
 )]
 pub struct AutoCompaction {
-    /// Periodic keeps a span of time, Revision keeps a number of revisions.
+    /// Compaction mode: Periodic keeps the revisions of a time window, Revision keeps a number of revisions.
     #[serde(default)]
     pub mode: AutoCompactionMode,
-    /// How much is kept: a time such as 1h for Periodic, a number such as "10000" for Revision.
+    /// How much to keep: a duration such as 1h for Periodic, a number such as "10000" for Revision.
     #[schemars(length(min = 1, max = 32))]
     pub retention: String,
 }
 
-/// What the retention of the automatic compaction counts.
+/// Mode of the automatic compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AutoCompactionMode {
-    /// A span of time.
+    /// Keep the revisions of a time window.
     #[default]
     Periodic,
-    /// A number of revisions.
+    /// Keep a number of revisions.
     Revision,
 }

@@ -9,39 +9,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::span::Span;
 
-/// The client Service NAME-client.
+/// Settings of the client Service NAME-client.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!has(self.loadBalancerClass) || (has(self.type) && self.type == 'LoadBalancer')").message("service.loadBalancerClass needs service.type: LoadBalancer").field_path(".loadBalancerClass"),
 )]
 pub struct ServicePolicy {
-    /// ClusterIP, NodePort or LoadBalancer.
+    /// Type of the Service: ClusterIP, NodePort or LoadBalancer.
     #[serde(default, rename = "type")]
     pub type_: ServiceType,
-    /// Annotations of the Service, for example for a cloud's load balancer.
+    /// Annotations of the Service, for example for a cloud load balancer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 64))]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// Which load balancer implementation serves it. Only with type LoadBalancer.
+    /// Load balancer implementation of the Service. Only with type LoadBalancer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub load_balancer_class: Option<String>,
-    /// Names under which clients outside the Kubernetes cluster reach etcd; they go into managed certificates.
+    /// DNS names under which clients outside the Kubernetes cluster reach etcd. Managed certificates include them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
     pub external_names: Option<Vec<String>>,
 }
 
-/// How a Service is published.
+/// Type of the client Service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ServiceType {
-    /// Inside the Kubernetes cluster only.
+    /// Reachable inside the Kubernetes cluster only.
     #[default]
     ClusterIP,
-    /// On a port of every node.
+    /// Reachable on a port of every node.
     NodePort,
-    /// Through a load balancer of the cloud.
+    /// Reachable through a load balancer of the cloud.
     LoadBalancer,
 }
 
@@ -55,47 +55,47 @@ pub struct AuthSpec {
     /// Whether clients must authenticate.
     #[serde(default)]
     pub enabled: bool,
-    /// The Secret with the password of etcd's user root: keys username and password.
+    /// Secret with the credentials of etcd's user root: keys username and password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub root_secret: Option<String>,
 }
 
-/// How changes reach running members.
+/// How changes are rolled out to running members.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdatePolicy {
-    /// Automatic restarts members one by one, OnDelete waits until somebody deletes a pod, Paused changes nothing.
+    /// Update strategy: Automatic restarts members one by one, OnDelete waits until a user deletes a pod, Paused rolls nothing out.
     #[serde(default)]
     pub strategy: UpdateStrategy,
-    /// Whether the version may go down by one minor, where etcd can do it.
+    /// Whether the version may be lowered by one minor version, if etcd supports it.
     #[serde(default)]
     pub allow_downgrade: bool,
 }
 
-/// How changes reach running members.
+/// How changes are rolled out to running members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum UpdateStrategy {
-    /// Members are restarted one by one, the leader last, each only while the others hold quorum.
+    /// The operator restarts members one by one, the leader last, and each only while the others hold quorum.
     #[default]
     Automatic,
-    /// A member takes the change when somebody deletes its pod.
+    /// A member takes the change when a user deletes its pod.
     OnDelete,
-    /// Nothing changes.
+    /// No change is rolled out.
     Paused,
 }
 
-/// Regular care of the database.
+/// Database maintenance.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MaintenancePolicy {
-    /// When a member's database is defragmented.
+    /// When the operator defragments a member's database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defrag: Option<DefragPolicy>,
-    /// What happens when the quota is full: Remediate compacts, defragments and disarms; Alert only reports.
+    /// Reaction to an exceeded database quota (NOSPACE): Remediate compacts, defragments and disarms the alarm; Alert only reports it.
     #[serde(default)]
     pub on_no_space: OnNoSpace,
-    /// How often the members' data are compared.
+    /// How often the operator compares the members' data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consistency_check: Option<ConsistencyCheck>,
 }
@@ -104,26 +104,26 @@ pub struct MaintenancePolicy {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DefragPolicy {
-    /// The share of the file that must be unused, in percent.
+    /// Minimum unused share of the database file, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("(self >= 1 && self <= 99)").message("maintenance.defrag.fragmentationPercent must be 1 to 99; for example: fragmentationPercent: 50"))]
     pub fragmentation_percent: Option<i32>,
-    /// The size of the file below which nothing is done.
+    /// Minimum size of the database file; smaller ones are not defragmented.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_size: Option<Quantity>,
-    /// When it may happen, as a cron expression of five fields. Default: at any time.
+    /// Cron schedule with five fields that limits when defragmentation may start. Default: at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub schedule: Option<String>,
 }
 
-/// What happens when the quota of the database is full.
+/// Reaction to an exceeded database quota (NOSPACE).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnNoSpace {
-    /// Compact, defragment member by member, then allow writes again.
+    /// Compact, defragment member by member, then disarm the alarm so that etcd accepts writes again.
     #[default]
     Remediate,
-    /// Report it and wait for a person.
+    /// Report the alarm and wait for the user.
     Alert,
 }
 
@@ -131,50 +131,50 @@ pub enum OnNoSpace {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConsistencyCheck {
-    /// The time between two comparisons, for example 6h.
+    /// Time between two comparisons, for example 6h.
     pub interval: Span,
 }
 
-/// When a member is replaced, and what happens when quorum or all data are lost.
+/// When a member is replaced, and the reaction to quorum loss and data loss.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecoveryPolicy {
-    /// How long a node may be gone before its member is replaced. Default: 5m.
+    /// How long a node may be gone before the operator replaces its member. Default: 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replace_after: Option<Span>,
-    /// What happens when a majority of voters is lost for good: Manual waits for consent, Automatic recovers from the survivor with the most data.
+    /// Reaction to the permanent loss of a majority of voters: Manual waits for the user's consent, Automatic recovers from the survivor with the most data.
     #[serde(default)]
     pub on_quorum_loss: OnQuorumLoss,
-    /// What happens when no member has data any more: Manual waits, RestoreLatestBackup restores the newest verified backup.
+    /// Reaction when no member has data left: Manual waits, RestoreLatestBackup restores the newest verified backup.
     #[serde(default)]
     pub on_data_loss: OnDataLoss,
 }
 
-/// What happens when a majority of voters is lost for good.
+/// Reaction to the permanent loss of a majority of voters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnQuorumLoss {
-    /// Report the survivors and wait for a person's consent.
+    /// Report the survivors and wait for the user's consent.
     #[default]
     Manual,
-    /// Recover from the survivor with the most data, once all others are confirmed gone.
+    /// Recover from the survivor with the most data, once all other members are confirmed gone.
     Automatic,
 }
 
-/// What happens when no member has data any more.
+/// Reaction when no member has data left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnDataLoss {
-    /// Report it and wait for a person.
+    /// Report it and wait for the user.
     #[default]
     Manual,
     /// Restore the newest verified backup of this cluster.
     RestoreLatestBackup,
 }
 
-/// How the cluster comes into being.
+/// How the cluster starts for the first time.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BootstrapSpec {
-    /// True makes the cluster wait for an EtcdRestore that names it, instead of starting empty. Without effect once it has started.
+    /// true makes a new cluster wait for an EtcdRestore that names it, instead of starting empty. It has no effect once the cluster has started.
     #[serde(default)]
     pub await_restore: bool,
 }
@@ -183,7 +183,7 @@ pub struct BootstrapSpec {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MonitoringSpec {
-    /// Whether a PodMonitor for the members is kept.
+    /// Whether the operator creates a PodMonitor for the members.
     #[serde(default)]
     pub pod_monitor: bool,
 }

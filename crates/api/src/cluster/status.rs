@@ -1,6 +1,6 @@
-//! What the operator reports about an `EtcdCluster`, and the durable memory of its plans.
+//! Status of an `EtcdCluster`, which is also the operator's persisted state of this cluster.
 //!
-//! Figures that change with every client write (revision, raft index, sizes) do not belong here: they live in metrics.
+//! Values that change with every client write (revision, raft index, sizes) are metrics and not in the status.
 
 use std::collections::BTreeMap;
 
@@ -15,94 +15,94 @@ use crate::{
     schema,
 };
 
-/// What the operator reports about an `EtcdCluster`.
+/// Status of an `EtcdCluster`, written by the operator.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdClusterStatus {
-    /// What the cluster is doing, in one word: Invalid, Creating, Waiting, Running, Hibernated, Restoring, Failed.
+    /// Current phase of the cluster, as one word: Invalid, Creating, Waiting, Running, Hibernated, Restoring, Failed.
     #[serde(default)]
     pub phase: String,
     /// Why the cluster is in this phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether the operator leaves the cluster alone because spec.paused is true.
+    /// Whether the operator does not change the cluster because spec.paused is true.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub control_paused: bool,
-    /// What is true of the cluster, one entry per type.
+    /// Conditions of the cluster, one entry per type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Option<Vec<Condition>>,
-    /// How many members the cluster has.
+    /// Number of members.
     #[serde(default)]
     pub size: i32,
-    /// The Service for clients.
+    /// Name of the client Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_name: Option<String>,
-    /// The port for clients.
+    /// Port of the client Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_port: Option<i32>,
-    /// Names of the members that serve and of those that do not.
+    /// Names of the ready and the unready members.
     #[serde(default)]
     pub members: MembersStatus,
-    /// The etcd version that runs on all members.
+    /// etcd version that all members run.
     #[serde(default)]
     pub current_version: String,
-    /// The etcd version that is being rolled out, empty otherwise.
+    /// etcd version that is being rolled out; empty otherwise.
     #[serde(default)]
     pub target_version: String,
-    /// The generation of the spec that this status speaks of.
+    /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// etcd's ID of the cluster, in hexadecimal, fixed at the first linearizable read.
+    /// etcd's ID of the cluster, in hexadecimal, recorded at the first linearizable read.
     #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
-    /// Which life of the cluster's data runs: 1 after the first start, one more after each restore.
+    /// Incarnation of the cluster's data: 1 after the first start, increased by each restore.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<i64>,
-    /// The highest incarnation ever given out; none is used twice.
+    /// Highest incarnation ever issued. No incarnation is used twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_incarnation: Option<i64>,
-    /// Ready members of those wanted, for example 2/3.
+    /// Ready members of the desired members, for example 2/3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_members: Option<String>,
-    /// The label selector of the members' pods, for autoscalers.
+    /// Label selector of the members' pods, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// The member that leads.
+    /// Member that is the raft leader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<String>,
-    /// What the members keep their data on, in words.
+    /// Storage of the members' data, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<String>,
-    /// Addresses for clients.
+    /// Client URLs of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub endpoints: Option<Vec<String>>,
-    /// The installation of the operator that looks after this cluster; another one leaves it alone.
+    /// Installation of the operator that controls this cluster. Other installations ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controlled_by: Option<String>,
-    /// Each member in detail, one entry per member.
+    /// Details of each member, one entry per member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub member_status: Option<Vec<MemberStatus>>,
-    /// What the operator does or waits for.
+    /// What the operator is doing or waiting for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanStatus>,
-    /// etcd's ID of the member that was last replaced because a person asked for it by annotation: it is not done twice.
+    /// etcd's ID of the member that was last replaced because of the annotation etcd.database.coreos.com/replace. It prevents a second replacement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<String>,
-    /// The pod template that runs, as JSON, while another one is asked for and not rolled out: a StatefulSet that is
-    /// deleted meanwhile is made from it again.
+    /// The pod template that the members run, as JSON, while a newer template is not rolled out yet. If the StatefulSet is
+    /// deleted in that time, the operator recreates it from this template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_template: Option<String>,
-    /// The revision to which restores have raised the data at most: the next one goes beyond it, whoever can still tell.
+    /// Upper bound of the revision that restores have raised the data to. The next restore raises it further, even if the old cluster can no longer be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored_revision: Option<i64>,
-    /// The UIDs of the EtcdRestores that were committed before the last one, the newest at the end: none is carried out twice.
+    /// UIDs of EtcdRestores that were committed before the last one, oldest first. None of them is executed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub earlier_restores: Option<Vec<String>>,
-    /// The restore that is under way, or the last one.
+    /// The restore in progress, or the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<RestoreProgress>,
 }
@@ -113,199 +113,199 @@ impl Conditioned for EtcdClusterStatus {
     }
 }
 
-/// Names of members by readiness.
+/// Names of the members by readiness.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MembersStatus {
     /// Members that serve clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub ready: Option<Vec<String>>,
-    /// Members that do not.
+    /// Members that do not serve clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub unready: Option<Vec<String>>,
 }
 
-/// One member in detail.
+/// Details of one member.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberStatus {
-    /// The member's name, which is its pod's.
+    /// Name of the member and of its pod.
     pub name: String,
     /// etcd's ID of the member, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// voter, learner, or none while it is not in the membership.
+    /// voter or learner; not set while the member is not in the membership.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// The etcd version it runs.
+    /// etcd version that the member runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Whether it answers and is caught up.
+    /// Whether the member answers and is caught up.
     #[serde(default)]
     pub healthy: bool,
-    /// The node it runs on.
+    /// Node of the member's pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// What it keeps its data on.
+    /// Storage of the member's data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<String>,
-    /// What its disk was found to be at the last start.
+    /// Verdict on the member's disk at its last start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
-    /// The UID of the volume claim that it was last seen to run on.
+    /// UID of the PersistentVolumeClaim that the member was last seen running on.
     #[serde(default, rename = "claimUID", skip_serializing_if = "Option::is_none")]
     pub claim_uid: Option<String>,
-    /// The PersistentVolume that it was last seen to run on.
+    /// PersistentVolume that the member was last seen running on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume_name: Option<String>,
-    /// The UID of the pod in which it was last seen to run.
+    /// UID of the pod that the member was last seen running in.
     #[serde(default, rename = "podUID", skip_serializing_if = "Option::is_none")]
     pub pod_uid: Option<String>,
-    /// The raft index up to which it had everything then: a volume that holds less when the next pod comes was put back. It is
-    /// not written anew for every entry.
+    /// Raft index up to which the member had all entries when it was last recorded. A volume with fewer entries at the next
+    /// start was reverted. The value is not updated for every entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raft_index: Option<i64>,
-    /// What a newer version of the operator wrote besides. It stays, for a list is written as a whole.
+    /// Fields that a newer version of the operator wrote. They are kept, because a list is always written as a whole.
     #[serde(flatten)]
     #[schemars(skip)]
     pub later: BTreeMap<String, Value>,
 }
 
-/// What the operator does or waits for.
+/// What the operator is doing or waiting for.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanStatus {
-    /// The step that was written down before it was begun.
+    /// The step in progress, recorded before it began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<StepIntent>,
-    /// Why, in words.
+    /// Why the operator does this, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// What must change before the next step is safe, in words.
+    /// What must change before the next step is safe, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub blocked_by: Option<Vec<String>>,
 }
 
-/// One disruptive step, written down before it is begun.
+/// One disruptive step, recorded before it begins.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StepIntent {
-    /// What kind of step.
+    /// Kind of the step.
     pub kind: String,
-    /// The process of the operator that began it.
+    /// Operator process that began the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// The incarnation of the data it is meant for.
+    /// Incarnation of the data that the step is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<i64>,
-    /// What made it necessary.
+    /// Why the step is necessary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// How often it was begun for this cause; it is not tried without end.
+    /// How often the step was begun for this cause. The number of attempts is limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<i64>,
-    /// The members it touches.
+    /// Members that the step affects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub targets: Option<Vec<StepTarget>>,
 }
 
-/// A member that a step touches.
+/// A member that a step affects.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StepTarget {
-    /// The member's name.
+    /// Name of the member.
     pub member: String,
     /// etcd's ID of the member, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The UID of its pod.
+    /// UID of the member's pod.
     #[serde(default, rename = "podUID", skip_serializing_if = "Option::is_none")]
     pub pod_uid: Option<String>,
-    /// The process in the pod that asked.
+    /// Process in the pod that requested the permit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<String>,
-    /// The nonce that process gave.
+    /// Nonce of that process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nonce: Option<String>,
-    /// The UID of its volume claim.
+    /// UID of the member's PersistentVolumeClaim.
     #[serde(default, rename = "claimUID", skip_serializing_if = "Option::is_none")]
     pub claim_uid: Option<String>,
-    /// What a newer version of the operator wrote besides. It stays, for a list is written as a whole.
+    /// Fields that a newer version of the operator wrote. They are kept, because a list is always written as a whole.
     #[serde(flatten)]
     #[schemars(skip)]
     pub later: BTreeMap<String, Value>,
 }
 
 impl RestoreProgress {
-    /// Whether it is under way; a phase that is not known counts as one.
+    /// Whether the restore is in progress. An unknown phase counts as in progress.
     pub fn is_active(&self) -> bool {
         !["Finished", "RolledBack"].contains(&self.phase.as_str())
     }
 }
 
-/// The restore that is under way, or the last one: the one field that decides between commit and roll-back.
+/// The restore in progress, or the last one. This field alone decides between commit and rollback.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreProgress {
-    /// The UID of the EtcdRestore.
+    /// UID of the EtcdRestore.
     pub uid: String,
-    /// The name of the EtcdRestore.
+    /// Name of the EtcdRestore.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub name: String,
-    /// The incarnation the restored data will have.
+    /// Incarnation of the restored data.
     pub incarnation: i64,
     /// etcd's ID of the restored cluster, in hexadecimal.
     #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
-    /// Stopping, Preparing, Committed, RollingBack or Serving; at the end Finished or RolledBack.
+    /// Phase of the restore: Stopping, Preparing, Committed, RollingBack or Serving; at the end Finished or RolledBack.
     pub phase: String,
-    /// Since when it is in this phase.
+    /// When the restore entered this phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// Whether the old cluster can no longer come back: there is only forward.
+    /// Whether the restore is past its commit point: the old cluster can no longer come back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub committed: bool,
-    /// The incarnation of the data of before.
+    /// Incarnation of the data before the restore.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_incarnation: Option<i64>,
-    /// etcd's ID of the cluster of before, in hexadecimal.
+    /// etcd's ID of the cluster before the restore, in hexadecimal.
     #[serde(
         default,
         rename = "previousClusterID",
         skip_serializing_if = "Option::is_none"
     )]
     pub previous_cluster_id: Option<String>,
-    /// How many members the restored cluster begins with.
+    /// Number of members that the restored cluster starts with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<i32>,
-    /// The SHA-256 of the object, in hexadecimal.
+    /// SHA-256 of the backup object, in hexadecimal.
     #[serde(default, rename = "objectSHA256", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub object_sha256: Option<String>,
-    /// By how much the revision of the object is raised.
+    /// How much the restore raises the revision of the backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision_bump: Option<i64>,
-    /// Seconds the data of before are kept, as was asked for when it began.
+    /// Seconds for which the previous data are kept, as requested when the restore began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_previous_seconds: Option<i64>,
-    /// How far the members have come at best: bytes that were fetched, and members that are prepared.
+    /// Best progress of the members so far, counted in downloaded bytes and prepared members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub furthest: Option<i64>,
-    /// Since when they have come no further.
+    /// When the members made progress last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub furthest_since: Option<Time>,
-    /// Whether clients are let in again.
+    /// Whether the client Service routes to the members again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub open: bool,
-    /// Why it is rolled back, or what it waits for.
+    /// Why the restore is rolled back, or what it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,
-    /// Each member's part, one entry per member.
+    /// Progress of each member, one entry per member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 9), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub members: Option<Vec<MemberRestoreStatus>>,
@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_newer_version_wrote_of_a_member_is_written_again() {
+    fn unknown_fields_of_members_and_step_targets_survive_a_round_trip() {
         let given = json!({"name": "orders-0", "id": "ab", "healthy": true, "later": {"disks": [1]}});
         let member: MemberStatus = serde_json::from_value(given.clone()).expect("a member");
         assert_eq!(serde_json::to_value(member).expect("JSON"), given);

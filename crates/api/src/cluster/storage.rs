@@ -1,4 +1,4 @@
-//! What the members of a cluster keep their data on.
+//! Storage of the members' data.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the members keep their data on.
+/// Storage of the members' data.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -16,42 +16,42 @@ use serde::{Deserialize, Serialize};
     validation = Rule::new("!has(self.storageClassName) || !has(self.medium) || self.medium == 'PersistentVolume'").message("storage.storageClassName is for storage.medium: PersistentVolume only: leave it out, or change the medium").field_path(".storageClassName"),
 )]
 pub struct StorageSpec {
-    /// The size of each member's volume, for example 8Gi. Volumes grow when it is raised and the storage class allows it; they never shrink. With EmptyDir and Memory it is the limit of the directory. Default: 8Gi on a PersistentVolume, else no limit.
+    /// Size of each member's volume, for example 8Gi. Volumes can grow if the StorageClass allows it, and never shrink. For EmptyDir and Memory, it is the size limit of the directory. Default: 8Gi for PersistentVolume, otherwise no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("(isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0')))").message("storage.size must be a quantity above zero; for example: size: 8Gi"))]
     pub size: Option<Quantity>,
-    /// The StorageClass of the volumes. Default: the default class of the Kubernetes cluster.
+    /// StorageClass of the volumes. Default: the default StorageClass of the Kubernetes cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub storage_class_name: Option<String>,
-    /// PersistentVolume keeps data when a pod goes. EmptyDir and Memory lose a member's data with its pod, and all data with all pods.
+    /// Kind of volume. PersistentVolume keeps the data when a pod is deleted. With EmptyDir and Memory, a member's data is lost with its pod, and all data is lost with all pods.
     #[serde(default)]
     pub medium: Medium,
-    /// What happens to the volumes when the EtcdCluster is deleted: Retain keeps them, Delete removes them.
+    /// What happens to the volumes when the EtcdCluster is deleted: Retain keeps them, Delete deletes them.
     #[serde(default)]
     pub retention: Retention,
-    /// Labels for the PersistentVolumeClaims, for example for a volume backup tool.
+    /// Labels of the PersistentVolumeClaims, for example for a volume backup tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 32))]
     pub labels: Option<BTreeMap<String, String>>,
 }
 
-/// The kind of volume below a member.
+/// Kind of volume that holds a member's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Medium {
-    /// A PersistentVolumeClaim per member.
+    /// One PersistentVolumeClaim per member.
     #[default]
     PersistentVolume,
-    /// A directory on the node that goes with the pod.
+    /// A directory on the node, deleted with the pod.
     EmptyDir,
-    /// Memory of the node that goes with the pod.
+    /// Memory of the node (tmpfs), freed with the pod.
     Memory,
 }
 
-/// What happens to volumes when their cluster is deleted.
+/// What happens to the volumes when their cluster is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Retention {
-    /// The volumes stay until somebody deletes them.
+    /// The volumes stay until a user deletes them.
     #[default]
     Retain,
     /// The volumes are deleted with the EtcdCluster.

@@ -1,29 +1,29 @@
-//! Encryption and mutual authentication: secrets given by the user, managed by us, or by cert-manager.
+//! TLS of a cluster: certificates from the user's Secrets, from the operator's own CA, or from cert-manager.
 
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::span::Span;
 
-/// Where certificates come from: exactly one of static, managed and certManager.
+/// Source of the certificates: one of static, managed and certManager.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("[has(self.static), has(self.managed), has(self.certManager)].filter(x, x).size() <= 1").message("TLS takes one of static, managed and certManager; for example: TLS: {static: {member: {peerSecret: etcd-peer-tls}}}"),
 )]
 pub struct TlsPolicy {
-    /// Certificates in Secrets that somebody else makes and renews.
+    /// Certificates in existing Secrets, created and renewed outside this operator.
     #[serde(default, rename = "static", skip_serializing_if = "Option::is_none")]
     pub static_: Option<StaticTls>,
-    /// Certificates from a certificate authority that the operator keeps for this cluster alone.
+    /// Certificates from a certificate authority that the operator manages for this cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed: Option<ManagedTls>,
-    /// Certificates ordered from cert-manager.
+    /// Certificates requested from cert-manager.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cert_manager: Option<CertManagerTls>,
 }
 
-/// Secrets that already exist. Peer and client encryption are independent of each other.
+/// Existing Secrets with certificates. Peer and client encryption are independent of each other.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -34,7 +34,7 @@ pub struct StaticTls {
     /// Secrets mounted into the members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<MemberSecrets>,
-    /// The Secret with which the operator reaches the members: keys etcd-client.crt, etcd-client.key, etcd-client-ca.crt.
+    /// Secret with the operator's client certificate for the members: keys etcd-client.crt, etcd-client.key, etcd-client-ca.crt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub operator_secret: Option<String>,
@@ -44,11 +44,11 @@ pub struct StaticTls {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberSecrets {
-    /// The Secret for traffic between members: keys peer.crt, peer.key, peer-ca.crt. Its certificate must cover *.NAME.NAMESPACE.svc, with and without the cluster domain.
+    /// Secret for peer traffic: keys peer.crt, peer.key, peer-ca.crt. The certificate must cover *.NAME.NAMESPACE.svc, with and without the cluster domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub peer_secret: Option<String>,
-    /// The Secret for traffic with clients: keys server.crt, server.key, server-ca.crt. Its certificate must cover *.NAME.NAMESPACE.svc, NAME-client.NAMESPACE.svc and localhost, and be good for client authentication too: a member shows it to the others when it joins.
+    /// Secret for client traffic: keys server.crt, server.key, server-ca.crt. The certificate must cover *.NAME.NAMESPACE.svc, NAME-client.NAMESPACE.svc and localhost. It must also allow client authentication, because a joining member presents it to the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub server_secret: Option<String>,
@@ -58,31 +58,31 @@ pub struct MemberSecrets {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ManagedTls {
-    /// How long a certificate is valid; it is renewed after two thirds of that. Default: 2160h.
+    /// Validity of a certificate; the operator renews it after two thirds of that time. Default: 2160h.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validity: Option<Span>,
 }
 
-/// Certificates ordered from cert-manager.
+/// Certificates requested from cert-manager.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CertManagerTls {
-    /// Who issues the certificates.
+    /// Issuer of the certificates.
     pub issuer_ref: IssuerRef,
 }
 
-/// Names an issuer of cert-manager.
+/// Reference to a cert-manager issuer.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IssuerRef {
-    /// The name of the issuer.
+    /// Name of the issuer.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Issuer or ClusterIssuer. Default: Issuer.
+    /// Kind of the issuer: Issuer or ClusterIssuer. Default: Issuer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub kind: Option<String>,
-    /// The API group of the issuer. Default: cert-manager.io.
+    /// API group of the issuer. Default: cert-manager.io.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub group: Option<String>,

@@ -1,33 +1,33 @@
-//! The claim on an object: it lies beside an object that is being made or deleted, and says whose it is while no manifest
-//! does. What is left of a run that was killed is known by it.
+//! The claim beside a stored object: it names the owner while a run writes or deletes the object and there is no
+//! manifest. By the claim, the operator recognizes what an interrupted run left behind.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Document, version};
 
-/// The end of the name of a manifest.
+/// Suffix of the manifest's name.
 pub const MANIFEST_SUFFIX: &str = ".manifest.json";
-/// The end of the name of a claim.
+/// Suffix of the claim's name.
 pub const CLAIM_SUFFIX: &str = ".claim.json";
 
-/// Whose an object without a manifest is. Lies beside it as `<object>.claim.json`.
+/// Names the owner of an object without a manifest. Stored beside the object as `<object>.claim.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Claim {
-    /// The version of the document.
+    /// Version of the document format.
     #[serde(default = "version")]
     pub version: u32,
-    /// The key of the object.
+    /// Key of the object.
     pub object: String,
-    /// The UID of the `EtcdBackup` that makes or deletes it.
+    /// UID of the `EtcdBackup` that writes or deletes the object.
     #[serde(rename = "ownerUID")]
     pub owner_uid: String,
-    /// The run that does.
+    /// ID of the run that does so.
     pub run: String,
-    /// When it does so no more: whatever then lies there without a manifest is what a run left behind.
+    /// When the claim expires. After that, an object without a manifest is a leftover of the run.
     pub until: Timestamp,
-    /// Whether something lay there before, which is not a leftover of the run.
+    /// Whether an object existed at this key before the run. Then the object is no leftover.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaces: bool,
 }

@@ -1,70 +1,70 @@
-//! What the steps of a restore leave on a member's volume and tell meanwhile, apart from the restored directory itself.
+//! Files that a restore writes on a member's volume beside the restored directory, and the progress of the download.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Document, version};
 
-/// A download that is complete and right: `fetched.json`. Written last, and as the identity is.
+/// `fetched.json`: the download of a backup is complete and verified. Written last, and as durably as the identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fetched {
-    /// The version of the document.
+    /// Version of the document format.
     #[serde(default = "version")]
     pub version: u32,
-    /// The restore it belongs to.
+    /// UID of the `EtcdRestore`.
     #[serde(rename = "restoreUID")]
     pub restore_uid: String,
-    /// The SHA-256 of the stored object, in hexadecimal.
+    /// SHA-256 of the stored object, in hexadecimal.
     pub object_sha256: String,
-    /// Bytes of the snapshot.
+    /// Size of the snapshot in bytes.
     pub snapshot_size: u64,
-    /// The boot of the node under which it was written without being brought to the disk: after another one it may be torn.
-    /// None says that it is on the disk.
+    /// Boot ID of the node if the download was written without fsync: after a reboot it may be incomplete. `None` if it was
+    /// synced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<String>,
 }
 
-/// How far a download is, as it tells whoever asks.
+/// Progress of a download, as the init container serves it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchProgress {
-    /// The version of the document.
+    /// Version of the document format.
     #[serde(default = "version")]
     pub version: u32,
-    /// The restore it belongs to.
+    /// UID of the `EtcdRestore`.
     #[serde(rename = "restoreUID")]
     pub restore_uid: String,
-    /// The UID of the pod.
+    /// UID of the pod.
     #[serde(rename = "podUID")]
     pub pod_uid: String,
-    /// Bytes that have arrived.
+    /// Bytes downloaded so far.
     pub bytes: u64,
-    /// Bytes that will arrive in all.
+    /// Bytes to download in total.
     pub total: u64,
 }
 
-/// Data of before that a restore set aside, and until when they are kept: `kept.json`.
+/// `kept.json`: data directories that restores set aside, and when each may be deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Kept {
-    /// The version of the document.
+    /// Version of the document format.
     #[serde(default = "version")]
     pub version: u32,
     /// The directories.
     pub directories: Vec<KeptDirectory>,
 }
 
-/// A directory that is kept for a while.
+/// A data directory that a restore set aside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeptDirectory {
-    /// Its name, beside the data.
+    /// Name of the directory, which lies beside the data directory.
     pub directory: String,
-    /// The restore that set it aside.
+    /// UID of the `EtcdRestore` that set it aside.
     #[serde(rename = "restoreUID")]
     pub restore_uid: String,
-    /// Until when it is kept.
+    /// When it may be deleted.
     pub until: Timestamp,
 }
 

@@ -1,4 +1,4 @@
-//! Whose disk this is: `identity.json` beside the data.
+//! `identity.json` beside the data: which cluster, member and incarnation a volume belongs to.
 
 use std::collections::BTreeMap;
 
@@ -6,64 +6,64 @@ use serde::{Deserialize, Serialize};
 
 use super::{Document, version};
 
-/// Whose disk this is. Written to a temporary file, synced, renamed, and the directory synced.
+/// Identity of a volume. Written durably: to a temporary file, fsync, rename, fsync of the directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Identity {
-    /// The version of the document.
+    /// Version of the document format.
     #[serde(default = "version")]
     pub version: u32,
-    /// The UID of the `EtcdCluster`.
+    /// UID of the `EtcdCluster`.
     pub cluster_uid: String,
     /// etcd's ID of the cluster, in hexadecimal.
     #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
-    /// The member's name.
+    /// Name of the member.
     pub member: String,
     /// etcd's ID of the member, in hexadecimal.
     #[serde(default, rename = "memberID", skip_serializing_if = "Option::is_none")]
     pub member_id: Option<String>,
-    /// Which life of the cluster's data this is.
+    /// Incarnation of the cluster's data on this volume.
     pub incarnation: i64,
-    /// By what the volume is known again.
+    /// Properties by which the volume is recognized.
     pub fingerprint: Fingerprint,
-    /// Whether etcd was ever started on it; set before the start.
+    /// Whether etcd was ever started on the volume. Set before the start.
     pub ran: bool,
-    /// How often etcd was started on it.
+    /// How often etcd was started on the volume.
     pub starts: u64,
 }
 
-/// Stable properties of a volume, compared only where both sides have the property.
+/// Stable properties of a volume. Two fingerprints are compared only in the properties that both have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fingerprint(pub BTreeMap<String, String>);
 
-/// The kinds of properties in a fingerprint. Never a name or number of a device, a size or a node: they change while
-/// the volume stays.
+/// Kinds of properties in a fingerprint. Device names and numbers, sizes and node names are excluded, because they change
+/// while the volume stays the same.
 pub mod kind {
-    /// The worldwide name of the whole device.
+    /// World Wide Identifier (WWID) of the whole device.
     pub const WWID: &str = "wwid";
-    /// The globally unique name of an NVMe namespace.
+    /// Globally unique identifier (NGUID) of an NVMe namespace.
     pub const NGUID: &str = "nguid";
-    /// The shorter unique name of an NVMe namespace.
+    /// Shorter unique identifier (EUI-64) of an NVMe namespace.
     pub const EUI: &str = "eui";
-    /// The UUID of a mapped device, where it belongs to the volume and not to the mapping.
+    /// UUID of a device-mapper device, if it belongs to the volume and not to the mapping.
     pub const DM_UUID: &str = "dmUUID";
-    /// The serial number of the whole device, if no other device of the node has the same.
+    /// Serial number of the whole device, if no other device of the node has the same.
     pub const SERIAL: &str = "serial";
-    /// The UUID of the file system. A copy of the device has the same.
+    /// UUID of the file system. A copy of the device has the same one.
     pub const FS_UUID: &str = "fsUUID";
-    /// The type and source of a network file system.
+    /// Type and source of a network file system.
     pub const SOURCE: &str = "source";
-    /// The directory of the file system that is mounted.
+    /// Directory of the file system that is mounted.
     pub const ROOT: &str = "root";
-    /// The inode of the directory that holds the identity.
+    /// Inode of the directory that holds the identity.
     pub const INODE: &str = "inode";
-    /// When the directory that holds the identity was made.
+    /// Creation time of the directory that holds the identity.
     pub const BIRTH: &str = "birth";
 }
 
-/// The kinds that tell one device or share from its copy.
+/// The kinds that distinguish a device or network share from a copy of it.
 const STRONG: [&str; 6] = [
     kind::WWID,
     kind::NGUID,
@@ -74,7 +74,7 @@ const STRONG: [&str; 6] = [
 ];
 
 impl Fingerprint {
-    /// The first property in which the two differ, if any: then the volume is another one.
+    /// The first property in which the two differ, if any: then they are different volumes.
     pub fn difference<'a>(&'a self, other: &Self) -> Option<&'a str> {
         self.0
             .iter()
@@ -82,17 +82,17 @@ impl Fingerprint {
             .map(|(k, _)| k.as_str())
     }
 
-    /// Whether nothing in it tells the volume from a copy of it in its place.
+    /// Whether no property distinguishes the volume from a copy of it.
     pub fn is_weak(&self) -> bool {
         !STRONG.iter().any(|kind| self.0.contains_key(*kind))
     }
 
-    /// Whether nothing is known.
+    /// Whether no property is known.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes over the kinds it does not have; those it has stay as they were.
+    /// Adds the kinds of `other` that this fingerprint lacks. Existing kinds keep their values.
     #[must_use]
     pub fn with_new_of(mut self, other: &Self) -> Self {
         for (kind, value) in &other.0 {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fingerprint_without_a_device_or_share_is_weak_whatever_else_it_has() {
+    fn a_fingerprint_without_a_device_or_share_is_weak() {
         assert!(Fingerprint::default().is_weak());
         assert!(print(&[("inode", "7"), ("root", "/a"), ("fsUUID", "u")]).is_weak());
         for kind in super::STRONG {
@@ -137,8 +137,8 @@ mod tests {
     }
 
     #[test]
-    fn new_kinds_are_taken_over_and_known_ones_stay() {
-        let learnt = print(&[("inode", "7")]).with_new_of(&print(&[("inode", "8"), ("wwid", "a")]));
-        assert_eq!(learnt, print(&[("inode", "7"), ("wwid", "a")]));
+    fn unknown_kinds_are_added_and_known_ones_keep_their_values() {
+        let merged = print(&[("inode", "7")]).with_new_of(&print(&[("inode", "8"), ("wwid", "a")]));
+        assert_eq!(merged, print(&[("inode", "7"), ("wwid", "a")]));
     }
 }

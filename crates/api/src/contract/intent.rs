@@ -1,80 +1,81 @@
-//! What the restore controller asks of the cluster controller, written as an annotation on the `EtcdCluster`.
+//! The request of the restore controller to the cluster controller: an annotation on the `EtcdCluster`.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Document, StoreOrder, version};
 
-/// A verified restore that the cluster controller is asked to carry out.
+/// A verified restore that the cluster controller is to execute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreIntent {
-    /// The version of the document.
+    /// Version of the document format.
     #[serde(default = "version")]
     pub version: u32,
-    /// The UID of the `EtcdRestore`.
+    /// UID of the `EtcdRestore`.
     pub uid: String,
-    /// The name of the `EtcdRestore`.
+    /// Name of the `EtcdRestore`.
     pub name: String,
-    /// Where the object lies; its path is the full key.
+    /// Store of the backup; its path is the full key of the object.
     pub store: StoreOrder,
-    /// What is mounted so that it can be read: names only, never a credential.
+    /// Names of the Secrets and the claim to mount for the download; never a credential.
     #[serde(default)]
     pub secrets: RestoreSecrets,
-    /// What the object was found to be.
+    /// Sizes and hashes of the verified object.
     pub object: ObjectFacts,
-    /// The exact etcd revision it holds.
+    /// Exact etcd revision of the backup.
     pub revision: i64,
-    /// The etcd version that wrote it, as far as it is known.
+    /// etcd version that wrote the backup; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub etcd_version: String,
-    /// The digest of the keys it holds.
+    /// Digest of the keys in the backup.
     pub digest: String,
-    /// By how much the revision is raised above the last one the old cluster was seen at; 0 leaves it.
+    /// How much to raise the revision above the last one seen in the old cluster. 0 does not raise it.
     #[serde(default)]
     pub revision_bump: i64,
-    /// Seconds the data of before are kept.
+    /// Seconds for which the previous data are kept.
     #[serde(default)]
     pub keep_previous_seconds: u64,
-    /// etcd's ID of the restored cluster whose data were compared with the object: clients may be let in to that one, and to
-    /// none that is restored anew for the same request.
+    /// etcd's ID of the restored cluster whose data the restore controller compared with the backup. The client Service may
+    /// route to that cluster, and to none that a further attempt of the same request restores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compared_cluster: Option<String>,
 }
 
-/// Names of what is mounted, in the namespace of the cluster.
+/// Names of what is mounted for the download, in the namespace of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreSecrets {
-    /// The Secret of the store.
+    /// Secret with the credentials of the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
-    /// The Secret with the authority of the store.
+    /// Secret with the certificate authority of the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca: Option<String>,
-    /// The Secret with the keys that open the object.
+    /// Secret with the encryption keys of the backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<String>,
-    /// The claim of the volume it lies on.
+    /// PersistentVolumeClaim of the volume that holds the backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<String>,
 }
 
-/// By what an object and the snapshot in it are known again.
+/// Sizes and hashes that identify a backup object and the snapshot in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectFacts {
-    /// Bytes of the stored object.
+    /// Size of the stored object in bytes.
     pub size: u64,
-    /// The SHA-256 of the stored object, in hexadecimal.
+    /// SHA-256 of the stored object, in hexadecimal.
     pub sha256: String,
-    /// Bytes of the snapshot as etcd gave it, its own hash included.
+    /// Size in bytes of the snapshot as etcd sent it, including the hash that etcd appends.
     pub snapshot_size: u64,
-    /// The SHA-256 of the snapshot's database as etcd appended it, in hexadecimal.
+    /// SHA-256 of the snapshot's database as etcd appended it, in hexadecimal.
     pub snapshot_sha256: String,
 }
 
 impl RestoreIntent {
-    /// The revision that etcd's tool raises: an etcd into which nothing was ever written says 1, and the tool counts from 0.
+    /// The revision from which etcd's restore tool counts the bump. An etcd without any write reports revision 1, but the tool
+    /// counts from 0.
     pub fn raised_from(&self) -> i64 {
         if self.revision > 1 { self.revision } else { 0 }
     }

@@ -1,103 +1,103 @@
-//! What a Job says when it ends, as its container's termination message.
+//! The result of a Job, written as the termination message of its container.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Document, ObjectFacts, version};
 
-/// What a Job says when it ends.
+/// The result of a Job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobResult {
-    /// The version of the document.
+    /// Version of the document format.
     #[serde(default = "version")]
     pub version: u32,
-    /// The run it did.
+    /// ID of the run.
     pub run: String,
-    /// How it ended.
+    /// Outcome of the run.
     pub outcome: JobOutcome,
 }
 
-/// How a Job ended.
+/// Outcome of a Job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum JobOutcome {
-    /// The object and its manifest are in the store.
+    /// Backup: the object and its manifest are in the store.
     Stored(Box<Stored>),
-    /// The backups there are, in the order of their names.
+    /// List: one page of the backups in the store, ordered by name.
     Listed {
-        /// Those that the `EtcdBackup` made.
+        /// Backups of this `EtcdBackup`.
         backups: Vec<Listed>,
-        /// How many there are at the same path that others made.
+        /// Number of backups at the same path that belong to other owners.
         others: u64,
-        /// The name behind which the list goes on, if it does.
+        /// Where the next page starts: after this name. `None` on the last page.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         next: Option<String>,
     },
-    /// What was to go is gone, but for what is named.
+    /// Prune or Erase: the backups are deleted, except the skipped ones.
     #[serde(rename_all = "camelCase")]
     Pruned {
-        /// How many backups were deleted.
+        /// Number of deleted backups.
         deleted: u64,
-        /// How many good ones of this `EtcdBackup` are left.
+        /// Number of successful backups of this `EtcdBackup` that remain.
         #[serde(default)]
         kept: u64,
-        /// Those that were not, as far as there is room.
+        /// Backups that were not deleted; limited by the size of a termination message.
         skipped: Vec<Skipped>,
-        /// How many more were not.
+        /// Number of skipped backups that did not fit into `skipped`.
         #[serde(default, skip_serializing_if = "is_zero")]
         more_skipped: u64,
     },
-    /// The backup was read from end to end and is whole.
+    /// Verify: the backup was read completely and is intact.
     Verified(Box<Verified>),
-    /// The backup is on the volume.
+    /// Fetch: the backup is on the member's volume.
     Fetched {
-        /// Bytes of the snapshot.
+        /// Size of the snapshot in bytes.
         bytes: u64,
     },
-    /// What is served is what the backup holds.
+    /// Compare: the cluster serves the data of the backup.
     Compared {
-        /// The revision at which was read.
+        /// Revision at which the data were read.
         revision: i64,
-        /// How many keys there are.
+        /// Number of keys.
         keys: u64,
-        /// The digest of both.
+        /// Digest of the keys, equal on both sides.
         digest: String,
     },
-    /// It was not done; of a backup nothing was left that counts.
+    /// The run failed. A failed backup left nothing behind that counts as a backup.
     #[serde(rename_all = "camelCase")]
     Failed {
-        /// The cause in one word.
+        /// Machine-readable cause, as one CamelCase word.
         reason: String,
-        /// The cause in a sentence, without secrets.
+        /// Human-readable cause, without secrets.
         message: String,
-        /// Whether another try may help.
+        /// Whether a retry may succeed.
         retriable: bool,
     },
 }
 
-/// A backup that counts.
+/// A backup that a run stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stored {
-    /// The key of the object; its manifest tells the rest.
+    /// Key of the object. Its manifest holds the remaining details.
     pub object: String,
-    /// The exact etcd revision it holds.
+    /// Exact etcd revision of the backup.
     pub revision: i64,
-    /// Bytes of the stored object.
+    /// Size of the stored object in bytes.
     pub size: u64,
-    /// The SHA-256 of the stored object, in hexadecimal.
+    /// SHA-256 of the stored object, in hexadecimal.
     pub sha256: String,
-    /// The etcd version that wrote it.
+    /// etcd version that wrote the backup.
     pub etcd_version: String,
-    /// The cluster it was taken from, in hexadecimal.
+    /// etcd's ID of the cluster that was backed up, in hexadecimal.
     #[serde(rename = "clusterID")]
     pub cluster_id: String,
-    /// The member it was taken from.
+    /// Member that the backup was taken from.
     pub member: String,
-    /// How far it was verified.
+    /// Verification level that the backup passed.
     pub verification: String,
-    /// Which life of the cluster's data it holds, where the operator keeps the cluster.
+    /// Incarnation of the cluster's data, if this operator manages the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<i64>,
     /// When the run started.
@@ -106,73 +106,73 @@ pub struct Stored {
     pub completed_at: Timestamp,
 }
 
-/// What a backup was found to hold.
+/// Contents of a verified backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verified {
-    /// The key of the object.
+    /// Key of the object.
     pub name: String,
-    /// By what it is known again.
+    /// Sizes and hashes of the object.
     pub object: ObjectFacts,
-    /// The exact etcd revision it holds.
+    /// Exact etcd revision of the backup.
     pub revision: i64,
-    /// The digest of its keys at that revision.
+    /// Digest of the keys at that revision.
     pub digest: String,
-    /// How many keys there are.
+    /// Number of keys.
     pub keys: u64,
-    /// The etcd version that wrote it, where its manifest says so.
+    /// etcd version that wrote the backup, from its manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd_version: Option<String>,
-    /// The version of the cluster as the database has it: the lowest minor of its members.
+    /// Cluster version in the database: the lowest minor version of the members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_version: Option<String>,
-    /// The version of the database's own form, where it says so.
+    /// Storage version of the database, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_version: Option<String>,
-    /// Whether it asks clients who they are.
+    /// Whether authentication is enabled in the database.
     #[serde(default)]
     pub auth_enabled: bool,
-    /// How many users there are.
+    /// Number of users.
     #[serde(default)]
     pub users: u64,
-    /// How many roles there are.
+    /// Number of roles.
     #[serde(default)]
     pub roles: u64,
-    /// How many learners there were.
+    /// Number of learners.
     #[serde(default)]
     pub learners: u64,
-    /// Alarms that were on.
+    /// Alarms that were raised.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alarms: Vec<String>,
-    /// Whether there is a manifest.
+    /// Whether the backup has a manifest.
     #[serde(default)]
     pub has_manifest: bool,
-    /// The cluster it was taken from, where its manifest says so.
+    /// etcd's ID of the cluster that was backed up, from the manifest.
     #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
-    /// Which life of the cluster's data it holds, where its manifest says so.
+    /// Incarnation of the cluster's data, from the manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<i64>,
-    /// When the object was complete, where its manifest says so.
+    /// When the object was complete, from the manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<Timestamp>,
-    /// Bytes of the largest database beside whose data it would be laid, where that could be told.
+    /// Size in bytes of the largest database in the cluster to restore into, if known. The restored data need space beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<u64>,
 }
 
-/// A stored backup, as short as it can be told.
+/// Summary of a stored backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Listed {
-    /// The key of the object.
+    /// Key of the object.
     pub object: String,
-    /// Which life of the cluster's data it holds.
+    /// Incarnation of the cluster's data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<i64>,
-    /// The exact etcd revision it holds.
+    /// Exact etcd revision of the backup.
     pub revision: i64,
-    /// Bytes of the stored object.
+    /// Size of the stored object in bytes.
     pub size: u64,
     /// When the object was complete.
     pub completed_at: Timestamp,
@@ -182,13 +182,13 @@ pub struct Listed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Skipped {
-    /// The key of the object.
+    /// Key of the object.
     pub object: String,
-    /// Why, in one word: `Locked`, `NotOurs`, or what the store said.
+    /// Why, as one word: `Locked`, `NotOurs`, or the error of the store.
     pub why: String,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }

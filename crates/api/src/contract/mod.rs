@@ -1,10 +1,10 @@
-//! JSON documents that the operator exchanges with the processes in pods, or leaves on disks and in stores.
+//! Versioned JSON documents that the operator exchanges with processes in pods, or writes to volumes and stores.
 //!
-//! Each carries a version. A reader accepts its own version and the two before it, so that an operator of version N
-//! works with members injected by N−2; a document from the future is an error, never a guess.
+//! A reader accepts its own version and the two before it. An operator of version N thus works with member binaries of
+//! version N−2. A document of a newer version is an error.
 
-mod arrival;
 mod claim;
+mod disk_progress;
 mod fetched;
 mod identity;
 mod intent;
@@ -15,8 +15,8 @@ mod permit;
 mod prepared;
 mod report;
 
-pub use arrival::Arrival;
 pub use claim::{CLAIM_SUFFIX, Claim, MANIFEST_SUFFIX};
+pub use disk_progress::Arrival;
 pub use fetched::{FetchProgress, Fetched, Kept, KeptDirectory};
 pub use identity::{Fingerprint, Identity, kind};
 pub use intent::{ObjectFacts, RestoreIntent, RestoreSecrets};
@@ -32,41 +32,41 @@ pub use report::{ListedMember, PrepareFailure, Preparing, Report, Verdict};
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// The version of all documents this operator writes.
+/// The format version of all documents that this operator writes.
 pub const VERSION: u32 = 1;
-/// How many versions back a reader understands.
+/// How many older format versions a reader accepts.
 const SUPPORTED_BACK: u32 = 2;
 
 /// A document with a version.
 pub trait Document: Serialize + DeserializeOwned {
-    /// What the document is called in messages.
+    /// Name of the document in error messages.
     const NAME: &'static str;
 }
 
 /// Why a document cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
-    /// Not JSON, or not of the document's shape.
+    /// The text is not JSON, or has the wrong fields.
     #[error("{name} is not readable: {source}")]
     Malformed {
-        /// The document.
+        /// Name of the document.
         name: &'static str,
-        /// What the parser says.
+        /// Error of the JSON parser.
         source: serde_json::Error,
     },
-    /// Written by an operator that is newer, or too old.
-    #[error("{name} has version {found}, this operator reads {oldest} to {VERSION}")]
+    /// The document was written by a newer operator, or by one that is too old.
+    #[error("{name} has version {found}; this operator reads versions {oldest} to {VERSION}")]
     Version {
-        /// The document.
+        /// Name of the document.
         name: &'static str,
-        /// The version it has.
+        /// Version of the document.
         found: u64,
-        /// The oldest version that is read.
+        /// Oldest version that this operator reads.
         oldest: u32,
     },
 }
 
-/// Reads a document, its version first.
+/// Reads a document. The version is checked before the other fields are parsed.
 pub fn read<D: Document>(bytes: &[u8]) -> Result<D, DocumentError> {
     let malformed = |source| DocumentError::Malformed {
         name: D::NAME,
@@ -84,7 +84,7 @@ pub fn read<D: Document>(bytes: &[u8]) -> Result<D, DocumentError> {
     serde_json::from_slice(bytes).map_err(malformed)
 }
 
-/// Writes a document as JSON, the same bytes each time.
+/// Writes a document as JSON. The same document always yields the same bytes.
 pub fn write<D: Document>(document: &D) -> Vec<u8> {
     serde_json::to_vec(document).expect("documents hold only JSON types with text keys")
 }

@@ -1,4 +1,4 @@
-//! What a Job is told to do: one document for all of them, without a secret in it. Secrets are mounted, and named by
+//! The order of a Job: one document that describes its task, without secrets. Secrets are mounted, and the order names
 //! their directories.
 
 use jiff::Timestamp;
@@ -9,108 +9,108 @@ use crate::backup::{Compression, Verification};
 use crate::retention::Keep;
 use crate::store::{ServerSideEncryption, StorageType};
 
-/// The variable in which a Job finds its order.
+/// Environment variable that holds a Job's order.
 pub const ORDER_VARIABLE: &str = "ETCD_OPERATOR_ORDER";
 
-/// Where a Job's pod has what it is given.
+/// Mount paths in a Job's pod.
 pub mod mounts {
-    /// The Secret of the store.
+    /// Secret with the credentials of the store.
     pub const STORE_SECRET: &str = "/etc/etcd-operator/store";
-    /// The Secret with the authority of the store, in `ca.crt`.
+    /// Secret with the certificate authority of the store, in `ca.crt`.
     pub const STORE_CA: &str = "/etc/etcd-operator/store-ca";
-    /// The Secret with which etcd is reached over TLS.
+    /// Secret with the TLS client certificate for etcd.
     pub const CLIENT_TLS: &str = "/etc/etcd-operator/client-tls";
-    /// The Secret with the keys that seal backups.
+    /// Secret with the encryption keys of backups.
     pub const KEYS: &str = "/etc/etcd-operator/keys";
-    /// The Secret with `username` and `password` for etcd.
+    /// Secret with `username` and `password` for etcd.
     pub const USER: &str = "/etc/etcd-operator/user";
-    /// The volume of `storageType: Local`.
+    /// Volume of `storageType: Local`.
     pub const VOLUME: &str = "/backups";
-    /// Room for a backup that is checked page by page: the directory for temporary files.
+    /// Directory for temporary files, for example for a backup whose pages are checked.
     pub const SCRATCH: &str = "/tmp";
 }
 
-/// What a Job is told to do.
+/// The order of a Job: what to do, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobOrder {
-    /// The version of the document.
+    /// Version of the document format.
     #[serde(default = "version")]
     pub version: u32,
-    /// The run: the time it was due and the UID of the `EtcdBackup`.
+    /// ID of the run: its due time and the UID of the `EtcdBackup`.
     pub run: String,
-    /// The UID of the `EtcdBackup`. What another one made is never deleted.
+    /// UID of the `EtcdBackup`. The Job never deletes what another one stored.
     #[serde(rename = "ownerUID")]
     pub owner_uid: String,
-    /// Where backups lie.
+    /// Store of the backups.
     pub store: StoreOrder,
-    /// What is done there.
+    /// Task of the Job.
     pub task: Task,
 }
 
-/// A place in a store.
+/// A store, and a path in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoreOrder {
-    /// Which protocol it speaks.
+    /// Protocol of the store.
     pub kind: StorageType,
-    /// The bucket or container; of a volume, where it is mounted.
+    /// Bucket or container. For a volume: its mount path.
     pub bucket: String,
-    /// The path of the spec: the name of a single backup, what the names of periodic ones begin with.
+    /// Path of the spec: the name of a one-shot backup, or the prefix of the names of periodic ones.
     pub path: String,
-    /// The endpoint, where it is not the usual one.
+    /// Endpoint, if it is not the default of the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// Whether the bucket goes into the path of requests.
+    /// Whether requests carry the bucket in the path instead of the host name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub path_style: bool,
-    /// The region.
+    /// Region of the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// Encryption by the store.
+    /// Server-side encryption by the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption: Option<ServerSideEncryption>,
-    /// The storage class of new objects.
+    /// Storage class of new objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_class: Option<String>,
-    /// The directory of the credentials; the platform's identity without.
+    /// Directory of the credentials. Without it, the platform's identity is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
-    /// The directory with the authority of the endpoint.
+    /// Directory with the certificate authority of the endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca: Option<String>,
 }
 
-/// What a Job does.
+/// Task of a Job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum Task {
     /// Stores one backup.
     Backup(Box<BackupTask>),
-    /// Tells which backups there are.
+    /// Lists the backups in the store.
     List {
-        /// The name behind which the list goes on.
+        /// List only names after this one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<String>,
     },
-    /// Deletes what is not kept of the backups that the `EtcdBackup` made, and what earlier runs left half done.
+    /// Deletes the expired backups of the `EtcdBackup`, and leftovers of its earlier runs.
     Prune {
-        /// What is kept.
+        /// Retention of the backups.
         #[serde(default)]
         keep: Keep,
     },
-    /// Deletes every backup that the `EtcdBackup` made.
+    /// Deletes all backups of the `EtcdBackup`.
     Erase,
-    /// Reads a backup from end to end and tells what it holds. The path of the store is the full key.
+    /// Reads a backup completely and reports its contents. The path of the store is the full key.
     Verify(VerifyTask),
-    /// Brings a backup onto the volume of a member. The path of the store is the full key.
+    /// Downloads a backup onto the volume of a member. The path of the store is the full key.
     Fetch(Box<FetchTask>),
-    /// Compares what a restored cluster serves with what the backup holds.
+    /// Compares the data that a restored cluster serves with the data of the backup.
     Compare(Box<CompareTask>),
 }
 
 impl Task {
-    /// The command of the operator's program that does it.
+    /// The subcommand of `etcd-operator` that executes the task.
     pub fn command(&self) -> &'static str {
         match self {
             Self::Backup(_) => "backup",
@@ -123,104 +123,104 @@ impl Task {
     }
 }
 
-/// Storing one backup.
+/// Stores one backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupTask {
-    /// The etcd that is backed up.
+    /// etcd cluster to back up.
     pub source: Source,
-    /// Its ID in hexadecimal, where it is known: no other cluster is backed up.
+    /// etcd's ID of that cluster in hexadecimal, if known. Another cluster is refused.
     #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
-    /// Which life of the cluster's data it is, where the operator keeps the cluster.
+    /// Incarnation of the cluster's data, if this operator manages the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<i64>,
     /// How the object is named.
     pub naming: Naming,
-    /// Whether frames are compressed.
+    /// Compression of the frames.
     #[serde(default)]
     pub compression: Compression,
-    /// The directory of the keys; the backup is not sealed without.
+    /// Directory of the encryption keys. Without it, the backup is not encrypted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<String>,
-    /// How it is checked before it counts.
+    /// How the backup is verified before it counts.
     #[serde(default)]
     pub verification: Verification,
-    /// When the run is over, whatever it has reached.
+    /// When the run is aborted.
     pub deadline: Timestamp,
-    /// What it may do to the cluster.
+    /// Limits that protect the cluster from a slow backup.
     #[serde(default)]
     pub limits: Limits,
-    /// Whether backups of other clusters may lie at the same path, and what lies there be replaced.
+    /// Whether the path may hold backups of other clusters, and the run may replace an existing object.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_others: bool,
 }
 
-/// Telling what a backup holds.
+/// Reads a backup completely and reports its contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VerifyTask {
-    /// The directory of the keys, for a backup that is sealed.
+    /// Directory of the encryption keys, for an encrypted backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<String>,
-    /// The etcd beside whose data it would be laid, where there is one: asked how large these are.
+    /// The cluster to restore into, if it exists. The Job reads how large its database is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<Source>,
-    /// When the run is over, whatever it has reached.
+    /// When the run is aborted.
     pub deadline: Timestamp,
 }
 
-/// Bringing a backup onto the volume of a member.
+/// Downloads a backup onto the volume of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchTask {
-    /// The restore it is for.
+    /// UID of the `EtcdRestore`.
     #[serde(rename = "restoreUID")]
     pub restore_uid: String,
-    /// The incarnation that the restored data will have: a volume that has it needs nothing.
+    /// Incarnation of the restored data. A volume that already has it needs no download.
     pub incarnation: i64,
-    /// The UID of the `EtcdCluster`: nothing is brought onto a volume of another one.
+    /// UID of the `EtcdCluster`. A volume of another cluster is refused.
     #[serde(default, rename = "clusterUID", skip_serializing_if = "Option::is_none")]
     pub cluster_uid: Option<String>,
-    /// What the object was found to be; another one is refused.
+    /// Sizes and hashes of the verified object. Another object is refused.
     pub object: ObjectFacts,
-    /// The directory of the keys, for a backup that is sealed.
+    /// Directory of the encryption keys, for an encrypted backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<String>,
-    /// Where the member's volume is mounted.
+    /// Mount path of the member's volume.
     pub volume: String,
 }
 
-/// Comparing what is served with what a backup holds.
+/// Compares the data that a cluster serves with the data of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CompareTask {
-    /// The etcd that serves.
+    /// etcd cluster to read.
     pub source: Source,
-    /// Its ID in hexadecimal: no other cluster is read.
+    /// etcd's ID of that cluster in hexadecimal. Another cluster is refused.
     #[serde(rename = "clusterID")]
     pub cluster_id: String,
-    /// The revision at which it is read.
+    /// Revision at which the data are read.
     pub revision: i64,
-    /// The digest of the keys in the backup.
+    /// Digest of the keys in the backup.
     pub digest: String,
-    /// When the run is over, whatever it has reached.
+    /// When the run is aborted.
     pub deadline: Timestamp,
 }
 
-/// An etcd and the way to it.
+/// How to reach an etcd cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Source {
-    /// Client addresses of members.
+    /// Client URLs of members.
     pub endpoints: Vec<String>,
-    /// The directory of the certificates: `etcd-client.crt`, `etcd-client.key`, `etcd-client-ca.crt`.
+    /// Directory of the certificates: `etcd-client.crt`, `etcd-client.key`, `etcd-client-ca.crt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<String>,
-    /// The name that members' certificates bear, where that is not the host that is asked.
+    /// Server name in the members' certificates, if it differs from the host in the URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_name: Option<String>,
-    /// The directory with `username` and `password`.
+    /// Directory with `username` and `password`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
@@ -228,22 +228,22 @@ pub struct Source {
 /// How objects are named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Naming {
-    /// As the path says.
+    /// Exactly the path.
     #[default]
     OneShot,
-    /// The path, then `_v<revision>_<UTC time>`.
+    /// The path, followed by `_v<revision>_<UTC time>`.
     Periodic,
 }
 
-/// What a backup may do to the cluster: a stream that goes on for long keeps old pages of the database in use.
+/// Limits of a backup. A long snapshot stream keeps old pages of the member's database in use, so the database grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Limits {
-    /// What must be streamed each second, on average over the grace time.
+    /// Minimum average throughput over the grace time, in bytes per second.
     pub bytes_per_second: u64,
-    /// How long less may come.
+    /// How long the throughput may stay below the minimum, in seconds.
     pub grace_seconds: u64,
-    /// How much the database may grow meanwhile.
+    /// How much the database may grow during the backup, in bytes.
     pub growth_bytes: u64,
 }
 

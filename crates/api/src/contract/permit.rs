@@ -1,78 +1,78 @@
-//! The permit to start: good for one process of one pod and its present nonce, and for nothing else.
+//! The start permit of a member. It is valid for one process of one pod and for the process's current nonce only.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Document, version};
 
-/// The permit to start, written by the operator as an annotation on the pod.
+/// The start permit of a member, written by the operator as an annotation on the pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Permit {
-    /// The version of the document.
+    /// Version of the document format.
     #[serde(default = "version")]
     pub version: u32,
-    /// The UID of the pod it is for.
+    /// UID of the pod.
     pub pod_uid: String,
-    /// The process in the pod it is for, as its report names it.
+    /// ID of the process in the pod, from its report.
     pub process: String,
-    /// The nonce it answers; only the present one counts.
+    /// Nonce from the report. Only the current nonce is valid.
     pub nonce: String,
     /// What the process may do.
     pub mode: Mode,
-    /// The incarnation the disk will have.
+    /// Incarnation that the data will have.
     pub incarnation: i64,
-    /// The UID of the `EtcdCluster`.
+    /// UID of the `EtcdCluster`.
     pub cluster_uid: String,
-    /// etcd's ID of the cluster, in hexadecimal, once it is known.
+    /// etcd's ID of the cluster in hexadecimal, if already known.
     #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
-    /// etcd's ID of the member, in hexadecimal, where it is known before the start.
+    /// etcd's ID of the member in hexadecimal, if known before the start.
     #[serde(default, rename = "memberID", skip_serializing_if = "Option::is_none")]
     pub member_id: Option<String>,
-    /// The initial cluster, as etcd's flag takes it.
+    /// Value of etcd's flag `--initial-cluster`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub initial_cluster: String,
-    /// The token of the initial cluster.
+    /// Value of etcd's flag `--initial-cluster-token`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub token: String,
-    /// What else the modes of a restore need.
+    /// Parameters of the modes `prepare` and `swap`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<RestoreTerms>,
 }
 
-/// What a permit says of a restore.
+/// Parameters of a restore in a permit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreTerms {
-    /// The restore it belongs to.
+    /// UID of the `EtcdRestore`.
     pub uid: String,
-    /// The SHA-256 of the restored object, in hexadecimal.
+    /// SHA-256 of the backup object, in hexadecimal.
     pub object_sha256: String,
-    /// By how much the revision of the object is raised; 0 leaves it.
+    /// How much to raise the revision of the backup. 0 does not raise it.
     #[serde(default)]
     pub revision_bump: i64,
-    /// Seconds for which the data of before are kept.
+    /// Seconds for which the previous data are kept.
     #[serde(default)]
     pub keep_seconds: u64,
 }
 
-/// What a permitted process may do.
+/// What a permit allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Start a new cluster together with the others.
+    /// Start a new cluster together with the other members.
     Bootstrap,
-    /// Join as the member of the given ID.
+    /// Join the cluster as the member with the given ID.
     Join,
-    /// Start as before, on a disk that was attached elsewhere.
+    /// Start on the existing data, which are now on a volume with another fingerprint.
     Resume,
-    /// Start as it is, by a person's consent.
+    /// Start on the existing data, with the user's consent.
     Adopt,
-    /// Restore into a side directory.
+    /// Restore a backup into a staging directory beside the data.
     Prepare,
-    /// Put the restored directory in place and start.
+    /// Put the restored directory in place of the data, and start.
     Swap,
-    /// Recover from this disk alone, by consent.
+    /// Recover the cluster from this volume alone, with the user's consent.
     Recover,
 }
 

@@ -1,29 +1,29 @@
-//! What a restore leaves beside the data when its directory is complete: `prepared.json`.
+//! `prepared.json` beside the data: a restored directory is complete.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Document, version};
 
-/// A restored directory that is complete and waits to be put in the data's place. Written last, and as the identity is.
+/// A complete restored directory that waits to replace the data. Written last, and as durably as the identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Prepared {
-    /// The version of the document.
+    /// Version of the document format.
     #[serde(default = "version")]
     pub version: u32,
-    /// The restore it belongs to.
+    /// UID of the `EtcdRestore`.
     #[serde(rename = "restoreUID")]
     pub restore_uid: String,
-    /// The SHA-256 of the object it was made from, in hexadecimal.
+    /// SHA-256 of the backup object, in hexadecimal.
     pub object_sha256: String,
-    /// The life of the data that begins with it.
+    /// Incarnation of the restored data.
     pub incarnation: i64,
-    /// The directory's name, beside the data.
+    /// Name of the restored directory, which lies beside the data directory.
     pub directory: String,
-    /// etcd's ID of the cluster in it, in hexadecimal.
+    /// etcd's ID of the restored cluster, in hexadecimal.
     #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
-    /// etcd's ID of the member in it, in hexadecimal.
+    /// etcd's ID of the restored member, in hexadecimal.
     #[serde(default, rename = "memberID", skip_serializing_if = "Option::is_none")]
     pub member_id: Option<String>,
 }

@@ -1,140 +1,140 @@
-//! The report of a process that waits for a permit.
+//! The report of a member process that waits for a start permit.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Document, Fingerprint, Identity, version};
 
-/// What a waiting process says of itself and of its disk.
+/// What a waiting process reports about itself and its volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// The version of the document.
+    /// Version of the document format.
     #[serde(default = "version")]
     pub version: u32,
-    /// The UID of the `EtcdCluster` the pod was made for.
+    /// UID of the `EtcdCluster` of the pod.
     pub cluster_uid: String,
-    /// The UID of the pod.
+    /// UID of the pod.
     pub pod_uid: String,
-    /// Drawn at random when the process started.
+    /// Random ID of the process, drawn when it starts.
     pub process: String,
-    /// Renewed every minute until one is used.
+    /// Random nonce, renewed every minute until a permit uses it.
     pub nonce: String,
-    /// The incarnation the pod expects on its disk.
+    /// Incarnation that the pod template expects on the volume.
     pub expected_incarnation: i64,
-    /// What the disk was found to be.
+    /// Verdict on the volume.
     pub verdict: Verdict,
-    /// In words, what led to the verdict.
+    /// Why the volume has this verdict, as text.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// The identity found on the disk.
+    /// Identity found on the volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// The raft term at the end of the write-ahead log.
+    /// Raft term at the end of the write-ahead log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wal_term: Option<u64>,
-    /// The raft index at the end of the write-ahead log.
+    /// Raft index at the end of the write-ahead log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wal_index: Option<u64>,
-    /// Whether the write-ahead log may hold anything that a client wrote: all but configuration, attributes of
-    /// members and the version of the cluster.
+    /// Whether the write-ahead log may hold client writes: any entry other than configuration changes, member attributes and
+    /// the cluster version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wal_client_entries: Option<bool>,
-    /// The cluster's ID at the head of the write-ahead log, in hexadecimal.
+    /// etcd's ID of the cluster at the head of the write-ahead log, in hexadecimal.
     #[serde(default, rename = "walClusterID", skip_serializing_if = "Option::is_none")]
     pub wal_cluster_id: Option<String>,
-    /// The member's ID at the head of the write-ahead log, in hexadecimal.
+    /// etcd's ID of the member at the head of the write-ahead log, in hexadecimal.
     #[serde(default, rename = "walMemberID", skip_serializing_if = "Option::is_none")]
     pub wal_member_id: Option<String>,
-    /// The members as the database lists them.
+    /// Members listed in the database.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<ListedMember>,
-    /// By what the volume is known as it is now.
+    /// Current fingerprint of the volume.
     #[serde(default, skip_serializing_if = "Fingerprint::is_empty")]
     pub fingerprint: Fingerprint,
-    /// The restore whose object lies on the volume, complete and right.
+    /// UID of the `EtcdRestore` whose backup is on the volume, complete and verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetched: Option<String>,
-    /// What became of the last permit to restore into a side directory, until it is done or another one is used.
+    /// State of the last permit of mode `prepare`, until the staged directory is complete or another permit is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preparing: Option<Preparing>,
 }
 
-/// Restoring into a side directory: under way, or failed.
+/// State of a restore into a staging directory: in progress or failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Preparing {
-    /// The restore it belongs to.
+    /// UID of the `EtcdRestore`.
     #[serde(rename = "restoreUID")]
     pub restore_uid: String,
-    /// Why it failed; while it is under way there is none.
+    /// Why it failed; `None` while it is in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<PrepareFailure>,
 }
 
-/// Why a side directory was not made.
+/// Why a backup could not be restored into a staging directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PrepareFailure {
-    /// The cause in one word.
+    /// Machine-readable cause, as one CamelCase word.
     pub reason: String,
-    /// The cause in a sentence.
+    /// Human-readable cause.
     pub message: String,
-    /// Whether another try may help.
+    /// Whether a retry may succeed.
     pub retriable: bool,
 }
 
-/// A member as a database lists it.
+/// A member as the database lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListedMember {
-    /// Its ID, in hexadecimal.
+    /// etcd's ID of the member, in hexadecimal.
     pub id: String,
-    /// Its name; none before it started.
+    /// Name of the member; empty before its first start.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Where the other members find it.
+    /// Peer URLs of the member.
     #[serde(default, rename = "peerURLs")]
     pub peer_urls: Vec<String>,
 }
 
-/// What a disk was found to be.
+/// Verdict on a member's volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum Verdict {
-    /// Nothing of etcd and nothing of ours that ever ran.
+    /// The volume holds neither etcd data nor an identity of a member that ran.
     Empty,
-    /// Ours, but never took part, or lost everything.
+    /// The volume belongs to this member, but has no write-ahead log: a first start failed, or the data are lost.
     Unborn,
-    /// Ours and intact.
+    /// The volume belongs to this member, and its data are intact.
     Whole,
-    /// Ours and not intact.
+    /// The volume belongs to this member, and its data are damaged.
     Damaged,
-    /// A restore's directory lies beside the data.
+    /// A restored directory lies beside the data.
     #[serde(rename_all = "camelCase")]
     Prepared {
-        /// The restore it belongs to.
+        /// UID of the `EtcdRestore`.
         #[serde(rename = "restoreUID")]
         restore_uid: String,
-        /// The SHA-256 of the object it was made from, in hexadecimal.
+        /// SHA-256 of the backup object, in hexadecimal.
         object_sha256: String,
-        /// etcd's ID of the cluster in it, in hexadecimal.
+        /// etcd's ID of the restored cluster, in hexadecimal.
         #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
         cluster_id: Option<String>,
-        /// etcd's ID of the member in it, in hexadecimal.
+        /// etcd's ID of the restored member, in hexadecimal.
         #[serde(default, rename = "memberID", skip_serializing_if = "Option::is_none")]
         member_id: Option<String>,
     },
-    /// Somebody else's.
+    /// The volume belongs to another cluster or member, or its owner is unknown.
     Foreign,
-    /// Ours, of another life of the data.
+    /// The volume belongs to this member, but its data have another incarnation.
     #[serde(rename_all = "camelCase")]
     OtherIncarnation {
         /// The incarnation found.
         found: i64,
     },
-    /// Ours and intact, but on another volume than before.
+    /// The data are intact, but the fingerprint of the volume changed.
     Moved,
-    /// It cannot be told: only waits, never replaced.
+    /// The volume cannot be read. The member waits, and the operator never replaces it for this.
     Unreadable,
 }
 

@@ -1,17 +1,17 @@
-//! Addresses as people write them: what must not stand in one, and a place of backups in one line.
+//! Locations as text for users, and the check for credentials in an address.
 
 use super::{Location, ObjectPath};
 
-/// Whether an address names a user: with an `@`, which nothing else in one needs. What stands before it may hold a password,
-/// with signs of any kind, which everybody sees who reads the address: whoever refuses it must not repeat it.
+/// Whether an address contains user information, which an `@` indicates. It may hold a password with any characters. Callers
+/// that reject the address must therefore not repeat it in a message.
 pub fn names_user(address: &str) -> bool {
     address.contains('@')
 }
 
 impl Location {
-    /// The place of backups to this path, in one line for people. Two texts are equal if the places surely are.
+    /// The location of backups at `path`, as one line for users. Equal texts mean the same location.
     pub fn address(&self, path: &str) -> String {
-        let of = |scheme: &str, place: &ObjectPath, endpoint: Option<&str>| {
+        let line = |scheme: &str, place: &ObjectPath, endpoint: Option<&str>| {
             let address = format!("{scheme}://{}/{path}", place.bucket);
             match endpoint.filter(|endpoint| !names_user(endpoint)) {
                 Some(endpoint) => format!("{address} at {}", host(endpoint)),
@@ -19,16 +19,16 @@ impl Location {
             }
         };
         match self {
-            Self::S3 { path, endpoint, .. } => of("s3", path, endpoint.as_deref()),
-            Self::Abs { path, endpoint, .. } => of("abs", path, endpoint.as_deref()),
-            Self::Gcs { path, endpoint, .. } => of("gs", path, endpoint.as_deref()),
-            Self::Oss { path, endpoint, .. } => of("oss", path, Some(endpoint)),
+            Self::S3 { path, endpoint, .. } => line("s3", path, endpoint.as_deref()),
+            Self::Abs { path, endpoint, .. } => line("abs", path, endpoint.as_deref()),
+            Self::Gcs { path, endpoint, .. } => line("gs", path, endpoint.as_deref()),
+            Self::Oss { path, endpoint, .. } => line("oss", path, Some(endpoint)),
             Self::Local { claim, .. } => format!("{path} on the PersistentVolumeClaim {claim}"),
         }
     }
 }
 
-/// An endpoint without what does not make it another store, and without a query, which may be a signature that opens it.
+/// The endpoint without parts that do not identify the store, and without its query, which may be a signature.
 fn host(endpoint: &str) -> String {
     let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_is_found_whatever_signs_its_password_has() {
+    fn user_information_is_found_whatever_characters_its_password_has() {
         for with in [
             "http://root:hunter2@a:2379",
             "root:hunter2@a",
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_told_with_its_store_and_a_scheme_or_a_slash_makes_no_other_one() {
+    fn an_address_names_the_store_and_ignores_scheme_case_slash_and_query() {
         let s3 = |endpoint: Option<&str>| {
             let location = Location::S3 {
                 path: ObjectPath {

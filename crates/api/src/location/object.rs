@@ -1,10 +1,10 @@
-//! Names of stored objects. A single backup is named as its path says, a periodic one `path_v<revision>_<UTC time>`; what
-//! only begins with the same letters is of another path.
+//! Names of stored objects. A one-shot backup is named exactly like its path, a periodic one
+//! `path_v<revision>_<UTC time>`. Any other name with the same prefix belongs to another path.
 
-/// The form of the time in a name.
+/// Format of the time in the name of a periodic backup.
 pub const TIME: &str = "%Y-%m-%d-%H:%M:%S";
 
-/// Whether an object is one that a backup to this path makes.
+/// Whether an object has a name that a backup to this path would get.
 pub fn belongs(object: &str, path: &str) -> bool {
     let Some(rest) = object.strip_prefix(path) else {
         return false;
@@ -24,8 +24,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_backup_belongs_to_its_path_and_to_no_longer_or_shorter_one() {
-        for (name, path, is_mine) in [
+    fn a_backup_belongs_to_its_exact_path_only() {
+        for (name, path, does_belong) in [
             ("etcd", "etcd", true),
             ("etcd_v3_2019-12-15-15:57:59", "etcd", true),
             ("etcd_v10000000000_2019-12-15-15:57:59", "etcd", true),
@@ -40,7 +40,7 @@ mod tests {
             ("etcd_v3_2019-12-15-15:57:59/x", "etcd", false),
             ("etc", "etcd", false),
         ] {
-            assert_eq!(belongs(name, path), is_mine, "{name} at {path}");
+            assert_eq!(belongs(name, path), does_belong, "{name} at {path}");
         }
     }
 }

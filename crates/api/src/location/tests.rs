@@ -1,4 +1,4 @@
-//! Which paths are taken, and by which words others are refused.
+//! Tests: which store settings are accepted, and how others are refused.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn oss(path: &str) -> OssStore {
 }
 
 #[test]
-fn the_block_that_the_kind_names_is_read_and_empty_texts_are_gone() {
+fn the_field_of_the_storage_type_is_used_and_empty_strings_are_dropped() {
     let block = oss("bucket/a/b");
     let found = Blocks {
         oss: Some(&block),
@@ -36,7 +36,7 @@ fn the_block_that_the_kind_names_is_read_and_empty_texts_are_gone() {
 }
 
 #[test]
-fn a_scheme_and_the_names_of_manifests_and_claims_are_refused_by_field_and_example() {
+fn paths_with_a_scheme_or_a_reserved_suffix_are_refused_with_field_and_example() {
     for path in [
         "oss://bucket/key",
         "bucket/key.manifest.json",
@@ -78,7 +78,7 @@ fn a_scheme_and_the_names_of_manifests_and_claims_are_refused_by_field_and_examp
 }
 
 #[test]
-fn no_block_two_blocks_and_half_a_path_are_refused_by_name() {
+fn missing_surplus_and_incomplete_store_fields_are_refused_by_name() {
     let (good, bad) = (oss("bucket/key"), oss("bucket"));
     let gcs = GcsStore::default();
     let field = |blocks: Blocks<'_>| {
@@ -98,7 +98,7 @@ fn no_block_two_blocks_and_half_a_path_are_refused_by_name() {
             ..Blocks::default()
         })
         .1
-        .contains("spec.gcs is set beside it: take out spec.gcs")
+        .contains("spec.gcs is also set: remove spec.gcs")
     );
     assert!(
         field(Blocks {
@@ -106,7 +106,7 @@ fn no_block_two_blocks_and_half_a_path_are_refused_by_name() {
             ..Blocks::default()
         })
         .1
-        .contains("spec.gcs is set instead: name the store of spec.gcs here")
+        .contains("spec.gcs is set: change it to the store of spec.gcs")
     );
     assert_eq!(
         field(Blocks {

@@ -1,4 +1,4 @@
-//! What the operator reports about an `EtcdRestore`.
+//! Status of an `EtcdRestore`.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{
     schema,
 };
 
-/// What the operator reports about an `EtcdRestore`.
+/// Status of an `EtcdRestore`, written by the operator.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdRestoreStatus {
@@ -23,46 +23,46 @@ pub struct EtcdRestoreStatus {
     /// Why the restore waits or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What the restore is doing, in one word.
+    /// Current phase of the restore, as one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// The generation of the spec that this status speaks of.
+    /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// What is true of the restore, one entry per type.
+    /// Conditions of the restore, one entry per type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Option<Vec<Condition>>,
-    /// The object that is restored.
+    /// Key of the backup object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
-    /// The revision the object holds.
+    /// etcd revision of the backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<i64>,
-    /// Whether the old data are given up: before that the old cluster can come back whole, after it there is only forward.
+    /// Whether the restore is past its commit point. Before it, the old cluster can come back completely; after it, the restore can only continue.
     #[serde(default)]
     pub committed: bool,
-    /// How far the restore is, in words.
+    /// Progress of the restore, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
-    /// Each member's part, one entry per member.
+    /// Progress of each member, one entry per member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 9), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub members: Option<Vec<MemberRestoreStatus>>,
-    /// How often the backup was begun to be verified.
+    /// How often verification of the backup was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<i64>,
-    /// What will happen, before anything is touched: the object, how old it is, what is replaced.
+    /// Preview of the restore before it changes anything: the backup, its age, and what it replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub plan: Option<String>,
-    /// The backup of the data of before, where spec.safetyBackup asks for one.
+    /// The safety backup of the previous data, if spec.safetyBackup is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safety_backup: Option<BackupRecord>,
     /// When the restore started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
-    /// When the restore was finished.
+    /// When the restore finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<Time>,
 }
@@ -73,26 +73,26 @@ impl Conditioned for EtcdRestoreStatus {
     }
 }
 
-/// One member's part of a restore.
+/// Progress of one member in a restore.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberRestoreStatus {
-    /// The member's name.
+    /// Name of the member.
     pub name: String,
-    /// What it does, in one word.
+    /// Current phase of the member, as one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// Bytes that have arrived.
+    /// Bytes downloaded so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<i64>,
-    /// Bytes that will arrive in all.
+    /// Bytes to download in total.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<i64>,
-    /// What it waits for, or why it failed.
+    /// What the member waits for, or why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,
-    /// What a newer version of the operator wrote besides. It stays, for a list is written as a whole.
+    /// Fields that a newer version of the operator wrote. They are kept, because a list is always written as a whole.
     #[serde(flatten)]
     #[schemars(skip)]
     pub later: BTreeMap<String, Value>,
@@ -105,9 +105,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_newer_version_wrote_of_a_members_part_is_written_again() {
+    fn unknown_fields_of_a_member_survive_a_round_trip() {
         let given = json!({"name": "orders-0", "bytes": 7, "later": {"parts": [1]}});
-        let part: MemberRestoreStatus = serde_json::from_value(given.clone()).expect("a part");
-        assert_eq!(serde_json::to_value(part).expect("JSON"), given);
+        let member: MemberRestoreStatus = serde_json::from_value(given.clone()).expect("a member");
+        assert_eq!(serde_json::to_value(member).expect("JSON"), given);
     }
 }

@@ -1,4 +1,4 @@
-//! What goes and what stays, in stories and whatever is wanted.
+//! Tests of retention: examples, and properties that hold for any limits.
 
 use proptest::prelude::*;
 
@@ -29,8 +29,8 @@ fn newest(count: usize) -> Policy {
 }
 
 #[test]
-fn so_many_of_the_newest_are_kept_whatever_their_names_look_like() {
-    // Sorted as text, v1000 would stand before v999.
+fn the_newest_are_chosen_by_time_and_not_by_name() {
+    // Sorted as text, v1000 would come before v999.
     let all = [
         stored("c_v998", 998, "2026-11-22T09:00:00Z"),
         stored("c_v1000", 1000, "2026-11-22T11:00:00Z"),
@@ -41,7 +41,7 @@ fn so_many_of_the_newest_are_kept_whatever_their_names_look_like() {
 }
 
 #[test]
-fn of_a_cluster_that_nobody_writes_to_no_more_are_kept_than_of_another() {
+fn backups_with_equal_revisions_still_count_separately() {
     let all = [
         stored("a", 7, "2026-11-22T09:00:00Z"),
         stored("b", 7, "2026-11-22T10:00:00Z"),
@@ -51,7 +51,7 @@ fn of_a_cluster_that_nobody_writes_to_no_more_are_kept_than_of_another() {
 }
 
 #[test]
-fn what_is_told_is_what_is_decided_by_and_an_unknown_zone_decides_nothing() {
+fn limits_are_parsed_and_an_unknown_time_zone_is_refused() {
     let keep = Keep {
         newest: Some(4),
         daily: 2,
@@ -70,7 +70,7 @@ fn what_is_told_is_what_is_decided_by_and_an_unknown_zone_decides_nothing() {
 }
 
 #[test]
-fn without_a_bound_everything_stays() {
+fn without_a_limit_everything_is_kept() {
     let all = [
         stored("a", 1, "1999-01-01T00:00:00Z"),
         stored("b", 2, "2026-11-22T10:00:00Z"),
@@ -79,7 +79,7 @@ fn without_a_bound_everything_stays() {
 }
 
 #[test]
-fn what_another_one_made_is_never_touched() {
+fn backups_of_another_owner_are_never_deleted() {
     let mut all = vec![
         stored("etcd2_v1", 1, "2026-01-01T00:00:00Z"),
         stored("etcd_v9", 9, "2026-11-22T10:00:00Z"),
@@ -94,7 +94,7 @@ fn what_another_one_made_is_never_touched() {
 }
 
 #[test]
-fn the_newest_good_one_stays_however_old_it_is() {
+fn the_newest_backup_is_kept_however_old_it_is() {
     let all = [
         stored("old", 5, "2020-01-01T00:00:00Z"),
         stored("older", 4, "2019-01-01T00:00:00Z"),
@@ -106,9 +106,9 @@ fn the_newest_good_one_stays_however_old_it_is() {
     assert_eq!(prune(&all, OWN, &strict, now()), ["older"]);
 }
 
-/// Credentials that broke eight days ago are no reason to delete what was stored before, whatever asks for pruning.
+/// If credentials expired eight days ago, backups from before must not expire.
 #[test]
-fn nothing_ages_away_while_no_newer_one_is_made() {
+fn no_backup_expires_while_no_newer_one_is_stored() {
     let all = [
         stored("six_days_before", 1, "2026-11-08T03:00:00Z"),
         stored("last", 2, "2026-11-14T03:00:00Z"),
@@ -122,7 +122,7 @@ fn nothing_ages_away_while_no_newer_one_is_made() {
 }
 
 #[test]
-fn the_newest_data_stay_when_a_clock_was_wrong() {
+fn the_backup_with_the_newest_data_is_kept_if_a_clock_was_wrong() {
     let all = [
         stored("from_the_future", 5, "2031-01-01T00:00:00Z"),
         stored("newest_data", 90, "2026-11-22T11:00:00Z"),
@@ -132,7 +132,7 @@ fn the_newest_data_stay_when_a_clock_was_wrong() {
 }
 
 #[test]
-fn the_newest_of_a_lost_cluster_stays_whatever_the_one_in_its_place_stores() {
+fn the_newest_backup_of_a_lost_cluster_is_kept_whatever_its_replacement_stores() {
     let mut all = vec![
         stored("lost_older", 899, "2026-11-20T09:00:00Z"),
         stored("lost", 900, "2026-11-20T10:00:00Z"),
@@ -141,7 +141,7 @@ fn the_newest_of_a_lost_cluster_stays_whatever_the_one_in_its_place_stores() {
     ];
     for new in &mut all[2..] {
         new.cluster_id = "8".to_owned();
-        // As where it is another EtcdCluster of the same name, or where the incarnation went up.
+        // As for another EtcdCluster of the same name, or after a restore.
         new.incarnation = 2;
     }
     let strict = Policy {
@@ -152,7 +152,7 @@ fn the_newest_of_a_lost_cluster_stays_whatever_the_one_in_its_place_stores() {
 }
 
 #[test]
-fn the_newest_of_each_day_and_week_are_kept_in_the_users_zone() {
+fn daily_and_weekly_backups_are_chosen_in_the_users_time_zone() {
     let all = [
         stored("sat_late", 1, "2026-11-21T22:30:00Z"),
         stored("sun_0030_berlin", 2, "2026-11-21T23:30:00Z"),
@@ -197,7 +197,7 @@ fn any_stored() -> impl Strategy<Value = Stored> {
 
 proptest! {
     #[test]
-    fn whatever_is_wanted_the_newest_and_all_of_others_stay_and_a_second_look_changes_nothing(
+    fn the_newest_and_foreign_backups_are_kept_and_pruning_is_idempotent(
         all in prop::collection::vec(any_stored(), 0..40),
         (count, age, hourly, daily, weekly) in
             (prop::option::of(1..9_usize), prop::option::of(1..4_000_000_u64), 0..5_usize, 0..5_usize, 0..5_usize),
@@ -213,9 +213,9 @@ proptest! {
         let mut own: Vec<&Stored> = all.iter().filter(|stored| stored.owner == OWN).collect();
         own.sort_by_key(|stored| stored.completed);
         for cluster in ["0", "1", "2"] {
-            let of_it = || own.iter().filter(|stored| stored.cluster_id == cluster);
-            if let Some(last) = of_it().next_back() {
-                let mut newest = of_it().filter(|stored| stored.completed == last.completed);
+            let of_cluster = || own.iter().filter(|stored| stored.cluster_id == cluster);
+            if let Some(last) = of_cluster().next_back() {
+                let mut newest = of_cluster().filter(|stored| stored.completed == last.completed);
                 prop_assert!(newest.any(|stored| !gone.contains(&stored.object)));
             }
         }
@@ -225,8 +225,8 @@ proptest! {
         }
         let left: Vec<Stored> = all.iter().filter(|stored| !gone.contains(&stored.object)).cloned().collect();
         prop_assert!(prune(&left, OWN, &policy, now).is_empty());
-        let plenty = policy.counts() && policy.age.is_none();
-        if plenty {
+        let is_limited_by_number = policy.limits_number() && policy.age.is_none();
+        if is_limited_by_number {
             let kept = own.iter().filter(|stored| !gone.contains(&stored.object)).count();
             prop_assert!(kept >= own.len().min(count.unwrap_or(0)));
         }

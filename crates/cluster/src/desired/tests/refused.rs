@@ -115,7 +115,7 @@ fn a_value_that_cannot_be_used_is_refused_by_field_with_the_limits_and_a_remedy(
         (
             json!({"pod": {"etcdEnv": [{"name": "ETCD_DATA_DIR", "value": "/x"}]}}),
             "spec.pod.etcdEnv",
-            &["ETCD_DATA_DIR", "places the data"],
+            &["ETCD_DATA_DIR", "sets the data directory"],
         ),
         (
             json!({"pod": {"resources": {"requests": {"cpu": "lots"}}}}),
