@@ -226,7 +226,7 @@ async fn a_locked_backup_is_told_and_still_counts() {
         let (deleted, skipped) = pruned(&store, "u").await;
         assert_eq!(deleted, 1, "the other one goes all the same");
         assert_eq!(skipped, [(own[0].clone(), "Locked".to_owned())]);
-        let manifest = catalog::manifest(&bench.store, &own[0]).await.expect("read");
+        let manifest = catalog::read_manifest(&bench.store, &own[0]).await.expect("read");
         assert!(manifest.is_some(), "{locked}");
         assert_eq!(bench.names().len(), 4, "{:?}", bench.names());
     }
@@ -318,7 +318,7 @@ async fn a_full_volume_can_be_freed() {
     let own = made(&bench, "u", &["1", "2"]).await;
     let store = stubborn(&bench, Harm::Full);
     assert_eq!(pruned(&store, "u").await, (1, Vec::new()));
-    assert_eq!(bench.names(), [own[1].clone(), names::manifest(&own[1])]);
+    assert_eq!(bench.names(), [own[1].clone(), names::manifest_name(&own[1])]);
     let order = told(&periodic("u", "erase"), Task::Erase);
     let outcome = prune::erase(&store, &order).await.expect("done");
     assert_eq!(told_of(outcome), (1, Vec::new()));
@@ -355,7 +355,7 @@ async fn people_see_what_is_there_and_what_cannot_be_opened() {
     );
     let broken = made(&bench, "u", &["3", "4"]).await;
     let write = |name: &str, bytes: &[u8]| std::fs::write(bench.folder.0.join(name), bytes).expect("written");
-    write(&names::manifest(&broken[0]), b"{");
+    write(&names::manifest_name(&broken[0]), b"{");
     write(&broken[1], b"half");
     write("etcd/\u{1b}[2Jred", b"x");
     let shown = list::listing(&bench.store, "etcd/", |_| true)

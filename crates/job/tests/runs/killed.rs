@@ -9,7 +9,7 @@ use etcd_operator_api::contract::{JobOrder, Manifest, Naming, Task};
 use etcd_operator_job::Failure;
 use etcd_operator_job::backup::Run;
 use etcd_operator_job::budget::{BUFFERS, Budget};
-use etcd_operator_job::catalog::{self, Reach};
+use etcd_operator_job::catalog::{self, NameFilter};
 use etcd_operator_job::names::BY_HAND;
 use etcd_operator_job::text::hex;
 use etcd_operator_store::port::{
@@ -105,10 +105,10 @@ impl Port for Mortal {
 
 /// The objects that count: whose manifest tells their every byte.
 async fn counting(bench: &Bench) -> Vec<String> {
-    let found = catalog::read(&bench.store, Reach::Path("etcd/orders")).await;
+    let found = catalog::read(&bench.store, NameFilter::Path("etcd/orders")).await;
     let mut counting = Vec::new();
     for object in found.expect("read").keys() {
-        let manifest = catalog::manifest(&bench.store, object).await.expect("read");
+        let manifest = catalog::read_manifest(&bench.store, object).await.expect("read");
         let bytes = std::fs::read(bench.folder.0.join(object)).unwrap_or_default();
         let sum = hex(&Sha256::digest(&bytes));
         if manifest.is_some_and(|manifest| manifest.object_sha256 == sum) {
@@ -181,7 +181,7 @@ async fn a_copy_that_the_store_puts_together_wrongly_counts_for_nothing_and_the_
     let counts = counting(&bench).await;
     assert_eq!(counts.len(), 1, "{:?}", bench.names());
     assert!(failure.message.contains(&counts[0]), "{failure}");
-    let manifest = catalog::manifest(&bench.store, "etcd/orders").await;
+    let manifest = catalog::read_manifest(&bench.store, "etcd/orders").await;
     assert_eq!(manifest.expect("read"), None);
 }
 
