@@ -1,25 +1,25 @@
-//! Addresses of stored backups as people write them: `s3://bucket/key`, `oss://`, `gs://`, `abs://`, or a path. Pure.
+//! Parses addresses of stored backups on the command line: `s3://bucket/key`, `oss://`, `gs://`, `abs://`, or a path. Pure.
 
 use etcd_operator_api::contract::{CLAIM_SUFFIX, MANIFEST_SUFFIX, StoreOrder};
 use etcd_operator_api::store::StorageType;
 
-/// What an address means.
+/// A parsed address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The protocol.
+    /// The kind of the store.
     pub kind: StorageType,
     /// The bucket, container or directory.
     pub bucket: String,
-    /// The name of an object, or what names begin with.
+    /// The name of an object, or a prefix of names.
     pub key: String,
 }
 
-/// Why a text is no address.
+/// An invalid address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no address of a backup: {problem}; for example: s3://my-bucket/etcd/orders, oss://, gs:// or abs:// likewise, or the path of a file"
+    "{text:?} is not the address of a backup: {problem}; for example: s3://my-bucket/etcd/orders, the same with oss://, gs:// or abs://, or the path of a file"
 )]
-pub struct BadAddress {
+pub struct InvalidAddress {
     text: String,
     problem: &'static str,
 }
@@ -34,23 +34,23 @@ const SCHEMES: [(&str, StorageType); 6] = [
 ];
 
 impl Address {
-    /// Reads an address. A path must be absolute: `directory` is where it begins otherwise.
-    pub fn parse(text: &str, directory: &str) -> Result<Self, BadAddress> {
-        let names_anothers = [MANIFEST_SUFFIX, CLAIM_SUFFIX]
+    /// Parses an address. A relative path is resolved against `directory`.
+    pub fn parse(text: &str, directory: &str) -> Result<Self, InvalidAddress> {
+        let is_companion_file = [MANIFEST_SUFFIX, CLAIM_SUFFIX]
             .iter()
             .any(|end| text.ends_with(end));
-        let bad = |problem| BadAddress {
+        let invalid = |problem| InvalidAddress {
             text: text.to_owned(),
             problem,
         };
-        if names_anothers {
-            return Err(bad("it is that of a file beside a backup"));
+        if is_companion_file {
+            return Err(invalid("it names the manifest or claim of a backup"));
         }
         let (kind, rest) = match text.split_once("://") {
             None => (StorageType::Local, text),
             Some((scheme, rest)) => {
                 let known = SCHEMES.iter().find(|(name, _)| *name == scheme);
-                let (_, kind) = known.ok_or_else(|| bad("its scheme is unknown"))?;
+                let (_, kind) = known.ok_or_else(|| invalid("its scheme is unknown"))?;
                 (*kind, rest)
             }
         };
@@ -70,7 +70,7 @@ impl Address {
         }
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.is_empty() {
-            return Err(bad("it names no bucket"));
+            return Err(invalid("it names no bucket"));
         }
         Ok(Self {
             kind,
@@ -79,7 +79,7 @@ impl Address {
         })
     }
 
-    /// The place of an order.
+    /// The store of an order, without settings such as credentials.
     pub fn order(self) -> StoreOrder {
         StoreOrder {
             kind: self.kind,
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_all_stores_are_read() {
+    fn addresses_of_all_stores_are_parsed() {
         for (text, kind, bucket, key) in [
             ("s3://b/a/b", StorageType::S3, "b", "a/b"),
             ("oss://b/a", StorageType::OSS, "b", "a"),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_an_example() {
+    fn an_invalid_address_is_refused_with_an_example() {
         for text in [
             "http://b/a",
             "s3:///a",

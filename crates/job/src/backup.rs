@@ -1,15 +1,17 @@
-//! One run of a backup: what an earlier try did is found, what is another's is left alone, members are asked in turn, and
-//! the run ends with a backup that counts or with nothing.
+//! One run of a backup.
+//!
+//! It looks for what an earlier try of the run stored, leaves other owners' backups alone, and tries the members one after
+//! the other. It ends with a backup that counts or with nothing.
 
 mod attempt;
-mod place;
-mod swap;
+mod destination;
+mod replacement;
 mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use etcd_operator_api::backup::Verification;
+use etcd_operator_api::backup::{Compression, Verification};
 use etcd_operator_api::contract::{BackupTask, JobOrder, Manifest};
 use etcd_operator_etcd::error::Class;
 use etcd_operator_etcd::tool::Tools;
@@ -18,195 +20,198 @@ use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use self::attempt::Attempt;
-use self::place::{Place, Replaced};
+use self::destination::{Destination, ExistingObject};
 use crate::budget::Budget;
-use crate::choice::{self, Candidate};
 use crate::clock;
+use crate::encoder::Encoding;
 use crate::failure::Failure;
-use crate::leftovers::{self, Actor};
+use crate::leftovers::{self, RunIdentity};
+use crate::member_choice::{self, Candidate};
 use crate::members::{Members, Survey};
-use crate::shape::Wanted;
-use crate::{rehearsal, settings};
+use crate::{settings, test_restore};
 
-/// The time of the run is over.
+/// The failure reason of a run that is out of time.
 const DEADLINE: &str = "Deadline";
 
 /// What a run works with.
 #[derive(Debug)]
 pub struct Run<'a> {
-    /// What it is told.
+    /// The order.
     pub order: &'a JobOrder,
-    /// The part about backups.
+    /// The backup task of the order.
     pub task: &'a BackupTask,
-    /// Where the backup goes.
+    /// Where the backup is stored.
     pub store: Store,
-    /// What is backed up.
+    /// The members of the etcd cluster to back up.
     pub members: &'a dyn Members,
-    /// Where a backup may be laid out to be checked.
+    /// The scratch directory, in which a backup is verified.
     pub scratch: PathBuf,
-    /// The programs of etcd with which one is restored to be checked.
+    /// etcd's own programs, which restore a backup for its verification.
     pub tools: Tools,
-    /// The memory it may take.
+    /// The memory budget.
     pub budget: Budget,
-    /// When the process is asked to end.
+    /// Cancelled when the process is asked to terminate.
     pub stop: CancellationToken,
 }
 
-/// What each try with a member is made with.
+/// What the tries with all members have in common.
 struct Tries<'a> {
-    place: &'a Place,
+    destination: &'a Destination,
     candidates: &'a [Candidate],
-    wanted: &'a Arc<Wanted>,
+    encoding: &'a Arc<Encoding>,
     started: Timestamp,
 }
 
 impl Run<'_> {
-    /// Stores a backup, or finds that an earlier try has.
+    /// Stores a backup, or finds the one that an earlier try of this run stored.
     pub async fn backup(&self) -> Result<Manifest, Failure> {
         let started = clock::now();
-        let wanted = self.wanted()?;
+        let encoding = self.encoding()?;
         let path = self.order.store.path.as_str();
-        let actor = Actor {
+        let identity = RunIdentity {
             owner: &self.order.owner_uid,
             run: &self.order.run,
             now: started,
         };
-        let mut place = Place::look(&self.store, path).await?;
-        if let Some(manifest) = place.made_by(actor) {
+        let mut destination = Destination::read(&self.store, path).await?;
+        if let Some(manifest) = destination.backup_of_run(identity) {
             tracing::info!(
                 object = manifest.object,
-                "an earlier try of this run has stored the backup"
+                "an earlier try of this run stored the backup"
             );
             return Ok(manifest);
         }
         if started >= self.task.deadline {
-            return Err(self.over());
+            return Err(self.deadline_exceeded());
         }
         if self.task.verification == Verification::Restore {
-            // Better known before a gibibyte is stored than after.
-            rehearsal::version(&self.tools).await?;
+            // An unusable etcd image is reported before gibibytes are stored.
+            test_restore::supported_version(&self.tools).await?;
         }
-        let swept = leftovers::sweep(&self.store, &mut place.catalog, actor).await?;
+        let swept = leftovers::sweep(&self.store, &mut destination.catalog, identity).await?;
         let candidates = self.candidates().await?;
         if let Some(best) = candidates.first()
             && !self.task.allow_others
         {
-            place.refuse_others(actor, &best.cluster.to_string(), path)?;
+            destination.refuse_other_cluster(identity, &best.cluster.to_string(), path)?;
         }
-        let replaced = place
-            .replaced(&self.store, self.task, actor, path, &swept)
+        let existing = destination
+            .existing_object(&self.store, self.task, identity, path, &swept)
             .await?;
-        if replaced == Replaced::Beside {
+        if existing == ExistingObject::OwnBackup {
             tracing::info!(
                 kept = path,
-                "what this EtcdBackup stored before stays: the new backup has revision and time in its name"
+                "the earlier backup of this EtcdBackup stays: the new one gets revision and time in its name"
             );
         }
         let tries = Tries {
-            place: &place,
+            destination: &destination,
             candidates: &candidates,
-            wanted: &wanted,
+            encoding: &encoding,
             started,
         };
-        match &replaced {
-            Replaced::Backup(old) => {
-                let make = self.try_each(&tries, &Replaced::Beside);
-                Box::pin(swap::replace(self, actor, old, make)).await
+        match &existing {
+            ExistingObject::BackupToReplace(old_manifest) => {
+                let make = self.try_members(&tries, &ExistingObject::OwnBackup);
+                Box::pin(replacement::replace(self, identity, old_manifest, make)).await
             }
-            other => self.try_each(&tries, other).await,
+            other => self.try_members(&tries, other).await,
         }
     }
 
-    /// Asks one member after the other.
-    async fn try_each(&self, tries: &Tries<'_>, replaced: &Replaced) -> Result<Manifest, Failure> {
+    /// Tries to store the snapshot of one member after the other.
+    async fn try_members(&self, tries: &Tries<'_>, existing: &ExistingObject) -> Result<Manifest, Failure> {
         let mut last = None;
         for candidate in tries.candidates {
             let attempt = Attempt {
                 run: self,
                 candidate,
-                wanted: tries.wanted,
+                encoding: tries.encoding,
                 started: tries.started,
-                replaced,
+                existing,
             };
-            match attempt.make(tries.place).await {
+            match attempt.run(tries.destination).await {
                 Ok(manifest) => return Ok(manifest),
-                Err(failure) if is_the_members(&failure) => {
-                    tracing::warn!(member = candidate.title(), %failure, "this member's snapshot was not had");
-                    last = Some(failure.while_doing(&format!("member {}", candidate.title())));
+                Err(failure) if is_member_failure(&failure) => {
+                    let member = candidate.display_name();
+                    tracing::warn!(member, %failure, "cannot back up this member");
+                    last = Some(failure.with_context(&format!("member {member}")));
                 }
-                Err(failure) if failure.reason == DEADLINE => return Err(given_up(failure, last)),
+                Err(failure) if failure.reason == DEADLINE => return Err(with_cause(failure, last)),
                 Err(failure) => return Err(failure),
             }
         }
-        Err(last.unwrap_or_else(|| Failure::passing("NoMember", "no member answers")))
+        Err(last.unwrap_or_else(|| Failure::retriable("NoMember", "no member answers")))
     }
 
-    fn over(&self) -> Failure {
-        Failure::lasting(
+    fn deadline_exceeded(&self) -> Failure {
+        Failure::permanent(
             DEADLINE,
-            format!("the run was to be over at {}", self.task.deadline),
+            format!("the run exceeded its deadline {}", self.task.deadline),
         )
     }
 
-    fn wanted(&self) -> Result<Arc<Wanted>, Failure> {
-        let key = self.task.keys.as_deref().map(settings::sealing_key).transpose()?;
-        Ok(Arc::new(Wanted {
-            is_compressed: self.task.compression == etcd_operator_api::backup::Compression::Zstd,
+    fn encoding(&self) -> Result<Arc<Encoding>, Failure> {
+        let directory = self.task.keys.as_deref();
+        let key = directory.map(settings::read_encryption_key).transpose()?;
+        Ok(Arc::new(Encoding {
+            is_compressed: self.task.compression == Compression::Zstd,
             key,
         }))
     }
 
+    /// The members that can be backed up, the best first.
     async fn candidates(&self) -> Result<Vec<Candidate>, Failure> {
         let wanted = self.task.cluster_id.as_deref().map(str::parse).transpose();
-        let wanted = wanted.map_err(|error| Failure::order(format!("clusterID: {error}")))?;
+        let wanted = wanted.map_err(|error| Failure::bad_order(format!("clusterID: {error}")))?;
         let Survey { found, errors } = self.members.survey().await;
         for error in &errors {
             tracing::warn!(%error, "an endpoint does not answer");
         }
-        choice::order(found, wanted).map_err(|none| {
+        member_choice::rank(found, wanted).map_err(|none| {
             let failure = Failure::from(none);
             let Some(first) = errors.first() else {
                 return failure;
             };
-            let all_refuse = errors.iter().all(|error| error.class() == Class::Unauthorised);
+            let all_unauthorized = errors.iter().all(|error| error.class() == Class::Unauthorised);
             let more = match errors.len() - 1 {
                 0 => String::new(),
                 more => format!(" (and {more} more)"),
             };
             let message = format!("{failure}: {first}{more}");
-            if all_refuse {
-                return Failure::lasting("Unauthorised", message);
+            if all_unauthorized {
+                return Failure::permanent("Unauthorised", message);
             }
             Failure { message, ..failure }
         })
     }
 
-    /// Why the run ends now, if it does: it never comes to an end otherwise.
-    async fn halted(&self) -> Failure {
+    /// Returns when the run must stop, with the reason: its deadline, or the termination of the process.
+    async fn wait_until_stopped(&self) -> Failure {
         let left = self.task.deadline.duration_since(clock::now()).unsigned_abs();
         tokio::select! {
-            () = self.stop.cancelled() => Failure::passing("Stopped", "the process was asked to end"),
-            () = tokio::time::sleep(left) => self.over(),
+            () = self.stop.cancelled() => Failure::retriable("Stopped", "the process was asked to terminate"),
+            () = tokio::time::sleep(left) => self.deadline_exceeded(),
         }
     }
 }
 
-/// The end of a run's time, told with what used it up, if that is known.
-fn given_up(over: Failure, last: Option<Failure>) -> Failure {
+/// A missed deadline, reported with the failure that used up the time, if there is one.
+fn with_cause(deadline_exceeded: Failure, last: Option<Failure>) -> Failure {
     match last {
         Some(last) => Failure {
-            message: format!("{last} (given up, as {over})"),
-            is_retriable: over.is_retriable,
+            message: format!("{last}; then {deadline_exceeded}"),
+            is_retriable: deadline_exceeded.is_retriable,
             ..last
         },
-        None => over,
+        None => deadline_exceeded,
     }
 }
 
-/// Whether another member may do better.
-fn is_the_members(failure: &Failure) -> bool {
+/// Whether a failure concerns this member, so that another one may succeed.
+fn is_member_failure(failure: &Failure) -> bool {
     matches!(
         failure.reason.as_ref(),
-        "StreamBroken" | "SnapshotDamaged" | rehearsal::FAILED | "Unauthorised" | "Unsupported"
+        "StreamBroken" | "SnapshotDamaged" | test_restore::RESTORE_FAILED | "Unauthorised" | "Unsupported"
     )
 }

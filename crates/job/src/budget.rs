@@ -1,62 +1,69 @@
-//! The memory of a run: so many buffers of one part each, wherever they are. Who wants another one waits, and so the
-//! store's pace becomes etcd's.
+//! Limits the memory of a backup run to a number of buffers, each of the size of one part.
+//!
+//! Taking a further buffer waits until one is free. A slow store thus slows down the stream from etcd instead of filling
+//! the memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// One is filled while two are on their way.
+/// The number of buffers of a run: one is being filled while two are being uploaded.
 pub const BUFFERS: usize = 3;
 
-/// All the buffers there are.
+/// A limited number of buffers; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Budget {
-    seats: Arc<Semaphore>,
-    count: Arc<Count>,
+    free: Arc<Semaphore>,
+    usage: Arc<Usage>,
 }
 
 #[derive(Debug, Default)]
-struct Count {
+struct Usage {
     held: AtomicUsize,
-    most: AtomicUsize,
+    max_held: AtomicUsize,
 }
 
-/// The right to one buffer, given back when it is dropped.
+/// The permission to hold one buffer. Dropping it frees the buffer.
 #[derive(Debug)]
-pub struct Seat {
-    count: Arc<Count>,
+pub struct BufferPermit {
+    usage: Arc<Usage>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Budget {
-    /// So many buffers.
-    pub fn of(buffers: usize) -> Self {
+    /// A budget of this number of buffers.
+    pub fn new(buffers: usize) -> Self {
         Self {
-            seats: Arc::new(Semaphore::new(buffers)),
-            count: Arc::default(),
+            free: Arc::new(Semaphore::new(buffers)),
+            usage: Arc::default(),
         }
     }
 
-    /// Waits for one.
-    pub async fn seat(&self) -> Seat {
-        let permit = Arc::clone(&self.seats).acquire_owned().await;
-        let held = self.count.held.fetch_add(1, Ordering::Relaxed) + 1;
-        self.count.most.fetch_max(held, Ordering::Relaxed);
-        Seat {
-            count: Arc::clone(&self.count),
+    /// The former name of [`new`](Self::new), until the crates that use it follow.
+    pub fn of(buffers: usize) -> Self {
+        Self::new(buffers)
+    }
+
+    /// Waits for a free buffer.
+    pub async fn acquire(&self) -> BufferPermit {
+        let permit = Arc::clone(&self.free).acquire_owned().await;
+        let held = self.usage.held.fetch_add(1, Ordering::Relaxed) + 1;
+        self.usage.max_held.fetch_max(held, Ordering::Relaxed);
+        BufferPermit {
+            usage: Arc::clone(&self.usage),
             _permit: permit.expect("the semaphore is never closed"),
         }
     }
 
-    /// The most that were held at once.
-    pub fn most(&self) -> usize {
-        self.count.most.load(Ordering::Relaxed)
+    /// The largest number of buffers that were held at once.
+    pub fn max_held(&self) -> usize {
+        self.usage.max_held.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Seat {
+impl Drop for BufferPermit {
     fn drop(&mut self) {
-        self.count.held.fetch_sub(1, Ordering::Relaxed);
+        self.usage.held.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -1,5 +1,6 @@
-//! What lies in a store at a path: objects, their manifests, claims on them. Whose something is only its manifest or its
-//! claim tells, never its name.
+//! The catalog of a path in a store: objects, their manifests, and claims on them.
+//!
+//! Only the manifest or the claim says to which `EtcdBackup` an object belongs; its name does not.
 
 use std::collections::BTreeMap;
 
@@ -10,119 +11,122 @@ use etcd_operator_store::{CreateOutcome, Key, Store, backend};
 use jiff::Timestamp;
 
 use crate::failure::Failure;
-use crate::names::{self, Kind};
+use crate::names::{self, NameKind};
 
-/// The largest manifest that is read: one of a terabyte is half as large.
-const LARGEST: u64 = 32 << 20;
+/// The largest manifest or claim that is read: the manifest of a terabyte is half as large.
+const MAX_DOCUMENT: u64 = 32 << 20;
 
-/// What lies under the name of an object.
+/// What a store holds under the name of one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Bytes of the object, if it is there.
+    /// The size of the object, if it exists.
     pub size: Option<u64>,
-    /// Whether it has a manifest, and since when.
-    pub manifest: Option<Written>,
+    /// When its manifest was written, if it has one.
+    pub manifest: Option<WrittenAt>,
     /// Whether there is a claim on it.
     pub has_claim: bool,
 }
 
-/// When something was written, as far as the store says it.
+/// When a file was written, if the store says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Written(pub Option<Timestamp>);
+pub struct WrittenAt(pub Option<Timestamp>);
 
-/// The backups at a path, or below a prefix, by the names of their objects.
+/// What a store holds at a path or below a prefix, by object name.
 pub type Catalog = BTreeMap<String, Entry>;
 
-/// Which names count.
+/// Which names a catalog includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach<'a> {
-    /// Those of backups to this path.
+pub enum NameFilter<'a> {
+    /// The names of backups to this path.
     Path(&'a str),
-    /// Whatever begins so.
+    /// All names with this prefix.
     Prefix(&'a str),
 }
 
-/// Looks what is there.
-pub async fn read(store: &Store, reach: Reach<'_>) -> Result<Catalog, Failure> {
-    let (Reach::Path(prefix) | Reach::Prefix(prefix)) = reach;
+/// Lists a store.
+pub async fn read(store: &Store, filter: NameFilter<'_>) -> Result<Catalog, Failure> {
+    let (NameFilter::Path(prefix) | NameFilter::Prefix(prefix)) = filter;
     let mut catalog = Catalog::new();
     for found in store.list(prefix).await? {
         let (object, kind) = names::parse(&found.name);
-        if matches!(reach, Reach::Path(path) if !names::belongs(object, path)) {
+        if matches!(filter, NameFilter::Path(path) if !names::belongs(object, path)) {
             continue;
         }
         let entry = catalog.entry(object.to_owned()).or_default();
         match kind {
-            Kind::Object => entry.size = Some(found.size),
-            Kind::Manifest => entry.manifest = Some(Written(found.modified)),
-            Kind::Claim => entry.has_claim = true,
+            NameKind::Object => entry.size = Some(found.size),
+            NameKind::Manifest => entry.manifest = Some(WrittenAt(found.modified)),
+            NameKind::Claim => entry.has_claim = true,
         }
     }
     Ok(catalog)
 }
 
-/// The objects with manifests, the one written last first.
-pub fn newest(catalog: &Catalog) -> Vec<&str> {
-    let mut with: Vec<(Written, &str)> = catalog
+/// The objects with a manifest, the newest manifest first.
+pub fn newest_first(catalog: &Catalog) -> Vec<&str> {
+    let mut objects: Vec<(WrittenAt, &str)> = catalog
         .iter()
         .filter_map(|(object, entry)| entry.manifest.map(|written| (written, object.as_str())))
         .collect();
-    with.sort_unstable();
-    with.into_iter().rev().map(|(_, object)| object).collect()
+    objects.sort_unstable();
+    objects.into_iter().rev().map(|(_, object)| object).collect()
 }
 
-/// A name as a key of a store.
-pub fn key(name: &str) -> Result<Key, Failure> {
-    Key::new(name).map_err(|bad| Failure::order(bad.to_string()))
+/// Converts a name to a key of a store.
+pub fn object_key(name: &str) -> Result<Key, Failure> {
+    Key::new(name).map_err(|bad| Failure::bad_order(bad.to_string()))
 }
 
-/// A document that may be there. One of a later version, or none at all, is nobody's that is known here.
-async fn document<D: Document>(store: &Store, name: &str) -> Result<Option<D>, Failure> {
-    match store.read_small(&key(name)?, LARGEST).await {
+/// Reads a manifest or claim. `None` if it does not exist, cannot be read, or has a newer version.
+async fn read_document<D: Document>(store: &Store, name: &str) -> Result<Option<D>, Failure> {
+    match store.read_small(&object_key(name)?, MAX_DOCUMENT).await {
         Ok(bytes) => match contract::read(&bytes) {
             Ok(document) => Ok(Some(document)),
             Err(error) => {
-                tracing::warn!(name, %error, "this document is left alone");
+                tracing::warn!(name, %error, "ignoring a document that cannot be parsed");
                 Ok(None)
             }
         },
         Err(error) if error.class == Class::NotFound => Ok(None),
-        Err(error) if is_of_this_one(store, error.class) => {
-            tracing::warn!(name, %error, "this document cannot be read and is left alone");
+        Err(error) if concerns_only_this_name(store, error.class) => {
+            tracing::warn!(name, %error, "ignoring a document that cannot be read");
             Ok(None)
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// Whether only this name cannot be read, so that nothing else has to wait for it: what is too large, and on a volume what
-/// is no plain file or another user's.
-fn is_of_this_one(store: &Store, class: Class) -> bool {
+/// Whether an error concerns only this name, so that other backups are not held up by it.
+///
+/// That is a document that is too large, and on a volume one that is no regular file or belongs to another user.
+fn concerns_only_this_name(store: &Store, class: Class) -> bool {
     let is_file = store.location().kind == backend::Kind::Local;
     class == Class::Corrupt || (is_file && matches!(class, Class::Forbidden | Class::Unsupported))
 }
 
-/// The manifest of an object, if it has one that is of this object and can be read.
-pub async fn manifest(store: &Store, object: &str) -> Result<Option<Manifest>, Failure> {
-    let found: Option<Manifest> = document(store, &names::manifest(object)).await?;
+pub use self::read_manifest as manifest; // former name
+
+/// Reads the manifest of an object. `None` if there is none, it cannot be read, or it names another object.
+pub async fn read_manifest(store: &Store, object: &str) -> Result<Option<Manifest>, Failure> {
+    let found: Option<Manifest> = read_document(store, &names::manifest_name(object)).await?;
     Ok(found.filter(|manifest| manifest.object == object))
 }
 
-/// The claim on an object.
-pub async fn claim(store: &Store, object: &str) -> Result<Option<Claim>, Failure> {
-    let found: Option<Claim> = document(store, &names::claim(object)).await?;
+/// Reads the claim on an object. `None` if there is none, it cannot be read, or it names another object.
+pub async fn read_claim(store: &Store, object: &str) -> Result<Option<Claim>, Failure> {
+    let found: Option<Claim> = read_document(store, &names::claim_name(object)).await?;
     Ok(found.filter(|claim| claim.object == object))
 }
 
-/// Writes a document that must not be there.
+/// Writes a document that must not exist yet.
 pub async fn create<D: Document>(store: &Store, name: &str, document: &D) -> Result<CreateOutcome, Failure> {
     let body = Bytes::from(contract::write(document));
-    Ok(store.create(&key(name)?, body).await?)
+    Ok(store.create(&object_key(name)?, body).await?)
 }
 
-/// Deletes what has this name, if anything does.
+/// Deletes what has this name, if it exists.
 pub async fn delete(store: &Store, name: &str) -> Result<(), Failure> {
-    Ok(store.delete(&key(name)?).await?)
+    Ok(store.delete(&object_key(name)?).await?)
 }
 
 #[cfg(test)]
@@ -130,8 +134,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_is_told_by_when_its_manifest_was_written() {
-        let written = |second| Some(Written(Timestamp::from_second(second).ok()));
+    fn objects_sort_by_the_time_their_manifest_was_written() {
+        let written = |second| Some(WrittenAt(Timestamp::from_second(second).ok()));
         let catalog: Catalog = [
             ("a", written(5)),
             ("b", None),
@@ -147,6 +151,6 @@ mod tests {
             (object.to_owned(), entry)
         })
         .collect();
-        assert_eq!(newest(&catalog), ["c", "d", "a"]);
+        assert_eq!(newest_first(&catalog), ["c", "d", "a"]);
     }
 }

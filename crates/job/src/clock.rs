@@ -1,4 +1,4 @@
-//! Time and chance: the only place in this crate that reads a clock or draws a number.
+//! Time and randomness: the only module of this crate that reads a clock or draws random numbers.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use etcd_operator_snapshot::frames::{SALT_SIZE, Salt};
 use jiff::Timestamp;
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// The time by the wall clock.
+/// The wall-clock time.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the module that reads the clock"
@@ -15,23 +15,23 @@ pub fn now() -> Timestamp {
     Timestamp::now()
 }
 
-/// A moment that only durations are taken from.
+/// Measures how much time has passed, by the monotonic clock.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment(Instant);
+pub struct Stopwatch(Instant);
 
-impl Moment {
-    /// This one.
-    pub fn now() -> Self {
+impl Stopwatch {
+    /// Starts measuring.
+    pub fn start() -> Self {
         Self(Instant::now())
     }
 
-    /// How long ago it was.
-    pub fn age(self) -> Duration {
+    /// The time since the start.
+    pub fn elapsed(self) -> Duration {
         self.0.elapsed()
     }
 }
 
-/// The salt of one object, never used twice.
+/// A random salt for the encryption of one object. No salt is used twice.
 pub fn salt() -> Salt {
     let mut bytes = [0u8; SALT_SIZE];
     SystemRandom::new()

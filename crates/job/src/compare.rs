@@ -1,4 +1,4 @@
-//! Whether a cluster serves what a backup holds: every key as it was at the backup's revision, by a digest.
+//! Compares what a cluster serves with what a backup holds: a digest over every key at the backup's revision.
 
 use etcd_operator_api::contract::{CompareTask, JobOutcome};
 use etcd_operator_etcd::endpoint::{Endpoint, Limits};
@@ -8,36 +8,40 @@ use etcd_operator_etcd::rejection::Rejection;
 use etcd_operator_snapshot::content::Digest;
 
 use crate::failure::Failure;
+use crate::live_digest::{PageLimits, read_digest};
 use crate::members;
-use crate::served::{Pages, digest};
-use crate::settings::{self, Way};
+use crate::settings::{self, EtcdAccess};
 
-/// How long a page may take.
-const PAGE: std::time::Duration = std::time::Duration::from_secs(30);
+/// The timeout of one page of keys.
+const PAGE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// Compares with the first member that can be read to the end.
+/// Compares with the first member whose keys can all be read.
 pub async fn compare(task: &CompareTask) -> Result<JobOutcome, Failure> {
-    let way = settings::way(&task.source)?;
+    let access = settings::read_etcd_access(&task.source)?;
     let cluster: ClusterId = task
         .cluster_id
         .parse()
-        .map_err(|error| Failure::order(format!("clusterID: {error}")))?;
+        .map_err(|error| Failure::bad_order(format!("clusterID: {error}")))?;
     let mut last = None;
-    for endpoint in &way.endpoints {
-        match read(&way, endpoint, cluster, Revision(task.revision)).await {
-            Ok((at, found)) => return judge(task, at, found),
-            Err(Unread::Other(found)) => {
+    for endpoint in &access.endpoints {
+        match read(&access, endpoint, cluster, Revision(task.revision)).await {
+            Ok((at, found)) => return compare_digest(task, at, found),
+            Err(ReadError::OtherCluster(found)) => {
                 let url = &endpoint.url;
-                let message = format!("{url} is of cluster {found}, and {cluster} was to be compared");
-                return Err(Failure::lasting("OtherCluster", message));
+                let message =
+                    format!("{url} belongs to cluster {found}, but the order names cluster {cluster}");
+                return Err(Failure::permanent("OtherCluster", message));
             }
-            Err(Unread::Failed(error)) if error.rejection() == Some(&Rejection::Compacted) => {
-                // So it is on every other member, now or in a moment, and for good.
-                let message = format!("the revision {} was compacted meanwhile: {error}", task.revision);
-                return Err(Failure::lasting("Compacted", message));
+            Err(ReadError::Failed(error)) if error.rejection() == Some(&Rejection::Compacted) => {
+                // The revision is compacted on every member, or soon will be, so a retry does not help.
+                let message = format!(
+                    "revision {} was compacted before it could be compared: {error}",
+                    task.revision
+                );
+                return Err(Failure::permanent("Compacted", message));
             }
-            Err(Unread::Failed(error)) => {
-                tracing::warn!(endpoint = %endpoint.url, %error, "this member cannot be read to the end");
+            Err(ReadError::Failed(error)) => {
+                tracing::warn!(endpoint = %endpoint.url, %error, "the keys of this member cannot be read");
                 last = Some(error);
             }
         }
@@ -47,11 +51,11 @@ pub async fn compare(task: &CompareTask) -> Result<JobOutcome, Failure> {
             is_retriable: true,
             ..Failure::from(error)
         },
-        None => Failure::order("etcdEndpoints is empty"),
+        None => Failure::bad_order("etcdEndpoints is empty"),
     })
 }
 
-fn judge(task: &CompareTask, at: Revision, found: Digest) -> Result<JobOutcome, Failure> {
+fn compare_digest(task: &CompareTask, at: Revision, found: Digest) -> Result<JobOutcome, Failure> {
     let digest = found.to_string();
     if digest == task.digest {
         return Ok(JobOutcome::Compared {
@@ -61,47 +65,47 @@ fn judge(task: &CompareTask, at: Revision, found: Digest) -> Result<JobOutcome, 
         });
     }
     let message = format!(
-        "at revision {} the cluster serves keys with digest {digest}, and the backup has {}",
+        "at revision {} the cluster serves keys with digest {digest}, but the backup has digest {}",
         at.0, task.digest
     );
-    Err(Failure::lasting("DataDiffer", message))
+    Err(Failure::permanent("DataDiffer", message))
 }
 
-/// Why a member was not read.
-enum Unread {
-    /// It is of another cluster.
-    Other(ClusterId),
-    /// It does not answer, or no longer.
+/// Why the keys of a member could not be read.
+enum ReadError {
+    /// The member belongs to another cluster.
+    OtherCluster(ClusterId),
+    /// A call failed.
     Failed(Error),
 }
 
-impl From<Error> for Unread {
+impl From<Error> for ReadError {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
 }
 
 async fn read(
-    way: &Way,
+    access: &EtcdAccess,
     endpoint: &Endpoint,
     cluster: ClusterId,
     wanted: Revision,
-) -> Result<(Revision, Digest), Unread> {
+) -> Result<(Revision, Digest), ReadError> {
     let endpoint = Endpoint {
         limits: Limits {
-            call: PAGE,
+            call: PAGE_TIMEOUT,
             ..endpoint.limits
         },
         ..endpoint.clone()
     };
-    let client = members::connect(way, &endpoint).await?;
-    // It has caught up with all that was agreed before, and with the revision that is read from here on.
+    let client = members::connect(access, &endpoint).await?;
+    // After this linearizable read the member has applied every write that was committed before.
     let position = client.position().await?;
     if position.cluster != cluster {
-        return Err(Unread::Other(position.cluster));
+        return Err(ReadError::OtherCluster(position.cluster));
     }
-    // What was written since then is not looked at. A cluster that is not yet there has written nothing since it was
-    // restored: all that it serves counts, and whether that is everything the digest tells.
+    // Later writes are excluded. A cluster below the wanted revision has no writes since its restore: all its keys count, and
+    // the digest shows whether any are missing.
     let at = wanted.min(position.revision);
-    Ok((at, digest(&client, at, Pages::careful()).await?))
+    Ok((at, read_digest(&client, at, PageLimits::conservative()).await?))
 }

@@ -1,5 +1,4 @@
-//! Why a Job did not do what it was told: one word for programs, a sentence for people, and whether to try again. Never a
-//! secret.
+//! Why a Job failed: a reason for programs, a message for people, and whether a retry may help. Never contains a secret.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,31 +7,31 @@ use etcd_operator_etcd::error::{Class as EtcdClass, Error as EtcdError};
 use etcd_operator_store::error::{Class, Error as StoreError};
 use etcd_operator_store::secret::InvalidConfig;
 
-use crate::choice::NoChoice;
-use crate::floor::GivenUp;
-use crate::hand;
+use crate::cli_messages;
+use crate::member_choice::NoUsableMember;
+use crate::stream_limits::LimitExceeded;
 
 /// Why a Job failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// In one word.
+    /// The reason, one CamelCase word.
     pub reason: Cow<'static, str>,
-    /// In a sentence.
+    /// The message.
     pub message: String,
-    /// Whether the same order may succeed a little later.
+    /// Whether a retry of the same order may succeed.
     pub is_retriable: bool,
 }
 
-/// A Secret with keys that seal and open is not what it should be.
+/// The reason if a Secret with encryption keys is invalid, or a key is missing.
 pub const KEY: &str = "Key";
-/// A Secret with the authority of a store is not what it should be.
+/// The reason if a Secret with the CA of a store is invalid.
 pub const AUTHORITY: &str = "Authority";
-/// A Secret with certificates for etcd is not what it should be.
+/// The reason if a Secret with certificates for etcd is invalid.
 pub const CLIENT_TLS: &str = "ClientTLS";
 
 impl Failure {
-    /// One that another try does not mend.
-    pub fn lasting(reason: &'static str, message: impl Into<String>) -> Self {
+    /// A failure that a retry does not cure.
+    pub fn permanent(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
             message: message.into(),
@@ -40,47 +39,62 @@ impl Failure {
         }
     }
 
-    /// One that may pass.
-    pub fn passing(reason: &'static str, message: impl Into<String>) -> Self {
+    /// A failure that a retry may cure.
+    pub fn retriable(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             is_retriable: true,
-            ..Self::lasting(reason, message)
+            ..Self::permanent(reason, message)
         }
     }
 
-    /// What is wrong with the order or with what it names.
+    /// An invalid order.
+    pub fn bad_order(message: impl Into<String>) -> Self {
+        Self::permanent("BadOrder", message)
+    }
+
+    /// A missing or invalid Secret with credentials of a store.
+    pub fn bad_secret(message: impl Into<String>) -> Self {
+        Self::permanent(Class::Credentials.as_str(), message)
+    }
+
+    /// The former name of [`permanent`](Self::permanent), until the crates that use it follow.
+    pub fn lasting(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::permanent(reason, message)
+    }
+
+    /// The former name of [`retriable`](Self::retriable), until the crates that use it follow.
+    pub fn passing(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::retriable(reason, message)
+    }
+
+    /// The former name of [`bad_order`](Self::bad_order), until the crates that use it follow.
     pub fn order(message: impl Into<String>) -> Self {
-        Self::lasting("BadOrder", message)
+        Self::bad_order(message)
     }
 
-    /// What is wrong with a Secret, or that there is none.
-    pub fn secret(message: impl Into<String>) -> Self {
-        Self::lasting(Class::Credentials.as_str(), message)
-    }
-
-    /// The same under the word for the Secret it is about, where that is not the store's.
+    /// The same failure with another reason.
     #[must_use]
-    pub fn about(self, reason: &'static str) -> Self {
+    pub fn with_reason(self, reason: &'static str) -> Self {
         Self {
             reason: reason.into(),
             ..self
         }
     }
 
-    /// The same for whoever runs it by hand, and has flags and no spec.
+    /// The same failure for a command run by hand: its message names flags instead of fields.
     #[must_use]
     pub fn by_hand(self) -> Self {
         Self {
-            message: hand::by_hand(&self.message),
+            message: cli_messages::by_hand(&self.message),
             ..self
         }
     }
 
-    /// Says first what was being done.
+    /// The same failure with context before its message.
     #[must_use]
-    pub fn while_doing(self, what: &str) -> Self {
+    pub fn with_context(self, context: &str) -> Self {
         Self {
-            message: format!("{what}: {}", self.message),
+            message: format!("{context}: {}", self.message),
             ..self
         }
     }
@@ -96,12 +110,12 @@ impl std::error::Error for Failure {}
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        let may_pass =
+        let is_retriable =
             error.class.is_worth_retrying() || matches!(error.class, Class::NoUpload | Class::Changed);
         Self {
             reason: error.class.as_str().into(),
             message: error.to_string(),
-            is_retriable: may_pass,
+            is_retriable,
         }
     }
 }
@@ -110,10 +124,10 @@ impl From<EtcdError> for Failure {
     fn from(error: EtcdError) -> Self {
         let message = error.to_string();
         match error.class() {
-            EtcdClass::Unauthorised => Self::lasting("Unauthorised", message),
-            EtcdClass::Unsupported => Self::lasting("Unsupported", message),
-            EtcdClass::Corrupt => Self::lasting("SnapshotDamaged", message),
-            _ => Self::passing("StreamBroken", message),
+            EtcdClass::Unauthorised => Self::permanent("Unauthorised", message),
+            EtcdClass::Unsupported => Self::permanent("Unsupported", message),
+            EtcdClass::Corrupt => Self::permanent("SnapshotDamaged", message),
+            _ => Self::retriable("StreamBroken", message),
         }
     }
 }
@@ -121,10 +135,10 @@ impl From<EtcdError> for Failure {
 impl From<InvalidConfig> for Failure {
     fn from(bad: InvalidConfig) -> Self {
         if bad.setting.ends_with("caSecret") {
-            return Self::lasting(AUTHORITY, bad.to_string());
+            return Self::permanent(AUTHORITY, bad.to_string());
         }
         if bad.setting == "clientTLSSecret" {
-            return Self::lasting(CLIENT_TLS, bad.to_string());
+            return Self::permanent(CLIENT_TLS, bad.to_string());
         }
         if bad.setting.contains("Secret") || bad.setting.contains("of spec.encryption") {
             return Self::secret(bad.to_string());
@@ -133,22 +147,24 @@ impl From<InvalidConfig> for Failure {
     }
 }
 
-impl From<NoChoice> for Failure {
-    fn from(none: NoChoice) -> Self {
+impl From<NoUsableMember> for Failure {
+    fn from(none: NoUsableMember) -> Self {
         let message = none.to_string();
         match none {
-            NoChoice::Nobody | NoChoice::Corrupt => Self::passing("NoMember", message),
-            NoChoice::Clusters(_) | NoChoice::Other { .. } => Self::lasting("OtherCluster", message),
+            NoUsableMember::NoAnswer | NoUsableMember::AllCorrupt => Self::retriable("NoMember", message),
+            NoUsableMember::DifferentClusters(_) | NoUsableMember::OtherCluster { .. } => {
+                Self::permanent("OtherCluster", message)
+            }
         }
     }
 }
 
-impl From<GivenUp> for Failure {
-    fn from(why: GivenUp) -> Self {
-        let reason = match why {
-            GivenUp::TooSlow { .. } => "TooSlow",
-            GivenUp::Grew { .. } => "DatabaseGrew",
+impl From<LimitExceeded> for Failure {
+    fn from(exceeded: LimitExceeded) -> Self {
+        let reason = match exceeded {
+            LimitExceeded::TooSlow { .. } => "TooSlow",
+            LimitExceeded::DatabaseGrew { .. } => "DatabaseGrew",
         };
-        Self::passing(reason, why.to_string())
+        Self::retriable(reason, exceeded.to_string())
     }
 }

@@ -1,5 +1,6 @@
-//! A stored backup as a plain snapshot in a file, as etcd's own tools take it. What was fetched before a connection or the
-//! process broke is not fetched again; the file has its name only when its hashes are right.
+//! Fetches a stored backup into a plain snapshot file for etcd's own tools.
+//!
+//! An interrupted fetch resumes where it stopped. The file gets its name only after its hashes were verified.
 
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -13,41 +14,41 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 
 use crate::failure::Failure;
-use crate::object::{Hashed, Object};
+use crate::object::{Object, StoredHash};
 use crate::teller;
 
-/// How much is read at once of what is there already.
+/// The number of bytes read at once from a partial file.
 const PIECE: usize = 1 << 20;
-/// What is less than this is not worth a write of its own.
-const LEAST: usize = 1 << 15;
+/// The size of the write buffer in bytes.
+const WRITE_BUFFER: usize = 1 << 15;
 
-/// What a part of a file is part of.
+/// The object that a partial file was fetched from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Begun {
+struct PartialSource {
     etag: String,
     size: u64,
 }
 
-/// Which snapshot an object is to hold.
+/// The snapshot that an object is expected to hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'a> {
-    /// Its bytes, its own hash included.
+    /// The size of the snapshot in bytes, including the appended hash.
     pub size: u64,
     /// The hash that etcd appended, in hexadecimal.
     pub sha256: &'a str,
-    /// The SHA-256 of the object as it is stored, in hexadecimal.
+    /// The SHA-256 of the stored object, in hexadecimal.
     pub object_sha256: &'a str,
 }
 
-/// What was fetched.
+/// A snapshot that was fetched and verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Arrived {
-    /// What it is.
+pub struct FetchedSnapshot {
+    /// Size and hashes of the snapshot.
     pub checked: VerifiedStream,
-    /// How much of it was there already.
+    /// How many bytes an earlier fetch had written.
     pub resumed: u64,
-    /// The SHA-256 of the object as it is stored. None of an object of frames of which a part was there already: the
-    /// frames of that part are gone, and the hash of the snapshot, which is that of all of it, decides alone.
+    /// The SHA-256 of the stored object. `None` if an object in frames was resumed: its first frames were not read again.
+    /// The hash of the whole snapshot then decides alone.
     pub object_sha256: Option<String>,
 }
 
@@ -61,115 +62,127 @@ impl<'a> From<&'a Manifest> for Expected<'a> {
     }
 }
 
-/// Fetches an object that is known to be whole by its manifest or by the hash that etcd put behind it. Tells what it was,
-/// and how much of it was there already.
-pub async fn fetch(object: &Object, manifest: Option<&Manifest>, file: &Path) -> Result<Arrived, Failure> {
+/// Fetches an object whose manifest or appended hash proves that it is complete.
+pub async fn fetch(
+    object: &Object,
+    manifest: Option<&Manifest>,
+    file: &Path,
+) -> Result<FetchedSnapshot, Failure> {
     let done = AtomicU64::new(0);
-    let manner = Manner {
-        needs_hash: true,
-        lasts: true,
+    let options = FetchOptions {
+        requires_hash: true,
+        is_synced: true,
     };
-    bring(object, manifest.map(Expected::from), file, &done, manner).await
+    fetch_with(object, manifest.map(Expected::from), file, &done, options).await
 }
 
-/// The same also where nobody can tell whether it is whole.
+/// Fetches an object even if neither a manifest nor an appended hash proves that it is complete.
 pub async fn fetch_unhashed(
     object: &Object,
     manifest: Option<&Manifest>,
     file: &Path,
-) -> Result<Arrived, Failure> {
+) -> Result<FetchedSnapshot, Failure> {
     let done = AtomicU64::new(0);
-    let manner = Manner {
-        needs_hash: false,
-        lasts: true,
+    let options = FetchOptions {
+        requires_hash: false,
+        is_synced: true,
     };
-    bring(object, manifest.map(Expected::from), file, &done, manner).await
+    fetch_with(object, manifest.map(Expected::from), file, &done, options).await
 }
 
-/// The same for a snapshot that is known by other means, and that is needed only until a database is made of it in a moment:
-/// nobody waits until it is on the disk. `done` is how much of it is there, while it comes.
+/// Fetches a snapshot whose hashes the caller knows, for a restore that follows at once.
+///
+/// The file is not synced to the disk, as the restored database replaces it. `done` counts the bytes written so far.
 pub async fn fetch_expected(
     object: &Object,
     expected: Option<Expected<'_>>,
     file: &Path,
     done: &AtomicU64,
-) -> Result<Arrived, Failure> {
-    let manner = Manner {
-        needs_hash: false,
-        lasts: false,
+) -> Result<FetchedSnapshot, Failure> {
+    let options = FetchOptions {
+        requires_hash: false,
+        is_synced: false,
     };
-    bring(object, expected, file, done, manner).await
+    fetch_with(object, expected, file, done, options).await
 }
 
 /// How a snapshot is fetched.
 #[derive(Clone, Copy, Debug)]
-struct Manner {
-    /// Whether somebody must be able to tell that it is whole.
-    needs_hash: bool,
-    /// Whether it outlives the node.
-    lasts: bool,
+struct FetchOptions {
+    /// Whether a snapshot without an appended hash is refused.
+    requires_hash: bool,
+    /// Whether the file is synced to the disk.
+    is_synced: bool,
 }
 
-async fn bring(
+async fn fetch_with(
     object: &Object,
     expected: Option<Expected<'_>>,
     file: &Path,
     done: &AtomicU64,
-    manner: Manner,
-) -> Result<Arrived, Failure> {
-    let (part, note) = (beside(file, ".part"), beside(file, ".part.json"));
-    let begun = Begun {
+    options: FetchOptions,
+) -> Result<FetchedSnapshot, Failure> {
+    let (part, source_file) = (with_suffix(file, ".part"), with_suffix(file, ".part.json"));
+    let source = PartialSource {
         etag: object.etag().0.clone(),
         size: object.stored_size(),
     };
     let mut check = StreamVerifier::default();
     let failed = |path: &Path| {
         let path = path.display().to_string();
-        move |error: std::io::Error| Failure::lasting("File", format!("{path} cannot be written: {error}"))
+        move |error: std::io::Error| Failure::permanent("File", format!("{path} cannot be written: {error}"))
     };
     let mut out = tokio::fs::File::options()
         .create(true)
         .truncate(false)
         .read(true)
         .write(true)
-        // Whoever may write here must not choose another file to be written.
+        // A symbolic link at this name must not redirect the write to another file.
         .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
         .open(&part)
         .await
         .map_err(failed(&part))?;
-    let is_same = tokio::fs::read(&note)
+    let is_same_object = tokio::fs::read(&source_file)
         .await
         .ok()
-        .and_then(|bytes| serde_json::from_slice::<Begun>(&bytes).ok())
-        .is_some_and(|found| found == begun);
+        .and_then(|bytes| serde_json::from_slice::<PartialSource>(&bytes).ok())
+        .is_some_and(|found| found == source);
     let length = out.metadata().await.map_err(failed(&part))?.len();
-    let from = if is_same { object.resumable(length) } else { 0 };
+    let from = if is_same_object {
+        object.resume_offset(length)
+    } else {
+        0
+    };
     out.set_len(from).await.map_err(failed(&part))?;
-    let text = serde_json::to_vec(&begun).unwrap_or_default();
-    let _ = tokio::fs::remove_file(&note).await;
-    tokio::fs::write(&note, text).await.map_err(failed(&note))?;
-    rehash(&mut out, from, &mut check).await.map_err(failed(&part))?;
+    let text = serde_json::to_vec(&source).unwrap_or_default();
+    let _ = tokio::fs::remove_file(&source_file).await;
+    tokio::fs::write(&source_file, text)
+        .await
+        .map_err(failed(&source_file))?;
+    hash_existing(&mut out, from, &mut check)
+        .await
+        .map_err(failed(&part))?;
     out.seek(std::io::SeekFrom::Start(from))
         .await
         .map_err(failed(&part))?;
     done.store(from, Ordering::Relaxed);
-    let hashed = Hashed::default();
-    let mut out = BufWriter::with_capacity(LEAST, out.into_std().await);
+    let stored_hash = StoredHash::default();
+    let mut out = BufWriter::with_capacity(WRITE_BUFFER, out.into_std().await);
     let copy = async {
         let mut pieces = match from {
-            // A plain object is the snapshot itself, which is hashed as it is written.
-            0 if !object.is_plain() => object.read_hashed(&hashed).await?,
+            // A plain object is the snapshot itself, which is hashed below.
+            0 if !object.is_plain() => object.read_hashed(&stored_hash).await?,
             from => object.read(from).await?,
         };
         while let Some(piece) = pieces.next().await {
             let piece = piece?;
             let length = done.fetch_add(piece.len() as u64, Ordering::Relaxed) + piece.len() as u64;
             if expected.is_some_and(|expected| length > expected.size) {
-                // Frames hold as much as they like: the disk may be that of a database.
+                // Frames may decode to any size, and the disk may be shared with a database.
                 return Ok(false);
             }
-            // Right here, and not by a thread that may wait: what has just come is still in the processor's cache, and three
-            // members that share two processors take a quarter less. The kernel takes it without the disk for the most part.
+            // Hashed and written in this thread while the piece is still in the processor's cache: three members that share
+            // two processors take a quarter less time. The kernel rarely waits for the disk.
             check.push(&piece);
             out.write_all(&piece).map_err(failed(&part))?;
         }
@@ -177,46 +190,46 @@ async fn bring(
         Ok::<_, Failure>(true)
     };
     let total = object.length().unwrap_or(0);
-    let fits = tokio::select! {
+    let is_expected_size = tokio::select! {
         copied = copy => copied?,
-        never = teller::tell("fetching", done, total) => match never {},
+        never = progress_reporter::report("fetching", done, total) => match never {},
     };
-    if manner.lasts {
+    if options.is_synced {
         let file = tokio::fs::File::from_std(out.into_parts().0);
         file.sync_all().await.map_err(failed(&part))?;
     }
-    let judged = if fits {
-        judge(check, expected)
+    let verified = if is_expected_size {
+        verify_snapshot(check, expected)
     } else {
-        Err(another())
+        Err(other_snapshot())
     };
-    let judged = judged.and_then(|checked| {
-        if manner.needs_hash && checked.kind == StreamKind::Copy {
-            return Err(Failure::lasting(
+    let verified = verified.and_then(|checked| {
+        if options.requires_hash && checked.kind == StreamKind::Copy {
+            return Err(Failure::permanent(
                 "NoHash",
-                "what is stored has no manifest, and no hash of etcd behind it, so nobody can tell whether it is whole; \
-                 --without-hash fetches it all the same",
+                "the stored object has neither a manifest nor a hash appended by etcd, so its completeness cannot be verified; \
+                 to fetch it anyway, use --without-hash",
             ));
         }
         let object_sha256 = match (object.is_plain(), from) {
             (true, _) => Some(checked.sha256.clone()),
-            (false, 0) => Some(hashed.finish()),
+            (false, 0) => Some(stored_hash.finish()),
             (false, _) => None,
         };
-        same_object(object_sha256.as_deref(), expected)?;
-        Ok(Arrived {
+        verify_object_hash(object_sha256.as_deref(), expected)?;
+        Ok(FetchedSnapshot {
             checked,
             resumed: from,
             object_sha256,
         })
     });
-    // What is wrong is not gone on with.
-    let _ = tokio::fs::remove_file(&note).await;
-    let arrived = match judged {
-        Ok(arrived) => arrived,
+    // A file with a wrong hash is not resumed.
+    let _ = tokio::fs::remove_file(&source_file).await;
+    let fetched = match verified {
+        Ok(fetched) => fetched,
         Err(failure) => {
             let _ = tokio::fs::remove_file(&part).await;
-            // What was there may have been torn when its node went: the next try has none of it.
+            // The resumed part may have been torn by a crash of the node. A retry starts from nothing.
             return Err(Failure {
                 is_retriable: failure.is_retriable || from > 0,
                 ..failure
@@ -224,16 +237,17 @@ async fn bring(
         }
     };
     tokio::fs::rename(&part, file).await.map_err(failed(file))?;
-    Ok(arrived)
+    Ok(fetched)
 }
 
-fn beside(file: &Path, ending: &str) -> PathBuf {
+fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
-    name.push(ending);
+    name.push(suffix);
     name.into()
 }
 
-async fn rehash(file: &mut tokio::fs::File, length: u64, check: &mut StreamVerifier) -> std::io::Result<()> {
+/// Hashes the part of a file that an earlier fetch wrote.
+async fn hash_existing(file: &mut tokio::fs::File, length: u64, check: &mut StreamVerifier) -> std::io::Result<()> {
     file.rewind().await?;
     let mut left = length;
     let mut buffer = vec![0; PIECE];
@@ -249,13 +263,13 @@ async fn rehash(file: &mut tokio::fs::File, length: u64, check: &mut StreamVerif
     Ok(())
 }
 
-/// Whether the stored bytes are those that are expected.
-fn same_object(found: Option<&str>, expected: Option<Expected<'_>>) -> Result<(), Failure> {
+/// Compares the hash of the stored object with the expected one.
+fn verify_object_hash(found: Option<&str>, expected: Option<Expected<'_>>) -> Result<(), Failure> {
     match (found, expected) {
-        (Some(found), Some(expected)) if found != expected.object_sha256 => Err(Failure::lasting(
+        (Some(found), Some(expected)) if found != expected.object_sha256 => Err(Failure::permanent(
             "VerificationFailed",
             format!(
-                "the object is another one than it is to be: its SHA-256 is {found}, and {} is expected",
+                "the object is not the expected one: its SHA-256 is {found}, but {} is expected",
                 expected.object_sha256
             ),
         )),
@@ -263,24 +277,22 @@ fn same_object(found: Option<&str>, expected: Option<Expected<'_>>) -> Result<()
     }
 }
 
-/// Whether it is a snapshot, and the one that is expected.
-fn judge(check: StreamVerifier, expected: Option<Expected<'_>>) -> Result<VerifiedStream, Failure> {
-    let wrong = |message: String| Failure::lasting("VerificationFailed", message);
+/// Verifies that the stream is a snapshot, and the expected one.
+fn verify_snapshot(check: StreamVerifier, expected: Option<Expected<'_>>) -> Result<VerifiedStream, Failure> {
+    let wrong = |message: String| Failure::permanent("VerificationFailed", message);
     let checked = check.finish().map_err(|error| wrong(error.to_string()))?;
     let Some(expected) = expected else {
         return Ok(checked);
     };
     match &checked.kind {
-        StreamKind::Snapshot { database }
-            if *database == expected.sha256 && checked.length == expected.size =>
-        {
+        StreamKind::Snapshot { database } if *database == expected.sha256 && checked.length == expected.size => {
             Ok(checked)
         }
-        _ => Err(another()),
+        _ => Err(other_snapshot()),
     }
 }
 
-fn another() -> Failure {
-    let text = "the object holds another snapshot than its manifest says";
-    Failure::lasting("VerificationFailed", text)
+fn other_snapshot() -> Failure {
+    let text = "the object holds another snapshot than expected";
+    Failure::permanent("VerificationFailed", text)
 }

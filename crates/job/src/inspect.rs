@@ -1,4 +1,4 @@
-//! Looking into a snapshot, here or in a store, as far as asked: a quick look, or every page and key.
+//! Inspects a snapshot file: by a quick look, or by every page and key.
 
 use std::path::Path;
 
@@ -10,58 +10,60 @@ use etcd_operator_snapshot::source::{File, ReadAt, ReadError};
 use etcd_operator_snapshot::stream::StreamVerifier;
 use etcd_operator_snapshot::summary::Summary;
 
-use crate::check;
+use crate::checks;
 use crate::failure::Failure;
 
-/// How much is read at once for the hash.
+/// The number of bytes read at once to compute the hash.
 const PIECE: usize = 1 << 20;
-/// Enough to tell what a file is.
+/// The number of bytes at the start of a file that tell its format.
 const HEAD: usize = 512;
 
 impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Self {
-        Self::lasting("File", error.to_string())
+        Self::permanent("File", error.to_string())
     }
 }
 
-/// Whether a file is a stored backup in frames, and not a database.
+/// Whether a file is a stored backup in frames rather than a database.
 pub fn has_frames(path: &Path) -> Result<bool, Failure> {
     let mut source = open(path)?;
-    let most = usize::try_from(source.length()).unwrap_or(HEAD).min(HEAD);
-    let mut head = vec![0; most];
+    let length = usize::try_from(source.length()).unwrap_or(HEAD).min(HEAD);
+    let mut head = vec![0; length];
     source.read_at(0, &mut head)?;
     Ok(!matches!(Header::parse(&head), Err(DecodeError::NotFrames)) && !head.is_empty())
 }
 
-/// What a file is, by its head, right edge and small buckets.
-pub fn quick(path: &Path) -> Result<Summary, Failure> {
+pub use self::{summarize_fully as whole, summarize_quickly as quick}; // former name
+
+/// Summarizes a snapshot from its meta pages, right edge and small buckets.
+pub fn summarize_quickly(path: &Path) -> Result<Summary, Failure> {
     let mut database = Database::open(open(path)?)?;
     let look = quick_look(&mut database)?;
     Ok(Summary::from_quick_look(&database, look))
 }
 
-/// What a file is, by every byte of it.
-pub fn whole(path: &Path) -> Result<Summary, Failure> {
+/// Summarizes a snapshot from every byte of it.
+pub fn summarize_fully(path: &Path) -> Result<Summary, Failure> {
     let mut source = open(path)?;
     let mut check = StreamVerifier::default();
     let mut buffer = vec![0; PIECE];
-    let mut place = 0;
-    while place < source.length() {
-        let most = usize::try_from(source.length() - place)
+    let mut offset = 0;
+    while offset < source.length() {
+        let length = usize::try_from(source.length() - offset)
             .unwrap_or(PIECE)
             .min(PIECE);
-        source.read_at(place, &mut buffer[..most])?;
-        check.push(&buffer[..most]);
-        place += most as u64;
+        source.read_at(offset, &mut buffer[..length])?;
+        check.push(&buffer[..length]);
+        offset += length as u64;
     }
     let checked = check
         .finish()
-        .map_err(|error| Failure::lasting("VerificationFailed", error.to_string()))?;
-    let (mut database, audit) = check::walk(path)?;
-    let is_sound = audit.findings.list.is_empty();
+        .map_err(|error| Failure::permanent("VerificationFailed", error.to_string()))?;
+    let (mut database, audit) = checks::walk_pages(path)?;
+    let is_intact = audit.findings.list.is_empty();
     let records = audit.records;
     let summary = Summary::from_audit(&database, audit).with_verified_stream(&checked);
-    if !is_sound {
+    if !is_intact {
         return Ok(summary);
     }
     let keys = find_live_keys(&mut database, None, records)?;
@@ -70,13 +72,13 @@ pub fn whole(path: &Path) -> Result<Summary, Failure> {
 
 fn open(path: &Path) -> Result<File, Failure> {
     let failed = |error: std::io::Error| {
-        Failure::lasting("File", format!("{} cannot be read: {error}", path.display()))
+        Failure::permanent("File", format!("{} cannot be read: {error}", path.display()))
     };
-    // A pipe would be waited for, and cannot be read twice.
+    // Reading a pipe could block forever, and it cannot be read twice.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(Failure::lasting(
+        return Err(Failure::permanent(
             "File",
-            format!("{} is no plain file", path.display()),
+            format!("{} is not a regular file", path.display()),
         ));
     }
     std::fs::File::open(path).and_then(File::new).map_err(failed)

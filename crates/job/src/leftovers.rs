@@ -1,7 +1,9 @@
-//! Deleting, in an order in which nothing is ever lost or lied about: a claim first, then the manifest, then the object,
-//! then the claim. Wherever it is cut off, an object without a manifest has a claim, which says whose it is, and a
-//! manifest has its object: no ghost is ever counted as a backup. Only where there is no room for a claim it is done
-//! without one, as nothing else makes room: cut off then, it leaves an object that does not count.
+//! Deletes backups, and cleans up what interrupted runs left behind.
+//!
+//! Deletion first creates a claim, then deletes the manifest, the object and the claim. At whatever point it is interrupted,
+//! an object without a manifest has a claim that names its owner, and a manifest has its object. So nothing that is no longer
+//! complete counts as a backup. In a full store the claim cannot be written, and deletion goes on without it, because only
+//! deletion frees space. An interruption then leaves an object that does not count.
 
 use std::collections::BTreeSet;
 
@@ -15,40 +17,40 @@ use crate::catalog::{self, Catalog};
 use crate::failure::Failure;
 use crate::names::{self, BY_HAND};
 
-/// How long after its end a run counts as one that nobody finishes any more, whatever the clocks say.
-const FORGOTTEN: SignedDuration = SignedDuration::from_mins(10);
+/// How long after its deadline a claim of another owner is cleaned up. The margin allows for differing clocks.
+const ABANDONED_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
-/// Who deletes.
+/// The identity of a run, which decides what it may delete.
 #[derive(Clone, Copy, Debug)]
-pub struct Actor<'a> {
+pub struct RunIdentity<'a> {
     /// The UID of the `EtcdBackup`.
     pub owner: &'a str,
-    /// The run.
+    /// The run ID.
     pub run: &'a str,
-    /// The time it is.
+    /// The current time.
     pub now: Timestamp,
 }
 
-impl Actor<'_> {
-    /// Whether somebody runs it by hand.
+impl RunIdentity<'_> {
+    /// Whether a user runs the command by hand.
     pub fn is_by_hand(self) -> bool {
         self.owner == BY_HAND
     }
 
-    /// Whether a backup is of the same `EtcdBackup`.
-    pub fn made(self, manifest: &Manifest) -> bool {
+    /// Whether the same `EtcdBackup` made a backup. A backup made by hand has no owner.
+    pub fn owns(self, manifest: &Manifest) -> bool {
         manifest.owner_uid == self.owner && !self.is_by_hand()
     }
 }
 
-/// What became of a backup that was to go.
+/// The outcome of deleting a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// It is gone, or was before.
+    /// The backup no longer exists.
     Done,
-    /// It is not this one's to delete.
-    NotOurs,
-    /// The store does not let it go: in one word, and in a sentence.
+    /// The backup belongs to another owner.
+    NotOwned,
+    /// The store refuses to delete it. Holds the reason, one word, and the message.
     Kept(&'static str, String),
 }
 
@@ -58,36 +60,44 @@ impl Deletion {
     }
 }
 
-/// Deletes one backup, if its manifest says that it is the actor's.
-pub async fn delete(store: &Store, object: &str, actor: Actor<'_>) -> Result<Deletion, Failure> {
-    let (object_key, manifest_key) = (catalog::key(object)?, catalog::key(&names::manifest(object))?);
-    let manifest: Manifest = match catalog::manifest(store, object).await? {
-        Some(manifest) if manifest.owner_uid == actor.owner => manifest,
-        Some(_) => return Ok(Deletion::NotOurs),
+/// Deletes a backup, if its manifest names the owner of the run.
+pub async fn delete(store: &Store, object: &str, identity: RunIdentity<'_>) -> Result<Deletion, Failure> {
+    let (object_key, manifest_key) = (
+        catalog::object_key(object)?,
+        catalog::object_key(&names::manifest_name(object))?,
+    );
+    let manifest: Manifest = match catalog::read_manifest(store, object).await? {
+        Some(manifest) if manifest.owner_uid == identity.owner => manifest,
+        Some(_) => return Ok(Deletion::NotOwned),
         None if store.head(&manifest_key).await?.is_some() || store.head(&object_key).await?.is_some() => {
-            return Ok(Deletion::NotOurs);
+            return Ok(Deletion::NotOwned);
         }
         None => return Ok(Deletion::Done),
     };
     let claim = Claim {
         version: contract::VERSION,
         object: object.to_owned(),
-        owner_uid: actor.owner.to_owned(),
-        run: actor.run.to_owned(),
-        until: actor.now,
+        owner_uid: identity.owner.to_owned(),
+        run: identity.run.to_owned(),
+        until: identity.now,
         replaces: false,
     };
-    let name = names::claim(object);
+    let name = names::claim_name(object);
     let body = Bytes::from(contract::write(&claim));
-    let created = match store.create(&catalog::key(&name)?, body).await {
+    let created = match store.create(&catalog::object_key(&name)?, body).await {
         Err(error) if error.class == Class::Full => CreateOutcome::Created,
         other => other?,
     };
     if created == CreateOutcome::AlreadyExists {
-        match catalog::claim(store, object).await? {
-            // An earlier try was cut off.
-            Some(found) if found.owner_uid == actor.owner && found.until <= actor.now => {}
-            _ => return Ok(Deletion::Kept("Busy", format!("{object} is being changed"))),
+        match catalog::read_claim(store, object).await? {
+            // An earlier deletion was interrupted.
+            Some(found) if found.owner_uid == identity.owner && found.until <= identity.now => {}
+            _ => {
+                return Ok(Deletion::Kept(
+                    "Busy",
+                    format!("another run is changing {object}"),
+                ));
+            }
         }
     }
     if let Err(error) = store.delete(&manifest_key).await {
@@ -95,7 +105,8 @@ pub async fn delete(store: &Store, object: &str, actor: Actor<'_>) -> Result<Del
         return Ok(Deletion::kept(&error));
     }
     if let Err(error) = store.delete(&object_key).await {
-        // A backup that stays must count. If that cannot be written either, the claim stays, and the next sweep goes on.
+        // The object still exists, so the backup must count again. If its manifest cannot be written back, the claim stays and
+        // the next sweep continues.
         let body = Bytes::from(contract::write(&manifest));
         store.create(&manifest_key, body).await?;
         catalog::delete(store, &name).await?;
@@ -105,73 +116,78 @@ pub async fn delete(store: &Store, object: &str, actor: Actor<'_>) -> Result<Del
     Ok(Deletion::Done)
 }
 
-/// What a sweep found.
+/// The result of a sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
-    /// How many claims were finished.
+pub struct SweepSummary {
+    /// How many claims were cleaned up.
     pub claims: u64,
-    /// Objects without a manifest that a run was about to replace, or has replaced.
-    pub bare: BTreeSet<String>,
+    /// Objects without a manifest that an interrupted run was replacing.
+    pub without_manifest: BTreeSet<String>,
 }
 
-/// Finishes what runs of the actor's `EtcdBackup` were killed at: claims that are over, and those of this very run, of
-/// which this is the only try. What another one's run was killed at is finished, too, once it was over for some time: its
-/// `EtcdBackup` may be no more.
-pub async fn sweep(store: &Store, catalog: &mut Catalog, actor: Actor<'_>) -> Result<Swept, Failure> {
-    let mut swept = Swept::default();
+/// Cleans up after interrupted runs.
+///
+/// These are runs of the same `EtcdBackup` whose deadline has passed, and earlier tries of this run. Runs of other owners
+/// follow some time after their deadline, as their `EtcdBackup` may no longer exist.
+pub async fn sweep(
+    store: &Store,
+    catalog: &mut Catalog,
+    identity: RunIdentity<'_>,
+) -> Result<SweepSummary, Failure> {
+    let mut summary = SweepSummary::default();
     let claimed: Vec<String> = catalog
         .iter()
         .filter(|(_, entry)| entry.has_claim)
         .map(|(object, _)| object.clone())
         .collect();
     for object in claimed {
-        let Some(claim) = catalog::claim(store, &object).await? else {
+        let Some(claim) = catalog::read_claim(store, &object).await? else {
             continue;
         };
-        let is_own = claim.owner_uid == actor.owner;
-        let is_mine = is_own && (claim.until <= actor.now || claim.run == actor.run);
-        let counts = catalog.get(&object).is_some_and(|entry| entry.manifest.is_some());
-        let is_nobodys = !counts && actor.now.duration_since(claim.until) >= FORGOTTEN;
-        if !is_mine && !is_nobodys {
+        let is_same_owner = claim.owner_uid == identity.owner;
+        let is_own = is_same_owner && (claim.until <= identity.now || claim.run == identity.run);
+        let has_manifest = catalog.get(&object).is_some_and(|entry| entry.manifest.is_some());
+        let is_abandoned = !has_manifest && identity.now.duration_since(claim.until) >= ABANDONED_AFTER;
+        if !is_own && !is_abandoned {
             continue;
         }
-        if !finish(store, &claim).await? {
+        if !finish_claim(store, &claim).await? {
             continue;
         }
-        swept.claims += 1;
+        summary.claims += 1;
         if let Some(entry) = catalog.get_mut(&object) {
             entry.has_claim = false;
             if entry.manifest.is_none() && !claim.replaces {
                 entry.size = None;
-            } else if entry.manifest.is_none() && is_own {
-                swept.bare.insert(object);
+            } else if entry.manifest.is_none() && is_same_owner {
+                summary.without_manifest.insert(object);
             }
         }
     }
     catalog.retain(|_, entry| entry.size.is_some() || entry.manifest.is_some() || entry.has_claim);
-    Ok(swept)
+    Ok(summary)
 }
 
-/// Removes what lies under a claim and does not count, then the claim. Whether that could be done.
-pub async fn finish(store: &Store, claim: &Claim) -> Result<bool, Failure> {
+/// Deletes what a claim covers and does not count, then the claim. Returns false if the store refuses.
+pub async fn finish_claim(store: &Store, claim: &Claim) -> Result<bool, Failure> {
     let object = claim.object.as_str();
     let aborted = store.sweep(object, Timestamp::MAX, |name| name == object).await;
     match aborted {
         Ok(swept) if swept.failed.is_empty() => {}
         Ok(_) => return Ok(false),
-        // Stores that list no uploads throw them away by themselves.
+        // Stores that cannot list uploads discard them by themselves.
         Err(error) if error.class == Class::Unsupported => {}
         Err(error) => return Err(error.into()),
     }
-    let manifest = catalog::key(&names::manifest(object))?;
+    let manifest = catalog::object_key(&names::manifest_name(object))?;
     if !claim.replaces && store.head(&manifest).await?.is_none() {
-        match store.delete(&catalog::key(object)?).await {
+        match store.delete(&catalog::object_key(object)?).await {
             Ok(()) => {}
             Err(error) if error.class == Class::Locked => return Ok(false),
             Err(error) => return Err(error.into()),
         }
     }
-    catalog::delete(store, &names::claim(object)).await?;
-    tracing::info!(object, run = claim.run, "swept what a run left behind");
+    catalog::delete(store, &names::claim_name(object)).await?;
+    tracing::info!(object, run = claim.run, "cleaned up after an interrupted run");
     Ok(true)
 }

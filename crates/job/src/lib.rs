@@ -1,34 +1,37 @@
-//! What runs in a Job of a backup, and by hand: storing a snapshot of etcd, telling what is stored, deleting it, fetching
-//! it and looking into it. No Kubernetes here; what is to be done comes as an order.
+//! The work of backup Jobs, also available by hand: storing a snapshot of etcd, listing, deleting, fetching and inspecting
+//! backups. No Kubernetes here; an order says what to do.
 
 pub mod address;
 pub mod backup;
 pub mod budget;
 pub mod catalog;
-pub mod check;
-pub mod choice;
+pub mod checks;
+pub mod cli_messages;
 pub mod clock;
 pub mod compare;
+pub mod encoder;
 pub mod failure;
 pub mod fetch;
-pub mod floor;
-pub mod hand;
 pub mod inspect;
 pub mod leftovers;
 pub mod list;
+pub mod live_digest;
+pub mod member_choice;
 pub mod members;
 pub mod names;
 pub mod object;
 pub mod outcome;
 pub mod progress;
+pub mod progress_reporter;
 pub mod prune;
-pub mod pump;
-pub mod rehearsal;
-pub mod served;
 pub mod settings;
-pub mod shape;
-pub mod teller;
+pub mod stream_limits;
+pub mod test_restore;
 pub mod text;
+pub mod transfer;
 pub mod verify;
 
 pub use failure::Failure;
+
+pub use checks as check; // former name
+pub use cli_messages as hand; // former name

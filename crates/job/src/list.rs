@@ -1,4 +1,4 @@
-//! Telling which backups there are. Only what has a manifest is one.
+//! Lists backups. Only an object with a manifest counts as a backup.
 
 use std::collections::BTreeSet;
 
@@ -9,34 +9,34 @@ use futures::StreamExt as _;
 use futures::stream;
 use serde::Serialize;
 
-use crate::catalog::{self, Catalog, Reach};
+use crate::catalog::{self, Catalog, NameFilter};
 use crate::failure::Failure;
 use crate::text::Bytes;
 
-/// How many manifests are read at once.
-const AT_ONCE: usize = 8;
-/// What a message of a Job may hold: each backup takes little more than its name.
-const MOST: usize = 200;
+/// How many manifests are read concurrently.
+const CONCURRENT_READS: usize = 8;
+/// The largest number of backups in a result: a termination message is small, and each backup takes little more than its name.
+const MAX_BACKUPS: usize = 200;
 
-/// Tells an operator which backups its `EtcdBackup` made, from behind the name `after` on.
+/// Lists the backups of the order's `EtcdBackup` whose names come after `after`.
 pub async fn list(store: &Store, order: &JobOrder, after: Option<&str>) -> Result<JobOutcome, Failure> {
-    let catalog = catalog::read(store, Reach::Path(&order.store.path)).await?;
+    let catalog = catalog::read(store, NameFilter::Path(&order.store.path)).await?;
     let catalog: Catalog = catalog
         .into_iter()
         .filter(|(object, _)| after.is_none_or(|after| object.as_str() > after))
         .collect();
     let (mut backups, mut others, mut next) = (Vec::new(), 0, None);
-    let mut manifests = manifests(store, &catalog);
+    let mut manifests = read_manifests(store, &catalog);
     while let Some(manifest) = manifests.next().await {
         let Some(manifest) = manifest? else {
             others += 1;
             continue;
         };
-        let is_there =
+        let is_complete =
             catalog.get(&manifest.object).and_then(|entry| entry.size) == Some(manifest.object_size);
         if manifest.owner_uid != order.owner_uid {
             others += 1;
-        } else if is_there {
+        } else if is_complete {
             next = Some(manifest.object.clone());
             backups.push(Listed {
                 object: manifest.object,
@@ -46,7 +46,7 @@ pub async fn list(store: &Store, order: &JobOrder, after: Option<&str>) -> Resul
                 completed_at: manifest.completed_at,
             });
         }
-        if backups.len() >= MOST {
+        if backups.len() >= MAX_BACKUPS {
             return Ok(JobOutcome::Listed {
                 backups,
                 others,
@@ -61,15 +61,15 @@ pub async fn list(store: &Store, order: &JobOrder, after: Option<&str>) -> Resul
     })
 }
 
-/// The backups that one `EtcdBackup` made and that count: whose objects are there, of the right size.
-pub async fn own(store: &Store, catalog: &Catalog, owner: &str) -> Result<Vec<Stored>, Failure> {
+/// The backups of an owner that count: their objects exist and have the size in their manifests.
+pub async fn own_backups(store: &Store, catalog: &Catalog, owner: &str) -> Result<Vec<Stored>, Failure> {
     let mut own = Vec::new();
-    let mut manifests = manifests(store, catalog);
+    let mut manifests = read_manifests(store, catalog);
     while let Some(manifest) = manifests.next().await {
         let Some(manifest) = manifest? else { continue };
-        let is_there =
+        let is_complete =
             catalog.get(&manifest.object).and_then(|entry| entry.size) == Some(manifest.object_size);
-        if manifest.owner_uid == owner && is_there {
+        if manifest.owner_uid == owner && is_complete {
             own.push(Stored {
                 object: manifest.object,
                 owner: manifest.owner_uid,
@@ -83,68 +83,71 @@ pub async fn own(store: &Store, catalog: &Catalog, owner: &str) -> Result<Vec<St
     Ok(own)
 }
 
-/// The manifests, in the order of their names; none where one cannot be read.
-fn manifests<'a>(
+/// Reads the manifests of a catalog in the order of names; `None` for one that cannot be read.
+fn read_manifests<'a>(
     store: &'a Store,
     catalog: &'a Catalog,
 ) -> impl futures::Stream<Item = Result<Option<Manifest>, Failure>> + Unpin + 'a {
     let with_manifest = catalog.iter().filter(|(_, entry)| entry.manifest.is_some());
     let objects: Vec<&str> = with_manifest.map(|(object, _)| object.as_str()).collect();
     stream::iter(objects)
-        .map(|object| catalog::manifest(store, object))
-        .buffered(AT_ONCE)
+        .map(|object| catalog::read_manifest(store, object))
+        .buffered(CONCURRENT_READS)
         .boxed()
 }
 
-/// A backup as it is shown to people and to programs.
+/// A backup in the output of `etcd-operator list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     /// Its manifest, without the index of frames.
     #[serde(flatten)]
     pub manifest: Manifest,
-    /// Whether the object is there and of the right size.
-    pub is_there: bool,
-    /// Bytes of the object, if it is there.
+    /// Whether the object exists and has the size in the manifest.
+    #[serde(rename = "isThere")]
+    pub is_complete: bool,
+    /// The size of the object, if it exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stored_size: Option<u64>,
-    /// Whether the key that opens it is among those given; nothing if it is not sealed.
+    /// Whether its key is among the given ones; `None` if it is not encrypted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub has_key: Option<bool>,
 }
 
-/// Everything below a prefix.
+/// The output of `etcd-operator list`: everything below a prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Listing {
     /// The backups.
     pub backups: Vec<Row>,
-    /// Objects without a manifest: those of other tools, and what does not count.
+    /// Objects without a manifest: made by other tools, or incomplete.
     pub without_manifest: Vec<String>,
-    /// Objects whose manifest cannot be read or is not theirs, so that they do not count.
+    /// Objects whose manifest cannot be read or names another object, so that they do not count.
     pub unreadable: Vec<String>,
 }
 
-/// Tells people what is there. `has_key` knows whether a key is at hand.
-pub async fn listing(
+pub use self::list_prefix as listing; // former name
+
+/// Lists everything below a prefix. `has_key` says whether the key of an ID is available.
+pub async fn list_prefix(
     store: &Store,
     prefix: &str,
     has_key: impl Fn(&str) -> bool,
 ) -> Result<Listing, Failure> {
-    let catalog = catalog::read(store, Reach::Prefix(prefix)).await?;
+    let catalog = catalog::read(store, NameFilter::Prefix(prefix)).await?;
     let mut listing = Listing::default();
     for (object, entry) in &catalog {
         if entry.manifest.is_none() && entry.size.is_some() {
             listing.without_manifest.push(object.clone());
         }
     }
-    let mut manifests = manifests(store, &catalog);
+    let mut manifests = read_manifests(store, &catalog);
     while let Some(manifest) = manifests.next().await {
         let Some(mut manifest) = manifest? else { continue };
         manifest.frames.clear();
         let stored_size = catalog.get(&manifest.object).and_then(|entry| entry.size);
         listing.backups.push(Row {
-            is_there: stored_size == Some(manifest.object_size),
+            is_complete: stored_size == Some(manifest.object_size),
             stored_size,
             has_key: manifest.sealing.as_ref().map(|sealing| has_key(&sealing.key_id)),
             manifest,
@@ -165,8 +168,8 @@ pub async fn listing(
     Ok(listing)
 }
 
-/// As a terminal may have it: a name must not move the cursor or write over what others say.
-fn plain(text: &str) -> String {
+/// Escapes control characters, so that a name cannot move the cursor of a terminal or overwrite other lines.
+fn escape_control(text: &str) -> String {
     let escaped = |sign: char| {
         if sign.is_control() {
             sign.escape_default().to_string()
@@ -180,7 +183,7 @@ fn plain(text: &str) -> String {
 impl std::fmt::Display for Listing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.backups.is_empty() && self.without_manifest.is_empty() && self.unreadable.is_empty() {
-            return writeln!(f, "nothing found: no name there begins so");
+            return writeln!(f, "No backups found: no object name starts with this prefix.");
         }
         let head = [
             "COMPLETED",
@@ -195,22 +198,22 @@ impl std::fmt::Display for Listing {
         let mut rows: Vec<[String; 8]> = vec![head.map(str::to_owned)];
         for row in &self.backups {
             let manifest = &row.manifest;
-            let note = match (row.is_there, row.has_key) {
-                (false, _) if row.stored_size.is_some() => "another size",
+            let note = match (row.is_complete, row.has_key) {
+                (false, _) if row.stored_size.is_some() => "wrong size",
                 (false, _) => "object missing",
                 (true, Some(false)) => "key missing",
-                (true, Some(true)) => "sealed",
+                (true, Some(true)) => "encrypted",
                 (true, None) => "",
             };
             rows.push([
                 manifest.completed_at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
                 manifest.revision.to_string(),
-                plain(&manifest.etcd_version),
+                escape_control(&manifest.etcd_version),
                 Bytes(manifest.object_size).to_string(),
-                plain(&manifest.verification),
-                plain(&manifest.cluster_id),
+                escape_control(&manifest.verification),
+                escape_control(&manifest.cluster_id),
                 note.to_owned(),
-                plain(&manifest.object),
+                escape_control(&manifest.object),
             ]);
         }
         let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
@@ -223,12 +226,12 @@ impl std::fmt::Display for Listing {
             writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
         }
         for object in &self.without_manifest {
-            let object = plain(object);
-            writeln!(f, "without a manifest, and so of nobody known here: {object}")?;
+            let object = escape_control(object);
+            writeln!(f, "no manifest, owner unknown: {object}")?;
         }
         for object in &self.unreadable {
-            let object = plain(object);
-            writeln!(f, "with a manifest that cannot be read or is another's: {object}")?;
+            let object = escape_control(object);
+            writeln!(f, "manifest unreadable or of another object: {object}")?;
         }
         Ok(())
     }

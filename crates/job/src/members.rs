@@ -1,5 +1,5 @@
-//! The members of the etcd that is backed up: asking all of them at once how they are, and streaming from one. One that
-//! does not answer costs only the time it is waited for.
+//! The members of the etcd cluster that is backed up: queries the status of all of them at once, and streams a snapshot from
+//! one. A member that does not answer delays the others only until its call times out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use etcd_operator_etcd::client::{Client, User};
-use etcd_operator_etcd::endpoint::Endpoint;
+use etcd_operator_etcd::endpoint::{Endpoint, Tls};
 use etcd_operator_etcd::error::{Cause, Error};
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::rejection::Rejection;
@@ -17,77 +17,89 @@ use futures::StreamExt as _;
 use futures::future::join_all;
 use futures::stream::{self, BoxStream};
 
-use crate::choice::{Candidate, Role};
-use crate::settings::Way;
+use crate::member_choice::{Candidate, Role};
+use crate::settings::EtcdAccess;
 
-/// How long a piece of a stream may take; a member that reads from a slow disk takes some time.
-const IDLE: Duration = Duration::from_secs(20);
-/// What etcd says where users are not asked for.
-const NO_AUTH: &str = "authentication is not enabled";
+/// The timeout for one piece of a snapshot stream: a member that reads from a slow disk needs some time.
+const PIECE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How etcd answers a login if authentication is disabled.
+const AUTH_DISABLED: &str = "authentication is not enabled";
 
-/// An answer to come.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// The future of a call to members.
+pub type MemberFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A snapshot, piece by piece: the database and its hash.
-pub type Pieces = BoxStream<'static, Result<Bytes, Error>>;
+/// A snapshot, piece by piece: the database, then its SHA-256.
+pub type SnapshotStream = BoxStream<'static, Result<Bytes, Error>>;
 
-/// Who answered, and why others did not.
+/// The result of a status query to all members.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// The members.
+    /// The members that answered.
     pub found: Vec<Candidate>,
-    /// What went wrong with others.
+    /// Why other endpoints did not answer.
     pub errors: Vec<Error>,
 }
 
-/// An etcd that can be backed up.
+/// The members of an etcd cluster that can be backed up.
 pub trait Members: fmt::Debug + Send + Sync {
-    /// Asks all members how they are.
-    fn survey(&self) -> Answer<'_, Survey>;
-    /// Begins a snapshot of one.
-    fn snapshot<'a>(&'a self, of: &'a Candidate) -> Answer<'a, Result<Pieces, Error>>;
-    /// How large its database is now.
-    fn size<'a>(&'a self, of: &'a Candidate) -> Answer<'a, Option<u64>>;
+    /// Queries the status of all members.
+    fn survey(&self) -> MemberFuture<'_, Survey>;
+    /// Starts a snapshot of a member.
+    fn snapshot<'a>(&'a self, member: &'a Candidate) -> MemberFuture<'a, Result<SnapshotStream, Error>>;
+    /// Queries the present size of a member's database.
+    fn database_size<'a>(&'a self, member: &'a Candidate) -> MemberFuture<'a, Option<u64>>;
 }
 
-/// Members behind a network.
+pub use self::NetworkMembers as Network; // former name
+
+/// Members that are reached over the network.
 #[derive(Clone, Debug)]
-pub struct Network {
-    way: Way,
+pub struct NetworkMembers {
+    access: EtcdAccess,
 }
 
-impl Network {
-    /// The members that are reached this way, and those they know of.
-    pub fn new(way: Way) -> Self {
-        Self { way }
+impl NetworkMembers {
+    /// The members at the given endpoints, and the other members that these list.
+    pub fn new(access: EtcdAccess) -> Self {
+        Self { access }
     }
 
-    async fn ask(&self, endpoint: &Endpoint) -> Result<(Candidate, Client), Error> {
-        let client = connect(&self.way, endpoint).await?;
+    async fn query_status(&self, endpoint: &Endpoint) -> Result<(Candidate, Client), Error> {
+        let client = connect(&self.access, endpoint).await?;
         let status = client.status().await?;
         Ok((candidate(endpoint, &status), client))
     }
 
-    fn endpoint(&self, of: &Candidate) -> Endpoint {
-        let like = self.way.endpoints.first();
+    /// The endpoint of a member, with the same TLS settings as the given endpoints.
+    fn endpoint_of(&self, member: &Candidate) -> Endpoint {
         Endpoint {
-            tls: like.and_then(|endpoint| endpoint.tls.clone()),
-            ..Endpoint::plain(of.url.clone())
+            tls: self.tls(),
+            ..Endpoint::plain(member.url.clone())
         }
     }
 
-    async fn look(&self) -> Survey {
+    fn tls(&self) -> Option<Tls> {
+        let first = self.access.endpoints.first()?;
+        first.tls.clone()
+    }
+
+    async fn query_all(&self) -> Survey {
         let mut survey = Survey::default();
         let mut names: BTreeMap<MemberId, String> = BTreeMap::new();
-        let mut further: BTreeSet<_> = BTreeSet::new();
-        for answer in join_all(self.way.endpoints.iter().map(|endpoint| self.ask(endpoint))).await {
+        let mut listed_urls: BTreeSet<_> = BTreeSet::new();
+        let queries = self
+            .access
+            .endpoints
+            .iter()
+            .map(|endpoint| self.query_status(endpoint));
+        for answer in join_all(queries).await {
             match answer {
                 Ok((candidate, client)) => {
                     if names.is_empty()
                         && let Ok(members) = client.listed().await
                     {
                         for member in members.into_values() {
-                            further.extend(member.client_urls);
+                            listed_urls.extend(member.client_urls);
                             names.extend(member.name.map(|name| (member.id, name)));
                         }
                     }
@@ -96,25 +108,25 @@ impl Network {
                 Err(error) => survey.errors.push(error),
             }
         }
-        // An address may stand for all members, as that of a Service does. What members say of themselves may not lead
-        // anywhere from here, and is no error then.
-        for known in &self.way.endpoints {
-            further.remove(&known.url);
+        // An endpoint may stand for all members, as the URL of a Service does, so their advertised URLs are queried as well.
+        // These may be unreachable from here, which is no error.
+        for known in &self.access.endpoints {
+            listed_urls.remove(&known.url);
         }
         let has_all = names
             .keys()
             .all(|id| survey.found.iter().any(|c| c.member == *id));
         if !has_all {
-            let endpoints: Vec<Endpoint> = further
+            let endpoints: Vec<Endpoint> = listed_urls
                 .into_iter()
                 .map(|url| Endpoint {
-                    tls: self.way.endpoints.first().and_then(|known| known.tls.clone()),
+                    tls: self.tls(),
                     ..Endpoint::plain(url)
                 })
                 .collect();
-            let answers = join_all(endpoints.iter().map(|endpoint| self.ask(endpoint))).await;
+            let answers = join_all(endpoints.iter().map(|endpoint| self.query_status(endpoint))).await;
             let found = answers.into_iter().filter_map(Result::ok);
-            // One address may lead to another member the next time: a member's own comes first.
+            // The URL of a Service may reach another member next time, so a member's own URL comes first.
             survey.found.splice(0..0, found.map(|(candidate, _)| candidate));
         }
         for candidate in &mut survey.found {
@@ -124,10 +136,10 @@ impl Network {
     }
 }
 
-/// Reaches a member as the way to it says.
-pub async fn connect(way: &Way, endpoint: &Endpoint) -> Result<Client, Error> {
+/// Connects to a member, and logs in if the access has a user.
+pub async fn connect(access: &EtcdAccess, endpoint: &Endpoint) -> Result<Client, Error> {
     let client = Client::connect(endpoint).await?;
-    let Some(user) = &way.user else {
+    let Some(user) = &access.user else {
         return Ok(client);
     };
     login(client, user).await
@@ -138,14 +150,14 @@ async fn login(client: Client, user: &User) -> Result<Client, Error> {
         Err(Error {
             cause: Cause::Rejected(Rejection::Other { message, .. }),
             ..
-        }) if message.contains(NO_AUTH) => Ok(client),
+        }) if message.contains(AUTH_DISABLED) => Ok(client),
         other => other,
     }
 }
 
 fn candidate(endpoint: &Endpoint, status: &Status) -> Candidate {
     let role = match status.leader {
-        None => Role::Alone,
+        None => Role::NoLeader,
         Some(leader) if leader == status.position.member => Role::Leader,
         Some(_) if status.is_learner => Role::Learner,
         Some(_) => Role::Follower,
@@ -160,13 +172,17 @@ fn candidate(endpoint: &Endpoint, status: &Status) -> Candidate {
         revision: status.position.revision,
         applied: status.applied.map_or(status.raft_index.0, |applied| applied.0),
         db_size: status.db_size,
-        corrupt: status.errors.iter().filter_map(|said| corrupt(said)).collect(),
+        corrupt: status
+            .errors
+            .iter()
+            .filter_map(|error| parse_corrupt_alarm(error))
+            .collect(),
     }
 }
 
-/// The member of an alarm about corruption, as etcd writes it: `memberID:10501334649042878790 alarm:CORRUPT`.
-fn corrupt(said: &str) -> Option<u64> {
-    let rest = said.strip_prefix("memberID:")?;
+/// The member of an alarm CORRUPT in an error of etcd's status: `memberID:10501334649042878790 alarm:CORRUPT`.
+fn parse_corrupt_alarm(error: &str) -> Option<u64> {
+    let rest = error.strip_prefix("memberID:")?;
     let (member, alarm) = rest.split_once(' ')?;
     alarm
         .trim()
@@ -174,15 +190,15 @@ fn corrupt(said: &str) -> Option<u64> {
         .and_then(|_| member.parse().ok())
 }
 
-impl Members for Network {
-    fn survey(&self) -> Answer<'_, Survey> {
-        Box::pin(self.look())
+impl Members for NetworkMembers {
+    fn survey(&self) -> MemberFuture<'_, Survey> {
+        Box::pin(self.query_all())
     }
 
-    fn snapshot<'a>(&'a self, of: &'a Candidate) -> Answer<'a, Result<Pieces, Error>> {
+    fn snapshot<'a>(&'a self, member: &'a Candidate) -> MemberFuture<'a, Result<SnapshotStream, Error>> {
         Box::pin(async move {
-            let client = connect(&self.way, &self.endpoint(of)).await?;
-            let snapshot = client.snapshot(IDLE).await?;
+            let client = connect(&self.access, &self.endpoint_of(member)).await?;
+            let snapshot = client.snapshot(PIECE_TIMEOUT).await?;
             let pieces = stream::try_unfold(snapshot, |mut snapshot| async {
                 let piece = snapshot.next().await?;
                 Ok(piece.map(|piece| (piece.bytes, snapshot)))
@@ -191,11 +207,11 @@ impl Members for Network {
         })
     }
 
-    fn size<'a>(&'a self, of: &'a Candidate) -> Answer<'a, Option<u64>> {
+    fn database_size<'a>(&'a self, member: &'a Candidate) -> MemberFuture<'a, Option<u64>> {
         Box::pin(async move {
-            let (now, _) = self.ask(&self.endpoint(of)).await.ok()?;
-            // Behind an address that stands for all, it may have been another one.
-            (now.member == of.member).then_some(now.db_size)
+            let (now, _) = self.query_status(&self.endpoint_of(member)).await.ok()?;
+            // The URL of a Service may have reached another member.
+            (now.member == member.member).then_some(now.db_size)
         })
     }
 }
@@ -205,12 +221,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_alarm_about_corruption_tells_its_member() {
+    fn the_member_of_an_alarm_corrupt_is_parsed() {
         assert_eq!(
-            corrupt("memberID:10501334649042878790 alarm:CORRUPT "),
+            parse_corrupt_alarm("memberID:10501334649042878790 alarm:CORRUPT "),
             Some(10_501_334_649_042_878_790)
         );
-        assert_eq!(corrupt("memberID:5 alarm:NOSPACE"), None);
-        assert_eq!(corrupt("etcdserver: no leader"), None);
+        assert_eq!(parse_corrupt_alarm("memberID:5 alarm:NOSPACE"), None);
+        assert_eq!(parse_corrupt_alarm("etcdserver: no leader"), None);
     }
 }

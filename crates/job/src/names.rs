@@ -1,7 +1,7 @@
-//! Names of objects, and which of the names in a store belong to a path. Pure.
+//! The names of objects, manifests and claims in a store. Pure.
 //!
-//! A single backup is named as the path says; a periodic one `path_v<revision>_<UTC time>`. What only begins with the
-//! same letters belongs to somebody else.
+//! A one-shot backup has the name of its path; a periodic one is named `path_v<revision>_<UTC time>`. Other names that start
+//! with the path belong to other backups.
 
 use etcd_operator_api::contract::{CLAIM_SUFFIX, MANIFEST_SUFFIX, Naming};
 use etcd_operator_api::location::TIME;
@@ -9,10 +9,11 @@ pub use etcd_operator_api::location::belongs;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// Who makes backups that no `EtcdBackup` asked for: anybody, so that none of them is the maker's of another.
+/// The owner UID of backups made by hand. Anyone may have made them, so two of them do not belong together.
 pub const BY_HAND: &str = "by-hand";
-/// The name of a backup taken now of a member that is at this revision.
-pub fn object(path: &str, naming: Naming, revision: i64, at: Timestamp) -> String {
+
+/// The object name of a backup of a member at this revision.
+pub fn object_name(path: &str, naming: Naming, revision: i64, at: Timestamp) -> String {
     match naming {
         Naming::OneShot => path.to_owned(),
         Naming::Periodic => {
@@ -23,34 +24,34 @@ pub fn object(path: &str, naming: Naming, revision: i64, at: Timestamp) -> Strin
 }
 
 /// The name of the manifest of an object.
-pub fn manifest(object: &str) -> String {
+pub fn manifest_name(object: &str) -> String {
     format!("{object}{MANIFEST_SUFFIX}")
 }
 
 /// The name of the claim on an object.
-pub fn claim(object: &str) -> String {
+pub fn claim_name(object: &str) -> String {
     format!("{object}{CLAIM_SUFFIX}")
 }
 
-/// What a name is, and of which object.
+/// What a name in a store stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The object.
+pub enum NameKind {
+    /// An object.
     Object,
-    /// Its manifest.
+    /// The manifest of an object.
     Manifest,
-    /// The claim on it.
+    /// The claim on an object.
     Claim,
 }
 
-/// The object that a name belongs to.
-pub fn parse(name: &str) -> (&str, Kind) {
+/// Parses a name into the name of the object it belongs to, and its kind.
+pub fn parse(name: &str) -> (&str, NameKind) {
     if let Some(object) = name.strip_suffix(MANIFEST_SUFFIX) {
-        (object, Kind::Manifest)
+        (object, NameKind::Manifest)
     } else if let Some(object) = name.strip_suffix(CLAIM_SUFFIX) {
-        (object, Kind::Claim)
+        (object, NameKind::Claim)
     } else {
-        (name, Kind::Object)
+        (name, NameKind::Object)
     }
 }
 
@@ -63,24 +64,27 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_the_older_operator() {
+    fn names_are_those_of_the_ancestor_operator() {
         let time = at("2019-12-15T15:57:59.9Z");
-        assert_eq!(object("etcd.backup", Naming::OneShot, 3, time), "etcd.backup");
         assert_eq!(
-            object("etcd.backup", Naming::Periodic, 3, time),
+            object_name("etcd.backup", Naming::OneShot, 3, time),
+            "etcd.backup"
+        );
+        assert_eq!(
+            object_name("etcd.backup", Naming::Periodic, 3, time),
             "etcd.backup_v3_2019-12-15-15:57:59"
         );
         assert_eq!(
-            object("100%d", Naming::Periodic, 12, at("2019-12-15T01:02:03+09:00")),
+            object_name("100%d", Naming::Periodic, 12, at("2019-12-15T01:02:03+09:00")),
             "100%d_v12_2019-12-14-16:02:03"
         );
     }
 
     #[test]
-    fn every_name_leads_back_to_its_object() {
+    fn every_name_parses_back_to_its_object() {
         let name = "etcd/orders_v3_2019-12-15-15:57:59";
-        assert_eq!(parse(name), (name, Kind::Object));
-        assert_eq!(parse(&manifest(name)), (name, Kind::Manifest));
-        assert_eq!(parse(&claim(name)), (name, Kind::Claim));
+        assert_eq!(parse(name), (name, NameKind::Object));
+        assert_eq!(parse(&manifest_name(name)), (name, NameKind::Manifest));
+        assert_eq!(parse(&claim_name(name)), (name, NameKind::Claim));
     }
 }

@@ -1,4 +1,4 @@
-//! What a Job says when it ends, in as many bytes as a pod may say. Pure.
+//! The result of a Job as a termination message, within the size that Kubernetes allows. Pure.
 
 use std::process::ExitCode;
 
@@ -6,22 +6,23 @@ use etcd_operator_api::contract::{self, JobOutcome, JobResult, Manifest, Stored}
 
 use crate::failure::Failure;
 
-/// The most bytes of a message; a list may be as long as kubelet takes one.
-const MOST: usize = 2048;
-const MOST_LISTED: usize = 4096;
-/// The most bytes of a sentence, which is one line.
-const SENTENCE: usize = 900;
+/// The largest termination message in bytes.
+const MAX_MESSAGE: usize = 2048;
+/// The largest termination message with a list in bytes: the kubelet's limit.
+const MAX_LIST_MESSAGE: usize = 4096;
+/// The largest failure text in bytes.
+const MAX_FAILURE_TEXT: usize = 900;
 
-/// How a process ends, for whoever started it.
+/// The exit status of a process. The Job's pod failure policy relies on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It was done.
+    /// Success.
     Done,
-    /// It was not, and another try may help.
+    /// A failure that a retry may cure.
     Again,
-    /// The order is wrong.
+    /// The order is invalid.
     BadOrder,
-    /// It was not, and another try does not help.
+    /// A failure that a retry does not cure.
     Never,
 }
 
@@ -36,8 +37,12 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// How a process ends after this.
-pub fn exit(outcome: &JobOutcome) -> Exit {
+pub use self::{
+    exit_of as exit, failed_outcome as failed, stored_outcome as stored, termination_message as message,
+}; // former name
+
+/// The exit status for an outcome.
+pub fn exit_of(outcome: &JobOutcome) -> Exit {
     match outcome {
         JobOutcome::Failed { retriable: true, .. } => Exit::Again,
         JobOutcome::Failed { reason, .. } if reason == "BadOrder" => Exit::BadOrder,
@@ -51,8 +56,8 @@ pub fn exit(outcome: &JobOutcome) -> Exit {
     }
 }
 
-/// A stored backup as its manifest tells it.
-pub fn stored(manifest: Manifest) -> JobOutcome {
+/// The outcome for a stored backup.
+pub fn stored_outcome(manifest: Manifest) -> JobOutcome {
     JobOutcome::Stored(Box::new(Stored {
         object: manifest.object,
         revision: manifest.revision,
@@ -68,27 +73,27 @@ pub fn stored(manifest: Manifest) -> JobOutcome {
     }))
 }
 
-/// A failure.
-pub fn failed(failure: &Failure) -> JobOutcome {
+/// The outcome for a failure.
+pub fn failed_outcome(failure: &Failure) -> JobOutcome {
     JobOutcome::Failed {
         reason: failure.reason.clone().into_owned(),
-        message: sentence(&failure.message),
+        message: to_one_line(&failure.message),
         retriable: failure.is_retriable,
     }
 }
 
-/// One line, cut between two characters if it is too long.
-fn sentence(text: &str) -> String {
+/// The text in one line, truncated at a character boundary.
+fn to_one_line(text: &str) -> String {
     let line = text.replace(char::is_control, " ");
-    let mut end = line.len().min(SENTENCE);
+    let mut end = line.len().min(MAX_FAILURE_TEXT);
     while !line.is_char_boundary(end) {
         end -= 1;
     }
     line[..end].to_owned()
 }
 
-/// The message, with what does not fit left to the next page or only counted.
-pub fn message(run: &str, outcome: JobOutcome) -> Vec<u8> {
+/// The termination message. A list that does not fit continues on the next page; skipped objects that do not fit are counted.
+pub fn termination_message(run: &str, outcome: JobOutcome) -> Vec<u8> {
     let mut result = JobResult {
         version: contract::VERSION,
         run: run.to_owned(),
@@ -96,17 +101,17 @@ pub fn message(run: &str, outcome: JobOutcome) -> Vec<u8> {
     };
     loop {
         let bytes = contract::write(&result);
-        let most = match &result.outcome {
-            JobOutcome::Listed { .. } => MOST_LISTED,
-            _ => MOST,
+        let limit = match &result.outcome {
+            JobOutcome::Listed { .. } => MAX_LIST_MESSAGE,
+            _ => MAX_MESSAGE,
         };
-        if bytes.len() <= most || !shorten(&mut result.outcome) {
+        if bytes.len() <= limit || !shorten(&mut result.outcome) {
             return bytes;
         }
     }
 }
 
-/// Makes it shorter, if it can be.
+/// Makes an outcome shorter; returns false if it cannot be shortened.
 fn shorten(outcome: &mut JobOutcome) -> bool {
     match outcome {
         JobOutcome::Listed { backups, next, .. } if backups.len() > 1 => {
@@ -142,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_is_told_page_by_page_and_nothing_is_lost() {
+    fn a_long_list_is_returned_page_by_page_without_loss() {
         let all: Vec<Listed> = (0..300)
             .map(|number| Listed {
                 object: name(number),
@@ -152,32 +157,32 @@ mod tests {
                 completed_at: jiff::Timestamp::UNIX_EPOCH,
             })
             .collect();
-        let (mut told, mut from) = (Vec::new(), 0);
+        let (mut received, mut from) = (Vec::new(), 0);
         loop {
             let outcome = JobOutcome::Listed {
                 backups: all[from..].to_vec(),
                 others: 0,
                 next: None,
             };
-            let bytes = message("r", outcome);
-            assert!(bytes.len() <= MOST_LISTED);
+            let bytes = termination_message("r", outcome);
+            assert!(bytes.len() <= MAX_LIST_MESSAGE);
             let read: JobResult = contract::read(&bytes).expect("a result");
             let JobOutcome::Listed { backups, next, .. } = read.outcome else {
                 panic!("{:?}", read.outcome);
             };
             assert!(!backups.is_empty());
             from += backups.len();
-            told.extend(backups);
+            received.extend(backups);
             if next.is_none() {
                 break;
             }
-            assert_eq!(next, told.last().map(|last| last.object.clone()));
+            assert_eq!(next, received.last().map(|last| last.object.clone()));
         }
-        assert_eq!(told, all);
+        assert_eq!(received, all);
     }
 
     #[test]
-    fn what_was_skipped_is_counted_where_it_is_not_named() {
+    fn skipped_objects_that_do_not_fit_are_counted() {
         let skipped = (0..100)
             .map(|number| Skipped {
                 object: name(number),
@@ -190,8 +195,8 @@ mod tests {
             skipped,
             more_skipped: 0,
         };
-        let bytes = message("r", outcome);
-        assert!(bytes.len() <= MOST);
+        let bytes = termination_message("r", outcome);
+        assert!(bytes.len() <= MAX_MESSAGE);
         let read: JobResult = contract::read(&bytes).expect("a result");
         let JobOutcome::Pruned {
             skipped,
@@ -205,23 +210,23 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_of_any_length_and_script_fits() {
+    fn a_failure_text_of_any_length_and_script_fits() {
         for text in ["\u{0}".repeat(5000), "ä\"\\\n".repeat(5000), "短".repeat(5000)] {
-            let bytes = message("r", failed(&Failure::passing("StreamBroken", text)));
-            assert!(bytes.len() <= MOST, "{}", bytes.len());
+            let bytes = termination_message("r", failed_outcome(&Failure::retriable("StreamBroken", text)));
+            assert!(bytes.len() <= MAX_MESSAGE, "{}", bytes.len());
             let read: JobResult = contract::read(&bytes).expect("a result");
             let JobOutcome::Failed { message, .. } = read.outcome else {
                 panic!("{:?}", read.outcome);
             };
-            assert!(message.len() <= SENTENCE && !message.contains(char::is_control));
+            assert!(message.len() <= MAX_FAILURE_TEXT && !message.contains(char::is_control));
         }
     }
 
     #[test]
-    fn programs_are_told_by_the_exit_code_whether_to_try_again() {
-        let of = |failure| exit(&failed(&failure));
-        assert_eq!(of(Failure::passing("Unreachable", "")), Exit::Again);
-        assert_eq!(of(Failure::lasting("Credentials", "")), Exit::Never);
-        assert_eq!(of(Failure::order("")), Exit::BadOrder);
+    fn the_exit_status_says_whether_a_retry_may_help() {
+        let exit = |failure| exit_of(&failed_outcome(&failure));
+        assert_eq!(exit(Failure::retriable("Unreachable", "")), Exit::Again);
+        assert_eq!(exit(Failure::permanent("Credentials", "")), Exit::Never);
+        assert_eq!(exit(Failure::bad_order("")), Exit::BadOrder);
     }
 }

@@ -1,38 +1,38 @@
-//! How far something is, as text: a bar for a terminal, fields for a log. Pure.
+//! The progress of a transfer: a bar for a terminal, numbers for a log. Pure.
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::text::{Bytes, Time};
+use crate::text::{Bytes, ShortDuration};
 
-/// Places of the bar.
+/// The width of the bar in characters.
 const WIDTH: u64 = 24;
 
-/// How far something is.
+/// How much of a transfer is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes done.
+    /// The bytes transferred so far.
     pub done: u64,
-    /// Bytes in all, as far as that is known.
+    /// The expected number of bytes; 0 if unknown.
     pub total: u64,
-    /// For how long it goes on.
-    pub time: Duration,
+    /// The time since the transfer began.
+    pub elapsed: Duration,
 }
 
 impl Progress {
-    /// Bytes in a second, on average.
-    pub fn rate(&self) -> u64 {
-        let milliseconds = self.time.as_millis().max(1);
+    /// The average rate.
+    pub fn bytes_per_second(&self) -> u64 {
+        let milliseconds = self.elapsed.as_millis().max(1);
         u64::try_from(u128::from(self.done) * 1000 / milliseconds).unwrap_or(u64::MAX)
     }
 
-    /// The time that is left if it goes on like this.
-    pub fn left(&self) -> Option<Duration> {
+    /// The remaining time at the average rate; `None` if the total is unknown or exceeded.
+    pub fn time_left(&self) -> Option<Duration> {
         let left = self.total.checked_sub(self.done)?;
-        left.checked_div(self.rate()).map(Duration::from_secs)
+        left.checked_div(self.bytes_per_second()).map(Duration::from_secs)
     }
 
-    /// Of a hundred; nothing if the total is unknown or was passed.
+    /// The percentage done; `None` if the total is unknown or exceeded.
     pub fn percent(&self) -> Option<u64> {
         let done = u128::from(self.done) * 100;
         let percent = done.checked_div(self.total.into())?;
@@ -42,13 +42,13 @@ impl Progress {
 
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rate = Bytes(self.rate());
+        let rate = Bytes(self.bytes_per_second());
         let Some(percent) = self.percent() else {
             return write!(f, "{}  {rate}/s", Bytes(self.done));
         };
         let full = percent * WIDTH / 100;
         let bar: String = (0..WIDTH)
-            .map(|place| if place < full { '#' } else { '.' })
+            .map(|column| if column < full { '#' } else { '.' })
             .collect();
         write!(
             f,
@@ -56,8 +56,8 @@ impl fmt::Display for Progress {
             Bytes(self.done),
             Bytes(self.total)
         )?;
-        match self.left() {
-            Some(left) => write!(f, "  {} left", Time(left)),
+        match self.time_left() {
+            Some(left) => write!(f, "  {} left", ShortDuration(left)),
             None => Ok(()),
         }
     }
@@ -68,11 +68,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_tells_share_rate_and_time_left() {
+    fn a_bar_shows_percentage_rate_and_time_left() {
         let half = Progress {
             done: 50 << 20,
             total: 100 << 20,
-            time: Duration::from_secs(5),
+            elapsed: Duration::from_secs(5),
         };
         assert_eq!(
             half.to_string(),
@@ -81,23 +81,23 @@ mod tests {
         let nothing = Progress {
             done: 0,
             total: 0,
-            time: Duration::ZERO,
+            elapsed: Duration::ZERO,
         };
         assert_eq!(nothing.to_string(), "0 B  0 B/s");
         let more = Progress {
             done: 3 << 20,
             total: 2 << 20,
-            time: Duration::from_secs(1),
+            elapsed: Duration::from_secs(1),
         };
         assert_eq!(
             more.to_string(),
             "3.0 MiB  3.0 MiB/s",
-            "a database may grow meanwhile"
+            "a database may grow during the transfer"
         );
         let huge = Progress {
             done: u64::MAX,
             total: u64::MAX,
-            time: Duration::from_nanos(1),
+            elapsed: Duration::from_nanos(1),
         };
         assert_eq!(huge.percent(), Some(100));
     }

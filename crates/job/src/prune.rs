@@ -1,66 +1,72 @@
-//! Deleting backups: what a policy no longer keeps, or all that an `EtcdBackup` made. Another's are never touched: the
-//! manifest decides whose one is.
+//! Deletes backups: those that a retention policy no longer keeps, or all of an `EtcdBackup`. The manifest names the owner;
+//! backups of other owners are never touched.
 
 use etcd_operator_api::contract::{JobOrder, JobOutcome, Skipped};
 use etcd_operator_api::retention::{self, Keep};
 use etcd_operator_store::Store;
 
-use crate::catalog::{self, Catalog, Reach};
+use crate::catalog::{self, Catalog, NameFilter};
 use crate::clock;
 use crate::failure::Failure;
-use crate::leftovers::{self, Actor, Deletion};
+use crate::leftovers::{self, Deletion, RunIdentity};
 use crate::list;
 
-/// Deletes what is not kept of the backups that the `EtcdBackup` of the order made.
+/// Deletes the backups of the order's `EtcdBackup` that the retention policy no longer keeps.
 pub async fn prune(store: &Store, order: &JobOrder, keep: &Keep) -> Result<JobOutcome, Failure> {
     let Some(policy) = keep.policy() else {
         let zone = keep.zone.as_deref().unwrap_or_default();
-        let message = format!("the time zone {zone:?} is not known here, so nothing was deleted");
-        return Err(Failure::order(message));
+        let message = format!("the time zone {zone:?} is unknown; nothing was deleted");
+        return Err(Failure::bad_order(message));
     };
-    let catalog = swept(store, order).await?;
-    let all = list::own(store, &catalog, &order.owner_uid).await?;
-    let gone = retention::prune(&all, &order.owner_uid, &policy, clock::now());
-    go(store, order, &gone, all.len()).await
+    let catalog = sweep_and_list(store, order).await?;
+    let all = list::own_backups(store, &catalog, &order.owner_uid).await?;
+    let expired = retention::prune(&all, &order.owner_uid, &policy, clock::now());
+    delete_objects(store, order, &expired, all.len()).await
 }
 
-/// Deletes every backup that the `EtcdBackup` of the order made.
+/// Deletes every backup of the order's `EtcdBackup`.
 pub async fn erase(store: &Store, order: &JobOrder) -> Result<JobOutcome, Failure> {
-    let catalog = swept(store, order).await?;
-    // Also those whose object somebody has deleted: what is left of them goes, too.
+    let catalog = sweep_and_list(store, order).await?;
+    // Including manifests whose object no longer exists.
     let with_manifest = catalog.iter().filter(|(_, entry)| entry.manifest.is_some());
     let all: Vec<&str> = with_manifest.map(|(object, _)| object.as_str()).collect();
-    let own = list::own(store, &catalog, &order.owner_uid).await?;
-    go(store, order, &all, own.len()).await
+    let own = list::own_backups(store, &catalog, &order.owner_uid).await?;
+    delete_objects(store, order, &all, own.len()).await
 }
 
-fn actor(order: &JobOrder) -> Actor<'_> {
-    Actor {
+fn identity(order: &JobOrder) -> RunIdentity<'_> {
+    RunIdentity {
         owner: &order.owner_uid,
         run: &order.run,
         now: clock::now(),
     }
 }
 
-/// What is there once leftovers are gone.
-async fn swept(store: &Store, order: &JobOrder) -> Result<Catalog, Failure> {
-    let mut catalog = catalog::read(store, Reach::Path(&order.store.path)).await?;
-    leftovers::sweep(store, &mut catalog, actor(order)).await?;
+/// Cleans up after interrupted runs, and returns what remains at the path.
+async fn sweep_and_list(store: &Store, order: &JobOrder) -> Result<Catalog, Failure> {
+    let mut catalog = catalog::read(store, NameFilter::Path(&order.store.path)).await?;
+    leftovers::sweep(store, &mut catalog, identity(order)).await?;
     Ok(catalog)
 }
 
-/// Deletes one after the other, of `good` that count. One that stays does not hold up the others.
-async fn go(store: &Store, order: &JobOrder, objects: &[&str], good: usize) -> Result<JobOutcome, Failure> {
+/// Deletes objects one after the other; `total` backups count before. An object that cannot be deleted does not stop the
+/// others.
+async fn delete_objects(
+    store: &Store,
+    order: &JobOrder,
+    objects: &[&str],
+    total: usize,
+) -> Result<JobOutcome, Failure> {
     let (mut deleted, mut skipped) = (0, Vec::new());
     for object in objects {
-        match leftovers::delete(store, object, actor(order)).await? {
+        match leftovers::delete(store, object, identity(order)).await? {
             Deletion::Done => {
                 deleted += 1;
-                tracing::info!(object, "deleted");
+                tracing::info!(object, "deleted a backup");
             }
-            Deletion::NotOurs => {}
+            Deletion::NotOwned => {}
             Deletion::Kept(why, message) => {
-                tracing::warn!(object, why, message, "not deleted");
+                tracing::warn!(object, why, message, "cannot delete a backup");
                 skipped.push(Skipped {
                     object: (*object).to_owned(),
                     why: why.to_owned(),
@@ -70,7 +76,7 @@ async fn go(store: &Store, order: &JobOrder, objects: &[&str], good: usize) -> R
     }
     Ok(JobOutcome::Pruned {
         deleted,
-        kept: (good as u64).saturating_sub(deleted),
+        kept: (total as u64).saturating_sub(deleted),
         skipped,
         more_skipped: 0,
     })

@@ -1,4 +1,4 @@
-//! From an order to what it names: a store, certificates, keys, a user. Secrets are read from the directories in which
+//! Opens what an order names: a store, certificates, encryption keys, a user. Secrets are read from the directories in which
 //! they are mounted, and from nowhere else.
 
 use std::collections::BTreeMap;
@@ -20,14 +20,15 @@ use etcd_operator_store::{Policy, Store};
 
 use crate::failure::{AUTHORITY, CLIENT_TLS, Failure, KEY};
 
-/// No entry of a Secret is larger.
-const LARGEST: u64 = 1 << 20;
+/// The size limit of a Secret in Kubernetes.
+const MAX_SECRET: u64 = 1 << 20;
 
-/// The entries of a mounted Secret, or of any directory of small files. One that does not exist is mounted as an empty
-/// one; `expected` says what it should hold.
-fn entries(directory: &str, expected: &str) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
+/// Reads a mounted Secret, or any directory of small files.
+///
+/// A missing optional Secret is mounted as an empty directory. `expected` says in the error what it should hold.
+fn read_secret(directory: &str, expected: &str) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
     let failed = |error: std::io::Error| {
-        Failure::secret(format!(
+        Failure::bad_secret(format!(
             "the directory {directory}, in which a Secret must be mounted, cannot be read: {error}"
         ))
     };
@@ -36,13 +37,13 @@ fn entries(directory: &str, expected: &str) -> Result<BTreeMap<String, Vec<u8>>,
         let entry = entry.map_err(failed)?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = entry.path();
-        // What a mounted Secret is made of behind its entries begins with two dots.
+        // The kubelet keeps the data of a mounted Secret in directories that start with two dots.
         let meta = std::fs::metadata(&path).map_err(failed)?;
         if name.starts_with("..") || !meta.is_file() {
             continue;
         }
-        if meta.len() > LARGEST {
-            return Err(Failure::secret(format!(
+        if meta.len() > MAX_SECRET {
+            return Err(Failure::bad_secret(format!(
                 "{} has {} bytes, which no entry of a Secret can have",
                 path.display(),
                 meta.len()
@@ -51,14 +52,14 @@ fn entries(directory: &str, expected: &str) -> Result<BTreeMap<String, Vec<u8>>,
         data.insert(name, std::fs::read(&path).map_err(failed)?);
     }
     if data.is_empty() {
-        return Err(Failure::secret(format!(
+        return Err(Failure::bad_secret(format!(
             "the Secret is missing or empty (nothing is mounted at {directory}); it must hold {expected}"
         )));
     }
     Ok(data)
 }
 
-/// Everything the process was given by its platform.
+/// The environment of the process, from which platform identities are read.
 pub fn platform() -> Platform {
     let text = |text: std::ffi::OsString| text.into_string().ok();
     Platform {
@@ -69,10 +70,15 @@ pub fn platform() -> Platform {
     }
 }
 
-/// The store of an order, ready to be used.
-pub async fn store(order: &StoreOrder, policy: Policy) -> Result<Store, Failure> {
+pub use self::{
+    connect_store as store, connect_store_with as store_with, parse_keys as keys_of, read_etcd_access as way,
+    read_key_ids as key_ids, read_keys as keys,
+}; // former name
+
+/// Connects to the store of an order, with credentials from its mounted Secrets.
+pub async fn connect_store(order: &StoreOrder, policy: Policy) -> Result<Store, Failure> {
     let mounted = |directory: &Option<String>, expected: &str| match directory {
-        Some(directory) => entries(directory, expected).map(|data| Some(Secret::from(data))),
+        Some(directory) => read_secret(directory, expected).map(|data| Some(Secret::from(data))),
         None => Ok(None),
     };
     let expected = match order.kind {
@@ -83,12 +89,12 @@ pub async fn store(order: &StoreOrder, policy: Policy) -> Result<Store, Failure>
         StorageType::Local => "nothing, as a volume needs none",
     };
     let secret = mounted(&order.secret, expected)?;
-    let ca = mounted(&order.ca, "ca.crt").map_err(|failure| failure.about(AUTHORITY))?;
-    store_with(order, secret.as_ref(), ca, policy).await
+    let ca = mounted(&order.ca, "ca.crt").map_err(|failure| failure.with_reason(AUTHORITY))?;
+    connect_store_with(order, secret.as_ref(), ca, policy).await
 }
 
-/// The same with Secrets that are at hand.
-pub async fn store_with(
+/// Connects to the store of an order with these Secrets.
+pub async fn connect_store_with(
     order: &StoreOrder,
     secret: Option<&Secret>,
     ca: Option<Secret>,
@@ -127,17 +133,17 @@ pub async fn store_with(
     Ok(connect(&config, secret, &platform(), policy).await?)
 }
 
-/// The keys in a directory: each file is one, under its id.
-pub fn keys(directory: Option<&str>) -> Result<KeyRing, Failure> {
-    Ok(ring(named_keys(directory)?))
+/// Reads the encryption keys in a directory: one key per file, whose name is the key ID.
+pub fn read_keys(directory: Option<&str>) -> Result<KeyRing, Failure> {
+    Ok(key_ring(read_key_list(directory)?))
 }
 
-/// The keys in a Secret that is at hand.
-pub fn keys_of(entries: &BTreeMap<String, Vec<u8>>) -> Result<KeyRing, Failure> {
-    Ok(ring(named(entries)?))
+/// Parses the encryption keys in a Secret.
+pub fn parse_keys(secret: &BTreeMap<String, Vec<u8>>) -> Result<KeyRing, Failure> {
+    Ok(key_ring(parse_key_list(secret)?))
 }
 
-fn ring(keys: Vec<(KeyId, MasterKey)>) -> KeyRing {
+fn key_ring(keys: Vec<(KeyId, MasterKey)>) -> KeyRing {
     let mut ring = KeyRing::default();
     for (id, key) in keys {
         ring.add(id, key);
@@ -145,77 +151,78 @@ fn ring(keys: Vec<(KeyId, MasterKey)>) -> KeyRing {
     ring
 }
 
-/// The ids of the keys in a directory.
-pub fn key_ids(directory: Option<&str>) -> Result<Vec<String>, Failure> {
-    let keys = named_keys(directory)?;
+/// The IDs of the encryption keys in a directory.
+pub fn read_key_ids(directory: Option<&str>) -> Result<Vec<String>, Failure> {
+    let keys = read_key_list(directory)?;
     Ok(keys.into_iter().map(|(id, _)| id.as_str().to_owned()).collect())
 }
 
-/// The key that seals: the last id in alphabetical order.
-pub fn sealing_key(directory: &str) -> Result<(KeyId, MasterKey), Failure> {
-    let mut keys = named_keys(Some(directory))?;
+/// The key that encrypts new backups: the one whose ID is last in alphabetical order.
+pub fn read_encryption_key(directory: &str) -> Result<(KeyId, MasterKey), Failure> {
+    let mut keys = read_key_list(Some(directory))?;
     keys.pop().ok_or_else(|| {
-        Failure::lasting(
+        Failure::permanent(
             KEY,
             "the Secret of spec.encryption has no keys; each entry must be a key of 32 bytes under its id",
         )
     })
 }
 
-fn named_keys(directory: Option<&str>) -> Result<Vec<(KeyId, MasterKey)>, Failure> {
+fn read_key_list(directory: Option<&str>) -> Result<Vec<(KeyId, MasterKey)>, Failure> {
     let Some(directory) = directory else {
         return Ok(Vec::new());
     };
-    let read = entries(directory, "keys of 32 bytes, each under its id");
-    named(&read.map_err(|failure| failure.about(KEY))?)
+    let read = read_secret(directory, "keys of 32 bytes, each under its id");
+    parse_key_list(&read.map_err(|failure| failure.with_reason(KEY))?)
 }
 
-fn named(entries: &BTreeMap<String, Vec<u8>>) -> Result<Vec<(KeyId, MasterKey)>, Failure> {
+/// Parses encryption keys, sorted by ID.
+fn parse_key_list(secret: &BTreeMap<String, Vec<u8>>) -> Result<Vec<(KeyId, MasterKey)>, Failure> {
     let mut keys = Vec::new();
-    for (id, bytes) in entries {
-        let wrong = |error| {
-            Failure::lasting(
+    for (id, bytes) in secret {
+        let invalid = |error| {
+            Failure::permanent(
                 KEY,
                 format!("the key {id:?} of spec.encryption cannot be used: {error}"),
             )
         };
         keys.push((
-            KeyId::new(id).map_err(wrong)?,
-            MasterKey::new(bytes).map_err(wrong)?,
+            KeyId::new(id).map_err(invalid)?,
+            MasterKey::new(bytes).map_err(invalid)?,
         ));
     }
     keys.sort_by(|(a, _), (b, _)| a.cmp(b));
     Ok(keys)
 }
 
-/// How etcd is reached.
+/// How to reach an etcd cluster.
 #[derive(Clone, Debug)]
-pub struct Way {
-    /// The members that are known.
+pub struct EtcdAccess {
+    /// The given endpoints.
     pub endpoints: Vec<Endpoint>,
-    /// Who asks.
+    /// The user to log in as.
     pub user: Option<User>,
 }
 
-/// How the etcd of an order is reached.
-pub fn way(source: &Source) -> Result<Way, Failure> {
+/// Reads how to reach the etcd cluster of an order.
+pub fn read_etcd_access(source: &Source) -> Result<EtcdAccess, Failure> {
     let tls = source
         .tls
         .as_deref()
-        .map(|directory| certificates(directory, source.server_name.clone()))
+        .map(|directory| read_certificates(directory, source.server_name.clone()))
         .transpose()?;
-    let user = source.user.as_deref().map(user).transpose()?;
+    let user = source.user.as_deref().map(read_user).transpose()?;
     let mut endpoints = Vec::new();
     for text in &source.endpoints {
         if names_user(text) {
-            // What stands before it may be a password, and this is read by others.
-            return Err(Failure::order(
+            // The endpoint is not repeated, as it may contain a password.
+            return Err(Failure::bad_order(
                 "etcdEndpoints holds an address with a user in it: the user of etcd belongs into a Secret with username and \
                  password (by hand --user), and the address is without; for example: http://orders-client:2379",
             ));
         }
-        let url = with_port(text).parse().map_err(|_| {
-            Failure::order(format!(
+        let url = with_default_port(text).parse().map_err(|_| {
+            Failure::bad_order(format!(
                 "etcdEndpoints holds {text:?}, which is no address; for example: http://orders-client:2379"
             ))
         })?;
@@ -226,17 +233,17 @@ pub fn way(source: &Source) -> Result<Way, Failure> {
         });
     }
     if endpoints.is_empty() {
-        return Err(Failure::order("etcdEndpoints is empty"));
+        return Err(Failure::bad_order("etcdEndpoints is empty"));
     }
     if tls.is_none() && endpoints.iter().any(|endpoint| endpoint.url.is_secure()) {
         let message = "an endpoint says https and there are no certificates: clientTLSSecret must name a Secret with etcd-client-ca.crt, and with etcd-client.crt and etcd-client.key where etcd asks for them";
-        return Err(Failure::order(message));
+        return Err(Failure::bad_order(message));
     }
-    Ok(Way { endpoints, user })
+    Ok(EtcdAccess { endpoints, user })
 }
 
-/// Without a port the usual one is meant.
-fn with_port(text: &str) -> String {
+/// Adds etcd's client port to an endpoint without a port.
+fn with_default_port(text: &str) -> String {
     let text = text.trim_end_matches('/');
     let host = text.split_once("://").map_or(text, |(_, host)| host);
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
@@ -247,9 +254,9 @@ fn with_port(text: &str) -> String {
     }
 }
 
-fn certificates(directory: &str, server_name: Option<String>) -> Result<Tls, Failure> {
+fn read_certificates(directory: &str, server_name: Option<String>) -> Result<Tls, Failure> {
     let expected = "etcd-client-ca.crt, etcd-client.crt and etcd-client.key";
-    let read = entries(directory, expected).map_err(|failure| failure.about(CLIENT_TLS));
+    let read = read_secret(directory, expected).map_err(|failure| failure.with_reason(CLIENT_TLS));
     let secret = Secret::from(read?);
     let setting = "clientTLSSecret";
     let pem = |key: &str| secret.required(setting, key).map(|text| text.as_bytes().to_vec());
@@ -269,8 +276,8 @@ fn certificates(directory: &str, server_name: Option<String>) -> Result<Tls, Fai
     })
 }
 
-fn user(directory: &str) -> Result<User, Failure> {
-    let secret = Secret::from(entries(directory, "username and password")?);
+fn read_user(directory: &str) -> Result<User, Failure> {
+    let secret = Secret::from(read_secret(directory, "username and password")?);
     let setting = "the Secret of etcd's user";
     Ok(User {
         name: secret.required(setting, "username")?.to_owned(),
@@ -283,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_without_a_port_means_the_usual_one() {
+    fn an_endpoint_without_a_port_gets_etcds_client_port() {
         for (text, whole) in [
             ("http://a", "http://a:2379"),
             ("http://a/", "http://a:2379"),
@@ -291,28 +298,28 @@ mod tests {
             ("http://[::1]", "http://[::1]:2379"),
             ("http://[::1]:2", "http://[::1]:2"),
         ] {
-            assert_eq!(with_port(text), whole);
+            assert_eq!(with_default_port(text), whole);
         }
     }
 
     #[test]
-    fn https_without_certificates_is_refused_by_the_name_of_the_field() {
+    fn https_without_certificates_is_refused_naming_the_field() {
         let source = Source {
             endpoints: vec!["https://a:2379".to_owned()],
             ..Source::default()
         };
-        let failure = way(&source).expect_err("refused");
+        let failure = read_etcd_access(&source).expect_err("refused");
         assert!(failure.message.contains("clientTLSSecret"), "{failure}");
     }
 
     #[test]
-    fn a_password_in_an_address_is_refused_and_not_repeated() {
+    fn a_password_in_an_endpoint_is_refused_and_not_repeated() {
         for text in ["http://root:hunter2@a:2379", "root:hunter2@a"] {
             let source = Source {
                 endpoints: vec![text.to_owned()],
                 ..Source::default()
             };
-            let message = way(&source).expect_err("refused").to_string();
+            let message = read_etcd_access(&source).expect_err("refused").to_string();
             assert!(
                 !message.contains("hunter2") && message.contains("--user"),
                 "{message}"
@@ -321,8 +328,8 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_is_not_mounted_is_named_by_its_directory() {
-        let failure = entries("/nowhere/at/all", "x").expect_err("refused");
+    fn a_secret_that_is_not_mounted_is_reported_with_its_directory() {
+        let failure = read_secret("/nowhere/at/all", "x").expect_err("refused");
         assert!(failure.message.contains("/nowhere/at/all"), "{failure}");
         assert_eq!(
             (failure.reason.as_ref(), failure.is_retriable),

@@ -1,15 +1,15 @@
-//! How sizes, rates and times are told to people. Pure.
+//! Formats sizes and durations for people. Pure.
 
 use std::fmt;
 use std::time::Duration;
 
 pub use etcd_operator_api::quantity::Bytes;
 
-/// A time to wait, in its two largest units.
+/// A duration, displayed in its two largest units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Time(pub Duration);
+pub struct ShortDuration(pub Duration);
 
-impl fmt::Display for Time {
+impl fmt::Display for ShortDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_secs();
         match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
@@ -20,7 +20,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// Hexadecimal digits.
+/// The bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         for half in [byte >> 4, byte & 15] {
@@ -35,9 +35,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_short() {
+    fn durations_have_at_most_two_units() {
         for (seconds, text) in [(0, "0s"), (59, "59s"), (61, "1m01s"), (3_661, "1h01m")] {
-            assert_eq!(Time(Duration::from_secs(seconds)).to_string(), text);
+            assert_eq!(ShortDuration(Duration::from_secs(seconds)).to_string(), text);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A stored backup read from end to end before it is restored: whether it is whole, and what it holds. Nothing is judged
-//! about where it goes.
+//! Verifies a stored backup before a restore: whether it is complete, and what it holds. Whether it fits the cluster to be
+//! restored is decided elsewhere.
 
 use std::path::Path;
 
@@ -14,50 +14,57 @@ use etcd_operator_store::Store;
 
 use crate::failure::Failure;
 use crate::fetch::fetch;
-use crate::members::{Members as _, Network};
+use crate::members::{Members as _, NetworkMembers};
 use crate::object::Object;
 use crate::text::hex;
-use crate::{catalog, check, rehearsal, settings};
+use crate::{catalog, checks, settings, test_restore};
 
-/// Where the backup is laid out, in the folder it is given.
-const FILE: &str = "verify.db";
+/// The name of the copy in the scratch directory.
+const SCRATCH_FILE: &str = "verify.db";
 
-/// Verifies the object of this name. Needs room for its snapshot in `scratch`.
+/// Verifies the object of this name. Needs space for its snapshot in `scratch`.
 pub async fn verify(
     store: &Store,
     name: &str,
     task: &VerifyTask,
     scratch: &Path,
 ) -> Result<JobOutcome, Failure> {
-    let keys = settings::keys(task.keys.as_deref())?;
+    let keys = settings::read_keys(task.keys.as_deref())?;
     let verified = Verified {
-        beside: largest(task.beside.as_ref()).await,
-        ..whole(store, name, keys, scratch).await?
+        beside: largest_database(task.beside.as_ref()).await,
+        ..verify_fully(store, name, keys, scratch).await?
     };
     Ok(JobOutcome::Verified(Box::new(verified)))
 }
 
-/// How large the largest database of these members is. Nothing hangs on an answer: what has no room is found out later as
-/// well, and rolled back then.
-async fn largest(beside: Option<&Source>) -> Option<u64> {
-    let way = settings::way(beside?).ok()?;
-    let survey = Network::new(way).survey().await;
+/// The size of the largest database of the members that are to be restored. It is optional: a restore that runs out of space
+/// is rolled back.
+async fn largest_database(members: Option<&Source>) -> Option<u64> {
+    let access = settings::read_etcd_access(members?).ok()?;
+    let survey = NetworkMembers::new(access).survey().await;
     survey.found.iter().map(|member| member.db_size).max()
 }
 
-/// Reads every byte and every page.
-pub async fn whole(store: &Store, name: &str, keys: KeyRing, scratch: &Path) -> Result<Verified, Failure> {
-    let manifest = catalog::manifest(store, name).await?;
+pub use self::{verify_ends as glance, verify_fully as whole}; // former name
+
+/// Verifies every byte and every page.
+pub async fn verify_fully(
+    store: &Store,
+    name: &str,
+    keys: KeyRing,
+    scratch: &Path,
+) -> Result<Verified, Failure> {
+    let manifest = catalog::read_manifest(store, name).await?;
     let object = Object::open(store, name, manifest.as_ref(), keys).await?;
     if let Some(length) = object.length() {
-        rehearsal::room(scratch, length, 0)?;
+        test_restore::require_free_space(scratch, length, 0)?;
     }
-    let file = scratch.join(FILE);
+    let file = scratch.join(SCRATCH_FILE);
     let arrived = fetch(&object, manifest.as_ref(), &file).await?;
     let checked = &arrived.checked;
     let StreamKind::Snapshot { database } = &checked.kind else {
-        let message = format!("{name} is a database without the hash that etcd puts behind a snapshot");
-        return Err(Failure::lasting("NoHash", message));
+        let message = format!("{name} is a database without the hash that etcd appends to a snapshot");
+        return Err(Failure::permanent("NoHash", message));
     };
     let facts = ObjectFacts {
         size: object.stored_size(),
@@ -70,27 +77,29 @@ pub async fn whole(store: &Store, name: &str, keys: KeyRing, scratch: &Path) -> 
     };
     let read = tokio::task::spawn_blocking(move || {
         let read = walk(&file);
-        // It goes with the pod in any case.
+        // A file that remains is deleted with the pod.
         let _ = std::fs::remove_file(&file);
         read
     });
     let (audit, live) = read
         .await
-        .map_err(|stopped| Failure::passing("Stopped", stopped.to_string()))??;
-    Ok(told(name, facts, &audit.look, Some(&live), manifest.as_ref()))
+        .map_err(|stopped| Failure::retriable("Stopped", stopped.to_string()))??;
+    Ok(describe(name, facts, &audit.look, Some(&live), manifest.as_ref()))
 }
 
-/// Reads only the ways to what tells what it holds, and counts no key: nothing that may be restored without more.
-pub async fn glance(store: &Store, name: &str, keys: KeyRing) -> Result<Verified, Failure> {
-    let manifest = catalog::manifest(store, name).await?;
+/// Reads only the ends of the snapshot, and counts no keys. Before a restore [`verify_fully`] is required.
+pub async fn verify_ends(store: &Store, name: &str, keys: KeyRing) -> Result<Verified, Failure> {
+    let manifest = catalog::read_manifest(store, name).await?;
     let mut object = Object::open(store, name, manifest.as_ref(), keys).await?;
     let length = object.length().unwrap_or_default();
     let look = match &manifest {
-        Some(manifest) => check::ends(&mut object, manifest.snapshot_size, &manifest.snapshot_sha256).await?,
-        None => check::look(&mut object).await?,
+        Some(manifest) => {
+            checks::check_ends(&mut object, manifest.snapshot_size, &manifest.snapshot_sha256).await?
+        }
+        None => checks::quick_look(&mut object).await?,
     };
     let hash = object
-        .range(length.saturating_sub(HASH_SIZE), HASH_SIZE.min(length))
+        .read_range(length.saturating_sub(HASH_SIZE), HASH_SIZE.min(length))
         .await?;
     let facts = ObjectFacts {
         size: object.stored_size(),
@@ -101,21 +110,21 @@ pub async fn glance(store: &Store, name: &str, keys: KeyRing) -> Result<Verified
         snapshot_size: length,
         snapshot_sha256: hex(&hash),
     };
-    Ok(told(name, facts, &look, None, manifest.as_ref()))
+    Ok(describe(name, facts, &look, None, manifest.as_ref()))
 }
 
 fn walk(file: &Path) -> Result<(Audit, LiveKeys), Failure> {
-    let (mut database, audit) = check::walk(file)?;
+    let (mut database, audit) = checks::walk_pages(file)?;
     if let Some(first) = audit.findings.list.first() {
         let more = audit.findings.list.len() as u64 - 1 + audit.findings.more;
         let message = format!("the database is damaged: {first} (and {more} more)");
-        return Err(Failure::lasting("VerificationFailed", message));
+        return Err(Failure::permanent("VerificationFailed", message));
     }
     let live = find_live_keys(&mut database, None, audit.records)?;
     Ok((audit, live))
 }
 
-fn told(
+fn describe(
     name: &str,
     object: ObjectFacts,
     look: &QuickLook,

@@ -1,6 +1,8 @@
-//! One member's snapshot into the store. It ends with a backup that counts, or with what was there before; if the store no
-//! longer answers, with a claim by which the next run finds what is left. Only an object without a manifest, which does not
-//! count, and which was said to be replaced, is gone before the new one is checked.
+//! Stores the snapshot of one member.
+//!
+//! It ends with a backup that counts, or with what was there before. If the store no longer answers, a claim remains, by
+//! which the next run finds what is left. Only an object without a manifest, which does not count, is overwritten before the
+//! new object is verified.
 
 use std::sync::Arc;
 
@@ -13,87 +15,86 @@ use etcd_operator_store::{CreateOutcome, Store, StoredObject, Upload};
 use jiff::{SignedDuration, Timestamp};
 
 use super::Run;
-use super::place::{Place, Replaced, busy};
+use super::destination::{Destination, ExistingObject, busy_failure};
 use super::watch::watch;
-use crate::choice::Candidate;
+use crate::encoder::Encoding;
 use crate::failure::Failure;
+use crate::member_choice::Candidate;
 use crate::object::Object;
-use crate::pump::{Flow, Pumped, pump};
-use crate::shape::Wanted;
-use crate::{catalog, check, clock, leftovers, names, rehearsal, settings, teller};
+use crate::transfer::{TransferProgress, TransferResult, transfer};
+use crate::{catalog, checks, clock, leftovers, names, progress_reporter, settings, test_restore};
 
-/// The size of parts: no store wants less than five, and three of them lie in memory.
-const PART: u64 = 6 << 20;
-/// How many names are tried: runs of one second are told apart by the next.
-const NAMES: i64 = 10;
+/// The size of parts in bytes: above the minimum of all stores (5 MiB), as three parts are held in memory.
+const PART_SIZE: u64 = 6 << 20;
+/// How many names are tried: a name that is taken in this second is free in a later one.
+const MAX_NAMES: i64 = 10;
 
-/// One try with one member.
+/// One try to store the snapshot of one member.
 pub struct Attempt<'a> {
     /// The run.
     pub run: &'a Run<'a>,
     /// The member.
     pub candidate: &'a Candidate,
-    /// What the object is to look like.
-    pub wanted: &'a Arc<Wanted>,
+    /// How the object is encoded.
+    pub encoding: &'a Arc<Encoding>,
     /// When the run started.
     pub started: Timestamp,
-    /// What the object takes the place of.
-    pub replaced: &'a Replaced,
+    /// What exists under the name of a one-shot backup.
+    pub existing: &'a ExistingObject,
 }
 
-/// What is left in the store after a failure.
+/// What may remain in the store after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum Residue {
     /// Nothing.
-    Nothing,
-    /// Something, or nobody knows.
-    Something,
+    None,
+    /// Possibly an object or an upload.
+    Possible,
 }
 
-/// What came of it, or why not and what is left.
-pub type Made<T> = Result<T, (Failure, Left)>;
+/// A result; a failure says what may remain in the store.
+pub type AttemptResult<T> = Result<T, (Failure, Residue)>;
 
-/// A failure after which nothing is left.
-fn clean<E: Into<Failure>>(error: E) -> (Failure, Left) {
-    (error.into(), Left::Nothing)
+/// A failure after which nothing remains.
+fn without_residue<E: Into<Failure>>(error: E) -> (Failure, Residue) {
+    (error.into(), Residue::None)
 }
 
 impl Attempt<'_> {
-    /// Makes the backup.
-    pub async fn make(&self, place: &Place) -> Result<Manifest, Failure> {
-        let claim = self.claim(place).await?;
-        let made = self.store(&claim.object).await;
-        let (result, left) = match made {
-            Ok(manifest) => (Ok(manifest), Left::Nothing),
-            Err((failure, left)) => (Err(failure), left),
+    /// Claims a name, stores the snapshot, and releases the claim.
+    pub async fn run(&self, destination: &Destination) -> Result<Manifest, Failure> {
+        let claim = self.create_claim(destination).await?;
+        let (result, residue) = match self.store_snapshot(&claim.object).await {
+            Ok(manifest) => (Ok(manifest), Residue::None),
+            Err((failure, residue)) => (Err(failure), residue),
         };
-        if left == Left::Nothing {
-            // One that stays is found by the next run, and does no harm to a backup that counts.
-            if let Err(failure) = catalog::delete(&self.run.store, &names::claim(&claim.object)).await {
-                tracing::warn!(object = claim.object, %failure, "the claim stays until the next run");
+        if residue == Residue::None {
+            // A claim that remains does no harm to a backup that counts; the next run deletes it.
+            if let Err(failure) = catalog::delete(&self.run.store, &names::claim_name(&claim.object)).await {
+                tracing::warn!(object = claim.object, %failure, "cannot delete the claim; the next run does");
             }
         }
         result
     }
 
-    /// How the object is named: what is there and good keeps the name of a single backup.
+    /// How the object is named. A good backup keeps the name of a one-shot backup.
     fn naming(&self) -> Naming {
-        match self.replaced {
-            Replaced::Beside => Naming::Periodic,
+        match self.existing {
+            ExistingObject::OwnBackup => Naming::Periodic,
             _ => self.run.task.naming,
         }
     }
 
-    /// Writes down whose the object is, before there is one.
-    async fn claim(&self, place: &Place) -> Result<Claim, Failure> {
+    /// Creates the claim, which names the owner of the object before the object exists.
+    async fn create_claim(&self, destination: &Destination) -> Result<Claim, Failure> {
         let (store, order, task) = (&self.run.store, self.run.order, self.run.task);
         let (now, naming) = (clock::now(), self.naming());
-        for later in 0..NAMES {
+        for seconds in 0..MAX_NAMES {
             let at = now
-                .saturating_add(SignedDuration::from_secs(later))
+                .saturating_add(SignedDuration::from_secs(seconds))
                 .unwrap_or(now);
-            let object = names::object(&order.store.path, naming, self.candidate.revision.0, at);
-            if naming == Naming::Periodic && place.catalog.contains_key(&object) {
+            let object = names::object_name(&order.store.path, naming, self.candidate.revision.0, at);
+            if naming == Naming::Periodic && destination.catalog.contains_key(&object) {
                 continue;
             }
             let claim = Claim {
@@ -102,63 +103,62 @@ impl Attempt<'_> {
                 owner_uid: order.owner_uid.clone(),
                 run: order.run.clone(),
                 until: task.deadline,
-                replaces: self.replaced == &Replaced::Bare,
+                replaces: self.existing == &ExistingObject::WithoutManifest,
             };
-            let created = catalog::create(store, &names::claim(&claim.object), &claim).await?;
+            let created = catalog::create(store, &names::claim_name(&claim.object), &claim).await?;
             match (created, naming) {
                 (CreateOutcome::Created, _) => return Ok(claim),
                 (CreateOutcome::AlreadyExists, Naming::Periodic) => {}
                 (CreateOutcome::AlreadyExists, Naming::OneShot) => {
-                    match catalog::claim(store, &claim.object).await? {
-                        // What the try with another member could not take away.
+                    match catalog::read_claim(store, &claim.object).await? {
+                        // The try with another member could not clean up.
                         Some(found) if found.run == order.run && found.owner_uid == order.owner_uid => {
-                            leftovers::finish(store, &found).await?;
+                            leftovers::finish_claim(store, &found).await?;
                         }
-                        found => return Err(busy(&claim.object, found.as_ref())),
+                        found => return Err(busy_failure(&claim.object, found.as_ref())),
                     }
                 }
             }
         }
-        Err(busy(&order.store.path, None))
+        Err(busy_failure(&order.store.path, None))
     }
 
-    async fn store(&self, object: &str) -> Made<Manifest> {
+    async fn store_snapshot(&self, object: &str) -> AttemptResult<Manifest> {
         let (run, candidate) = (self.run, self.candidate);
         tracing::info!(
             object,
-            member = candidate.title(),
+            member = candidate.display_name(),
             role = ?candidate.role,
             revision = candidate.revision.0,
             bytes = candidate.db_size,
             "storing a snapshot"
         );
-        let key = catalog::key(object).map_err(clean)?;
+        let key = catalog::object_key(object).map_err(without_residue)?;
         let part_size = part_size(candidate.db_size);
         let upload = run.store.begin(&key, part_size).await.map_err(|error| {
-            let is_doubtful = error.class.is_uncertain();
-            let left = if is_doubtful {
-                Left::Something
+            let residue = if error.class.is_uncertain() {
+                Residue::Possible
             } else {
-                Left::Nothing
+                Residue::None
             };
-            (error.into(), left)
+            (error.into(), residue)
         })?;
         let upload = Arc::new(upload);
-        let begun = clock::Moment::now();
-        let pumped = match self.pump(&upload).await {
-            Ok(pumped) => pumped,
+        let stopwatch = clock::Stopwatch::start();
+        let transferred = match self.transfer(&upload).await {
+            Ok(transferred) => transferred,
             Err(failure) => return Err((failure, abort(upload).await)),
         };
-        // Before anything is replaced.
-        if let Err(failure) = self.room(&pumped) {
+        // Checked before the upload completes and possibly overwrites an object.
+        if let Err(failure) = self.require_scratch_space(&transferred) {
             return Err((failure, abort(upload).await));
         }
-        let stored = self.complete(object, upload, &pumped).await?;
+        let stored = self.complete(object, upload, &transferred).await?;
         let completed = clock::now();
-        let storing = begun.age();
+        let storing = stopwatch.elapsed();
         let manifest = tokio::select! {
-            checked = self.check(object, &pumped, completed) => checked,
-            why = run.halted() => Err(why),
+            verified = self.verify(object, &transferred, completed) => verified,
+            why = run.wait_until_stopped() => Err(why),
         };
         let manifest = match manifest {
             Ok(manifest) => manifest,
@@ -171,66 +171,74 @@ impl Attempt<'_> {
             bytes = manifest.object_size,
             verification = manifest.verification,
             storing_seconds = storing.as_secs_f64(),
-            checking_seconds = begun.age().saturating_sub(storing).as_secs_f64(),
+            checking_seconds = stopwatch.elapsed().saturating_sub(storing).as_secs_f64(),
             "the backup is stored"
         );
         Ok(manifest)
     }
 
-    async fn pump(&self, upload: &Arc<Upload>) -> Result<Pumped, Failure> {
+    async fn transfer(&self, upload: &Arc<Upload>) -> Result<TransferResult, Failure> {
         let (run, candidate) = (self.run, self.candidate);
-        let pieces = run.members.snapshot(candidate).await?;
-        let flow = Flow::default();
-        let halt = async {
+        let snapshot = run.members.snapshot(candidate).await?;
+        let progress = TransferProgress::default();
+        let abort = async {
             tokio::select! {
-                why = watch(run.task.limits, run.members, candidate, &flow) => why,
-                why = run.halted() => why,
-                never = teller::tell("storing", &flow.received, candidate.db_size) => match never {},
+                why = watch(run.task.limits, run.members, candidate, &progress) => why,
+                why = run.wait_until_stopped() => why,
+                never = progress_reporter::report("storing", &progress.received, candidate.db_size) => match never {},
             }
         };
-        pump(pieces, upload, Arc::clone(self.wanted), &run.budget, &flow, halt).await
+        let encoding = Arc::clone(self.encoding);
+        transfer(snapshot, upload, encoding, &run.budget, &progress, abort).await
     }
 
-    /// Whether there is room for what is laid out to be checked.
-    fn room(&self, pumped: &Pumped) -> Result<(), Failure> {
-        let (scratch, snapshot) = (&self.run.scratch, pumped.shaped.checked.length);
+    /// Fails unless the scratch directory has space for the verification.
+    fn require_scratch_space(&self, transferred: &TransferResult) -> Result<(), Failure> {
+        let (scratch, snapshot) = (&self.run.scratch, transferred.encoded.checked.length);
         match self.run.task.verification {
             Verification::Checksum => Ok(()),
-            Verification::Full => rehearsal::room(scratch, snapshot, 0),
-            Verification::Restore => rehearsal::room(scratch, snapshot, 1),
+            Verification::Full => test_restore::require_free_space(scratch, snapshot, 0),
+            Verification::Restore => test_restore::require_free_space(scratch, snapshot, 1),
         }
     }
 
-    /// Makes the object of its parts. From here on what was there without a manifest is no more.
-    async fn complete(&self, object: &str, upload: Arc<Upload>, pumped: &Pumped) -> Made<StoredObject> {
+    /// Completes the upload. It overwrites an object without a manifest.
+    async fn complete(
+        &self,
+        object: &str,
+        upload: Arc<Upload>,
+        transferred: &TransferResult,
+    ) -> AttemptResult<StoredObject> {
         let Some(upload) = Arc::into_inner(upload) else {
-            let failure = Failure::passing("Stopped", "a part is still on its way");
-            return Err((failure, Left::Something));
+            let failure = Failure::retriable("Stopped", "a part is still being uploaded");
+            return Err((failure, Residue::Possible));
         };
-        let error = match upload.complete(pumped.parts.clone()).await {
-            Ok(stored) if stored.size == pumped.shaped.size => return Ok(stored),
+        let error = match upload.complete(transferred.parts.clone()).await {
+            Ok(stored) if stored.size == transferred.encoded.size => return Ok(stored),
             Ok(stored) => {
-                let message = format!("the object has {} of {} bytes", stored.size, pumped.shaped.size);
-                let failure = Failure::passing("VerificationFailed", message);
+                let (found, expected) = (stored.size, transferred.encoded.size);
+                let message = format!("the stored object has {found} of {expected} bytes");
+                let failure = Failure::retriable("VerificationFailed", message);
                 return Err(self.undo(object, failure).await);
             }
             Err(error) => error,
         };
-        let left = match error.upload_remains {
+        let residue = match error.upload_remains {
             Some(UploadRemains::Complete) => return Err(self.undo(object, error.into()).await),
-            Some(UploadRemains::Aborted) | None => Left::Nothing,
-            Some(UploadRemains::Unknown) => Left::Something,
+            Some(UploadRemains::Aborted) | None => Residue::None,
+            Some(UploadRemains::Unknown) => Residue::Possible,
         };
-        Err((error.into(), left))
+        Err((error.into(), residue))
     }
 
-    async fn check(
+    /// Verifies the stored object as the task requires, and returns its manifest.
+    async fn verify(
         &self,
         object: &str,
-        pumped: &Pumped,
+        transferred: &TransferResult,
         completed_at: Timestamp,
     ) -> Result<Manifest, Failure> {
-        let (run, candidate, shaped) = (self.run, self.candidate, &pumped.shaped);
+        let (run, candidate, encoded) = (self.run, self.candidate, &transferred.encoded);
         let verification = match run.task.verification {
             Verification::Checksum => "Checksum",
             Verification::Full => "Full",
@@ -245,79 +253,78 @@ impl Attempt<'_> {
             incarnation: run.task.incarnation,
             revision: 0,
             etcd_version: candidate.version.clone(),
-            member: candidate.title(),
-            snapshot_size: shaped.checked.length,
-            snapshot_sha256: shaped.database.clone(),
-            object_size: shaped.size,
-            object_sha256: shaped.sha256.clone(),
+            member: candidate.display_name(),
+            snapshot_size: encoded.checked.length,
+            snapshot_sha256: encoded.database.clone(),
+            object_size: encoded.size,
+            object_sha256: encoded.sha256.clone(),
             started_at: self.started,
             completed_at,
-            compressed: self.wanted.is_compressed,
-            sealing: shaped.sealing.clone(),
-            frames: shaped.frames.clone(),
+            compressed: self.encoding.is_compressed,
+            sealing: encoded.sealing.clone(),
+            frames: encoded.frames.clone(),
             verification: verification.to_owned(),
         };
         let keys = match run.task.keys.as_deref() {
-            Some(directory) => settings::keys(Some(directory))?,
+            Some(directory) => settings::read_keys(Some(directory))?,
             None => KeyRing::default(),
         };
         let mut stored = Object::open(&run.store, object, Some(&manifest), keys).await?;
-        let look = check::ends(&mut stored, manifest.snapshot_size, &manifest.snapshot_sha256).await?;
+        let look = checks::check_ends(&mut stored, manifest.snapshot_size, &manifest.snapshot_sha256).await?;
         if look.revision < candidate.revision.0 {
             let message = format!(
-                "the snapshot is of revision {}, and the member was at {} before it was taken",
+                "the snapshot is of revision {}, but the member was at {} before the snapshot",
                 look.revision, candidate.revision
             );
-            return Err(Failure::passing("VerificationFailed", message));
+            return Err(Failure::retriable("VerificationFailed", message));
         }
         manifest.revision = look.revision;
         if run.task.verification != Verification::Checksum {
-            let copied = check::full(&stored, &manifest, &run.scratch).await?;
+            let copy = checks::check_fully(&stored, &manifest, &run.scratch).await?;
             if run.task.verification == Verification::Restore {
-                rehearsal::rehearse(copied, &manifest, &run.tools, &run.scratch).await?;
+                test_restore::run_test_restore(copy, &manifest, &run.tools, &run.scratch).await?;
             }
         }
         Ok(manifest)
     }
 
-    /// Takes back an object that does not count, unless another one is gone for it: then it is better than none.
-    async fn undo(&self, object: &str, failure: Failure) -> (Failure, Left) {
-        if self.replaced != &Replaced::Bare {
-            return (failure, self.remove(object).await);
+    /// Deletes an object that failed its verification, unless it overwrote another one: then it stays, as it may be usable.
+    async fn undo(&self, object: &str, failure: Failure) -> (Failure, Residue) {
+        if self.existing != &ExistingObject::WithoutManifest {
+            return (failure, self.delete_object(object).await);
         }
         let message = format!(
             "{object} was replaced, but the new object is unverified: it stays there without a manifest and does not \
              count as a backup, because {failure}"
         );
-        // Nobody but who asked for it may replace an object that has neither manifest nor claim.
-        let left = if self.run.task.allow_others {
-            Left::Nothing
+        // With `allow_others` the next run may replace the object without a claim; otherwise it needs the claim to do so.
+        let residue = if self.run.task.allow_others {
+            Residue::None
         } else {
-            Left::Something
+            Residue::Possible
         };
-        (Failure::lasting("Unverified", message), left)
+        (Failure::permanent("Unverified", message), residue)
     }
 
     /// Deletes an object that does not count.
-    async fn remove(&self, object: &str) -> Left {
-        let removed = catalog::delete(&self.run.store, object).await;
-        match removed {
-            Ok(()) => Left::Nothing,
+    async fn delete_object(&self, object: &str) -> Residue {
+        match catalog::delete(&self.run.store, object).await {
+            Ok(()) => Residue::None,
             Err(failure) => {
-                tracing::warn!(object, %failure, "what was stored and does not count stays until the next run");
-                Left::Something
+                tracing::warn!(object, %failure, "cannot delete an object that does not count; the next run does");
+                Residue::Possible
             }
         }
     }
 }
 
-/// Makes the backup count, if the object is still the one that was checked.
-pub async fn commit(store: &Store, manifest: &Manifest, stored: &StoredObject) -> Made<()> {
-    let name = names::manifest(&manifest.object);
-    // After a lost answer the manifest may be there: then the next try finds it, and its object must stay.
-    let unsure = |failure: Failure| (failure, Left::Something);
-    let created = catalog::create(store, &name, manifest).await.map_err(unsure)?;
-    let key = catalog::key(&manifest.object).map_err(clean)?;
+/// Writes the manifest, which makes the backup count, unless the object was overwritten since its verification.
+pub async fn commit(store: &Store, manifest: &Manifest, stored: &StoredObject) -> AttemptResult<()> {
+    let name = names::manifest_name(&manifest.object);
+    // The manifest may exist although the answer was lost. The next try finds it, so its object must stay.
+    let uncertain = |failure: Failure| (failure, Residue::Possible);
+    let created = catalog::create(store, &name, manifest).await.map_err(uncertain)?;
+    let key = catalog::object_key(&manifest.object).map_err(without_residue)?;
     let is_same = match (&stored.etag, store.head(&key).await) {
         (Some(etag), Ok(Some(now))) => now.etag == *etag,
         (Some(_), Ok(None)) => false,
@@ -327,34 +334,31 @@ pub async fn commit(store: &Store, manifest: &Manifest, stored: &StoredObject) -
         return Ok(());
     }
     if created == CreateOutcome::Created {
-        catalog::delete(store, &name).await.map_err(unsure)?;
+        catalog::delete(store, &name).await.map_err(uncertain)?;
     }
-    let message = format!(
-        "{} was written by somebody else at the same time",
-        manifest.object
-    );
-    Err(clean(Failure::passing("Changed", message)))
+    let message = format!("another process wrote {} at the same time", manifest.object);
+    Err(without_residue(Failure::retriable("Changed", message)))
 }
 
-async fn abort(upload: Arc<Upload>) -> Left {
+async fn abort(upload: Arc<Upload>) -> Residue {
     match Arc::into_inner(upload) {
         Some(upload) => match upload.abort().await {
-            Ok(()) => Left::Nothing,
+            Ok(()) => Residue::None,
             Err(error) => {
-                tracing::warn!(%error, "what was begun stays until the next run");
-                Left::Something
+                tracing::warn!(%error, "cannot abort the upload; the next run does");
+                Residue::Possible
             }
         },
-        None => Left::Something,
+        None => Residue::Possible,
     }
 }
 
-/// The usual size, unless the database is so large that its parts could not be counted.
+/// The size of parts for a database of this size: the default, or more if it needed too many parts.
 pub fn part_size(database: u64) -> u64 {
     const MIB: u64 = 1 << 20;
-    // It may grow meanwhile, and what does not compress becomes a little longer.
+    // The database may grow during the stream, and frames that do not compress become a little larger.
     let needed = (database.saturating_mul(2) / u64::from(MAX_PARTS)).div_ceil(MIB) * MIB;
-    needed.max(PART)
+    needed.max(PART_SIZE)
 }
 
 #[cfg(test)]
@@ -362,9 +366,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_have_one_size_until_there_would_be_too_many() {
-        assert_eq!(part_size(0), PART);
-        assert_eq!(part_size(8 << 30), PART);
+    fn parts_have_the_default_size_until_there_would_be_too_many() {
+        assert_eq!(part_size(0), PART_SIZE);
+        assert_eq!(part_size(8 << 30), PART_SIZE);
         for database in [100 << 30, 1 << 40_u64] {
             assert!(database / part_size(database) < u64::from(MAX_PARTS));
         }

@@ -1,43 +1,50 @@
-//! Watching a stream for the cluster's sake, and saying why it must end.
+//! Watches a snapshot stream, and aborts it when it exceeds the limits that protect the cluster.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::choice::Candidate;
-use crate::clock::Moment;
-use crate::failure::Failure;
-use crate::floor::Floor;
-use crate::members::Members;
-use crate::pump::Flow;
 use etcd_operator_api::contract::Limits;
 
-/// How often it is looked how much has come.
-const LOOK: Duration = Duration::from_millis(250);
-/// After how many looks the member is asked for the size of its database.
-const LOOKS: u32 = 8;
+use crate::clock::Stopwatch;
+use crate::failure::Failure;
+use crate::member_choice::Candidate;
+use crate::members::Members;
+use crate::stream_limits::StreamMonitor;
+use crate::transfer::TransferProgress;
 
-/// Says why the stream must end; never comes back while all is well.
-pub async fn watch(limits: Limits, members: &dyn Members, candidate: &Candidate, flow: &Flow) -> Failure {
-    let mut floor = Floor::new(limits, candidate.db_size);
-    let began = Moment::now();
-    let mut ticks = tokio::time::interval(LOOK);
+/// How often the received bytes are checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// After how many of these checks the size of the database is checked, too.
+const CHECKS_PER_SIZE_CHECK: u32 = 8;
+
+/// Returns when the stream must be aborted, with the reason; never returns while it stays within the limits.
+pub async fn watch(
+    limits: Limits,
+    members: &dyn Members,
+    candidate: &Candidate,
+    progress: &TransferProgress,
+) -> Failure {
+    let mut monitor = StreamMonitor::new(limits, candidate.db_size);
+    let began = Stopwatch::start();
+    let mut ticks = tokio::time::interval(CHECK_INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut looks = 0_u32;
+    let mut checks = 0_u32;
     loop {
         ticks.tick().await;
-        // What is left to be stored holds etcd up no more.
-        if flow.has_ended.load(Ordering::Relaxed) {
+        // Once etcd has sent everything, a slow store no longer affects the member.
+        if progress.has_stream_ended.load(Ordering::Relaxed) {
             return std::future::pending().await;
         }
-        if let Err(why) = floor.came(began.age(), flow.received.load(Ordering::Relaxed)) {
-            return why.into();
+        let received = progress.received.load(Ordering::Relaxed);
+        if let Err(exceeded) = monitor.record_received(began.elapsed(), received) {
+            return exceeded.into();
         }
-        looks += 1;
-        if looks.is_multiple_of(LOOKS)
-            && let Some(size) = members.size(candidate).await
-            && let Err(why) = floor.size(size)
+        checks += 1;
+        if checks.is_multiple_of(CHECKS_PER_SIZE_CHECK)
+            && let Some(size) = members.database_size(candidate).await
+            && let Err(exceeded) = monitor.check_database_size(size)
         {
-            return why.into();
+            return exceeded.into();
         }
     }
 }

@@ -7,12 +7,11 @@ use bytes::Bytes;
 use etcd_operator_api::contract::{JobOrder, JobOutcome, Naming, Task};
 use etcd_operator_api::retention::Keep;
 use etcd_operator_job::{catalog, list, names, prune};
-use etcd_operator_store::backend::{
-    Backend, BackendFuture, ByteRange, Etag, ListedObject, ObjectBody, ObjectMetadata, Page, Part,
-    PendingUpload, StoreLocation, UnfinishedUpload, UploadId, UploadToken,
-};
 use etcd_operator_store::error::{Class, Fault};
 use etcd_operator_store::local::Local;
+use etcd_operator_store::backend::{
+    BackendFuture, UnfinishedUpload, ListedObject, Etag, UploadToken, ObjectMetadata, Page, Part, StoreLocation, Backend, ObjectBody, ByteRange, PendingUpload, UploadId,
+};
 use etcd_operator_store::{Key, Store};
 
 use crate::support::{Bench, Fake, order, policy, told};
@@ -36,12 +35,7 @@ struct Stubborn {
 }
 
 impl Stubborn {
-    fn change<'a, T: Send + 'a>(
-        &self,
-        name: &str,
-        deletes: bool,
-        then: BackendFuture<'a, T>,
-    ) -> BackendFuture<'a, T> {
+    fn change<'a, T: Send + 'a>(&self, name: &str, deletes: bool, then: BackendFuture<'a, T>) -> BackendFuture<'a, T> {
         let mut harm = self.harm.lock().expect("no panic holds it");
         let class = match &mut *harm {
             Harm::Locked(end) if deletes && name.ends_with(end.as_str()) => Class::Locked,
@@ -66,12 +60,7 @@ impl Backend for Stubborn {
         self.inner.begin(key, mark)
     }
 
-    fn upload_part<'a>(
-        &'a self,
-        target: &'a PendingUpload,
-        number: u32,
-        body: Bytes,
-    ) -> BackendFuture<'a, Part> {
+    fn upload_part<'a>(&'a self, target: &'a PendingUpload, number: u32, body: Bytes) -> BackendFuture<'a, Part> {
         self.inner.upload_part(target, number, body)
     }
 
@@ -87,12 +76,7 @@ impl Backend for Stubborn {
         self.inner.head(key)
     }
 
-    fn read<'a>(
-        &'a self,
-        key: &'a Key,
-        range: ByteRange,
-        etag: Option<&'a Etag>,
-    ) -> BackendFuture<'a, ObjectBody> {
+    fn read<'a>(&'a self, key: &'a Key, range: ByteRange, etag: Option<&'a Etag>) -> BackendFuture<'a, ObjectBody> {
         self.inner.read(key, range, etag)
     }
 
@@ -108,11 +92,7 @@ impl Backend for Stubborn {
         self.change(key.as_str(), false, self.inner.create(key, body))
     }
 
-    fn list_uploads<'a>(
-        &'a self,
-        prefix: &'a str,
-        page: Option<&'a str>,
-    ) -> BackendFuture<'a, Page<UnfinishedUpload>> {
+    fn list_uploads<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> BackendFuture<'a, Page<UnfinishedUpload>> {
         self.inner.list_uploads(prefix, page)
     }
 }
@@ -246,7 +226,7 @@ async fn a_locked_backup_is_told_and_still_counts() {
         let (deleted, skipped) = pruned(&store, "u").await;
         assert_eq!(deleted, 1, "the other one goes all the same");
         assert_eq!(skipped, [(own[0].clone(), "Locked".to_owned())]);
-        let manifest = catalog::manifest(&bench.store, &own[0]).await.expect("read");
+        let manifest = catalog::read_manifest(&bench.store, &own[0]).await.expect("read");
         assert!(manifest.is_some(), "{locked}");
         assert_eq!(bench.names().len(), 4, "{:?}", bench.names());
     }
@@ -338,7 +318,7 @@ async fn a_full_volume_can_be_freed() {
     let own = made(&bench, "u", &["1", "2"]).await;
     let store = stubborn(&bench, Harm::Full);
     assert_eq!(pruned(&store, "u").await, (1, Vec::new()));
-    assert_eq!(bench.names(), [own[1].clone(), names::manifest(&own[1])]);
+    assert_eq!(bench.names(), [own[1].clone(), names::manifest_name(&own[1])]);
     let order = told(&periodic("u", "erase"), Task::Erase);
     let outcome = prune::erase(&store, &order).await.expect("done");
     assert_eq!(told_of(outcome), (1, Vec::new()));
@@ -375,7 +355,7 @@ async fn people_see_what_is_there_and_what_cannot_be_opened() {
     );
     let broken = made(&bench, "u", &["3", "4"]).await;
     let write = |name: &str, bytes: &[u8]| std::fs::write(bench.folder.0.join(name), bytes).expect("written");
-    write(&names::manifest(&broken[0]), b"{");
+    write(&names::manifest_name(&broken[0]), b"{");
     write(&broken[1], b"half");
     write("etcd/\u{1b}[2Jred", b"x");
     let shown = list::listing(&bench.store, "etcd/", |_| true)

@@ -47,7 +47,7 @@ async fn store(bench: &Bench, form: &Form, keys: &Folder, bytes: Vec<u8>) -> Man
 }
 
 async fn open(bench: &Bench, manifest: Option<&Manifest>, keys: &Folder) -> Result<Object, Failure> {
-    let ring = settings::keys(Some(&keys.text()))?;
+    let ring = settings::read_keys(Some(&keys.text()))?;
     Object::open(&bench.store, "etcd/orders", manifest, ring).await
 }
 
@@ -125,7 +125,7 @@ async fn a_bit_that_changed_in_the_store_is_found_and_no_file_is_left() {
         assert_eq!(failure.reason, "VerificationFailed", "{failure}");
         assert!(!file.exists());
         assert!(
-            check::full(&object, &manifest, &out.0).await.is_err(),
+            checks::check_fully(&object, &manifest, &out.0).await.is_err(),
             "and by a full check"
         );
     }
@@ -210,7 +210,7 @@ async fn a_look_at_a_stored_backup_tells_what_a_look_at_the_file_does() {
         let bench = Bench::new();
         let manifest = store(&bench, form, &keys, snapshot()).await;
         let mut object = open(&bench, Some(&manifest), &keys).await.expect("open");
-        assert_eq!(check::summary(&mut object).await.expect("a look"), here);
+        assert_eq!(checks::summarize(&mut object).await.expect("a look"), here);
         let stored = bench.folder.0.join("etcd/orders");
         assert_eq!(
             inspect::has_frames(&stored).expect("read"),
@@ -275,7 +275,7 @@ async fn a_pipe_among_the_objects_holds_nobody_up() {
     std::fs::remove_file(&manifest).expect("the manifest");
     let made = std::process::Command::new("mkfifo").arg(&manifest).status();
     assert!(made.expect("mkfifo runs").success());
-    let found = catalog::manifest(&bench.store, "etcd/orders").await;
+    let found = catalog::read_manifest(&bench.store, "etcd/orders").await;
     assert!(!matches!(found, Ok(Some(_))), "{found:?}");
 }
 

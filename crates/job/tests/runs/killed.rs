@@ -9,12 +9,11 @@ use etcd_operator_api::contract::{JobOrder, Manifest, Naming, Task};
 use etcd_operator_job::Failure;
 use etcd_operator_job::backup::Run;
 use etcd_operator_job::budget::{BUFFERS, Budget};
-use etcd_operator_job::catalog::{self, Reach};
+use etcd_operator_job::catalog::{self, NameFilter};
 use etcd_operator_job::names::BY_HAND;
 use etcd_operator_job::text::hex;
 use etcd_operator_store::backend::{
-    Backend, BackendFuture, ByteRange, Etag, ListedObject, ObjectBody, ObjectMetadata, Page, Part,
-    PendingUpload, StoreLocation, UnfinishedUpload, UploadId, UploadToken,
+    BackendFuture, UnfinishedUpload, ListedObject, Etag, UploadToken, ObjectMetadata, Page, Part, StoreLocation, Backend, ObjectBody, ByteRange, PendingUpload, UploadId,
 };
 use etcd_operator_store::{Key, Store};
 use futures::future;
@@ -54,12 +53,7 @@ impl Backend for Mortal {
         self.turn(self.inner.begin(key, mark))
     }
 
-    fn upload_part<'a>(
-        &'a self,
-        target: &'a PendingUpload,
-        number: u32,
-        body: Bytes,
-    ) -> BackendFuture<'a, Part> {
+    fn upload_part<'a>(&'a self, target: &'a PendingUpload, number: u32, body: Bytes) -> BackendFuture<'a, Part> {
         self.turn(self.inner.upload_part(target, number, body))
     }
 
@@ -88,12 +82,7 @@ impl Backend for Mortal {
         self.turn(self.inner.head(key))
     }
 
-    fn read<'a>(
-        &'a self,
-        key: &'a Key,
-        range: ByteRange,
-        etag: Option<&'a Etag>,
-    ) -> BackendFuture<'a, ObjectBody> {
+    fn read<'a>(&'a self, key: &'a Key, range: ByteRange, etag: Option<&'a Etag>) -> BackendFuture<'a, ObjectBody> {
         self.turn(self.inner.read(key, range, etag))
     }
 
@@ -109,21 +98,17 @@ impl Backend for Mortal {
         self.turn(self.inner.create(key, body))
     }
 
-    fn list_uploads<'a>(
-        &'a self,
-        prefix: &'a str,
-        page: Option<&'a str>,
-    ) -> BackendFuture<'a, Page<UnfinishedUpload>> {
+    fn list_uploads<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> BackendFuture<'a, Page<UnfinishedUpload>> {
         self.turn(self.inner.list_uploads(prefix, page))
     }
 }
 
 /// The objects that count: whose manifest tells their every byte.
 async fn counting(bench: &Bench) -> Vec<String> {
-    let found = catalog::read(&bench.store, Reach::Path("etcd/orders")).await;
+    let found = catalog::read(&bench.store, NameFilter::Path("etcd/orders")).await;
     let mut counting = Vec::new();
     for object in found.expect("read").keys() {
-        let manifest = catalog::manifest(&bench.store, object).await.expect("read");
+        let manifest = catalog::read_manifest(&bench.store, object).await.expect("read");
         let bytes = std::fs::read(bench.folder.0.join(object)).unwrap_or_default();
         let sum = hex(&Sha256::digest(&bytes));
         if manifest.is_some_and(|manifest| manifest.object_sha256 == sum) {
@@ -196,7 +181,7 @@ async fn a_copy_that_the_store_puts_together_wrongly_counts_for_nothing_and_the_
     let counts = counting(&bench).await;
     assert_eq!(counts.len(), 1, "{:?}", bench.names());
     assert!(failure.message.contains(&counts[0]), "{failure}");
-    let manifest = catalog::manifest(&bench.store, "etcd/orders").await;
+    let manifest = catalog::read_manifest(&bench.store, "etcd/orders").await;
     assert_eq!(manifest.expect("read"), None);
 }
 

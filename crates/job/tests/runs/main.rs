@@ -1,9 +1,9 @@
-//! Whole runs against members and a store that do as they are told: what is stored counts, what failed leaves nothing.
+//! Whole runs against fake members and a store that injects faults: what is stored counts, and a failure leaves nothing.
 
 mod deleting;
+mod destinations;
 mod fetching;
 mod killed;
-mod places;
 mod restoring;
 mod storing;
 mod support;

@@ -40,7 +40,7 @@ async fn a_stored_backup_is_what_etcd_sent_and_its_manifest_tells_all_of_it() {
     );
     assert_eq!(manifest.object_size, stored.len() as u64);
     assert_eq!(manifest.verification, "Checksum");
-    let read = catalog::manifest(&bench.store, "etcd/orders")
+    let read = catalog::read_manifest(&bench.store, "etcd/orders")
         .await
         .expect("read");
     assert_eq!(read, Some(manifest));
@@ -167,7 +167,7 @@ async fn a_store_that_fails_at_any_moment_leaves_all_or_nothing() {
                 match result {
                     Ok(_) => assert_eq!(bench.names(), BOTH, "{what}"),
                     Err(failure) => {
-                        let counted = catalog::manifest(&bench.store, "etcd/orders").await;
+                        let counted = catalog::read_manifest(&bench.store, "etcd/orders").await;
                         bench.port.clear();
                         assert!(!matches!(counted, Ok(Some(_))), "{what}: {failure}");
                         let again = bench.run(&members, &order).await;
@@ -185,9 +185,7 @@ async fn a_store_that_takes_nothing_never_holds_up_the_cluster() {
     let snapshot = long_snapshot(100 << 20);
     let bench = Bench::with(Policy::default());
     let members = Fake::of(&[Manner::Good], snapshot);
-    bench
-        .port
-        .plan(UploadPhase::FirstPart, InjectedFault::Slow, Occurrence::Always);
+    bench.port.plan(UploadPhase::FirstPart, InjectedFault::Slow, Occurrence::Always);
     let budget = Budget::of(1);
     let order = order("u", "r", |task| {
         task.limits = Limits {

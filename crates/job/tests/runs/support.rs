@@ -14,7 +14,7 @@ use etcd_operator_etcd::id::{ClusterId, MemberId, Revision};
 use etcd_operator_etcd::tool::Tools;
 use etcd_operator_job::backup::Run;
 use etcd_operator_job::budget::{BUFFERS, Budget};
-use etcd_operator_job::choice::{Candidate, Role};
+use etcd_operator_job::member_choice::{Candidate, Role};
 use etcd_operator_job::members::{Answer, Members, Pieces, Survey};
 use etcd_operator_job::{Failure, clock};
 use etcd_operator_store::local::Local;
@@ -196,7 +196,7 @@ impl Drop for Folder {
     }
 }
 
-/// A store, and the way to break it.
+/// A store, and the access to break it.
 #[derive(Debug)]
 pub struct Bench {
     pub folder: Folder,

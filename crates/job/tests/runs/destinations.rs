@@ -145,7 +145,7 @@ async fn a_second_single_backup_lies_beside_the_first() {
     let again = bench.run(&members, &order("u", "2", |_| {})).await;
     assert_eq!(again.expect("found"), second, "the next try finds it");
     for manifest in [first, second] {
-        let read = catalog::manifest(&bench.store, &manifest.object).await;
+        let read = catalog::read_manifest(&bench.store, &manifest.object).await;
         assert_eq!(read.expect("read"), Some(manifest));
     }
 }
@@ -215,7 +215,7 @@ async fn a_place_that_somebody_else_writes_to_is_not_taken_and_etcd_is_not_read_
         1,
         "etcd is not read for nothing"
     );
-    let still = catalog::manifest(&bench.store, "etcd/orders").await;
+    let still = catalog::read_manifest(&bench.store, "etcd/orders").await;
     assert_eq!(still.expect("read"), Some(first));
 }
 
@@ -231,12 +231,10 @@ async fn a_backup_that_is_to_be_replaced_counts_until_the_new_one_does() {
         let failed = bench.run(&broken, &order("u", "2", |_| {})).await;
         assert!(failed.is_err(), "{manner:?}");
     }
-    bench
-        .port
-        .plan(UploadPhase::Complete, InjectedFault::Full, Occurrence::Always);
+    bench.port.plan(UploadPhase::Complete, InjectedFault::Full, Occurrence::Always);
     assert!(bench.run(&members, &order("u", "2", |_| {})).await.is_err());
     bench.port.clear();
-    let still = catalog::manifest(&bench.store, "etcd/orders")
+    let still = catalog::read_manifest(&bench.store, "etcd/orders")
         .await
         .expect("read");
     assert_eq!(still, Some(first));
@@ -258,7 +256,7 @@ async fn what_a_killed_run_left_is_swept_when_it_is_over_and_anothers_some_time_
             until,
             replaces: false,
         };
-        put(&bench, &names::claim(&object), &contract::write(&claim)).await;
+        put(&bench, &names::claim_name(&object), &contract::write(&claim)).await;
         put(&bench, &object, b"half").await;
         let key = Key::new(object.clone()).expect("a key");
         drop(bench.store.begin(&key, 8 << 20).await.expect("begun"));
@@ -277,7 +275,7 @@ async fn what_a_killed_run_left_is_swept_when_it_is_over_and_anothers_some_time_
     }
     for kept in [&going_on, &others] {
         assert!(
-            left.contains(kept) && left.contains(&names::claim(kept)),
+            left.contains(kept) && left.contains(&names::claim_name(kept)),
             "{left:?}"
         );
     }
@@ -294,7 +292,7 @@ async fn the_claim_of_a_killed_run_is_named_and_does_not_hold_its_path_for_good(
         until,
         replaces: false,
     };
-    let name = names::claim("etcd/orders");
+    let name = names::claim_name("etcd/orders");
     let soon = clock::now() + SignedDuration::from_mins(1);
     put(&bench, &name, &contract::write(&claim(soon))).await;
     let failure = bench

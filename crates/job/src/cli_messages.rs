@@ -1,7 +1,6 @@
-//! The words of messages for whoever runs a command by hand: where there is no spec, flags are named in place of its fields.
-//! Pure.
+//! Rewrites messages for commands run by hand: there is no spec, so they name flags instead of fields. Pure.
 
-/// Whole phrases, before the fields in them are looked at.
+/// Whole phrases, replaced before single fields.
 const PHRASES: [(&str, &str); 8] = [
     (
         "etcdEndpoints holds an address with a user in it: the user of etcd belongs into a Secret with username and password (by hand --user)",
@@ -28,7 +27,7 @@ const PHRASES: [(&str, &str); 8] = [
     ),
 ];
 
-/// Secrets with credentials, and what counts where none is given.
+/// Secrets with credentials, and the platform identity that counts without one.
 const IDENTITIES: [(&str, &str); 4] = [
     ("s3.awsSecret", "the variables AWS_… or the machine's identity"),
     (
@@ -42,7 +41,7 @@ const IDENTITIES: [(&str, &str); 4] = [
     ("abs.absSecret", "the variables AZURE_… or the machine's identity"),
 ];
 
-/// Fields of a spec, and by which flags they are given.
+/// Fields of a spec and their flags.
 const FIELDS: [(&str, &str); 21] = [
     ("s3.awsSecret", "--store-secret"),
     ("oss.ossSecret", "--store-secret"),
@@ -67,13 +66,13 @@ const FIELDS: [(&str, &str); 21] = [
     ("local.persistentVolumeClaim", "the file system of the path"),
 ];
 
-/// Fields whose names are words of their own.
+/// Fields whose names contain no dot.
 const WORDS: [(&str, &str); 2] = [
     ("etcdEndpoints", "--endpoint"),
     ("clientTLSSecret", "--client-tls"),
 ];
 
-/// The same message with flags in place of fields.
+/// The message with flags instead of fields.
 pub fn by_hand(message: &str) -> String {
     let mut text = message.to_owned();
     for (phrase, by_hand) in PHRASES {
@@ -93,7 +92,7 @@ pub fn by_hand(message: &str) -> String {
     text
 }
 
-/// Replaces a word, and not where it is a piece of another, such as the name of a host.
+/// Replaces whole words, not parts of other ones such as host names.
 fn replaced(text: &str, word: &str, by: &str) -> String {
     let is_part = |sign: char| sign.is_alphanumeric() || matches!(sign, '.' | '-' | '/' | '_');
     let mut out = String::with_capacity(text.len());
@@ -111,8 +110,8 @@ fn replaced(text: &str, word: &str, by: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use etcd_operator_store::backend::{Kind, StoreLocation};
     use etcd_operator_store::error::{Class, Error, Fault, Operation};
+    use etcd_operator_store::backend::{Kind, StoreLocation};
 
     use super::*;
 
