@@ -285,14 +285,14 @@ fn a_restore_waits_while_its_cluster_or_backup_is_not_ready() {
     let change: [(&str, Mutation); 6] = [
         ("NoCluster", |observed| observed.cluster = Err("gone".to_owned())),
         ("AnotherRestore", |observed| {
-            observed.competing_restore = Some("first".to_owned())
+            observed.competing_restore = Some("first".to_owned());
         }),
         ("ClusterPaused", |observed| cluster(observed).is_paused = true),
         ("ClusterRefused", |observed| {
             cluster(observed).spec_refusal = Some("spec.auth: is not implemented".to_owned());
         }),
         ("NoOperatorImage", |observed| {
-            observed.operator_image = Err("which".to_owned())
+            observed.operator_image = Err("which".to_owned());
         }),
         ("NoBackup", |observed| observed.source = Err("none".to_owned())),
     ];

@@ -55,10 +55,10 @@ fn no_cluster_is_created_for_a_blocked_or_finished_restore() {
     let changes: [(&str, Mutation); 6] = [
         ("NoBackup", |observed| observed.source = Err("none".to_owned())),
         ("NoOperatorImage", |observed| {
-            observed.operator_image = Err("which".to_owned())
+            observed.operator_image = Err("which".to_owned());
         }),
         ("AnotherRestore", |observed| {
-            observed.competing_restore = Some("first".to_owned())
+            observed.competing_restore = Some("first".to_owned());
         }),
         ("Restored", |observed| observed.state.succeeded = true),
         ("ClusterGone", |observed| {
