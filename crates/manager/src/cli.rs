@@ -87,8 +87,8 @@ pub struct ManagerArgs {
     #[arg(long, env = "ETCD_OPERATOR_REQUIRE_SCOPE_ANNOTATION", value_name = "true|false", value_parser = values::parse_on_by_default, num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     pub require_scope_annotation: bool,
 
-    /// Watch nodes, so that a member is replaced if its node was deleted or not ready for longer than
-    /// spec.recovery.replaceAfter, even if its pod is not deleted. Requires cluster-wide permission to read nodes.
+    /// Watch nodes. A member is then replaced if its node was deleted or not ready for longer than
+    /// spec.recovery.replaceAfter, even if its pod still exists. Requires cluster-wide permission to read nodes.
     #[arg(long, env = "ETCD_OPERATOR_WATCH_NODES", value_name = "true|false", value_parser = values::parse_off_by_default, num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     pub watch_nodes: bool,
 

@@ -255,7 +255,7 @@ async fn run(order: &JobOrder, environment: Environment) -> Result<JobOutcome, F
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let work = run_until_stopped(order, environment, stop.clone());
-    let told = async {
+    let wait_for_signal = async {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
@@ -265,7 +265,7 @@ async fn run(order: &JobOrder, environment: Environment) -> Result<JobOutcome, F
     };
     tokio::select! {
         outcome = work => outcome,
-        never = told => never,
+        never = wait_for_signal => never,
     }
 }
 
@@ -274,7 +274,7 @@ async fn run_until_stopped(
     environment: Environment,
     stop: CancellationToken,
 ) -> Result<JobOutcome, Failure> {
-    let told = stop.clone();
+    let stopped = stop.clone();
     // A backup needs time to clean up. All other tasks may be aborted, because a retry continues them.
     let stop_reason = async {
         let until = match &order.task {
@@ -293,7 +293,7 @@ async fn run_until_stopped(
             }
         };
         tokio::select! {
-            () = told.cancelled() => Failure::passing("Stopped", "the process received a termination signal"),
+            () = stopped.cancelled() => Failure::passing("Stopped", "the process received a termination signal"),
             deadline_passed = deadline_passed => deadline_passed,
         }
     };

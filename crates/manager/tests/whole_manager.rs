@@ -118,8 +118,9 @@ async fn an_idle_hour_causes_no_writes_and_almost_no_log_lines() {
         .with_ansi(false)
         .with_writer(move || writer.clone())
         .finish();
-    // With a single subscriber in the process, `tracing` caches per log statement whether it is enabled, as decided by the
-    // first thread that reaches it; threads of other tests have no subscriber. A second dispatcher disables that cache.
+    // With a single subscriber in the process, `tracing` caches per log statement whether it is enabled. The first thread
+    // that reaches the statement decides, and threads of other tests have no subscriber. A second dispatcher disables that
+    // cache.
     let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     let _logging = tracing::subscriber::set_default(subscriber);
     let stop = CancellationToken::new();

@@ -123,7 +123,7 @@ mod tests {
             ),
             between(
                 include_str!("../../../restore/src/plan/reason.rs"),
-                "/// The word.",
+                "/// The reason as in the condition.",
                 "\n}\n",
             ),
             include_str!("../../../cluster/src/status/findings.rs"),
@@ -174,7 +174,7 @@ mod tests {
     fn every_event_of_a_restore_is_explained_and_no_other() {
         let sources = [
             include_str!("../../../restore/src/reconcile.rs"),
-            include_str!("../../../restore/src/reconcile/create.rs"),
+            include_str!("../../../restore/src/reconcile/create_cluster.rs"),
         ];
         let given: BTreeSet<_> = sources
             .iter()
