@@ -1,4 +1,4 @@
-//! Commands, flags and environment. Whatever can be set is documented here and shown by `--help`.
+//! Subcommands, flags and environment variables, with the texts of `--help`.
 
 use std::{collections::BTreeSet, ffi::OsString, net::SocketAddr};
 
@@ -8,52 +8,52 @@ use etcd_operator_cluster::build::OperatorImage;
 use etcd_operator_runtime::informer::Scope;
 
 use crate::dry_run::RestoreArgs;
-use crate::jobs::args::{BackupArgs, FetchArgs, InspectArgs, ListArgs, OrderedArgs, PruneArgs};
+use crate::jobs::args::{BackupArgs, FetchArgs, InspectArgs, ListArgs, OrderOnlyArgs, PruneArgs};
 use crate::pod::{InstallArgs, MemberArgs, ReadyArgs, TidyArgs};
 use crate::values;
 
-/// Runs etcd clusters on Kubernetes, backs them up and restores them.
+/// Runs etcd clusters on Kubernetes, and backs them up and restores them.
 #[derive(Debug, Parser)]
 #[command(name = "etcd-operator", version, about, max_term_width = 110)]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the controllers of EtcdCluster, EtcdBackup and EtcdRestore.
     Manager(Box<ManagerArgs>),
-    /// In a pod of etcd: judge the disk, wait for a permit if it must, and become etcd.
+    /// In a member's pod: check the volume, wait for a start permit if required, and exec etcd.
     Member(Box<MemberArgs>),
-    /// In a pod of etcd: remove what a restore set aside when its time is over. The member starts it by itself.
+    /// In a member's pod: delete the data directories that a restore kept once they expire. Started by the member.
     #[command(hide = true)]
     Tidy(TidyArgs),
-    /// In a pod of etcd: exit 0 if the member votes and answers a linearizable read.
+    /// In a member's pod: exit 0 if the member is a voter and answers a linearizable read.
     Ready(ReadyArgs),
-    /// In a pod of etcd: copy this program to where the container of etcd finds it.
+    /// In a member's pod: copy this program to a volume of the etcd container.
     Install(InstallArgs),
-    /// Store a verified backup of an etcd cluster, as an order or the flags say.
+    /// Make a verified backup of an etcd cluster, as specified by an order or by flags.
     Backup(Box<BackupArgs>),
     /// List stored backups.
     List(Box<ListArgs>),
-    /// Delete what an order does not keep of the backups that one EtcdBackup made.
+    /// Delete the backups of one EtcdBackup that its order does not keep.
     Prune(PruneArgs),
-    /// Read a stored backup from end to end and tell what it holds, as an order says.
-    Verify(OrderedArgs),
-    /// Compare what a cluster serves with what a backup holds, as an order says.
-    Compare(OrderedArgs),
-    /// Fetch a stored backup as a plain snapshot, whatever its form; or, as an order says, onto a member's volume.
+    /// Verify a whole stored backup and report its content, as specified by an order.
+    Verify(OrderOnlyArgs),
+    /// Compare the data of a cluster with a backup, as specified by an order.
+    Compare(OrderOnlyArgs),
+    /// Download a stored backup as a plain etcd snapshot, or onto a member's volume as specified by an order.
     Fetch(Box<FetchArgs>),
-    /// Tell what is in a snapshot, a copy of a database, or a stored backup.
+    /// Show the content of a snapshot, a copy of an etcd database, or a stored backup.
     Inspect(Box<InspectArgs>),
-    /// With --dry-run: tell what a restore would do, which backup it takes, what it replaces, and whether it may.
+    /// With --dry-run: show which backup a restore would use, what it would replace, and whether it would be refused.
     Restore(Box<RestoreArgs>),
     /// Print the CustomResourceDefinitions as YAML, ready for `kubectl apply --server-side -f -`.
     Crds,
-    /// Print version, commit, Rust and API versions.
+    /// Print the versions of the operator, its commit, Rust and the API.
     Version,
 }
 
@@ -61,79 +61,79 @@ pub enum Command {
 #[derive(Clone, Debug, Args)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a switch of its own on the command line"
+    reason = "independent switches on the command line"
 )]
 pub struct ManagerArgs {
-    /// The operator's own namespace: where its lease is and, unless told otherwise, what it watches. Default: the
-    /// namespace of the pod, or of the kubeconfig's context.
-    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME", value_parser = values::namespace)]
+    /// The operator's own namespace. It contains the lease and is watched by default. Default: the namespace of the pod, or
+    /// of the kubeconfig's context.
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME", value_parser = values::parse_namespace)]
     pub namespace: Option<String>,
 
-    /// Watch these namespaces instead of the operator's own, separated by commas.
+    /// The namespaces to watch instead of the operator's own, separated by commas.
     #[arg(
         long,
         env = "ETCD_OPERATOR_WATCH_NAMESPACES",
         value_name = "A,B",
         value_delimiter = ',',
-        value_parser = values::namespace
+        value_parser = values::parse_namespace
     )]
     pub watch_namespaces: Vec<String>,
 
-    /// Watch all namespaces. Serves EtcdClusters annotated etcd.database.coreos.com/scope: clusterwide.
-    #[arg(long, env = "ETCD_OPERATOR_CLUSTER_WIDE", value_name = "true|false", value_parser = values::off, num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    /// Watch all namespaces, and serve EtcdClusters with the annotation etcd.database.coreos.com/scope: clusterwide.
+    #[arg(long, env = "ETCD_OPERATOR_CLUSTER_WIDE", value_name = "true|false", value_parser = values::parse_off_by_default, num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     pub cluster_wide: bool,
 
-    /// With --cluster-wide: whether only annotated EtcdClusters are served. With false all are.
-    #[arg(long, env = "ETCD_OPERATOR_REQUIRE_SCOPE_ANNOTATION", value_name = "true|false", value_parser = values::on, num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
+    /// With --cluster-wide: serve only EtcdClusters with the scope annotation. If false, serve all.
+    #[arg(long, env = "ETCD_OPERATOR_REQUIRE_SCOPE_ANNOTATION", value_name = "true|false", value_parser = values::parse_on_by_default, num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     pub require_scope_annotation: bool,
 
-    /// Watch nodes, so that a member whose node is gone or silent for longer than spec.recovery.replaceAfter is given up
-    /// even where nothing deletes its pod. Needs the right to read nodes, which are in no namespace.
-    #[arg(long, env = "ETCD_OPERATOR_WATCH_NODES", value_name = "true|false", value_parser = values::off, num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    /// Watch nodes. A member is then replaced if its node was deleted or not ready for longer than
+    /// spec.recovery.replaceAfter, even if its pod still exists. Requires cluster-wide permission to read nodes.
+    #[arg(long, env = "ETCD_OPERATOR_WATCH_NODES", value_name = "true|false", value_parser = values::parse_off_by_default, num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     pub watch_nodes: bool,
 
-    /// Where /healthz, /readyz and /metrics are served.
+    /// The address that serves /healthz, /readyz and /metrics.
     #[arg(
         long,
         env = "ETCD_OPERATOR_HEALTH_ADDRESS",
         value_name = "IP:PORT",
-        value_parser = values::address,
-        default_value = values::HEALTH_ADDRESS
+        value_parser = values::parse_address,
+        default_value = values::DEFAULT_HEALTH_ADDRESS
     )]
     pub health_address: SocketAddr,
 
-    /// Whether several processes elect the one that writes. Switch it off only where there is a single process.
-    #[arg(long, env = "ETCD_OPERATOR_LEADER_ELECT", value_name = "true|false", value_parser = values::on, num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
+    /// Elect a leader among several processes; only the leader writes. Disable only if there is a single process.
+    #[arg(long, env = "ETCD_OPERATOR_LEADER_ELECT", value_name = "true|false", value_parser = values::parse_on_by_default, num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     pub leader_elect: bool,
 
-    /// The name of the lease; with the namespace it names this installation in status.controlledBy.
+    /// The name of the Lease. Namespace and Lease name identify this installation in status.controlledBy.
     #[arg(
         long,
         env = "ETCD_OPERATOR_LEASE_NAME",
         value_name = "NAME",
-        value_parser = values::lease,
-        default_value = values::LEASE
+        value_parser = values::parse_lease,
+        default_value = values::DEFAULT_LEASE
     )]
     pub lease_name: String,
 
-    /// The name of this process in lease and Events. Default: the host name.
+    /// The name of this process in the Lease and in Events. Default: the host name.
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pub pod_name: Option<String>,
 
-    /// The operator's own image, from which each member's pod takes the program that guards etcd. Without it no member
-    /// is run, and every EtcdCluster says so.
-    #[arg(long, env = "OPERATOR_IMAGE", value_name = "IMAGE", value_parser = values::image)]
+    /// The operator's own image. Members' pods copy this program from it, and Jobs run it. Without it no member is started,
+    /// and every EtcdCluster reports that.
+    #[arg(long, env = "OPERATOR_IMAGE", value_name = "IMAGE", value_parser = values::parse_image)]
     pub operator_image: Option<String>,
 
-    /// How many objects of one kind are reconciled at once.
+    /// The maximum number of concurrent reconciles per kind.
     #[arg(long, env = "ETCD_OPERATOR_CONCURRENCY", value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub concurrency: u16,
 
-    /// How many Jobs of EtcdBackups run at once, over all of them. What is due beyond that waits for its turn.
+    /// The maximum number of concurrent Jobs of all EtcdBackups. Further due backups wait.
     #[arg(long, env = "ETCD_OPERATOR_MAX_BACKUP_JOBS", value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub max_backup_jobs: u16,
 
-    /// Logs for people or for programs.
+    /// The format of logs.
     #[arg(
         long,
         env = "ETCD_OPERATOR_LOG_FORMAT",
@@ -142,63 +142,65 @@ pub struct ManagerArgs {
     )]
     pub log_format: LogFormat,
 
-    /// Least level that is logged (error, warn, info, debug, trace), or a filter by module.
+    /// The log level (error, warn, info, debug, trace), or a filter by module.
     #[arg(
         long,
         env = "ETCD_OPERATOR_LOG_LEVEL",
         value_name = "LEVEL",
-        value_parser = values::log_level,
-        default_value = values::LOG_LEVEL
+        value_parser = values::parse_log_level,
+        default_value = values::DEFAULT_LOG_LEVEL
     )]
     pub log_level: String,
 }
 
-/// The form of logs.
+/// The format of logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// One line of text each.
+    /// One line of text per message.
     Human,
-    /// One JSON object each.
+    /// One JSON object per message.
     Json,
 }
 
 impl Cli {
-    /// Reads a command line and the environment; what contradicts itself is an error too.
-    pub fn read(line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
-        let cli = Self::try_parse_from(line)?;
+    /// Parses a command line and the environment. Conflicting flags are an error.
+    pub fn read(
+        arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, clap::Error> {
+        let cli = Self::try_parse_from(arguments)?;
         if let Command::Manager(args) = &cli.command
-            && let Some(contradiction) = args.contradiction()
+            && let Some(conflict) = args.conflict()
         {
-            return Err(Self::command().error(ErrorKind::ArgumentConflict, contradiction));
+            return Err(Self::command().error(ErrorKind::ArgumentConflict, conflict));
         }
         Ok(cli)
     }
 }
 
 impl ManagerArgs {
-    /// The namespaces named on the command line or in the environment.
-    fn listed(&self) -> BTreeSet<String> {
+    /// The namespaces to watch, without empty names.
+    fn listed_namespaces(&self) -> BTreeSet<String> {
         let named = self.watch_namespaces.iter().filter(|name| !name.is_empty());
         named.cloned().collect()
     }
 
-    fn contradiction(&self) -> Option<&'static str> {
-        if self.cluster_wide && !self.listed().is_empty() {
+    fn conflict(&self) -> Option<&'static str> {
+        if self.cluster_wide && !self.listed_namespaces().is_empty() {
             return Some(
-                "--watch-namespaces (ETCD_OPERATOR_WATCH_NAMESPACES) names some namespaces and --cluster-wide (ETCD_OPERATOR_CLUSTER_WIDE) asks for all: leave out one of them",
+                "--watch-namespaces (ETCD_OPERATOR_WATCH_NAMESPACES) and --cluster-wide (ETCD_OPERATOR_CLUSTER_WIDE) exclude each other: remove one of them",
             );
         }
         if !self.cluster_wide && !self.require_scope_annotation {
             return Some(
-                "--require-scope-annotation=false (ETCD_OPERATOR_REQUIRE_SCOPE_ANNOTATION) has an effect only together with --cluster-wide (ETCD_OPERATOR_CLUSTER_WIDE): leave it out, or add --cluster-wide",
+                "--require-scope-annotation=false (ETCD_OPERATOR_REQUIRE_SCOPE_ANNOTATION) has an effect only with --cluster-wide (ETCD_OPERATOR_CLUSTER_WIDE): remove it, or add --cluster-wide",
             );
         }
         None
     }
 
-    /// Which namespaces are watched, given the operator's own.
-    pub fn watched(&self, own: &str) -> Scope {
-        let listed = self.listed();
+    /// The watched namespaces; `own` is the operator's own namespace.
+    pub fn watch_scope(&self, own: &str) -> Scope {
+        let listed = self.listed_namespaces();
         match (self.cluster_wide, listed.is_empty()) {
             (true, _) => Scope::All,
             (false, true) => Scope::Namespaces([own.to_owned()].into()),
@@ -206,7 +208,7 @@ impl ManagerArgs {
         }
     }
 
-    /// Which of the objects in sight are served.
+    /// Which of the watched objects are served.
     pub fn scope_rule(&self) -> ScopeRule {
         match (self.cluster_wide, self.require_scope_annotation) {
             (false, _) => ScopeRule::Namespaced,
@@ -217,14 +219,14 @@ impl ManagerArgs {
 }
 
 impl ManagerArgs {
-    /// The operator's own image, if somebody said which it is.
+    /// The operator's own image, if it is configured.
     pub fn operator_image(&self) -> Option<OperatorImage> {
         self.operator_image.as_deref()?.parse().ok()
     }
 
-    /// What is watched and what is served, in words.
-    pub fn business(&self, own: &str) -> (String, String) {
-        let watched = match self.watched(own) {
+    /// Describes what is watched and what is served, for the log.
+    pub fn describe_scope(&self, own: &str) -> (String, String) {
+        let watched = match self.watch_scope(own) {
             Scope::All => "all namespaces".to_owned(),
             Scope::Namespaces(names) => {
                 let plural = if names.len() == 1 { "" } else { "s" };
@@ -241,10 +243,10 @@ mod tests {
     use super::*;
 
     fn manager(flags: &[&str]) -> Result<ManagerArgs, clap::Error> {
-        let line = ["etcd-operator", "manager"]
+        let arguments = ["etcd-operator", "manager"]
             .into_iter()
             .chain(flags.iter().copied());
-        Cli::read(line).map(|cli| match cli.command {
+        Cli::read(arguments).map(|cli| match cli.command {
             Command::Manager(args) => *args,
             other => panic!("{other:?}"),
         })
@@ -255,11 +257,11 @@ mod tests {
     }
 
     #[test]
-    fn scope_flags_say_what_is_watched_and_what_is_served() {
+    fn scope_flags_determine_watched_namespaces_and_served_objects() {
         let check = |flags: &[&str], scope: Scope, rule: ScopeRule| {
             let args = manager(flags).expect("valid flags");
             assert_eq!(
-                (args.watched("own"), args.scope_rule()),
+                (args.watch_scope("own"), args.scope_rule()),
                 (scope, rule),
                 "{flags:?}"
             );
@@ -304,29 +306,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_watched_and_served_is_said_in_words() {
-        let said = |flags: &[&str]| manager(flags).expect("valid flags").business("own");
+    fn the_scope_is_described() {
+        let describe = |flags: &[&str]| manager(flags).expect("valid flags").describe_scope("own");
         assert_eq!(
-            said(&["--watch-namespaces=b,a"]),
+            describe(&["--watch-namespaces=b,a"]),
             (
                 "namespaces a, b".to_owned(),
                 "objects without the annotation etcd.database.coreos.com/scope".to_owned()
             )
         );
-        assert_eq!(said(&[]).0, "namespace own");
+        assert_eq!(describe(&[]).0, "namespace own");
         assert_eq!(
-            said(&["--cluster-wide"]),
+            describe(&["--cluster-wide"]),
             (
                 "all namespaces".to_owned(),
                 "objects annotated etcd.database.coreos.com/scope: clusterwide".to_owned()
             )
         );
-        let all = said(&["--cluster-wide", "--require-scope-annotation=false"]);
+        let all = describe(&["--cluster-wide", "--require-scope-annotation=false"]);
         assert_eq!(all.1, "all objects");
     }
 
     #[test]
-    fn the_operators_image_is_known_only_if_somebody_says_it() {
+    fn the_operator_image_is_known_only_if_configured() {
         let image = |flags: &[&str]| manager(flags).expect("valid flags").operator_image();
         assert_eq!(image(&[]), None);
         assert_eq!(image(&["--operator-image="]), None);
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_and_nonsense_are_refused_by_name() {
+    fn conflicting_and_invalid_flags_are_rejected_by_name() {
         for (flags, word) in [
             (
                 &["--cluster-wide", "--watch-namespaces", "a"][..],

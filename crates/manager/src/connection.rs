@@ -1,4 +1,4 @@
-//! How the API server is found, and in which words it is said why not. Nothing is sent to it here.
+//! Finds the configuration for the API server, and explains failures. Sends nothing.
 
 use std::ffi::OsStr;
 
@@ -8,31 +8,31 @@ use kube::{
     config::{KubeConfigOptions, KubeconfigError},
 };
 
-/// The variable that names kubeconfigs.
-const VARIABLE: &str = "KUBECONFIG";
+/// The environment variable with the kubeconfig files.
+const KUBECONFIG_VARIABLE: &str = "KUBECONFIG";
 
-/// The configuration of the kubeconfig, or else of the pod.
+/// The configuration from the kubeconfig, or from the pod's service account.
 pub async fn config() -> Result<Config> {
     let error = match Config::infer().await {
         Ok(config) => return Ok(config),
         Err(error) => anyhow!(error),
     };
-    let named = std::env::var_os(VARIABLE).filter(|files| !files.is_empty());
+    let named = std::env::var_os(KUBECONFIG_VARIABLE).filter(|files| !files.is_empty());
     match (
         named,
         Config::from_kubeconfig(&KubeConfigOptions::default()).await,
     ) {
-        (Some(files), Err(cause)) => Err(unusable(&files, cause)),
+        (Some(files), Err(cause)) => Err(kubeconfig_error(&files, cause)),
         _ => Err(error.context(format!(
-            "no way to the API server: run inside a pod, or name a kubeconfig by the variable {VARIABLE}"
+            "no configuration for the API server: run in a pod, or set the variable {KUBECONFIG_VARIABLE} to a kubeconfig"
         ))),
     }
 }
 
-/// What is wrong with the kubeconfig that somebody named.
-fn unusable(files: &OsStr, cause: KubeconfigError) -> anyhow::Error {
+/// The error for a kubeconfig that cannot be used.
+fn kubeconfig_error(files: &OsStr, cause: KubeconfigError) -> anyhow::Error {
     anyhow!(cause).context(format!(
-        "the kubeconfig {}, named by the variable {VARIABLE}, cannot be used: mend it, or name another one",
+        "the kubeconfig {} from the variable {KUBECONFIG_VARIABLE} cannot be used: correct it, or specify another one",
         files.display()
     ))
 }
@@ -43,18 +43,18 @@ mod tests {
     use kube::config::Kubeconfig;
 
     #[test]
-    fn a_kubeconfig_that_cannot_be_used_is_named_with_what_is_wrong() {
+    fn an_invalid_kubeconfig_is_named_with_its_problem() {
         for (yaml, wrong) in [("apiVersion: [", "parse"), ("current-context: gone", "gone")] {
             let cause = match Kubeconfig::from_yaml(yaml) {
                 Err(cause) => cause,
                 Ok(_) => KubeconfigError::LoadContext("gone".to_owned()),
             };
-            let said = format!("{:#}", unusable(OsStr::new("/etc/broken.yaml"), cause));
+            let message = format!("{:#}", kubeconfig_error(OsStr::new("/etc/broken.yaml"), cause));
             assert!(
-                said.starts_with("the kubeconfig /etc/broken.yaml") && said.contains(wrong),
-                "{said}"
+                message.starts_with("the kubeconfig /etc/broken.yaml") && message.contains(wrong),
+                "{message}"
             );
-            assert!(!said.contains("name a kubeconfig by"), "{said}");
+            assert!(!message.contains("run in a pod"), "{message}");
         }
     }
 }

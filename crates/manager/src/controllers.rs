@@ -1,4 +1,4 @@
-//! The three controllers on the shared informers: which change wakes which object, and nothing else.
+//! Connects the three controllers to the shared informers: which change enqueues which object.
 
 use etcd_operator_api::{
     EtcdBackup, EtcdCluster, EtcdRestore,
@@ -39,72 +39,72 @@ use k8s_openapi::api::{
 use kube::{Client, Resource};
 use tokio_util::sync::CancellationToken;
 
-/// What the three controllers share.
+/// Dependencies that the three controllers share.
 pub struct Shared {
-    /// The connection.
+    /// The client for the API server.
     pub client: Client,
-    /// Who may write.
+    /// The leadership of this process.
     pub leadership: Leadership,
-    /// Where Events go.
+    /// Publishes Events.
     pub recorder: Recorder,
-    /// Which objects are this installation's business.
+    /// Which objects this installation serves.
     pub scope: ScopeRule,
-    /// Names this installation.
+    /// Name of this installation.
     pub installation: String,
-    /// Names this process.
+    /// Identity of this process.
     pub instance: String,
-    /// The operator's own image, which every member's pod needs.
+    /// The operator's own image, which members' pods and Jobs need.
     pub operator_image: Result<OperatorImage, NoOperatorImage>,
-    /// How members are reached.
+    /// Clients for members.
     pub member_clients: MemberClients,
-    /// Tells the time.
+    /// The clock.
     pub clock: SharedClock,
-    /// Counts.
+    /// The metrics.
     pub metrics: Metrics,
-    /// Objects of one kind at once.
+    /// Maximum number of concurrent reconciles per kind.
     pub concurrency: usize,
-    /// Jobs of backups at once.
-    pub most_backup_jobs: usize,
-    /// What the controllers have just written.
-    pub own: Own,
+    /// Maximum number of concurrent backup Jobs.
+    pub max_backup_jobs: usize,
+    /// Status writes of the controllers, which must not wake them.
+    pub own_writes: OwnWritesByKind,
 }
 
-/// What each controller has just written about the objects of its kind, and need not hear.
+/// Recent status writes of each controller.
 #[derive(Clone, Debug, Default)]
-pub struct Own {
-    /// Of `EtcdCluster`s.
+pub struct OwnWritesByKind {
+    /// Writes to `EtcdCluster`s.
     pub clusters: Echoes,
-    /// Of `EtcdBackup`s.
+    /// Writes to `EtcdBackup`s.
     pub backups: Echoes,
-    /// Of `EtcdRestore`s.
+    /// Writes to `EtcdRestore`s.
     pub restores: Echoes,
 }
 
-/// One watch per kind, for all controllers together.
+/// The informers, one per kind, shared by all controllers.
 #[derive(Clone, Debug)]
 pub struct Kinds {
-    /// All `EtcdCluster`s in sight.
+    /// All watched `EtcdCluster`s.
     pub clusters: Informer<EtcdCluster>,
-    /// All `EtcdBackup`s in sight.
+    /// All watched `EtcdBackup`s.
     pub backups: Informer<EtcdBackup>,
-    /// All `EtcdRestore`s in sight.
+    /// All watched `EtcdRestore`s.
     pub restores: Informer<EtcdRestore>,
-    /// What clusters are made of.
+    /// The objects of clusters.
     pub parts: Parts,
-    /// Nodes, where this installation looks at them.
+    /// Nodes, if this installation watches them.
     pub nodes: Option<Informer<Node>>,
-    /// The Jobs of backups and restores; their pods are among those of [`Parts`], as there is one watch for each kind.
+    /// The Jobs of backups and restores. Their pods are in [`Parts`], because there is one informer per kind.
     pub jobs: Informer<Job>,
 }
 
-/// What clusters are made of: objects with our label, and of nobody else.
+/// The objects of clusters, selected by the operator's labels.
 #[derive(Clone, Debug)]
 pub struct Parts {
     /// The StatefulSets.
     pub sets: Informer<StatefulSet>,
-    /// The pods of members, and of Jobs of backups and restores.
+    /// The pods of members, and of the Jobs of backups and restores.
     pub pods: Informer<Pod>,
-    /// The volume claims of members.
+    /// The PVCs of members.
     pub claims: Informer<PersistentVolumeClaim>,
     /// The Services.
     pub services: Informer<Service>,
@@ -113,38 +113,38 @@ pub struct Parts {
 }
 
 impl Kinds {
-    /// Adds the kinds to the process's informers.
+    /// Adds an informer for every kind.
     pub fn watch(informers: &mut Informers, scope: &Scope, watches_nodes: bool) -> Self {
         let selection = Selection::from(scope.clone());
         let labelled = scope.clone().labelled(format!("{LABEL_APP}={APP_VALUE}"));
-        let of_jobs = format!("{LABEL_APP} in ({APP_BACKUP_VALUE},{APP_RESTORE_VALUE})");
-        let of_either = format!("{LABEL_APP} in ({APP_VALUE},{APP_BACKUP_VALUE},{APP_RESTORE_VALUE})");
+        let job_labels = format!("{LABEL_APP} in ({APP_BACKUP_VALUE},{APP_RESTORE_VALUE})");
+        let pod_labels = format!("{LABEL_APP} in ({APP_VALUE},{APP_BACKUP_VALUE},{APP_RESTORE_VALUE})");
         Self {
-            // A cluster of which a member does not answer is looked at again and again: nodes wake nobody.
+            // Nodes wake no controller: a cluster with an unreachable member is requeued periodically anyway.
             nodes: watches_nodes.then(|| informers.add(Selection::from(Scope::All), cluster::trim::node)),
-            jobs: informers.add(scope.clone().labelled(of_jobs), backup::trim::job),
+            jobs: informers.add(scope.clone().labelled(job_labels), backup::trim::job),
             parts: Parts {
                 sets: informers.add(labelled.clone(), cluster::trim::set),
-                pods: informers.add(scope.clone().labelled(of_either), cluster::trim::pod),
+                pods: informers.add(scope.clone().labelled(pod_labels), cluster::trim::pod),
                 claims: informers.add(labelled.clone(), cluster::trim::claim),
                 services: informers.add(labelled.clone(), cluster::trim::service),
                 budgets: informers.add(labelled, cluster::trim::budget),
             },
-            clusters: informers.add(selection.clone(), without_strange_annotations),
-            backups: informers.add(selection.clone(), without_strange_annotations),
-            restores: informers.add(selection.clone(), without_strange_annotations),
+            clusters: informers.add(selection.clone(), keep_operator_annotations),
+            backups: informers.add(selection.clone(), keep_operator_annotations),
+            restores: informers.add(selection.clone(), keep_operator_annotations),
         }
     }
 }
 
-/// Annotations of others may be as large as the API server takes them, and nobody here reads them.
-fn without_strange_annotations<K: Resource>(object: &mut K) {
+/// Removes foreign annotations, which may be large and which no controller reads.
+fn keep_operator_annotations<K: Resource>(object: &mut K) {
     if let Some(annotations) = &mut object.meta_mut().annotations {
         annotations.retain(|key, _| reserved::annotation(key));
     }
 }
 
-/// What each controller does with one object.
+/// The reconcile functions of the controllers.
 pub struct Functions {
     /// For an `EtcdCluster`.
     pub cluster: Function<cluster::Error>,
@@ -155,7 +155,7 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// The real ones.
+    /// Creates the reconcile functions.
     pub fn new(kinds: &Kinds, shared: &Shared) -> Self {
         let applier = |manager| Applier::new(shared.client.clone(), manager, shared.leadership.clone());
         let reporter = |manager, own: &Echoes| {
@@ -175,7 +175,7 @@ impl Functions {
             budgets: kinds.parts.budgets.store(),
             nodes: kinds.nodes.as_ref().map(Informer::store),
             applier: applier("etcd-operator/cluster"),
-            reporter: reporter("etcd-operator/cluster", &shared.own.clusters),
+            reporter: reporter("etcd-operator/cluster", &shared.own_writes.clusters),
             member_clients: shared.member_clients.clone(),
             scope: shared.scope,
             installation: shared.installation.clone(),
@@ -190,14 +190,14 @@ impl Functions {
             jobs: kinds.jobs.store(),
             pods: kinds.parts.pods.store(),
             applier: applier("etcd-operator/backup"),
-            reporter: reporter("etcd-operator/backup", &shared.own.backups),
+            reporter: reporter("etcd-operator/backup", &shared.own_writes.backups),
             scope: shared.scope,
             installation: shared.installation.clone(),
             operator_image: match &shared.operator_image {
                 Ok(image) => Ok(image.to_string()),
                 Err(none) => Err(none.to_string()),
             },
-            most_jobs: shared.most_backup_jobs,
+            most_jobs: shared.max_backup_jobs,
             clock: shared.clock.clone(),
         });
         let restore = restore::Reconciler::new(restore::Deps {
@@ -207,7 +207,7 @@ impl Functions {
             jobs: kinds.jobs.store(),
             pods: kinds.parts.pods.store(),
             applier: applier("etcd-operator/restore"),
-            reporter: reporter("etcd-operator/restore", &shared.own.restores),
+            reporter: reporter("etcd-operator/restore", &shared.own_writes.restores),
             scope: shared.scope,
             installation: shared.installation.clone(),
             operator_image: match &shared.operator_image {
@@ -224,19 +224,19 @@ impl Functions {
     }
 }
 
-/// A controller and what it does.
-pub type Wired = (Controller, Work);
+/// A controller with its reconcile function.
+pub type WiredController = (Controller, ReconcileFunction);
 
-/// What a controller does with one object, whatever can go wrong with it.
-pub enum Work {
-    /// With members, too.
+/// A reconcile function, by its error type.
+pub enum ReconcileFunction {
+    /// Errors of Kubernetes objects and members.
     Cluster(Function<cluster::Error>),
-    /// With objects of Kubernetes only.
+    /// Errors of Kubernetes objects only.
     Objects(Function<Error>),
 }
 
-impl Work {
-    /// Runs the controller with it until `shutdown`.
+impl ReconcileFunction {
+    /// Runs the controller until `shutdown`.
     pub async fn run(self, controller: Controller, leadership: Leadership, shutdown: CancellationToken) {
         match self {
             Self::Cluster(function) => controller.run(function, leadership, shutdown).await,
@@ -245,9 +245,9 @@ impl Work {
     }
 }
 
-/// Puts the controllers on the informers. All gates are every store: what a controller does not find was really not
-/// there when it looked.
-pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] {
+/// Connects the controllers to the informers. Every controller waits for all stores, so that an object missing in a store
+/// really did not exist.
+pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [WiredController; 3] {
     let controller = |name| {
         Controller::builder(name, shared.clock.clone(), shared.metrics.clone())
             .gate(&kinds.clusters.synced())
@@ -267,8 +267,10 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
         controller("restore").objects(kinds.restores.store()),
     );
 
-    let (wake, own) = (clusters.wakeup(), shared.own.clusters.clone());
-    kinds.clusters.sink(move |change| push_news(&wake, &own, change));
+    let (wake, own) = (clusters.wakeup(), shared.own_writes.clusters.clone());
+    kinds
+        .clusters
+        .sink(move |change| push_unless_own(&wake, &own, change));
 
     wake_owner(&kinds.parts.sets, LABEL_CLUSTER, &clusters);
     wake_owner(&kinds.parts.pods, LABEL_CLUSTER, &clusters);
@@ -280,11 +282,13 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
     wake_owner(&kinds.jobs, LABEL_RESTORE, &restores);
     wake_owner(&kinds.parts.pods, LABEL_RESTORE, &restores);
 
-    let (wake, own) = (backups.wakeup(), shared.own.backups.clone());
-    kinds.backups.sink(move |change| push_news(&wake, &own, change));
+    let (wake, own) = (backups.wakeup(), shared.own_writes.backups.clone());
+    kinds
+        .backups
+        .sink(move |change| push_unless_own(&wake, &own, change));
 
-    // Where a Job has ended, one that waits may have its turn, and the cluster tells how fresh its backups are.
-    let (wake, store, most) = (backups.wakeup(), kinds.backups.store(), shared.most_backup_jobs);
+    // When a backup Job ended, waiting backups may start, and the cluster updates its BackupFresh condition.
+    let (wake, store, most) = (backups.wakeup(), kinds.backups.store(), shared.max_backup_jobs);
     let elsewhere = Elsewhere::new(&shared.installation);
     let ours = backup::Ours::new(kinds.clusters.store(), shared.scope, elsewhere);
     let clusters_wake = clusters.wakeup();
@@ -293,7 +297,7 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
         let status = backup.and_then(|backup| backup.status.as_ref());
         let is_busy = status.is_some_and(backup::is_busy);
         if !is_busy {
-            push(&wake, backup::waiting(&store, &ours, most));
+            push_all(&wake, backup::waiting(&store, &ours, most));
             let cluster = backup.and_then(|backup| backup.spec.etcd_cluster.as_ref());
             if let Some(cluster) = cluster {
                 clusters_wake.push(change.key().beside(&cluster.name));
@@ -301,18 +305,20 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
         }
     });
 
-    let (wake, own) = (restores.wakeup(), shared.own.restores.clone());
-    kinds.restores.sink(move |change| push_news(&wake, &own, change));
+    let (wake, own) = (restores.wakeup(), shared.own_writes.restores.clone());
+    kinds
+        .restores
+        .sink(move |change| push_unless_own(&wake, &own, change));
 
     let (wake, store) = (backups.wakeup(), kinds.backups.store());
     kinds
         .clusters
-        .sink(move |change| push(&wake, backup::Reconciler::referring(&store, &change.key())));
+        .sink(move |change| push_all(&wake, backup::Reconciler::referring(&store, &change.key())));
 
     let (wake, store) = (restores.wakeup(), kinds.restores.store());
     kinds.clusters.sink(move |change| {
         let cluster = change.object();
-        push(
+        push_all(
             &wake,
             restore::Reconciler::affected_by_cluster(
                 &store,
@@ -322,17 +328,17 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
         );
     });
 
-    // One that is over lets the next one of the same cluster begin.
+    // The end of a restore lets the next restore of the same cluster start.
     let (wake, store) = (restores.wakeup(), kinds.restores.store());
     kinds.restores.sink(move |change| {
         if let Some(restore) = change.object() {
-            push(&wake, restore::Reconciler::competing_with(&store, restore));
+            push_all(&wake, restore::Reconciler::competing_with(&store, restore));
         }
     });
 
     let (wake, store) = (restores.wakeup(), kinds.restores.store());
     kinds.backups.sink(move |change| {
-        push(
+        push_all(
             &wake,
             restore::Reconciler::affected_by_backup(&store, &change.key()),
         );
@@ -344,13 +350,13 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [Wired; 3] 
         restore,
     } = functions;
     [
-        (clusters, Work::Cluster(cluster)),
-        (backups, Work::Objects(backup)),
-        (restores, Work::Objects(restore)),
+        (clusters, ReconcileFunction::Cluster(cluster)),
+        (backups, ReconcileFunction::Objects(backup)),
+        (restores, ReconcileFunction::Objects(restore)),
     ]
 }
 
-/// A change of a part wakes the object that a label of it names.
+/// Enqueues the owner of a changed object, as named by a label of the object.
 fn wake_owner<K: Watched>(parts: &Informer<K>, label: &'static str, owners: &Controller) {
     let wake = owners.wakeup();
     parts.sink(move |change| {
@@ -361,14 +367,14 @@ fn wake_owner<K: Watched>(parts: &Informer<K>, label: &'static str, owners: &Con
     });
 }
 
-/// Wakes the controller of an object for anything but its own status of it.
-fn push_news<K: Writable>(wake: &Wakeup, own: &Echoes, change: &Change<K>) {
+/// Enqueues a changed object unless the change is the controller's own status write.
+fn push_unless_own<K: Writable>(wake: &Wakeup, own: &Echoes, change: &Change<K>) {
     if !own.is_own(change) {
         wake.push(change.key());
     }
 }
 
-fn push(wake: &Wakeup, keys: Vec<ObjectKey>) {
+fn push_all(wake: &Wakeup, keys: Vec<ObjectKey>) {
     for key in keys {
         wake.push(key);
     }

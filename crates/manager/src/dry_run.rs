@@ -37,7 +37,7 @@ pub struct RestoreArgs {
     pub file: Option<PathBuf>,
 
     /// The namespace. Default: the one in the manifest, or of the kubeconfig's context.
-    #[arg(long, short, value_name = "NAME", value_parser = values::namespace)]
+    #[arg(long, short, value_name = "NAME", value_parser = values::parse_namespace)]
     pub namespace: Option<String>,
 
     /// The output format.

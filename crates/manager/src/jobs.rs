@@ -1,8 +1,7 @@
-//! The commands about backups, in a Job and by hand: what they do is in the job crate, here is how they are started, how
-//! they are ended, and to whom they tell what came of it.
+//! Starts and stops the backup commands, in a Job and by hand, and reports their results. The job crate does the work.
 
 pub mod args;
-mod restoring;
+mod fetch_to_volume;
 
 use std::io::{Write as _, stderr};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -30,53 +29,55 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use self::args::{
-    BackupArgs, FetchArgs, InspectArgs, ListArgs, OrderArgs, OrderedArgs, PruneArgs, StoreArgs,
+    BackupArgs, FetchArgs, InspectArgs, ListArgs, OrderArgs, OrderOnlyArgs, PruneArgs, StoreArgs,
 };
 use crate::logs;
 
-/// Where a pod says what came of it.
+/// The termination message file of a pod.
 const TERMINATION_MESSAGE: &str = "/dev/termination-log";
 
 /// `etcd-operator backup`
 pub fn backup(args: BackupArgs) -> Result<Exit> {
-    let said = args.order.clone();
-    let places = Places {
+    let order_args = args.order.clone();
+    let environment = Environment {
         scratch: args.scratch.clone().unwrap_or_else(std::env::temp_dir),
         tools: Tools::at(&args.etcd_programs),
-        ..Places::default()
+        ..Environment::default()
     };
-    order("backup", &said, |now| args.into_order(now), places)
+    run_order("backup", &order_args, |now| args.into_order(now), environment)
 }
 
 /// `etcd-operator prune`
 pub fn prune(args: &PruneArgs) -> Result<Exit> {
-    let said = &args.order;
+    let order_args = &args.order;
     let read = |_| {
-        said.read()?
-            .context("--order or the variable ETCD_OPERATOR_ORDER must say what goes")
+        order_args
+            .read()?
+            .context("--order or the variable ETCD_OPERATOR_ORDER must be set")
     };
-    order("prune", said, read, Places::default())
+    run_order("prune", order_args, read, Environment::default())
 }
 
 /// `etcd-operator verify` and `etcd-operator compare`
-pub fn ordered(command: &str, args: &OrderedArgs) -> Result<Exit> {
-    let said = &args.order;
+pub fn run_order_only(command: &str, args: &OrderOnlyArgs) -> Result<Exit> {
+    let order_args = &args.order;
     let read = |_| {
-        said.read()?
-            .context("--order or the variable ETCD_OPERATOR_ORDER must say what is done")
+        order_args
+            .read()?
+            .context("--order or the variable ETCD_OPERATOR_ORDER must be set")
     };
-    order(command, said, read, Places::default())
+    run_order(command, order_args, read, Environment::default())
 }
 
 /// `etcd-operator list`
 pub fn list(args: &ListArgs) -> Result<Exit> {
     let Some(url) = &args.url else {
-        let said = &args.order;
-        let read = |_| said.read()?.context("--order must say what is listed");
-        return order("list", said, read, Places::default());
+        let order_args = &args.order;
+        let read = |_| order_args.read()?.context("--order must be set");
+        return run_order("list", order_args, read, Environment::default());
     };
-    by_hand(&args.order.log_level, false, async {
-        let order = args.store.prefix(url)?;
+    run_by_hand(&args.order.log_level, false, async {
+        let order = args.store.prefix_order(url)?;
         let keys = settings::key_ids(args.store.keys.as_deref())?;
         let store = settings::store(&order, Policy::default()).await?;
         let found = listing::listing(&store, &order.path, |id| keys.iter().any(|key| key == id)).await?;
@@ -91,56 +92,54 @@ pub fn list(args: &ListArgs) -> Result<Exit> {
 /// `etcd-operator fetch`
 pub fn fetch(args: &FetchArgs) -> Result<Exit> {
     let (Some(url), Some(file)) = (&args.url, &args.file) else {
-        let said = &args.order;
+        let order_args = &args.order;
         let read = |_| {
-            said.read()?
-                .context("URL and FILE, or --order, must say what is fetched")
+            order_args
+                .read()?
+                .context("URL and FILE, or --order, must be set")
         };
-        let places = Places {
+        let environment = Environment {
             pod_uid: args.pod_uid.clone().unwrap_or_default(),
-            ..Places::default()
+            ..Environment::default()
         };
-        return order("fetch", said, read, places);
+        return run_order("fetch", order_args, read, environment);
     };
-    by_hand(&args.order.log_level, true, async {
+    run_by_hand(&args.order.log_level, true, async {
         if !args.force && file.symlink_metadata().is_ok() {
-            bail!(
-                "{} exists already: give another name, or say --force",
-                file.display()
-            );
+            bail!("{} exists: specify another file, or use --force", file.display());
         }
         let stored = open(&args.store, url).await?;
         let (object, manifest) = (&stored.object, stored.manifest.as_ref());
-        let arrived = if args.without_hash {
+        let fetched = if args.without_hash {
             fetching::fetch_unhashed(object, manifest, file).await?
         } else {
             fetching::fetch(object, manifest, file).await?
         };
-        let note = match (arrived.resumed, &stored.manifest) {
+        let note = match (fetched.resumed, &stored.manifest) {
             (0, Some(_)) => String::new(),
-            (0, None) => ", which has no manifest".to_owned(),
-            (resumed, _) => format!(", of which {resumed} were there already"),
+            (0, None) => ", without a manifest".to_owned(),
+            (resumed, _) => format!(", of which {resumed} bytes already existed"),
         };
-        let judged = match arrived.checked.kind {
-            StreamKind::Snapshot { .. } => "its hash is right",
-            StreamKind::Copy => "it has no hash, and nobody can tell whether it is whole",
+        let verdict = match fetched.checked.kind {
+            StreamKind::Snapshot { .. } => "its hash is correct",
+            StreamKind::Copy => "it has no hash, so its integrity is unknown",
         };
         print(&format!(
-            "{}: {} bytes of a snapshot{note}; {judged}\n",
+            "{}: {} bytes of a snapshot{note}; {verdict}\n",
             file.display(),
-            arrived.checked.length
+            fetched.checked.length
         ))
     })
 }
 
 /// `etcd-operator inspect`
 pub fn inspect(args: &InspectArgs) -> Result<Exit> {
-    by_hand("warn", false, async {
+    run_by_hand("warn", false, async {
         let is_file = !args.what.contains("://") && !inspecting::has_frames(Path::new(&args.what))?;
         let summary = match (is_file, args.full) {
             (true, false) => inspecting::quick(Path::new(&args.what))?,
             (true, true) => inspecting::whole(Path::new(&args.what))?,
-            (false, is_full) => stored_summary(args, is_full).await?,
+            (false, is_full) => summarize_stored_backup(args, is_full).await?,
         };
         let text = if args.json {
             format!("{}\n", serde_json::to_string_pretty(&summary)?)
@@ -155,7 +154,7 @@ pub fn inspect(args: &InspectArgs) -> Result<Exit> {
     })
 }
 
-async fn stored_summary(args: &InspectArgs, is_full: bool) -> Result<Summary> {
+async fn summarize_stored_backup(args: &InspectArgs, is_full: bool) -> Result<Summary> {
     let mut stored = open(&args.store, &args.what).await?;
     if !is_full {
         return Ok(check::summary(&mut stored.object).await?);
@@ -167,7 +166,7 @@ async fn stored_summary(args: &InspectArgs, is_full: bool) -> Result<Summary> {
     Ok(inspecting::whole(&file)?)
 }
 
-/// A folder for what may be a secret, and is gone when it is no longer needed, however far it came.
+/// A directory for sensitive data, deleted on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -175,7 +174,7 @@ impl Scratch {
         std::fs::DirBuilder::new()
             .mode(0o700)
             .create(&folder)
-            .with_context(|| format!("cannot make {}", folder.display()))?;
+            .with_context(|| format!("cannot create {}", folder.display()))?;
         Ok(Self(folder))
     }
 }
@@ -186,31 +185,31 @@ impl Drop for Scratch {
     }
 }
 
-struct Stored {
+struct StoredBackup {
     object: Object,
     manifest: Option<Manifest>,
 }
 
-async fn open(args: &StoreArgs, url: &str) -> Result<Stored> {
+async fn open(args: &StoreArgs, url: &str) -> Result<StoredBackup> {
     let order = args.order(url)?;
     let keys: KeyRing = settings::keys(args.keys.as_deref())?;
     let store = settings::store(&order, Policy::default()).await?;
     let manifest = catalog::manifest(&store, &order.path).await?;
     let object = Object::open(&store, &order.path, manifest.as_ref(), keys).await?;
-    Ok(Stored { object, manifest })
+    Ok(StoredBackup { object, manifest })
 }
 
-/// What a run finds where it is started, and no order says.
-struct Places {
-    /// Where a backup may be laid out to be checked.
+/// Local settings of a run that are not part of its order.
+struct Environment {
+    /// Directory for downloading a backup for verification.
     scratch: PathBuf,
-    /// etcd's own programs.
+    /// The etcd programs.
     tools: Tools,
-    /// The UID of the pod, where it runs in one.
+    /// The UID of the pod, if it runs in one.
     pod_uid: String,
 }
 
-impl Default for Places {
+impl Default for Environment {
     fn default() -> Self {
         Self {
             scratch: std::env::temp_dir(),
@@ -220,87 +219,95 @@ impl Default for Places {
     }
 }
 
-/// Does what an order says, and tells pod and people what came of it.
-fn order(
+/// Runs an order, and reports the outcome in the log and the pod's termination message.
+fn run_order(
     command: &str,
-    said: &OrderArgs,
+    order_args: &OrderArgs,
     read: impl FnOnce(jiff::Timestamp) -> Result<JobOrder>,
-    places: Places,
+    environment: Environment,
 ) -> Result<Exit> {
-    logs::start(said.log_format, &said.log_level)?;
+    logs::start(order_args.log_format, &order_args.log_level)?;
     let read = read(clock::now()).and_then(|order| match order.task.command() {
-        right if right == command => Ok(order),
-        right => bail!("the order is one for `etcd-operator {right}`"),
+        actual if actual == command => Ok(order),
+        actual => bail!("the order is for `etcd-operator {actual}`"),
     });
     let order = match read {
         Ok(order) => order,
         Err(error) => {
             let failure = Failure::order(format!("{error:#}"));
-            return told(said, "", outcome::failed(&failure));
+            return report_outcome(order_args, "", outcome::failed(&failure));
         }
     };
     let runtime = runtime(matches!(order.task, Task::Fetch(_)))?;
-    let done = runtime.block_on(run(&order, places));
-    // What is still being aborted in the background gets a little time for it.
+    let done = runtime.block_on(run(&order, environment));
+    // Gives background aborts some time to finish.
     runtime.shutdown_timeout(std::time::Duration::from_secs(5));
     let outcome = done.unwrap_or_else(|failure| {
         let is_by_hand = order.owner_uid == BY_HAND;
         outcome::failed(&if is_by_hand { failure.by_hand() } else { failure })
     });
-    told(said, &order.run, outcome)
+    report_outcome(order_args, &order.run, outcome)
 }
 
-async fn run(order: &JobOrder, places: Places) -> Result<JobOutcome, Failure> {
+async fn run(order: &JobOrder, environment: Environment) -> Result<JobOutcome, Failure> {
     let stop = CancellationToken::new();
     let failed = |error: std::io::Error| Failure::passing("Stopped", error.to_string());
-    let mut ends = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupts = signal(SignalKind::interrupt()).map_err(failed)?;
-    let work = work(order, places, stop.clone());
-    let told = async {
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let work = run_until_stopped(order, environment, stop.clone());
+    let wait_for_signal = async {
         tokio::select! {
-            _ = ends.recv() => {}
-            _ = interrupts.recv() => {}
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
         }
         stop.cancel();
         std::future::pending().await
     };
     tokio::select! {
         outcome = work => outcome,
-        never = told => never,
+        never = wait_for_signal => never,
     }
 }
 
-async fn work(order: &JobOrder, places: Places, stop: CancellationToken) -> Result<JobOutcome, Failure> {
-    let told = stop.clone();
-    // A backup takes its time to clean up; of everything else the next try goes on wherever this one ends.
-    let cut_off = async {
+async fn run_until_stopped(
+    order: &JobOrder,
+    environment: Environment,
+    stop: CancellationToken,
+) -> Result<JobOutcome, Failure> {
+    let stopped = stop.clone();
+    // A backup needs time to clean up. All other tasks may be aborted, because a retry continues them.
+    let stop_reason = async {
         let until = match &order.task {
             Task::Backup(_) => return std::future::pending().await,
             Task::Verify(task) => Some(task.deadline),
             Task::Compare(task) => Some(task.deadline),
             Task::List { .. } | Task::Prune { .. } | Task::Erase | Task::Fetch(_) => None,
         };
-        let over = async {
+        let deadline_passed = async {
             match until {
                 Some(until) => {
                     tokio::time::sleep(until.duration_since(clock::now()).unsigned_abs()).await;
-                    Failure::lasting("Deadline", format!("the run was to be over at {until}"))
+                    Failure::lasting("Deadline", format!("the deadline {until} has passed"))
                 }
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            () = told.cancelled() => Failure::passing("Stopped", "the process was asked to end"),
-            over = over => over,
+            () = stopped.cancelled() => Failure::passing("Stopped", "the process received a termination signal"),
+            deadline_passed = deadline_passed => deadline_passed,
         }
     };
     tokio::select! {
-        done = carry_out(order, places, stop) => done,
-        why = cut_off => Err(why),
+        done = execute_task(order, environment, stop) => done,
+        why = stop_reason => Err(why),
     }
 }
 
-async fn carry_out(order: &JobOrder, places: Places, stop: CancellationToken) -> Result<JobOutcome, Failure> {
+async fn execute_task(
+    order: &JobOrder,
+    environment: Environment,
+    stop: CancellationToken,
+) -> Result<JobOutcome, Failure> {
     let store = || settings::store(&order.store, Policy::default());
     match &order.task {
         Task::Backup(task) => {
@@ -311,8 +318,8 @@ async fn carry_out(order: &JobOrder, places: Places, stop: CancellationToken) ->
                 task,
                 store,
                 members: &members,
-                scratch: places.scratch,
-                tools: places.tools,
+                scratch: environment.scratch,
+                tools: environment.tools,
                 budget: Budget::of(BUFFERS),
                 stop,
             };
@@ -322,15 +329,15 @@ async fn carry_out(order: &JobOrder, places: Places, stop: CancellationToken) ->
         Task::Prune { keep } => pruning::prune(&store().await?, order, keep).await,
         Task::Erase => pruning::erase(&store().await?, order).await,
         Task::Verify(task) => {
-            verifying::verify(&store().await?, &order.store.path, task, &places.scratch).await
+            verifying::verify(&store().await?, &order.store.path, task, &environment.scratch).await
         }
-        // Without need neither touches a Secret of the store.
-        Task::Fetch(task) => restoring::fetch(order, task, &places.pod_uid).await,
+        // These two read the store's Secrets only if needed.
+        Task::Fetch(task) => fetch_to_volume::fetch(order, task, &environment.pod_uid).await,
         Task::Compare(task) => comparing::compare(task).await,
     }
 }
 
-fn told(said: &OrderArgs, run: &str, outcome: JobOutcome) -> Result<Exit> {
+fn report_outcome(order_args: &OrderArgs, run: &str, outcome: JobOutcome) -> Result<Exit> {
     let exit = outcome::exit(&outcome);
     match &outcome {
         JobOutcome::Failed { reason, message, .. } => tracing::error!(reason, "{message}"),
@@ -338,17 +345,17 @@ fn told(said: &OrderArgs, run: &str, outcome: JobOutcome) -> Result<Exit> {
     }
     let message = outcome::message(run, outcome);
     let default = Path::new(TERMINATION_MESSAGE);
-    let file = said
+    let file = order_args
         .result
         .as_deref()
         .or_else(|| default.exists().then_some(default));
     if let Some(file) = file {
-        std::fs::write(file, message).with_context(|| format!("{} cannot be written", file.display()))?;
+        std::fs::write(file, message).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(exit)
 }
 
-/// What runs a task. What is fetched is written where it has come: from one thread to another it costs a third more.
+/// Builds the async runtime. Downloads use a single thread: passing data between threads takes a third more time.
 fn runtime(fetches: bool) -> Result<Runtime> {
     let mut threads = if fetches {
         Builder::new_current_thread()
@@ -356,28 +363,28 @@ fn runtime(fetches: bool) -> Result<Runtime> {
         Builder::new_multi_thread()
     };
     let built = threads.enable_all().build();
-    built.context("the async runtime cannot start")
+    built.context("cannot start the async runtime")
 }
 
-/// Runs what somebody asked for by hand.
-fn by_hand(level: &str, fetches: bool, work: impl Future<Output = Result<()>>) -> Result<Exit> {
+/// Runs a command that a user started by hand.
+fn run_by_hand(level: &str, fetches: bool, work: impl Future<Output = Result<()>>) -> Result<Exit> {
     logs::start(crate::cli::LogFormat::Human, level)?;
     runtime(fetches)?.block_on(async {
         tokio::select! {
             done = work => done.map_err(|error| anyhow!(hand::by_hand(&format!("{error:#}")))),
             _ = tokio::signal::ctrl_c() => {
                 let _ = writeln!(stderr(), "interrupted");
-                bail!("interrupted; run the same again to go on")
+                bail!("interrupted; run the same command again to resume")
             }
         }
     })?;
     Ok(Exit::Done)
 }
 
-/// Prints, and takes a reader that went away (`| head`) for the end.
+/// Prints to standard output. A closed pipe (`| head`) is no error.
 pub fn print(text: &str) -> Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("standard output cannot be written"),
+        written => written.context("cannot write to standard output"),
     }
 }

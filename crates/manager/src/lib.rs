@@ -1,17 +1,17 @@
-//! The one binary, `etcd-operator`: command line, logs, and how the parts are put together. No decision is made here.
+//! The binary `etcd-operator`: command line, logs, and the wiring of the other crates. It makes no decisions about clusters.
 //!
-//! | module | what for |
+//! | module | purpose |
 //! | --- | --- |
-//! | [`cli`] | commands, flags and environment |
-//! | `values` | what the text of a flag or variable may be |
+//! | [`cli`] | subcommands, flags and environment variables |
+//! | `values` | parsers for values of flags and variables |
 //! | [`logs`] | human or JSON logs |
-//! | [`controllers`] | the three controllers on the shared informers |
-//! | [`run`] | one manager process: start, readiness, leadership, shutdown |
-//! | [`jobs`] | the commands about backups, in a Job and by hand |
-//! | [`dry_run`] | what a restore would do |
-//! | [`pod`] | the commands that run in a pod of etcd |
-//! | [`connection`] | how the API server is found, and why it is not |
-//! | [`version`] | what this binary is |
+//! | [`controllers`] | connects the three controllers to the shared informers |
+//! | [`run`] | the manager process: start, readiness, leadership, shutdown |
+//! | [`jobs`] | the backup commands, in a Job and by hand |
+//! | [`dry_run`] | predicts what a restore would do |
+//! | [`pod`] | the commands that run in a member's pod |
+//! | [`connection`] | the configuration for the API server |
+//! | [`version`] | version information of the binary |
 
 pub mod cli;
 pub mod connection;

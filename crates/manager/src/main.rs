@@ -11,7 +11,9 @@ use etcd_operator_manager::{
 };
 
 fn main() -> ExitCode {
-    let is_member = std::env::args_os().nth(1).is_some_and(|word| word == "member");
+    let is_member = std::env::args_os()
+        .nth(1)
+        .is_some_and(|argument| argument == "member");
     let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) if is_member => {
@@ -20,13 +22,13 @@ fn main() -> ExitCode {
         }
         Err(error) => error.exit(),
     };
-    let done = execute(cli);
-    if let Err(error) = &done {
-        // Nobody is left to be told that nobody can be told.
+    let result = execute(cli);
+    if let Err(error) = &result {
+        // If standard error is closed, the error cannot be reported.
         let _ = writeln!(std::io::stderr(), "Error: {error:?}");
     }
-    // Whichever way it comes back: it did not become etcd.
-    match done {
+    // A return of the member command always means that it did not exec etcd.
+    match result {
         _ if is_member => ExitCode::from(EXIT_BEFORE_ETCD),
         Ok(exit) => exit,
         Err(_) => ExitCode::FAILURE,
@@ -36,19 +38,19 @@ fn main() -> ExitCode {
 fn execute(cli: Cli) -> Result<ExitCode> {
     rustls::crypto::ring::default_provider()
         .install_default()
-        .map_err(|_| anyhow!("another TLS provider is installed already"))?;
+        .map_err(|_| anyhow!("another TLS provider is already installed"))?;
     match cli.command {
         Command::Backup(args) => return jobs::backup(*args).map(Into::into),
         Command::List(args) => return jobs::list(&args).map(Into::into),
         Command::Prune(args) => return jobs::prune(&args).map(Into::into),
-        Command::Verify(args) => return jobs::ordered("verify", &args).map(Into::into),
-        Command::Compare(args) => return jobs::ordered("compare", &args).map(Into::into),
+        Command::Verify(args) => return jobs::run_order_only("verify", &args).map(Into::into),
+        Command::Compare(args) => return jobs::run_order_only("compare", &args).map(Into::into),
         Command::Fetch(args) => return jobs::fetch(&args).map(Into::into),
         Command::Restore(args) => return dry_run::restore(&args).map(Into::into),
         Command::Inspect(args) => return jobs::inspect(&args).map(Into::into),
         Command::Manager(args) => {
             logs::start(args.log_format, &args.log_level)?;
-            let runtime = tokio::runtime::Runtime::new().context("the async runtime cannot start")?;
+            let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
             runtime.block_on(run::manager(*args))
         }
         Command::Member(args) => {
@@ -66,7 +68,7 @@ fn execute(cli: Cli) -> Result<ExitCode> {
             jobs::print(&format!(
                 "---\n{}",
                 documents
-                    .context("the definitions cannot be written")?
+                    .context("cannot serialize the CustomResourceDefinitions")?
                     .join("---\n")
             ))
         }

@@ -1,4 +1,4 @@
-//! Flags of the commands that run in a pod of etcd, and their meaning. What they do is in the member crate.
+//! Flags of the commands that run in a member's pod. The member crate does the work.
 
 use std::fs;
 use std::net::IpAddr;
@@ -17,11 +17,11 @@ use etcd_operator_member::verdict::Expected;
 use etcd_operator_member::volume::Volume;
 use etcd_operator_member::{install, ready, tidy};
 
-/// What Kubernetes takes from a container into the status of its pod.
-const LAST_WORDS: &str = "/dev/termination-log";
+/// The file whose content the kubelet copies into the pod's status.
+const TERMINATION_MESSAGE: &str = "/dev/termination-log";
 
-/// A probe that takes longer than both is a failed one.
-const READY: Limits = Limits {
+/// Timeouts of the readiness probe.
+const PROBE_LIMITS: Limits = Limits {
     connect: Duration::from_secs(1),
     call: Duration::from_secs(2),
 };
@@ -29,11 +29,11 @@ const READY: Limits = Limits {
 /// Flags of `etcd-operator install`.
 #[derive(Clone, Debug, Args)]
 pub struct InstallArgs {
-    /// The directory into which this program copies itself as etcd-operator.
+    /// The directory to which this program copies itself as etcd-operator.
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 
-    /// Where the member's volume is mounted, to tell in the pod's status how far the log on it goes.
+    /// The mount path of the member's volume. The position of its WAL is reported in the pod's status.
     #[arg(long, value_name = "DIR")]
     pub volume: Option<PathBuf>,
 }
@@ -45,15 +45,15 @@ pub struct MemberArgs {
     #[arg(long, value_name = "UID")]
     pub cluster_uid: String,
 
-    /// Which life of the cluster's data the pod was made for.
+    /// The incarnation of the cluster's data that the pod was created for.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     pub incarnation: i64,
 
-    /// Where the member's volume is mounted. etcd's data is in its directory data.
+    /// The mount path of the member's volume. etcd's data is in its directory data.
     #[arg(long, value_name = "DIR")]
     pub volume: PathBuf,
 
-    /// The file in which a permit to start appears.
+    /// The file with the start permit.
     #[arg(long, value_name = "FILE")]
     pub permit: PathBuf,
 
@@ -65,22 +65,22 @@ pub struct MemberArgs {
     #[arg(long, env = "POD_UID", value_name = "UID")]
     pub pod_uid: String,
 
-    /// The address of the pod: a first start waits until the member's name leads there.
+    /// The IP address of the pod. A first start waits until the member's name resolves to it.
     #[arg(long, env = "POD_IP", value_name = "IP")]
     pub pod_ip: Option<IpAddr>,
 
-    /// Where the report is served while it waits for a permit.
+    /// The port that serves the report while the member waits for a permit.
     #[arg(long, value_name = "PORT", default_value_t = 2381)]
     pub report_port: u16,
 
-    /// Where members are turned away while it waits for a permit.
+    /// The peer port, which rejects other members while the member waits for a permit.
     #[arg(long, value_name = "PORT", default_value_t = 2380)]
     pub peer_port: u16,
 
     #[command(flatten)]
     certificates: CertificateArgs,
 
-    /// The command of etcd, without what a first start needs: a permit says that.
+    /// The etcd command line, without the flags of a first start, which the permit contains.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
@@ -88,7 +88,7 @@ pub struct MemberArgs {
 /// Flags of `etcd-operator tidy`.
 #[derive(Clone, Debug, Args)]
 pub struct TidyArgs {
-    /// Where the member's volume is mounted.
+    /// The mount path of the member's volume.
     #[arg(value_name = "DIR")]
     pub volume: PathBuf,
 }
@@ -96,7 +96,7 @@ pub struct TidyArgs {
 /// Flags of `etcd-operator ready`.
 #[derive(Clone, Debug, Args)]
 pub struct ReadyArgs {
-    /// The member that is asked.
+    /// The client URL of the member.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:2379")]
     pub endpoint: ClientUrl,
 
@@ -106,19 +106,19 @@ pub struct ReadyArgs {
 
 #[derive(Clone, Debug, Args)]
 struct CertificateArgs {
-    /// Who signs the certificates of members, as PEM.
+    /// The CA certificate of the members, as PEM.
     #[arg(long = "client-ca", value_name = "FILE")]
     authority: Option<PathBuf>,
 
-    /// The certificate shown to a member that asks for one, as PEM.
+    /// The client certificate, as PEM.
     #[arg(long = "client-cert", value_name = "FILE", requires_all = ["key", "authority"])]
     certificate: Option<PathBuf>,
 
-    /// The key of the certificate, as PEM.
+    /// The key of the client certificate, as PEM.
     #[arg(long = "client-key", value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
 
-    /// The name that members' certificates bear, where that is not the host that is asked.
+    /// The server name in the members' certificates, if it differs from the host.
     #[arg(long = "client-server-name", value_name = "NAME", requires = "authority")]
     server_name: Option<String>,
 }
@@ -142,26 +142,26 @@ impl CertificateArgs {
 
 /// `etcd-operator install`
 pub fn install(args: &InstallArgs) -> Result<()> {
-    let own = std::env::current_exe().context("cannot tell where this program is")?;
+    let own = std::env::current_exe().context("cannot determine the path of this program")?;
     let directory = &args.directory;
     install::install(&own, directory)
         .with_context(|| format!("cannot copy {} into {}", own.display(), directory.display()))?;
     if let Some(volume) = &args.volume {
-        // It is told to find out what should not be; no member stays down because it could not.
+        // The report is diagnostic; a failure must not prevent the start of the member.
         match arrival(&Volume::at(volume)) {
             Ok(Some(arrival)) => {
-                if let Err(error) = fs::write(LAST_WORDS, contract::write(&arrival)) {
-                    tracing::warn!("how far the log goes is not told: {LAST_WORDS}: {error}");
+                if let Err(error) = fs::write(TERMINATION_MESSAGE, contract::write(&arrival)) {
+                    tracing::warn!("cannot report the WAL position to {TERMINATION_MESSAGE}: {error}");
                 }
             }
             Ok(None) => {}
-            Err(why) => tracing::warn!("how far the log goes is not told: {why}"),
+            Err(why) => tracing::warn!("cannot report the WAL position: {why}"),
         }
     }
     Ok(())
 }
 
-/// `etcd-operator member`. Comes back only if it did not become etcd.
+/// `etcd-operator member`. Returns only if it did not exec etcd.
 pub fn member(args: MemberArgs) -> Result<()> {
     run::run(Options {
         expected: Expected {
@@ -193,7 +193,7 @@ pub fn ready(args: ReadyArgs) -> Result<()> {
     ready::check(&Endpoint {
         url: args.endpoint,
         tls,
-        limits: READY,
+        limits: PROBE_LIMITS,
     })?;
     Ok(())
 }

@@ -1,7 +1,6 @@
-//! One manager process: informers at once, controllers on leadership, an orderly end.
+//! The manager process: starts informers at once and controllers on leadership, and shuts down in order.
 //!
-//! The order of the end matters: controllers stop first, then the lease is given up, so that the next leader finds
-//! nobody writing.
+//! On shutdown the controllers stop before the lease is released, so that the next leader is the only writer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,18 +31,17 @@ use tracing::{error, info};
 use crate::{
     cli::ManagerArgs,
     connection,
-    controllers::{Functions, Kinds, Own, Shared, wire},
+    controllers::{Functions, Kinds, OwnWritesByKind, Shared, wire},
     version,
 };
 
-/// Runs a manager until SIGTERM or SIGINT, or until something essential ends.
+/// Runs a manager until SIGTERM or SIGINT, or until an essential task ends.
 ///
-/// Signals are listened for before anything else is done: as the first process of a container it has no other way to
-/// be told to end, for the kernel drops a signal that such a process does not listen for.
+/// Signal handlers are installed first: the kernel drops signals without a handler for the first process of a container.
 pub async fn manager(args: ManagerArgs) -> Result<()> {
     let shutdown = CancellationToken::new();
     stop_on_signals(shutdown.clone())?;
-    let manager = prepared(args);
+    let manager = prepare(args);
     let manager = tokio::select! {
         biased;
         () = shutdown.cancelled() => return Ok(()),
@@ -53,8 +51,8 @@ pub async fn manager(args: ManagerArgs) -> Result<()> {
 }
 
 fn stop_on_signals(stop: CancellationToken) -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be listened for")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be listened for")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot install the SIGTERM handler")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot install the SIGINT handler")?;
     tokio::spawn(async move {
         tokio::select! {
             _ = terminate.recv() => info!("SIGTERM: stopping"),
@@ -65,7 +63,7 @@ fn stop_on_signals(stop: CancellationToken) -> Result<()> {
     Ok(())
 }
 
-async fn prepared(args: ManagerArgs) -> Result<Manager> {
+async fn prepare(args: ManagerArgs) -> Result<Manager> {
     let config = connection::config().await?;
     let api_server = config.cluster_url.to_string();
     let namespace = args
@@ -74,11 +72,10 @@ async fn prepared(args: ManagerArgs) -> Result<Manager> {
         .filter(|n| !n.is_empty())
         .unwrap_or(config.default_namespace.clone());
     let user_agent = client::user_agent(version::VERSION, version::COMMIT);
-    let client =
-        client::build(config, &user_agent).context("the client for the API server cannot be built")?;
+    let client = client::build(config, &user_agent).context("cannot build the client for the API server")?;
     let server = Server::bind(args.health_address)
         .await
-        .with_context(|| unbound(args.health_address))?;
+        .with_context(|| bind_error(args.health_address))?;
     Ok(Manager {
         args,
         namespace,
@@ -89,29 +86,29 @@ async fn prepared(args: ManagerArgs) -> Result<Manager> {
     })
 }
 
-/// A manager that has its connection and its address, and is not running yet.
+/// A manager with its client and a bound health server, before it runs.
 pub struct Manager {
-    /// How it was started.
+    /// The command line.
     pub args: ManagerArgs,
     /// The operator's own namespace.
     pub namespace: String,
-    /// The address of the API server, for the log.
+    /// The URL of the API server, for the log.
     pub api_server: String,
-    /// The connection.
+    /// The client for the API server.
     pub client: Client,
     /// The bound health server.
     pub server: Server,
-    /// Tells the time.
+    /// The clock.
     pub clock: SharedClock,
 }
 
 impl Manager {
-    /// Runs until `shutdown`, or until something essential ends, which is an error.
+    /// Runs until `shutdown`. The end of an essential task is an error.
     pub async fn run(self, shutdown: CancellationToken) -> Result<()> {
         self.run_with(shutdown, Functions::new).await
     }
 
-    /// The same with other functions in place of the real controllers'.
+    /// Like [`run`](Self::run), with other reconcile functions.
     pub async fn run_with(
         self,
         shutdown: CancellationToken,
@@ -157,8 +154,8 @@ impl Manager {
             metrics.clone(),
         );
 
-        let scope = args.watched(&namespace);
-        let (watches, serves) = args.business(&namespace);
+        let scope = args.watch_scope(&namespace);
+        let (watches, serves) = args.describe_scope(&namespace);
         info!(
             version = version::VERSION,
             commit = version::COMMIT,
@@ -186,16 +183,16 @@ impl Manager {
             clock,
             metrics: metrics.clone(),
             concurrency: args.concurrency.into(),
-            most_backup_jobs: args.max_backup_jobs.into(),
-            own: Own::default(),
+            max_backup_jobs: args.max_backup_jobs.into(),
+            own_writes: OwnWritesByKind::default(),
         };
-        freshness(&kinds, &shared);
-        let wired = wire(&kinds, functions(&kinds, &shared), &shared);
+        register_backup_metrics(&kinds, &shared);
+        let controllers_to_run = wire(&kinds, functions(&kinds, &shared), &shared);
         let health = Health::new(informers.gates(), leadership.clone(), metrics);
-        // Whoever keeps a recorder keeps the publisher waiting for it.
+        // The publisher ends only when all recorders are dropped.
         drop(shared);
 
-        // What must not outlive the controllers, and what must outlive them.
+        // The controllers stop on `working`; tasks that must outlive them stop on `serving`.
         let working = shutdown.child_token();
         let serving = CancellationToken::new();
         let mut essential: JoinSet<Result<()>> = JoinSet::new();
@@ -213,15 +210,15 @@ impl Manager {
             essential.spawn(async move { elector.run(token).await.context("leadership ended") });
         }
         let mut controllers = JoinSet::new();
-        for (controller, function) in wired {
+        for (controller, function) in controllers_to_run {
             controllers.spawn(function.run(controller, leadership.clone(), working.clone()));
         }
 
         let outcome = tokio::select! {
-            // A stop ends the controllers too: when both are there, the stop was first.
+            // A shutdown ends the controllers too, so it takes precedence.
             biased;
             () = shutdown.cancelled() => Ok(()),
-            ended = essential.join_next() => Err(premature(ended)),
+            ended = essential.join_next() => Err(unexpected_end(ended)),
             ended = controllers.join_next() => Err(anyhow!("a controller ended: {ended:?}")),
         };
         if let Err(reason) = &outcome {
@@ -236,61 +233,61 @@ impl Manager {
     }
 }
 
-/// How late backups are, on the page of metrics.
-fn freshness(kinds: &Kinds, shared: &Shared) {
+/// Registers the metrics about size, age and lateness of backups.
+fn register_backup_metrics(kinds: &Kinds, shared: &Shared) {
     let backups = kinds.backups.store();
     let freshness = Freshness::new(backups.clone(), shared.clock.clone());
     let (ages, sizes) = (freshness.clone(), freshness.clone());
-    let about = move |figures: Vec<PerObject>| -> Vec<Figure> {
-        // One that went meanwhile is told of no more.
-        let found = |figure: PerObject| {
+    let with_clusters = move |figures: Vec<PerObject>| -> Vec<Figure> {
+        // A deleted EtcdBackup has no metrics.
+        let with_cluster_label = |figure: PerObject| {
             let key = ObjectKey::new(figure.namespace.as_str(), figure.name.as_str());
             let backup = backups.get(&key)?;
             Some(with_cluster(figure, &backup))
         };
-        figures.into_iter().filter_map(found).collect()
+        figures.into_iter().filter_map(with_cluster_label).collect()
     };
-    let (about_ages, about_sizes) = (about.clone(), about.clone());
+    let (ages_with_clusters, sizes_with_clusters) = (with_clusters.clone(), with_clusters.clone());
     shared.metrics.register_computed(
         "backup_size_bytes",
-        "Bytes of the last good backup of an EtcdBackup, as stored",
-        move || about_sizes(sizes.sizes()),
+        "Stored size of the last successful backup of an EtcdBackup in bytes",
+        move || sizes_with_clusters(sizes.sizes()),
     );
     shared.metrics.register_computed(
         "backup_age_seconds",
-        "Time since the last good backup of an EtcdBackup, or since that was made",
-        move || about_ages(ages.ages()),
+        "Time since the last successful backup of an EtcdBackup, or since its creation if there is none",
+        move || ages_with_clusters(ages.ages()),
     );
     shared.metrics.register_computed(
         "backup_late_seconds",
-        "By how much a good backup of an EtcdBackup is later than its schedule promises; 0 while it is not",
-        move || about(freshness.lateness()),
+        "How long a successful backup of an EtcdBackup is overdue according to its schedule; 0 if it is not",
+        move || with_clusters(freshness.lateness()),
     );
 }
 
-/// The same by the cluster as well that is backed up; its name is empty where a backup goes by addresses.
+/// Adds the label `cluster`, which is empty for a backup of explicit endpoints.
 fn with_cluster(figure: PerObject, backup: &EtcdBackup) -> Figure {
     let cluster = backup.spec.etcd_cluster.as_ref();
     figure.with("cluster", cluster.map_or("", |cluster| cluster.name.as_str()))
 }
 
-/// What is said of an address that cannot be bound.
-fn unbound(address: SocketAddr) -> String {
+/// The error for an address that cannot be bound.
+fn bind_error(address: SocketAddr) -> String {
     let free = SocketAddr::new(address.ip(), if address.port() == 8081 { 8082 } else { 8081 });
     format!(
-        "--health-address {address} cannot be bound: stop what listens there, or name another one; for example: --health-address={free}"
+        "cannot bind --health-address {address}: stop the process that listens there, or specify another address; for example: --health-address={free}"
     )
 }
 
-fn premature(ended: Option<Result<Result<()>, tokio::task::JoinError>>) -> anyhow::Error {
+fn unexpected_end(ended: Option<Result<Result<()>, tokio::task::JoinError>>) -> anyhow::Error {
     match ended {
         Some(Ok(Err(error))) => error,
         Some(Err(panic)) => anyhow::Error::new(panic).context("an essential task panicked"),
-        Some(Ok(Ok(()))) | None => anyhow!("an essential task ended by itself"),
+        Some(Ok(Ok(()))) | None => anyhow!("an essential task ended unexpectedly"),
     }
 }
 
-/// For people who read the lease; uniqueness does not depend on it.
+/// The host name for the identity in the lease; uniqueness does not depend on it.
 fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .map(|name| name.trim().to_owned())
@@ -306,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_of_a_backup_name_the_cluster_that_it_names() {
+    fn backup_metrics_have_the_label_of_their_cluster() {
         for (source, wanted) in [
             (json!({"etcdCluster": {"name": "orders"}}), "orders"),
             (json!({"etcdEndpoints": ["http://elsewhere:2379"]}), ""),
@@ -336,16 +333,16 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_address_is_named_with_a_way_out() {
-        let said = unbound(([0, 0, 0, 0], 8080).into());
+    fn the_error_for_an_address_in_use_names_an_alternative() {
+        let message = bind_error(([0, 0, 0, 0], 8080).into());
         assert!(
-            said.contains("--health-address 0.0.0.0:8080 cannot be bound"),
-            "{said}"
+            message.contains("cannot bind --health-address 0.0.0.0:8080"),
+            "{message}"
         );
         assert!(
-            said.contains("for example: --health-address=0.0.0.0:8081"),
-            "{said}"
+            message.contains("for example: --health-address=0.0.0.0:8081"),
+            "{message}"
         );
-        assert!(unbound(([0, 0, 0, 0], 8081).into()).ends_with("8082"));
+        assert!(bind_error(([0, 0, 0, 0], 8081).into()).ends_with("8082"));
     }
 }

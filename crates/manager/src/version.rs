@@ -1,12 +1,12 @@
-//! What this binary is.
+//! Version information of the binary.
 
 use etcd_operator_api as api;
 
 /// The version of the operator.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The commit it was built from.
+/// The commit of the build.
 pub const COMMIT: &str = env!("ETCD_OPERATOR_COMMIT");
-/// The compiler that built it.
+/// The compiler of the build.
 pub const RUST: &str = env!("ETCD_OPERATOR_RUST");
 
 /// What `etcd-operator version` prints.

@@ -1,4 +1,4 @@
-//! Installations of the operator beside each other on one API server: whose an object is, and who speaks of it.
+//! Several installations of the operator on one API server: which one controls an object, and which Events they emit.
 
 #![allow(clippy::unwrap_used, reason = "a test may end at the first surprise")]
 
@@ -22,18 +22,18 @@ use tokio_util::sync::CancellationToken;
 
 const GROUP: &str = "etcd.database.coreos.com/v1beta2";
 const SCOPE: &str = "etcd.database.coreos.com/scope";
-/// Longer than the pause after which everything is looked at again.
-const RESYNCS: Duration = Duration::from_hours(1);
+/// Longer than several resync periods.
+const SEVERAL_RESYNCS: Duration = Duration::from_hours(1);
 
-/// An API server and the managers on it.
-struct Bench {
+/// A fake API server with managers.
+struct Fixture {
     fake: Fake,
     clock: SharedClock,
     stop: CancellationToken,
     managers: JoinSet<anyhow::Result<()>>,
 }
 
-impl Bench {
+impl Fixture {
     fn new() -> Self {
         let fake = Fake::new();
         for namespace in ["shop", "ops"] {
@@ -68,7 +68,7 @@ impl Bench {
     }
 
     /// A namespaced installation in `shop` and a cluster-wide one in `ops`.
-    async fn both(&mut self) {
+    async fn start_both(&mut self) {
         self.start("shop", &[]).await;
         self.start("ops", &["--cluster-wide"]).await;
     }
@@ -89,7 +89,7 @@ impl Bench {
         condition(&self.status(kind), "Accepted")
     }
 
-    /// Reasons and notes of all Events.
+    /// Reasons and messages of all Events.
     fn events(&self) -> Vec<(String, String)> {
         let events = self.fake.list_objects("events.k8s.io/v1", "Event", "shop");
         let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
@@ -125,125 +125,128 @@ fn condition(status: &Value, type_: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_whose_annotation_changes_goes_from_one_installation_to_the_other_and_back() {
-    let mut bench = Bench::new();
-    bench.cluster(&json!({"size": 3}), &json!({SCOPE: "clusterwide"}));
-    bench.both().await;
+async fn a_changed_scope_annotation_moves_a_cluster_between_installations() {
+    let mut fixture = Fixture::new();
+    fixture.cluster(&json!({"size": 3}), &json!({SCOPE: "clusterwide"}));
+    fixture.start_both().await;
     let owned_by = |owner: &'static str, verdict: &'static str| {
-        move |bench: &Bench| {
-            let status = bench.status("EtcdCluster");
+        move |fixture: &Fixture| {
+            let status = fixture.status("EtcdCluster");
             status["controlledBy"] == owner && condition(&status, "Accepted")["reason"] == verdict
         }
     };
-    bench
+    fixture
         .until("the annotated cluster", owned_by("ops/etcd-operator", "Valid"))
         .await;
-    bench
+    fixture
         .fake
         .update_object(GROUP, "EtcdCluster", "shop", "x", |cluster| {
             cluster["metadata"]["annotations"] = json!({});
             cluster["spec"]["auth"] = json!({"enabled": true, "rootSecret": "s"});
         });
-    bench
+    fixture
         .until(
-            "the bare cluster",
+            "the cluster without annotation",
             owned_by("shop/etcd-operator", "NotImplemented"),
         )
         .await;
-    bench
+    fixture
         .fake
         .update_object(GROUP, "EtcdCluster", "shop", "x", |cluster| {
             cluster["metadata"]["annotations"] = json!({SCOPE: "clusterwide"});
         });
-    bench
+    fixture
         .until(
             "the cluster back",
             owned_by("ops/etcd-operator", "NotImplemented"),
         )
         .await;
-    bench.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_nobody_serves_any_more_says_so_and_belongs_to_nobody() {
-    let mut bench = Bench::new();
-    bench.cluster(&json!({"size": 3}), &json!({}));
-    bench.start("shop", &[]).await;
-    bench
+async fn a_cluster_that_is_no_longer_served_reports_it_and_is_released() {
+    let mut fixture = Fixture::new();
+    fixture.cluster(&json!({"size": 3}), &json!({}));
+    fixture.start("shop", &[]).await;
+    fixture
         .until("a verdict", |b| b.accepted("EtcdCluster")["reason"] == "Valid")
         .await;
-    bench
+    fixture
         .fake
         .update_object(GROUP, "EtcdCluster", "shop", "x", |cluster| {
             cluster["metadata"]["annotations"] = json!({SCOPE: "clusterwide"});
         });
-    bench
+    fixture
         .until("the end of service", |b| {
             b.accepted("EtcdCluster")["reason"] == "NotServed"
         })
         .await;
-    assert_eq!(bench.status("EtcdCluster")["controlledBy"], Value::Null);
-    bench.end().await;
+    assert_eq!(fixture.status("EtcdCluster")["controlledBy"], Value::Null);
+    fixture.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn installations_that_are_told_apart_by_the_annotation_publish_nothing_about_each_other() {
-    let mut bench = Bench::new();
-    bench.cluster(&json!({"size": 3}), &json!({SCOPE: "clusterwide"}));
-    bench.both().await;
-    sleep(RESYNCS).await;
-    assert_eq!(bench.status("EtcdCluster")["controlledBy"], "ops/etcd-operator");
-    let events = bench.events();
+async fn installations_separated_by_the_annotation_emit_no_events_about_each_other() {
+    let mut fixture = Fixture::new();
+    fixture.cluster(&json!({"size": 3}), &json!({SCOPE: "clusterwide"}));
+    fixture.start_both().await;
+    sleep(SEVERAL_RESYNCS).await;
+    assert_eq!(fixture.status("EtcdCluster")["controlledBy"], "ops/etcd-operator");
+    let events = fixture.events();
     assert!(
         events.iter().all(|(reason, _)| reason != "ControlledElsewhere"),
         "{events:?}"
     );
-    bench.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_installation_that_finds_its_cluster_taken_says_so_once() {
-    let mut bench = Bench::new();
-    bench.cluster(&json!({"size": 3}), &json!({}));
-    bench.start("shop", &[]).await;
-    bench
+async fn an_installation_reports_a_foreign_cluster_once() {
+    let mut fixture = Fixture::new();
+    fixture.cluster(&json!({"size": 3}), &json!({}));
+    fixture.start("shop", &[]).await;
+    fixture
         .until("an owner", |b| {
             b.status("EtcdCluster")["controlledBy"].is_string()
         })
         .await;
     let all = ["--cluster-wide", "--require-scope-annotation=false"];
-    bench.start("ops", &all).await;
-    sleep(RESYNCS).await;
-    assert_eq!(bench.status("EtcdCluster")["controlledBy"], "shop/etcd-operator");
-    let events = bench.fake.list_objects("events.k8s.io/v1", "Event", "shop");
-    let told: Vec<_> = events
+    fixture.start("ops", &all).await;
+    sleep(SEVERAL_RESYNCS).await;
+    assert_eq!(
+        fixture.status("EtcdCluster")["controlledBy"],
+        "shop/etcd-operator"
+    );
+    let events = fixture.fake.list_objects("events.k8s.io/v1", "Event", "shop");
+    let events_found: Vec<_> = events
         .iter()
         .filter(|event| event["reason"] == "ControlledElsewhere")
         .collect();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0]["series"], Value::Null, "{told:?}");
-    bench.end().await;
+    assert_eq!(events_found.len(), 1, "{events_found:?}");
+    assert_eq!(events_found[0]["series"], Value::Null, "{events_found:?}");
+    fixture.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_verdict_that_the_api_server_does_not_store_is_published() {
-    let mut bench = Bench::new();
-    bench.cluster(&json!({"size": 3}), &json!({}));
+async fn a_verdict_that_the_api_server_rejects_is_published_as_an_event() {
+    let mut fixture = Fixture::new();
+    fixture.cluster(&json!({"size": 3}), &json!({}));
     let statuses = Matching::any().resource("etcdclusters").subresource("status");
-    bench.fake.fault(statuses, Fault::Status(422), u32::MAX);
-    bench.start("shop", &[]).await;
-    bench
+    fixture.fake.fault(statuses, Fault::Status(422), u32::MAX);
+    fixture.start("shop", &[]).await;
+    fixture
         .until("an Event", |b| {
             b.events().iter().any(|(reason, note)| {
                 reason == "Accepted" && note.contains("The API server rejected the status update")
             })
         })
         .await;
-    bench.end().await;
+    fixture.end().await;
 }
 
-/// A cluster that every API server takes and this operator cannot read.
-fn unreadable() -> Value {
+/// A cluster spec that the API server accepts and this operator cannot decode.
+fn undecodable_spec() -> Value {
     json!({"size": 3, "TLS": {"managed": {"validity": "99999999999999999999h"}}})
 }
 
@@ -255,111 +258,114 @@ fn backup() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreadable_cluster_of_another_installation_is_not_written_to() {
+async fn a_malformed_cluster_of_another_installation_is_not_written() {
     let by_annotation = (json!({SCOPE: "clusterwide"}), json!({"phase": "Running"}));
     let by_status = (
         json!({}),
         json!({"phase": "Running", "controlledBy": "ops/etcd-operator"}),
     );
     for (annotations, status) in [by_annotation, by_status] {
-        let mut bench = Bench::new();
-        bench.cluster(&unreadable(), &annotations);
-        bench
+        let mut fixture = Fixture::new();
+        fixture.cluster(&undecodable_spec(), &annotations);
+        fixture
             .fake
             .update_object(GROUP, "EtcdCluster", "shop", "x", |cluster| {
                 cluster["status"] = status;
             });
-        // One that is served shows when the other has been looked at.
+        // A served object shows when the manager has processed the other one.
         let mut served = backup();
         served["metadata"]["name"] = json!("y");
         served["spec"]["etcdCluster"]["name"] = json!("y");
-        bench.fake.put_object(served);
-        let mark = bench.fake.mark();
-        bench.start("shop", &[]).await;
+        fixture.fake.put_object(served);
+        let mark = fixture.fake.mark();
+        fixture.start("shop", &[]).await;
         sleep(Duration::from_mins(2)).await;
-        let backup = bench.fake.get_object(GROUP, "EtcdBackup", "shop", "y").unwrap();
+        let backup = fixture.fake.get_object(GROUP, "EtcdBackup", "shop", "y").unwrap();
         assert!(backup["status"].is_object());
-        let writes = bench.fake.writes_since(mark);
+        let writes = fixture.fake.writes_since(mark);
         assert!(
             writes.iter().all(|call| call.resource != "etcdclusters"),
             "{writes:?}"
         );
-        assert!(bench.events().iter().all(|(reason, _)| reason != "Invalid"));
-        bench.end().await;
+        assert!(fixture.events().iter().all(|(reason, _)| reason != "Invalid"));
+        fixture.end().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreadable_cluster_is_told_so_and_not_called_missing_by_its_backup() {
-    let mut bench = Bench::new();
-    bench.cluster(&unreadable(), &json!({}));
-    bench.fake.put_object(backup());
-    bench.start("shop", &[]).await;
-    bench
+async fn a_malformed_cluster_gets_an_event_and_is_not_reported_as_missing() {
+    let mut fixture = Fixture::new();
+    fixture.cluster(&undecodable_spec(), &json!({}));
+    fixture.fake.put_object(backup());
+    fixture.start("shop", &[]).await;
+    fixture
         .until("a verdict on the cluster", |b| {
             b.events()
                 .iter()
                 .any(|(reason, note)| reason == "Invalid" && note.contains("spec.TLS"))
         })
         .await;
-    bench
+    fixture
         .until("a verdict on the backup", |b| {
             b.accepted("EtcdBackup")["status"] == "True"
         })
         .await;
-    let reference = condition(&bench.status("EtcdBackup"), "ReferenceFound");
+    let reference = condition(&fixture.status("EtcdBackup"), "ReferenceFound");
     assert_eq!(
         (&reference["status"], &reference["reason"]),
         (&json!("False"), &json!("Unreadable"))
     );
-    bench.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backup_follows_its_cluster_even_where_that_cannot_be_read() {
-    let mut bench = Bench::new();
-    bench.cluster(&unreadable(), &json!({SCOPE: "clusterwide"}));
-    bench.fake.put_object(backup());
-    bench.start("shop", &[]).await;
-    bench
+async fn a_backup_follows_the_scope_of_its_malformed_cluster() {
+    let mut fixture = Fixture::new();
+    fixture.cluster(&undecodable_spec(), &json!({SCOPE: "clusterwide"}));
+    fixture.fake.put_object(backup());
+    fixture.start("shop", &[]).await;
+    fixture
         .until("a verdict", |b| b.accepted("EtcdBackup")["reason"] == "NotServed")
         .await;
-    bench.end().await;
+    fixture.end().await;
 }
 
-/// Whoever looks after a cluster looks after its backups and restores as well: two would make two Jobs, and write two
-/// statuses in turn.
+/// The installation that controls a cluster also controls its backups and restores. Otherwise two installations would create
+/// Jobs and overwrite each other's statuses.
 #[tokio::test(start_paused = true)]
-async fn backups_and_restores_of_a_cluster_that_is_taken_are_left_alone_until_it_is_given_up() {
-    let mut bench = Bench::new();
-    bench.cluster(&json!({"size": 3}), &json!({}));
+async fn backups_and_restores_of_a_foreign_cluster_are_ignored_until_it_is_released() {
+    let mut fixture = Fixture::new();
+    fixture.cluster(&json!({"size": 3}), &json!({}));
     let own = |installation: Value| {
         move |cluster: &mut Value| {
             cluster["status"] = json!({"phase": "Running", "controlledBy": installation});
         }
     };
-    bench.fake.update_object(
+    fixture.fake.update_object(
         GROUP,
         "EtcdCluster",
         "shop",
         "x",
         own(json!("gone/etcd-operator")),
     );
-    bench.fake.put_object(backup());
-    bench.fake.put_object(json!({
+    fixture.fake.put_object(backup());
+    fixture.fake.put_object(json!({
         "apiVersion": GROUP, "kind": "EtcdRestore", "metadata": {"name": "x", "namespace": "shop"},
         "spec": {"etcdCluster": {"name": "x"}, "backupStorageType": "OSS", "oss": {"path": "bucket/key", "ossSecret": "s"}},
     }));
-    let mark = bench.fake.mark();
-    bench.start("shop", &[]).await;
-    bench
-        .until("a word on each", |b| {
-            let told = b.events().into_iter();
-            told.filter(|(reason, _)| reason == "ControlledElsewhere").count() == 3
+    let mark = fixture.fake.mark();
+    fixture.start("shop", &[]).await;
+    fixture
+        .until("an Event on each", |b| {
+            let events_found = b.events().into_iter();
+            events_found
+                .filter(|(reason, _)| reason == "ControlledElsewhere")
+                .count()
+                == 3
         })
         .await;
-    sleep(RESYNCS).await;
-    let events = bench.events();
+    sleep(SEVERAL_RESYNCS).await;
+    let events = fixture.events();
     assert_eq!(events.len(), 3, "{events:?}");
     assert!(
         events
@@ -368,48 +374,51 @@ async fn backups_and_restores_of_a_cluster_that_is_taken_are_left_alone_until_it
                 .contains("kubectl --namespace shop patch etcdcluster x --subresource=status")),
         "{events:?}"
     );
-    let writes = bench.fake.writes_since(mark);
+    let writes = fixture.fake.writes_since(mark);
     let ours = |resource: &str| resource.starts_with("etcd") || resource == "jobs";
     assert!(writes.iter().all(|call| !ours(&call.resource)), "{writes:?}");
-    // As that Event says.
-    bench
+    // As the Event suggests.
+    fixture
         .fake
         .update_object(GROUP, "EtcdCluster", "shop", "x", own(Value::Null));
-    bench
-        .until("all are taken", |b| {
-            let is_taken = |kind| b.accepted(kind)["status"] == "True";
+    fixture
+        .until("all are accepted", |b| {
+            let is_accepted = |kind| b.accepted(kind)["status"] == "True";
             b.status("EtcdCluster")["controlledBy"] == "shop/etcd-operator"
-                && is_taken("EtcdBackup")
-                && is_taken("EtcdRestore")
+                && is_accepted("EtcdBackup")
+                && is_accepted("EtcdRestore")
         })
         .await;
-    bench.end().await;
+    fixture.end().await;
 }
 
-/// The same where this version cannot read the cluster: a backup must not be told that its cluster is missing.
+/// The same if this version cannot decode the cluster: the cluster must not be reported as missing.
 #[tokio::test(start_paused = true)]
-async fn a_backup_of_an_unreadable_cluster_that_is_taken_is_left_alone() {
-    let mut bench = Bench::new();
-    bench.cluster(&unreadable(), &json!({}));
-    bench
+async fn a_backup_of_a_malformed_foreign_cluster_is_ignored() {
+    let mut fixture = Fixture::new();
+    fixture.cluster(&undecodable_spec(), &json!({}));
+    fixture
         .fake
         .update_object(GROUP, "EtcdCluster", "shop", "x", |cluster| {
             cluster["status"] = json!({"phase": "Running", "controlledBy": "ops/etcd-operator"});
         });
-    bench.fake.put_object(backup());
-    let mark = bench.fake.mark();
-    bench.start("shop", &[]).await;
-    bench
-        .until("a word", |b| {
-            let told = b.events().into_iter();
-            told.filter(|(reason, _)| reason == "ControlledElsewhere").count() == 1
+    fixture.fake.put_object(backup());
+    let mark = fixture.fake.mark();
+    fixture.start("shop", &[]).await;
+    fixture
+        .until("an Event", |b| {
+            let events_found = b.events().into_iter();
+            events_found
+                .filter(|(reason, _)| reason == "ControlledElsewhere")
+                .count()
+                == 1
         })
         .await;
-    sleep(RESYNCS).await;
-    let writes = bench.fake.writes_since(mark);
+    sleep(SEVERAL_RESYNCS).await;
+    let writes = fixture.fake.writes_since(mark);
     assert!(
         writes.iter().all(|call| !call.resource.starts_with("etcd")),
         "{writes:?}"
     );
-    bench.end().await;
+    fixture.end().await;
 }

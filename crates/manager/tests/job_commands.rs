@@ -1,4 +1,4 @@
-//! The commands about backups as processes: what they are told, what they say, and how they end.
+//! The backup commands as processes: arguments, output and exit codes.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use etcd_operator_api::contract::{self, JobOutcome, JobResult, ORDER_VARIABLE};
 use serde_json::json;
 
-/// A directory that is gone with the test.
-struct Folder(PathBuf);
+/// A directory that is deleted on drop.
+struct TempDir(PathBuf);
 
-impl Folder {
+impl TempDir {
     fn new() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::SeqCst);
@@ -24,7 +24,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -39,9 +39,9 @@ fn operator(arguments: &[&str], order: Option<&str>) -> Output {
     command.output().expect("it runs")
 }
 
-/// How it ended, and what it said to its pod.
-fn told(command: &str, order: &serde_json::Value) -> (Option<i32>, JobResult) {
-    let folder = Folder::new();
+/// The exit code of a command with an order, and its result.
+fn run_order(command: &str, order: &serde_json::Value) -> (Option<i32>, JobResult) {
+    let folder = TempDir::new();
     let result = folder.path("result");
     let output = operator(&[command, "--result", &result], Some(&order.to_string()));
     let bytes = std::fs::read(&result).unwrap_or_else(|error| panic!("{error}: {output:?}"));
@@ -65,17 +65,17 @@ fn backup(endpoint: &str) -> serde_json::Value {
 }
 
 #[test]
-fn an_order_in_the_environment_is_done_and_its_result_told() {
-    let store = Folder::new();
+fn an_order_in_the_environment_is_run_and_its_result_written() {
+    let store = TempDir::new();
     let bucket = store.0.display().to_string();
-    let (code, result) = told("list", &order(&bucket, &json!({"kind": "list"})));
+    let (code, result) = run_order("list", &order(&bucket, &json!({"kind": "list"})));
     assert_eq!((code, result.run.as_str()), (Some(0), "r"));
     assert!(
         matches!(&result.outcome, JobOutcome::Listed { backups, .. } if backups.is_empty()),
         "{result:?}"
     );
     for task in [json!({"kind": "prune"}), json!({"kind": "erase"})] {
-        let (code, result) = told("prune", &order(&bucket, &task));
+        let (code, result) = run_order("prune", &order(&bucket, &task));
         assert_eq!(code, Some(0));
         assert!(
             matches!(result.outcome, JobOutcome::Pruned { deleted: 0, .. }),
@@ -85,11 +85,11 @@ fn an_order_in_the_environment_is_done_and_its_result_told() {
 }
 
 #[test]
-fn the_exit_code_tells_whether_to_try_again() {
-    let store = Folder::new();
+fn the_exit_code_tells_whether_a_retry_may_help() {
+    let store = TempDir::new();
     let bucket = store.0.display().to_string();
     let missing = store.path("no/such/directory");
-    for (wanted, reason, order) in [
+    for (expected_code, reason, order) in [
         (1, "NoMember", order(&bucket, &backup("http://127.0.0.1:1"))),
         (2, "BadOrder", order(&bucket, &backup("127.0.0.1:1"))),
         (2, "BadOrder", order(&bucket, &backup("https://127.0.0.1:1"))),
@@ -97,7 +97,7 @@ fn the_exit_code_tells_whether_to_try_again() {
         (2, "BadOrder", json!({"version": 9})),
         (3, "NoBucket", order(&missing, &backup("http://127.0.0.1:1"))),
     ] {
-        let (code, result) = told("backup", &order);
+        let (code, result) = run_order("backup", &order);
         let JobOutcome::Failed {
             reason: found,
             message,
@@ -106,13 +106,13 @@ fn the_exit_code_tells_whether_to_try_again() {
         else {
             panic!("{result:?}");
         };
-        assert_eq!((code, found.as_str()), (Some(wanted), reason), "{message}");
+        assert_eq!((code, found.as_str()), (Some(expected_code), reason), "{message}");
     }
 }
 
 #[test]
-fn what_is_given_by_flags_is_checked_before_anything_is_done() {
-    for (arguments, word) in [
+fn flags_are_validated_first() {
+    for (arguments, fragment) in [
         (&["backup"][..], "--to"),
         (&["backup", "--to", "s3://b/k"], "--endpoint"),
         (
@@ -130,19 +130,19 @@ fn what_is_given_by_flags_is_checked_before_anything_is_done() {
         (&["prune"], "ETCD_OPERATOR_ORDER"),
     ] {
         let output = operator(arguments, None);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.contains(word), "{arguments:?}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains(fragment), "{arguments:?}: {message}");
     }
 }
 
 #[test]
-fn by_hand_a_failure_names_flags_and_no_field_of_a_spec() {
-    let folder = Folder::new();
+fn failures_by_hand_name_flags_instead_of_spec_fields() {
+    let folder = TempDir::new();
     let (to, empty) = (folder.path("orders"), folder.path("empty"));
     std::fs::create_dir(&empty).expect("a directory");
     let nowhere = folder.path("no/such/x");
-    for (arguments, word) in [
+    for (arguments, fragment) in [
         (
             vec![
                 "backup",
@@ -188,16 +188,16 @@ fn by_hand_a_failure_names_flags_and_no_field_of_a_spec() {
         (vec!["list", &nowhere], "look at the path"),
     ] {
         let output = operator(&arguments, None);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        // Who asks for one gets the way through the code as well.
-        let said = said
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        // A backtrace follows if RUST_BACKTRACE is set.
+        let message = message
             .split("Stack backtrace")
             .next()
             .unwrap_or_default()
             .to_owned();
         assert!(
-            !output.status.success() && said.contains(word),
-            "{arguments:?}: {said}"
+            !output.status.success() && message.contains(fragment),
+            "{arguments:?}: {message}"
         );
         for field in [
             "etcdEndpoints",
@@ -210,14 +210,14 @@ fn by_hand_a_failure_names_flags_and_no_field_of_a_spec() {
             "Secret is",
             "hunter2",
         ] {
-            assert!(!said.contains(field), "{field}: {said}");
+            assert!(!message.contains(field), "{field}: {message}");
         }
     }
 }
 
 #[test]
 fn a_snapshot_is_inspected_and_fetched_without_kubernetes() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../snapshot/corpus/3.6-full.db.zst");
     let snapshot = zstd::decode_all(std::fs::read(corpus).expect("the corpus").as_slice()).expect("unpacks");
     let (file, copy) = (folder.path("etcd.db"), folder.path("copy.db"));
@@ -239,37 +239,43 @@ fn a_snapshot_is_inspected_and_fetched_without_kubernetes() {
     let scratch = folder.path("scratch");
     std::fs::create_dir(&scratch).expect("made");
     for (what, is_good) in [(&file, true), (&cut, false)] {
-        // By its whole address, so that it is taken for what a store holds.
+        // The file URL makes the command treat the file as a stored backup.
         let url = format!("file://{what}");
         let output = operator(&["inspect", "--full", "--scratch", &scratch, &url], None);
         assert_eq!(output.status.success(), is_good, "{output:?}");
         let left = std::fs::read_dir(&scratch).expect("a folder").count();
-        assert_eq!(left, 0, "what was laid out to be looked at stays: {what}");
+        assert_eq!(left, 0, "temporary files remain: {what}");
     }
     let output = operator(&["fetch", &file, &copy], None);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(std::fs::read(&copy).expect("a file"), snapshot);
     let output = operator(&["fetch", &file, &copy], None);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("--force"), "{said}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && message.contains("--force"),
+        "{message}"
+    );
     let output = operator(&["fetch", "--force", &file, &copy], None);
     assert!(output.status.success(), "{output:?}");
     let bare = folder.path("bare.db");
     std::fs::write(&bare, &snapshot[..snapshot.len() - 32]).expect("written");
     let out = folder.path("bare-copy.db");
     let output = operator(&["fetch", &bare, &out], None);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        !output.status.success() && said.contains("--without-hash"),
-        "{said}"
+        !output.status.success() && message.contains("--without-hash"),
+        "{message}"
     );
     let output = operator(&["fetch", "--without-hash", &bare, &out], None);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.contains("no hash"), "{output:?}");
+    let message = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success() && message.contains("no hash"),
+        "{output:?}"
+    );
     let directory = folder.0.display().to_string();
     let output = operator(&["list", &directory], None);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("etcd.db"), "{said}");
+    let message = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(message.contains("etcd.db"), "{message}");
     let mut broken = snapshot;
     broken[5000] ^= 1;
     std::fs::write(&file, &broken).expect("written");
@@ -278,7 +284,7 @@ fn a_snapshot_is_inspected_and_fetched_without_kubernetes() {
     assert!(!folder.0.join("never.db").exists());
 }
 
-/// A database of two empty pages as far as fetching looks, with the hash that etcd would put behind it.
+/// Size of a fake database; it is followed by the hash that etcd would append.
 const PAGES: usize = 1024;
 const PAGES_SHA256: &str = "5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef";
 const OBJECT_SHA256: &str = "4872bea7d9d801277dbc214e088704c1fb3e8251f016899664b0e7702250319a";
@@ -293,8 +299,8 @@ fn fetching(volume: &str, size: usize) -> serde_json::Value {
 }
 
 #[test]
-fn a_backup_is_brought_onto_a_volume_once_and_then_needs_no_store() {
-    let (store, volume) = (Folder::new(), Folder::new());
+fn a_backup_is_downloaded_to_a_volume_once_and_then_needs_no_store() {
+    let (store, volume) = (TempDir::new(), TempDir::new());
     std::fs::create_dir(store.path("etcd")).expect("a directory");
     let digits = PAGES_SHA256.as_bytes().chunks(2);
     let hash = digits.map(|two| u8::from_str_radix(&String::from_utf8_lossy(two), 16).expect("a digit"));
@@ -302,8 +308,8 @@ fn a_backup_is_brought_onto_a_volume_once_and_then_needs_no_store() {
     std::fs::write(store.path("etcd/orders"), &object).expect("written");
     let root = volume.0.display().to_string();
     let bucket = store.0.display().to_string();
-    // The store has another object than was verified.
-    let (code, result) = told("fetch", &order(&bucket, &fetching(&root, 7)));
+    // The stored object has another size than the verified one.
+    let (code, result) = run_order("fetch", &order(&bucket, &fetching(&root, 7)));
     let JobOutcome::Failed { reason, message, .. } = result.outcome else {
         panic!("{:?}", result.outcome);
     };
@@ -315,10 +321,10 @@ fn a_backup_is_brought_onto_a_volume_once_and_then_needs_no_store() {
     assert!(message.contains("1056") && message.contains('7'), "{message}");
     assert!(!volume.0.join("operator/fetched.json").exists());
 
-    // Or one of the same size and snapshot that is stored otherwise.
+    // The stored object has the same size and snapshot but another hash.
     let mut other = fetching(&root, object.len());
     other["object"]["sha256"] = json!("0".repeat(64));
-    let (code, result) = told("fetch", &order(&bucket, &other));
+    let (code, result) = run_order("fetch", &order(&bucket, &other));
     let JobOutcome::Failed { reason, message, .. } = result.outcome else {
         panic!("{:?}", result.outcome);
     };
@@ -328,24 +334,24 @@ fn a_backup_is_brought_onto_a_volume_once_and_then_needs_no_store() {
 
     let whole = order(&bucket, &fetching(&root, object.len()));
     let fetched = JobOutcome::Fetched { bytes: 1056 };
-    let (code, result) = told("fetch", &whole);
+    let (code, result) = run_order("fetch", &whole);
     assert_eq!((code, &result.outcome), (Some(0), &fetched));
     let there = std::fs::read(volume.path("restore/snapshot.db")).expect("the snapshot");
     assert_eq!(there, object);
     drop(store);
-    let (code, result) = told("fetch", &whole);
-    assert_eq!((code, &result.outcome), (Some(0), &fetched), "it is there");
+    let (code, result) = run_order("fetch", &whole);
+    assert_eq!((code, &result.outcome), (Some(0), &fetched), "already downloaded");
 }
 
 #[test]
-fn commands_of_a_restore_are_done_by_an_order_alone() {
-    for (command, words) in [("verify", "--order"), ("compare", "--order"), ("fetch", "URL")] {
+fn restore_commands_require_an_order() {
+    for (command, fragment) in [("verify", "--order"), ("compare", "--order"), ("fetch", "URL")] {
         let output = operator(&[command], None);
         assert_eq!(output.status.code(), Some(2), "{command}: {output:?}");
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        assert!(said.contains(words), "{command}: {said}");
+        let message = [output.stdout, output.stderr].concat();
+        let message = String::from_utf8_lossy(&message);
+        assert!(message.contains(fragment), "{command}: {message}");
     }
-    let (code, result) = told("verify", &order("/nowhere", &json!({"kind": "erase"})));
+    let (code, result) = run_order("verify", &order("/nowhere", &json!({"kind": "erase"})));
     assert_eq!(code, Some(2), "{:?}", result.outcome);
 }

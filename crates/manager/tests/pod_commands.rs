@@ -1,5 +1,5 @@
-//! What the pods of a cluster are told to run is what this binary understands: both sides are written apart, and a pod
-//! that is refused by its own program never becomes a member.
+//! Checks that this binary accepts the command lines of the pods that the cluster controller builds. A pod with a rejected
+//! command line would never become a member.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const PROGRAM: &str = "etcd-operator";
 
-/// The StatefulSets of the clusters that the cluster controller's own tests keep whole.
+/// The StatefulSets in the golden files of the cluster controller.
 fn sets() -> Vec<(String, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cluster/tests/canonical");
     let entries = std::fs::read_dir(&folder).expect("the folder is there");
@@ -29,7 +29,7 @@ fn words(list: &Value) -> Vec<String> {
     all.map(|word| word.as_str().expect("text").to_owned()).collect()
 }
 
-/// What of a command line comes after the path of this program.
+/// The command line without the directory of the program.
 fn line(words: &[String]) -> Vec<String> {
     let (program, rest) = words.split_first().expect("a command");
     assert!(program.ends_with(PROGRAM), "{words:?}");
@@ -39,14 +39,14 @@ fn line(words: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn members_probes_and_init_containers_are_understood() {
+fn command_lines_of_members_probes_and_init_containers_are_accepted() {
     let (mut members, mut probes) = (0, 0);
     for (file, set) in sets() {
         let spec = &set["spec"]["template"]["spec"];
         let container = |kind: &str| spec[kind].as_array().and_then(|all| all.first().cloned());
         let etcd = container("containers").expect("a container");
         let mut member = line(&words(&etcd["command"]));
-        // These come from the pod's environment.
+        // The pod sets these as environment variables.
         let end = member
             .iter()
             .position(|word| word == "--")
@@ -79,7 +79,7 @@ fn members_probes_and_init_containers_are_understood() {
     assert!(members >= 6 && probes >= 1, "{members} members, {probes} probes");
 }
 
-/// The variables of the container that come from its pod.
+/// The container's environment variables with values from its pod.
 fn variables_of_pod(container: &Value) -> Vec<String> {
     let all = container["env"].as_array().into_iter().flatten();
     let from_pod = all.filter(|variable| variable["valueFrom"]["fieldRef"].is_object());

@@ -1,5 +1,4 @@
-//! A whole manager on the fake API server: a broken controller costs nothing but itself, and an hour in which
-//! nothing changes is silent.
+//! A complete manager on the fake API server: a broken controller does not affect the others, and an idle manager is silent.
 
 #![allow(clippy::unwrap_used, reason = "a test may end at the first surprise")]
 
@@ -55,7 +54,7 @@ fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": GROUP, "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
 }
 
-fn put_some(fake: &Fake, count: usize) {
+fn put_objects(fake: &Fake, count: usize) {
     let store = json!({"path": "bucket/key", "ossSecret": "s"});
     for n in 0..count {
         let name = format!("x{n}");
@@ -67,7 +66,7 @@ fn put_some(fake: &Fake, count: usize) {
     }
 }
 
-/// What is said about the spec of an object: whether it is accepted, and the message.
+/// Status and message of an object's Accepted condition.
 fn verdict(fake: &Fake, kind: &str, name: &str) -> Option<(String, String)> {
     let object = fake.get_object(GROUP, kind, NAMESPACE, name)?;
     let accepted = object["status"]["conditions"]
@@ -88,7 +87,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     timeout(Duration::from_mins(2), wait).await.expect(what);
 }
 
-/// Lines that were logged.
+/// The captured log.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -110,17 +109,18 @@ impl Write for Log {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_hour_in_which_nothing_changes_writes_nothing_and_logs_next_to_nothing() {
+async fn an_idle_hour_causes_no_writes_and_almost_no_log_lines() {
     let fake = api_server();
-    put_some(&fake, 20);
+    put_objects(&fake, 20);
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_ansi(false)
         .with_writer(move || writer.clone())
         .finish();
-    // As long as there is one subscriber in a process, the thread that comes first by a line decides for all whether it is
-    // ever heard, and those of other tests listen to none.
+    // With a single subscriber in the process, `tracing` caches per log statement whether it is enabled. The first thread
+    // that reaches the statement decides, and threads of other tests have no subscriber. A second dispatcher disables that
+    // cache.
     let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     let _logging = tracing::subscriber::set_default(subscriber);
     let stop = CancellationToken::new();
@@ -130,11 +130,11 @@ async fn an_hour_in_which_nothing_changes_writes_nothing_and_logs_next_to_nothin
             until("a verdict", || verdict(&fake, kind, &format!("x{n}")).is_some()).await;
         }
     }
-    // Events travel behind the statuses.
+    // Events are sent after the statuses.
     sleep(Duration::from_mins(1)).await;
 
-    let (mark, said) = (fake.mark(), log.text().lines().count());
-    assert!(said > 0, "the log is not seen by this test");
+    let (mark, lines_before) = (fake.mark(), log.text().lines().count());
+    assert!(lines_before > 0, "the test does not capture the log");
     let start = log
         .text()
         .lines()
@@ -152,22 +152,22 @@ async fn an_hour_in_which_nothing_changes_writes_nothing_and_logs_next_to_nothin
     assert!(lease.len() >= 1000, "the lease was renewed {} times", lease.len());
     assert!(other.is_empty(), "{other:?}");
     let text = log.text();
-    let news: Vec<_> = text.lines().skip(said).collect();
-    assert!(news.len() <= 10, "{news:#?}");
+    let new_lines: Vec<_> = text.lines().skip(lines_before).collect();
+    assert!(new_lines.len() <= 10, "{new_lines:#?}");
     stop.cancel();
     running.await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn a_panic_in_one_controller_is_counted_and_the_other_two_go_on() {
+async fn a_panic_in_one_controller_is_counted_and_does_not_affect_the_others() {
     let fake = api_server();
-    put_some(&fake, 3);
+    put_objects(&fake, 3);
     let manager = manager(&fake).await;
     let address = manager.server.address().unwrap();
     let stop = CancellationToken::new();
     let running = manager.run_with(stop.clone(), |kinds, shared| {
         let real = Functions::new(kinds, shared);
-        let panics: Function<_> = Box::new(|key| async move { panic!("no way to reconcile {key}") }.boxed());
+        let panics: Function<_> = Box::new(|key| async move { panic!("cannot reconcile {key}") }.boxed());
         Functions {
             cluster: panics,
             ..real
@@ -188,13 +188,13 @@ async fn a_panic_in_one_controller_is_counted_and_the_other_two_go_on() {
     assert!(!running.is_finished());
     assert_eq!(verdict(&fake, "EtcdCluster", "x0"), None);
 
-    // The others do not only finish what they had: they follow changes.
+    // The other controllers still react to changes.
     fake.update_object(GROUP, "EtcdBackup", NAMESPACE, "x1", |backup| {
         backup["spec"]["timeZone"] = json!("Middle/Earth");
     });
     until("the changed backup's verdict", || {
         verdict(&fake, "EtcdBackup", "x1")
-            .is_some_and(|(holds, said)| holds == "False" && said.contains("timeZone"))
+            .is_some_and(|(holds, message)| holds == "False" && message.contains("timeZone"))
     })
     .await;
     stop.cancel();
@@ -218,7 +218,7 @@ async fn its_own_status_wakes_no_controller() {
         })
         .await;
     }
-    // Changes of a kind come one after the other: once this one had its effect, all statuses have come back.
+    // Changes of a kind arrive in order: after this one took effect, the watch has returned all statuses.
     fake.update_object(GROUP, "EtcdCluster", NAMESPACE, "x0", |cluster| {
         cluster["spec"]["image"] = json!("example.dev/etcd:latest");
     });
@@ -233,11 +233,11 @@ async fn its_own_status_wakes_no_controller() {
     let times = counted.and_then(|line| line.rsplit(' ').next());
     assert_eq!(times, Some((COUNT + 1).to_string().as_str()), "{page}");
 
-    // Somebody else's change of a status does.
+    // A status change by another client wakes the controller.
     fake.update_object(GROUP, "EtcdCluster", NAMESPACE, "x2", |cluster| {
         cluster["status"]["phase"] = json!("Running");
     });
-    until("the status is put right", || {
+    until("the status is corrected", || {
         let cluster = fake.get_object(GROUP, "EtcdCluster", NAMESPACE, "x2");
         cluster.is_some_and(|cluster| cluster["status"]["phase"] != "Running")
     })
@@ -247,7 +247,7 @@ async fn its_own_status_wakes_no_controller() {
 }
 
 #[tokio::test]
-async fn figures_of_clusters_come_and_go_with_them() {
+async fn metrics_of_clusters_appear_and_disappear_with_them() {
     let fake = api_server();
     for name in ["stays", "goes"] {
         fake.put_object(object("EtcdCluster", name, &json!({"size": 3})));
@@ -290,7 +290,7 @@ async fn page_until(address: std::net::SocketAddr, holds: impl Fn(&str) -> bool)
     };
     timeout(Duration::from_mins(2), wait)
         .await
-        .expect("the page says so");
+        .expect("the metrics page changes");
 }
 
 async fn metrics(address: std::net::SocketAddr) -> String {

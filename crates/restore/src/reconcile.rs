@@ -94,8 +94,8 @@ impl Reconciler {
         })
     }
 
-    /// The restores to reconcile after a change of a cluster: those that name it, and the one that its annotation requests,
-    /// which may no longer exist.
+    /// The restores to reconcile after a change of a cluster: those that name it, and the one that its annotation requests.
+    /// The latter may no longer exist.
     pub fn affected_by_cluster(
         restores: &Store<EtcdRestore>,
         key: &ObjectKey,
@@ -103,7 +103,7 @@ impl Reconciler {
     ) -> Vec<ObjectKey> {
         let mut all = restores_where(restores, key, |r| r.spec.etcd_cluster.name == key.name);
         let requested = cluster.and_then(|cluster| requested_restore(cluster)?.ok());
-        all.extend(requested.map(|intent| key.beside(&intent.name)));
+        all.extend(requested.map(|request| key.beside(&request.name)));
         all
     }
 
@@ -183,7 +183,7 @@ impl Reconciler {
             .await?;
         match desired(&restore) {
             Ok(desired) => Box::pin(self.reconcile_valid(key, restore, desired)).await,
-            Err(refused) if self.is_started_or_withdraw(key, &restore).await? => {
+            Err(refused) if self.withdraw_unless_started(key, &restore).await? => {
                 // The edit takes effect at the next attempt and must not stop this one half-way.
                 let desired = desired_of_refused(&restore, &refused);
                 Box::pin(self.reconcile_valid(key, restore, desired)).await
@@ -291,12 +291,12 @@ impl Reconciler {
 
     async fn write_status(
         &self,
-        seen: &Arc<EtcdRestore>,
+        observed: &Arc<EtcdRestore>,
         status: EtcdRestoreStatus,
     ) -> Result<Arc<EtcdRestore>, Error> {
-        let written = self.deps.reporter.report(&**seen, status).await?;
+        let written = self.deps.reporter.report(&**observed, status).await?;
         let Some(stored) = written.changed() else {
-            return Ok(Arc::clone(seen));
+            return Ok(Arc::clone(observed));
         };
         let stored = Arc::new(stored);
         self.latest.wrote(&stored);

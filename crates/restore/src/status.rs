@@ -72,8 +72,8 @@ pub fn status(
 }
 
 /// The members' progress, with the unknown fields that a newer operator version wrote into this status. Unknown fields from
-/// the status of the `EtcdCluster` are not copied: the CRD of `EtcdRestore` may not have them and would drop them at every
-/// write.
+/// the status of the `EtcdCluster` are not copied. The CRD of `EtcdRestore` may not have them, and the API server would drop
+/// them at every write.
 fn merge_members(
     current: &[MemberRestoreStatus],
     before: &[MemberRestoreStatus],

@@ -1,4 +1,4 @@
-//! No field of an `EtcdRestore` is silently ignored: every leaf of the schema changes the desired state or is refused, by its
+//! No field of an `EtcdRestore` is silently ignored. Every leaf of the schema changes the desired state or is refused, by its
 //! own name or by that of a parent field.
 
 use etcd_operator_api::{EtcdRestore, crd, refusal::Reason};

@@ -34,7 +34,7 @@ use comparison::{ComparisonCache, apply_body, required_apply};
 pub use desired_object::Wish;
 pub use outcome::{Error, Introduced, Written};
 pub(crate) use raw_object::RawObject;
-use target::Target;
+use target::{Target, set_metadata};
 
 /// Timeout of every call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ impl<K> Writable for K where K: Resource<DynamicType = ()> + Clone + Debug + Ser
 
 /// A pending apply that makes the stored object match the desired one.
 #[must_use]
-pub struct Change<K> {
+pub struct PendingApply<K> {
     target: Target,
     body: Value,
     kind: PhantomData<fn() -> K>,
@@ -101,16 +101,20 @@ impl Applier {
     }
 
     /// The apply that [`Self::ensure`] would send, for callers that must check something before sending it.
-    pub fn change<K: Writable>(&self, current: Option<&K>, desired: &K) -> Result<Option<Change<K>>, Error> {
+    pub fn change<K: Writable>(
+        &self,
+        current: Option<&K>,
+        desired: &K,
+    ) -> Result<Option<PendingApply<K>>, Error> {
         let target = Target::for_object(desired, "apply");
         let body = required_apply(&self.comparisons, &target, current, desired)?;
         let kind = PhantomData;
-        Ok(body.map(|body| Change { target, body, kind }))
+        Ok(body.map(|body| PendingApply { target, body, kind }))
     }
 
     /// Sends a pending apply.
-    pub async fn apply<K: Writable>(&self, change: Change<K>) -> Result<K, Error> {
-        let Change { target, body, .. } = change;
+    pub async fn apply<K: Writable>(&self, change: PendingApply<K>) -> Result<K, Error> {
+        let PendingApply { target, body, .. } = change;
         let params = PatchParams::apply(self.manager).force();
         let request = target.build(target.request().patch(
             &target.key.name,
@@ -120,11 +124,11 @@ impl Applier {
         self.send(&target, request).await
     }
 
-    /// Deletes exactly the version `seen`. Another object of the same name, or a newer version, is a conflict and is not
+    /// Deletes exactly the version `observed`. Another object of the same name, or a newer version, is a conflict and is not
     /// deleted. An object that no longer exists is no error.
-    pub async fn delete<K: Writable>(&self, seen: &K) -> Result<(), Error> {
-        let target = Target::for_object(seen, "delete");
-        let (uid, version) = target.preconditions(seen)?;
+    pub async fn delete<K: Writable>(&self, observed: &K) -> Result<(), Error> {
+        let target = Target::for_object(observed, "delete");
+        let (uid, version) = target.preconditions(observed)?;
         let params = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: Some(uid),
@@ -215,17 +219,17 @@ impl Applier {
         self.send_delete(&target, request).await
     }
 
-    /// Writes a status unless `seen` has it already. The API server refuses it as a conflict if the object has changed
-    /// since `seen`. Status fields that only a newer version of the operator knows stay.
+    /// Writes a status if it differs. A change of the object since `observed` is a conflict. Status fields that only a newer
+    /// version of the operator knows stay.
     pub async fn update_status<K: Writable, S: Serialize>(
         &self,
-        seen: &K,
+        observed: &K,
         after: &S,
     ) -> Result<Written<K>, Error> {
-        let target = Target::for_object(seen, "update status of");
-        let (uid, version) = target.preconditions(seen)?;
+        let target = Target::for_object(observed, "update status of");
+        let (uid, version) = target.preconditions(observed)?;
         let after = target.json(after)?;
-        let mut expected = target.json(seen)?;
+        let mut expected = target.json(observed)?;
         let before = expected["status"].take();
         let Some(change) = merge_patch::diff(&before, &after) else {
             return Ok(Written::Unchanged);
@@ -247,16 +251,15 @@ impl Applier {
         self.send_read(&target, request).await
     }
 
-    /// Merges `status` into the status of an object that cannot be decoded. The API server refuses it as a conflict if the
-    /// object has changed since `seen`.
+    /// Merges into the status of an object that cannot be decoded. A change of the object since `observed` is a conflict.
     pub(crate) async fn merge_raw_status<K: Writable>(
         &self,
         bad: &Malformed,
-        seen: &RawObject,
+        observed: &RawObject,
         status: Value,
     ) -> Result<(), Error> {
         let target = Target::for_key::<K>(&bad.key, "update status of");
-        let change = json!({"metadata": seen.metadata, "status": status});
+        let change = json!({"metadata": observed.metadata, "status": status});
         self.echoes.expect_malformed(bad);
         let written = self.merge_status::<IgnoredAny>(&target, &change).await;
         if written.is_err() {
@@ -265,14 +268,13 @@ impl Applier {
         written.map(drop)
     }
 
-    /// Sets annotations, or removes those with the value `None`, unless `seen` has them so. The API server refuses it as a
-    /// conflict if the object has changed since `seen`.
+    /// Sets annotations, or removes those with the value `None`. A change of the object since `observed` is a conflict.
     pub async fn annotate<K: Writable>(
         &self,
-        seen: &K,
+        observed: &K,
         annotations: &[(&str, Option<&str>)],
     ) -> Result<Written<K>, Error> {
-        let stored = seen.meta().annotations.as_ref();
+        let stored = observed.meta().annotations.as_ref();
         let is_set = |(name, value): &(&str, Option<&str>)| {
             stored.and_then(|stored| stored.get(*name)).map(String::as_str) == *value
         };
@@ -283,35 +285,39 @@ impl Applier {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), json!(value)))
             .collect();
-        self.merge(seen, "annotate", json!({"metadata": {"annotations": wanted}}))
+        self.merge(observed, "annotate", json!({"metadata": {"annotations": wanted}}))
             .await
             .map(Written::Changed)
     }
 
-    /// Replaces the finalizers, unless `seen` has exactly these. The API server refuses it as a conflict if the object has
-    /// changed since `seen`.
+    /// Replaces the finalizers if they differ. A change of the object since `observed` is a conflict.
     pub async fn set_finalizers<K: Writable>(
         &self,
-        seen: &K,
+        observed: &K,
         finalizers: &[&str],
     ) -> Result<Written<K>, Error> {
-        let stored = seen.meta().finalizers.as_deref().unwrap_or_default();
+        let stored = observed.meta().finalizers.as_deref().unwrap_or_default();
         if stored.iter().map(String::as_str).eq(finalizers.iter().copied()) {
             return Ok(Written::Unchanged);
         }
         let change = json!({"metadata": {"finalizers": finalizers}});
-        self.merge(seen, "set finalizers of", change)
+        self.merge(observed, "set finalizers of", change)
             .await
             .map(Written::Changed)
     }
 
-    /// Sends a merge patch with the UID and resourceVersion of `seen`. Unlike a PUT it cannot drop fields that are newer
+    /// Sends a merge patch with the UID and resourceVersion of `observed`. Unlike a PUT it cannot drop fields that are newer
     /// than this operator's types.
-    async fn merge<K: Writable>(&self, seen: &K, verb: &'static str, mut change: Value) -> Result<K, Error> {
-        let target = Target::for_object(seen, verb);
-        let (uid, version) = target.preconditions(seen)?;
-        set(&mut change, "uid", Some(&uid));
-        set(&mut change, "resourceVersion", Some(&version));
+    async fn merge<K: Writable>(
+        &self,
+        observed: &K,
+        verb: &'static str,
+        mut change: Value,
+    ) -> Result<K, Error> {
+        let target = Target::for_object(observed, verb);
+        let (uid, version) = target.preconditions(observed)?;
+        set_metadata(&mut change, "uid", Some(&uid));
+        set_metadata(&mut change, "resourceVersion", Some(&version));
         let patch = Patch::Merge(&change);
         let request = target.build(
             target
@@ -390,10 +396,4 @@ pub(crate) async fn send_permitted<T: DeserializeOwned>(
 ) -> Result<Option<Result<T, kube::Error>>, NotLeading> {
     let call = timeout(CALL_TIMEOUT, client.request::<T>(request));
     Ok(permit.spend(call).await?.ok())
-}
-
-fn set(object: &mut Value, field: &str, to: Option<&str>) {
-    if let Some(to) = to {
-        object["metadata"][field] = Value::String(to.to_owned());
-    }
 }

@@ -93,7 +93,7 @@ pub struct Candidate {
     last_renewal: Option<Duration>,
     /// Until then another process may still be the leader by a lease that was deleted before this one was created.
     rival_until: Duration,
-    /// Whether this candidate gave up leadership for good.
+    /// Whether this candidate gave up leadership permanently.
     is_released: bool,
 }
 
@@ -220,8 +220,8 @@ impl Candidate {
         }
     }
 
-    /// Ends leadership for good. Returns the write that releases the lease, so that another candidate can lead without
-    /// waiting, if this candidate holds the lease as far as it knows.
+    /// Ends leadership permanently. If this candidate holds the lease as far as it knows, returns the write that
+    /// releases it, so that another candidate can lead without waiting.
     ///
     /// While another process may still be the leader, there is no such write: other candidates must wait as this one did.
     pub fn release(&mut self, now: Duration) -> Option<Write> {

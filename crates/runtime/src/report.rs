@@ -38,17 +38,17 @@ impl Reporter {
 
     /// Writes the status of an object. Also publishes the verdict on the spec as an Event if it changed, or if the API
     /// server rejects the status.
-    pub async fn report<K>(&self, seen: &K, status: K::Status) -> Result<Written<K>, Error>
+    pub async fn report<K>(&self, observed: &K, status: K::Status) -> Result<Written<K>, Error>
     where
         K: Writable + HasStatus,
         K::Status: Conditioned + Serialize + PartialEq,
     {
         let now = status.conditions();
-        let before = seen.status().map(Conditioned::conditions).unwrap_or_default();
-        let written = if seen.status() == Some(&status) {
+        let before = observed.status().map(Conditioned::conditions).unwrap_or_default();
+        let written = if observed.status() == Some(&status) {
             Ok(Written::Unchanged)
         } else {
-            self.applier.update_status(seen, &status).await
+            self.applier.update_status(observed, &status).await
         };
         let (verdict, status_error) = match &written {
             Ok(_) => (condition::news(before, now, ConditionType::Accepted), None),
@@ -75,7 +75,7 @@ impl Reporter {
             if let Some(error) = status_error {
                 note = format!("{note} The API server rejected the status update: {error}");
             }
-            self.tell(seen, severity, reason, "Validate", note);
+            self.tell(observed, severity, reason, "Validate", note);
         }
         written
     }

@@ -1,4 +1,4 @@
-//! Flags of the commands about backups, and the order they stand for. A controller hands over a whole order instead.
+//! Flags of the backup commands, and the order that they specify. A controller passes a complete order instead.
 
 use std::path::{Path, PathBuf};
 
@@ -18,22 +18,22 @@ use jiff::Timestamp;
 use crate::cli::LogFormat;
 use crate::values;
 
-/// How long a backup by hand may take.
-const TIMEOUT: &str = "1h";
+/// Default timeout of a backup started by hand.
+const DEFAULT_TIMEOUT: &str = "1h";
 
-/// How a store is reached.
+/// How to connect to a store.
 #[derive(Clone, Debug, Args)]
 pub struct StoreArgs {
-    /// A directory with the store's credentials, one file per key, named as in the Secrets of EtcdBackups. Without it
-    /// the platform's identity is used.
+    /// A directory with the credentials of the store, one file per key, named as in the Secrets of EtcdBackups. Default: the
+    /// identity of the platform.
     #[arg(long, value_name = "DIR")]
     pub store_secret: Option<String>,
 
-    /// A directory with the file ca.crt, which signs the certificate of the store.
+    /// A directory with the file ca.crt, the CA certificate of the store.
     #[arg(long, value_name = "DIR")]
     pub store_ca: Option<String>,
 
-    /// The address of a store that is not where its kind usually is.
+    /// The endpoint of the store, if it is not the default of its type.
     #[arg(long, value_name = "URL")]
     pub store_endpoint: Option<String>,
 
@@ -41,18 +41,18 @@ pub struct StoreArgs {
     #[arg(long, value_name = "REGION")]
     pub store_region: Option<String>,
 
-    /// Put the bucket into the path, as most S3 stores outside Amazon need it.
+    /// Use path-style addressing, as most S3-compatible stores outside AWS require.
     #[arg(long)]
     pub path_style: bool,
 
-    /// A directory with the keys that open and seal backups: each file holds the 32 bytes of one, under its id.
+    /// A directory with encryption keys: one file per key with 32 bytes, named by the key ID.
     #[arg(long, value_name = "DIR")]
     pub keys: Option<String>,
 }
 
 impl StoreArgs {
-    /// The same for everything that begins so: a directory here means what lies in it.
-    pub fn prefix(&self, url: &str) -> Result<StoreOrder> {
+    /// The order for all objects with this prefix. A local directory means its contents.
+    pub fn prefix_order(&self, url: &str) -> Result<StoreOrder> {
         let order = self.order(url)?;
         let is_directory = order.kind == StorageType::Local
             && !order.path.is_empty()
@@ -63,9 +63,9 @@ impl StoreArgs {
         Ok(order)
     }
 
-    /// The place that an address means, reached this way.
+    /// The order for the location of a URL.
     pub fn order(&self, url: &str) -> Result<StoreOrder> {
-        let directory = std::env::current_dir().context("cannot tell where this is")?;
+        let directory = std::env::current_dir().context("cannot determine the current directory")?;
         let address = Address::parse(url, &directory.display().to_string())?;
         Ok(StoreOrder {
             endpoint: self.store_endpoint.clone(),
@@ -78,18 +78,18 @@ impl StoreArgs {
     }
 }
 
-/// Where an order is, what is said of it and where.
+/// The order, its result, and logging.
 #[derive(Clone, Debug, Args)]
 pub struct OrderArgs {
-    /// What to do, as one JSON document: a file, or the document itself.
+    /// The order as a JSON document: a file, or the document itself.
     #[arg(long, env = ORDER_VARIABLE, hide_env_values = true, value_name = "FILE|JSON")]
     pub order: Option<String>,
 
-    /// The file that is given the result as JSON. Default: the pod's termination message, if there is one.
+    /// The file to which the result is written as JSON. Default: the pod's termination message file, if it exists.
     #[arg(long, value_name = "FILE")]
     pub result: Option<PathBuf>,
 
-    /// Logs for people or for programs.
+    /// The format of logs.
     #[arg(
         long,
         env = "ETCD_OPERATOR_LOG_FORMAT",
@@ -98,13 +98,13 @@ pub struct OrderArgs {
     )]
     pub log_format: LogFormat,
 
-    /// Least level that is logged (error, warn, info, debug, trace), or a filter by module.
-    #[arg(long, env = "ETCD_OPERATOR_LOG_LEVEL", value_name = "LEVEL", value_parser = values::log_level, default_value = values::LOG_LEVEL)]
+    /// The log level (error, warn, info, debug, trace), or a filter by module.
+    #[arg(long, env = "ETCD_OPERATOR_LOG_LEVEL", value_name = "LEVEL", value_parser = values::parse_log_level, default_value = values::DEFAULT_LOG_LEVEL)]
     pub log_level: String,
 }
 
 impl OrderArgs {
-    /// The order, if there is one.
+    /// Reads the order, if there is one.
     pub fn read(&self) -> Result<Option<JobOrder>> {
         let Some(order) = self
             .order
@@ -117,20 +117,20 @@ impl OrderArgs {
         let bytes = if order.starts_with('{') {
             order.as_bytes().to_vec()
         } else {
-            std::fs::read(order).with_context(|| format!("--order {order} cannot be read"))?
+            std::fs::read(order).with_context(|| format!("cannot read --order {order}"))?
         };
         Ok(Some(contract::read(&bytes)?))
     }
 }
 
-/// How a backup is checked.
+/// How a backup is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Check {
-    /// etcd's own hash, the store's checksums, and the ends of the database.
+pub enum VerificationLevel {
+    /// Check etcd's hash, the store's checksums, and both ends of the database.
     Checksum,
-    /// Every byte is read back and every page is walked.
+    /// Also read every byte back and check every page of the database.
     Full,
-    /// Besides, it is restored by etcd's own program, started, and what it serves is compared.
+    /// Also restore the backup with etcd's tool, start etcd, and compare the served data.
     Restore,
 }
 
@@ -140,7 +140,7 @@ pub struct BackupArgs {
     #[command(flatten)]
     pub(crate) order: OrderArgs,
 
-    /// Where the backup goes: s3://BUCKET/KEY, oss://, gs:// or abs:// likewise, or a path.
+    /// The location of the backup: s3://BUCKET/KEY, likewise with oss://, gs:// or abs://, or a path.
     #[arg(
         long,
         value_name = "URL",
@@ -149,7 +149,7 @@ pub struct BackupArgs {
     )]
     pub to: Option<String>,
 
-    /// A member of etcd; repeat it for more. Any one that answers suffices.
+    /// The client URL of a member; can be repeated. One member that answers suffices.
     #[arg(
         long = "endpoint",
         value_name = "URL",
@@ -158,52 +158,52 @@ pub struct BackupArgs {
     )]
     pub endpoints: Vec<String>,
 
-    /// A directory with etcd-client-ca.crt and, where etcd asks for them, etcd-client.crt and etcd-client.key.
+    /// A directory with etcd-client-ca.crt and, if etcd requires client certificates, etcd-client.crt and etcd-client.key.
     #[arg(long, value_name = "DIR")]
     pub client_tls: Option<String>,
 
-    /// The name that members' certificates bear, where that is not the host that is asked.
+    /// The server name in the members' certificates, if it differs from the host.
     #[arg(long, value_name = "NAME", requires = "client_tls")]
     pub client_server_name: Option<String>,
 
-    /// A directory with the files username and password, where etcd asks for them.
+    /// A directory with the files username and password, if etcd requires authentication.
     #[arg(long, value_name = "DIR")]
     pub user: Option<String>,
 
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
-    /// Add revision and time to the name.
+    /// Append revision and time to the name.
     #[arg(long)]
     pub periodic: bool,
 
-    /// Compress by Zstandard.
+    /// Compress the backup with Zstandard.
     #[arg(long)]
     pub compress: bool,
 
-    /// How the backup is checked before it counts.
+    /// How the backup is verified.
     #[arg(long, value_name = "LEVEL", default_value = "checksum")]
-    pub verification: Check,
+    pub verification: VerificationLevel,
 
-    /// How long it may take.
-    #[arg(long, value_name = "TIME", default_value = TIMEOUT)]
+    /// The timeout of the backup.
+    #[arg(long, value_name = "TIME", default_value = DEFAULT_TIMEOUT)]
     pub timeout: String,
 
-    /// Replace what is there, and share the place with backups of other clusters.
+    /// Replace an existing backup, and allow backups of other clusters at the same location.
     #[arg(long)]
     pub replace: bool,
 
-    /// Where a backup is laid out to be checked. Default: the directory for temporary files.
+    /// The directory to which the backup is downloaded for verification. Default: the directory for temporary files.
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
 
-    /// The directory with etcd's own programs, for --verification restore: etcd, and etcdutl or before 3.5 etcdctl.
+    /// The directory with the etcd programs for --verification restore: etcd and etcdutl (before 3.5: etcdctl).
     #[arg(long, value_name = "DIR", default_value = IN_IMAGES)]
     pub etcd_programs: PathBuf,
 }
 
 impl BackupArgs {
-    /// The order: as it was handed over, or as the flags say.
+    /// The order that was passed, or the one that the flags specify.
     pub fn into_order(self, now: Timestamp) -> Result<JobOrder> {
         if let Some(order) = self.order.read()? {
             return Ok(order);
@@ -214,11 +214,11 @@ impl BackupArgs {
             .with_context(|| format!("--timeout {}", self.timeout))?;
         let store = self.store.order(self.to.as_deref().unwrap_or_default())?;
         if store.path.is_empty() {
-            bail!("--to names a bucket and no object; for example: s3://my-bucket/etcd/orders");
+            bail!("--to must contain an object key; for example: s3://my-bucket/etcd/orders");
         }
         if store.kind == StorageType::Local && !Path::new(&store.bucket).is_dir() {
             bail!(
-                "--to: there is no directory {0}; make it first: mkdir -p {0}",
+                "--to: the directory {0} does not exist; create it first: mkdir -p {0}",
                 store.bucket
             );
         }
@@ -243,9 +243,9 @@ impl BackupArgs {
             },
             keys: self.store.keys,
             verification: match self.verification {
-                Check::Checksum => Verification::Checksum,
-                Check::Full => Verification::Full,
-                Check::Restore => Verification::Restore,
+                VerificationLevel::Checksum => Verification::Checksum,
+                VerificationLevel::Full => Verification::Full,
+                VerificationLevel::Restore => Verification::Restore,
             },
             deadline,
             limits: Limits::default(),
@@ -268,9 +268,9 @@ pub struct PruneArgs {
     pub(crate) order: OrderArgs,
 }
 
-/// Flags of `etcd-operator verify` and `etcd-operator compare`, which are done by an order alone.
+/// Flags of `etcd-operator verify` and `etcd-operator compare`, which only run an order.
 #[derive(Clone, Debug, Args)]
-pub struct OrderedArgs {
+pub struct OrderOnlyArgs {
     #[command(flatten)]
     pub(crate) order: OrderArgs,
 }
@@ -281,7 +281,7 @@ pub struct ListArgs {
     #[command(flatten)]
     pub(crate) order: OrderArgs,
 
-    /// What is listed: everything whose address begins so.
+    /// The URL prefix of the backups to list.
     #[arg(
         value_name = "URL",
         conflicts_with = "order",
@@ -303,7 +303,7 @@ pub struct FetchArgs {
     #[command(flatten)]
     pub(crate) order: OrderArgs,
 
-    /// The backup: s3://BUCKET/KEY, oss://, gs:// or abs:// likewise, or a path.
+    /// The backup: s3://BUCKET/KEY, likewise with oss://, gs:// or abs://, or a path.
     #[arg(
         value_name = "URL",
         conflicts_with = "order",
@@ -312,7 +312,7 @@ pub struct FetchArgs {
     )]
     pub url: Option<String>,
 
-    /// The file that becomes a plain snapshot. If it was cut off, what is there is not fetched again.
+    /// The file for the plain snapshot. An interrupted download is resumed.
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
 
@@ -320,11 +320,11 @@ pub struct FetchArgs {
     #[arg(long, conflicts_with = "order")]
     pub force: bool,
 
-    /// Fetch what has neither manifest nor a hash of etcd behind it, so that nobody can tell whether it is whole.
+    /// Allow a backup with neither a manifest nor etcd's hash, whose integrity cannot be verified.
     #[arg(long, conflicts_with = "order")]
     pub without_hash: bool,
 
-    /// The UID of the pod, by which whoever asks how far it is knows that it asked the right one.
+    /// The UID of the pod, which identifies it in its progress report.
     #[arg(long, env = "POD_UID", value_name = "UID", hide = true)]
     pub pod_uid: Option<String>,
 
@@ -335,11 +335,11 @@ pub struct FetchArgs {
 /// Flags of `etcd-operator inspect`.
 #[derive(Clone, Debug, Args)]
 pub struct InspectArgs {
-    /// A snapshot, a copy of etcd's own database, or the address of a backup.
+    /// A snapshot, a copy of etcd's database file, or the URL of a backup.
     #[arg(value_name = "FILE|URL")]
     pub what: String,
 
-    /// Read every byte, compare the hash, walk every page and count all keys.
+    /// Read every byte, check the hash and every page, and count all keys.
     #[arg(long)]
     pub full: bool,
 
@@ -347,7 +347,7 @@ pub struct InspectArgs {
     #[arg(long)]
     pub json: bool,
 
-    /// Where a stored backup is laid out for --full. Default: the directory for temporary files.
+    /// The directory to which a stored backup is downloaded for --full. Default: the directory for temporary files.
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
 
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_by_hand_make_the_order_a_controller_would_give() {
+    fn flags_make_the_same_order_as_a_controller() {
         let flags = [
             "--endpoint",
             "http://a:2379",
@@ -408,10 +408,10 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_none_and_flags_beside_an_order_are_refused() {
+    fn a_url_without_key_and_flags_combined_with_an_order_are_rejected() {
         let bucket = ["--endpoint", "http://a:2379", "--to", "s3://bucket"];
-        let why = order(&bucket).expect_err("refused").to_string();
-        assert!(why.contains("--to names a bucket and no object"), "{why}");
+        let error = order(&bucket).expect_err("refused").to_string();
+        assert!(error.contains("--to must contain an object key"), "{error}");
         let both = ["--order", "{}", "--to", "s3://b/k", "--endpoint", "http://a:2379"];
         assert!(order(&both).is_err());
         assert!(order(&["--order", "{\"version\": 1}"]).is_err());

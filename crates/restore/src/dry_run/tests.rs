@@ -129,20 +129,20 @@ fn refusals_have_the_reasons_of_the_controller() {
     let there = cluster();
     let (here, others) = (Some(&there), &[first][..]);
     let unread = BackupCheck::Failed("NoSuchBucket".to_owned());
-    let asks = nightly();
+    let valid = nightly();
     for (restore, cluster, others, check, reason, words) in [
-        (&asks, None, &[][..], &whole, "NoCluster", "Create it first"),
+        (&valid, None, &[][..], &whole, "NoCluster", "Create it first"),
         (
-            &asks,
+            &valid,
             Some(&paused),
             &[][..],
             &whole,
             "ClusterPaused",
             "spec.paused",
         ),
-        (&asks, here, others, &whole, "AnotherRestore", "first"),
+        (&valid, here, others, &whole, "AnotherRestore", "first"),
         (
-            &asks,
+            &valid,
             here,
             &[][..],
             &unread,
@@ -150,7 +150,7 @@ fn refusals_have_the_reasons_of_the_controller() {
             "NoSuchBucket",
         ),
         (
-            &asks,
+            &valid,
             here,
             &[][..],
             &BackupCheck::Quick(Box::new(auth)),

@@ -105,8 +105,10 @@ pub fn plan_safety_backup(
     }
 }
 
-/// Why it is unknown whether the cluster has data to back up: neither a starting cluster nor one with a lost status has a
-/// cluster ID. The verification starts only after that, because an old verification would be outdated.
+/// Why it is unknown whether the cluster has data to back up; `None` if it is known.
+///
+/// Neither a starting cluster nor one with a lost status has a cluster ID. The verification starts only once the cluster ID
+/// is known, because an earlier one would be outdated.
 pub fn unknown_cluster_state(
     observed: &ObservedRestore,
     cluster: &ObservedCluster,

@@ -127,7 +127,7 @@ fn reconcile(observed: &mut ObservedRestore) -> Plan {
 
 fn requested(plan: &Plan) -> RestoreIntent {
     match &plan.request {
-        RequestChange::Set(intent) => (**intent).clone(),
+        RequestChange::Set(request) => (**request).clone(),
         other => panic!("{other:?}"),
     }
 }
@@ -146,11 +146,11 @@ fn a_backup_is_verified_before_the_restore_is_requested_and_described() {
 
     observed.jobs = vec![ended_job("back-v1", JobOutcome::Verified(Box::new(verified())))];
     let next = reconcile(&mut observed);
-    let intent = requested(&next);
-    assert_eq!((intent.uid.as_str(), intent.revision), ("r", 40));
-    assert_eq!(intent.secrets.store.as_deref(), Some("aws"));
-    assert_eq!(intent.store.path, "etcd/v1");
-    assert_eq!(intent.compared_cluster, None);
+    let request = requested(&next);
+    assert_eq!((request.uid.as_str(), request.revision), ("r", 40));
+    assert_eq!(request.secrets.store.as_deref(), Some("aws"));
+    assert_eq!(request.store.path, "etcd/v1");
+    assert_eq!(request.compared_cluster, None);
     let text = observed.state.plan.clone().expect("a plan");
     for word in ["etcd/v1", "revision 40", "2 keys", "2h old", "orders", "24h"] {
         assert!(text.contains(word), "{word} is not in: {text}");
@@ -310,8 +310,8 @@ fn the_progress_of_the_cluster_is_followed_to_the_end() {
     let mut observed = observed_restore();
     reconcile(&mut observed);
     observed.jobs = vec![ended_job("back-v1", JobOutcome::Verified(Box::new(verified())))];
-    let intent = requested(&reconcile(&mut observed));
-    cluster(&mut observed).request = Some(Ok(intent));
+    let request = requested(&reconcile(&mut observed));
+    cluster(&mut observed).request = Some(Ok(request));
     assert_eq!(reconcile(&mut observed).reason.as_str(), "NotBegun");
     for (phase, wanted) in [
         ("Stopping", Phase::Stopping),
@@ -340,9 +340,9 @@ fn the_progress_of_the_cluster_is_followed_to_the_end() {
         digest: "1:2:00".to_owned(),
     };
     observed.jobs = vec![ended_job("back-c1", compared)];
-    let intent = requested(&reconcile(&mut observed));
-    assert!(intent.compared_cluster.is_some());
-    cluster(&mut observed).request = Some(Ok(intent));
+    let request = requested(&reconcile(&mut observed));
+    assert!(request.compared_cluster.is_some());
+    cluster(&mut observed).request = Some(Ok(request));
     assert!(!observed.state.succeeded);
 
     cluster(&mut observed).progress = Some(progress("Finished"));

@@ -25,7 +25,9 @@ impl Reconciler {
         let text = match &plan.request {
             RequestChange::Keep => return Ok(true),
             RequestChange::Clear => None,
-            RequestChange::Set(intent) => Some(serde_json::to_string(intent).expect("an intent is JSON")),
+            RequestChange::Set(request) => {
+                Some(serde_json::to_string(request).expect("a request serializes to JSON"))
+            }
         };
         let cluster = key.beside(&observed.desired.cluster);
         // Read from the API server, because the decision depends on the newest status of the cluster controller.
@@ -61,7 +63,7 @@ impl Reconciler {
 
     /// Returns whether the cluster is carrying out this restore or has done so. Otherwise withdraws the request of the
     /// restore, because its spec is refused now and the request would block other restores.
-    pub(super) async fn is_started_or_withdraw(
+    pub(super) async fn withdraw_unless_started(
         &self,
         key: &ObjectKey,
         restore: &EtcdRestore,
@@ -106,8 +108,8 @@ impl Reconciler {
         }))
     }
 
-    /// Withdraws the requests of a restore that no longer exists: before its commit point the previous cluster comes back,
-    /// after it the restore continues to its end. `uid` is the UID of the existing restore of this name.
+    /// Withdraws the requests of a restore that no longer exists. Before its commit point the previous cluster is brought
+    /// back; after it the restore continues to its end. `uid` is the UID of the existing restore of this name.
     ///
     /// Returns false if the requested restore still exists although the store does not have it.
     pub(super) async fn withdraw_stale_requests(
@@ -116,8 +118,8 @@ impl Reconciler {
         uid: Option<&str>,
     ) -> Result<bool, Error> {
         let stale_request = |cluster: &EtcdCluster| {
-            let intent = requested_restore(cluster).and_then(Result::ok);
-            intent.filter(|intent| intent.name == key.name && Some(intent.uid.as_str()) != uid)
+            let request = requested_restore(cluster).and_then(Result::ok);
+            request.filter(|request| request.name == key.name && Some(request.uid.as_str()) != uid)
         };
         let is_stale = |cluster: &EtcdCluster| {
             let is_ours = self.deps.scope.serves(cluster.metadata.annotations.as_ref());
@@ -132,7 +134,7 @@ impl Reconciler {
         for cluster in self.deps.clusters.filter(&key.namespace, is_stale) {
             // The store may be outdated for long, so the existence of the restore is checked with the API server.
             let uid = stale_request(&cluster)
-                .map(|intent| intent.uid)
+                .map(|request| request.uid)
                 .unwrap_or_default();
             if self.find_restore(key, &key.name, &uid).await?.is_some() {
                 is_complete = false;

@@ -166,14 +166,16 @@ fn a_foreign_job_of_a_needed_name_is_reported_once_and_awaited() {
         let gate = fixture.start_operator();
         fixture.put_restore("back");
         let message_contains = |fixture: &Fixture| fixture.message_contains("back", "The Job back-v1 exists");
-        fixture.until("it says why", message_contains).await;
+        fixture
+            .until("the message names the reason", message_contains)
+            .await;
         sleep(Duration::from_secs(5)).await;
         let mark = fixture.fake.mark();
         sleep(Duration::from_mins(5)).await;
         assert!(message_contains(&fixture));
         let writes = fixture.fake.writes_since(mark);
-        let told = writes.iter().filter(|call| call.subresource == "status");
-        assert_eq!(told.count(), 0, "{writes:?}");
+        let status_writes = writes.iter().filter(|call| call.subresource == "status");
+        assert_eq!(status_writes.count(), 0, "{writes:?}");
         fixture.fake.delete_object("batch/v1", "Job", "shop", "back-v1");
         fixture
             .until("restored", |fixture| fixture.status("back")["succeeded"] == true)

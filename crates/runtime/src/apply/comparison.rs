@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::target::Target;
-use super::{Error, Writable, set};
+use super::target::{Target, set_metadata};
+use super::{Error, Writable};
 use crate::drift::{self, APPLIED, Fnv};
 use crate::key::ObjectKey;
 
@@ -36,8 +36,8 @@ pub(super) fn required_apply<K: Writable>(
             return Ok(None);
         }
         let meta = current.meta();
-        set(&mut body, "uid", meta.uid.as_deref());
-        set(&mut body, "resourceVersion", meta.resource_version.as_deref());
+        set_metadata(&mut body, "uid", meta.uid.as_deref());
+        set_metadata(&mut body, "resourceVersion", meta.resource_version.as_deref());
     }
     Ok(Some(body))
 }

@@ -63,9 +63,9 @@ impl Target {
         serde_json::to_value(object).map_err(|error| self.unwritable_error(error.to_string()))
     }
 
-    /// UID and resourceVersion of `seen`. Without both, a write could hit another object of the same name.
-    pub(super) fn preconditions<K: Writable>(&self, seen: &K) -> Result<(String, String), Error> {
-        let meta = seen.meta();
+    /// UID and resourceVersion of `observed`. Without both, a write could hit another object of the same name.
+    pub(super) fn preconditions<K: Writable>(&self, observed: &K) -> Result<(String, String), Error> {
+        let meta = observed.meta();
         match (&meta.uid, &meta.resource_version) {
             (Some(uid), Some(version)) => Ok((uid.clone(), version.clone())),
             _ => Err(self.unwritable_error("it was never read from the API server".to_owned())),
@@ -104,5 +104,12 @@ impl Target {
             key: self.key.clone(),
             why,
         }
+    }
+}
+
+/// Sets a field of an object's metadata, if there is a value.
+pub(super) fn set_metadata(object: &mut Value, field: &str, to: Option<&str>) {
+    if let Some(to) = to {
+        object["metadata"][field] = Value::String(to.to_owned());
     }
 }

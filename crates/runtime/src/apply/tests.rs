@@ -260,14 +260,17 @@ async fn a_delete_names_the_uid_and_version_of_the_observed_object() {
 async fn a_status_is_written_only_if_it_differs_and_the_object_is_unchanged() {
     let server = Server::scripted([Reply::ok(json!(pod("Failed"))), Reply::error(409, "changed")]);
     let applier = applier(&server);
-    let seen = pod("Running");
+    let observed = pod("Running");
     assert_eq!(
-        applier.update_status(&seen, &in_phase("Running")).await.unwrap(),
+        applier
+            .update_status(&observed, &in_phase("Running"))
+            .await
+            .unwrap(),
         Written::Unchanged
     );
     assert!(server.calls().is_empty());
     applier
-        .update_status(&seen, &in_phase("Failed"))
+        .update_status(&observed, &in_phase("Failed"))
         .await
         .unwrap()
         .changed()
@@ -286,7 +289,7 @@ async fn a_status_is_written_only_if_it_differs_and_the_object_is_unchanged() {
     );
     assert_eq!(call.body["metadata"]["resourceVersion"], json!("7"));
     let error = applier
-        .update_status(&seen, &in_phase("Failed"))
+        .update_status(&observed, &in_phase("Failed"))
         .await
         .unwrap_err();
     assert_eq!(error.class(), Class::Conflict);
@@ -296,11 +299,14 @@ async fn a_status_is_written_only_if_it_differs_and_the_object_is_unchanged() {
 async fn annotations_are_set_and_removed_on_the_observed_version() {
     let server = Server::scripted([Reply::ok(json!(pod("Running")))]);
     let applier = applier(&server);
-    let seen = pod("Running");
+    let observed = pod("Running");
     let same = [("kept", Some("yes")), ("absent", None)];
-    assert_eq!(applier.annotate(&seen, &same).await.unwrap(), Written::Unchanged);
+    assert_eq!(
+        applier.annotate(&observed, &same).await.unwrap(),
+        Written::Unchanged
+    );
     applier
-        .annotate(&seen, &[("permit", Some("p")), ("kept", None)])
+        .annotate(&observed, &[("permit", Some("p")), ("kept", None)])
         .await
         .unwrap();
     let expected = json!({"metadata": {"annotations": {"permit": "p", "kept": null},

@@ -267,8 +267,9 @@ struct Log(Arc<Mutex<Vec<(tracing::Level, String)>>>);
 impl Log {
     /// Captures the log of this thread.
     ///
-    /// With a single subscriber in the process, `tracing` caches per log statement whether it is enabled, as decided by the
-    /// first thread that reaches it; threads of other tests have no subscriber. A second dispatcher disables that cache.
+    /// With a single subscriber in the process, `tracing` caches per log statement whether it is enabled. The first thread
+    /// that reaches the statement decides, and threads of other tests have no subscriber. A second dispatcher disables that
+    /// cache.
     fn subscribe() -> (Self, tracing::Dispatch, tracing::subscriber::DefaultGuard) {
         let log = Self::default();
         let second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());

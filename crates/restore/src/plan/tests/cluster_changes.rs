@@ -26,9 +26,9 @@ fn a_request_that_cannot_start_is_withdrawn_and_made_again_later() {
         }),
     ];
     for (reason, change) in changes {
-        let (mut observed, asks) = about_to_request();
-        observed.state = asks.state.clone();
-        cluster(&mut observed).request = Some(Ok(requested(&asks)));
+        let (mut observed, request_plan) = about_to_request();
+        observed.state = request_plan.state.clone();
+        cluster(&mut observed).request = Some(Ok(requested(&request_plan)));
         assert_eq!(reconcile(&mut observed).reason.as_str(), "NotBegun");
         let before = observed.cluster.clone();
         change(&mut observed);
@@ -58,8 +58,8 @@ fn a_request_that_cannot_start_is_withdrawn_and_made_again_later() {
 #[test]
 fn a_request_that_reappears_after_the_end_is_removed() {
     for over in ["RolledBack", "Failed", "Invalid", "Succeeded"] {
-        let (mut observed, asks) = about_to_request();
-        cluster(&mut observed).request = Some(Ok(requested(&asks)));
+        let (mut observed, request_plan) = about_to_request();
+        cluster(&mut observed).request = Some(Ok(requested(&request_plan)));
         observed.state.phase = over.to_owned();
         observed.state.succeeded = over == "Succeeded";
         assert_eq!(plan(&observed).request, RequestChange::Clear, "{over}");
@@ -77,10 +77,10 @@ fn a_request_that_reappears_after_the_end_is_removed() {
 #[test]
 fn a_restore_in_progress_is_not_withdrawn_if_the_cluster_lost_its_status() {
     for phase in ["Stopping", "Preparing", "Committed", "Serving"] {
-        let (mut observed, asks) = about_to_request();
-        observed.state = asks.state.clone();
+        let (mut observed, request_plan) = about_to_request();
+        observed.state = request_plan.state.clone();
         observed.state.phase = phase.to_owned();
-        cluster(&mut observed).request = Some(Ok(requested(&asks)));
+        cluster(&mut observed).request = Some(Ok(requested(&request_plan)));
         cluster(&mut observed).progress = None;
         cluster(&mut observed).is_paused = true;
         assert_eq!(plan(&observed).request, RequestChange::Keep, "{phase}");
@@ -92,8 +92,8 @@ fn a_safety_backup_is_made_again_after_a_pause() {
     let mut observed = with_safety_backup();
     reconcile(&mut observed);
     observed.jobs.push(ended_job("back-s1", stored()));
-    let asks = reconcile(&mut observed);
-    cluster(&mut observed).request = Some(Ok(requested(&asks)));
+    let request_plan = reconcile(&mut observed);
+    cluster(&mut observed).request = Some(Ok(requested(&request_plan)));
     cluster(&mut observed).is_paused = true;
     reconcile(&mut observed);
     assert_eq!(
@@ -135,20 +135,24 @@ fn the_safety_backup_is_skipped_only_if_the_cluster_is_known_to_be_empty() {
         "its status may be lost"
     );
     cluster(&mut observed).is_known_empty = true;
-    let asks = plan(&observed);
-    assert!(matches!(asks.request, RequestChange::Set(_)));
+    let request_plan = plan(&observed);
+    assert!(matches!(request_plan.request, RequestChange::Set(_)));
     assert!(
-        asks.message.contains("No safety backup is made"),
+        request_plan.message.contains("No safety backup is made"),
         "{}",
-        asks.message
+        request_plan.message
     );
 }
 
 #[test]
 fn a_request_is_not_sent_to_a_cluster_that_changed() {
     type Mutation = fn(&mut ObservedCluster);
-    let (observed, asks) = about_to_request();
-    assert!(is_request_still_valid(&asks, &observed, observed.cluster.clone()));
+    let (observed, request_plan) = about_to_request();
+    assert!(is_request_still_valid(
+        &request_plan,
+        &observed,
+        observed.cluster.clone()
+    ));
     let changes: [(&str, Mutation); 5] = [
         ("paused", |cluster| cluster.is_paused = true),
         ("refused", |cluster| cluster.spec_refusal = Some("why".to_owned())),
@@ -159,10 +163,13 @@ fn a_request_is_not_sent_to_a_cluster_that_changed() {
     for (what, change) in changes {
         let mut now = observed.cluster.clone().expect("a cluster");
         change(&mut now);
-        assert!(!is_request_still_valid(&asks, &observed, Ok(now)), "{what}");
+        assert!(
+            !is_request_still_valid(&request_plan, &observed, Ok(now)),
+            "{what}"
+        );
     }
     assert!(!is_request_still_valid(
-        &asks,
+        &request_plan,
         &observed,
         Err("It is being deleted.".to_owned())
     ));
@@ -170,11 +177,11 @@ fn a_request_is_not_sent_to_a_cluster_that_changed() {
     template.desired.template = Some(Box::default());
     cluster(&mut template).awaits_restore = true;
     cluster(&mut template).is_known_empty = true;
-    let asks = plan(&template);
+    let request_plan = plan(&template);
     let mut started = template.cluster.clone().expect("a cluster");
     (started.awaits_restore, started.is_known_empty) = (false, false);
     assert!(
-        !is_request_still_valid(&asks, &template, Ok(started)),
+        !is_request_still_valid(&request_plan, &template, Ok(started)),
         "the cluster has data now"
     );
 }
@@ -275,8 +282,8 @@ fn a_lost_request_is_restored_before_the_client_service_opens() {
     let mut observed = observed_restore();
     reconcile(&mut observed);
     observed.jobs = vec![ended_job("back-v1", JobOutcome::Verified(Box::new(verified())))];
-    let asked = reconcile(&mut observed);
-    let intent = requested(&asked);
+    let request_plan = reconcile(&mut observed);
+    let request = requested(&request_plan);
     let facts = verified().object;
     cluster(&mut observed).progress = Some(RestoreProgress {
         object_sha256: Some(facts.sha256.clone()),
@@ -305,8 +312,8 @@ fn a_lost_request_is_restored_before_the_client_service_opens() {
     );
     observed.jobs = vec![ended_job(&name, JobOutcome::Verified(Box::new(verified())))];
     let again = reconcile(&mut observed);
-    assert_eq!(requested(&again), intent, "not compared yet");
-    cluster(&mut observed).request = Some(Ok(intent));
+    assert_eq!(requested(&again), request, "not compared yet");
+    cluster(&mut observed).request = Some(Ok(request));
     let compares = reconcile(&mut observed);
     assert!(matches!(
         compares.job.expect("a Job").task,
@@ -327,13 +334,13 @@ fn a_lost_request_is_restored_while_members_download() {
         let mut observed = observed_restore();
         reconcile(&mut observed);
         observed.jobs = vec![ended_job("back-v1", JobOutcome::Verified(Box::new(verified())))];
-        let intent = requested(&reconcile(&mut observed));
+        let request = requested(&reconcile(&mut observed));
         let now = RestoreProgress {
             object_sha256: Some(verified().object.sha256),
             ..progress(phase)
         };
         cluster(&mut observed).progress = Some(now);
-        assert_eq!(requested(&plan(&observed)), intent, "{phase}");
+        assert_eq!(requested(&plan(&observed)), request, "{phase}");
         observed.jobs.clear();
         let reads = plan(&observed);
         assert_eq!(reads.job.expect("a Job").task, JobTask::Verify, "{phase}");
@@ -356,9 +363,9 @@ fn a_lost_request_is_restored_while_members_download() {
 /// An edit between the request and the start of the restore takes effect.
 #[test]
 fn an_edit_before_the_start_withdraws_the_request() {
-    let (mut observed, asked) = about_to_request();
-    cluster(&mut observed).request = Some(Ok(requested(&asked)));
-    observed.state = asked.state;
+    let (mut observed, request_plan) = about_to_request();
+    cluster(&mut observed).request = Some(Ok(requested(&request_plan)));
+    observed.state = request_plan.state;
     assert_eq!(plan(&observed).request, RequestChange::Keep);
     observed.is_edited = true;
     let next = plan(&observed);
@@ -408,13 +415,13 @@ fn a_cluster_is_known_empty_only_if_its_controller_reports_it() {
 #[test]
 fn a_failed_member_and_a_blocked_cluster_are_reported_in_the_message() {
     let mut observed = observed_restore();
-    let mut going = progress("Preparing");
-    going.members = serde_json::from_value(json!([
+    let mut progress_now = progress("Preparing");
+    progress_now.members = serde_json::from_value(json!([
         {"name": "orders-0", "phase": "Fetching", "bytes": 1, "total": 2},
         {"name": "orders-1", "phase": "Failed", "message": "the image etcd:none cannot be pulled."},
     ]))
     .ok();
-    cluster(&mut observed).progress = Some(going);
+    cluster(&mut observed).progress = Some(progress_now);
     let next = plan(&observed);
     let text = "orders-1 failed: the image etcd:none cannot be pulled.";
     assert!(next.message.ends_with(text), "{}", next.message);

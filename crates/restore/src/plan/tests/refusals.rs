@@ -44,13 +44,13 @@ fn an_object_that_was_replaced_since_its_selection_is_refused() {
         ..verified()
     };
     observed.jobs = vec![ended_job("back-v1", JobOutcome::Verified(Box::new(found)))];
-    let asked = |at| BackupRef::Backup {
+    let backup_at = |at| BackupRef::Backup {
         name: "nightly".to_owned(),
         at,
     };
     let early = "2026-03-01T09:59:58Z".parse().expect("a time");
     for at in [PointInTime::Revision(39), PointInTime::Time(early)] {
-        observed.desired.backup = asked(at);
+        observed.desired.backup = backup_at(at);
         let refused = plan(&observed);
         assert_eq!(
             (refused.phase, &refused.request),
@@ -66,7 +66,7 @@ fn an_object_that_was_replaced_since_its_selection_is_refused() {
         PointInTime::Revision(40),
         PointInTime::Time("2026-03-01T10:00:00Z".parse().expect("a time")),
     ] {
-        observed.desired.backup = asked(at);
+        observed.desired.backup = backup_at(at);
         assert!(matches!(plan(&observed).request, RequestChange::Set(_)), "{at:?}");
     }
 }
@@ -226,7 +226,7 @@ fn a_refused_restore_resumes_only_if_the_cluster_is_changed_soon() {
     }
 }
 
-/// Another restore succeeded meanwhile and clients write: this one must not start, although its retry would be due or its
+/// Another restore succeeded meanwhile, and clients write. This one must not start, although its retry is due or its
 /// verification result would be sufficient now.
 #[test]
 fn a_failed_restore_stays_failed_after_its_blocker_disappears() {

@@ -1,5 +1,4 @@
-//! What a restore does by an order: bringing a backup onto a member's volume. The volume is the member crate's affair and
-//! the store the job crate's; here they meet.
+//! Downloads a backup onto a member's volume for a restore. Combines the member crate (volume) and the job crate (store).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +13,7 @@ use etcd_operator_member::serve;
 use etcd_operator_member::volume::Volume;
 use etcd_operator_store::Policy;
 
-/// Brings the backup, unless the volume needs none: then neither the network nor a Secret is touched.
+/// Downloads the backup. Does nothing if the volume does not need it; then neither the network nor a Secret is used.
 pub async fn fetch(order: &JobOrder, task: &FetchTask, pod_uid: &str) -> Result<JobOutcome, Failure> {
     let volume = Volume::at(&task.volume);
     let facts = &task.object;
@@ -26,11 +25,11 @@ pub async fn fetch(order: &JobOrder, task: &FetchTask, pod_uid: &str) -> Result<
         cluster_uid: task.cluster_uid.clone(),
     };
     let bytes = facts.snapshot_size;
-    if let Some(why) = download::is_needless(&volume, &wanted).map_err(|error| failure(&error))? {
-        tracing::info!("nothing is fetched: {why}");
+    if let Some(why) = download::is_needless(&volume, &wanted).map_err(|error| to_failure(&error))? {
+        tracing::info!("no download needed: {why}");
         return Ok(JobOutcome::Fetched { bytes });
     }
-    blocking(&volume, &wanted, download::begin).await?;
+    run_blocking(&volume, &wanted, download::begin).await?;
     let store = settings::store(&order.store, Policy::default()).await?;
     let keys = settings::keys(task.keys.as_deref())?;
     let name = &order.store.path;
@@ -38,7 +37,7 @@ pub async fn fetch(order: &JobOrder, task: &FetchTask, pod_uid: &str) -> Result<
     let object = Object::open(&store, name, manifest.as_ref(), keys).await?;
     if object.stored_size() != facts.size {
         let message = format!(
-            "the object {name} has {} bytes, and the one that was verified had {}",
+            "the object {name} has {} bytes, but the verified one had {} bytes",
             object.stored_size(),
             facts.size
         );
@@ -49,22 +48,26 @@ pub async fn fetch(order: &JobOrder, task: &FetchTask, pod_uid: &str) -> Result<
         sha256: &facts.snapshot_sha256,
         object_sha256: &facts.sha256,
     };
-    let done = Arc::new(AtomicU64::new(0));
+    let downloaded = Arc::new(AtomicU64::new(0));
     let file = volume.snapshot();
     let arrived = tokio::select! {
-        arrived = fetch_expected(&object, Some(expected), &file, &done) => arrived?,
-        never = tell(progress(task, pod_uid, Arc::clone(&done))) => match never {},
+        arrived = fetch_expected(&object, Some(expected), &file, &downloaded) => arrived?,
+        never = serve_progress(progress_report(task, pod_uid, Arc::clone(&downloaded))) => match never {},
     };
-    tracing::info!(bytes, there = arrived.resumed, "the snapshot is on the volume");
-    blocking(&volume, &wanted, download::end).await?;
+    tracing::info!(
+        bytes,
+        there = arrived.resumed,
+        "downloaded the snapshot to the volume"
+    );
+    run_blocking(&volume, &wanted, download::end).await?;
     Ok(JobOutcome::Fetched { bytes })
 }
 
-/// How far it is, for whoever asks.
-fn progress(
+/// Builds the report about the progress of the download.
+fn progress_report(
     task: &FetchTask,
     pod_uid: &str,
-    done: Arc<AtomicU64>,
+    downloaded: Arc<AtomicU64>,
 ) -> impl Fn() -> Vec<u8> + Send + Sync + 'static {
     let (restore_uid, total) = (task.restore_uid.clone(), task.object.snapshot_size);
     let pod_uid = pod_uid.to_owned();
@@ -73,23 +76,23 @@ fn progress(
             version: VERSION,
             restore_uid: restore_uid.clone(),
             pod_uid: pod_uid.clone(),
-            bytes: done.load(Ordering::Relaxed),
+            bytes: downloaded.load(Ordering::Relaxed),
             total,
         })
     }
 }
 
-/// Tells it as long as there is something to tell. That nobody can ask hinders no download.
-async fn tell(progress: impl Fn() -> Vec<u8> + Send + Sync + 'static) -> std::convert::Infallible {
+/// Serves the progress report. A failure to listen does not affect the download.
+async fn serve_progress(progress: impl Fn() -> Vec<u8> + Send + Sync + 'static) -> std::convert::Infallible {
     match serve::listen(METRICS_PORT).await {
         Ok(listener) => serve::answer_with(listener, serve::FETCH, progress).await,
-        Err(error) => tracing::warn!(%error, "nobody can be told how far the download is"),
+        Err(error) => tracing::warn!(%error, "cannot serve the progress of the download"),
     }
     std::future::pending().await
 }
 
-/// Disks take their time, and whoever asks the process to end is heard meanwhile.
-async fn blocking(
+/// Runs slow disk operations on a blocking thread, so that the process still reacts to signals.
+async fn run_blocking(
     volume: &Volume,
     wanted: &Wanted,
     work: fn(&Volume, &Wanted) -> Result<(), NotPossible>,
@@ -97,10 +100,10 @@ async fn blocking(
     let (volume, wanted) = (volume.clone(), wanted.clone());
     let done = tokio::task::spawn_blocking(move || work(&volume, &wanted)).await;
     done.map_err(|stopped| Failure::passing("Stopped", stopped.to_string()))?
-        .map_err(|error| failure(&error))
+        .map_err(|error| to_failure(&error))
 }
 
-fn failure(error: &NotPossible) -> Failure {
+fn to_failure(error: &NotPossible) -> Failure {
     let message = error.to_string();
     match error {
         NotPossible::NoRoom(_) => Failure::lasting("NoRoom", message),

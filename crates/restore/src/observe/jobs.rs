@@ -1,0 +1,150 @@
+//! Observes a Job of a restore from its status and its pods.
+
+use std::time::Duration;
+
+use etcd_operator_api::contract::{self, JobResult};
+use etcd_operator_api::refusal::bounded;
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, Pod};
+use kube::ResourceExt as _;
+
+use super::MAX_MESSAGE_CHARS;
+use crate::build::{CONTAINER, TOOL};
+use crate::observed_state::{JobEnd, ObservedJob};
+
+/// How long a Job may have no pod before that is reported.
+const POD_CREATION_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The observed state of a Job; `pods` may contain pods of other Jobs.
+pub fn observe_job<'a>(job: &Job, pods: impl Iterator<Item = &'a Pod>, now: Timestamp) -> ObservedJob {
+    let uid = job.uid().unwrap_or_default();
+    let conditions = job
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    let end = conditions
+        .filter(|condition| condition.status == "True")
+        .find(|condition| ["Complete", "Failed"].contains(&condition.type_.as_str()));
+    let own: Vec<_> = pods
+        .filter(|pod| pod.owner_references().iter().any(|owner| owner.uid == uid))
+        .collect();
+    let tools: Vec<_> = own
+        .iter()
+        .filter_map(|pod| Some((*pod, tool_state(pod)?)))
+        .collect();
+    let states: Vec<_> = own
+        .into_iter()
+        .map(|pod| {
+            let containers = pod
+                .status
+                .iter()
+                .flat_map(|status| status.container_statuses.iter().flatten());
+            let container = containers
+                .into_iter()
+                .find(|container| container.name == CONTAINER);
+            (pod, container.and_then(|container| container.state.as_ref()))
+        })
+        .collect();
+    let results = states.iter().filter_map(|(_, state)| job_result((*state)?));
+    ObservedJob {
+        name: job.name_any(),
+        is_deleting: job.metadata.deletion_timestamp.is_some(),
+        end: end.map(|condition| JobEnd {
+            is_complete: condition.type_ == "Complete",
+            at: condition
+                .last_transition_time
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            message: bounded(
+                condition.message.as_deref().unwrap_or_default(),
+                MAX_MESSAGE_CHARS,
+            ),
+        }),
+        tool_error: tools
+            .iter()
+            .find_map(|(_, state)| tool_start_error(state.terminated.as_ref()?)),
+        pending_reason: tools
+            .iter()
+            .find_map(|(pod, state)| {
+                waiting_reason(pod, Some(*state).filter(|state| state.waiting.is_some()))
+            })
+            .or_else(|| states.iter().find_map(|(pod, state)| waiting_reason(pod, *state)))
+            .or_else(|| missing_pod_reason(job, now).filter(|_| states.is_empty())),
+        result: results.max_by_key(|(time, _)| *time).map(|(_, result)| result),
+        uid,
+    }
+}
+
+/// Why a Job has no pod, once the Job controller should have created one. Only Events of the Job contain the reason, and
+/// the operator may not read Events.
+fn missing_pod_reason(job: &Job, now: Timestamp) -> Option<String> {
+    let made = job.metadata.creation_timestamp.as_ref()?.0;
+    let is_overdue = made.checked_add(POD_CREATION_TIMEOUT).is_ok_and(|due| now > due);
+    is_overdue.then(|| {
+        format!(
+            "the Job has no pod; see kubectl events --for job/{} for the reason, for example a ResourceQuota or LimitRange",
+            job.name_any()
+        )
+    })
+}
+
+/// The state of the init container that runs etcd's restore tool.
+fn tool_state(pod: &Pod) -> Option<&ContainerState> {
+    let containers = pod.status.as_ref()?.init_container_statuses.as_ref()?;
+    let found = containers.iter().find(|container| container.name == TOOL)?;
+    found.state.as_ref()
+}
+
+/// Why the tool did not start; `None` for other failures.
+fn tool_start_error(end: &ContainerStateTerminated) -> Option<String> {
+    let words = || {
+        let reason = end.reason.as_deref().unwrap_or("Error");
+        let message = end.message.as_deref().unwrap_or_default();
+        bounded(
+            format!("{reason} (exit code {}) {message}", end.exit_code).trim(),
+            MAX_MESSAGE_CHARS,
+        )
+    };
+    // Other exit codes, such as after an eviction, say nothing about the image.
+    [127, 128].contains(&end.exit_code).then(words)
+}
+
+/// The result in the termination message of a container, or how the container died, with the time.
+fn job_result(state: &ContainerState) -> Option<(Timestamp, Result<JobResult, String>)> {
+    let end = state.terminated.as_ref()?;
+    let time = end
+        .finished_at
+        .as_ref()
+        .map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+    let text = end.message.as_deref().unwrap_or_default();
+    let result = contract::read::<JobResult>(text.as_bytes()).map_err(|_| {
+        let reason = end.reason.as_deref().unwrap_or("Error");
+        format!("its container ended with {reason} (exit code {})", end.exit_code)
+    });
+    Some((time, result))
+}
+
+/// Why a container or its pod does not start.
+fn waiting_reason(pod: &Pod, state: Option<&ContainerState>) -> Option<String> {
+    let joined = |reason: Option<&str>, message: Option<&str>| {
+        let text: Vec<&str> = [reason, message].into_iter().flatten().collect();
+        (!text.is_empty()).then(|| bounded(&text.join(": "), MAX_MESSAGE_CHARS))
+    };
+    let waiting = state.and_then(|state| state.waiting.as_ref());
+    let soon = ["ContainerCreating", "PodInitializing"];
+    let waiting = waiting.filter(|waiting| {
+        !waiting
+            .reason
+            .as_deref()
+            .is_some_and(|reason| soon.contains(&reason))
+    });
+    if let Some(waiting) = waiting {
+        return joined(waiting.reason.as_deref(), waiting.message.as_deref());
+    }
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let unscheduled = conditions
+        .iter()
+        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")?;
+    joined(unscheduled.reason.as_deref(), unscheduled.message.as_deref())
+}
