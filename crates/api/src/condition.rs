@@ -254,7 +254,12 @@ pub fn news<'a>(before: &[Condition], after: &'a [Condition], type_: ConditionTy
     (find(before, type_).map(content) != Some(content(after))).then_some(after)
 }
 
-fn with_times(old: Option<&Condition>, finding: &Finding, generation: Option<i64>, now: Timestamp) -> Condition {
+fn with_times(
+    old: Option<&Condition>,
+    finding: &Finding,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Condition {
     let stamp = Some(second(now).to_string());
     let fresh = Condition {
         type_: finding.type_.as_str().to_owned(),

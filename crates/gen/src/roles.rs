@@ -81,7 +81,7 @@ fn rule(permission: &Permission, lease: &str) -> Value {
         group,
         resources,
         verbs,
-        place: _,
+        scope: _,
         selector,
         part: _,
         why: _,
@@ -139,7 +139,7 @@ fn chart_rules() -> String {
         (Scope::Own, "own"),
         (Scope::Nodes, "nodes"),
     ]
-    .map(|(place, name)| {
+    .map(|(scope, name)| {
         let rules = yaml::escape_template(&yaml::object(&rules(scope, LEASE)))
             .replace(LEASE, "{{ include \"etcd-operator.lease\" . }}");
         format!("{{{{- define \"etcd-operator.rules.{name}\" }}}}\n{rules}{{{{- end }}}}\n")
@@ -161,7 +161,7 @@ mod tests {
                 .map(|text| serde_saphyr::from_str(text).expect("YAML"))
                 .collect()
         };
-        for (path, place) in [
+        for (path, scope) in [
             ("config/rbac/own_namespace/role.yaml", Scope::Watched),
             ("config/rbac/cluster_wide/role.yaml", Scope::Watched),
             ("config/rbac/always.yaml", Scope::Own),

@@ -110,8 +110,8 @@ fn replaced(text: &str, word: &str, by: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use etcd_operator_store::error::{Class, Error, Fault, Operation};
     use etcd_operator_store::backend::{Kind, StoreLocation};
+    use etcd_operator_store::error::{Class, Error, Fault, Operation};
 
     use super::*;
 

@@ -3,7 +3,9 @@
 
 use bytes::{Bytes, BytesMut};
 use etcd_operator_api::contract::{Frame, Sealing};
-use etcd_operator_snapshot::frames::{Compression, EncodeError, Encoder, FRAME_SIZE, ObjectFormat, KeyId, MasterKey};
+use etcd_operator_snapshot::frames::{
+    Compression, EncodeError, Encoder, FRAME_SIZE, KeyId, MasterKey, ObjectFormat,
+};
 use etcd_operator_snapshot::stream::{StreamKind, StreamVerifier, VerifiedStream};
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;

@@ -141,7 +141,7 @@ impl From<InvalidConfig> for Failure {
             return Self::permanent(CLIENT_TLS, bad.to_string());
         }
         if bad.setting.contains("Secret") || bad.setting.contains("of spec.encryption") {
-            return Self::secret(bad.to_string());
+            return Self::bad_secret(bad.to_string());
         }
         Self::order(bad.to_string())
     }

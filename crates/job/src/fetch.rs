@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 
 use crate::failure::Failure;
 use crate::object::{Object, StoredHash};
-use crate::teller;
+use crate::progress_reporter;
 
 /// The number of bytes read at once from a partial file.
 const PIECE: usize = 1 << 20;
@@ -247,7 +247,11 @@ fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
 }
 
 /// Hashes the part of a file that an earlier fetch wrote.
-async fn hash_existing(file: &mut tokio::fs::File, length: u64, check: &mut StreamVerifier) -> std::io::Result<()> {
+async fn hash_existing(
+    file: &mut tokio::fs::File,
+    length: u64,
+    check: &mut StreamVerifier,
+) -> std::io::Result<()> {
     file.rewind().await?;
     let mut left = length;
     let mut buffer = vec![0; PIECE];
@@ -285,7 +289,9 @@ fn verify_snapshot(check: StreamVerifier, expected: Option<Expected<'_>>) -> Res
         return Ok(checked);
     };
     match &checked.kind {
-        StreamKind::Snapshot { database } if *database == expected.sha256 && checked.length == expected.size => {
+        StreamKind::Snapshot { database }
+            if *database == expected.sha256 && checked.length == expected.size =>
+        {
             Ok(checked)
         }
         _ => Err(other_snapshot()),

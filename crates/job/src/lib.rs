@@ -32,6 +32,3 @@ pub mod transfer;
 pub mod verify;
 
 pub use failure::Failure;
-
-pub use checks as check; // former name
-pub use cli_messages as hand; // former name

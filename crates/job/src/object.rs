@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use etcd_operator_api::contract::{Frame, Manifest};
-use etcd_operator_snapshot::frames::{DecodeError, Decoder, Header, FrameIndex, KeyRing, FrameReader};
-use etcd_operator_store::backend::{Etag, ByteRange};
+use etcd_operator_snapshot::frames::{DecodeError, Decoder, FrameIndex, FrameReader, Header, KeyRing};
+use etcd_operator_store::backend::{ByteRange, Etag};
 use etcd_operator_store::{Key, Store};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
@@ -159,7 +159,9 @@ impl Object {
         match &self.format {
             Format::Plain => offset.min(self.size),
             Format::Frames { frames, .. } => match self.index(frames) {
-                Ok(index) if offset < index.snapshot_size() => index.frame_start(index.frames_for(offset..offset + 1).start),
+                Ok(index) if offset < index.snapshot_size() => {
+                    index.frame_start(index.frames_for(offset..offset + 1).start)
+                }
                 _ => 0,
             },
         }

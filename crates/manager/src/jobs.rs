@@ -17,7 +17,7 @@ use etcd_operator_job::names::BY_HAND;
 use etcd_operator_job::object::Object;
 use etcd_operator_job::outcome::{self, Exit};
 use etcd_operator_job::{
-    Failure, catalog, check, clock, fetch as fetching, hand, inspect as inspecting, list as listing,
+    Failure, catalog, checks, cli_messages, clock, fetch as fetching, inspect as inspecting, list as listing,
 };
 use etcd_operator_job::{compare as comparing, prune as pruning, settings, verify as verifying};
 use etcd_operator_snapshot::frames::KeyRing;
@@ -157,7 +157,7 @@ pub fn inspect(args: &InspectArgs) -> Result<Exit> {
 async fn summarize_stored_backup(args: &InspectArgs, is_full: bool) -> Result<Summary> {
     let mut stored = open(&args.store, &args.what).await?;
     if !is_full {
-        return Ok(check::summary(&mut stored.object).await?);
+        return Ok(checks::summarize(&mut stored.object).await?);
     }
     let scratch = args.scratch.clone().unwrap_or_else(std::env::temp_dir);
     let folder = Scratch::new(scratch.join(format!("inspect-{}", std::process::id())))?;
@@ -371,7 +371,7 @@ fn run_by_hand(level: &str, fetches: bool, work: impl Future<Output = Result<()>
     logs::start(crate::cli::LogFormat::Human, level)?;
     runtime(fetches)?.block_on(async {
         tokio::select! {
-            done = work => done.map_err(|error| anyhow!(hand::by_hand(&format!("{error:#}")))),
+            done = work => done.map_err(|error| anyhow!(cli_messages::by_hand(&format!("{error:#}")))),
             _ = tokio::signal::ctrl_c() => {
                 let _ = writeln!(stderr(), "interrupted");
                 bail!("interrupted; run the same command again to resume")

@@ -22,7 +22,9 @@ use crate::persisted_state::PersistedState;
 use crate::plan::{Phase, select_source};
 use crate::reconcile::Deps;
 
-pub use cluster::{find_cluster, observe_cluster};
+pub use cluster::find_cluster;
+#[cfg(test)]
+pub use cluster::observe_cluster;
 use competing_restores::competing_restore;
 pub use competing_restores::{can_be_replaced, competing_restore_among};
 use jobs::observe_job;

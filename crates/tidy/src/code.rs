@@ -69,7 +69,7 @@ fn end_of_block_comment(chars: &[char], from: usize) -> usize {
             _ => position += 1,
         }
     }
-    at
+    position
 }
 
 /// The end of a string literal whose content begins at `from`. With `hashes`, the string is raw and has no

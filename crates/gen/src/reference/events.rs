@@ -44,12 +44,7 @@ pub(super) const EVENTS: &[ReasonDoc] = &[
         "A pod may start etcd, with the data it has or with no data.",
         "",
     ),
-    reason(
-        "EtcdCluster",
-        "MemberAdded",
-        "A member was added.",
-        "",
-    ),
+    reason("EtcdCluster", "MemberAdded", "A member was added.", ""),
     reason(
         "EtcdCluster",
         "MemberPromoted",

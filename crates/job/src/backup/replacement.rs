@@ -6,8 +6,8 @@
 
 use bytes::{Bytes, BytesMut};
 use etcd_operator_api::contract::{self, Claim, Manifest};
+use etcd_operator_store::backend::{ByteRange, Part};
 use etcd_operator_store::error::UploadRemains;
-use etcd_operator_store::backend::{Part, ByteRange};
 use etcd_operator_store::{CreateOutcome, Upload};
 use futures::StreamExt as _;
 use sha2::{Digest as _, Sha256};

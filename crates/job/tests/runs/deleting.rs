@@ -7,11 +7,12 @@ use bytes::Bytes;
 use etcd_operator_api::contract::{JobOrder, JobOutcome, Naming, Task};
 use etcd_operator_api::retention::Keep;
 use etcd_operator_job::{catalog, list, names, prune};
+use etcd_operator_store::backend::{
+    Backend, BackendFuture, ByteRange, Etag, ListedObject, ObjectBody, ObjectMetadata, Page, Part,
+    PendingUpload, StoreLocation, UnfinishedUpload, UploadId, UploadToken,
+};
 use etcd_operator_store::error::{Class, Fault};
 use etcd_operator_store::local::Local;
-use etcd_operator_store::backend::{
-    BackendFuture, UnfinishedUpload, ListedObject, Etag, UploadToken, ObjectMetadata, Page, Part, StoreLocation, Backend, ObjectBody, ByteRange, PendingUpload, UploadId,
-};
 use etcd_operator_store::{Key, Store};
 
 use crate::support::{Bench, Fake, order, policy, told};
@@ -35,7 +36,12 @@ struct Stubborn {
 }
 
 impl Stubborn {
-    fn change<'a, T: Send + 'a>(&self, name: &str, deletes: bool, then: BackendFuture<'a, T>) -> BackendFuture<'a, T> {
+    fn change<'a, T: Send + 'a>(
+        &self,
+        name: &str,
+        deletes: bool,
+        then: BackendFuture<'a, T>,
+    ) -> BackendFuture<'a, T> {
         let mut harm = self.harm.lock().expect("no panic holds it");
         let class = match &mut *harm {
             Harm::Locked(end) if deletes && name.ends_with(end.as_str()) => Class::Locked,
@@ -60,7 +66,12 @@ impl Backend for Stubborn {
         self.inner.begin(key, mark)
     }
 
-    fn upload_part<'a>(&'a self, target: &'a PendingUpload, number: u32, body: Bytes) -> BackendFuture<'a, Part> {
+    fn upload_part<'a>(
+        &'a self,
+        target: &'a PendingUpload,
+        number: u32,
+        body: Bytes,
+    ) -> BackendFuture<'a, Part> {
         self.inner.upload_part(target, number, body)
     }
 
@@ -76,7 +87,12 @@ impl Backend for Stubborn {
         self.inner.head(key)
     }
 
-    fn read<'a>(&'a self, key: &'a Key, range: ByteRange, etag: Option<&'a Etag>) -> BackendFuture<'a, ObjectBody> {
+    fn read<'a>(
+        &'a self,
+        key: &'a Key,
+        range: ByteRange,
+        etag: Option<&'a Etag>,
+    ) -> BackendFuture<'a, ObjectBody> {
         self.inner.read(key, range, etag)
     }
 
@@ -92,7 +108,11 @@ impl Backend for Stubborn {
         self.change(key.as_str(), false, self.inner.create(key, body))
     }
 
-    fn list_uploads<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> BackendFuture<'a, Page<UnfinishedUpload>> {
+    fn list_uploads<'a>(
+        &'a self,
+        prefix: &'a str,
+        page: Option<&'a str>,
+    ) -> BackendFuture<'a, Page<UnfinishedUpload>> {
         self.inner.list_uploads(prefix, page)
     }
 }

@@ -231,7 +231,9 @@ async fn a_backup_that_is_to_be_replaced_counts_until_the_new_one_does() {
         let failed = bench.run(&broken, &order("u", "2", |_| {})).await;
         assert!(failed.is_err(), "{manner:?}");
     }
-    bench.port.plan(UploadPhase::Complete, InjectedFault::Full, Occurrence::Always);
+    bench
+        .port
+        .plan(UploadPhase::Complete, InjectedFault::Full, Occurrence::Always);
     assert!(bench.run(&members, &order("u", "2", |_| {})).await.is_err());
     bench.port.clear();
     let still = catalog::read_manifest(&bench.store, "etcd/orders")

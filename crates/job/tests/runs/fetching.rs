@@ -6,7 +6,7 @@ use etcd_operator_api::backup::Compression;
 use etcd_operator_api::contract::Manifest;
 use etcd_operator_job::fetch::Expected;
 use etcd_operator_job::object::Object;
-use etcd_operator_job::{Failure, catalog, check, fetch, inspect, settings};
+use etcd_operator_job::{Failure, catalog, checks, fetch, inspect, settings};
 use etcd_operator_snapshot::frames::KeyRing;
 
 use crate::support::{Bench, Fake, Folder, Manner, REVISION, long_snapshot, order, snapshot};

@@ -13,7 +13,8 @@ use etcd_operator_job::catalog::{self, NameFilter};
 use etcd_operator_job::names::BY_HAND;
 use etcd_operator_job::text::hex;
 use etcd_operator_store::backend::{
-    BackendFuture, UnfinishedUpload, ListedObject, Etag, UploadToken, ObjectMetadata, Page, Part, StoreLocation, Backend, ObjectBody, ByteRange, PendingUpload, UploadId,
+    Backend, BackendFuture, ByteRange, Etag, ListedObject, ObjectBody, ObjectMetadata, Page, Part,
+    PendingUpload, StoreLocation, UnfinishedUpload, UploadId, UploadToken,
 };
 use etcd_operator_store::{Key, Store};
 use futures::future;
@@ -53,7 +54,12 @@ impl Backend for Mortal {
         self.turn(self.inner.begin(key, mark))
     }
 
-    fn upload_part<'a>(&'a self, target: &'a PendingUpload, number: u32, body: Bytes) -> BackendFuture<'a, Part> {
+    fn upload_part<'a>(
+        &'a self,
+        target: &'a PendingUpload,
+        number: u32,
+        body: Bytes,
+    ) -> BackendFuture<'a, Part> {
         self.turn(self.inner.upload_part(target, number, body))
     }
 
@@ -82,7 +88,12 @@ impl Backend for Mortal {
         self.turn(self.inner.head(key))
     }
 
-    fn read<'a>(&'a self, key: &'a Key, range: ByteRange, etag: Option<&'a Etag>) -> BackendFuture<'a, ObjectBody> {
+    fn read<'a>(
+        &'a self,
+        key: &'a Key,
+        range: ByteRange,
+        etag: Option<&'a Etag>,
+    ) -> BackendFuture<'a, ObjectBody> {
         self.turn(self.inner.read(key, range, etag))
     }
 
@@ -98,7 +109,11 @@ impl Backend for Mortal {
         self.turn(self.inner.create(key, body))
     }
 
-    fn list_uploads<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> BackendFuture<'a, Page<UnfinishedUpload>> {
+    fn list_uploads<'a>(
+        &'a self,
+        prefix: &'a str,
+        page: Option<&'a str>,
+    ) -> BackendFuture<'a, Page<UnfinishedUpload>> {
         self.turn(self.inner.list_uploads(prefix, page))
     }
 }

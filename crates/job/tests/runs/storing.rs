@@ -104,7 +104,11 @@ async fn a_snapshot_of_several_parts_takes_a_bounded_number_of_buffers() {
         .await
         .expect("stored");
     assert_eq!(manifest.object_size, snapshot.len() as u64);
-    assert!((1..=BUFFERS).contains(&budget.most()), "{}", budget.most());
+    assert!(
+        (1..=BUFFERS).contains(&budget.max_held()),
+        "{}",
+        budget.max_held()
+    );
 }
 
 #[tokio::test]
@@ -185,7 +189,9 @@ async fn a_store_that_takes_nothing_never_holds_up_the_cluster() {
     let snapshot = long_snapshot(100 << 20);
     let bench = Bench::with(Policy::default());
     let members = Fake::of(&[Manner::Good], snapshot);
-    bench.port.plan(UploadPhase::FirstPart, InjectedFault::Slow, Occurrence::Always);
+    bench
+        .port
+        .plan(UploadPhase::FirstPart, InjectedFault::Slow, Occurrence::Always);
     let budget = Budget::of(1);
     let order = order("u", "r", |task| {
         task.limits = Limits {
@@ -205,7 +211,7 @@ async fn a_store_that_takes_nothing_never_holds_up_the_cluster() {
     let most = (8 << 20) + 40 * PIECE as u64;
     let taken = members.taken.load(Ordering::SeqCst);
     assert!(taken <= most, "{taken} bytes were taken from etcd");
-    assert_eq!(budget.most(), 1);
+    assert_eq!(budget.max_held(), 1);
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use etcd_operator_etcd::tool::Tools;
 use etcd_operator_job::backup::Run;
 use etcd_operator_job::budget::{BUFFERS, Budget};
 use etcd_operator_job::member_choice::{Candidate, Role};
-use etcd_operator_job::members::{Answer, Members, Pieces, Survey};
+use etcd_operator_job::members::{MemberFuture, Members, SnapshotStream, Survey};
 use etcd_operator_job::{Failure, clock};
 use etcd_operator_store::local::Local;
 use etcd_operator_store::testing::FaultInjector;
@@ -113,7 +113,7 @@ impl Fake {
 }
 
 impl Members for Fake {
-    fn survey(&self) -> Answer<'_, Survey> {
+    fn survey(&self) -> MemberFuture<'_, Survey> {
         let found = (1..).zip(&self.manners).map(|(id, _)| Candidate {
             url: format!("http://c-{id}:2379").parse().expect("a URL"),
             cluster: ClusterId::new(self.cluster).expect("an ID"),
@@ -133,7 +133,7 @@ impl Members for Fake {
         Box::pin(std::future::ready(survey))
     }
 
-    fn snapshot<'a>(&'a self, of: &'a Candidate) -> Answer<'a, Result<Pieces, Error>> {
+    fn snapshot<'a>(&'a self, of: &'a Candidate) -> MemberFuture<'a, Result<SnapshotStream, Error>> {
         self.begun.fetch_add(1, Ordering::SeqCst);
         let number = usize::try_from(of.member.get()).expect("small");
         let manner = self.manners[number - 1];
@@ -159,7 +159,7 @@ impl Members for Fake {
             Ok(piece)
         });
         let error = Self::error(of, Cause::Lost("reset".to_owned()));
-        let pieces: Pieces = match manner {
+        let pieces: SnapshotStream = match manner {
             Manner::Breaks => pieces.chain(stream::iter([Err(error)])).boxed(),
             Manner::Stalls => pieces.take(1).chain(stream::pending()).boxed(),
             _ => pieces.boxed(),
@@ -167,7 +167,7 @@ impl Members for Fake {
         Box::pin(std::future::ready(Ok(pieces)))
     }
 
-    fn size<'a>(&'a self, _: &'a Candidate) -> Answer<'a, Option<u64>> {
+    fn database_size<'a>(&'a self, _: &'a Candidate) -> MemberFuture<'a, Option<u64>> {
         Box::pin(std::future::ready(Some(self.size.load(Ordering::SeqCst))))
     }
 }
