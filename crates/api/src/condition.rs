@@ -92,6 +92,16 @@ pub enum ConditionType {
     ReferenceFound,
     /// Backups remain at a location that the spec no longer names.
     BackupsElsewhere,
+    /// The object is as its spec asks.
+    Ready,
+    /// The operator or Kubernetes is still bringing the object to its spec.
+    Reconciling,
+    /// The object does not become ready before a person acts.
+    Stalled,
+    /// A one-shot backup or a restore has ended, with success or failure.
+    Finished,
+    /// Every member runs the current spec.
+    RolledOut,
 }
 
 impl ConditionType {
@@ -127,6 +137,15 @@ impl ConditionType {
             Self::BackupsElsewhere => {
                 "Backups remain at a location that the spec no longer names. The operator does not touch them."
             }
+            Self::Ready => {
+                "The object is as its spec asks: every member of the cluster runs the current spec and serves, the backup is made or scheduled, or the data is restored."
+            }
+            Self::Reconciling => "The object is being brought to its spec.",
+            Self::Stalled => "The object does not become ready before a person acts.",
+            Self::Finished => {
+                "The one-shot backup or the restore has ended. The reason says whether it succeeded."
+            }
+            Self::RolledOut => "Every member runs the current spec.",
         }
     }
 
@@ -150,6 +169,11 @@ impl ConditionType {
             Self::Applied => "Applied",
             Self::ReferenceFound => "ReferenceFound",
             Self::BackupsElsewhere => "BackupsElsewhere",
+            Self::Ready => "Ready",
+            Self::Reconciling => "Reconciling",
+            Self::Stalled => "Stalled",
+            Self::Finished => "Finished",
+            Self::RolledOut => "RolledOut",
         }
     }
 }
@@ -187,6 +211,41 @@ pub struct Finding {
     pub reason: &'static str,
     /// Human-readable cause.
     pub message: String,
+}
+
+/// How far an object is from its spec, in the terms of kstatus. Flux, Argo CD and `helm --wait` read them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// It is as its spec asks.
+    Ready,
+    /// It is not ready, and is being brought to its spec.
+    Reconciling,
+    /// It is not ready, and stays so until a person acts.
+    Stalled,
+    /// It is not ready, and the operator neither works on it nor needs a person.
+    NotReady,
+}
+
+impl Readiness {
+    /// The conditions `Ready`, `Reconciling` and `Stalled`. The condition that holds has the message.
+    pub fn findings(self, reason: &'static str, message: &str) -> [Finding; 3] {
+        let is_ready = self == Self::Ready;
+        [
+            (ConditionType::Ready, is_ready, true),
+            (ConditionType::Reconciling, self == Self::Reconciling, false),
+            (ConditionType::Stalled, self == Self::Stalled, false),
+        ]
+        .map(|(type_, holds, is_explained)| Finding {
+            type_,
+            status: if holds { Truth::True } else { Truth::False },
+            reason,
+            message: if holds || is_explained {
+                message.to_owned()
+            } else {
+                String::new()
+            },
+        })
+    }
 }
 
 /// Merges findings into the previous list of conditions.
@@ -295,7 +354,7 @@ fn with_times(
 }
 
 /// All types that this operator writes, or removes if they no longer apply.
-pub const ALL: [ConditionType; 17] = [
+pub const ALL: [ConditionType; 22] = [
     ConditionType::Available,
     ConditionType::Recovering,
     ConditionType::Scaling,
@@ -313,6 +372,11 @@ pub const ALL: [ConditionType; 17] = [
     ConditionType::Applied,
     ConditionType::ReferenceFound,
     ConditionType::BackupsElsewhere,
+    ConditionType::Ready,
+    ConditionType::Reconciling,
+    ConditionType::Stalled,
+    ConditionType::Finished,
+    ConditionType::RolledOut,
 ];
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::condition::{ConditionType, Finding, Truth};
+use crate::condition::{ConditionType, Finding, Readiness, Truth};
 
 /// Why the operator does not act on a spec.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,6 +125,12 @@ pub fn accepted(refusals: &[Refusal]) -> Finding {
         reason: first.reason.as_str(),
         message: bounded(&lines.join("; "), LIMIT),
     }
+}
+
+/// `Ready`, `Reconciling` and `Stalled` of an object whose spec is refused: it stays as it is until the spec is edited.
+pub fn stalled(refusals: &[Refusal]) -> [Finding; 3] {
+    let accepted = accepted(refusals);
+    Readiness::Stalled.findings(accepted.reason, &accepted.message)
 }
 
 /// Maximum length of the message, below the 4096 characters of a condition. The remaining refusals appear once the first ones

@@ -166,6 +166,7 @@ pub fn refused(
 ) -> EtcdBackupStatus {
     let before = backup.status.clone().unwrap_or_default();
     let mut conditions = vec![refusal::accepted(refused)];
+    conditions.extend(refusal::stalled(refused));
     conditions.extend(references.finding());
     conditions.extend(conditions::backup_fresh_while_refused(&before, now));
     let mut reason = refused.iter().min().map(ToString::to_string);

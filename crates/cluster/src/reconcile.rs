@@ -218,7 +218,7 @@ impl Reconciler {
             Err(refused) => return self.report_refused(key, cluster, &refused).await,
         };
         let applied_template = match &wanted {
-            Some(wanted) if wanted.objects.pending == Some(PendingChange::Spec) => {
+            Some(wanted) if matches!(wanted.objects.pending, Some(PendingChange::Spec(_))) => {
                 observation.stored.as_ref().map(|stored| stored.text())
             }
             Some(_) => None,
@@ -236,7 +236,7 @@ impl Reconciler {
             drops_plans: status::is_plan_drop_reported(cluster),
             step: plan.step.as_ref().map(act::event_reason),
             refused_step: None,
-            pending: wanted.as_ref().and_then(|wanted| wanted.objects.pending),
+            pending: wanted.as_ref().and_then(|wanted| wanted.objects.pending.clone()),
             applied_template,
             backups: objects::backups(key, deps),
         };

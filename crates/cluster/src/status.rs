@@ -20,7 +20,7 @@ use etcd_operator_api::names::CLIENT_PORT;
 use etcd_operator_api::refusal::{self, Refusal};
 use etcd_operator_api::{
     EtcdCluster, EtcdClusterStatus,
-    condition::{self, ConditionType, Finding, Truth},
+    condition::{self, ConditionType, Finding, Readiness, Truth},
 };
 use jiff::Timestamp;
 
@@ -59,7 +59,7 @@ pub struct StatusInputs<'a> {
     pub step: Option<&'static str>,
     /// What the API server refuses of it; none while it was not asked.
     pub refused_step: Option<String>,
-    /// Why pods are not as the spec asks for.
+    /// Why the pod template is not the desired one.
     pub pending: Option<PendingChange>,
     /// The pod template that runs, while another one is asked for.
     pub applied_template: Option<String>,
@@ -193,7 +193,9 @@ pub fn for_refused_spec(
 ) -> EtcdClusterStatus {
     let before = cluster.status.clone().unwrap_or_default();
     let reason = refused.iter().min().map(ToString::to_string);
-    let conditions = merge_conditions(cluster, &[refusal::accepted(refused)], now);
+    let mut findings = vec![refusal::accepted(refused)];
+    findings.extend(refusal::stalled(refused));
+    let conditions = merge_conditions(cluster, &findings, now);
     EtcdClusterStatus {
         phase: INVALID.to_owned(),
         reason,
@@ -214,14 +216,16 @@ pub fn for_missing_operator_image(
 ) -> EtcdClusterStatus {
     let before = cluster.status.clone().unwrap_or_default();
     let mut findings = conditions::spec_findings(desired, None);
+    let reason = if desired.paused {
+        "Paused"
+    } else {
+        NoOperatorImage::REASON
+    };
+    findings.extend(Readiness::Stalled.findings(reason, &why.to_string()));
     findings.push(Finding {
         type_: ConditionType::Progressing,
         status: Truth::False,
-        reason: if desired.paused {
-            "Paused"
-        } else {
-            NoOperatorImage::REASON
-        },
+        reason,
         message: why.to_string(),
     });
     EtcdClusterStatus {

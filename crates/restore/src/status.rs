@@ -7,7 +7,7 @@ mod tests;
 
 use etcd_operator_api::{
     EtcdRestore, EtcdRestoreStatus,
-    condition::{self, Condition, ConditionType, Finding, Truth},
+    condition::{self, Condition, ConditionType, Finding, Readiness, Truth},
     reference::References,
     refusal::{self, Refusal, bounded},
     restore::MemberRestoreStatus,
@@ -16,7 +16,7 @@ use etcd_operator_api::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::plan::Plan;
+use crate::plan::{Phase, Plan};
 
 /// Longest message in the status.
 const MAX_MESSAGE_CHARS: usize = 2_000;
@@ -41,6 +41,13 @@ pub fn status(
         reason: plan.reason.as_str(),
         message: bounded(&plan.message, MAX_MESSAGE_CHARS),
     });
+    let readiness = match plan.phase {
+        Phase::Succeeded => Readiness::Ready,
+        Phase::Failed | Phase::RolledBack => Readiness::Stalled,
+        _ => Readiness::Reconciling,
+    };
+    findings.extend(readiness.findings(plan.reason.as_str(), &bounded(&plan.message, MAX_MESSAGE_CHARS)));
+    findings.push(finished(readiness, &plan.message));
     let state = &plan.state;
     EtcdRestoreStatus {
         succeeded: state.succeeded,
@@ -71,6 +78,21 @@ pub fn status(
     }
 }
 
+/// Whether the restore has ended. `kubectl wait --for=condition=Finished` returns after a failure, too.
+fn finished(readiness: Readiness, message: &str) -> Finding {
+    let (status, reason) = match readiness {
+        Readiness::Ready => (Truth::True, "Succeeded"),
+        Readiness::Stalled => (Truth::True, "Failed"),
+        Readiness::Reconciling | Readiness::NotReady => (Truth::False, "Unfinished"),
+    };
+    Finding {
+        type_: ConditionType::Finished,
+        status,
+        reason,
+        message: bounded(message, MAX_MESSAGE_CHARS),
+    }
+}
+
 /// The members' progress, with the unknown fields that a newer operator version wrote into this status. Unknown fields from
 /// the status of the `EtcdCluster` are not copied. The CRD of `EtcdRestore` may not have them, and the API server would drop
 /// them at every write.
@@ -93,7 +115,8 @@ fn merge_members(
 /// The status of a restore whose spec is refused.
 pub fn refused_status(restore: &EtcdRestore, refused: &[Refusal], now: Timestamp) -> EtcdRestoreStatus {
     let before = restore.status.clone().unwrap_or_default();
-    let findings = [refusal::accepted(refused)];
+    let mut findings = vec![refusal::accepted(refused)];
+    findings.extend(refusal::stalled(refused));
     EtcdRestoreStatus {
         observed_generation: restore.metadata.generation,
         conditions: Some(merge_conditions(restore, &findings, now)),

@@ -41,6 +41,9 @@ pub struct Persisted {
     pub fields: &'static [&'static str],
 }
 
+/// Condition types that 0.1.0 did not write. They repeat reasons of others, and no operator reads them back.
+const NEWER_TYPES: [&str; 3] = ["Ready", "Reconciling", "Stalled"];
+
 /// The API server as every case finds it: with the operator's own kinds, whose rules are read once.
 static SERVER: LazyLock<Beginning> = LazyLock::new(|| {
     let now: Timestamp = NOW.parse().expect("a time");
@@ -135,6 +138,7 @@ fn statuses(fake: &Fake, persisted: Persisted) -> BTreeMap<String, Value> {
         let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
         let stable: Vec<Value> = conditions
             .filter(|condition| STABLE_REASONS.iter().any(|reason| condition["reason"] == *reason))
+            .filter(|condition| NEWER_TYPES.iter().all(|type_| condition["type"] != *type_))
             .map(|condition| json!({"type": condition["type"], "status": condition["status"], "reason": condition["reason"]}))
             .collect();
         if !stable.is_empty() {

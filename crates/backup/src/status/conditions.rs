@@ -1,11 +1,12 @@
 //! The conditions of an `EtcdBackup`.
 
-use etcd_operator_api::condition::{ConditionType, Finding, Truth};
+use etcd_operator_api::condition::{ConditionType, Finding, Readiness, Truth};
 use etcd_operator_api::reference::References;
 use etcd_operator_api::{EtcdBackupStatus, refusal};
 
 use jiff::Timestamp;
 
+use crate::desired::Trigger;
 use crate::observed_state::ObservedBackup;
 use crate::plan::freshness::recorded_fresh_until;
 use crate::plan::{Plan, Reason};
@@ -58,7 +59,11 @@ pub fn conditions(
 ) -> Vec<Finding> {
     let mut conditions = vec![refusal::accepted(&[])];
     conditions.extend(references.finding());
-    conditions.push(progressing(plan, obstacle));
+    let progressing = progressing(plan, obstacle);
+    let readiness = readiness(observed, plan, obstacle);
+    conditions.extend(readiness.findings(progressing.reason, &progressing.message));
+    conditions.extend(finished(observed, plan));
+    conditions.push(progressing);
     if let Some(taken @ Obstacle::NameTaken { .. }) = obstacle {
         conditions.push(finding(
             ConditionType::NameConflict,
@@ -70,6 +75,45 @@ pub fn conditions(
     conditions.extend(backup_fresh(observed, plan));
     conditions.extend(super::former_locations::condition(after, observed));
     conditions
+}
+
+/// How far the object is from its spec. A periodic backup is ready while its schedule works: its runs are normal operation.
+fn readiness(observed: &ObservedBackup, plan: &Plan, obstacle: Option<&Obstacle>) -> Readiness {
+    if obstacle.is_some() {
+        return Readiness::Stalled;
+    }
+    let is_periodic = observed.desired.trigger != Trigger::Once;
+    match plan.progress.reason {
+        Reason::Done => Readiness::Ready,
+        Reason::LastRunFailed if is_periodic => Readiness::NotReady,
+        Reason::LastRunFailed => Readiness::Stalled,
+        Reason::Erasing | Reason::WaitsForCluster => Readiness::Reconciling,
+        Reason::Scheduled | Reason::BackingUp | Reason::Pruning | Reason::Queued | Reason::Suspended
+            if is_periodic =>
+        {
+            if plan.persisted.failures == 0 {
+                Readiness::Ready
+            } else {
+                Readiness::NotReady
+            }
+        }
+        Reason::Suspended => Readiness::NotReady,
+        Reason::Scheduled | Reason::BackingUp | Reason::Pruning | Reason::Queued => Readiness::Reconciling,
+    }
+}
+
+/// Whether a one-shot backup has ended. `kubectl wait --for=condition=Finished` returns after a failure, too.
+fn finished(observed: &ObservedBackup, plan: &Plan) -> Option<Finding> {
+    if observed.desired.trigger != Trigger::Once {
+        return None;
+    }
+    let (truth, reason) = match plan.progress.reason {
+        Reason::Done => (Truth::True, "Succeeded"),
+        Reason::LastRunFailed => (Truth::True, "Failed"),
+        _ => (Truth::False, "Unfinished"),
+    };
+    let message = plan.progress.message.clone();
+    Some(finding(ConditionType::Finished, truth, reason, message))
 }
 
 fn progressing(plan: &Plan, obstacle: Option<&Obstacle>) -> Finding {

@@ -3,9 +3,11 @@
 //! A pod that somebody deletes is made from the template of that moment. So the template moves only when its gate has
 //! passed, and never merely because another operator runs: its image may not know what the new one would ask of it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
-    core::v1::{PersistentVolumeClaim, PodSpec, PodTemplateSpec},
+    core::v1::{Container, PersistentVolumeClaim, PodSpec, PodTemplateSpec},
 };
 
 use super::{
@@ -30,12 +32,12 @@ pub struct StoredTemplates {
 /// There is no number in it that would differ from itself. Of the very same one this spares the comparison.
 impl Eq for StoredTemplates {}
 
-/// Why the pod template is not the one that is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why the pod template is not the desired one.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PendingChange {
-    /// The user asks for something that its gate has not let through.
-    Spec,
-    /// Only the operator is another one; its pods come with the next change.
+    /// The spec differs from what the members run, in these settings.
+    Spec(Vec<String>),
+    /// Only the version of the operator differs. Its pods change with the next change of the spec.
     Operator,
 }
 
@@ -145,7 +147,7 @@ pub(super) fn choose_template(
     let is_changed = spec_hash(&wanted).as_deref() != stored.spec_hash();
     let pending = match (is_changed, inputs.may_update_template && !inputs.is_restoring) {
         (true, true) => return (wanted, None),
-        (true, false) => PendingChange::Spec,
+        (true, false) => PendingChange::Spec(changed_settings(&stored.template, &wanted)),
         (false, _) if stored.operator_image().as_ref() == Some(&inputs.operator_image) => {
             return (wanted, None);
         }
@@ -159,6 +161,91 @@ pub(super) fn choose_template(
         ),
         Some(pending),
     )
+}
+
+/// The settings in which two pod templates differ, in the words of the spec and as flags of etcd.
+fn changed_settings(stored: &PodTemplateSpec, wanted: &PodTemplateSpec) -> Vec<String> {
+    let annotation = |template: &PodTemplateSpec, key: &str| -> Option<String> {
+        let annotations = template.metadata.as_ref()?.annotations.as_ref()?;
+        annotations.get(key).cloned()
+    };
+    let pod = |template: &PodTemplateSpec| template.spec.clone().unwrap_or_default();
+    let etcd = |template: &PodTemplateSpec| -> Container {
+        let containers = pod(template).containers;
+        let etcd = containers.into_iter().find(|container| container.name == ETCD);
+        etcd.unwrap_or_default()
+    };
+    let (was, is) = (etcd(stored), etcd(wanted));
+    let (pod_was, pod_is) = (pod(stored), pod(wanted));
+    let version = |template| annotation(template, ANNOTATION_VERSION);
+    let is_other_version = version(stored) != version(wanted);
+    let mut changed: Vec<String> = [
+        ("version", is_other_version),
+        ("image", was.image != is.image && !is_other_version),
+        ("imagePullPolicy", was.image_pull_policy != is.image_pull_policy),
+        (
+            "imagePullSecrets",
+            pod_was.image_pull_secrets != pod_is.image_pull_secrets,
+        ),
+        ("pod.resources", was.resources != is.resources),
+        ("pod.etcdEnv", was.env != is.env),
+        (
+            "pod.securityContext",
+            pod_was.security_context != pod_is.security_context,
+        ),
+        ("pod.nodeSelector", pod_was.node_selector != pod_is.node_selector),
+        ("pod.affinity", pod_was.affinity != pod_is.affinity),
+        ("pod.tolerations", pod_was.tolerations != pod_is.tolerations),
+        (
+            "pod.topologySpreadConstraints",
+            pod_was.topology_spread_constraints != pod_is.topology_spread_constraints,
+        ),
+        (
+            "pod.priorityClassName",
+            pod_was.priority_class_name != pod_is.priority_class_name,
+        ),
+        (
+            "pod.serviceAccountName",
+            pod_was.service_account_name != pod_is.service_account_name,
+        ),
+        (
+            "pod.terminationGracePeriodSeconds",
+            pod_was.termination_grace_period_seconds != pod_is.termination_grace_period_seconds,
+        ),
+        ("TLS or storage", pod_was.volumes != pod_is.volumes),
+    ]
+    .into_iter()
+    .filter(|(_, is_changed)| *is_changed)
+    .map(|(name, _)| name.to_owned())
+    .collect();
+    let (flags_were, flags_are) = (etcd_flags(&was), etcd_flags(&is));
+    let names: BTreeSet<&String> = flags_were.keys().chain(flags_are.keys()).collect();
+    // Another version has other flags of its own.
+    let flags = names
+        .into_iter()
+        .filter(|name| !is_other_version && flags_were.get(*name) != flags_are.get(*name));
+    changed.extend(flags.cloned());
+    if changed.is_empty() {
+        changed.push("pod.patch or another pod setting".to_owned());
+    }
+    changed
+}
+
+/// The flags of etcd in a container's command, which follow the separator.
+fn etcd_flags(container: &Container) -> BTreeMap<String, Option<String>> {
+    let words = container
+        .command
+        .iter()
+        .flatten()
+        .skip_while(|word| *word != "--");
+    words
+        .skip(1)
+        .filter(|word| word.starts_with("--"))
+        .map(|word| match word.split_once('=') {
+            Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+            None => (word.clone(), None),
+        })
+        .collect()
 }
 
 /// The stored pod with what does not touch a running one: labels and annotations of the user, and the incarnation,

@@ -1,6 +1,6 @@
 //! What is true of a cluster, as conditions.
 
-use etcd_operator_api::condition::{self, Condition, ConditionType, Finding, Truth};
+use etcd_operator_api::condition::{self, Condition, ConditionType, Finding, Readiness, Truth};
 use etcd_operator_api::refusal;
 use etcd_operator_etcd::policy::{self, Verdict};
 use etcd_operator_etcd::version::Version;
@@ -12,10 +12,8 @@ use crate::desired::Desired;
 use crate::persisted_state::Restore;
 use crate::plan::{ClusterView, Plan, Reason, majority};
 
-/// What is said of what is asked for and not done.
-const PENDING: &str = "Changes of the spec that restart members are pending";
-/// Why it is not done.
-const NOT_ROLLED: &str = "this version of the operator does not roll them out";
+/// The reason while the spec has changes that no member runs.
+const PENDING: &str = "Pending";
 /// What there is to know of a cluster that is well and bears no failure.
 const ONE_ALONE: &str =
     " One member has no redundancy: nobody can read or write while it is away, as was asked for.";
@@ -134,9 +132,9 @@ pub fn findings(
         (false, true) => add(ConditionType::Available, false, "NoQuorum", &elsewhere),
         (false, false) => add(ConditionType::Available, false, "NotFormed", &elsewhere),
     }
-    let pending = match inputs.pending {
-        Some(PendingChange::Spec) if reason != Reason::Converged => {
-            format!(" {}", pending(&observed.desired, running))
+    let pending = match &inputs.pending {
+        Some(PendingChange::Spec(settings)) if reason != Reason::Converged => {
+            format!(" {}", pending(settings, &observed.desired, running))
         }
         _ => String::new(),
     };
@@ -151,7 +149,11 @@ pub fn findings(
         );
     } else {
         let text = format!("{text}{pending}{refused}");
-        add(ConditionType::Progressing, works, reason.as_str(), &text);
+        let reason = match &inputs.pending {
+            Some(PendingChange::Spec(_)) if reason == Reason::Converged => PENDING,
+            _ => reason.as_str(),
+        };
+        add(ConditionType::Progressing, works, reason, &text);
     }
     add(
         ConditionType::Scaling,
@@ -246,16 +248,69 @@ pub fn findings(
         add(ConditionType::NameConflict, false, "NoConflict", text);
     }
     findings.extend(applied_finding(inputs, before));
+    if plan.persisted.has_formed() && inputs.refusals.is_empty() && reason != Reason::Hibernated {
+        findings.extend(rolled_out(inputs, &observed.desired, running));
+    }
+    findings.extend(readiness(plan, inputs, &findings));
     findings
 }
 
-/// What is asked for and not done, and why.
-fn pending(desired: &Desired, running: Option<&Version>) -> String {
+/// Whether every member runs the current spec. Unknown while no template could be built.
+fn rolled_out(inputs: &StatusInputs<'_>, desired: &Desired, running: Option<&Version>) -> Option<Finding> {
+    let (is_rolled_out, reason, message) = match &inputs.pending {
+        Some(PendingChange::Spec(settings)) => (false, PENDING, pending(settings, desired, running)),
+        Some(PendingChange::Operator) | None => {
+            (true, "UpToDate", "Every member runs the current spec.".to_owned())
+        }
+    };
+    Some(finding(ConditionType::RolledOut, is_rolled_out, reason, message))
+}
+
+/// `Ready`, `Reconciling` and `Stalled`, from what the other conditions say.
+fn readiness(plan: &Plan, inputs: &StatusInputs<'_>, findings: &[Finding]) -> [Finding; 3] {
+    let find = |type_| findings.iter().find(|finding| finding.type_ == type_);
+    let with_status = |type_, status| find(type_).filter(|finding| finding.status == status);
+    let obstacle = [
+        with_status(ConditionType::Accepted, Truth::False),
+        with_status(ConditionType::NameConflict, Truth::True),
+        with_status(ConditionType::Applied, Truth::False),
+        with_status(ConditionType::RolledOut, Truth::False),
+    ];
+    if let Some(obstacle) = obstacle.into_iter().flatten().next() {
+        return Readiness::Stalled.findings(obstacle.reason, &obstacle.message);
+    }
+    let reason = plan.explanation.reason;
+    let readiness = match reason {
+        _ if step_failure::is_crd_outdated(reason, inputs) => Readiness::Stalled,
+        Reason::Converged | Reason::Hibernated => Readiness::Ready,
+        Reason::Invalid | Reason::Blocked | Reason::QuorumLost | Reason::DataLost => Readiness::Stalled,
+        // The operator still observes a cluster that it must not change.
+        Reason::Paused if with_status(ConditionType::Degraded, Truth::False).is_some() => Readiness::Ready,
+        Reason::Paused => Readiness::NotReady,
+        Reason::Bootstrapping
+        | Reason::Scaling
+        | Reason::Recovering
+        | Reason::Restoring
+        | Reason::AwaitingRestore
+        | Reason::Waiting
+        | Reason::MembersUnreachable => Readiness::Reconciling,
+    };
+    let progressing = find(ConditionType::Progressing);
+    let reason = progressing.map_or(reason.as_str(), |progressing| progressing.reason);
+    readiness.findings(reason, &plan.explanation.text)
+}
+
+/// Which changes of the spec no member runs, and what that means.
+fn pending(settings: &[String], desired: &Desired, running: Option<&Version>) -> String {
     let wanted = desired.image.version();
     let version = wanted.zip(running).filter(|(wanted, running)| wanted != running);
     let version =
-        version.map(|(wanted, running)| format!(" (etcd {running} runs and {wanted} is asked for)"));
-    format!("{PENDING}{}: {NOT_ROLLED}.", version.unwrap_or_default())
+        version.map(|(wanted, running)| format!(" (members run etcd {running}, the spec asks for {wanted})"));
+    format!(
+        "Pending changes of {}{}: this version of the operator does not roll changes out to running members.",
+        settings.join(", "),
+        version.unwrap_or_default()
+    )
 }
 
 /// The version that is asked for while another one runs.
@@ -264,18 +319,19 @@ pub fn target_version(view: &ClusterView<'_>, inputs: &StatusInputs<'_>) -> Opti
     let is_another = view
         .oldest_running_version()
         .is_some_and(|running| running != wanted);
-    (inputs.pending == Some(PendingChange::Spec) && is_another).then(|| wanted.clone())
+    let is_pending = matches!(inputs.pending, Some(PendingChange::Spec(_)));
+    (is_pending && is_another).then(|| wanted.clone())
 }
 
 /// What is done or waited for, without what is in its way.
 pub fn summarize(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'_>) -> String {
-    match (plan.explanation.reason, inputs.pending) {
+    match (plan.explanation.reason, &inputs.pending) {
         (reason, _) if step_failure::is_crd_outdated(reason, inputs) => {
             step_failure::CRD_OUTDATED_MESSAGE.to_owned()
         }
-        (Reason::Converged, Some(PendingChange::Spec)) => {
-            let pending = pending(&view.observed.desired, view.oldest_running_version());
-            format!("All members are there and well. {pending}")
+        (Reason::Converged, Some(PendingChange::Spec(settings))) => {
+            let pending = pending(settings, &view.observed.desired, view.oldest_running_version());
+            format!("All members are healthy. {pending}")
         }
         _ => plan.explanation.text.clone(),
     }

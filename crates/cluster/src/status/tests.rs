@@ -83,13 +83,23 @@ fn phase_and_conditions_follow_from_the_spec() {
     for (spec, phase, conditions) in table {
         let status = reported(&cluster(spec, &json!(null)), 0);
         let found = brief(&status);
-        let found: Vec<_> = found
+        let (readiness, found): (Vec<_>, Vec<_>) = found
             .iter()
             .map(|(t, s, r)| (t.as_str(), s.as_str(), r.as_str()))
-            .collect();
+            .partition(|(type_, ..)| ["Ready", "Reconciling", "Stalled"].contains(type_));
         assert_eq!(
             (status.phase.as_str(), found.as_slice()),
             (*phase, *conditions),
+            "{spec}"
+        );
+        let (.., reason) = found.last().expect("a condition");
+        assert_eq!(
+            readiness,
+            [
+                ("Ready", "False", *reason),
+                ("Reconciling", "False", *reason),
+                ("Stalled", "True", *reason)
+            ],
             "{spec}"
         );
         assert_eq!(status.observed_generation, Some(7));

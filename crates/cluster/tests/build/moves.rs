@@ -103,11 +103,53 @@ fn the_hash_is_the_same_for_all_time() {
 fn a_changed_template_waits_for_its_gate_and_then_moves() {
     let (before, after) = (json!({"version": "3.5.35"}), json!({"version": "3.6.16"}));
     let (old, new) = over(&before, &after, |_| {});
-    assert_eq!(new.pending, Some(PendingChange::Spec));
+    let version = vec!["version".to_owned()];
+    assert_eq!(new.pending, Some(PendingChange::Spec(version)));
     assert_eq!(new.members, old.members);
     let (old, new) = over(&before, &after, |inputs| inputs.may_update_template = true);
     assert_eq!(new.pending, None);
     assert_ne!(new.members.spec.template, old.members.spec.template);
+}
+
+#[test]
+fn each_pending_setting_is_named() {
+    let quantity = json!({"cpu": "1", "memory": "2Gi"});
+    for (spec, settings) in [
+        (json!({"version": "3.6.15"}), vec!["version"]),
+        (json!({"image": "example.com/etcd:v3.6.16"}), vec!["image"]),
+        (
+            json!({"pod": {"resources": {"requests": quantity}}}),
+            vec!["pod.resources"],
+        ),
+        (
+            json!({"pod": {"etcdEnv": [{"name": "A", "value": "b"}]}}),
+            vec!["pod.etcdEnv"],
+        ),
+        (
+            json!({"etcd": {"heartbeatMs": 200, "electionMs": 2000}}),
+            vec!["--election-timeout", "--heartbeat-interval"],
+        ),
+        (
+            json!({"pod": {"tolerations": [{"key": "a", "operator": "Exists"}], "priorityClassName": "high"}}),
+            vec!["pod.tolerations", "pod.priorityClassName"],
+        ),
+        (
+            json!({"pod": {"patch": {"spec": {"hostNetwork": true}}}}),
+            vec!["pod.patch or another pod setting"],
+        ),
+    ] {
+        let (_, new) = over(&json!({"version": "3.6.16"}), &with_version(spec.clone()), |_| {});
+        let settings = settings.into_iter().map(str::to_owned).collect();
+        assert_eq!(new.pending, Some(PendingChange::Spec(settings)), "{spec}");
+    }
+}
+
+/// The spec with a version, unless it names one or an image.
+fn with_version(mut spec: Value) -> Value {
+    if spec.get("image").is_none() && spec.get("version").is_none() {
+        spec["version"] = json!("3.6.16");
+    }
+    spec
 }
 
 #[test]
@@ -121,7 +163,8 @@ fn a_set_that_was_deleted_while_a_change_was_pending_is_made_as_it_was() {
     let (_, new) = over(&before, &after, |inputs| {
         inputs.stored = Some(StoredTemplates::parse(&kept).expect("a template").into());
     });
-    assert_eq!(new.pending, Some(PendingChange::Spec));
+    let version = vec!["version".to_owned()];
+    assert_eq!(new.pending, Some(PendingChange::Spec(version)));
     assert_eq!(new.members, old.members);
     assert_eq!(StoredTemplates::parse("no template"), None);
 }
@@ -297,14 +340,17 @@ fn before_a_cluster_forms_one_look_tells_that_a_member_is_ready_and_afterwards_t
     let changed = json!({"pod": {"nodeSelector": {"a": "b"}}});
     let held = with(&changed, Some(&before), &|_| {});
     assert_eq!(
-        (held.pending, looks(&held).1),
-        (Some(PendingChange::Spec), json!(2))
+        (held.pending.clone(), looks(&held).1),
+        (
+            Some(PendingChange::Spec(vec!["pod.nodeSelector".to_owned()])),
+            json!(2)
+        )
     );
     let by_another = with(&plain, Some(&before), &|inputs| {
         inputs.operator_image = "registry/operator:10".parse().expect("an image");
     });
     assert_eq!(
-        (by_another.pending, looks(&by_another).1),
+        (by_another.pending.clone(), looks(&by_another).1),
         (Some(PendingChange::Operator), json!(2))
     );
     // Whoever wants more looks has them, and a restore begins anew.

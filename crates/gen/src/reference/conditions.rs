@@ -19,7 +19,7 @@ Every kind reports conditions in `status.conditions`. A condition that does not 
 {}
 ## Reasons
 
-`Scaling` and `Recovering` have the reason of `Progressing`.
+`Scaling`, `Recovering`, `Ready`, `Reconciling` and `Stalled` have the reason of `Progressing`, or of the condition that keeps the object from being ready. kstatus, and so Flux, Argo CD and `helm --wait`, reads the last three.
 
 {}
 ## Events
@@ -117,6 +117,11 @@ mod tests {
         let statuses = [
             include_str!("../../../backup/src/status/conditions.rs"),
             include_str!("../../../backup/src/status/former_locations.rs"),
+            between(
+                include_str!("../../../restore/src/status.rs"),
+                "fn finished",
+                "\n}\n",
+            ),
             between(
                 include_str!("../../../restore/src/plan/reason.rs"),
                 "fn as_str",

@@ -129,6 +129,42 @@ const GENERAL: &[ReasonDoc] = &[
         "Do not drain nodes or delete pods of this cluster now.",
     ),
     reason(
+        "RolledOut",
+        "UpToDate",
+        "True: every member runs the current spec.",
+        "",
+    ),
+    reason(
+        "RolledOut",
+        "Pending",
+        "False: the spec has changes that no member runs. The message names the settings.",
+        "This version of the operator does not roll changes out to running members. Revert the change, or restore a backup into a new EtcdCluster with it.",
+    ),
+    reason(
+        "Progressing",
+        "Pending",
+        "False: all members are healthy, but the spec has changes that no member runs.",
+        "See the condition RolledOut.",
+    ),
+    reason(
+        "Finished",
+        "Unfinished",
+        "False: the one-shot backup or the restore has not ended.",
+        "See the condition Progressing.",
+    ),
+    reason(
+        "Finished",
+        "Succeeded",
+        "True: the backup is stored, or the cluster serves the restored data.",
+        "",
+    ),
+    reason(
+        "Finished",
+        "Failed",
+        "True: the backup or the restore failed.",
+        "See `status.Reason`. A one-shot backup is retried, and at once after an edit of its spec.",
+    ),
+    reason(
         "QuorumLost",
         "QuorumLost",
         "True: a majority of the voters does not respond, so the cluster cannot commit writes.",

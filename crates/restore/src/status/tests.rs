@@ -67,6 +67,17 @@ fn observed_without_cluster(restore: &EtcdRestore, desired: Desired) -> Observed
     }
 }
 
+/// The conditions of a restore that waits with this reason.
+fn reconciling(reason: &'static str) -> [Brief; 5] {
+    [
+        ("Progressing", "False", reason),
+        ("Ready", "False", reason),
+        ("Reconciling", "True", reason),
+        ("Stalled", "False", reason),
+        ("Finished", "False", "Unfinished"),
+    ]
+}
+
 /// Type, status and reason of a condition.
 type Brief = (&'static str, &'static str, &'static str);
 
@@ -95,8 +106,11 @@ fn message(status: &EtcdRestoreStatus, type_: &str) -> String {
 fn a_restore_without_its_cluster_waits_with_a_message() {
     let status = status_of(&restore(&good(), &json!(null)), None, 0);
     let valid = ("Accepted", "True", "Valid");
-    let waits = ("Progressing", "False", "NoCluster");
-    assert_conditions(&status, &[valid, ("ReferenceFound", "True", "Found"), waits]);
+    let found = ("ReferenceFound", "True", "Found");
+    assert_conditions(
+        &status,
+        &[&[valid, found][..], &reconciling("NoCluster")].concat(),
+    );
     assert_eq!(
         (status.phase.as_deref(), status.reason.as_deref()),
         (Some("Waiting"), Some("There is no EtcdCluster orders."))
@@ -110,8 +124,11 @@ fn missing_references_are_named() {
     let missing = Some("EtcdCluster orders and EtcdBackup nightly");
     let status = status_of(&restore(&good(), &json!(null)), missing, 0);
     let valid = ("Accepted", "True", "Valid");
-    let waits = ("Progressing", "False", "NoCluster");
-    assert_conditions(&status, &[valid, ("ReferenceFound", "False", "NotFound"), waits]);
+    let missing = ("ReferenceFound", "False", "NotFound");
+    assert_conditions(
+        &status,
+        &[&[valid, missing][..], &reconciling("NoCluster")].concat(),
+    );
     assert!(message(&status, "ReferenceFound").contains("EtcdCluster orders and EtcdBackup nightly"));
 }
 
@@ -135,7 +152,15 @@ fn an_invalid_restore_names_field_and_remedy_in_reason_and_condition() {
         ),
     ] {
         let status = status_of(&restore(&spec, &json!(null)), None, 0);
-        assert_conditions(&status, &[("Accepted", "False", reason)]);
+        assert_conditions(
+            &status,
+            &[
+                ("Accepted", "False", reason),
+                ("Ready", "False", reason),
+                ("Reconciling", "False", reason),
+                ("Stalled", "True", reason),
+            ],
+        );
         assert_eq!(status.phase.as_deref(), Some("Invalid"), "{spec}");
         let message_text = status.reason.clone().expect("a reason");
         assert!(message_text.starts_with(words), "{message_text}");

@@ -223,30 +223,49 @@ fn another_version_that_is_asked_for_is_named() {
         version: Some("3.7.0".parse().expect("a version")),
     };
     let pending = StatusInputs {
-        pending: Some(PendingChange::Spec),
+        pending: Some(PendingChange::Spec(vec!["version".to_owned()])),
         ..status_inputs()
     };
     let status = status_with(&scene, &pending, None);
     assert_eq!(status.target_version, "3.7.0");
     let why = status.plan.and_then(|plan| plan.why).expect("a text");
-    assert!(why.contains("etcd 3.6.16 runs and 3.7.0 is asked for"), "{why}");
+    assert_eq!(
+        why,
+        "All members are healthy. Pending changes of version (members run etcd 3.6.16, the spec asks for 3.7.0): this version of the operator does not roll changes out to running members."
+    );
 }
 
 #[test]
 fn what_is_asked_for_and_not_done_is_not_called_done() {
     let scene = Scene::formed(3);
     let pending = StatusInputs {
-        pending: Some(PendingChange::Spec),
+        pending: Some(PendingChange::Spec(vec!["version".to_owned()])),
         ..status_inputs()
     };
     let status = status_with(&scene, &pending, None);
-    let progress = condition_of(&status, ConditionType::Progressing).expect("the condition");
-    for text in [status.reason, progress.message] {
-        let text = text.unwrap_or_default();
-        assert!(
-            text.contains("are pending: ") && !text.contains("All is as asked for"),
-            "{text}"
-        );
+    for (type_, status_value) in [
+        (ConditionType::Progressing, "False"),
+        (ConditionType::RolledOut, "False"),
+        (ConditionType::Ready, "False"),
+        (ConditionType::Stalled, "True"),
+        (ConditionType::Reconciling, "False"),
+    ] {
+        let found = condition_of(&status, type_).expect("the condition");
+        assert_eq!(found.status, status_value, "{type_:?}");
+        assert_eq!(found.reason.as_deref(), Some("Pending"), "{type_:?}");
+    }
+    let text = status.reason.unwrap_or_default();
+    assert!(text.contains("Pending changes of version: "), "{text}");
+
+    let status = status_with(&scene, &status_inputs(), None);
+    for (type_, status_value) in [
+        (ConditionType::RolledOut, "True"),
+        (ConditionType::Ready, "True"),
+        (ConditionType::Stalled, "False"),
+        (ConditionType::Reconciling, "False"),
+    ] {
+        let found = condition_of(&status, type_).map(|found| found.status);
+        assert_eq!(found.as_deref(), Some(status_value), "{type_:?}");
     }
 }
 
