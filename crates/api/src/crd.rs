@@ -96,7 +96,9 @@ fn limit_lengths(schema: &mut JSONSchemaProps, field_path: &str) {
     match &mut schema.items {
         Some(JSONSchemaPropsOrArray::Schema(item)) => limit_lengths(item, field_path),
         Some(JSONSchemaPropsOrArray::Schemas(items)) => {
-            items.iter_mut().for_each(|item| limit_lengths(item, field_path));
+            for item in items.iter_mut() {
+                limit_lengths(item, field_path);
+            }
         }
         None => {}
     }

@@ -323,7 +323,7 @@ async fn used(stage: Arc<Stage>) -> Result<()> {
     ensure!(adopted.contains("hello"), "nothing is left on them:\n{said}");
     let backups = Page::read("docs/backups.md")?;
     let said = desk.types(&backups.shell().collect::<Vec<_>>()).await?;
-    for told in ["orders-nightly", "its hash is correct", "sealed  etcd/orders_v"] {
+    for told in ["orders-nightly", "its hash is correct", "encrypted  etcd/orders_v"] {
         ensure!(said.contains(told), "nothing of {told:?} in\n{said}");
     }
     let operations = Page::read("docs/operations.md")?;

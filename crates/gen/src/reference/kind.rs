@@ -250,7 +250,9 @@ mod tests {
     fn a_page_has_type_default_bounds_and_meaning_of_a_field() {
         let page = page_of("etcdcluster");
         assert!(page.contains("| field | type | built | required | default | allowed | meaning |"));
-        assert!(row(&page, "spec.size").starts_with("| `spec.size` | integer |  |  | `3` |  | How many"));
+        assert!(
+            row(&page, "spec.size").starts_with("| `spec.size` | integer |  |  | `3` |  | Number of members")
+        );
         assert!(row(&page, "spec.storage.medium").contains(
             "| string |  |  | `\"PersistentVolume\"` | `PersistentVolume`, `EmptyDir`, `Memory` |"
         ));

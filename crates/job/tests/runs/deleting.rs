@@ -370,7 +370,7 @@ async fn people_see_what_is_there_and_what_cannot_be_opened() {
     assert_eq!(listing.backups.len(), 2);
     assert_eq!(text.matches("key missing").count(), 1, "{text}");
     assert!(
-        text.contains("without a manifest") && text.contains("etcd/orders-old"),
+        text.contains("no manifest") && text.contains("etcd/orders-old"),
         "{text}"
     );
     let broken = made(&bench, "u", &["3", "4"]).await;
@@ -383,18 +383,18 @@ async fn people_see_what_is_there_and_what_cannot_be_opened() {
         .expect("a list")
         .to_string();
     assert!(
-        shown.contains(&format!("cannot be read or is another's: {}", broken[0])),
+        shown.contains(&format!("manifest unreadable or of another object: {}", broken[0])),
         "{shown}"
     );
     assert!(
-        shown.contains("another size") && shown.contains("\\u{1b}[2Jred"),
+        shown.contains("wrong size") && shown.contains("\\u{1b}[2Jred"),
         "{shown}"
     );
     assert!(!shown.contains('\u{1b}'), "{shown}");
     let nothing = list::listing(&bench.store, "other/", |_| true)
         .await
         .expect("a list");
-    assert!(nothing.to_string().contains("nothing found"), "{nothing}");
+    assert!(nothing.to_string().contains("No backups found"), "{nothing}");
     let opened = list::listing(&bench.store, "etcd/", |id| id == "2026").await;
-    assert!(opened.expect("a list").to_string().contains("sealed"));
+    assert!(opened.expect("a list").to_string().contains("encrypted"));
 }

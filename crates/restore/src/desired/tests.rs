@@ -147,7 +147,7 @@ fn an_invalid_value_is_refused_with_field_and_remedy() {
         (
             json!({"backupStorageType": "S3", "s3": good, "gcs": good}),
             "spec.backupStorageType",
-            &["spec.gcs is set beside it", "take out spec.gcs"],
+            &["spec.gcs is also set", "remove spec.gcs"],
         ),
         (
             json!({"backupStorageType": "OSS", "oss": {"path": "bucket"}}),
