@@ -83,7 +83,7 @@ fn every_field_is_one_that_kubernetes_knows() -> Result<()> {
         assert_eq!(unknown, [""; 0], "{name}: {kind}");
         kinds.insert(kind);
     }
-    assert_eq!(kinds.len(), 11, "{kinds:?}");
+    assert_eq!(kinds.len(), 13, "{kinds:?}");
     Ok(())
 }
 
