@@ -26,6 +26,9 @@ const UNBUILT: &[Unbuilt] = &[];
 /// The default timeout of a backup, the same as the ancestor operator's.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// The longest timeout of a backup.
+const MAX_TIMEOUT: Duration = Duration::from_hours(24);
+
 /// The parsed spec of an `EtcdBackup`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
@@ -144,7 +147,8 @@ pub fn parse_spec(backup: &EtcdBackup, now: Timestamp) -> Result<Desired, Vec<Re
         refused.push(Refusal::invalid("spec.verification", problem));
     }
     let timeout = match u64::try_from(policy.timeout_in_second.unwrap_or(0)) {
-        Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
+        // An object that was stored before the limit existed may have a longer one.
+        Ok(seconds) if seconds > 0 => Duration::from_secs(seconds).min(MAX_TIMEOUT),
         _ => DEFAULT_TIMEOUT,
     };
     match (source, location, trigger, retention) {

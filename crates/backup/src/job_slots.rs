@@ -1,95 +1,126 @@
 //! Job slots: they limit how many backup Jobs run at once in the whole installation.
 //!
-//! The statuses say which runs are running or waiting. Only slots that were granted and are not in a status yet are kept in
-//! memory. They need not survive a restart, as nothing has started in them.
+//! Each reconcile records what its object uses, so only runs wait in line that could start now. The record need not survive
+//! a restart: before the first slot is granted, the statuses say which runs hold one, and after a start every object is
+//! reconciled.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use etcd_operator_api::backup::ActiveRun;
 use etcd_operator_api::{EtcdBackup, EtcdBackupStatus};
 use etcd_operator_runtime::key::ObjectKey;
-use etcd_operator_runtime::latest::Latest;
-use etcd_operator_runtime::store::Store;
+use etcd_operator_runtime::wakeup::Wakeup;
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::Job;
 
-use crate::observe;
+use crate::observe::observe_pods;
+use crate::observed_state::{JobSlot, ObservedPod};
 use crate::persisted_state::Task;
-use crate::plan::Phase;
-use crate::plan::slot::{WaitingRun, is_next};
+use crate::plan::slot::{BackupName, SlotQueue, SlotUse, holds_slot};
+use crate::reconcile::Deps;
 use crate::scope::BackupScope;
 
 /// Grants Job slots; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct JobSlots {
-    limit: usize,
-    granted: Arc<Mutex<BTreeSet<ObjectKey>>>,
+    shared: Arc<Shared>,
 }
 
-/// A granted slot. It is dropped once the start of the run is in the status, which counts from then on.
 #[derive(Debug)]
-pub struct JobSlot<'a> {
-    slots: &'a JobSlots,
-    key: &'a ObjectKey,
+struct Shared {
+    index: Mutex<Index>,
+    wakeup: OnceLock<Wakeup>,
 }
 
-impl Drop for JobSlot<'_> {
-    fn drop(&mut self) {
-        self.slots.lock().remove(self.key);
-    }
+#[derive(Debug)]
+struct Index {
+    queue: SlotQueue,
+    /// Whether the runs that had started before this process are counted.
+    is_counted: bool,
 }
 
 impl JobSlots {
     /// Slots for `limit` Jobs at once.
     pub fn new(limit: usize) -> Self {
+        let index = Index {
+            queue: SlotQueue::new(limit),
+            is_counted: false,
+        };
         Self {
-            limit,
-            granted: Arc::default(),
+            shared: Arc::new(Shared {
+                index: Mutex::new(index),
+                wakeup: OnceLock::new(),
+            }),
         }
     }
 
-    /// Takes a slot for a run that has been due since `due`; `None` if none is free or other runs come first.
-    pub fn take<'a>(
-        &'a self,
-        key: &'a ObjectKey,
-        due: Timestamp,
-        scope: &BackupScope,
-        backups: &Store<EtcdBackup>,
-        jobs: &Store<Job>,
-        latest: &Latest<EtcdBackup>,
-    ) -> Option<JobSlot<'a>> {
-        let mut granted = self.lock();
-        let own = (due, key.to_string());
-        let (mut running, mut waiting) = (0, BTreeSet::from([own.clone()]));
-        for copy in backups.list() {
-            let other = ObjectKey::of(&*copy);
-            let backup = latest.written(&other).unwrap_or(copy);
-            // This installation never finishes runs of others, so it must not wait for them.
-            if !scope.includes(&backup) {
-                continue;
-            }
-            let started = running_jobs(backup.status.as_ref(), |job| {
-                let job = jobs.get(&other.beside(job));
-                job.is_some_and(|job| observe::observe_job(&job).terminal_condition.is_none())
-            });
-            let since = waiting_since(backup.status.as_ref());
-            running += started + usize::from(granted.contains(&other));
-            // A run with a granted slot counts as running and no longer as waiting.
-            if !granted.contains(&other) && other != *key {
-                waiting.extend(since.map(|since| (since, other.to_string())));
-            }
-        }
-        if !is_next(running, self.limit, &waiting, &own) {
-            return None;
-        }
-        granted.insert(key.clone());
-        Some(JobSlot { slots: self, key })
+    /// Sets what wakes the controller for the objects that may start a run. Only the first call counts.
+    pub fn wake_with(&self, wakeup: Wakeup) {
+        self.shared.wakeup.get_or_init(|| wakeup);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<ObjectKey>> {
-        self.granted.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Takes a slot for a run that has been due since `due` and could start now.
+    pub(crate) fn take(&self, key: &ObjectKey, due: Timestamp, scope: &BackupScope, deps: &Deps) -> JobSlot {
+        let mut index = self.counted(scope, deps);
+        if index.queue.take(&name_of(key), due) {
+            return JobSlot::Granted;
+        }
+        JobSlot::Denied {
+            in_use: index.queue.in_use(),
+            limit: index.queue.limit(),
+        }
     }
+
+    /// Records what a reconcile found, or `None` if it failed before it knew, and wakes the runs that may start now.
+    pub(crate) fn record(&self, key: &ObjectKey, found: Option<SlotUse>, scope: &BackupScope, deps: &Deps) {
+        let next = {
+            let mut index = self.counted(scope, deps);
+            index.queue.record(&name_of(key), found);
+            index.queue.next()
+        };
+        if let Some(wakeup) = self.shared.wakeup.get() {
+            for (namespace, name) in next {
+                wakeup.push(ObjectKey::new(namespace, name));
+            }
+        }
+    }
+
+    fn counted(&self, scope: &BackupScope, deps: &Deps) -> MutexGuard<'_, Index> {
+        let mut index = self.shared.index.lock().unwrap_or_else(PoisonError::into_inner);
+        if !index.is_counted {
+            index.is_counted = true;
+            count_started_runs(&mut index.queue, scope, deps);
+        }
+        index
+    }
+}
+
+fn name_of(key: &ObjectKey) -> BackupName {
+    (key.namespace().unwrap_or_default().to_owned(), key.name.clone())
+}
+
+/// Counts the runs that hold a slot by the statuses.
+fn count_started_runs(queue: &mut SlotQueue, scope: &BackupScope, deps: &Deps) {
+    for backup in deps.backups.list() {
+        let key = ObjectKey::of(&*backup);
+        let name = name_of(&key);
+        // This installation never finishes runs of others, so it must not wait for them.
+        if !has_started_runs(&backup) || !scope.includes(&backup) {
+            continue;
+        }
+        let pods = observe_pods(&key, deps);
+        let held = slots_held(backup.status.as_ref(), &pods, deps.clock.now());
+        queue.record(
+            &name,
+            Some(SlotUse {
+                held,
+                waiting_since: None,
+            }),
+        );
+    }
+}
+
+fn has_started_runs(backup: &EtcdBackup) -> bool {
+    active_runs(backup.status.as_ref()).any(|run| run.started_at.is_some())
 }
 
 fn active_runs(status: Option<&EtcdBackupStatus>) -> impl Iterator<Item = &ActiveRun> {
@@ -97,95 +128,18 @@ fn active_runs(status: Option<&EtcdBackupStatus>) -> impl Iterator<Item = &Activ
     runs.into_iter().flatten()
 }
 
-/// How many Jobs run for an object.
-///
-/// While its spec is refused, no results are recorded, so a run counts only while its Job has not finished; otherwise it
-/// would hold its slot forever. The same holds for tasks that only a newer version of the operator knows.
-fn running_jobs(status: Option<&EtcdBackupStatus>, is_unfinished: impl Fn(&str) -> bool) -> usize {
-    let is_accepted = status.is_none_or(|status| status.phase.as_deref() != Some(Phase::INVALID.0));
-    let started = active_runs(status).filter(|run| run.started_at.is_some());
+/// How many slots the runs in a status hold, those of a newer version of the operator included.
+pub fn slots_held(status: Option<&EtcdBackupStatus>, pods: &[ObservedPod], now: Timestamp) -> usize {
+    let started = active_runs(status).filter_map(|run| Some((run.started_at.as_ref()?.0, &run.job)));
     started
-        .filter(|run| is_accepted && Task::parse(&run.task).is_some() || is_unfinished(&run.job))
+        .filter(|(started_at, job)| {
+            let own = pods.iter().filter(|pod| pod.job == **job);
+            holds_slot(*started_at, own, now)
+        })
         .count()
 }
 
 /// Whether a status lists runs that this version of the operator will finish.
 pub fn has_unfinished_runs(status: &EtcdBackupStatus) -> bool {
     active_runs(Some(status)).any(|run| Task::parse(&run.task).is_some())
-}
-
-/// Since when the first waiting run of an object has been due.
-fn waiting_since(status: Option<&EtcdBackupStatus>) -> Option<Timestamp> {
-    let waiting =
-        active_runs(status).filter(|run| run.started_at.is_none() && Task::parse(&run.task).is_some());
-    waiting.filter_map(|run| Some(run.due.as_ref()?.0)).min()
-}
-
-/// The `limit` objects whose runs have waited longest. They are reconciled when a slot may have become free.
-pub fn longest_waiting(backups: &Store<EtcdBackup>, scope: &BackupScope, limit: usize) -> Vec<ObjectKey> {
-    let mut waiting: Vec<(WaitingRun, ObjectKey)> = backups
-        .list()
-        .iter()
-        .filter(|backup| scope.includes(backup))
-        .filter_map(|backup| {
-            let key = ObjectKey::of(&**backup);
-            let since = waiting_since(backup.status.as_ref())?;
-            Some(((since, key.to_string()), key))
-        })
-        .collect();
-    waiting.sort();
-    waiting.into_iter().take(limit).map(|(_, key)| key).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-
-    use super::*;
-
-    fn status(phase: &str, run: &ActiveRun) -> EtcdBackupStatus {
-        EtcdBackupStatus {
-            phase: Some(phase.to_owned()),
-            active: Some(vec![run.clone()]),
-            ..EtcdBackupStatus::default()
-        }
-    }
-
-    #[test]
-    fn an_object_with_a_refused_spec_holds_a_slot_only_while_its_job_runs() {
-        let mut run = ActiveRun {
-            job: "orders-1".to_owned(),
-            task: Task::Backup.to_string(),
-            started_at: Some(Time(Timestamp::UNIX_EPOCH)),
-            ..ActiveRun::default()
-        };
-        // An accepted spec keeps its slot until the result is recorded.
-        assert_eq!(running_jobs(Some(&status("Running", &run)), |_| false), 1);
-        assert_eq!(
-            running_jobs(Some(&status("Invalid", &run)), |job| job == "orders-1"),
-            1
-        );
-        assert_eq!(running_jobs(Some(&status("Invalid", &run)), |_| false), 0);
-        assert_eq!(running_jobs(None, |_| true), 0);
-        // Only a newer version knows this task, and that version may never run again.
-        run.task = "Verify".to_owned();
-        assert_eq!(
-            running_jobs(Some(&status("Running", &run)), |job| job == "orders-1"),
-            1
-        );
-        assert_eq!(running_jobs(Some(&status("Running", &run)), |_| false), 0);
-    }
-
-    #[test]
-    fn a_run_of_an_unknown_task_does_not_wait_for_a_slot() {
-        let due = Timestamp::UNIX_EPOCH;
-        let mut run = ActiveRun {
-            task: Task::Backup.to_string(),
-            due: Some(Time(due)),
-            ..ActiveRun::default()
-        };
-        assert_eq!(waiting_since(Some(&status("Running", &run))), Some(due));
-        run.task = "Verify".to_owned();
-        assert_eq!(waiting_since(Some(&status("Running", &run))), None);
-    }
 }

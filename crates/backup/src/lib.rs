@@ -25,11 +25,6 @@ mod scope;
 pub mod status;
 pub mod trim;
 
-pub use job_slots::{has_unfinished_runs, longest_waiting};
+pub use job_slots::{JobSlots, has_unfinished_runs};
 pub use reconcile::{Deps, Reconciler};
 pub use scope::BackupScope;
-
-// Former names, until the crates that use them follow.
-pub use job_slots::{has_unfinished_runs as is_busy, longest_waiting as waiting};
-pub use metrics as freshness;
-pub use scope::BackupScope as Ours;

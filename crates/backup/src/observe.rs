@@ -17,7 +17,7 @@ use kube::{Resource, ResourceExt as _};
 use crate::build::{CONTAINER, GENERATION, LOCATION};
 use crate::desired::{Desired, Source};
 use crate::observed_state::{
-    ContainerDeath, ObservedBackup, ObservedJob, ObservedPod, ResolvedSource, SourceProblem,
+    ContainerDeath, JobSlot, ObservedBackup, ObservedJob, ObservedPod, ResolvedSource, SourceProblem,
     SourceUnavailable, TerminalCondition, Termination,
 };
 use crate::persisted_state::PersistedState;
@@ -26,7 +26,7 @@ use crate::reconcile::Deps;
 /// The longest value of a backup request, and the longest text about a Job or a pod.
 const MAX_TEXT: usize = 200;
 
-/// Reads the state of one backup. It leaves `has_job_slot` false, as taking a slot is up to the caller.
+/// Reads the state of one backup. It requests no Job slot; that is up to the caller.
 pub fn observe(backup: &EtcdBackup, desired: Desired, now: Timestamp, deps: &Deps) -> ObservedBackup {
     let key = ObjectKey::of(backup);
     let uid = backup.uid().unwrap_or_default();
@@ -35,9 +35,6 @@ pub fn observe(backup: &EtcdBackup, desired: Desired, now: Timestamp, deps: &Dep
         .jobs
         .filter(&key.namespace, |job: &Job| has_label(job.labels()));
     let (owned, foreign): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| is_owned(&**job, &uid));
-    let pods = deps
-        .pods
-        .filter(&key.namespace, |pod: &Pod| has_label(pod.labels()));
     let status = backup.status.as_ref();
     let request = backup.annotations().get(ANNOTATION_BACKUP_NOW);
     ObservedBackup {
@@ -54,12 +51,19 @@ pub fn observe(backup: &EtcdBackup, desired: Desired, now: Timestamp, deps: &Dep
             .map(|text| text.chars().take(MAX_TEXT).collect()),
         persisted: PersistedState::read(status),
         jobs: owned.iter().map(|job| observe_job(job)).collect(),
-        pods: pods.iter().filter_map(|pod| observe_pod(pod)).collect(),
+        pods: observe_pods(&key, deps),
         foreign_job: foreign.first().map(|job| job.name_any()),
-        has_job_slot: false,
+        job_slot: JobSlot::NotRequested,
         uid,
         desired,
     }
+}
+
+/// Reads the pods of all Jobs of an `EtcdBackup`.
+pub fn observe_pods(key: &ObjectKey, deps: &Deps) -> Vec<ObservedPod> {
+    let is_own = |pod: &Pod| pod.labels().get(LABEL_BACKUP) == Some(&key.name);
+    let pods = deps.pods.filter(&key.namespace, is_own);
+    pods.iter().filter_map(|pod| observe_pod(pod)).collect()
 }
 
 /// Whether an object is controlled by the `EtcdBackup` of this UID.

@@ -43,7 +43,24 @@ pub struct ObservedBackup {
     /// The name of a Job that has our label but another owner.
     pub foreign_job: Option<String>,
     /// Whether one more Job may start now, counted over the whole installation.
-    pub has_job_slot: bool,
+    pub job_slot: JobSlot,
+}
+
+/// Whether a run that is due may start its Job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JobSlot {
+    /// No slot was requested.
+    #[default]
+    NotRequested,
+    /// The run has a slot.
+    Granted,
+    /// All slots are in use, or other runs come first.
+    Denied {
+        /// How many slots are in use.
+        in_use: usize,
+        /// How many slots there are.
+        limit: usize,
+    },
 }
 
 /// How to reach the etcd cluster that is backed up.

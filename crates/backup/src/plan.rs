@@ -21,7 +21,7 @@ use etcd_operator_api::span::second;
 use jiff::Timestamp;
 
 use crate::desired::Trigger;
-use crate::observed_state::ObservedBackup;
+use crate::observed_state::{JobSlot, ObservedBackup};
 use crate::persisted_state::{PersistedState, Run, Task};
 
 pub use failed_field::describe_failure;
@@ -33,9 +33,7 @@ pub use start::{MissCause, MissedRun};
 const STORE_FULL: &str = "Full";
 /// How often the Job of one run is created if its result gets lost.
 const MAX_ATTEMPTS: i64 = 3;
-/// The requeue interval while a run waits for a Job slot. The end of another run wakes it, too.
-const QUEUED_INTERVAL: Duration = Duration::from_secs(5);
-/// The requeue interval while a run is unfinished. Its Job and pods wake the controller, too.
+/// The requeue interval while a Job runs or is about to. Its pods wake the controller, too.
 const RUNNING_INTERVAL: Duration = Duration::from_secs(30);
 /// The longest requeue interval.
 const LONGEST_INTERVAL: Duration = Duration::from_mins(5);
@@ -199,7 +197,7 @@ fn start_next_run(observed: &ObservedBackup, plan: &mut Plan) {
     let Some(first) = ready.min_by_key(|run| (run.task, run.due)) else {
         return;
     };
-    if observed.has_job_slot {
+    if observed.job_slot == JobSlot::Granted {
         first.started_at = Some(second(observed.now));
         first.message = None;
         if first.task == Task::Backup {
@@ -270,10 +268,9 @@ fn requeue_after(observed: &ObservedBackup, plan: &Plan) -> Duration {
     if let Some(retry) = retry.filter(|_| observed.deleted_at.is_none()) {
         interval = interval.min(until(retry));
     }
-    if plan.queued_since.is_some() {
-        interval = interval.min(QUEUED_INTERVAL);
-    }
-    if !plan.persisted.runs.is_empty() || observed.deleted_at.is_some() {
+    // A run that waits for a slot or for its cluster is woken by the change that lets it start.
+    let has_started = plan.persisted.runs.iter().any(|run| run.started_at.is_some());
+    if has_started || observed.deleted_at.is_some() {
         interval = interval.min(RUNNING_INTERVAL);
     }
     interval

@@ -18,6 +18,7 @@ use etcd_operator_runtime::{
     report::Reporter,
     store::{Malformed, Store},
 };
+use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -26,10 +27,11 @@ use tracing::info;
 use crate::act::{self, JobCreation};
 use crate::desired::{Desired, parse_spec};
 use crate::events::{self, BackupEvent};
-use crate::job_slots::JobSlots;
-use crate::observe::observe;
-use crate::observed_state::ObservedBackup;
+use crate::job_slots::{JobSlots, slots_held};
+use crate::observe::{observe, observe_pods};
+use crate::observed_state::{JobSlot, ObservedBackup};
 use crate::plan::freshness::recorded_fresh_until;
+use crate::plan::slot::SlotUse;
 use crate::plan::{Plan, plan};
 use crate::scope::{BackupScope, Exclusion, cluster_of};
 use crate::status::{self, Obstacle};
@@ -58,8 +60,8 @@ pub struct Deps {
     pub installation: String,
     /// The operator's own image, which Jobs run; or a text that says how to configure it.
     pub operator_image: Result<String, String>,
-    /// How many Jobs may run at once, over all backups.
-    pub most_jobs: usize,
+    /// The Job slots of all backups.
+    pub job_slots: JobSlots,
     /// The clock.
     pub clock: SharedClock,
 }
@@ -69,7 +71,6 @@ pub struct Deps {
 pub struct Reconciler {
     deps: Arc<Deps>,
     latest: Latest<EtcdBackup>,
-    job_slots: JobSlots,
     other_installations: Elsewhere,
     scope: BackupScope,
 }
@@ -80,7 +81,6 @@ impl Reconciler {
         let other_installations = Elsewhere::new(&deps.installation);
         Self {
             scope: BackupScope::new(deps.clusters.clone(), deps.scope, other_installations.clone()),
-            job_slots: JobSlots::new(deps.most_jobs),
             other_installations,
             deps: Arc::new(deps),
             latest: Latest::default(),
@@ -112,6 +112,17 @@ impl Reconciler {
     }
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Wake, Error> {
+        let mut slot_use = None;
+        let result = Box::pin(self.reconcile_object(key, &mut slot_use)).await;
+        if result.is_ok() {
+            // An object that is gone, or belongs to another installation, uses no slots.
+            slot_use.get_or_insert_default();
+        }
+        self.deps.job_slots.record(key, slot_use, &self.scope, &self.deps);
+        result
+    }
+
+    async fn reconcile_object(&self, key: &ObjectKey, slot_use: &mut Option<SlotUse>) -> Result<Wake, Error> {
         let Deps {
             backups,
             clusters,
@@ -160,8 +171,11 @@ impl Reconciler {
             parsed = parse_spec(&without_schedule(&backup), clock.now());
         }
         match parsed {
-            Ok(desired) => Box::pin(self.reconcile_accepted(key, backup, desired, &references)).await,
-            Err(refused) => self.reconcile_refused(backup, &refused, &references).await,
+            Ok(desired) => Box::pin(self.reconcile_accepted(backup, desired, &references, slot_use)).await,
+            Err(refused) => {
+                self.reconcile_refused(backup, &refused, &references, slot_use)
+                    .await
+            }
         }
     }
 
@@ -172,6 +186,7 @@ impl Reconciler {
         backup: Arc<EtcdBackup>,
         refused: &[Refusal],
         references: &References,
+        slot_use: &mut Option<SlotUse>,
     ) -> Result<Wake, Error> {
         let has_no_runs = backup
             .status
@@ -188,7 +203,8 @@ impl Reconciler {
         }
         let now = self.deps.clock.now();
         let after = status::refused(&backup, refused, references, now);
-        self.write_status(&backup, after).await?;
+        let backup = self.write_status(&backup, after).await?;
+        *slot_use = Some(self.slot_use(&backup, None));
         // The last good backup may become late while the spec is refused.
         let deadline = backup.status.as_ref().and_then(recorded_fresh_until);
         let rest = deadline.and_then(|by| Duration::try_from(by.duration_since(now)).ok());
@@ -197,10 +213,10 @@ impl Reconciler {
 
     async fn reconcile_accepted(
         &self,
-        key: &ObjectKey,
         backup: Arc<EtcdBackup>,
         desired: Desired,
         references: &References,
+        slot_use: &mut Option<SlotUse>,
     ) -> Result<Wake, Error> {
         let deps = &*self.deps;
         let is_being_deleted = backup.metadata.deletion_timestamp.is_some();
@@ -210,14 +226,11 @@ impl Reconciler {
         }
         let mut observed = observe(&backup, desired, deps.clock.now(), deps);
         let mut plan = plan(&observed);
-        let slot = match plan.queued_since.filter(|_| deps.operator_image.is_ok()) {
-            Some(due) => self
+        let queued_since = plan.queued_since.filter(|_| deps.operator_image.is_ok());
+        if let Some(due) = queued_since {
+            observed.job_slot = deps
                 .job_slots
-                .take(key, due, &self.scope, &deps.backups, &deps.jobs, &self.latest),
-            None => None,
-        };
-        if slot.is_some() {
-            observed.has_job_slot = true;
+                .take(&ObjectKey::of(&*backup), due, &self.scope, deps);
             plan = crate::plan::plan(&observed);
         }
         let image = match &deps.operator_image {
@@ -228,7 +241,8 @@ impl Reconciler {
         let after = status::status(&backup, &observed, &plan, references, obstacle.as_ref());
         let new_former_locations = status::new_former_locations(backup.status.as_ref(), &after);
         let backup = self.write_status(&backup, after).await?;
-        drop(slot);
+        let is_waiting = matches!(observed.job_slot, JobSlot::Denied { .. });
+        *slot_use = Some(self.slot_use(&backup, queued_since.filter(|_| is_waiting)));
         if !new_former_locations.is_empty() {
             let event = events::former_locations_added(&observed.desired, &new_former_locations);
             self.emit(&backup, event);
@@ -252,6 +266,8 @@ impl Reconciler {
                 }
                 JobCreation::Existed => {}
                 JobCreation::NameTaken => {
+                    let why = format!("{job} exists and belongs to another owner");
+                    plan.persisted.set_job_rejected(run, why);
                     let taken = Obstacle::NameTaken { job };
                     let plan = plan.without_recorded_results(&observed);
                     let after = status::status(&backup, &observed, &plan, references, Some(&taken));
@@ -272,6 +288,15 @@ impl Reconciler {
             }
         }
         Ok(Wake::After(plan.requeue_after))
+    }
+
+    /// What an object uses of the Job slots by its persisted status.
+    fn slot_use(&self, backup: &EtcdBackup, waiting_since: Option<Timestamp>) -> SlotUse {
+        let pods = observe_pods(&ObjectKey::of(backup), &self.deps);
+        SlotUse {
+            held: slots_held(backup.status.as_ref(), &pods, self.deps.clock.now()),
+            waiting_since,
+        }
     }
 
     async fn set_finalizer(

@@ -1,6 +1,8 @@
-//! Taking the one step of a plan. The intent stands in the status when this is called; it is read again, past every
-//! copy, and so is what the step is about. Whatever is no longer as it was seen makes the step stale: nothing is done,
-//! and all is looked at anew.
+//! Executes the one step of a plan. The pending operation is persisted in the status before this is called.
+//!
+//! Before the step, the `EtcdCluster` and the objects of the step are read from the API server, and the membership from
+//! etcd. If anything differs from what was observed, the step is stale: nothing is changed, and the next reconcile observes
+//! again. Every change needs a permit of the leader, those of etcd included.
 
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::contract::{Mode, Permit};
@@ -11,9 +13,13 @@ use etcd_operator_etcd as etcd;
 use etcd_operator_etcd::error::Class as EtcdClass;
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member, Membership as MembershipRead};
+use etcd_operator_etcd::port::Port;
 use etcd_operator_etcd::rejection::Rejection;
+use etcd_operator_etcd::status::Alarm;
+use etcd_operator_etcd::url::PeerUrl;
 use etcd_operator_runtime::apply;
 use etcd_operator_runtime::error::{Class, Classified};
+use etcd_operator_runtime::fence::{NotLeading, WritePermit};
 use etcd_operator_runtime::key::ObjectKey;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
@@ -23,26 +29,26 @@ use crate::persisted_state::PersistedState;
 use crate::plan::{GracePeriod, Plan, PodRef, Step};
 use crate::reconcile::Deps;
 
-/// What became of a step.
+/// The outcome of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was taken; in words.
+    /// The step is done. The text goes into an Event.
     Done(String),
-    /// A member was added under this ID; in words.
+    /// etcd added a member under this ID. The text goes into an Event.
     Added(MemberId, String),
-    /// Something had changed, so nothing was done.
+    /// Something has changed since it was observed, so nothing was done.
     Stale(String),
-    /// etcd does not want it yet, or whether it was done must be looked up: a normal wait.
+    /// etcd refuses the change for now, or it is unknown whether the change was made. The next reconcile finds out.
     Waits(String),
 }
 
-/// Why a step could not be taken.
+/// Why a step failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The API server.
+    /// A call of the API server failed, or this process is not the leader.
     #[error(transparent)]
     Api(#[from] apply::Error),
-    /// etcd.
+    /// A call of etcd failed.
     #[error(transparent)]
     Etcd(#[from] etcd::error::Error),
 }
@@ -51,7 +57,7 @@ impl Classified for Error {
     fn class(&self) -> Class {
         match self {
             Self::Api(error) => error.class(),
-            // Members are looked at anew each time, so that there is nothing about them that a person must first mend.
+            // The next reconcile observes the members again, so no error of theirs needs a person.
             Self::Etcd(_) => Class::Transient,
         }
     }
@@ -64,7 +70,7 @@ impl Classified for Error {
     }
 }
 
-/// Takes a step.
+/// Executes a step.
 pub async fn act(
     step: &Step,
     plan: &Plan,
@@ -84,11 +90,11 @@ pub async fn act(
         | Step::Promote { .. }
         | Step::MoveLeader { .. }
         | Step::Remove { .. }
-        | Step::Disarm(_) => change_membership(step, observation).await,
+        | Step::Disarm(_) => change_membership(step, observation, deps).await,
     }
 }
 
-/// Why the intent is no longer this process's to act upon; none while it is.
+/// Why the step is stale; `None` if the `EtcdCluster` is as it was observed.
 async fn why_stale(
     plan: &Plan,
     observation: &Observation,
@@ -96,7 +102,7 @@ async fn why_stale(
     deps: &Deps,
 ) -> Result<Option<String>, Error> {
     let Some(now) = deps.applier.read::<EtcdCluster>(key).await? else {
-        return Ok(Some("the EtcdCluster is gone".to_owned()));
+        return Ok(Some("the EtcdCluster does not exist any more".to_owned()));
     };
     let observed = &observation.observed;
     let ordinal = |name: &str| Ordinal::from_name(&observed.desired.name, name);
@@ -112,10 +118,10 @@ async fn why_stale(
         && written.pending == plan.persisted.pending
         && written.restore == plan.persisted.restore
         && written.incarnation == plan.persisted.incarnation;
-    Ok((!is_same).then(|| "the EtcdCluster has changed since it was looked at".to_owned()))
+    Ok((!is_same).then(|| "the EtcdCluster has changed since it was observed".to_owned()))
 }
 
-/// The pod of this UID as it is now.
+/// Reads a pod from the API server; `None` if no pod of this UID exists.
 async fn read_pod(
     pod: &PodRef,
     observation: &Observation,
@@ -141,7 +147,7 @@ async fn fence_pods(
         }
     }
     Ok(Outcome::Done(
-        "This process goes on with what another one began.".to_owned(),
+        "Fenced the waiting pods: permits of the previous leader no longer apply.".to_owned(),
     ))
 }
 
@@ -155,10 +161,10 @@ async fn deliver_permits(
     for (pod, permit) in permits {
         let name = observation.observed.name(pod.ordinal);
         let Some(now) = read_pod(pod, observation, key, deps).await? else {
-            return Ok(Outcome::Stale(format!("the pod {name} is another one by now")));
+            return Ok(Outcome::Stale(format!("pod {name} was replaced")));
         };
         if permit.mode == Mode::Resume && !has_recorded_volume(pod.ordinal, observation, key, deps).await? {
-            return Ok(Outcome::Stale(format!("{name} has another volume by now")));
+            return Ok(Outcome::Stale(format!("{name} has another volume")));
         }
         let text = serde_json::to_string(permit).expect("a permit is JSON");
         let before = observation.observed.member(pod.ordinal).pod.as_ref();
@@ -181,7 +187,7 @@ async fn deliver_permits(
     }
     if given.is_empty() {
         return Ok(Outcome::Waits(
-            "A permit that was not taken is laid there again.".to_owned(),
+            "delivered a permit again that its pod has not used".to_owned(),
         ));
     }
     let mode = permits
@@ -194,7 +200,7 @@ async fn deliver_permits(
     )))
 }
 
-/// Whether the volume at a place is, in this very moment, the one that is noted as its member's own.
+/// Reads the claim of an ordinal from the API server, and whether it is bound to the volume recorded for the member.
 async fn has_recorded_volume(
     ordinal: Ordinal,
     observation: &Observation,
@@ -226,10 +232,10 @@ async fn delete_pod(
         GracePeriod::Zero => ", without waiting for its node, which is gone",
         GracePeriod::PodDefault | GracePeriod::OneSecond => "",
     };
-    Ok(Outcome::Done(format!("Deleted the pod {name}{how}.")))
+    Ok(Outcome::Done(format!("Deleted pod {name}{how}.")))
 }
 
-/// Data goes only when nobody is a member there, as a voter says in this very moment.
+/// Deletes the claim of an ordinal, unless the membership, read from etcd now, has a member there.
 async fn delete_claim(
     ordinal: Ordinal,
     uid: &str,
@@ -240,7 +246,7 @@ async fn delete_claim(
     let observed = &observation.observed;
     if observed.persisted.has_formed() {
         let Some(connection) = preferred_connection(observation) else {
-            return Ok(Outcome::Waits("nobody can tell who the members are".to_owned()));
+            return Ok(Outcome::Waits(MEMBERSHIP_UNKNOWN.to_owned()));
         };
         let is_unused = match connection.membership().await {
             MembershipRead::Known(known) => {
@@ -262,13 +268,14 @@ async fn delete_claim(
     deps.applier
         .delete_uid::<PersistentVolumeClaim>(&key.beside(&name), uid, None)
         .await?;
-    Ok(Outcome::Done(format!(
-        "Deleted the PersistentVolumeClaim {name}."
-    )))
+    Ok(Outcome::Done(format!("Deleted PersistentVolumeClaim {name}.")))
 }
 
-/// Whom to ask for a change of members: the leader if it was reached, else whoever told who the members are, and then the
-/// other voters. Each judges by its own connections to others, and one may take them for broken that are not, for ever.
+/// The connections for a change of the membership, in the order in which they are tried: the leader, or else the member
+/// that returned the membership; then the other voters.
+///
+/// A member judges the health of the others by its own connections, and may refuse a change forever because of one that
+/// is broken.
 fn connections_by_preference<'a>(observation: &'a Observation, known: &Known) -> Vec<&'a Connection> {
     let probes = &observation.probes;
     let ordinal_at = |member: &Member| observation.observed.ordinal_at(&member.peer_urls);
@@ -284,15 +291,15 @@ fn connections_by_preference<'a>(observation: &'a Observation, known: &Known) ->
         .collect()
 }
 
-/// Whom to ask first.
+/// The connection that is tried first.
 fn preferred_connection(observation: &Observation) -> Option<&Connection> {
     connections_by_preference(observation, observation.observed.known()?)
         .first()
         .copied()
 }
 
-/// Whether a learner answers for itself at this very moment: the leader only remembers how far it was, and would give a
-/// vote to one that has lost its disk since.
+/// Asks a learner itself whether it is one. The leader remembers its progress, and would promote a learner that has lost
+/// its disk since.
 async fn is_still_learner(observation: &Observation, ordinal: Ordinal, id: MemberId) -> bool {
     let Some(connection) = observation.probes.connections.get(&ordinal) else {
         return false;
@@ -301,17 +308,20 @@ async fn is_still_learner(observation: &Observation, ordinal: Ordinal, id: Membe
     status.is_ok_and(|status| status.position.member == id && status.is_learner)
 }
 
-async fn change_membership(step: &Step, observation: &Observation) -> Result<Outcome, Error> {
+/// The membership as observed is unknown.
+const MEMBERSHIP_UNKNOWN: &str = "the membership is unknown";
+
+async fn change_membership(step: &Step, observation: &Observation, deps: &Deps) -> Result<Outcome, Error> {
     let Some(known) = observation.observed.known() else {
-        return Ok(Outcome::Waits("nobody can tell who the members are".to_owned()));
+        return Ok(Outcome::Waits(MEMBERSHIP_UNKNOWN.to_owned()));
     };
-    let mut outcome = Ok(Outcome::Waits("nobody who could be asked answers".to_owned()));
+    let mut outcome = Ok(Outcome::Waits("no voter answers".to_owned()));
     for connection in connections_by_preference(observation, known) {
-        match change_membership_through(connection, step, observation, known).await {
+        match change_membership_through(connection, step, observation, known, deps).await? {
             ChangeReply::Rejected(error) if error.rejection() == Some(&Rejection::Unhealthy) => {
                 outcome = Ok(Outcome::Waits(error.to_string()));
             }
-            // Looking tells whether it was done, and a refusal for now is a normal wait.
+            // The next reconcile finds out whether the change was made. A temporary refusal is a normal wait.
             ChangeReply::Rejected(error)
                 if error.may_have_been_done() || error.class() == EtcdClass::Waiting =>
             {
@@ -324,19 +334,50 @@ async fn change_membership(step: &Step, observation: &Observation) -> Result<Out
     outcome
 }
 
-/// What one member says to a change.
+/// The reply of one member to a change.
 enum ChangeReply {
     Done(Outcome),
     Rejected(etcd::error::Error),
 }
 
-impl ChangeReply {
-    fn from_result(answer: Result<(), etcd::error::Error>, text: String) -> Self {
-        match answer {
-            Ok(()) => Self::Done(Outcome::Done(text)),
-            Err(error) => Self::Rejected(error),
+/// A change that one call of etcd makes.
+#[derive(Clone, Debug)]
+enum Change {
+    AddLearner(PeerUrl),
+    AddVoter(PeerUrl),
+    Promote(MemberId),
+    MoveLeader(MemberId),
+    Remove(MemberId),
+    Disarm(Alarm),
+}
+
+/// Sends a change to a member. Returns the ID of an added member.
+///
+/// The call needs a permit like a write to the API server: a process that was stopped between its observation and the
+/// call must not change a membership for which another leader is responsible now.
+async fn send_change(
+    member: &dyn Port,
+    change: Change,
+    permit: WritePermit,
+) -> Result<Result<Option<MemberId>, etcd::error::Error>, NotLeading> {
+    let call = async {
+        match change {
+            Change::AddLearner(url) => {
+                let added = member.add_learner(&[url]).await?;
+                return Ok(Some(added.member.id));
+            }
+            Change::AddVoter(url) => {
+                let added = member.add_voter(&[url]).await?;
+                return Ok(Some(added.member.id));
+            }
+            Change::Promote(id) => drop(member.promote(id).await?),
+            Change::MoveLeader(to) => member.move_leader(to).await?,
+            Change::Remove(id) => drop(member.remove(id).await?),
+            Change::Disarm(alarm) => member.disarm(alarm).await?,
         }
-    }
+        Ok(None)
+    };
+    permit.spend(call).await
 }
 
 async fn change_membership_through(
@@ -344,64 +385,71 @@ async fn change_membership_through(
     step: &Step,
     observation: &Observation,
     known: &Known,
-) -> ChangeReply {
+    deps: &Deps,
+) -> Result<ChangeReply, Error> {
     let observed = &observation.observed;
     match connection.membership().await {
         MembershipRead::Known(now) if now.members == known.members && now.cluster == known.cluster => {}
         MembershipRead::Known(_) => {
-            return ChangeReply::Done(Outcome::Stale("the members have changed".to_owned()));
+            return Ok(ChangeReply::Done(Outcome::Stale(
+                "the membership has changed".to_owned(),
+            )));
         }
-        MembershipRead::Unknown(why) => return ChangeReply::Done(Outcome::Waits(why.to_string())),
+        MembershipRead::Unknown(why) => return Ok(ChangeReply::Done(Outcome::Waits(why.to_string()))),
     }
-    match step {
+    let mut target = connection;
+    let (change, text) = match step {
         Step::Add { ordinal, learner } => {
-            let urls = [observed.peer_url(*ordinal)];
-            let answer = if *learner {
-                connection.add_learner(&urls).await
+            let (url, name) = (observed.peer_url(*ordinal), observed.name(*ordinal));
+            if *learner {
+                (Change::AddLearner(url), format!("Added learner {name}."))
             } else {
-                connection.add_voter(&urls).await
-            };
-            let text = format!("Added {} to the members.", observed.name(*ordinal));
-            match answer {
-                Ok(answer) => ChangeReply::Done(Outcome::Added(answer.member.id, text)),
-                Err(error) => ChangeReply::Rejected(error),
+                (Change::AddVoter(url), format!("Added voter {name}."))
             }
         }
         Step::Promote { ordinal, id } => {
+            let name = observed.name(*ordinal);
             if !is_still_learner(observation, *ordinal, *id).await {
-                let text = format!(
-                    "{} does not answer as the learner any more",
-                    observed.name(*ordinal)
-                );
-                return ChangeReply::Done(Outcome::Stale(text));
+                let text = format!("{name} does not confirm that it is a learner");
+                return Ok(ChangeReply::Done(Outcome::Stale(text)));
             }
-            let text = format!("Gave {} a vote.", observed.name(*ordinal));
-            ChangeReply::from_result(connection.promote(*id).await.map(drop), text)
+            (Change::Promote(*id), format!("Promoted learner {name} to voter."))
         }
         Step::MoveLeader { from, to } => {
+            let name = observed.name(*from);
             let Some(leader) = observation.probes.connections.get(from) else {
-                let text = format!("{} does not answer", observed.name(*from));
-                return ChangeReply::Done(Outcome::Waits(text));
+                let text = format!("{name} does not answer");
+                return Ok(ChangeReply::Done(Outcome::Waits(text)));
             };
-            let text = format!("Moved leadership away from {}.", observed.name(*from));
-            ChangeReply::from_result(leader.move_leader(*to).await, text)
+            target = leader;
+            (
+                Change::MoveLeader(*to),
+                format!("Moved the leadership away from {name}."),
+            )
         }
         Step::Remove { ordinal, id } => {
-            let who = ordinal.map_or_else(|| format!("member {id}"), |ordinal| observed.name(ordinal));
-            let text = format!("Took {who} out of the members.");
-            ChangeReply::from_result(connection.remove(*id).await.map(drop), text)
+            let name = ordinal.map_or_else(|| id.to_string(), |ordinal| observed.name(ordinal));
+            (Change::Remove(*id), format!("Removed member {name}."))
         }
         Step::Disarm(alarm) => {
-            let text = format!("Took back the alarm {} of a member that is no more.", alarm.kind);
-            ChangeReply::from_result(connection.disarm(*alarm).await, text)
+            let text = format!("Disarmed the alarm {} of a removed member.", alarm.kind);
+            (Change::Disarm(*alarm), text)
         }
         Step::FencePods(_) | Step::Permit(_) | Step::DeletePod { .. } | Step::DeleteClaim { .. } => {
-            ChangeReply::Done(Outcome::Stale("this step is not about members".to_owned()))
+            let text = "this step does not change the membership".to_owned();
+            return Ok(ChangeReply::Done(Outcome::Stale(text)));
         }
-    }
+    };
+    let permit = deps.applier.permit().map_err(apply::Error::from)?;
+    let sent = send_change(&**target, change, permit).await;
+    Ok(match sent.map_err(apply::Error::from)? {
+        Ok(Some(id)) => ChangeReply::Done(Outcome::Added(id, text)),
+        Ok(None) => ChangeReply::Done(Outcome::Done(text)),
+        Err(error) => ChangeReply::Rejected(error),
+    })
 }
 
-/// A step as the reason of an Event.
+/// The reason of the Event about a step.
 pub fn event_reason(step: &Step) -> &'static str {
     match step {
         Step::FencePods(_) => "TakenOver",
@@ -413,5 +461,129 @@ pub fn event_reason(step: &Step) -> &'static str {
         Step::DeletePod { .. } => "PodDeleted",
         Step::DeleteClaim { .. } => "VolumeDeleted",
         Step::Disarm(_) => "AlarmDisarmed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use etcd_operator_etcd::client::Added;
+    use etcd_operator_etcd::id::Revision;
+    use etcd_operator_etcd::membership::Membership;
+    use etcd_operator_etcd::port::{Answer, Members};
+    use etcd_operator_etcd::status::{AlarmKind, KeysHash, Position, Status};
+    use etcd_operator_etcd::url::ClientUrl;
+    use etcd_operator_runtime::clock::TestClock;
+    use etcd_operator_runtime::fence::Leadership;
+
+    use super::*;
+
+    /// A member whose connection takes ten seconds; then it refuses the change and counts it.
+    #[derive(Debug, Default)]
+    struct SlowMember {
+        changes: AtomicUsize,
+    }
+
+    impl SlowMember {
+        fn change<T: Send>(&self) -> Answer<'_, Result<T, etcd::error::Error>> {
+            Box::pin(async {
+                tokio::time::sleep(Duration::from_secs(10)).await;
+                self.changes.fetch_add(1, Ordering::SeqCst);
+                Err(etcd::error::Error {
+                    endpoint: "http://orders-0:2379".parse().unwrap(),
+                    call: "change",
+                    cause: etcd::error::Cause::Unreachable("counted".to_owned()),
+                })
+            })
+        }
+    }
+
+    impl Port for SlowMember {
+        fn url(&self) -> &ClientUrl {
+            unreachable!("not a change")
+        }
+        fn membership(&self) -> Answer<'_, Membership> {
+            unreachable!("not a change")
+        }
+        fn listed(&self) -> Answer<'_, Result<Members, etcd::error::Error>> {
+            unreachable!("not a change")
+        }
+        fn add_voter<'a>(&'a self, _: &'a [PeerUrl]) -> Answer<'a, Result<Added, etcd::error::Error>> {
+            self.change()
+        }
+        fn add_learner<'a>(&'a self, _: &'a [PeerUrl]) -> Answer<'a, Result<Added, etcd::error::Error>> {
+            self.change()
+        }
+        fn promote(&self, _: MemberId) -> Answer<'_, Result<Members, etcd::error::Error>> {
+            self.change()
+        }
+        fn remove(&self, _: MemberId) -> Answer<'_, Result<Members, etcd::error::Error>> {
+            self.change()
+        }
+        fn update<'a>(
+            &'a self,
+            _: &'a Member,
+            _: &'a [PeerUrl],
+        ) -> Answer<'a, Result<Members, etcd::error::Error>> {
+            unreachable!("no step updates a member")
+        }
+        fn position(&self) -> Answer<'_, Result<Position, etcd::error::Error>> {
+            unreachable!("not a change")
+        }
+        fn local_position(&self) -> Answer<'_, Result<Position, etcd::error::Error>> {
+            unreachable!("not a change")
+        }
+        fn status(&self) -> Answer<'_, Result<Status, etcd::error::Error>> {
+            unreachable!("not a change")
+        }
+        fn alarms(&self) -> Answer<'_, Result<std::collections::BTreeSet<Alarm>, etcd::error::Error>> {
+            unreachable!("not a change")
+        }
+        fn disarm(&self, _: Alarm) -> Answer<'_, Result<(), etcd::error::Error>> {
+            self.change()
+        }
+        fn move_leader(&self, _: MemberId) -> Answer<'_, Result<(), etcd::error::Error>> {
+            self.change()
+        }
+        fn defragment(&self, _: Duration) -> Answer<'_, Result<(), etcd::error::Error>> {
+            unreachable!("no step defragments")
+        }
+        fn hash_keys(
+            &self,
+            _: Option<Revision>,
+            _: Duration,
+        ) -> Answer<'_, Result<KeysHash, etcd::error::Error>> {
+            unreachable!("not a change")
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_change_is_sent_to_etcd_after_leadership_has_ended() {
+        let id = MemberId::new(7).unwrap();
+        let url: PeerUrl = "http://orders-0.orders.shop.svc:2380".parse().unwrap();
+        let alarm = Alarm {
+            member: Some(id),
+            kind: AlarmKind::NoSpace,
+        };
+        for change in [
+            Change::AddLearner(url.clone()),
+            Change::AddVoter(url),
+            Change::Promote(id),
+            Change::MoveLeader(id),
+            Change::Remove(id),
+            Change::Disarm(alarm),
+        ] {
+            for (seconds, expected) in [(5, 0), (60, 1)] {
+                let clock = TestClock::shared();
+                let (leadership, control) = Leadership::standby(clock.clone());
+                control.lead_until(clock.elapsed() + Duration::from_secs(seconds));
+                let member = SlowMember::default();
+                let sent = send_change(&member, change.clone(), leadership.permit().unwrap()).await;
+                assert_eq!(sent.is_ok(), expected == 1, "{change:?}");
+                assert_eq!(member.changes.load(Ordering::SeqCst), expected, "{change:?}");
+            }
+        }
     }
 }

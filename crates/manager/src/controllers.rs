@@ -20,7 +20,6 @@ use etcd_operator_runtime::{
     clock::SharedClock,
     controller::{Controller, Function},
     echo::Echoes,
-    elsewhere::Elsewhere,
     events::Recorder,
     fence::Leadership,
     informer::{Informer, Informers, Scope, Selection, Watched},
@@ -63,8 +62,8 @@ pub struct Shared {
     pub metrics: Metrics,
     /// Maximum number of concurrent reconciles per kind.
     pub concurrency: usize,
-    /// Maximum number of concurrent backup Jobs.
-    pub max_backup_jobs: usize,
+    /// The slots of concurrent backup Jobs.
+    pub job_slots: backup::JobSlots,
     /// Status writes of the controllers, which must not wake them.
     pub own_writes: OwnWritesByKind,
 }
@@ -197,7 +196,7 @@ impl Functions {
                 Ok(image) => Ok(image.to_string()),
                 Err(none) => Err(none.to_string()),
             },
-            most_jobs: shared.max_backup_jobs,
+            job_slots: shared.job_slots.clone(),
             clock: shared.clock.clone(),
         });
         let restore = restore::Reconciler::new(restore::Deps {
@@ -287,21 +286,16 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [WiredContr
         .backups
         .sink(move |change| push_unless_own(&wake, &own, change));
 
-    // When a backup Job ended, waiting backups may start, and the cluster updates its BackupFresh condition.
-    let (wake, store, most) = (backups.wakeup(), kinds.backups.store(), shared.max_backup_jobs);
-    let elsewhere = Elsewhere::new(&shared.installation);
-    let ours = backup::Ours::new(kinds.clusters.store(), shared.scope, elsewhere);
-    let clusters_wake = clusters.wakeup();
+    shared.job_slots.wake_with(backups.wakeup());
+
+    // When a backup has ended, the cluster updates its BackupFresh condition.
+    let wake = clusters.wakeup();
     kinds.backups.sink(move |change| {
         let backup = change.object();
         let status = backup.and_then(|backup| backup.status.as_ref());
-        let is_busy = status.is_some_and(backup::is_busy);
-        if !is_busy {
-            push_all(&wake, backup::waiting(&store, &ours, most));
-            let cluster = backup.and_then(|backup| backup.spec.etcd_cluster.as_ref());
-            if let Some(cluster) = cluster {
-                clusters_wake.push(change.key().beside(&cluster.name));
-            }
+        let cluster = backup.and_then(|backup| backup.spec.etcd_cluster.as_ref());
+        if let Some(cluster) = cluster.filter(|_| !status.is_some_and(backup::has_unfinished_runs)) {
+            wake.push(change.key().beside(&cluster.name));
         }
     });
 

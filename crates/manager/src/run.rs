@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
 use etcd_operator_api::EtcdBackup;
-use etcd_operator_backup::freshness::Freshness;
+use etcd_operator_backup::{JobSlots, metrics::Freshness};
 use etcd_operator_cluster::{build::NoOperatorImage, ports::MemberClients, reports};
 use etcd_operator_runtime::{
     client,
@@ -183,7 +183,7 @@ impl Manager {
             clock,
             metrics: metrics.clone(),
             concurrency: args.concurrency.into(),
-            max_backup_jobs: args.max_backup_jobs.into(),
+            job_slots: JobSlots::new(args.max_backup_jobs.into()),
             own_writes: OwnWritesByKind::default(),
         };
         register_backup_metrics(&kinds, &shared);

@@ -80,6 +80,11 @@ impl Applier {
         }
     }
 
+    /// A permit for one write outside the API server, such as a change of an etcd membership.
+    pub fn permit(&self) -> Result<WritePermit, NotLeading> {
+        self.leadership.permit()
+    }
+
     /// Records status writes in `echoes`, so that they do not wake the controller when the watch returns them.
     ///
     /// A reconcile that must run again after such a write has to request that itself.

@@ -13,8 +13,9 @@ use crate::span::Span;
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupPolicy {
-    /// Timeout of one backup in seconds. Zero or a negative value means the default of 60 seconds; raise it for large databases.
+    /// Timeout of one backup in seconds. Zero or a negative value means the default of 60 seconds; raise it for large databases. At most 86400, which is 24 hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self <= 86400").message("backupPolicy.timeoutInSecond must be at most 86400, which is 24 hours; for example: timeoutInSecond: 3600"))]
     pub timeout_in_second: Option<i64>,
     /// Seconds between two backups. 0 takes one backup only.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::failed_field::{describe_failure, describe_waiting_pod};
 use super::{Outcome, Plan, run_state, start};
 use crate::desired::Trigger;
-use crate::observed_state::{ObservedBackup, SourceUnavailable};
+use crate::observed_state::{JobSlot, ObservedBackup, SourceUnavailable};
 use crate::persisted_state::{Run, Task};
 
 /// What an `EtcdBackup` is doing or waiting for.
@@ -130,8 +130,20 @@ fn describe(observed: &ObservedBackup, plan: &Plan, blocked: Option<BlockedRun>)
         return describe_running(observed, run);
     }
     if plan.queued_since.is_some() {
-        let text = "The run is due and waits for a free Job slot: the operator limits how many backup Jobs run at once.";
-        return (Reason::Queued, text.to_owned());
+        let text = match observed.job_slot {
+            JobSlot::Denied { in_use, limit } if in_use < limit => {
+                format!(
+                    "The run is due and waits for a free Job slot: {in_use} of {limit} are in use, and runs that come first take the others."
+                )
+            }
+            JobSlot::Denied { in_use, limit } => {
+                format!("The run is due and waits for a free Job slot: {in_use} of {limit} are in use.")
+            }
+            JobSlot::NotRequested | JobSlot::Granted => {
+                "The run is due and waits for a free Job slot.".to_owned()
+            }
+        };
+        return (Reason::Queued, text);
     }
     if observed.deleted_at.is_some() {
         return (Reason::Erasing, describe_deleted(observed, plan));

@@ -1,66 +1,333 @@
-//! Which waiting run gets a free Job slot: the one that has been due longest.
+//! Job slots: which waiting run may start, and which run holds a slot.
+//!
+//! A run starts in the order of its due time. A namespace that holds half of the slots comes after all others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-/// Since when a run has been due, and the key of its `EtcdBackup`. Sorts by due time.
-pub type WaitingRun = (Timestamp, String);
+use crate::observed_state::ObservedPod;
 
-/// Whether `own` gets a slot while `running` Jobs run and at most `limit` may.
+/// How long a run holds its slot although no container of its Job runs: its pod may still start.
+const START_ALLOWANCE: SignedDuration = SignedDuration::from_mins(2);
+
+/// Whether a run holds a slot: its container runs, or it started or ended less than two minutes ago.
 ///
-/// Waiting runs that come before it take free slots first, even if their reconcile has not started them yet.
-pub fn is_next(running: usize, limit: usize, waiting: &BTreeSet<WaitingRun>, own: &WaitingRun) -> bool {
-    let ahead = waiting.iter().take_while(|other| *other < own).count();
-    running + ahead < limit.max(1)
+/// A Job whose pod cannot start would otherwise keep all other backups of the installation waiting.
+pub fn holds_slot<'a>(
+    started_at: Timestamp,
+    pods: impl IntoIterator<Item = &'a ObservedPod>,
+    now: Timestamp,
+) -> bool {
+    let mut idle_since = started_at;
+    for pod in pods {
+        if pod.has_started && pod.is_active {
+            return true;
+        }
+        if let Some(end) = &pod.termination {
+            idle_since = idle_since.max(end.finished_at);
+        }
+    }
+    now.duration_since(idle_since) < START_ALLOWANCE
+}
+
+/// The namespace and the name of an `EtcdBackup`.
+pub type BackupName = (String, String);
+
+/// What one `EtcdBackup` uses of the slots, as its last reconcile found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotUse {
+    /// How many slots its runs hold.
+    pub held: usize,
+    /// Since when a run has been due that may start now and has no slot.
+    pub waiting_since: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    recorded: SlotUse,
+    /// A slot that is granted, while the start of the run is not persisted yet.
+    is_granted: bool,
+}
+
+impl Entry {
+    fn held(self) -> usize {
+        self.recorded.held + usize::from(self.is_granted)
+    }
+}
+
+/// All slots: who holds them and who waits. Each change costs as much as the number of waiting namespaces.
+#[derive(Clone, Debug)]
+pub struct SlotQueue {
+    limit: usize,
+    entries: BTreeMap<BackupName, Entry>,
+    held_by_namespace: BTreeMap<String, usize>,
+    waiting: BTreeMap<String, BTreeSet<(Timestamp, String)>>,
+}
+
+impl SlotQueue {
+    /// A queue for `limit` slots, at least one.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit: limit.max(1),
+            entries: BTreeMap::new(),
+            held_by_namespace: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// The number of slots.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// How many slots are in use.
+    pub fn in_use(&self) -> usize {
+        self.held_by_namespace.values().sum()
+    }
+
+    /// Adds an `EtcdBackup` to the waiting ones, and grants it a slot if it is next.
+    pub fn take(&mut self, name: &BackupName, due: Timestamp) -> bool {
+        let mut entry = self.entries.get(name).copied().unwrap_or_default();
+        entry.recorded.waiting_since = Some(due);
+        entry.is_granted = false;
+        self.set(name, entry);
+        let is_next = self.next().contains(name);
+        if is_next {
+            entry.is_granted = true;
+            entry.recorded.waiting_since = None;
+            self.set(name, entry);
+        }
+        is_next
+    }
+
+    /// Records what a reconcile found; `None` if it failed before it knew. Then a granted slot is returned, and the run no
+    /// longer waits, so that it keeps no other run from starting. Its next reconcile may ask again.
+    pub fn record(&mut self, name: &BackupName, found: Option<SlotUse>) {
+        let before = self.entries.get(name).copied().unwrap_or_default();
+        let recorded = found.unwrap_or(SlotUse {
+            waiting_since: None,
+            ..before.recorded
+        });
+        self.set(
+            name,
+            Entry {
+                recorded,
+                is_granted: false,
+            },
+        );
+    }
+
+    /// The waiting `EtcdBackup`s that may start a run now, in their order.
+    pub fn next(&self) -> Vec<BackupName> {
+        let share = self.limit.div_ceil(2);
+        let mut queues: Vec<_> = self
+            .waiting
+            .iter()
+            .map(|(namespace, waiting)| {
+                let held = self.held_by_namespace.get(namespace).copied().unwrap_or(0);
+                (namespace, held, waiting.iter().peekable())
+            })
+            .collect();
+        let mut next = Vec::new();
+        for _ in self.in_use()..self.limit {
+            let first = queues
+                .iter_mut()
+                .filter_map(|(namespace, held, waiting)| {
+                    let head = *waiting.peek()?;
+                    Some(((*held >= share, head), *namespace, held, waiting))
+                })
+                .min_by(|(one, ..), (other, ..)| one.cmp(other));
+            let Some(((_, (_, name)), namespace, held, waiting)) = first else {
+                break;
+            };
+            next.push((namespace.clone(), name.clone()));
+            *held += 1;
+            waiting.next();
+        }
+        next
+    }
+
+    fn set(&mut self, name: &BackupName, entry: Entry) {
+        let before = self.entries.remove(name).unwrap_or_default();
+        let (namespace, own) = name;
+        if let Some(since) = before.recorded.waiting_since
+            && let Some(waiting) = self.waiting.get_mut(namespace)
+        {
+            waiting.remove(&(since, own.clone()));
+            if waiting.is_empty() {
+                self.waiting.remove(namespace);
+            }
+        }
+        if let Some(since) = entry.recorded.waiting_since {
+            let waiting = self.waiting.entry(namespace.clone()).or_default();
+            waiting.insert((since, own.clone()));
+        }
+        let held = self.held_by_namespace.remove(namespace).unwrap_or(0) + entry.held();
+        let held = held.saturating_sub(before.held());
+        if held > 0 {
+            self.held_by_namespace.insert(namespace.clone(), held);
+        }
+        if entry.held() > 0 || entry.recorded.waiting_since.is_some() {
+            self.entries.insert(name.clone(), entry);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use proptest::prelude::*;
 
-    fn waiting_run(second: i64, name: &str) -> WaitingRun {
-        (Timestamp::from_second(second).unwrap(), name.to_owned())
+    use super::*;
+    use crate::observed_state::{ContainerDeath, Termination};
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn name(namespace: &str, name: &str) -> BackupName {
+        (namespace.to_owned(), name.to_owned())
+    }
+
+    fn waiting(second: i64) -> Option<SlotUse> {
+        Some(SlotUse {
+            held: 0,
+            waiting_since: Some(at(second)),
+        })
+    }
+
+    fn holding(held: usize) -> Option<SlotUse> {
+        Some(SlotUse {
+            held,
+            waiting_since: None,
+        })
+    }
+
+    fn names(next: &[BackupName]) -> Vec<&str> {
+        next.iter().map(|(_, name)| name.as_str()).collect()
     }
 
     #[test]
     fn runs_start_in_the_order_of_their_due_times_and_within_the_limit() {
-        let waiting: BTreeSet<_> = [
-            waiting_run(5, "c"),
-            waiting_run(1, "b"),
-            waiting_run(1, "a"),
-            waiting_run(9, "d"),
-        ]
-        .into();
-        let started = |running| -> Vec<String> {
-            let next = waiting.iter().filter(|own| is_next(running, 3, &waiting, own));
-            next.map(|(_, name)| name.clone()).collect()
-        };
-        assert_eq!(started(0), ["a", "b", "c"]);
-        assert_eq!(started(1), ["a", "b"]);
-        assert_eq!(started(2), ["a"]);
-        assert_eq!(started(3), [""; 0]);
-        assert_eq!(started(7), [""; 0]);
+        let mut queue = SlotQueue::new(3);
+        for (second, own) in [(5, "c"), (1, "b"), (1, "a"), (9, "d")] {
+            queue.record(&name("shop", own), waiting(second));
+        }
+        for (held, expected) in [
+            (0, vec!["a", "b", "c"]),
+            (1, vec!["a", "b"]),
+            (3, vec![]),
+            (7, vec![]),
+        ] {
+            queue.record(&name("shop", "other"), holding(held));
+            assert_eq!(names(&queue.next()), expected, "{held} slots in use");
+        }
     }
 
     #[test]
-    fn all_of_two_hundred_runs_due_at_once_start_eventually() {
-        let mut waiting: BTreeSet<_> = (0..200).map(|n| waiting_run(60, &format!("b{n:03}"))).collect();
-        let (mut running, mut rounds) = (0, 0);
-        while !waiting.is_empty() {
-            let next: Vec<_> = waiting
-                .iter()
-                .filter(|own| is_next(running, 8, &waiting, own))
-                .cloned()
-                .collect();
-            running += next.len();
-            assert!(running <= 8 && !next.is_empty());
-            for own in next {
-                waiting.remove(&own);
-            }
-            running -= 3.min(running);
-            rounds += 1;
+    fn a_granted_slot_is_in_use_until_the_reconcile_is_recorded() {
+        let mut queue = SlotQueue::new(1);
+        assert!(queue.take(&name("shop", "a"), at(1)));
+        assert!(!queue.take(&name("shop", "b"), at(0)));
+        // The reconcile of a failed: its slot is free again, and b does not wait for a.
+        queue.record(&name("shop", "a"), None);
+        assert_eq!(names(&queue.next()), ["b"]);
+        assert!(queue.take(&name("shop", "b"), at(0)));
+        queue.record(&name("shop", "b"), holding(1));
+        assert!(!queue.take(&name("shop", "a"), at(1)));
+        // A reconcile that fails leaves the slots of runs that started earlier.
+        queue.record(&name("shop", "b"), None);
+        assert!(!queue.take(&name("shop", "a"), at(1)));
+        queue.record(&name("shop", "b"), Some(SlotUse::default()));
+        assert!(queue.take(&name("shop", "a"), at(1)));
+    }
+
+    #[test]
+    fn a_run_that_may_not_start_keeps_no_other_run_waiting() {
+        let mut queue = SlotQueue::new(2);
+        for own in ["a", "b", "c"] {
+            assert_eq!(queue.take(&name("shop", own), at(1)), own != "c");
         }
-        assert!(rounds < 200);
+        // The cluster of all three is scaled to 0: their reconciles find that none may start.
+        for own in ["a", "b", "c"] {
+            queue.record(&name("shop", own), Some(SlotUse::default()));
+        }
+        assert!(queue.take(&name("bank", "nightly"), at(9)));
+    }
+
+    #[test]
+    fn a_namespace_with_half_of_the_slots_comes_after_the_others() {
+        let mut queue = SlotQueue::new(4);
+        for own in ["a", "b", "c", "d", "e"] {
+            queue.record(&name("shop", own), waiting(1));
+        }
+        queue.record(&name("bank", "late"), waiting(50));
+        assert_eq!(names(&queue.next()), ["a", "b", "late", "c"]);
+        // No slot stays free for a namespace in which nothing waits.
+        queue.record(&name("bank", "late"), Some(SlotUse::default()));
+        assert_eq!(names(&queue.next()), ["a", "b", "c", "d"]);
+    }
+
+    #[test]
+    fn a_run_holds_its_slot_while_its_container_runs_or_for_two_minutes() {
+        let pod = |has_started, is_active, ended: Option<i64>| ObservedPod {
+            job: "orders-1".to_owned(),
+            job_uid: "1".to_owned(),
+            is_active,
+            has_started,
+            waiting_reason: None,
+            termination: ended.map(|second| Termination {
+                finished_at: at(second),
+                result: Err(ContainerDeath {
+                    reason: "Error".to_owned(),
+                    exit_code: 1,
+                    unreadable: None,
+                }),
+            }),
+        };
+        for (pods, now, expected) in [
+            (vec![], 119, true),
+            (vec![], 120, false),
+            (vec![pod(false, true, None)], 119, true),
+            (vec![pod(false, true, None)], 120, false),
+            (vec![pod(true, true, None)], 9_999, true),
+            (vec![pod(true, false, Some(500))], 619, true),
+            (
+                vec![pod(true, false, Some(500)), pod(false, true, None)],
+                620,
+                false,
+            ),
+        ] {
+            assert_eq!(holds_slot(at(0), &pods, at(now)), expected, "{pods:?} at {now}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_run_starts_and_the_limit_holds(
+            limit in 1_usize..6,
+            runs in prop::collection::btree_set((0_u8..4, 0_u8..40), 1..80),
+            ends in prop::collection::vec(any::<prop::sample::Index>(), 200),
+        ) {
+            let mut queue = SlotQueue::new(limit);
+            for (namespace, run) in &runs {
+                let own = name(&namespace.to_string(), &run.to_string());
+                queue.record(&own, waiting(i64::from(*run)));
+            }
+            let (mut running, mut left, mut ends) = (Vec::new(), runs.len(), ends.iter().cycle());
+            while left > 0 {
+                for next in queue.next() {
+                    prop_assert!(queue.take(&next, at(i64::from(next.1.parse::<u8>().unwrap()))));
+                    queue.record(&next, holding(1));
+                    running.push(next);
+                }
+                prop_assert!(!running.is_empty() && running.len() <= limit);
+                prop_assert_eq!(queue.in_use(), running.len());
+                let ended = running.swap_remove(ends.next().unwrap().index(running.len()));
+                queue.record(&ended, Some(SlotUse::default()));
+                left -= 1;
+            }
+            prop_assert!(queue.entries.is_empty() && queue.waiting.is_empty());
+        }
     }
 }

@@ -35,7 +35,7 @@ impl Obstacle {
             Self::NoOperatorImage(text) => text.clone(),
             Self::NameTaken { job } => {
                 format!(
-                    "Job {job} exists and belongs to another owner: the backup waits until that Job is deleted"
+                    "Job {job} exists and belongs to another owner: the run fails unless that Job is deleted before the timeout"
                 )
             }
         }

@@ -202,6 +202,79 @@ fn all_of_two_hundred_runs_due_at_once_run_within_the_limit_despite_a_crash() {
     });
 }
 
+#[test]
+fn runs_whose_cluster_is_scaled_to_zero_keep_no_other_backup_waiting() {
+    run(|| async {
+        let cluster = TestCluster::new(2);
+        cluster.api.put_object(json!({
+            "apiVersion": GROUP, "kind": "EtcdCluster", "metadata": {"name": "orders", "namespace": "shop"},
+            "spec": {"size": 3}, "status": {
+                "phase": "Running", "clusterID": "cdf8", "currentVersion": "3.6.16",
+                "memberStatus": [{"name": "orders-0", "role": "voter"}],
+            },
+        }));
+        for number in 0..6 {
+            let spec = json!({"etcdEndpoints": null, "etcdCluster": {"name": "orders"}});
+            cluster.create_backup(&format!("b{number}"), &spec);
+        }
+        let gate = cluster.start_operator();
+        let is_queued = |cluster: &TestCluster, name: &str| cluster.status(name)["phase"] == "Queued";
+        cluster
+            .wait_until("four runs wait for a slot", |cluster| {
+                (0..6).filter(|n| is_queued(cluster, &format!("b{n}"))).count() == 4
+            })
+            .await;
+        cluster
+            .api
+            .update_object(GROUP, "EtcdCluster", "shop", "orders", |cluster| {
+                cluster["spec"]["size"] = json!(0);
+            });
+        cluster.create_backup("nightly", &json!({}));
+        cluster
+            .wait_until("the backup of another cluster", |cluster| {
+                cluster.status("nightly")["phase"] == "Succeeded"
+            })
+            .await;
+        let waiting = (0..6).filter(|n| cluster.status(&format!("b{n}"))["phase"] == "Waiting");
+        assert_eq!(waiting.count(), 4);
+        gate.kill();
+    });
+}
+
+#[test]
+fn a_job_whose_pod_never_starts_keeps_other_backups_waiting_for_two_minutes_at_most() {
+    run(|| async {
+        let cluster = TestCluster::new(1);
+        cluster.jobs.set_unschedulable("stuck");
+        cluster.create_backup("stuck", &json!({}));
+        let gate = cluster.start_operator();
+        cluster
+            .wait_until("the Job", |cluster| {
+                !cluster.api.list_objects("batch/v1", "Job", "shop").is_empty()
+            })
+            .await;
+        cluster.create_backup("nightly", &json!({}));
+        cluster
+            .wait_until("the other waits", |cluster| {
+                cluster.status("nightly")["phase"] == "Queued"
+            })
+            .await;
+        let message = cluster.status("nightly")["Reason"].clone();
+        assert_eq!(
+            message,
+            "The run is due and waits for a free Job slot: 1 of 1 are in use."
+        );
+        let since = tokio::time::Instant::now();
+        cluster
+            .wait_until("the other backup", |cluster| {
+                cluster.status("nightly")["phase"] == "Succeeded"
+            })
+            .await;
+        assert!(since.elapsed() < Duration::from_mins(4), "{:?}", since.elapsed());
+        gate.kill();
+    });
+}
+
 /// This operator never finishes runs of another installation, so waiting for them would never end.
 #[test]
 fn a_run_of_another_installation_takes_no_job_slot() {

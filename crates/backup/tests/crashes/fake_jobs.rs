@@ -28,6 +28,8 @@ pub(crate) struct StoreState {
     pub(crate) erased: usize,
     /// The reason with which the next Jobs fail.
     pub(crate) failing: Option<String>,
+    /// The pods of Jobs whose names start with this never start.
+    pub(crate) unschedulable: Option<String>,
 }
 
 /// Runs Jobs against the store; cheap to clone.
@@ -45,6 +47,11 @@ impl FakeJobs {
         self.0.lock().unwrap().failing = reason.map(str::to_owned);
     }
 
+    /// Keeps the pods of Jobs whose names start with `prefix` from starting.
+    pub(crate) fn set_unschedulable(&self, prefix: &str) {
+        self.0.lock().unwrap().unschedulable = Some(prefix.to_owned());
+    }
+
     /// Runs Jobs forever.
     pub(crate) async fn work(self, api: Fake, now: impl Fn() -> Timestamp + Send + 'static) {
         let mut begun: BTreeMap<String, tokio::time::Instant> = BTreeMap::new();
@@ -57,7 +64,15 @@ impl FakeJobs {
                 let mut state = self.0.lock().unwrap();
                 state.max_running = state.max_running.max(running.len());
             }
+            let unschedulable = self.state().unschedulable;
             for job in running {
+                let name = text(&job["metadata"]["name"]);
+                if unschedulable
+                    .as_ref()
+                    .is_some_and(|prefix| name.starts_with(prefix))
+                {
+                    continue;
+                }
                 let uid = text(&job["metadata"]["uid"]);
                 let start = begun.entry(uid.clone()).or_insert_with(|| {
                     self.0

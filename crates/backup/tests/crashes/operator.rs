@@ -8,12 +8,11 @@ use std::task::{Context, Poll};
 use etcd_operator_api::names::{APP_BACKUP_VALUE, LABEL_APP, LABEL_BACKUP};
 use etcd_operator_api::scope::ScopeRule;
 use etcd_operator_api::{EtcdBackup, EtcdCluster};
-use etcd_operator_backup::{BackupScope, Deps, Reconciler, longest_waiting, trim};
+use etcd_operator_backup::{Deps, JobSlots, Reconciler, trim};
 use etcd_operator_runtime::apply::Applier;
 use etcd_operator_runtime::clock::{SharedClock, TestClock};
 use etcd_operator_runtime::controller::Controller;
 use etcd_operator_runtime::echo::Echoes;
-use etcd_operator_runtime::elsewhere::Elsewhere;
 use etcd_operator_runtime::events;
 use etcd_operator_runtime::fence::Leadership;
 use etcd_operator_runtime::informer::{Informer, Informers, Scope, Selection, Watched, keep_all};
@@ -103,6 +102,7 @@ async fn operate(client: kube::Client, now: Timestamp, most_jobs: usize) {
     let pods = informers.add::<Pod>(labelled(), keep_all);
     let own_writes = Echoes::default();
     let applier = Applier::new(client, "etcd-operator/backup", leadership.clone());
+    let job_slots = JobSlots::new(most_jobs);
     let function = Reconciler::new(Deps {
         backups: backups.store(),
         clusters: clusters.store(),
@@ -117,7 +117,7 @@ async fn operate(client: kube::Client, now: Timestamp, most_jobs: usize) {
         scope: ScopeRule::Namespaced,
         installation: "simulated".to_owned(),
         operator_image: Ok("etcd-operator:test".to_owned()),
-        most_jobs,
+        job_slots: job_slots.clone(),
         clock: clock.clone(),
     })
     .function();
@@ -134,17 +134,7 @@ async fn operate(client: kube::Client, now: Timestamp, most_jobs: usize) {
             wake.push(change.key());
         }
     });
-    let (wake, store) = (controller.wakeup(), backups.store());
-    let backup_scope = BackupScope::new(
-        clusters.store(),
-        ScopeRule::Namespaced,
-        Elsewhere::new("simulated"),
-    );
-    backups.sink(move |_| {
-        for key in longest_waiting(&store, &backup_scope, most_jobs) {
-            wake.push(key);
-        }
-    });
+    job_slots.wake_with(controller.wakeup());
     wake_owner(&jobs, &controller);
     wake_owner(&pods, &controller);
     let shutdown = CancellationToken::new();

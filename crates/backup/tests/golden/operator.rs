@@ -46,7 +46,7 @@ pub async fn operate(client: kube::Client) {
         scope: ScopeRule::Namespaced,
         installation: "golden".to_owned(),
         operator_image: Ok("registry.example.com/etcd-operator:0.1.0".to_owned()),
-        most_jobs: 4,
+        job_slots: etcd_operator_backup::JobSlots::new(4),
         clock: clock.clone(),
     })
     .function();

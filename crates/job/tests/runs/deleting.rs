@@ -383,7 +383,10 @@ async fn people_see_what_is_there_and_what_cannot_be_opened() {
         .expect("a list")
         .to_string();
     assert!(
-        shown.contains(&format!("manifest unreadable or of another object: {}", broken[0])),
+        shown.contains(&format!(
+            "manifest unreadable or of another object: {}",
+            broken[0]
+        )),
         "{shown}"
     );
     assert!(

@@ -11,13 +11,16 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::desired::{Desired, Source, Trigger};
 use crate::observed_state::{
-    ObservedBackup, ObservedJob, ObservedPod, ResolvedSource, SourceProblem, SourceUnavailable,
+    JobSlot, ObservedBackup, ObservedJob, ObservedPod, ResolvedSource, SourceProblem, SourceUnavailable,
     TerminalCondition, Termination,
 };
 use crate::persisted_state::{PersistedState, Task};
 use crate::plan::{Outcome, Plan, plan};
 
 pub(super) const START: i64 = 1_790_000_000;
+
+/// All slots are in use.
+pub(super) const NO_SLOT: JobSlot = JobSlot::Denied { in_use: 8, limit: 8 };
 
 pub(super) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(START + second).unwrap()
@@ -82,7 +85,7 @@ impl FakeKubernetes {
             jobs: Vec::new(),
             pods: Vec::new(),
             foreign_job: None,
-            has_job_slot: true,
+            job_slot: JobSlot::Granted,
         };
         Self {
             observed,

@@ -1,7 +1,7 @@
 //! Persisted runs that cannot continue because a restore of their cluster has begun.
 
-use super::fake_kubernetes::{FakeKubernetes, at, stored, unavailable};
-use crate::observed_state::{ResolvedSource, SourceProblem};
+use super::fake_kubernetes::{FakeKubernetes, NO_SLOT, at, stored, unavailable};
+use crate::observed_state::{JobSlot, ResolvedSource, SourceProblem};
 use crate::plan::Reason;
 
 fn set_restoring(fake: &mut FakeKubernetes, is_restoring: bool) {
@@ -15,10 +15,10 @@ fn set_restoring(fake: &mut FakeKubernetes, is_restoring: bool) {
 #[test]
 fn a_queued_run_gets_no_slot_while_its_cluster_is_restored() {
     let mut fake = FakeKubernetes::every(60);
-    fake.observed.has_job_slot = false;
+    fake.observed.job_slot = NO_SLOT;
     assert_eq!(fake.reconcile_at(1).progress.reason, Reason::Queued);
     set_restoring(&mut fake, true);
-    fake.observed.has_job_slot = true;
+    fake.observed.job_slot = JobSlot::Granted;
     for second in [2, 500] {
         let plan = fake.reconcile_at(second);
         assert!(plan.jobs_to_create.is_empty() && plan.queued_since.is_none());
@@ -72,7 +72,7 @@ fn a_run_with_a_job_continues_during_a_restore() {
 #[test]
 fn a_suspended_run_reports_the_suspension_rather_than_the_restore() {
     let mut fake = FakeKubernetes::every(60);
-    fake.observed.has_job_slot = false;
+    fake.observed.job_slot = NO_SLOT;
     fake.reconcile_at(1);
     set_restoring(&mut fake, true);
     fake.observed.desired.is_suspended = true;

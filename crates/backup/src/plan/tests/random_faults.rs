@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::fake_kubernetes::{FakeKubernetes, at, failed, unavailable};
-use crate::observed_state::{ResolvedSource, SourceProblem};
+use super::fake_kubernetes::{FakeKubernetes, NO_SLOT, at, failed, unavailable};
+use crate::observed_state::{JobSlot, ResolvedSource, SourceProblem};
 use crate::persisted_state::Task;
 
 /// A step of a random history.
@@ -100,7 +100,9 @@ fn run_steps(steps: &[Step], has_retention: bool) -> FakeKubernetes {
                     unavailable(SourceProblem::NotFound)
                 };
             }
-            Step::SetJobSlot(is_free) => fake.observed.has_job_slot = *is_free,
+            Step::SetJobSlot(is_free) => {
+                fake.observed.job_slot = if *is_free { JobSlot::Granted } else { NO_SLOT }
+            }
             Step::Succeed | Step::Fail | Step::LoseResult(_) => {}
         }
     }
@@ -121,7 +123,7 @@ proptest! {
         // Without further faults the schedule continues with good backups.
         fake.observed.desired.is_suspended = false;
         fake.observed.source = Ok(ResolvedSource::default());
-        fake.observed.has_job_slot = true;
+        fake.observed.job_slot = JobSlot::Granted;
         fake.observed.pods.retain(|pod| !pod.is_active || fake.observed.jobs.iter().any(|job| job.uid == pod.job_uid));
         let from = fake.observed.now.as_second() - super::fake_kubernetes::START;
         let before = fake.successes.len();

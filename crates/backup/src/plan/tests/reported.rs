@@ -8,8 +8,8 @@ use etcd_operator_api::reference::References;
 use etcd_operator_api::{EtcdBackup, EtcdBackupSpec, EtcdBackupStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::fake_kubernetes::{FakeKubernetes, at, failed, pruned, stored, unavailable};
-use crate::observed_state::{ResolvedSource, SourceProblem};
+use super::fake_kubernetes::{FakeKubernetes, NO_SLOT, at, failed, pruned, stored, unavailable};
+use crate::observed_state::{JobSlot, ResolvedSource, SourceProblem};
 use crate::persisted_state::Task;
 use crate::plan::Plan;
 use crate::status::{new_former_locations, status};
@@ -59,14 +59,14 @@ fn the_status_reason_names_what_a_run_waits_for_and_hides_no_failure() {
         )
     );
     fake.observed.source = Ok(ResolvedSource::default());
-    fake.observed.has_job_slot = false;
+    fake.observed.job_slot = NO_SLOT;
     let plan = fake.reconcile_at(2);
     let after = report(&fake, &plan, &mut backup);
     assert_eq!(
         reason(&after),
-        "The run is due and waits for a free Job slot: the operator limits how many backup Jobs run at once."
+        "The run is due and waits for a free Job slot: 8 of 8 are in use."
     );
-    fake.observed.has_job_slot = true;
+    fake.observed.job_slot = JobSlot::Granted;
     let plan = fake.reconcile_at(3);
     assert_eq!(reason(&report(&fake, &plan, &mut backup)), "");
 
