@@ -20,6 +20,10 @@ gen *ARGS:
 deny:
     cargo xtask deny
 
+# The documentation as a site with search, in target/docs/site
+docs:
+    cargo xtask docs
+
 # A Kubernetes on this machine with the operator in it
 up *ARGS:
     cargo xtask up {{ARGS}}

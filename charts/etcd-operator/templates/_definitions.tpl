@@ -34,7 +34,7 @@ another release may keep it, somebody may have applied it by hand, and a later v
 {{- end -}}
 {{- /* What helm once wrote and finds no more among what is to be, it deletes, and with a definition every cluster. */ -}}
 {{- if and $there $root.Release.IsUpgrade (ne $what "install") (not $is_kept) -}}
-{{- fail (printf "the CustomResourceDefinition %s has lost the annotation that keeps it: helm could delete it now, and every object of its kind. First type: kubectl annotate crd %s helm.sh/resource-policy=keep" .name .name) -}}
+{{- fail (printf "the CustomResourceDefinition %s has lost the annotation that keeps it: Helm could delete it now, with every object of its kind. First run: kubectl annotate crd %s helm.sh/resource-policy=keep" .name .name) -}}
 {{- end -}}
 {{- $what -}}
 {{- end -}}

@@ -18,7 +18,7 @@
 {{- if and $settings.backup (not .Values.etcdBackup.spec.storageType) -}}
 {{- fail "etcdBackup.spec.storageType must say where backups go: S3, ABS, GCS, OSS or Local, beside the block of that name; for example: etcdBackup.spec.storageType=Local,etcdBackup.spec.local.persistentVolumeClaim=backups" -}}
 {{- end -}}
-{{- $namespace := .Release.Namespace -}}
+{{- $namespace := include "etcd-operator.namespace" . -}}
 {{- if and $scope.namespaces (not (has $namespace $scope.namespaces)) -}}
 {{- $namespace = first $scope.namespaces -}}
 {{- end -}}

@@ -16,6 +16,11 @@
 {{- end -}}
 {{- end -}}
 
+{{- /* Where the operator's own objects are. */}}
+{{- define "etcd-operator.namespace" -}}
+{{ default .Release.Namespace .Values.namespaceOverride }}
+{{- end -}}
+
 {{- define "etcd-operator.lease" -}}
 {{ include "etcd-operator.fullname" . }}
 {{- end -}}
@@ -38,9 +43,57 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-{{- with .Values.labels }}
+{{- with include "etcd-operator.commonLabels" . | fromYaml }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{- /* labels and commonLabels as one map. Values of an earlier release lack the latter. */}}
+{{- define "etcd-operator.commonLabels" -}}
+{{- $labels := deepCopy .Values.labels -}}
+{{- range $name, $value := default dict .Values.commonLabels -}}
+{{- if and (hasKey $labels $name) (ne (get $labels $name) $value) -}}
+{{- fail (printf "labels and commonLabels give %s two values, %s and %s: set it in one of them" $name (get $labels $name) $value) -}}
+{{- end -}}
+{{- $_ := set $labels $name $value -}}
+{{- end -}}
+{{ toYaml $labels }}
+{{- end -}}
+
+{{- /* env and extraEnv as one list, below `env`. */}}
+{{- define "etcd-operator.env" -}}
+{{- $env := list -}}
+{{- $names := dict -}}
+{{- range $value, $given := dict "env" .Values.env "extraEnv" .Values.extraEnv -}}
+{{- range $given -}}
+{{- if has .name (list "OPERATOR_IMAGE" "POD_NAME" "POD_NAMESPACE") -}}
+{{- fail (printf "%s: %s is set by the chart; take it out" $value .name) -}}
+{{- end -}}
+{{- if ne (default $value (get $names .name)) $value -}}
+{{- fail (printf "env and extraEnv both set %s: set it in one of them" .name) -}}
+{{- end -}}
+{{- $_ := set $names .name $value -}}
+{{- $env = append $env . -}}
+{{- end -}}
+{{- end -}}
+{{ toYaml (dict "env" $env) }}
+{{- end -}}
+
+{{- /* extraArgs, unless one is a flag that the chart sets from another value. */}}
+{{- define "etcd-operator.extraArgs" -}}
+{{- $values := dict "--namespace" "namespaceOverride" "--cluster-wide" "scope.clusterWide" "--require-scope-annotation" "scope.requireAnnotation" "--watch-namespaces" "scope.namespaces" "--watch-nodes" "nodes.watch" "--lease-name" "fullnameOverride" "--concurrency" "concurrency" "--max-backup-jobs" "backups.maxJobs" "--log-format" "log.format" "--log-level" "log.level" "--operator-image" "image" -}}
+{{- range .Values.extraArgs -}}
+{{- $flag := first (splitList "=" .) -}}
+{{- if has $flag (list "--health-address" "--pod-name") -}}
+{{- fail (printf "extraArgs: %s is set by the chart; take it out" $flag) -}}
+{{- end -}}
+{{- with get $values $flag -}}
+{{- fail (printf "extraArgs: %s is set by the chart; use the value %s" $flag .) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.extraArgs -}}
+{{ toYaml . }}
+{{- end -}}
 {{- end -}}
 
 {{- /* The operator's image: of its own pod, and where members' pods take a program from. */}}
@@ -66,7 +119,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 subjects:
 - kind: ServiceAccount
   name: {{ include "etcd-operator.serviceAccount" . }}
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ include "etcd-operator.namespace" . }}
 {{- end -}}
 
 {{- /* "true" if nodes are watched, else nothing. */}}

@@ -15,6 +15,16 @@ counted for nothing there.
 {{- if hasKey $old "replicaCount" -}}
 {{- $_ := set $settings "replicas" $old.replicaCount -}}
 {{- end -}}
+{{- if not (kindIs "invalid" .Values.replicaCount) -}}
+{{- /* A template cannot tell the default of replicas, 1, from a 1 that is given. */ -}}
+{{- $others := dict "replicas" (eq (int .Values.replicas) 1 | ternary .Values.replicaCount .Values.replicas) "etcdOperator.replicaCount" (default .Values.replicaCount $old.replicaCount) -}}
+{{- range $name, $count := $others -}}
+{{- if ne (int $count) (int $.Values.replicaCount) -}}
+{{- fail (printf "%s is %d and replicaCount %d: set one of them" $name (int $count) (int $.Values.replicaCount)) -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set $settings "replicas" .Values.replicaCount -}}
+{{- end -}}
 {{- range $theirs, $ours := dict "nodeSelector" "nodeSelector" "tolerations" "tolerations" "podAnnotations" "podAnnotations" "priorityClassName" "priorityClassName" "securityContext" "podSecurityContext" -}}
 {{- with get $old $theirs -}}
 {{- $_ := set $settings $ours . -}}

@@ -1,5 +1,5 @@
-//! Generates files of the repository from a single source each: the API types, the table of permissions, and
-//! the flags of the manager.
+//! Generates files of the repository from a single source each: the API types, the table of permissions,
+//! the flags of the manager, and the values of the chart.
 //!
 //! [`files`] is a pure function. Only [`tree`] does IO.
 //!
@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | [`definitions`] | the CustomResourceDefinitions, for kustomize and for the chart |
 //! | [`rbac`], [`roles`] | the table of permissions, and the roles that grant them |
-//! | [`reference`] | the reference pages in `docs/reference` |
+//! | [`reference`] | the reference pages in `docs/reference`, and the README of the chart |
 //! | [`overview`] | the picture of the README |
 //! | [`yaml`] | serialization of objects |
 //! | [`diff`], [`tree`] | differences from the repository; reading and writing files |
@@ -38,6 +38,9 @@ pub const DIRECTORIES: [&str; 6] = [
     "docs/images",
 ];
 
+/// Generated files in other directories.
+pub const FILES: [&str; 1] = ["charts/etcd-operator/README.md"];
+
 /// All generated files.
 pub fn files() -> Files {
     let mut files = Files::new();
@@ -50,6 +53,8 @@ pub fn files() -> Files {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -57,7 +62,8 @@ mod tests {
         for (path, text) in files() {
             let directory = path.parent().expect("a directory");
             assert!(
-                DIRECTORIES.iter().any(|known| directory.starts_with(known)),
+                DIRECTORIES.iter().any(|known| directory.starts_with(known))
+                    || FILES.iter().any(|known| path.as_path() == Path::new(known)),
                 "{}",
                 path.display()
             );

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use crate::diff::{Difference, DifferenceKind};
-use crate::{DIRECTORIES, Files};
+use crate::{DIRECTORIES, FILES, Files};
 
 /// The root of the repository that this crate was built from.
 pub fn root() -> &'static Path {
@@ -15,12 +15,21 @@ pub fn root() -> &'static Path {
         .expect("the crate is two directories below the root")
 }
 
-/// Reads all files in the directories of generated files. A file that is not text counts as empty, and so as
+/// Reads all files in the directories of generated files, and the generated files elsewhere. A file that is not text counts as empty, and so as
 /// stale or surplus.
 pub fn read(root: &Path) -> io::Result<Files> {
     let mut files = Files::new();
     for directory in DIRECTORIES {
         read_directory(root, Path::new(directory), &mut files)?;
+    }
+    for file in FILES {
+        match fs::read(root.join(file)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            bytes => {
+                let text = String::from_utf8(bytes?).unwrap_or_default();
+                files.insert(file.into(), text);
+            }
+        }
     }
     Ok(files)
 }

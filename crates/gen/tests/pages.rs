@@ -1,8 +1,7 @@
-//! Checks handwritten pages: every metric has a row, every chart value exists, and every link has a target.
+//! Checks handwritten pages: every metric has a row, alerts use existing metrics, and every chart value exists.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 
 use etcd_operator_api::condition::{self, ConditionType};
 use etcd_operator_cluster::metrics::{CONTROLLED_ELSEWHERE, FAMILIES};
@@ -67,13 +66,24 @@ fn alerts() -> String {
     section.split("```").skip(1).step_by(2).collect()
 }
 
+/// What the page about Prometheus and Grafana shows, without its prose.
+fn monitoring() -> String {
+    let page = text("docs/how-to/monitor.md");
+    page.split('`').skip(1).step_by(2).collect::<Vec<_>>().join("\n")
+}
+
 /// An alert on a metric that does not exist would never fire.
 #[test]
 fn every_alert_uses_existing_metrics() {
     let alerts = alerts();
     let used = metrics_in(&alerts);
+    let monitoring = monitoring();
     let known = metrics();
-    let unknown: Vec<_> = used.iter().filter(|name| !known.contains(**name)).collect();
+    let all = used
+        .union(&metrics_in(&monitoring))
+        .copied()
+        .collect::<BTreeSet<_>>();
+    let unknown: Vec<_> = all.iter().filter(|name| !known.contains(**name)).collect();
     assert!(unknown.is_empty(), "no such metrics: {unknown:?}");
     assert!(used.len() > 8 && used.contains("leader"), "{used:?}");
     assert_eq!(
@@ -97,8 +107,10 @@ fn condition_types_in(expression: &str) -> Vec<&str> {
 fn alerts_use_existing_conditions_and_cover_the_critical_ones() {
     let alerts = alerts();
     let used = condition_types_in(&alerts);
+    let monitoring = monitoring();
     let known = condition::ALL.map(ConditionType::as_str);
-    let unknown: Vec<_> = used.iter().filter(|type_| !known.contains(type_)).collect();
+    let all = used.iter().copied().chain(condition_types_in(&monitoring));
+    let unknown: Vec<_> = all.filter(|type_| !known.contains(type_)).collect();
     assert!(unknown.is_empty(), "there is no condition {unknown:?}");
     for type_ in ["Accepted", "Available", "QuorumLost", "DataLost"] {
         assert!(used.contains(&type_), "no alert uses {type_}: {used:?}");
@@ -113,67 +125,6 @@ fn alerts_use_existing_conditions_and_cover_the_critical_ones() {
         condition_types_in("a{type=~\"B|C\", status=\"True\"} unless d{x=\"y\"} or e{type=\"F\"}"),
         ["B", "C", "F"]
     );
-}
-
-/// The relative links of a page, without anchors.
-fn links(page: &str) -> Vec<&str> {
-    page.split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split(')').next())
-        .map(|link| link.split('#').next().unwrap_or_default())
-        .filter(|link| !link.is_empty() && !link.contains("://"))
-        .collect()
-}
-
-fn anchors(page: &str) -> BTreeSet<String> {
-    let heads = page.lines().filter(|line| line.starts_with('#'));
-    heads
-        .map(|head| {
-            let words = head.trim_start_matches('#').trim().to_lowercase();
-            let kept = words
-                .chars()
-                .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
-            kept.collect::<String>().replace(' ', "-")
-        })
-        .collect()
-}
-
-#[test]
-fn every_link_has_a_target() {
-    let mut seen = 0;
-    let docs = fs::read_dir(tree::root().join("docs")).expect("pages");
-    let pages = docs
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok());
-    let pages = pages.filter(|name| Path::new(name).extension().is_some_and(|end| end == "md"));
-    for path in pages
-        .map(|name| format!("docs/{name}"))
-        .chain(["README.md".to_owned()])
-    {
-        let page = text(&path);
-        let folder = tree::root().join(&path);
-        let folder = folder.parent().expect("a folder");
-        for link in links(&page) {
-            assert!(folder.join(link).exists(), "{path} links to {link}");
-            seen += 1;
-        }
-        for rest in page.split("](").skip(1) {
-            let link = rest.split(')').next().unwrap_or_default();
-            if let Some((file, anchor)) = link.split_once('#')
-                && !link.contains("://")
-            {
-                let there = if file.is_empty() {
-                    page.clone()
-                } else {
-                    fs::read_to_string(folder.join(file)).expect("a page")
-                };
-                assert!(anchors(&there).contains(anchor), "{path} links to {link}");
-            }
-        }
-    }
-    assert!(seen > 10, "{seen}");
-    assert_eq!(links("a [b](c.md#d), [e](https://f) and [g](#h)"), ["c.md"]);
-    assert!(anchors("## Choose the scope\n").contains("choose-the-scope"));
 }
 
 /// The schema of a chart value, by path.
@@ -200,20 +151,26 @@ fn value_schema<'a>(schema: &'a Value, path: &str) -> Option<&'a Value> {
 #[test]
 fn every_documented_chart_value_exists() {
     let schema: Value = serde_json::from_str(&text("charts/etcd-operator/values.schema.json")).expect("JSON");
-    let page = text("docs/install.md");
     let mut seen = 0;
-    let words = page.split(|c: char| c.is_whitespace() || "`,:\"".contains(c));
-    for word in words.filter(|word| !word.starts_with(['-', '/', '$'])) {
-        let Some((path, _)) = word.split_once('=') else {
-            continue;
-        };
-        let is_foreign = path.contains('/') || path == "crds";
-        if !is_foreign {
-            assert!(
-                value_schema(&schema, path).is_some(),
-                "docs/install.md names {path}"
-            );
-            seen += 1;
+    for path_of_page in [
+        "docs/install.md",
+        "docs/how-to/air-gapped.md",
+        "docs/how-to/several-installations.md",
+    ] {
+        let page = text(path_of_page);
+        let words = page.split(|c: char| c.is_whitespace() || "`,:\"".contains(c));
+        for word in words.filter(|word| !word.starts_with(['-', '/', '$'])) {
+            let Some((path, _)) = word.split_once('=') else {
+                continue;
+            };
+            let is_foreign = path.contains('/') || path == "crds";
+            if !is_foreign {
+                assert!(
+                    value_schema(&schema, path).is_some(),
+                    "{path_of_page} names {path}"
+                );
+                seen += 1;
+            }
         }
     }
     assert!(seen > 12, "{seen}");

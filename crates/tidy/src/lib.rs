@@ -10,6 +10,7 @@
 //! | [`files`] | length, module comments, unfinished work, local paths |
 //! | [`manifests`] | lints shared by all crates |
 //! | [`architecture`] | ARCHITECTURE.md: its map and its invariants |
+//! | [`links`] | links of pages, and the summary of the site |
 //! | [`code`], [`tree`] | Rust source as tokens; the repository as text |
 
 pub mod architecture;
@@ -17,6 +18,7 @@ pub mod architecture;
 pub mod code;
 pub mod dependencies;
 pub mod files;
+pub mod links;
 pub mod manifests;
 pub mod purity;
 pub mod tree;

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use etcd_operator_tidy::tree::Tree;
-use etcd_operator_tidy::{Finding, architecture, dependencies, files, manifests, purity, tree};
+use etcd_operator_tidy::{Finding, architecture, dependencies, files, links, manifests, purity, tree};
 
 static TREE: LazyLock<Tree> = LazyLock::new(|| tree::read(tree::root()).expect("cannot read the repository"));
 
@@ -109,6 +109,19 @@ fn every_crate_takes_the_lints_of_the_workspace_and_no_code_is_unsafe() {
 fn every_module_is_found_from_the_page_about_the_architecture() {
     assert_none(architecture::check_length(page()));
     assert_none(architecture::check_map(page(), &TREE));
+}
+
+/// I-links
+#[test]
+fn every_link_of_a_page_resolves_and_the_site_has_every_page() {
+    let pages: Vec<_> = TREE.iter().filter(|(path, _)| links::is_page(path)).collect();
+    assert!(pages.len() >= 50, "{}", pages.len());
+    assert_none(
+        pages
+            .iter()
+            .flat_map(|(path, text)| links::check_links(path, text, &TREE)),
+    );
+    assert_none(links::check_summary(&TREE));
 }
 
 /// I-held

@@ -1,12 +1,16 @@
 //! Licences, banned crates and sources of the dependencies, judged by cargo-deny with the rules in `deny.toml`.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::{Failure, no_arguments, places, run};
+use crate::tool::Tool;
+use crate::{Failure, no_arguments, run};
 
-const VERSION: &str = "0.20.2";
+const CARGO_DENY: Tool = Tool {
+    name: "cargo-deny",
+    version: "0.20.2",
+    features: &[],
+};
 
 /// `cargo xtask deny`.
 pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
@@ -30,35 +34,7 @@ pub(crate) fn check() -> Result<(), String> {
     ))
 }
 
-/// The path of cargo-deny in the cache, installed first unless it is there. `start` runs the command to its end.
+/// The path of cargo-deny. `start` runs the command that installs it to its end.
 pub(crate) fn install(start: impl FnOnce(Command) -> Result<(), String>) -> Result<PathBuf, String> {
-    let entry = places::cache()?.join(format!("tools-cargo-deny-{VERSION}"));
-    let binary = entry.join("bin/cargo-deny");
-    if binary.is_file() {
-        return Ok(binary);
-    }
-    println!("installing cargo-deny {VERSION} into {}", entry.display());
-    // Only a finished installation gets the name that is looked for.
-    let part = entry.with_file_name(format!("tools-cargo-deny-{VERSION}.{}.part", std::process::id()));
-    let version = format!("cargo-deny@{VERSION}");
-    // Unoptimized, it compiles in half the time and checks this workspace in seconds.
-    start(run::cargo([
-        "install".as_ref(),
-        "--debug".as_ref(),
-        "--locked".as_ref(),
-        "--root".as_ref(),
-        part.as_os_str(),
-        version.as_ref(),
-    ]))?;
-    if let Err(error) = fs::rename(&part, &entry) {
-        // Another run may have been quicker, and its result is as good.
-        let _ = fs::remove_dir_all(&part);
-        if !binary.is_file() {
-            return Err(format!(
-                "cannot move the installation to {}: {error}",
-                entry.display()
-            ));
-        }
-    }
-    Ok(binary)
+    CARGO_DENY.install(start)
 }

@@ -5,6 +5,7 @@
 mod background;
 mod counts;
 mod deny;
+mod docs;
 mod e2e;
 mod floor;
 mod generated;
@@ -17,6 +18,7 @@ mod run;
 mod simulate;
 mod steps;
 mod suites;
+mod tool;
 mod up;
 
 use std::process::ExitCode;
@@ -79,6 +81,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--check]",
         about: "writes every generated file, or says which are stale",
         work: generated::command,
+    },
+    Command {
+        name: "docs",
+        arguments: "",
+        about: "the documentation as a site with search, in target/docs/site",
+        work: docs::command,
     },
     Command {
         name: "deny",

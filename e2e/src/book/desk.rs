@@ -28,11 +28,27 @@ pub struct Desk<'a> {
 
 impl<'a> Desk<'a> {
     /// The pages that scenarios play.
-    pub const PAGES: [&'static str; 10] = [
+    pub const PAGES: &'static [&'static str] = &[
         "README.md",
         "docs/backups.md",
         "docs/cluster.md",
         "docs/disaster.md",
+        "docs/how-to/adopt-volumes.md",
+        "docs/how-to/back-up.md",
+        "docs/how-to/connect-an-application.md",
+        "docs/how-to/create-a-cluster.md",
+        "docs/how-to/hibernate.md",
+        "docs/how-to/make-room.md",
+        "docs/how-to/recover-lost-quorum.md",
+        "docs/how-to/renew-certificates.md",
+        "docs/how-to/replace-a-member.md",
+        "docs/how-to/restore-in-place.md",
+        "docs/how-to/restore-to-a-time.md",
+        "docs/how-to/scale.md",
+        "docs/how-to/several-installations.md",
+        "docs/how-to/uninstall.md",
+        "docs/how-to/upgrade-operator.md",
+        "docs/how-to/wait-in-scripts.md",
         "docs/install.md",
         "docs/migration.md",
         "docs/operations.md",

@@ -165,7 +165,7 @@ async fn an_example_comes_and_goes_with_its_release_and_definitions_stay() -> Re
         let place = Place::new(helm).await?;
         // Nothing of kinds that come with this very release, and a word about it.
         let said = place.install(RELEASE, NAMESPACE, &chart(), EXAMPLE).await?;
-        assert!(said.contains("Run the same command once more"), "{said}");
+        assert!(said.contains("Run the same command again"), "{said}");
         place.serves_its_kinds().await?;
         assert_eq!(place.example().await?, [""; 0], "{helm:?}");
         let said = place.install(RELEASE, NAMESPACE, &chart(), EXAMPLE).await?;

@@ -43,6 +43,36 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
     ("env[0].name=POD_NAME,env[0].value=x", &["env", "POD_NAME"]),
     ("env[0].nam=x", &["env", "nam"]),
+    ("extraEnv[0].name=POD_NAME", &["extraEnv", "POD_NAME"]),
+    (
+        "env[0].name=SPOT,extraEnv[0].name=SPOT",
+        &["env and extraEnv", "SPOT"],
+    ),
+    ("replicas=2,replicaCount=3", &["replicas is 2", "replicaCount 3"]),
+    (
+        "etcdOperator.replicaCount=2,replicaCount=3",
+        &["etcdOperator.replicaCount is 2", "replicaCount 3"],
+    ),
+    (
+        "labels.team=storage,commonLabels.team=backup",
+        &["labels and commonLabels", "team", "storage", "backup"],
+    ),
+    (
+        "commonLabels.app\\.kubernetes\\.io/name=mine",
+        &["commonLabels", "app.kubernetes.io~1name"],
+    ),
+    (
+        "extraArgs={--log-level=debug}",
+        &["extraArgs", "--log-level", "log.level"],
+    ),
+    ("extraArgs={--pod-name=x}", &["extraArgs", "--pod-name"]),
+    ("extraArgs={leader-elect}", &["extraArgs"]),
+    ("extraVolumeMounts[0].name=x", &["extraVolumeMounts", "mountPath"]),
+    ("namespaceOverride=Bad", &["namespaceOverride"]),
+    ("revisionHistoryLimit=-1", &["revisionHistoryLimit"]),
+    ("updateStrategy.type=Sometimes", &["updateStrategy", "type"]),
+    ("networkPolicy.ingress=true", &["networkPolicy", "ingress"]),
+    ("rbac.aggregated=true", &["rbac", "aggregated"]),
     (
         "livenessProbe.periodSeconds=0",
         &["livenessProbe", "periodSeconds"],

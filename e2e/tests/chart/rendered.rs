@@ -15,6 +15,7 @@ const MATRIX: &[(&str, &[&str])] = &[
     ("cluster-wide", &[]),
     ("highly-available", &[]),
     ("everything", KNOWN),
+    ("extras", &[]),
     ("example", KNOWN),
     ("example-known", KNOWN),
     ("older-chart", KNOWN),

@@ -46,6 +46,24 @@ for name in orders-copy orders-eu; do
 done
 "#;
 
+/// Pages about a cluster that serves, each with the clusters that the one before has left.
+const CLUSTERS: [&str; 8] = [
+    "docs/how-to/create-a-cluster.md",
+    "docs/how-to/connect-an-application.md",
+    "docs/how-to/scale.md",
+    "docs/how-to/hibernate.md",
+    "docs/how-to/replace-a-member.md",
+    "docs/how-to/adopt-volumes.md",
+    "docs/how-to/wait-in-scripts.md",
+    "docs/cluster.md",
+];
+/// Pages about a cluster that is rolled back.
+const RESTORES: [&str; 3] = [
+    "docs/how-to/restore-to-a-time.md",
+    "docs/how-to/restore-in-place.md",
+    "docs/restores.md",
+];
+
 /// Of the whole operator, optimised as a whole, on a machine that plays scenarios.
 const BUILD_LIMIT: Duration = Duration::from_mins(35);
 
@@ -176,7 +194,9 @@ async fn installed(stage: Arc<Stage>) -> Result<()> {
         desk.image(name).await?;
     }
     let page = Page::read("docs/install.md")?;
-    let [first, last] = page.under("Uninstall")?[..] else {
+    let upgrade = Page::read("docs/how-to/upgrade-operator.md")?;
+    let uninstall = Page::read("docs/how-to/uninstall.md")?;
+    let [first, last] = uninstall.shell().collect::<Vec<_>>()[..] else {
         bail!("uninstalling is another story by now");
     };
     let helm = page.under("With Helm")?;
@@ -186,12 +206,12 @@ async fn installed(stage: Arc<Stage>) -> Result<()> {
         &page.under("With kubectl")?[..],
         &page.under("Custom resource definitions")?[..],
         &helm[..],
-        &page.under("Upgrade")?[..],
+        &upgrade.shell().collect::<Vec<_>>()[..],
     ]
     .concat();
     let end = [first, helm[0], last];
-    // What takes its time, and what needs two of them, has stories of its own.
-    let elsewhere = [page.under("The image")?, page.under("Another installation")?].concat();
+    // What takes its time has a story of its own.
+    let elsewhere = page.under("The image")?;
     for block in page.shell() {
         ensure!(
             story.contains(&block) || end.contains(&block) || elsewhere.contains(&block),
@@ -201,7 +221,8 @@ async fn installed(stage: Arc<Stage>) -> Result<()> {
     }
     let said = desk.types(&story).await?;
     ensure!(said.contains("Phase:          Succeeded"), "{said}");
-    let [far] = page.all("yaml")?[..] else {
+    let air_gapped = Page::read("docs/how-to/air-gapped.md")?;
+    let [far] = air_gapped.all("yaml")?[..] else {
         bail!("the page shows other clusters by now");
     };
     desk.copied(&images::etcd_reference(SAMPLE_VERSION), FAR).await?;
@@ -315,14 +336,12 @@ async fn used(stage: Arc<Stage>) -> Result<()> {
     }
 
     // First, as it leaves a cluster as the next page makes it.
-    let clusters = Page::read("docs/cluster.md")?;
-    let said = desk.types(&all_but(&clusters, &trouble::OF_CLUSTERS)).await?;
+    let said = typed_on(&desk, &CLUSTERS).await?;
     let (_, adopted) = said
         .rsplit_once("coreos.com/adopt")
         .context("kept volumes were not found")?;
     ensure!(adopted.contains("hello"), "nothing is left on them:\n{said}");
-    let backups = Page::read("docs/backups.md")?;
-    let said = desk.types(&backups.shell().collect::<Vec<_>>()).await?;
+    let said = typed_on(&desk, &["docs/how-to/back-up.md", "docs/backups.md"]).await?;
     for told in [
         "orders-nightly",
         "its hash is correct",
@@ -330,8 +349,7 @@ async fn used(stage: Arc<Stage>) -> Result<()> {
     ] {
         ensure!(said.contains(told), "nothing of {told:?} in\n{said}");
     }
-    let operations = Page::read("docs/operations.md")?;
-    desk.types(&operations.shell().collect::<Vec<_>>()).await?;
+    typed_on(&desk, &["docs/operations.md"]).await?;
     // Last, with another EtcdBackup in the place of the one that the page before has left with a mistake.
     restored(&kubernetes, &desk, &store).await
 }
@@ -370,8 +388,9 @@ async fn restored(kubernetes: &Kubernetes, desk: &Desk<'_>, store: &Emulator) ->
         .kubectl(&["apply", "--filename", &file.display().to_string()])
         .await?;
     kubernetes.sample_is_backed_up().await?;
-    let page = Page::read("docs/restores.md")?;
-    let manifests = page.all("yaml")?;
+    let in_place = Page::read("docs/how-to/restore-in-place.md")?;
+    let elsewhere = Page::read("docs/how-to/restore-elsewhere.md")?;
+    let manifests = [in_place.all("yaml")?, elsewhere.all("yaml")?].concat();
     let [back, _, copy, awaiting] = manifests[..] else {
         bail!("the page shows other manifests by now");
     };
@@ -383,7 +402,7 @@ async fn restored(kubernetes: &Kubernetes, desk: &Desk<'_>, store: &Emulator) ->
         ))
         .await?;
     }
-    let said = desk.types(&all_but(&page, &trouble::OF_RESTORES)).await?;
+    let said = typed_on(desk, &RESTORES).await?;
     ensure!(said.contains("Succeeded"), "{said}");
     // The second names an object of the reader's own; by its place one is restored in a story of its own.
     desk.lay("orders-copy.yaml", &desk.told(copy))?;
@@ -395,8 +414,7 @@ async fn restored(kubernetes: &Kubernetes, desk: &Desk<'_>, store: &Emulator) ->
         "not both hold what was backed up:\n{said}"
     );
     // Its commands only read, from objects of all three kinds.
-    let page = Page::read("docs/troubleshooting.md")?;
-    desk.types(&page.shell().collect::<Vec<_>>()).await?;
+    typed_on(desk, &["docs/troubleshooting.md"]).await?;
     Ok(())
 }
 
@@ -409,10 +427,9 @@ fn lay_credentials(desk: &Desk<'_>, folder: &str) -> Result<()> {
     Ok(())
 }
 
-/// All that is to be typed on a page, but for what stands under headings that have stories of their own.
-fn all_but<'a>(page: &'a Page, elsewhere: &[&str]) -> Vec<&'a Block> {
-    let shell = page.shell();
-    shell
-        .filter(|block| !elsewhere.contains(&&*block.heading))
-        .collect()
+/// Types all that these pages say, in their order; what the shell prints.
+async fn typed_on(desk: &Desk<'_>, paths: &[&str]) -> Result<String> {
+    let pages: Vec<Page> = paths.iter().map(|path| Page::read(path)).collect::<Result<_>>()?;
+    desk.types(&pages.iter().flat_map(Page::shell).collect::<Vec<_>>())
+        .await
 }

@@ -83,9 +83,9 @@ async fn second(stage: Arc<Stage>) -> Result<()> {
     ensure!(scaled.ends_with("etcd/etcd-operator"), "{scaled}");
     // Once it is gone for good, whoever looked on takes over as the page tells, and no pod is touched for it.
     let before = desk.runs(PODS).await?;
-    let install = Page::read("docs/install.md")?;
+    let page = Page::read("docs/how-to/several-installations.md")?;
     desk.runs("helm uninstall etcd-operator --wait\n").await?;
-    desk.types(&install.under("Another installation")?).await?;
+    desk.types(&page.shell().collect::<Vec<_>>()).await?;
     desk.runs(
         "kubectl wait --for=jsonpath='{.status.controlledBy}'=other/second-etcd-operator --timeout=2m etcd/orders\n\
          kubectl wait --for=condition=Available --timeout=2m etcd/orders\n",

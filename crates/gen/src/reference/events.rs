@@ -115,7 +115,7 @@ pub(super) const EVENTS: &[ReasonDoc] = &[
         "EtcdCluster",
         "ControlledElsewhere",
         "Warning: another installation of the operator manages this cluster; this one ignores it.",
-        "[Is it gone?](../install.md#another-installation) Otherwise give each installation its own scope.",
+        "[Is it gone?](../how-to/several-installations.md#hand-clusters-over) Otherwise give each installation its own scope.",
     ),
     reason(
         "EtcdCluster",
@@ -169,7 +169,7 @@ pub(super) const EVENTS: &[ReasonDoc] = &[
         "EtcdBackup",
         "ControlledElsewhere",
         "Warning: another installation of the operator manages the cluster of this backup; this one ignores it. For a backup without a cluster, the installation manages the backup itself, and the Event is not a warning.",
-        "[Is it gone?](../install.md#another-installation) Otherwise give each installation its own scope.",
+        "[Is it gone?](../how-to/several-installations.md#hand-clusters-over) Otherwise give each installation its own scope.",
     ),
     reason(
         "EtcdBackup",
@@ -235,7 +235,7 @@ pub(super) const EVENTS: &[ReasonDoc] = &[
         "EtcdRestore",
         "ControlledElsewhere",
         "Warning: another installation of the operator manages the cluster of this restore; this one ignores it.",
-        "[Is it gone?](../install.md#another-installation) Otherwise give each installation its own scope.",
+        "[Is it gone?](../how-to/several-installations.md#hand-clusters-over) Otherwise give each installation its own scope.",
     ),
     reason(
         "EtcdRestore",

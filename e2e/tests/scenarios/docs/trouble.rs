@@ -12,15 +12,8 @@ use etcd_operator_e2e::pki::Authority;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::json;
 
-use super::lay_credentials;
+use super::{lay_credentials, typed_on};
 use crate::install::prepared;
-
-/// What has its story here, of the page about clusters and of that about restores.
-pub const OF_CLUSTERS: [&str; 2] = [FULL, CERTIFICATES];
-pub const OF_RESTORES: [&str; 1] = [LOST];
-const FULL: &str = "When the database is full";
-const CERTIFICATES: &str = "Certificates";
-const LOST: &str = "Quorum lost for good";
 
 /// Clients write what the page calls sessions until etcd refuses it, and the operator says so.
 const FILL: &str = r#"
@@ -84,8 +77,7 @@ pub async fn filled_and_lost(stage: Arc<Stage>) -> Result<()> {
     cluster.apply(&orders).await?;
     let desk = Desk::new(cluster, "desk", NAMESPACE).await?;
     desk.runs(FILL).await?;
-    let clusters = Page::read("docs/cluster.md")?;
-    let said = desk.types(&clusters.under(FULL)?).await?;
+    let said = typed_on(&desk, &["docs/how-to/make-room.md"]).await?;
     ensure!(said.contains("alarm:NOSPACE"), "nothing was full:\n{said}");
 
     let store = Emulator::start(cluster, Speech::S3).await?;
@@ -114,8 +106,7 @@ pub async fn filled_and_lost(stage: Arc<Stage>) -> Result<()> {
     cluster.apply(&backup).await?;
     kubernetes.sample_is_backed_up().await?;
     desk.runs(LOSE).await?;
-    let restores = Page::read("docs/restores.md")?;
-    desk.types(&restores.under(LOST)?).await?;
+    typed_on(&desk, &["docs/how-to/recover-lost-quorum.md"]).await?;
     let said = desk.runs(READ).await?;
     for name in ["ada", "grace"] {
         ensure!(
@@ -134,8 +125,8 @@ pub async fn renewed(stage: Arc<Stage>) -> Result<()> {
     kubernetes.install(images::OPERATOR).await?;
     kubernetes.ready().await?;
     let desk = Desk::new(stage.cluster(), "desk", NAMESPACE).await?;
-    let page = Page::read("docs/cluster.md")?;
-    let [make, renew, look] = page.under(CERTIFICATES)?[..] else {
+    let page = Page::read("docs/how-to/renew-certificates.md")?;
+    let [make, renew, look] = page.shell().collect::<Vec<_>>()[..] else {
         bail!("certificates are another story by now");
     };
     let authority = Authority::new()?;
