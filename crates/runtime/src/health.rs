@@ -54,8 +54,14 @@ pub struct Health {
     leadership: Leadership,
     liveness: Liveness,
     metrics: Metrics,
-    /// The last page of metrics and when it was computed. The lock is held during the computation.
-    metrics_page: Arc<Mutex<Option<(Instant, Arc<str>)>>>,
+    /// The last page of metrics. The lock is held during a computation.
+    metrics_page: Arc<Mutex<Option<MetricsPage>>>,
+}
+
+#[derive(Clone, Debug)]
+struct MetricsPage {
+    computed_at: Instant,
+    text: Arc<str>,
 }
 
 impl Health {
@@ -74,15 +80,19 @@ impl Health {
     /// threads of the runtime renew the lease.
     async fn metrics_page(&self) -> Arc<str> {
         let mut page = self.metrics_page.lock().await;
-        if let Some((computed_at, text)) = &*page
-            && computed_at.elapsed() < METRICS_LIFETIME
+        if let Some(page) = page
+            .as_ref()
+            .filter(|page| page.computed_at.elapsed() < METRICS_LIFETIME)
         {
-            return Arc::clone(text);
+            return Arc::clone(&page.text);
         }
         let metrics = self.metrics.clone();
         let computed = tokio::task::spawn_blocking(move || metrics.encode()).await;
         let text: Arc<str> = computed.unwrap_or_default().into();
-        *page = Some((Instant::now(), Arc::clone(&text)));
+        *page = Some(MetricsPage {
+            computed_at: Instant::now(),
+            text: Arc::clone(&text),
+        });
         text
     }
 
@@ -315,7 +325,7 @@ mod tests {
         let count = Arc::clone(&computed);
         metrics.register_computed("figure", "A figure", move || {
             count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-            Vec::new()
+            Vec::<crate::metrics::Figure>::new()
         });
         let health = Health::new(vec![], leadership, liveness, metrics);
         let pages = futures::future::join_all((0..50).map(|_| health.metrics_page())).await;

@@ -189,18 +189,18 @@ mod tests {
         (namespace.to_owned(), name.to_owned())
     }
 
-    fn waiting(second: i64) -> Option<SlotUse> {
-        Some(SlotUse {
+    fn waiting(second: i64) -> SlotUse {
+        SlotUse {
             held: 0,
             waiting_since: Some(at(second)),
-        })
+        }
     }
 
-    fn holding(held: usize) -> Option<SlotUse> {
-        Some(SlotUse {
+    fn holding(held: usize) -> SlotUse {
+        SlotUse {
             held,
             waiting_since: None,
-        })
+        }
     }
 
     fn names(next: &[BackupName]) -> Vec<&str> {
@@ -211,7 +211,7 @@ mod tests {
     fn runs_start_in_the_order_of_their_due_times_and_within_the_limit() {
         let mut queue = SlotQueue::new(3);
         for (second, own) in [(5, "c"), (1, "b"), (1, "a"), (9, "d")] {
-            queue.record(&name("shop", own), waiting(second));
+            queue.record(&name("shop", own), Some(waiting(second)));
         }
         for (held, expected) in [
             (0, vec!["a", "b", "c"]),
@@ -219,7 +219,7 @@ mod tests {
             (3, vec![]),
             (7, vec![]),
         ] {
-            queue.record(&name("shop", "other"), holding(held));
+            queue.record(&name("shop", "other"), Some(holding(held)));
             assert_eq!(names(&queue.next()), expected, "{held} slots in use");
         }
     }
@@ -233,7 +233,7 @@ mod tests {
         queue.record(&name("shop", "a"), None);
         assert_eq!(names(&queue.next()), ["b"]);
         assert!(queue.take(&name("shop", "b"), at(0)));
-        queue.record(&name("shop", "b"), holding(1));
+        queue.record(&name("shop", "b"), Some(holding(1)));
         assert!(!queue.take(&name("shop", "a"), at(1)));
         // A reconcile that fails leaves the slots of runs that started earlier.
         queue.record(&name("shop", "b"), None);
@@ -259,9 +259,9 @@ mod tests {
     fn a_namespace_with_half_of_the_slots_comes_after_the_others() {
         let mut queue = SlotQueue::new(4);
         for own in ["a", "b", "c", "d", "e"] {
-            queue.record(&name("shop", own), waiting(1));
+            queue.record(&name("shop", own), Some(waiting(1)));
         }
-        queue.record(&name("bank", "late"), waiting(50));
+        queue.record(&name("bank", "late"), Some(waiting(50)));
         assert_eq!(names(&queue.next()), ["a", "b", "late", "c"]);
         // No slot stays free for a namespace in which nothing waits.
         queue.record(&name("bank", "late"), Some(SlotUse::default()));
@@ -312,13 +312,13 @@ mod tests {
             let mut queue = SlotQueue::new(limit);
             for (namespace, run) in &runs {
                 let own = name(&namespace.to_string(), &run.to_string());
-                queue.record(&own, waiting(i64::from(*run)));
+                queue.record(&own, Some(waiting(i64::from(*run))));
             }
             let (mut running, mut left, mut ends) = (Vec::new(), runs.len(), ends.iter().cycle());
             while left > 0 {
                 for next in queue.next() {
                     prop_assert!(queue.take(&next, at(i64::from(next.1.parse::<u8>().unwrap()))));
-                    queue.record(&next, holding(1));
+                    queue.record(&next, Some(holding(1)));
                     running.push(next);
                 }
                 prop_assert!(!running.is_empty() && running.len() <= limit);

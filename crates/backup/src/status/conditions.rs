@@ -87,7 +87,6 @@ fn readiness(observed: &ObservedBackup, plan: &Plan, obstacle: Option<&Obstacle>
         Reason::Done => Readiness::Ready,
         Reason::LastRunFailed if is_periodic => Readiness::NotReady,
         Reason::LastRunFailed => Readiness::Stalled,
-        Reason::Erasing | Reason::WaitsForCluster => Readiness::Reconciling,
         Reason::Scheduled | Reason::BackingUp | Reason::Pruning | Reason::Queued | Reason::Suspended
             if is_periodic =>
         {
@@ -98,7 +97,12 @@ fn readiness(observed: &ObservedBackup, plan: &Plan, obstacle: Option<&Obstacle>
             }
         }
         Reason::Suspended => Readiness::NotReady,
-        Reason::Scheduled | Reason::BackingUp | Reason::Pruning | Reason::Queued => Readiness::Reconciling,
+        Reason::Erasing
+        | Reason::WaitsForCluster
+        | Reason::Scheduled
+        | Reason::BackingUp
+        | Reason::Pruning
+        | Reason::Queued => Readiness::Reconciling,
     }
 }
 

@@ -249,21 +249,21 @@ pub fn findings(
     }
     findings.extend(applied_finding(inputs, before));
     if plan.persisted.has_formed() && inputs.refusals.is_empty() && reason != Reason::Hibernated {
-        findings.extend(rolled_out(inputs, &observed.desired, running));
+        findings.push(rolled_out(inputs, &observed.desired, running));
     }
     findings.extend(readiness(plan, inputs, &findings));
     findings
 }
 
-/// Whether every member runs the current spec. Unknown while no template could be built.
-fn rolled_out(inputs: &StatusInputs<'_>, desired: &Desired, running: Option<&Version>) -> Option<Finding> {
+/// Whether every member runs the current spec.
+fn rolled_out(inputs: &StatusInputs<'_>, desired: &Desired, running: Option<&Version>) -> Finding {
     let (is_rolled_out, reason, message) = match &inputs.pending {
         Some(PendingChange::Spec(settings)) => (false, PENDING, pending(settings, desired, running)),
         Some(PendingChange::Operator) | None => {
             (true, "UpToDate", "Every member runs the current spec.".to_owned())
         }
     };
-    Some(finding(ConditionType::RolledOut, is_rolled_out, reason, message))
+    finding(ConditionType::RolledOut, is_rolled_out, reason, message)
 }
 
 /// `Ready`, `Reconciling` and `Stalled`, from what the other conditions say.
