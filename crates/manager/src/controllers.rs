@@ -24,7 +24,6 @@ use etcd_operator_runtime::{
     fence::Leadership,
     informer::{Informer, Informers, Scope, Selection, Watched},
     key::ObjectKey,
-    liveness::Liveness,
     metrics::Metrics,
     report::Reporter,
     store::Change,
@@ -63,8 +62,6 @@ pub struct Shared {
     pub metrics: Metrics,
     /// Maximum number of concurrent reconciles per kind.
     pub concurrency: usize,
-    /// The heartbeats of the loops in this process.
-    pub liveness: Liveness,
     /// The slots of concurrent backup Jobs.
     pub job_slots: backup::JobSlots,
     /// Status writes of the controllers, which must not wake them.
@@ -262,7 +259,6 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [WiredContr
             .gate(&kinds.parts.budgets.synced())
             .gate(&kinds.jobs.synced())
             .concurrency(shared.concurrency)
-            .liveness(&shared.liveness)
     };
     let (clusters, backups, restores) = (
         controller("cluster").objects(kinds.clusters.store()),

@@ -18,7 +18,6 @@ use etcd_operator_runtime::{
     informer::Informers,
     key::ObjectKey,
     leader::Elector,
-    liveness::Liveness,
     metrics::{Figure, Metrics, PerObject},
 };
 use kube::Client;
@@ -124,7 +123,6 @@ impl Manager {
             clock,
         } = self;
         let metrics = Metrics::new(version::VERSION, version::COMMIT);
-        let liveness = Liveness::new(clock.clone());
         let host = args
             .pod_name
             .clone()
@@ -139,7 +137,6 @@ impl Manager {
                 clock.clone(),
                 metrics.clone(),
             )
-            .liveness(&liveness)
         });
         let leadership = match &elector {
             Some(elector) => elector.leadership(),
@@ -169,8 +166,7 @@ impl Manager {
             identity = instance,
             "starting"
         );
-        let mut informers =
-            Informers::new(client.clone(), clock.clone(), metrics.clone()).liveness(&liveness);
+        let mut informers = Informers::new(client.clone(), clock.clone(), metrics.clone());
         let kinds = Kinds::watch(&mut informers, &scope, args.watch_nodes);
         let shared = Shared {
             client,
@@ -187,14 +183,12 @@ impl Manager {
             clock,
             metrics: metrics.clone(),
             concurrency: args.concurrency.into(),
-            liveness: liveness.clone(),
             job_slots: JobSlots::new(args.max_backup_jobs.into()),
             own_writes: OwnWritesByKind::default(),
         };
         register_backup_metrics(&kinds, &shared);
         let controllers_to_run = wire(&kinds, functions(&kinds, &shared), &shared);
-        let health = Health::new(informers.gates(), leadership.clone(), liveness, metrics);
-        let synced = informers.gates();
+        let health = Health::new(informers.gates(), leadership.clone(), metrics);
         // The publisher ends only when all recorders are dropped.
         drop(shared);
 
@@ -213,18 +207,7 @@ impl Manager {
         });
         if let Some(elector) = elector {
             let token = serving.clone();
-            essential.spawn(async move {
-                // A process whose stores are not filled could do nothing as the leader, and would keep others from leading.
-                let stores = async {
-                    for gate in synced {
-                        gate.wait_until_ready().await;
-                    }
-                };
-                tokio::select! {
-                    () = stores => elector.run(token).await.context("leadership ended"),
-                    () = token.cancelled() => Ok(()),
-                }
-            });
+            essential.spawn(async move { elector.run(token).await.context("leadership ended") });
         }
         let mut controllers = JoinSet::new();
         for (controller, function) in controllers_to_run {

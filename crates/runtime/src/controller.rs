@@ -24,17 +24,10 @@ use crate::fence::Leadership;
 use crate::gate::Gate;
 use crate::jitter::Jitter;
 use crate::key::ObjectKey;
-use crate::liveness::Liveness;
 use crate::metrics::Metrics;
 use crate::queue::{Config, Outcome, Queue, Wake};
 use crate::store::Store;
 use crate::wakeup::Wakeup;
-
-/// How often an idle controller beats.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
-
-/// A controller without a heartbeat for this time is stalled.
-const HEARTBEAT_LIMIT: Duration = Duration::from_mins(1);
 
 /// A boxed reconcile function.
 pub type Function<E> =
@@ -52,7 +45,6 @@ pub struct Controller {
     drain: Duration,
     wakeup: Wakeup,
     key_source: Option<KeySource>,
-    liveness: Liveness,
 }
 
 /// Lists the keys of all objects; called when this process becomes the leader.
@@ -69,7 +61,6 @@ impl Controller {
     pub fn builder(name: &'static str, clock: SharedClock, metrics: Metrics) -> Self {
         Self {
             name,
-            liveness: Liveness::new(Arc::clone(&clock)),
             clock,
             metrics,
             queue: Config::default(),
@@ -95,13 +86,6 @@ impl Controller {
     #[must_use]
     pub fn gate(mut self, gate: &Gate) -> Self {
         self.gates.push(gate.clone());
-        self
-    }
-
-    /// Sets where the controller registers its heartbeat.
-    #[must_use]
-    pub fn liveness(mut self, liveness: &Liveness) -> Self {
-        self.liveness = liveness.clone();
         self
     }
 
@@ -192,14 +176,9 @@ where
     async fn run(mut self, leadership: &Leadership, shutdown: &CancellationToken) {
         let mut leadership_changes = leadership.changes();
         let wakeup = self.settings.wakeup.clone();
-        let name = format!("controller {}", self.settings.name);
-        let heartbeat = self.settings.liveness.register(name, HEARTBEAT_LIMIT);
         let mut was_leader = false;
         loop {
             let now = self.now();
-            if !self.has_blocked_reconcile(now) {
-                heartbeat.beat();
-            }
             let pushed = wakeup.drain();
             let is_leader = leadership.is_leader();
             if let Some(key_source) = &self.settings.key_source
@@ -232,17 +211,9 @@ where
                 () = leadership_changes.next() => {}
                 Some(ended) = self.tasks.join_next_with_id() => self.handle_finished(ended),
                 () = tokio::time::sleep(timer.unwrap_or_default()), if timer.is_some() => {}
-                () = tokio::time::sleep(HEARTBEAT_INTERVAL) => {}
             }
         }
         self.drain().await;
-    }
-
-    /// Whether a reconcile runs although its deadline aborted it long ago: it blocks its thread.
-    fn has_blocked_reconcile(&self, now: Duration) -> bool {
-        let limit = self.settings.deadline * 2;
-        let mut running = self.running.values();
-        running.any(|(_, started)| now.saturating_sub(*started) > limit)
     }
 
     /// Time until the next delayed key becomes due.

@@ -19,14 +19,12 @@ use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::sync::Mutex;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::fence::Leadership;
 use crate::gate::{self, Gate};
-use crate::liveness::Liveness;
 use crate::metrics::Metrics;
 
 /// How long open connections may continue after a shutdown.
@@ -44,56 +42,22 @@ const MAX_REQUEST_BYTES: usize = 16 * 1024;
 /// Delay after a failed accept, for example for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// How old a page of metrics may be. Computing it costs as much as all objects, so scrapers share it.
-const METRICS_LIFETIME: Duration = Duration::from_secs(1);
-
 /// The state behind the pages.
 #[derive(Clone, Debug)]
 pub struct Health {
     gates: Arc<[Gate]>,
     leadership: Leadership,
-    liveness: Liveness,
     metrics: Metrics,
-    /// The last page of metrics. The lock is held during a computation.
-    metrics_page: Arc<Mutex<Option<MetricsPage>>>,
-}
-
-#[derive(Clone, Debug)]
-struct MetricsPage {
-    computed_at: Instant,
-    text: Arc<str>,
 }
 
 impl Health {
     /// Reports ready when all gates are ready. A standby is ready too, because its stores are synced.
-    pub fn new(gates: Vec<Gate>, leadership: Leadership, liveness: Liveness, metrics: Metrics) -> Self {
+    pub fn new(gates: Vec<Gate>, leadership: Leadership, metrics: Metrics) -> Self {
         Self {
             gates: gates.into(),
             leadership,
-            liveness,
             metrics,
-            metrics_page: Arc::default(),
         }
-    }
-
-    /// The page of metrics. One computation runs at a time, on a thread of its own: it takes long with many objects, and the
-    /// threads of the runtime renew the lease.
-    async fn metrics_page(&self) -> Arc<str> {
-        let mut page = self.metrics_page.lock().await;
-        if let Some(page) = page
-            .as_ref()
-            .filter(|page| page.computed_at.elapsed() < METRICS_LIFETIME)
-        {
-            return Arc::clone(&page.text);
-        }
-        let metrics = self.metrics.clone();
-        let computed = tokio::task::spawn_blocking(move || metrics.encode()).await;
-        let text: Arc<str> = computed.unwrap_or_default().into();
-        *page = Some(MetricsPage {
-            computed_at: Instant::now(),
-            text: Arc::clone(&text),
-        });
-        text
     }
 
     /// Whether the process is ready, and a page with one line per gate and one for the lease.
@@ -125,22 +89,10 @@ impl Health {
 
     fn router(self) -> Router {
         Router::new()
-            .route("/healthz", get(healthz))
+            .route("/healthz", get(async || "ok\n"))
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics))
             .with_state(self)
-    }
-}
-
-async fn healthz(State(health): State<Health>) -> impl IntoResponse {
-    let stalled = health.liveness.stalled();
-    if stalled.is_empty() {
-        (StatusCode::OK, "ok\n".to_owned())
-    } else {
-        (
-            StatusCode::INTERNAL_SERVER_ERROR,
-            format!("stalled {}\n", stalled.join("\nstalled ")),
-        )
     }
 }
 
@@ -158,8 +110,7 @@ async fn readyz(State(health): State<Health>) -> impl IntoResponse {
 
 async fn metrics(State(health): State<Health>) -> impl IntoResponse {
     const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    let page = health.metrics_page().await;
-    ([(header::CONTENT_TYPE, OPEN_METRICS)], page.to_string())
+    ([(header::CONTENT_TYPE, OPEN_METRICS)], health.metrics.encode())
 }
 
 /// Binds a listener. `0.0.0.0` binds the IPv6 wildcard address, which accepts IPv4 too, because on an IPv6-only node the
@@ -264,7 +215,6 @@ mod tests {
         let health = Health::new(
             vec![pods.clone(), clusters.clone()],
             leadership,
-            Liveness::new(TestClock::shared()),
             Metrics::new("1", "c"),
         );
         let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
@@ -298,46 +248,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn healthz_names_a_stalled_loop() {
-        let (leadership, _control) = Leadership::standby(TestClock::shared());
-        let liveness = Liveness::new(crate::clock::SystemClock::shared());
-        let heartbeat = liveness.register("watch Pod", Duration::ZERO);
-        let health = Health::new(vec![], leadership, liveness, Metrics::new("1", "c"));
-        let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
-        let address = server.address().unwrap();
-        tokio::spawn(server.run(health, CancellationToken::new()));
-        let answer = fetch(address, "/healthz").await;
-        assert!(answer.starts_with("HTTP/1.1 500"), "{answer}");
-        assert!(
-            answer.ends_with("stalled watch Pod: no progress for 0 s\n"),
-            "{answer}"
-        );
-        drop(heartbeat);
-        assert!(fetch(address, "/healthz").await.starts_with("HTTP/1.1 200"));
-    }
-
-    #[tokio::test]
-    async fn scrapes_at_the_same_time_share_one_computation() {
-        let (leadership, _control) = Leadership::standby(TestClock::shared());
-        let liveness = Liveness::new(TestClock::shared());
-        let metrics = Metrics::new("1", "c");
-        let computed = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-        let count = Arc::clone(&computed);
-        metrics.register_computed("figure", "A figure", move || {
-            count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-            Vec::<crate::metrics::Figure>::new()
-        });
-        let health = Health::new(vec![], leadership, liveness, metrics);
-        let pages = futures::future::join_all((0..50).map(|_| health.metrics_page())).await;
-        assert!(pages.iter().all(|page| Arc::ptr_eq(page, &pages[0])));
-        assert_eq!(computed.load(std::sync::atomic::Ordering::SeqCst), 1);
-    }
-
-    #[tokio::test]
     async fn unfinished_requests_time_out_and_do_not_block_others() {
         let (leadership, _tenure) = Leadership::standby(TestClock::shared());
-        let liveness = Liveness::new(TestClock::shared());
-        let health = Health::new(vec![], leadership, liveness, Metrics::new("1", "c"));
+        let health = Health::new(vec![], leadership, Metrics::new("1", "c"));
         let server = Server {
             connection_timeout: Duration::from_millis(500),
             ..Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap()

@@ -27,7 +27,6 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::SharedClock;
 use crate::gate::{Gate, State};
 use crate::jitter::Jitter;
-use crate::liveness::Liveness;
 use crate::metrics::Metrics;
 use crate::store::{Change, Store};
 use reflector::Reflector;
@@ -92,13 +91,6 @@ impl Default for Timing {
             watch: Duration::from_secs(30),
             idle: Duration::from_secs(5),
         }
-    }
-}
-
-impl Timing {
-    /// The longest time that a watch waits for one response.
-    fn longest_wait(self) -> Duration {
-        self.list.max(self.start).max(self.watch + self.idle)
     }
 }
 
@@ -191,7 +183,6 @@ pub struct Informers {
     metrics: Metrics,
     timing: Timing,
     jitter: Jitter,
-    liveness: Liveness,
     starts: Vec<Start>,
     gates: Vec<Gate>,
 }
@@ -212,7 +203,6 @@ impl Informers {
     pub fn new(client: Client, clock: SharedClock, metrics: Metrics) -> Self {
         Self {
             client,
-            liveness: Liveness::new(Arc::clone(&clock)),
             clock,
             metrics,
             timing: Timing::default(),
@@ -226,13 +216,6 @@ impl Informers {
     #[must_use]
     pub fn timing(mut self, timing: Timing) -> Self {
         self.timing = timing;
-        self
-    }
-
-    /// Sets where the watches register their heartbeats; only for informers that are added later.
-    #[must_use]
-    pub fn liveness(mut self, liveness: &Liveness) -> Self {
-        self.liveness = liveness.clone();
         self
     }
 
@@ -262,10 +245,6 @@ impl Informers {
             metrics: self.metrics.clone(),
         });
         for namespace in watches {
-            let name = match &namespace {
-                Some(namespace) => format!("watch {} in {namespace}", shared.kind),
-                None => format!("watch {}", shared.kind),
-            };
             let reflector = Reflector {
                 client: self.client.clone(),
                 clock: Arc::clone(&self.clock),
@@ -275,7 +254,6 @@ impl Informers {
                 namespace,
                 labels: labels.clone(),
                 trim,
-                heartbeat: self.liveness.register(name, self.timing.longest_wait() * 3),
             };
             self.starts
                 .push(Box::new(|shutdown| Box::pin(reflector.run(shutdown))));

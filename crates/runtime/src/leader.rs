@@ -15,13 +15,12 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use kube::{Client, Error};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::clock::SharedClock;
 use crate::fence::{Leadership, LeadershipControl};
 use crate::jitter::Jitter;
 use crate::lease::{Candidate, Decision, Record, Timing, Write};
-use crate::liveness::Liveness;
 use crate::metrics::Metrics;
 
 /// Timeout of every call. Two calls and a delay fit into the renew deadline.
@@ -72,8 +71,6 @@ pub struct Elector {
     failed_call: Option<Verb>,
     /// Whether the last write was a conflict.
     conflicted: bool,
-    /// The loops of this process. While one is stalled, this process neither takes nor renews the Lease.
-    liveness: Liveness,
 }
 
 impl Elector {
@@ -87,7 +84,6 @@ impl Elector {
         metrics: Metrics,
     ) -> Self {
         let (_, control) = Leadership::standby(Arc::clone(&clock));
-        let liveness = Liveness::new(Arc::clone(&clock));
         let timing = Timing::default();
         Self {
             leases: Api::namespaced(client, namespace),
@@ -101,15 +97,7 @@ impl Elector {
             holder: None,
             failed_call: None,
             conflicted: false,
-            liveness,
         }
-    }
-
-    /// Sets the loops without which this process must not lead.
-    #[must_use]
-    pub fn liveness(mut self, liveness: &Liveness) -> Self {
-        self.liveness = liveness.clone();
-        self
     }
 
     /// The leadership that all writers check.
@@ -189,16 +177,6 @@ impl Elector {
                 }
                 failure => self.on_failure(Verb::Read, failure.map(Result::err)).await,
             },
-            Decision::Write(_) if !self.liveness.stalled().is_empty() => {
-                let stalled = self.liveness.stalled().join("; ");
-                self.candidate.on_failure();
-                let problem = format!("is not written by this process, which is stalled: {stalled}");
-                if self.failed_call.replace(Verb::Write).is_none() {
-                    error!(lease = self.name, "the lease {problem}");
-                }
-                self.control.set_lease_problem(Some(problem));
-                sleep(RETRY_DELAY).await;
-            }
             Decision::Write(write) => {
                 let started = self.clock.elapsed();
                 match timeout(CALL_TIMEOUT, self.write(&write)).await {

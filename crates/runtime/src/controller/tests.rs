@@ -219,48 +219,6 @@ async fn a_hanging_reconcile_is_aborted_at_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_controller_and_a_reconcile_that_waits_are_alive() {
-    let fixture = Fixture::new();
-    let liveness = Liveness::new(fixture.clock.clone());
-    let controller = fixture.controller().liveness(&liveness);
-    controller.wakeup().push(key("hanging"));
-    let reconcile = |_| std::future::pending::<Result<Wake, TestError>>();
-    tokio::spawn(controller.run(reconcile, fixture.always(), fixture.shutdown.clone()));
-    for _ in 0..20 {
-        advance(Duration::from_secs(61)).await;
-        assert_eq!(liveness.stalled(), [""; 0]);
-    }
-}
-
-/// A reconcile that blocks its thread cannot be aborted. The other threads go on, so only its age shows it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_controller_whose_reconcile_blocks_its_thread_is_stalled() {
-    let clock: SharedClock = crate::clock::SystemClock::shared();
-    let liveness = Liveness::new(clock.clone());
-    let controller = Controller::builder("test", clock.clone(), Metrics::new("1", "c"))
-        .liveness(&liveness)
-        .deadline(Duration::from_millis(10));
-    let driver = Driver::new(controller, |_: ObjectKey| async { SUCCESS });
-    let (unblock, blocked) = std::sync::mpsc::channel::<()>();
-    let mut driver = driver;
-    let handle = driver.tasks.spawn(async move {
-        let _ = blocked.recv();
-        FinishedReconcile {
-            key: key("blocked"),
-            result: Ok(Wake::OnChange),
-            duration: Duration::ZERO,
-        }
-    });
-    let started = clock.elapsed();
-    driver.running.insert(handle.id(), (key("blocked"), started));
-    assert!(!driver.has_blocked_reconcile(started + Duration::from_millis(20)));
-    assert!(driver.has_blocked_reconcile(started + Duration::from_millis(21)));
-    handle.abort();
-    assert!(driver.has_blocked_reconcile(started + Duration::from_mins(3)));
-    drop(unblock);
-}
-
-#[tokio::test(start_paused = true)]
 async fn failures_are_retried_with_back_off() {
     let fixture = Fixture::new();
     let controller = fixture.controller();

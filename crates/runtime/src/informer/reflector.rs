@@ -21,7 +21,6 @@ use super::{Shared, Timing, Watched};
 use crate::clock::SharedClock;
 use crate::gate::State;
 use crate::jitter::Jitter;
-use crate::liveness::Heartbeat;
 use crate::store::Malformed;
 
 /// Objects per page of a list.
@@ -49,7 +48,6 @@ pub(super) struct Reflector<K> {
     pub(super) namespace: Option<String>,
     pub(super) labels: Option<String>,
     pub(super) trim: fn(&mut K),
-    pub(super) heartbeat: Heartbeat,
 }
 
 /// How a watch ended.
@@ -110,7 +108,6 @@ impl<K: Watched> Reflector<K> {
         let mut listed = Vec::new();
         let mut tokens = BTreeSet::new();
         loop {
-            self.heartbeat.beat();
             let answer = timeout(self.timing.list, self.page(&params)).await;
             let timeout_error = || {
                 format!(
@@ -173,7 +170,6 @@ impl<K: Watched> Reflector<K> {
         let mut failures = 0;
         let mut progress = false;
         loop {
-            self.heartbeat.beat();
             let started = self.clock.elapsed();
             let from = version.clone();
             let why = match self.watch(&mut version).await {
@@ -246,7 +242,6 @@ impl<K: Watched> Reflector<K> {
             if let Some(end) = self.process_event(&line, version) {
                 return end;
             }
-            self.heartbeat.beat();
         }
     }
 

@@ -69,7 +69,6 @@ struct Manager {
     server: Server,
     running: JoinHandle<Result<(), LeadershipLost>>,
     metrics: Metrics,
-    liveness: Liveness,
 }
 
 fn start_manager(stored: &StoredLease, clock: &SharedClock) -> Manager {
@@ -77,7 +76,7 @@ fn start_manager(stored: &StoredLease, clock: &SharedClock) -> Manager {
 }
 
 fn start_manager_on(server: Server, clock: &SharedClock) -> Manager {
-    let (metrics, liveness) = (Metrics::new("1", "c"), Liveness::new(clock.clone()));
+    let metrics = Metrics::new("1", "c");
     let elector = Elector::new(
         server.client(),
         "ops",
@@ -85,8 +84,7 @@ fn start_manager_on(server: Server, clock: &SharedClock) -> Manager {
         "host",
         clock.clone(),
         metrics.clone(),
-    )
-    .liveness(&liveness);
+    );
     let (leadership, identity) = (elector.leadership(), elector.identity().to_owned());
     let shutdown = CancellationToken::new();
     let running = tokio::spawn(elector.run(shutdown.clone()));
@@ -97,7 +95,6 @@ fn start_manager_on(server: Server, clock: &SharedClock) -> Manager {
         server,
         running,
         metrics,
-        liveness,
     }
 }
 
@@ -122,22 +119,6 @@ async fn one_of_two_leads_and_keeps_the_lease() {
     assert_eq!(stored.spec()["holderIdentity"], json!(first.identity));
     assert_eq!(stored.spec()["leaseTransitions"], json!(0));
     assert!(first.metrics.encode().contains("etcd_operator_leader 1\n"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stalled_leader_lets_its_lease_lapse_and_another_process_leads() {
-    let (stored, clock) = (StoredLease::default(), TestClock::shared());
-    let first = start_manager(&stored, &clock);
-    let heartbeat = first.liveness.register("watch Pod", Duration::from_secs(100));
-    advance(ACQUIRE_SECONDS).await;
-    let second = start_manager(&stored, &clock);
-    advance(80.0).await;
-    heartbeat.beat();
-    advance(80.0).await;
-    assert!(first.leadership.is_leader(), "it beats often enough");
-    advance(60.0).await;
-    assert!(!first.leadership.is_leader() && second.leadership.is_leader());
-    assert_eq!(first.running.await.unwrap(), Err(LeadershipLost));
 }
 
 #[tokio::test(start_paused = true)]
@@ -354,12 +335,7 @@ async fn a_lease_problem_is_logged_once_and_shown_until_it_is_resolved() {
         code => Reply::error(code, "leases is forbidden"),
     });
     let manager = start_manager_on(server, &TestClock::shared());
-    let health = crate::health::Health::new(
-        vec![],
-        manager.leadership.clone(),
-        manager.liveness.clone(),
-        manager.metrics.clone(),
-    );
+    let health = crate::health::Health::new(vec![], manager.leadership.clone(), manager.metrics.clone());
     advance(60.0).await;
     let page = "waiting lease: cannot be read: leases is forbidden (403)\n".to_owned();
     assert_eq!(health.readiness(), (false, page));
