@@ -21,6 +21,7 @@ use super::{Shared, Timing, Watched};
 use crate::clock::SharedClock;
 use crate::gate::State;
 use crate::jitter::Jitter;
+use crate::liveness::{Heartbeat, Liveness};
 use crate::store::Malformed;
 
 /// Objects per page of a list.
@@ -29,6 +30,12 @@ const PAGE_SIZE: u32 = 500;
 /// A larger page is not read to its end but requested again with fewer objects, so that large objects cost time instead
 /// of memory.
 const MAX_PAGE_BYTES: u64 = 16 << 20;
+
+/// How long processing may take between two waits. Beyond that the reflector hangs.
+const MAX_PROCESSING: Duration = Duration::from_mins(1);
+
+/// Longest delay after a failure.
+const MAX_BACK_OFF: Duration = Duration::from_secs(15);
 
 /// Divisor for the page size after a page above [`MAX_PAGE_BYTES`].
 const PAGE_REDUCTION: u32 = 8;
@@ -44,6 +51,7 @@ pub(super) struct Reflector<K> {
     pub(super) clock: SharedClock,
     pub(super) timing: Timing,
     pub(super) jitter: Jitter,
+    pub(super) liveness: Liveness,
     pub(super) shared: Arc<Shared<K>>,
     pub(super) namespace: Option<String>,
     pub(super) labels: Option<String>,
@@ -62,25 +70,46 @@ enum End {
 
 impl<K: Watched> Reflector<K> {
     pub(super) async fn run(self, shutdown: CancellationToken) {
+        let heartbeat = self.start_heartbeat();
         tokio::select! {
             biased;
             () = shutdown.cancelled() => {}
-            () = self.list_and_watch_forever() => {}
+            () = self.list_and_watch_forever(&heartbeat) => {}
         }
     }
 
-    async fn list_and_watch_forever(&self) {
+    fn start_heartbeat(&self) -> Heartbeat {
+        let kind = &self.shared.kind;
+        let name = match &self.namespace {
+            Some(namespace) => format!("the watch of {kind} in namespace {namespace}"),
+            None => format!("the watch of {kind}"),
+        };
+        self.liveness.start(name, self.max_silence())
+    }
+
+    /// Longest time between two heartbeats: the longest wait, and the processing after it.
+    fn max_silence(&self) -> Duration {
+        let Timing {
+            list,
+            start,
+            watch,
+            idle,
+        } = self.timing;
+        list.max(start).max(watch + idle).max(MAX_BACK_OFF) + MAX_PROCESSING
+    }
+
+    async fn list_and_watch_forever(&self, heartbeat: &Heartbeat) {
         // Consecutive failures. A successful list does not reset them, only a watch that makes progress does.
         let mut failures: u32 = 0;
         loop {
-            match self.list().await {
+            match self.list(heartbeat).await {
                 Ok(version) => {
-                    let (why, progress) = self.follow(version).await;
+                    let (why, progress) = self.follow(version, heartbeat).await;
                     debug!(kind = self.shared.kind, "listing again: {why}");
                     failures = if progress { 0 } else { failures + 1 };
                     // No back-off after the first failure: the version may simply have been too old.
                     if failures > 1 {
-                        self.back_off(failures - 1).await;
+                        self.back_off(failures - 1, heartbeat).await;
                     }
                 }
                 Err(why) => {
@@ -92,14 +121,14 @@ impl<K: Watched> Reflector<K> {
                         warn!(kind = self.shared.kind, namespace = self.namespace, "{why}");
                     }
                     failures += 1;
-                    self.back_off(failures).await;
+                    self.back_off(failures, heartbeat).await;
                 }
             }
         }
     }
 
     /// Lists all objects into the store. Returns the version to watch from.
-    async fn list(&self) -> Result<String, String> {
+    async fn list(&self, heartbeat: &Heartbeat) -> Result<String, String> {
         let mut params = ListParams {
             label_selector: self.labels.clone(),
             limit: Some(PAGE_SIZE),
@@ -108,6 +137,7 @@ impl<K: Watched> Reflector<K> {
         let mut listed = Vec::new();
         let mut tokens = BTreeSet::new();
         loop {
+            heartbeat.beat(self.max_silence());
             let answer = timeout(self.timing.list, self.page(&params)).await;
             let timeout_error = || {
                 format!(
@@ -166,13 +196,13 @@ impl<K: Watched> Reflector<K> {
 
     /// Watches from `version` on and resumes as long as possible. Returns why it stopped, and whether any watch made
     /// progress.
-    async fn follow(&self, mut version: String) -> (String, bool) {
+    async fn follow(&self, mut version: String, heartbeat: &Heartbeat) -> (String, bool) {
         let mut failures = 0;
         let mut progress = false;
         loop {
             let started = self.clock.elapsed();
             let from = version.clone();
-            let why = match self.watch(&mut version).await {
+            let why = match self.watch(&mut version, heartbeat).await {
                 End::Expired(why) => {
                     self.shared.metrics.watch_restarted(&self.shared.kind);
                     return (why, progress || version != from);
@@ -196,7 +226,7 @@ impl<K: Watched> Reflector<K> {
                 progress = true;
             }
             failures += 1;
-            self.back_off(failures).await;
+            self.back_off(failures, heartbeat).await;
             if failures >= MAX_RESUMES {
                 return (why, progress);
             }
@@ -204,7 +234,7 @@ impl<K: Watched> Reflector<K> {
     }
 
     /// Runs one watch. Advances `version` with every event.
-    async fn watch(&self, version: &mut String) -> End {
+    async fn watch(&self, version: &mut String, heartbeat: &Heartbeat) -> End {
         let seconds = u32::try_from(self.timing.watch.as_secs())
             .unwrap_or(u32::MAX)
             .max(1);
@@ -220,6 +250,7 @@ impl<K: Watched> Reflector<K> {
         };
         // Some servers compress every event separately; the client's decoder would stop after the first one.
         disable_compression(&mut request);
+        heartbeat.beat(self.max_silence());
         let lines = match timeout(self.timing.start, self.client.request_stream(request)).await {
             Ok(Ok(stream)) => stream.lines(),
             Ok(Err(error)) => return Self::end_of_error(&error),
@@ -233,6 +264,7 @@ impl<K: Watched> Reflector<K> {
         let mut lines = pin!(lines);
         let silence = self.timing.watch + self.timing.idle;
         loop {
+            heartbeat.beat(self.max_silence());
             let line = match timeout(silence, lines.try_next()).await {
                 Ok(Ok(Some(line))) => line,
                 Ok(Ok(None)) => return End::Closed,
@@ -321,7 +353,8 @@ impl<K: Watched> Reflector<K> {
         }
     }
 
-    async fn back_off(&self, failures: u32) {
+    async fn back_off(&self, failures: u32, heartbeat: &Heartbeat) {
+        heartbeat.beat(self.max_silence());
         tokio::time::sleep(back_off_delay(failures, self.jitter.unit())).await;
     }
 }
@@ -340,7 +373,7 @@ fn advance(version: &mut String, to: Option<String>) {
 
 /// 0.5 s, doubling up to 15 s. Jitter takes away up to half, so that many managers do not reconnect at once.
 fn back_off_delay(failures: u32, jitter: f64) -> Duration {
-    let full = Duration::from_millis(500 << failures.saturating_sub(1).min(5)).min(Duration::from_secs(15));
+    let full = Duration::from_millis(500 << failures.saturating_sub(1).min(5)).min(MAX_BACK_OFF);
     full.mul_f64(1.0 - jitter / 2.0)
 }
 

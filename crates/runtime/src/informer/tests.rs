@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::*;
-use crate::clock::TestClock;
+use crate::clock::{ManualClock, TestClock};
 use crate::fake::{Call, Reply, Server};
 use crate::key::ObjectKey;
 
@@ -382,5 +382,52 @@ mod widget {
         fn meta_mut(&mut self) -> &mut ObjectMeta {
             &mut self.metadata
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stalled_watch_makes_the_process_not_live() {
+    let clock = Arc::new(ManualClock::default());
+    let liveness = Liveness::new(clock.clone());
+    let server = Server::scripted([list(5, &[map("a", 1)])]);
+    let mut informers =
+        Informers::new(server.client(), clock.clone(), Metrics::new("1", "c")).liveness(&liveness);
+    let informer = informers.add::<ConfigMap>(Scope::All, keep_all);
+    let (started, has_started) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    informer.sink(move |_| {
+        started.send(()).unwrap();
+        // Ends when the sender is dropped.
+        let _ = released.recv();
+    });
+    let shutdown = CancellationToken::new();
+    let running = tokio::spawn(informers.run(shutdown.clone()));
+    tokio::task::spawn_blocking(move || has_started.recv().unwrap())
+        .await
+        .unwrap();
+    assert!(liveness.overdue().is_empty());
+    clock.advance(Duration::from_secs(121));
+    let overdue = liveness.overdue();
+    assert_eq!(overdue, ["the watch of ConfigMap hangs: overdue for 26 s"]);
+    drop(release);
+    shutdown.cancel();
+    running.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_waits_for_the_api_server_is_live() {
+    let liveness = Liveness::new(TestClock::shared());
+    let server = Server::scripted([list(5, &[])]);
+    let mut informers =
+        Informers::new(server.client(), TestClock::shared(), Metrics::new("1", "c")).liveness(&liveness);
+    informers.add::<ConfigMap>(Scope::All, keep_all);
+    tokio::spawn(informers.run(CancellationToken::new()));
+    for _ in 0..60 {
+        assert!(
+            timeout(Duration::from_secs(10), std::future::pending::<()>())
+                .await
+                .is_err()
+        );
+        assert!(liveness.overdue().is_empty());
     }
 }
