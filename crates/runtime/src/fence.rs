@@ -96,6 +96,11 @@ impl Leadership {
         }
     }
 
+    /// The clock by which leadership expires.
+    pub(crate) fn clock(&self) -> SharedClock {
+        Arc::clone(&self.clock)
+    }
+
     /// Whether this process is the leader now.
     pub fn is_leader(&self) -> bool {
         match *self.term.borrow() {

@@ -22,11 +22,12 @@ use tokio::net::TcpListener;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use crate::fence::Leadership;
 use crate::gate::{self, Gate};
 use crate::liveness::Liveness;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, MetricsPage};
 
 /// How long open connections may continue after a shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -49,7 +50,7 @@ pub struct Health {
     gates: Arc<[Gate]>,
     leadership: Leadership,
     liveness: Liveness,
-    metrics: Metrics,
+    metrics: MetricsPage,
 }
 
 impl Health {
@@ -57,9 +58,9 @@ impl Health {
     pub fn new(gates: Vec<Gate>, leadership: Leadership, liveness: Liveness, metrics: Metrics) -> Self {
         Self {
             gates: gates.into(),
+            metrics: MetricsPage::new(metrics, leadership.clock()),
             leadership,
             liveness,
-            metrics,
         }
     }
 
@@ -127,7 +128,13 @@ fn probe_response((is_ok, page): (bool, String)) -> (StatusCode, String) {
 
 async fn metrics(State(health): State<Health>) -> impl IntoResponse {
     const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, OPEN_METRICS)], health.metrics.encode())
+    match health.metrics.text().await {
+        Ok(page) => ([(header::CONTENT_TYPE, OPEN_METRICS)], page.to_string()).into_response(),
+        Err(error) => {
+            warn!("the metrics could not be computed: {error}");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
 }
 
 /// Binds a listener. `0.0.0.0` binds the IPv6 wildcard address, which accepts IPv4 too, because on an IPv6-only node the
@@ -319,5 +326,39 @@ mod tests {
         );
         drop(hanging);
         assert!(fetch(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+    }
+
+    #[tokio::test]
+    async fn concurrent_scrapes_cost_one_computation_and_delay_no_probe() {
+        let clock = std::sync::Arc::new(crate::clock::ManualClock::default());
+        let (leadership, _tenure) = Leadership::standby(clock.clone());
+        let metrics = Metrics::new("1", "c");
+        let (started, mut has_started) = tokio::sync::mpsc::unbounded_channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let released = std::sync::Mutex::new(released);
+        metrics.register_computed("slow", "Slow", move || {
+            started.send(()).unwrap();
+            // Ends when the sender is dropped.
+            let _ = released.lock().unwrap().recv();
+            Vec::<crate::metrics::PerObject>::new()
+        });
+        let health = Health::new(vec![], leadership, Liveness::new(clock.clone()), metrics);
+        let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let address = server.address().unwrap();
+        tokio::spawn(server.run(health, CancellationToken::new()));
+        let scrapes: Vec<_> = (0..20)
+            .map(|_| tokio::spawn(fetch(address, "/metrics")))
+            .collect();
+        has_started.recv().await.unwrap();
+        // This test has a single thread, so a computation on it would prevent this answer.
+        assert!(fetch(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+        drop(release);
+        for scrape in scrapes {
+            assert!(scrape.await.unwrap().ends_with("# EOF\n"));
+        }
+        assert!(has_started.try_recv().is_err(), "computed once");
+        clock.advance(Duration::from_secs(1));
+        fetch(address, "/metrics").await;
+        assert!(has_started.try_recv().is_ok(), "computed again after a second");
     }
 }
