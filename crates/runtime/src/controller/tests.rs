@@ -1,7 +1,7 @@
 //! The controller runner in paused time.
 
 use super::*;
-use crate::clock::TestClock;
+use crate::clock::{ManualClock, TestClock};
 use crate::gate::State;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::ObjectMeta;
@@ -271,4 +271,60 @@ async fn draining_is_bounded() {
     advance(Duration::from_secs(1)).await;
     fixture.shutdown.cancel();
     timeout(Duration::from_secs(6), running).await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reconcile_that_blocks_its_thread_makes_the_process_not_live() {
+    let (clock, shutdown) = (Arc::new(ManualClock::default()), CancellationToken::new());
+    let shared: SharedClock = clock.clone();
+    let liveness = Liveness::new(shared.clone());
+    let controller = Controller::builder("test", shared.clone(), Metrics::new("1", "c")).liveness(&liveness);
+    controller.wakeup().push(key("blocking"));
+    let (started, has_started) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Arc::new(Mutex::new(released));
+    let reconcile = move |_| {
+        let (started, released) = (started.clone(), released.clone());
+        async move {
+            started.send(()).unwrap();
+            // Ends when the sender is dropped.
+            let _ = released.lock().unwrap().recv();
+            SUCCESS
+        }
+    };
+    let leadership = Leadership::always(shared);
+    let running = tokio::spawn(controller.run(reconcile, leadership, shutdown.clone()));
+    tokio::task::spawn_blocking(move || has_started.recv().unwrap())
+        .await
+        .unwrap();
+    assert!(liveness.overdue().is_empty());
+    clock.advance(Duration::from_secs(121));
+    let overdue = liveness.overdue();
+    assert!(
+        overdue
+            .iter()
+            .any(|line| line.starts_with("the reconcile of test shop/blocking hangs")),
+        "{overdue:?}"
+    );
+    drop(release);
+    shutdown.cancel();
+    running.await.unwrap();
+    assert!(liveness.overdue().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_controller_is_live() {
+    let fixture = Fixture::new();
+    let liveness = Liveness::new(fixture.clock.clone());
+    let (leadership, _standby) = Leadership::standby(fixture.clock.clone());
+    let controller = fixture.controller().liveness(&liveness);
+    tokio::spawn(controller.run(
+        fixture.recording(|_| SUCCESS),
+        leadership,
+        fixture.shutdown.clone(),
+    ));
+    for _ in 0..120 {
+        advance(Duration::from_secs(10)).await;
+        assert!(liveness.overdue().is_empty());
+    }
 }
