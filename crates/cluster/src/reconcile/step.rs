@@ -13,7 +13,7 @@ use super::{RETRY_SOON, Reconciler};
 use crate::act::{self, Error, Outcome};
 use crate::observe::Observation;
 use crate::pending_operation::Operation;
-use crate::plan::{Plan, Step};
+use crate::plan::{Plan, Reason, Step};
 use crate::status::StatusInputs;
 
 /// The same with what made it necessary to replace a member, where one is replaced.
@@ -23,6 +23,15 @@ fn with_cause(text: String, plan: &Plan) -> String {
             format!("{}: {}.", text.trim_end_matches('.'), replace.cause)
         }
         _ => text,
+    }
+}
+
+/// When a cluster is reconciled again after a plan without a step. Calls to unreachable members take their timeout, so such
+/// clusters are asked less and less often.
+fn requeue_without_step(plan: &Plan) -> Wake {
+    match plan.explanation.reason {
+        Reason::MembersUnreachable if !plan.requeue_after.is_zero() => Wake::Unanswered,
+        _ => Wake::After(plan.requeue_after),
     }
 }
 
@@ -37,7 +46,7 @@ impl Reconciler {
         status_inputs: &StatusInputs<'_>,
     ) -> Result<Wake, Error> {
         let Some(step) = &plan.step else {
-            return Ok(Wake::After(plan.requeue_after));
+            return Ok(requeue_without_step(plan));
         };
         let observed = &observation.observed;
         let taken = act::act(step, plan, observation, key, &self.deps).await;

@@ -328,3 +328,56 @@ async fn an_idle_controller_is_live() {
         assert!(liveness.overdue().is_empty());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn more_silent_objects_than_workers_delay_no_other_object() {
+    const SILENT: usize = 400;
+    let fixture = Fixture::new();
+    let controller = fixture.controller().concurrency(8);
+    let wake = controller.wakeup();
+    let (runs, clock) = (fixture.runs.clone(), fixture.clock.clone());
+    let reconcile = move |key: ObjectKey| {
+        let (runs, clock) = (runs.clone(), clock.clone());
+        async move {
+            let is_silent = key.name.starts_with("silent");
+            runs.lock()
+                .unwrap()
+                .entry(key.name)
+                .or_default()
+                .push(clock.elapsed());
+            if is_silent {
+                // The timeout of a call to a member.
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                return Ok(Wake::Unanswered);
+            }
+            Ok::<_, TestError>(Wake::After(Duration::from_secs(30)))
+        }
+    };
+    tokio::spawn(controller.run(reconcile, fixture.always(), fixture.shutdown.clone()));
+    for number in 0..SILENT {
+        wake.push(key(&format!("silent-{number}")));
+    }
+    wake.push(key("answering"));
+    // Every silent object is asked once in the slots of all objects.
+    advance(Duration::from_secs(120)).await;
+    for round in 0..20 {
+        let runs = fixture.count("answering");
+        wake.push(key("answering"));
+        advance(Duration::from_millis(10)).await;
+        assert!(
+            fixture.count("answering") > runs,
+            "a change waits in round {round}"
+        );
+        advance(Duration::from_secs(29)).await;
+    }
+    let before = fixture.runs.lock().unwrap().values().map(Vec::len).sum::<usize>();
+    advance(Duration::from_mins(10)).await;
+    let calls = fixture.runs.lock().unwrap().values().map(Vec::len).sum::<usize>() - before;
+    assert!(
+        (SILENT * 8..SILENT * 13).contains(&calls),
+        "{calls} reconciles in ten minutes"
+    );
+    let answering = fixture.runs.lock().unwrap()["answering"].clone();
+    let gaps = answering.windows(2).map(|pair| pair[1] - pair[0]);
+    assert!(gaps.max() < Some(Duration::from_secs(125)), "{answering:?}");
+}
