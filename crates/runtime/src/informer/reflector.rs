@@ -22,9 +22,9 @@ use crate::clock::SharedClock;
 use crate::gate::State;
 use crate::jitter::Jitter;
 use crate::liveness::{Heartbeat, Liveness};
-use crate::store::Malformed;
+use crate::store::{Malformed, key_of};
 
-/// Objects per page of a list.
+/// Most objects per page of a list.
 const PAGE_SIZE: u32 = 500;
 
 /// A larger page is not read to its end but requested again with fewer objects, so that large objects cost time instead
@@ -37,7 +37,8 @@ const MAX_PROCESSING: Duration = Duration::from_mins(1);
 /// Longest delay after a failure.
 const MAX_BACK_OFF: Duration = Duration::from_secs(15);
 
-/// Divisor for the page size after a page above [`MAX_PAGE_BYTES`].
+/// Divisor for the page size after a timeout or a page above [`MAX_PAGE_BYTES`]. A full page that needed less than this
+/// fraction of both bounds doubles the page size.
 const PAGE_REDUCTION: u32 = 8;
 
 /// After this many failed watches in a row, the reflector lists again instead of resuming.
@@ -99,10 +100,11 @@ impl<K: Watched> Reflector<K> {
     }
 
     async fn list_and_watch_forever(&self, heartbeat: &Heartbeat) {
+        let mut page_size = PAGE_SIZE;
         // Consecutive failures. A successful list does not reset them, only a watch that makes progress does.
         let mut failures: u32 = 0;
         loop {
-            match self.list(heartbeat).await {
+            match self.list(&mut page_size, heartbeat).await {
                 Ok(version) => {
                     let (why, progress) = self.follow(version, heartbeat).await;
                     debug!(kind = self.shared.kind, "listing again: {why}");
@@ -113,13 +115,7 @@ impl<K: Watched> Reflector<K> {
                     }
                 }
                 Err(why) => {
-                    // Logged once per error, not at every attempt.
-                    if self
-                        .shared
-                        .set_watch_state(self.namespace.as_ref(), State::Waiting(why.clone()))
-                    {
-                        warn!(kind = self.shared.kind, namespace = self.namespace, "{why}");
-                    }
+                    self.report_problem(why);
                     failures += 1;
                     self.back_off(failures, heartbeat).await;
                 }
@@ -127,32 +123,49 @@ impl<K: Watched> Reflector<K> {
         }
     }
 
-    /// Lists all objects into the store. Returns the version to watch from.
-    async fn list(&self, heartbeat: &Heartbeat) -> Result<String, String> {
+    /// Reports why the store is not synced. Logged once per problem, not at every attempt.
+    fn report_problem(&self, why: String) {
+        let state = State::Waiting(why.clone());
+        if self.shared.set_watch_state(self.namespace.as_ref(), state) {
+            warn!(kind = self.shared.kind, namespace = self.namespace, "{why}");
+        }
+    }
+
+    /// Lists all objects into the store, page by page, and then removes the objects that no page contained. Returns the
+    /// version to watch from.
+    ///
+    /// `page_size` is what the API server could answer so far. It shrinks when it cannot, and is kept for the next list.
+    async fn list(&self, page_size: &mut u32, heartbeat: &Heartbeat) -> Result<String, String> {
         let mut params = ListParams {
             label_selector: self.labels.clone(),
-            limit: Some(PAGE_SIZE),
             ..ListParams::default()
         };
-        let mut listed = Vec::new();
+        let mut listed = BTreeSet::new();
         let mut tokens = BTreeSet::new();
         loop {
             heartbeat.beat(self.max_silence());
-            let answer = timeout(self.timing.list, self.page(&params)).await;
-            let timeout_error = || {
-                format!(
-                    "the API server did not answer a list within {:?}",
-                    self.timing.list
-                )
+            params.limit = Some(*page_size);
+            let started = self.clock.elapsed();
+            let Ok(answer) = timeout(self.timing.list, self.page(&params)).await else {
+                let bound = self.timing.list;
+                let why = format!("the API server did not answer a list within {bound:?}");
+                if *page_size == 1 {
+                    return Err(why);
+                }
+                self.report_problem(why);
+                *page_size = reduced(*page_size);
+                continue;
             };
-            let Some(body) = answer.map_err(|_| timeout_error())?? else {
-                params.limit = params.limit.map(|limit| (limit / PAGE_REDUCTION).max(1));
+            let Some(body) = answer? else {
+                *page_size = reduced(*page_size);
                 continue;
             };
             let page: Page<'_> = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
-            listed.extend(page.items().filter_map(|decoded| self.trim(decoded)));
+            let objects: Vec<_> = page.items().filter_map(|decoded| self.trim(decoded)).collect();
+            listed.extend(objects.iter().map(key_of));
+            self.shared.update(|store| store.apply_page(objects));
             let continue_token = page.metadata.continue_token.filter(|token| !token.is_empty());
-            if continue_token.is_none() {
+            let Some(continue_token) = continue_token else {
                 let version = page
                     .metadata
                     .resource_version
@@ -160,7 +173,7 @@ impl<K: Watched> Reflector<K> {
                 let version = version
                     .ok_or_else(|| "the API server sent a list without a resourceVersion".to_owned())?;
                 self.shared
-                    .update(|store| store.replace(self.namespace.as_deref(), listed));
+                    .update(|store| store.retain_listed(self.namespace.as_deref(), &listed));
                 if self.shared.set_watch_state(self.namespace.as_ref(), State::Ready) {
                     info!(
                         kind = self.shared.kind,
@@ -169,12 +182,22 @@ impl<K: Watched> Reflector<K> {
                     );
                 }
                 return Ok(version);
+            };
+            // A further page follows, so this one was full.
+            if self.is_easy(self.clock.elapsed().saturating_sub(started), body.len()) {
+                *page_size = page_size.saturating_mul(2).min(PAGE_SIZE);
             }
-            if continue_token.iter().any(|token| !tokens.insert(token.clone())) {
+            if !tokens.insert(continue_token.clone()) {
                 return Err("the API server repeats pages of a list".to_owned());
             }
-            params.continue_token = continue_token;
+            params.continue_token = Some(continue_token);
         }
+    }
+
+    /// Whether a page was far below the bounds of time and size.
+    fn is_easy(&self, duration: Duration, bytes: usize) -> bool {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        duration < self.timing.list / PAGE_REDUCTION && bytes < MAX_PAGE_BYTES / u64::from(PAGE_REDUCTION)
     }
 
     /// Reads one page; `None` if it is too large and can be requested with fewer objects.
@@ -357,6 +380,12 @@ impl<K: Watched> Reflector<K> {
         heartbeat.beat(self.max_silence());
         tokio::time::sleep(back_off_delay(failures, self.jitter.unit())).await;
     }
+}
+
+/// The page size after a page that the API server could not answer.
+const fn reduced(page_size: u32) -> u32 {
+    let reduced = page_size / PAGE_REDUCTION;
+    if reduced == 0 { 1 } else { reduced }
 }
 
 /// Requests an uncompressed response.
