@@ -28,10 +28,10 @@ fn with_cause(text: String, plan: &Plan) -> String {
 
 /// When a cluster is reconciled again after a plan without a step. Calls to unreachable members take their timeout, so such
 /// clusters are asked less and less often.
-fn requeue_without_step(plan: &Plan) -> Wake {
-    match plan.explanation.reason {
-        Reason::MembersUnreachable if !plan.requeue_after.is_zero() => Wake::Unanswered,
-        _ => Wake::After(plan.requeue_after),
+fn requeue_without_step(reason: Reason, after: Duration) -> Wake {
+    match reason {
+        Reason::MembersUnreachable if !after.is_zero() => Wake::Unanswered,
+        _ => Wake::After(after),
     }
 }
 
@@ -46,7 +46,7 @@ impl Reconciler {
         status_inputs: &StatusInputs<'_>,
     ) -> Result<Wake, Error> {
         let Some(step) = &plan.step else {
-            return Ok(requeue_without_step(plan));
+            return Ok(requeue_without_step(plan.explanation.reason, plan.requeue_after));
         };
         let observed = &observation.observed;
         let taken = act::act(step, plan, observation, key, &self.deps).await;
@@ -97,5 +97,24 @@ impl Reconciler {
         self.deps
             .reporter
             .tell(cluster, severity, reason, "Reconcile", text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_unreachable_clusters_with_nothing_to_write_back_off() {
+        let after = Duration::from_secs(5);
+        let wake = |reason, after| requeue_without_step(reason, after);
+        assert_eq!(wake(Reason::MembersUnreachable, after), Wake::Unanswered);
+        assert_eq!(
+            wake(Reason::MembersUnreachable, Duration::ZERO),
+            Wake::After(Duration::ZERO)
+        );
+        for reason in [Reason::QuorumLost, Reason::Blocked, Reason::Scaling] {
+            assert_eq!(wake(reason, after), Wake::After(after), "{reason:?}");
+        }
     }
 }
