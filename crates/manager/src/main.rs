@@ -53,7 +53,7 @@ fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Restore(args) => return dry_run::restore(&args).map(Into::into),
         Command::Inspect(args) => return jobs::inspect(&args).map(Into::into),
         Command::Manager(args) => {
-            logs::start(args.log_format, &args.log_level)?;
+            let _flush = logs::start_in_background(args.log_format, &args.log_level)?;
             let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
             let ended = runtime.block_on(run::manager(*args));
             // Dropping the runtime would wait forever for a reconcile that blocks its thread.
