@@ -223,6 +223,7 @@ impl Kubernetes {
             // Nobody is asked for a version; the chart takes every one from this on.
             "--kube-version=1.30.0",
             "--set=podMonitor.create=true",
+            "--set=image.repository=etcd-operator",
             "--show-only=templates/podmonitor.yaml",
         ])
         .await

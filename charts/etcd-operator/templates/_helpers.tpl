@@ -98,6 +98,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- /* The operator's image: of its own pod, and where members' pods take a program from. */}}
 {{- define "etcd-operator.image" -}}
+{{- if not .Values.image.repository -}}
+{{- fail "image.repository is not set; set it to the repository of the operator's image, for example: --set image.repository=registry.example.com/etcd-operator" -}}
+{{- end -}}
 {{- $tag := default .Chart.AppVersion .Values.image.tag -}}
 {{- if .Values.image.digest -}}
 {{ printf "%s:%s@%s" .Values.image.repository $tag .Values.image.digest }}

@@ -24,6 +24,7 @@ use etcd_operator_runtime::{
     fence::Leadership,
     informer::{Informer, Informers, Scope, Selection, Watched},
     key::ObjectKey,
+    liveness::Liveness,
     metrics::Metrics,
     report::Reporter,
     store::Change,
@@ -60,6 +61,8 @@ pub struct Shared {
     pub clock: SharedClock,
     /// The metrics.
     pub metrics: Metrics,
+    /// Where the controllers report that they make progress.
+    pub liveness: Liveness,
     /// Maximum number of concurrent reconciles per kind.
     pub concurrency: usize,
     /// The slots of concurrent backup Jobs.
@@ -259,6 +262,7 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [WiredContr
             .gate(&kinds.parts.budgets.synced())
             .gate(&kinds.jobs.synced())
             .concurrency(shared.concurrency)
+            .liveness(&shared.liveness)
     };
     let (clusters, backups, restores) = (
         controller("cluster").objects(kinds.clusters.store()),

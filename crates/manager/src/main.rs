@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use etcd_operator_api::{crd, names::EXIT_BEFORE_ETCD};
@@ -9,6 +10,9 @@ use etcd_operator_manager::{
     cli::{Cli, Command, LogFormat},
     dry_run, jobs, logs, pod, run, version,
 };
+
+/// How long threads may still run after the manager has ended.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let is_member = std::env::args_os()
@@ -49,9 +53,12 @@ fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Restore(args) => return dry_run::restore(&args).map(Into::into),
         Command::Inspect(args) => return jobs::inspect(&args).map(Into::into),
         Command::Manager(args) => {
-            logs::start(args.log_format, &args.log_level)?;
+            let _flush = logs::start_in_background(args.log_format, &args.log_level)?;
             let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
-            runtime.block_on(run::manager(*args))
+            let ended = runtime.block_on(run::manager(*args));
+            // Dropping the runtime would wait forever for a reconcile that blocks its thread.
+            runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+            ended
         }
         Command::Member(args) => {
             logs::start(LogFormat::Human, "info")?;

@@ -18,6 +18,7 @@ use etcd_operator_runtime::{
     informer::Informers,
     key::ObjectKey,
     leader::Elector,
+    liveness::Liveness,
     metrics::{Figure, Metrics, PerObject},
 };
 use kube::Client;
@@ -123,6 +124,7 @@ impl Manager {
             clock,
         } = self;
         let metrics = Metrics::new(version::VERSION, version::COMMIT);
+        let liveness = Liveness::new(clock.clone());
         let host = args
             .pod_name
             .clone()
@@ -166,7 +168,8 @@ impl Manager {
             identity = instance,
             "starting"
         );
-        let mut informers = Informers::new(client.clone(), clock.clone(), metrics.clone());
+        let mut informers =
+            Informers::new(client.clone(), clock.clone(), metrics.clone()).liveness(&liveness);
         let kinds = Kinds::watch(&mut informers, &scope, args.watch_nodes);
         let shared = Shared {
             client,
@@ -182,13 +185,15 @@ impl Manager {
             },
             clock,
             metrics: metrics.clone(),
+            liveness: liveness.clone(),
             concurrency: args.concurrency.into(),
             job_slots: JobSlots::new(args.max_backup_jobs.into()),
             own_writes: OwnWritesByKind::default(),
         };
         register_backup_metrics(&kinds, &shared);
         let controllers_to_run = wire(&kinds, functions(&kinds, &shared), &shared);
-        let health = Health::new(informers.gates(), leadership.clone(), metrics);
+        let health = Health::new(informers.gates(), leadership.clone(), liveness.clone(), metrics);
+        let elector = elector.map(|elector| elector.liveness(&liveness).gates(informers.gates()));
         // The publisher ends only when all recorders are dropped.
         drop(shared);
 

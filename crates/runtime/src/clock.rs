@@ -114,6 +114,29 @@ impl Clock for FrozenClock {
     }
 }
 
+/// A clock that only the test advances, for tests that block threads.
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(crate) struct ManualClock(std::sync::Mutex<Duration>);
+
+#[cfg(test)]
+impl ManualClock {
+    pub(crate) fn advance(&self, by: Duration) {
+        *self.0.lock().unwrap() += by;
+    }
+}
+
+#[cfg(test)]
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+
+    fn elapsed(&self) -> Duration {
+        *self.0.lock().unwrap()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,10 +24,20 @@ use crate::fence::Leadership;
 use crate::gate::Gate;
 use crate::jitter::Jitter;
 use crate::key::ObjectKey;
+use crate::liveness::{Heartbeat, Liveness};
 use crate::metrics::Metrics;
 use crate::queue::{Config, Outcome, Queue, Wake};
 use crate::store::Store;
 use crate::wakeup::Wakeup;
+
+/// How often the loop of a controller runs at least, so that it can prove its liveness.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A loop that did not run for this long hangs.
+const MAX_SILENCE: Duration = Duration::from_mins(1);
+
+/// A reconcile that runs this long beyond its deadline could not be aborted, because it blocks its thread.
+const ABORT_GRACE: Duration = Duration::from_mins(1);
 
 /// A boxed reconcile function.
 pub type Function<E> =
@@ -45,6 +55,7 @@ pub struct Controller {
     drain: Duration,
     wakeup: Wakeup,
     key_source: Option<KeySource>,
+    liveness: Liveness,
 }
 
 /// Lists the keys of all objects; called when this process becomes the leader.
@@ -61,6 +72,7 @@ impl Controller {
     pub fn builder(name: &'static str, clock: SharedClock, metrics: Metrics) -> Self {
         Self {
             name,
+            liveness: Liveness::new(Arc::clone(&clock)),
             clock,
             metrics,
             queue: Config::default(),
@@ -86,6 +98,13 @@ impl Controller {
     #[must_use]
     pub fn gate(mut self, gate: &Gate) -> Self {
         self.gates.push(gate.clone());
+        self
+    }
+
+    /// Sets where the controller and its reconciles report that they make progress.
+    #[must_use]
+    pub fn liveness(mut self, liveness: &Liveness) -> Self {
+        self.liveness = liveness.clone();
         self
     }
 
@@ -153,6 +172,7 @@ struct Driver<F> {
     tasks: JoinSet<FinishedReconcile>,
     /// Key and start time of every running task. A task that panics does not return its key.
     running: HashMap<Id, (ObjectKey, Duration)>,
+    heartbeat: Heartbeat,
 }
 
 impl<F, Fut, E> Driver<F>
@@ -163,6 +183,7 @@ where
 {
     fn new(settings: Controller, reconcile: F) -> Self {
         let queue = Queue::new(settings.queue);
+        let heartbeat = (settings.liveness).start(format!("the controller {}", settings.name), MAX_SILENCE);
         let reconcile = Arc::new(reconcile);
         Self {
             settings,
@@ -170,6 +191,7 @@ where
             queue,
             tasks: JoinSet::new(),
             running: HashMap::new(),
+            heartbeat,
         }
     }
 
@@ -178,6 +200,7 @@ where
         let wakeup = self.settings.wakeup.clone();
         let mut was_leader = false;
         loop {
+            self.heartbeat.beat(MAX_SILENCE);
             let now = self.now();
             let pushed = wakeup.drain();
             let is_leader = leadership.is_leader();
@@ -205,12 +228,13 @@ where
                 .metrics
                 .queue_depth(self.settings.name, self.queue.depth());
             let timer = self.time_until_due().filter(|_| leadership.is_leader());
+            let timer = timer.map_or(HEARTBEAT_INTERVAL, |rest| rest.min(HEARTBEAT_INTERVAL));
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 () = wakeup.wait() => {}
                 () = leadership_changes.next() => {}
                 Some(ended) = self.tasks.join_next_with_id() => self.handle_finished(ended),
-                () = tokio::time::sleep(timer.unwrap_or_default()), if timer.is_some() => {}
+                () = tokio::time::sleep(timer) => {}
             }
         }
         self.drain().await;
@@ -239,7 +263,12 @@ where
         let deadline = self.settings.deadline;
         let started = self.now();
         let task_key = key.clone();
+        let heartbeat = self.settings.liveness.start(
+            format!("the reconcile of {} {key}", self.settings.name),
+            deadline + ABORT_GRACE,
+        );
         let task = async move {
+            let _heartbeat = heartbeat;
             // The call is inside the task, because the function itself may panic before it returns its future.
             let work = async { reconcile(task_key.clone()).await };
             let result = match tokio::time::timeout(deadline, work).await {
@@ -296,6 +325,7 @@ where
 
     async fn drain(mut self) {
         let (name, bound) = (self.settings.name, self.settings.drain);
+        self.heartbeat.beat(bound + MAX_SILENCE);
         debug!(controller = name, in_flight = self.tasks.len(), "draining");
         let all = async {
             while let Some(ended) = self.tasks.join_next_with_id().await {

@@ -96,6 +96,11 @@ impl Leadership {
         }
     }
 
+    /// The clock by which leadership expires.
+    pub(crate) fn clock(&self) -> SharedClock {
+        Arc::clone(&self.clock)
+    }
+
     /// Whether this process is the leader now.
     pub fn is_leader(&self) -> bool {
         match *self.term.borrow() {
@@ -149,10 +154,16 @@ impl LeadershipChanges {
 }
 
 impl LeadershipControl {
-    /// Grants leadership until this monotonic time.
+    /// Grants leadership until this monotonic time. Notifies if this process was not the leader, also because its
+    /// leadership had expired.
     pub fn lead_until(&self, end: Duration) {
+        let now = self.leadership.clock.elapsed();
         self.leadership.term.send_if_modified(|term| {
-            let begins = *term == Term::Standby;
+            let begins = match *term {
+                Term::Standby => true,
+                Term::Until(expired) => expired <= now,
+                Term::Always => false,
+            };
             *term = Term::Until(end);
             begins
         });
@@ -241,5 +252,16 @@ mod tests {
         );
         control.stand_by();
         changes.next().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn renewing_an_expired_leadership_sends_a_notification() {
+        let (leadership, control) = Leadership::standby(TestClock::shared());
+        control.lead_until(Duration::from_secs(7));
+        let mut changes = leadership.changes();
+        tokio::time::advance(Duration::from_secs(8)).await;
+        control.lead_until(Duration::from_secs(20));
+        let notified = tokio::time::timeout(Duration::from_secs(1), changes.next()).await;
+        assert!(notified.is_ok());
     }
 }

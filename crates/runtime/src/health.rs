@@ -22,10 +22,12 @@ use tokio::net::TcpListener;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use crate::fence::Leadership;
 use crate::gate::{self, Gate};
-use crate::metrics::Metrics;
+use crate::liveness::Liveness;
+use crate::metrics::{Metrics, MetricsPage};
 
 /// How long open connections may continue after a shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -47,16 +49,18 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 pub struct Health {
     gates: Arc<[Gate]>,
     leadership: Leadership,
-    metrics: Metrics,
+    liveness: Liveness,
+    metrics: MetricsPage,
 }
 
 impl Health {
     /// Reports ready when all gates are ready. A standby is ready too, because its stores are synced.
-    pub fn new(gates: Vec<Gate>, leadership: Leadership, metrics: Metrics) -> Self {
+    pub fn new(gates: Vec<Gate>, leadership: Leadership, liveness: Liveness, metrics: Metrics) -> Self {
         Self {
             gates: gates.into(),
+            metrics: MetricsPage::new(metrics, leadership.clock()),
             leadership,
-            metrics,
+            liveness,
         }
     }
 
@@ -87,30 +91,50 @@ impl Health {
         (ready, page)
     }
 
+    /// Whether every loop makes progress, and a page that names those that do not. Waiting for the API server is progress.
+    pub fn liveness(&self) -> (bool, String) {
+        let overdue = self.liveness.overdue();
+        if overdue.is_empty() {
+            return (true, "ok\n".to_owned());
+        }
+        (false, overdue.join("\n") + "\n")
+    }
+
     fn router(self) -> Router {
         Router::new()
-            .route("/healthz", get(async || "ok\n"))
+            .route("/healthz", get(healthz))
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics))
             .with_state(self)
     }
 }
 
+async fn healthz(State(health): State<Health>) -> impl IntoResponse {
+    probe_response(health.liveness())
+}
+
 async fn readyz(State(health): State<Health>) -> impl IntoResponse {
-    let (ready, page) = health.readiness();
-    (
-        if ready {
-            StatusCode::OK
-        } else {
-            StatusCode::SERVICE_UNAVAILABLE
-        },
-        page,
-    )
+    probe_response(health.readiness())
+}
+
+fn probe_response((is_ok, page): (bool, String)) -> (StatusCode, String) {
+    let status = if is_ok {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    (status, page)
 }
 
 async fn metrics(State(health): State<Health>) -> impl IntoResponse {
     const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, OPEN_METRICS)], health.metrics.encode())
+    match health.metrics.text().await {
+        Ok(page) => ([(header::CONTENT_TYPE, OPEN_METRICS)], page.to_string()).into_response(),
+        Err(error) => {
+            warn!("the metrics could not be computed: {error}");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
 }
 
 /// Binds a listener. `0.0.0.0` binds the IPv6 wildcard address, which accepts IPv4 too, because on an IPv6-only node the
@@ -215,6 +239,7 @@ mod tests {
         let health = Health::new(
             vec![pods.clone(), clusters.clone()],
             leadership,
+            Liveness::new(TestClock::shared()),
             Metrics::new("1", "c"),
         );
         let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
@@ -250,7 +275,12 @@ mod tests {
     #[tokio::test]
     async fn unfinished_requests_time_out_and_do_not_block_others() {
         let (leadership, _tenure) = Leadership::standby(TestClock::shared());
-        let health = Health::new(vec![], leadership, Metrics::new("1", "c"));
+        let health = Health::new(
+            vec![],
+            leadership,
+            Liveness::new(TestClock::shared()),
+            Metrics::new("1", "c"),
+        );
         let server = Server {
             connection_timeout: Duration::from_millis(500),
             ..Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap()
@@ -274,5 +304,61 @@ mod tests {
             assert!(ended.is_ok(), "the unfinished request did not time out");
             assert!(!answer.starts_with(b"HTTP/1.1 200"));
         }
+    }
+
+    #[tokio::test]
+    async fn healthz_fails_while_a_loop_hangs_and_names_it() {
+        let clock = std::sync::Arc::new(crate::clock::ManualClock::default());
+        let (leadership, _tenure) = Leadership::standby(clock.clone());
+        let liveness = Liveness::new(clock.clone());
+        let health = Health::new(vec![], leadership, liveness.clone(), Metrics::new("1", "c"));
+        let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let address = server.address().unwrap();
+        tokio::spawn(server.run(health, CancellationToken::new()));
+        let hanging = liveness.start("the watch of Pod", Duration::from_secs(60));
+        assert!(fetch(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+        clock.advance(Duration::from_secs(63));
+        let answer = fetch(address, "/healthz").await;
+        assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+        assert!(
+            answer.ends_with("the watch of Pod hangs: overdue for 3 s\n"),
+            "{answer}"
+        );
+        drop(hanging);
+        assert!(fetch(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+    }
+
+    #[tokio::test]
+    async fn concurrent_scrapes_cost_one_computation_and_delay_no_probe() {
+        let clock = std::sync::Arc::new(crate::clock::ManualClock::default());
+        let (leadership, _tenure) = Leadership::standby(clock.clone());
+        let metrics = Metrics::new("1", "c");
+        let (started, mut has_started) = tokio::sync::mpsc::unbounded_channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let released = std::sync::Mutex::new(released);
+        metrics.register_computed("slow", "Slow", move || {
+            started.send(()).unwrap();
+            // Ends when the sender is dropped.
+            let _ = released.lock().unwrap().recv();
+            Vec::<crate::metrics::PerObject>::new()
+        });
+        let health = Health::new(vec![], leadership, Liveness::new(clock.clone()), metrics);
+        let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let address = server.address().unwrap();
+        tokio::spawn(server.run(health, CancellationToken::new()));
+        let scrapes: Vec<_> = (0..20)
+            .map(|_| tokio::spawn(fetch(address, "/metrics")))
+            .collect();
+        has_started.recv().await.unwrap();
+        // This test has a single thread, so a computation on it would prevent this answer.
+        assert!(fetch(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+        drop(release);
+        for scrape in scrapes {
+            assert!(scrape.await.unwrap().ends_with("# EOF\n"));
+        }
+        assert!(has_started.try_recv().is_err(), "computed once");
+        clock.advance(Duration::from_secs(1));
+        fetch(address, "/metrics").await;
+        assert!(has_started.try_recv().is_ok(), "computed again after a second");
     }
 }

@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::SharedClock;
 use crate::gate::{Gate, State};
 use crate::jitter::Jitter;
+use crate::liveness::Liveness;
 use crate::metrics::Metrics;
 use crate::store::{Change, Store};
 use reflector::Reflector;
@@ -183,6 +184,7 @@ pub struct Informers {
     metrics: Metrics,
     timing: Timing,
     jitter: Jitter,
+    liveness: Liveness,
     starts: Vec<Start>,
     gates: Vec<Gate>,
 }
@@ -203,6 +205,7 @@ impl Informers {
     pub fn new(client: Client, clock: SharedClock, metrics: Metrics) -> Self {
         Self {
             client,
+            liveness: Liveness::new(Arc::clone(&clock)),
             clock,
             metrics,
             timing: Timing::default(),
@@ -216,6 +219,13 @@ impl Informers {
     #[must_use]
     pub fn timing(mut self, timing: Timing) -> Self {
         self.timing = timing;
+        self
+    }
+
+    /// Sets where the watches report that they make progress.
+    #[must_use]
+    pub fn liveness(mut self, liveness: &Liveness) -> Self {
+        self.liveness = liveness.clone();
         self
     }
 
@@ -250,6 +260,7 @@ impl Informers {
                 clock: Arc::clone(&self.clock),
                 timing: self.timing,
                 jitter: self.jitter.clone(),
+                liveness: self.liveness.clone(),
                 shared: Arc::clone(&shared),
                 namespace,
                 labels: labels.clone(),

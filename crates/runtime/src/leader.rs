@@ -19,8 +19,10 @@ use tracing::{info, warn};
 
 use crate::clock::SharedClock;
 use crate::fence::{Leadership, LeadershipControl};
+use crate::gate::Gate;
 use crate::jitter::Jitter;
 use crate::lease::{Candidate, Decision, Record, Timing, Write};
+use crate::liveness::Liveness;
 use crate::metrics::Metrics;
 
 /// Timeout of every call. Two calls and a delay fit into the renew deadline.
@@ -63,6 +65,10 @@ pub struct Elector {
     clock: SharedClock,
     metrics: Metrics,
     control: LeadershipControl,
+    /// A process that hangs does not write the Lease.
+    liveness: Liveness,
+    /// A process whose stores are not synced does not acquire the Lease.
+    gates: Vec<Gate>,
     /// The Lease as last read or written, so that a renewal keeps the fields of other clients.
     stored: Option<Lease>,
     /// The other holder that was logged last.
@@ -71,6 +77,8 @@ pub struct Elector {
     failed_call: Option<Verb>,
     /// Whether the last write was a conflict.
     conflicted: bool,
+    /// Whether a loop of this process hung when the Lease was last to be written.
+    hangs: bool,
 }
 
 impl Elector {
@@ -90,6 +98,8 @@ impl Elector {
             name: name.to_owned(),
             candidate: Candidate::new(format!("{host}_{}", Jitter::default().suffix()), timing),
             timing,
+            liveness: Liveness::new(Arc::clone(&clock)),
+            gates: Vec::new(),
             clock,
             metrics,
             control,
@@ -97,7 +107,23 @@ impl Elector {
             holder: None,
             failed_call: None,
             conflicted: false,
+            hangs: false,
         }
+    }
+
+    /// Stops acquiring and renewing the Lease while a loop of this process hangs.
+    #[must_use]
+    pub fn liveness(mut self, liveness: &Liveness) -> Self {
+        self.liveness = liveness.clone();
+        self
+    }
+
+    /// Acquires the Lease only while every gate is ready. Without synced stores a leader could do nothing. A leader keeps
+    /// the Lease when a gate closes, because its stores may only be outdated.
+    #[must_use]
+    pub fn gates(mut self, gates: Vec<Gate>) -> Self {
+        self.gates = gates;
+        self
     }
 
     /// The leadership that all writers check.
@@ -177,6 +203,11 @@ impl Elector {
                 }
                 failure => self.on_failure(Verb::Read, failure.map(Result::err)).await,
             },
+            Decision::Write(_) if !self.may_hold_lease() => {
+                // The Lease may change meanwhile.
+                self.candidate.on_failure();
+                sleep(self.timing.retry_period).await;
+            }
             Decision::Write(write) => {
                 let started = self.clock.elapsed();
                 match timeout(CALL_TIMEOUT, self.write(&write)).await {
@@ -190,6 +221,17 @@ impl Elector {
                 }
             }
         }
+    }
+
+    /// Whether this process may acquire or renew the Lease. Logs what hangs.
+    fn may_hold_lease(&mut self) -> bool {
+        let overdue = self.liveness.overdue();
+        if !overdue.is_empty() && !self.hangs {
+            warn!(lease = self.name, "not writing the lease: {}", overdue.join("; "));
+        }
+        self.hangs = !overdue.is_empty();
+        let leads = self.candidate.is_leader(self.clock.elapsed());
+        !self.hangs && (leads || self.gates.iter().all(Gate::is_ready))
     }
 
     /// Processes a successful call. A successful read clears only a read problem, because writes may still be refused.

@@ -12,7 +12,8 @@
 //! | [`report`] | the result of a reconcile, in the status and as an Event |
 //! | [`elsewhere`] | Events on objects that another installation of the operator controls |
 //! | [`error`] | error classes: back-off, condition reason, metric label |
-//! | [`gate`], [`health`], [`metrics`] | readiness, the HTTP server for probes, metrics |
+//! | [`gate`], [`liveness`] | whether the process is ready, and whether its loops make progress |
+//! | [`health`], [`metrics`] | the HTTP server for probes, metrics |
 //! | [`clock`], [`jitter`] | the only sources of time and randomness |
 //! | [`client`], [`key`] | the client for the API server, and object keys |
 //!
@@ -74,6 +75,7 @@ pub mod key;
 pub mod latest;
 pub mod leader;
 pub mod lease;
+pub mod liveness;
 pub mod metrics;
 pub mod queue;
 pub mod report;

@@ -4,6 +4,7 @@
 //! computed from the existing objects at every scrape ([`Figure`]).
 
 mod computed;
+mod page;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use prometheus_client::registry::{Metric, Registry};
 
 use crate::error::Class;
 use computed::Computed;
+pub(crate) use page::MetricsPage;
 
 pub use computed::{Figure, PerObject};
 

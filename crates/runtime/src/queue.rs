@@ -2,12 +2,18 @@
 //!
 //! A plain data structure without clock, randomness or `async`: time and jitter are arguments.
 //!
-//! A key is in at most one of three states: ready (first in, first out), waiting until a time, or in flight.
+//! A key is in at most one of three states: ready, waiting until a time, or in flight. Of the ready keys, those whose object
+//! changed come before those that are due by time, and each group is first in, first out. After [`MAX_CHANGED_IN_A_ROW`]
+//! changed keys, one key that is due by time goes first, so that constant changes do not starve it.
+//!
+//! A key whose last reconcile got no answer ([`Wake::Unanswered`]) backs off and has its own bound on keys in flight. Its
+//! reconcile mostly waits for a timeout, and does not take a slot from an object whose reconcile is work.
+//!
 //! A push while the key is in flight marks it dirty. It is queued again when it is done, so that no change is lost.
 //! A push during back-off makes the key ready at once, but after a failure at most once per [`FAILURE_FLOOR`]. Otherwise an
 //! object that fails and is edited in a tight loop would be reconciled continuously.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::error::Class;
@@ -21,6 +27,12 @@ pub const MIN_REQUEUE: Duration = Duration::from_millis(100);
 /// Shortest time between two reconciles of an object after a failure.
 pub const FAILURE_FLOOR: Duration = Duration::from_secs(1);
 
+/// Most changed keys that are taken in a row while a key is due by time.
+pub const MAX_CHANGED_IN_A_ROW: u32 = 7;
+
+/// How many times more unanswered keys than others may be in flight.
+pub const UNANSWERED_CONCURRENCY_FACTOR: usize = 4;
+
 /// Largest fraction of a delay that jitter takes away.
 const JITTER_FRACTION: f64 = 0.1;
 
@@ -31,6 +43,9 @@ pub enum Wake {
     OnChange,
     /// When it changes, at the latest after this delay (at most [`RESYNC`]).
     After(Duration),
+    /// When it changes, at the latest after a delay that grows with every consecutive reconcile that ends like this: what
+    /// the object describes did not answer.
+    Unanswered,
     /// Never: the object no longer exists. It is forgotten until it appears again.
     Never,
 }
@@ -42,6 +57,7 @@ impl Wake {
         match (self, other) {
             (Self::After(a), Self::After(b)) => Self::After(a.min(b)),
             (Self::After(d), _) | (_, Self::After(d)) => Self::After(d),
+            (Self::Unanswered, _) | (_, Self::Unanswered) => Self::Unanswered,
             (Self::OnChange, _) | (_, Self::OnChange) => Self::OnChange,
             (Self::Never, Self::Never) => Self::Never,
         }
@@ -77,7 +93,7 @@ impl Backoff {
 /// Configuration of one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Most keys in flight at the same time.
+    /// Most keys in flight at the same time. A multiple of it bounds the unanswered keys, which do not count here.
     pub concurrency: usize,
     /// Back-off after transient errors.
     pub transient: Backoff,
@@ -85,6 +101,8 @@ pub struct Config {
     pub conflict: Backoff,
     /// Back-off after bugs of the operator, including panics.
     pub fatal: Backoff,
+    /// Back-off after reconciles without an answer.
+    pub unanswered: Backoff,
 }
 
 impl Default for Config {
@@ -103,6 +121,10 @@ impl Default for Config {
                 base: Duration::from_secs(30),
                 cap: RESYNC,
             },
+            unanswered: Backoff {
+                base: Duration::from_secs(5),
+                cap: Duration::from_mins(1),
+            },
         }
     }
 }
@@ -116,20 +138,74 @@ impl Config {
     }
 }
 
+/// Why a key is ready; the order of the variants is the order of reconciles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Cause {
+    Change,
+    Time,
+}
+
+/// The bound on keys in flight that applies to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    Normal,
+    Unanswered,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Ready,
-    Waiting { due: Duration },
-    InFlight { dirty: bool },
+    Ready { cause: Cause, position: u64 },
+    Waiting { due: Duration, cause: Cause },
+    InFlight { dirty: bool, lane: Lane },
 }
 
 #[derive(Debug)]
 struct Entry {
-    state: State,
+    /// `None` only until the first push is processed.
+    state: Option<State>,
     failures: u32,
     conflicts: u32,
+    /// Consecutive reconciles without an answer.
+    unanswered: u32,
     /// Earliest time of the next reconcile after a failure.
     floor: Duration,
+}
+
+/// The ready keys of one lane, and how many of its keys are in flight.
+#[derive(Debug)]
+struct LaneKeys<K> {
+    ready: BTreeMap<(Cause, u64), K>,
+    in_flight: usize,
+    changed_in_a_row: u32,
+}
+
+impl<K> LaneKeys<K> {
+    const fn new() -> Self {
+        Self {
+            ready: BTreeMap::new(),
+            in_flight: 0,
+            changed_in_a_row: 0,
+        }
+    }
+
+    fn pop(&mut self, concurrency: usize) -> Option<K> {
+        if self.in_flight >= concurrency {
+            return None;
+        }
+        let mut first = *self.ready.first_key_value()?.0;
+        if first.0 == Cause::Change
+            && self.changed_in_a_row >= MAX_CHANGED_IN_A_ROW
+            && let Some((due, _)) = self.ready.range((Cause::Time, 0)..).next()
+        {
+            first = *due;
+        }
+        self.changed_in_a_row = match first.0 {
+            Cause::Change => self.changed_in_a_row.saturating_add(1),
+            Cause::Time => 0,
+        };
+        self.in_flight += 1;
+        self.ready.remove(&first)
+    }
 }
 
 /// The queue, over any ordered key type.
@@ -137,9 +213,11 @@ struct Entry {
 pub struct Queue<K> {
     config: Config,
     entries: BTreeMap<K, Entry>,
-    ready: VecDeque<K>,
+    normal: LaneKeys<K>,
+    unanswered: LaneKeys<K>,
     timers: BTreeSet<(Duration, K)>,
-    in_flight: usize,
+    /// The position of the next key that becomes ready.
+    next_position: u64,
 }
 
 impl<K: Ord + Clone> Queue<K> {
@@ -148,34 +226,30 @@ impl<K: Ord + Clone> Queue<K> {
         Self {
             config: config.concurrency(config.concurrency),
             entries: BTreeMap::new(),
-            ready: VecDeque::new(),
+            normal: LaneKeys::new(),
+            unanswered: LaneKeys::new(),
             timers: BTreeSet::new(),
-            in_flight: 0,
+            next_position: 0,
         }
     }
 
     /// Enqueues `key` because its object changed.
     pub fn push(&mut self, key: K, now: Duration) {
-        let Some(entry) = self.entries.get_mut(&key) else {
-            let entry = Entry {
-                state: State::Ready,
-                failures: 0,
-                conflicts: 0,
-                floor: Duration::ZERO,
-            };
-            self.entries.insert(key.clone(), entry);
-            self.ready.push_back(key);
-            return;
-        };
+        let entry = self.entries.entry(key.clone()).or_insert_with(Entry::new);
+        let lane = entry.lane();
         match entry.state {
-            State::Ready => {}
-            State::InFlight { .. } => entry.state = State::InFlight { dirty: true },
-            State::Waiting { due } => {
-                let at = entry.floor.max(now);
-                if at < due {
-                    self.timers.remove(&(due, key.clone()));
-                    self.schedule(key, at, now);
+            None => self.schedule(key, now, now, Cause::Change),
+            Some(State::InFlight { lane, .. }) => entry.state = Some(State::InFlight { dirty: true, lane }),
+            Some(State::Ready { cause, position }) => {
+                if cause == Cause::Time {
+                    self.lane(lane).ready.remove(&(cause, position));
+                    self.schedule(key, now, now, Cause::Change);
                 }
+            }
+            Some(State::Waiting { due, .. }) => {
+                let at = entry.floor.max(now).min(due);
+                self.timers.remove(&(due, key.clone()));
+                self.schedule(key, at, now, Cause::Change);
             }
         }
     }
@@ -183,13 +257,15 @@ impl<K: Ord + Clone> Queue<K> {
     /// Takes the next key to reconcile, if one is ready and the concurrency bound allows it.
     pub fn pop(&mut self, now: Duration) -> Option<K> {
         self.move_due_to_ready(now);
-        if self.in_flight >= self.config.concurrency {
-            return None;
-        }
-        let key = self.ready.pop_front()?;
-        let entry = self.entries.get_mut(&key).expect("a ready key has an entry");
-        entry.state = State::InFlight { dirty: false };
-        self.in_flight += 1;
+        let concurrency = self.config.concurrency;
+        let (key, lane) = match self.normal.pop(concurrency) {
+            Some(key) => (key, Lane::Normal),
+            None => {
+                let concurrency = concurrency.saturating_mul(UNANSWERED_CONCURRENCY_FACTOR);
+                (self.unanswered.pop(concurrency)?, Lane::Unanswered)
+            }
+        };
+        self.entry(&key).state = Some(State::InFlight { dirty: false, lane });
         Some(key)
     }
 
@@ -197,14 +273,18 @@ impl<K: Ord + Clone> Queue<K> {
     /// reconcile, or `None` if the key is forgotten.
     pub fn done(&mut self, key: &K, outcome: Outcome, now: Duration, jitter: f64) -> Option<Duration> {
         let config = self.config;
-        let entry = self.entries.get_mut(key).expect("a key in flight has an entry");
-        let State::InFlight { dirty } = entry.state else {
+        let Some(State::InFlight { dirty, lane }) = self.entry(key).state else {
             panic!("a key is done only after it was popped");
         };
-        self.in_flight -= 1;
+        self.lane(lane).in_flight -= 1;
+        let entry = self.entry(key);
         let delay = match outcome {
             Outcome::Done(wake) => {
                 (entry.failures, entry.conflicts, entry.floor) = (0, 0, Duration::ZERO);
+                entry.unanswered = match wake {
+                    Wake::Unanswered => entry.unanswered.saturating_add(1),
+                    Wake::OnChange | Wake::After(_) | Wake::Never => 0,
+                };
                 match wake {
                     _ if dirty => Duration::ZERO,
                     Wake::Never => {
@@ -212,6 +292,7 @@ impl<K: Ord + Clone> Queue<K> {
                         return None;
                     }
                     Wake::OnChange => apply_jitter(RESYNC, jitter),
+                    Wake::Unanswered => apply_jitter(config.unanswered.delay(entry.unanswered), jitter),
                     Wake::After(delay) => apply_jitter(delay.clamp(MIN_REQUEUE, RESYNC), jitter),
                 }
             }
@@ -225,7 +306,8 @@ impl<K: Ord + Clone> Queue<K> {
                 }
             }
         };
-        self.schedule(key.clone(), now + delay, now);
+        let cause = if dirty { Cause::Change } else { Cause::Time };
+        self.schedule(key.clone(), now + delay, now, cause);
         Some(delay)
     }
 
@@ -236,12 +318,12 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// Number of ready keys.
     pub fn depth(&self) -> usize {
-        self.ready.len()
+        self.normal.ready.len() + self.unanswered.ready.len()
     }
 
     /// Number of keys in flight.
     pub fn in_flight(&self) -> usize {
-        self.in_flight
+        self.normal.in_flight + self.unanswered.in_flight
     }
 
     /// Number of keys in any state.
@@ -254,28 +336,66 @@ impl<K: Ord + Clone> Queue<K> {
         self.entries.is_empty()
     }
 
-    fn schedule(&mut self, key: K, at: Duration, now: Duration) {
-        let entry = self.entries.get_mut(&key).expect("only known keys are scheduled");
+    fn schedule(&mut self, key: K, at: Duration, now: Duration, cause: Cause) {
         if at <= now {
-            entry.state = State::Ready;
-            self.ready.push_back(key);
+            self.make_ready(key, cause);
         } else {
-            entry.state = State::Waiting { due: at };
+            self.entry(&key).state = Some(State::Waiting { due: at, cause });
             self.timers.insert((at, key));
         }
+    }
+
+    fn make_ready(&mut self, key: K, cause: Cause) {
+        let position = self.next_position;
+        self.next_position += 1;
+        let entry = self.entry(&key);
+        entry.state = Some(State::Ready { cause, position });
+        let lane = entry.lane();
+        self.lane(lane).ready.insert((cause, position), key);
     }
 
     fn move_due_to_ready(&mut self, now: Duration) {
         while self.timers.first().is_some_and(|(due, _)| *due <= now) {
             let (_, key) = self.timers.pop_first().expect("the first timer was just seen");
-            let entry = self.entries.get_mut(&key).expect("a waiting key has an entry");
-            entry.state = State::Ready;
-            self.ready.push_back(key);
+            let cause = match self.entry(&key).state {
+                Some(State::Waiting { cause, .. }) => cause,
+                _ => Cause::Time,
+            };
+            self.make_ready(key, cause);
+        }
+    }
+
+    fn entry(&mut self, key: &K) -> &mut Entry {
+        self.entries.get_mut(key).expect("every queued key has an entry")
+    }
+
+    const fn lane(&mut self, lane: Lane) -> &mut LaneKeys<K> {
+        match lane {
+            Lane::Normal => &mut self.normal,
+            Lane::Unanswered => &mut self.unanswered,
         }
     }
 }
 
 impl Entry {
+    const fn new() -> Self {
+        Self {
+            state: None,
+            failures: 0,
+            conflicts: 0,
+            unanswered: 0,
+            floor: Duration::ZERO,
+        }
+    }
+
+    const fn lane(&self) -> Lane {
+        if self.unanswered > 0 {
+            Lane::Unanswered
+        } else {
+            Lane::Normal
+        }
+    }
+
     fn back_off(&mut self, config: Config, class: Class) -> Duration {
         match class {
             Class::Conflict => {
@@ -444,5 +564,70 @@ mod tests {
         assert_eq!(soon.or(Wake::After(Duration::from_secs(2))), soon);
         assert_eq!(Wake::OnChange.or(soon), soon);
         assert_eq!(Wake::Never.or(Wake::OnChange), Wake::OnChange);
+    }
+
+    #[test]
+    fn changed_keys_come_before_due_ones_but_do_not_starve_them() {
+        let mut queue = Queue::new(Config::default().concurrency(100));
+        for key in [100, 101] {
+            queue.push(key, T0);
+            queue.pop(T0);
+            queue.done(&key, Outcome::Done(Wake::After(Duration::from_secs(1))), T0, 0.0);
+        }
+        let later = at(1.0);
+        assert_eq!(queue.pop(later), Some(100));
+        queue.done(&100, Outcome::Done(Wake::Never), later, 0.0);
+        for key in 0..10 {
+            queue.push(key, later);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop(later)).collect();
+        assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 101, 7, 8, 9]);
+    }
+
+    #[test]
+    fn a_change_of_a_due_key_moves_it_to_the_changed_ones() {
+        let mut queue = Queue::new(Config::default().concurrency(1));
+        for key in ["first", "due", "changed"] {
+            queue.push(key, T0);
+        }
+        for key in ["first", "due", "changed"] {
+            assert_eq!(queue.pop(T0), Some(key));
+            queue.done(&key, Outcome::Done(Wake::After(Duration::from_secs(1))), T0, 0.0);
+        }
+        let later = at(1.0);
+        assert_eq!(
+            queue.pop(later),
+            Some("changed"),
+            "equal times are ordered by key"
+        );
+        assert_eq!(queue.depth(), 2);
+        queue.push("first", later);
+        queue.done(&"changed", Outcome::Done(Wake::Never), later, 0.0);
+        assert_eq!(queue.pop(later), Some("first"));
+        assert_eq!((queue.depth(), queue.in_flight()), (1, 1));
+    }
+
+    #[test]
+    fn unanswered_keys_back_off_up_to_a_minute_and_an_answer_resets_that() {
+        let mut queue = queue();
+        queue.push("a", T0);
+        let mut now = T0;
+        let mut unanswered = |queue: &mut Queue<_>| {
+            assert_eq!(queue.pop(now), Some("a"));
+            let delay = queue
+                .done(&"a", Outcome::Done(Wake::Unanswered), now, 0.0)
+                .unwrap();
+            now += delay;
+            delay.as_secs()
+        };
+        let delays: Vec<_> = (0..6).map(|_| unanswered(&mut queue)).collect();
+        assert_eq!(delays, [5, 10, 20, 40, 60, 60]);
+        queue.push("a", now);
+        assert_eq!(queue.pop(now), Some("a"), "a change is processed at once");
+        queue.done(&"a", Outcome::Done(Wake::OnChange), now, 0.0);
+        queue.push("a", now);
+        queue.pop(now);
+        let delay = queue.done(&"a", Outcome::Done(Wake::Unanswered), now, 0.0);
+        assert_eq!(delay, Some(Duration::from_secs(5)));
     }
 }

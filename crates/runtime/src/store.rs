@@ -221,7 +221,7 @@ impl<K> Store<K> {
         self.contents.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the contents atomically, so that a reader sees a relist completely or not at all.
+    /// Changes the contents atomically.
     fn write<T>(&self, change: impl FnOnce(&mut Contents<K>) -> T) -> T {
         change(&mut self.contents.write().unwrap_or_else(PoisonError::into_inner))
     }
@@ -252,22 +252,26 @@ impl<K: Resource> Store<K> {
         self.write(|contents| contents.delete(object))
     }
 
-    /// Replaces all objects of `namespace`, or of all namespaces, by the result of a list. Returns the differences, including
-    /// objects that vanished during a watch gap.
-    pub(crate) fn replace(
+    /// Stores the objects of one page of a list. Returns the resulting changes.
+    pub(crate) fn apply_page(&self, page: Vec<Result<K, Malformed>>) -> Vec<Change<K>> {
+        self.write(|contents| {
+            page.into_iter()
+                .flat_map(|object| contents.apply(object))
+                .collect()
+        })
+    }
+
+    /// Removes all objects of `namespace`, or of all namespaces, that a complete list did not contain, because they vanished
+    /// during a watch gap. Returns the resulting changes.
+    pub(crate) fn retain_listed(
         &self,
         namespace: Option<&str>,
-        listed: Vec<Result<K, Malformed>>,
+        listed: &BTreeSet<ObjectKey>,
     ) -> Vec<Change<K>> {
         self.write(|contents| {
-            let listed_keys: BTreeSet<_> = listed.iter().map(key_of).collect();
-            let mut changes = contents.remove_where(|key| {
-                namespace.is_none_or(|only| key.namespace == only) && !listed_keys.contains(key)
-            });
-            for object in listed {
-                changes.extend(contents.apply(object));
-            }
-            changes
+            contents.remove_where(|key| {
+                namespace.is_none_or(|only| key.namespace == only) && !listed.contains(key)
+            })
         })
     }
 
@@ -350,7 +354,8 @@ impl<K: Resource> Contents<K> {
     }
 }
 
-fn key_of<K: Resource>(object: &Result<K, Malformed>) -> ObjectKey {
+/// The key of an object, decoded or malformed.
+pub(crate) fn key_of<K: Resource>(object: &Result<K, Malformed>) -> ObjectKey {
     match object {
         Ok(object) => ObjectKey::of(object),
         Err(malformed) => malformed.key.clone(),
@@ -395,6 +400,18 @@ mod tests {
         Store::new(Gate::waiting("ConfigMap", ""))
     }
 
+    /// A list with a single page.
+    fn relist(
+        store: &Store<ConfigMap>,
+        namespace: Option<&str>,
+        page: Vec<Result<ConfigMap, Malformed>>,
+    ) -> Vec<Change<ConfigMap>> {
+        let listed = page.iter().map(key_of).collect();
+        let mut changes = store.apply_page(page);
+        changes.extend(store.retain_listed(namespace, &listed));
+        changes
+    }
+
     fn describe(changes: &[Change<ConfigMap>]) -> Vec<String> {
         changes.iter().map(|change| format!("{change:?}")).collect()
     }
@@ -405,7 +422,7 @@ mod tests {
         store.apply(Ok(map("shop", "a", "1", "1")));
         store.apply(Ok(map("shop", "b", "2", "2")));
         store.apply(Err(malformed("shop", "c", "3")));
-        let changes = store.replace(None, vec![Ok(map("shop", "b", "2", "2"))]);
+        let changes = relist(&store, None, vec![Ok(map("shop", "b", "2", "2"))]);
         assert_eq!(
             describe(&changes),
             ["Deleted(shop/a)", "MalformedDeleted(shop/c)"]
@@ -418,7 +435,7 @@ mod tests {
         let store = store();
         store.apply(Ok(map("shop", "a", "1", "1")));
         store.apply(Ok(map("bank", "a", "2", "2")));
-        let changes = store.replace(Some("shop"), vec![]);
+        let changes = relist(&store, Some("shop"), vec![]);
         assert_eq!(describe(&changes), ["Deleted(shop/a)"]);
         assert!(store.get(&ObjectKey::new("bank", "a")).is_some());
     }
@@ -428,10 +445,10 @@ mod tests {
         let store = store();
         let listed = || vec![Ok(map("shop", "a", "1", "1")), Err(malformed("shop", "c", "3"))];
         assert_eq!(
-            describe(&store.replace(None, listed())),
+            describe(&relist(&store, None, listed())),
             ["Applied(shop/a)", "Malformed(shop/c)"]
         );
-        assert!(store.replace(None, listed()).is_empty());
+        assert!(relist(&store, None, listed()).is_empty());
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use etcd_operator_runtime::error::Class;
-use etcd_operator_runtime::queue::{Backoff, Config, FAILURE_FLOOR, Outcome, Queue, RESYNC, Wake};
+use etcd_operator_runtime::queue::{
+    Backoff, Config, FAILURE_FLOOR, Outcome, Queue, RESYNC, UNANSWERED_CONCURRENCY_FACTOR, Wake,
+};
 use proptest::prelude::*;
 
 const CONCURRENCY: usize = 3;
@@ -26,6 +28,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
     prop_oneof![
         Just(Outcome::Done(Wake::OnChange)),
         Just(Outcome::Done(Wake::Never)),
+        Just(Outcome::Done(Wake::Unanswered)),
         (0_u64..1000).prop_map(|s| Outcome::Done(Wake::After(Duration::from_secs(s)))),
         prop::sample::select(Class::ALL.to_vec()).prop_map(Outcome::Failed),
     ]
@@ -49,6 +52,8 @@ proptest! {
         let mut queue = Queue::new(Config::default().concurrency(CONCURRENCY));
         let mut now = Duration::from_secs(7);
         let mut in_flight: Vec<u8> = Vec::new();
+        // Keys whose last successful reconcile got no answer. They have their own bound.
+        let mut unanswered: BTreeSet<u8> = BTreeSet::new();
         // Keys that were pushed since they were last popped.
         let mut pending: BTreeSet<u8> = BTreeSet::new();
         // Keys that must be reconciled within the resync period even without a push.
@@ -74,6 +79,11 @@ proptest! {
                     }
                     let key = in_flight.swap_remove(pick % in_flight.len());
                     let delay = queue.done(&key, outcome, now, jitter);
+                    match outcome {
+                        Outcome::Done(Wake::Unanswered) => { unanswered.insert(key); }
+                        Outcome::Done(_) => { unanswered.remove(&key); }
+                        Outcome::Failed(_) => {}
+                    }
                     prop_assert!(delay.unwrap_or_default() <= RESYNC);
                     match delay {
                         Some(_) => { scheduled.insert(key); }
@@ -82,7 +92,9 @@ proptest! {
                 }
                 Op::Advance(time) => now += time,
             }
-            prop_assert!(in_flight.len() <= CONCURRENCY);
+            let without_answer = in_flight.iter().filter(|key| unanswered.contains(key)).count();
+            prop_assert!(in_flight.len() - without_answer <= CONCURRENCY);
+            prop_assert!(without_answer <= CONCURRENCY * UNANSWERED_CONCURRENCY_FACTOR);
             prop_assert_eq!(queue.in_flight(), in_flight.len());
         }
 

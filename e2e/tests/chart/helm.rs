@@ -57,11 +57,20 @@ pub async fn run(helm: Component, kubeconfig: Option<&Path>, arguments: &[&str])
     })
 }
 
+/// Flags with the values that every install needs. Later flags win.
+pub fn required_values() -> [String; 2] {
+    let path = repository("e2e/tests/chart/required.yaml");
+    ["--values".to_owned(), path.to_string_lossy().into_owned()]
+}
+
 /// What the chart renders, without definitions and rules: thousands of lines that stand in `config` as well.
 pub async fn template(helm: Component, arguments: &[&str]) -> Result<Said> {
     let chart = chart();
     let head = ["template", RELEASE, chart.to_str().unwrap_or_default()];
-    let head = [&head[..], &["--namespace", NAMESPACE, "--kube-version", "1.30.0"]].concat();
+    let required = required_values();
+    let required = required.each_ref().map(String::as_str);
+    let flags = ["--namespace", NAMESPACE, "--kube-version", "1.30.0"];
+    let head = [&head[..], &flags, &required].concat();
     let said = run(helm, None, &[&head, arguments].concat()).await?;
     Ok(said.map(|text| without_generated(&text)))
 }

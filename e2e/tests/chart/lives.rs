@@ -51,7 +51,8 @@ impl Place {
         let chart = chart.to_str().context("the chart's path is not UTF-8")?;
         let place = ["--namespace", namespace, "--create-namespace"];
         let head = ["upgrade", "--install", release, chart];
-        self.helm(&[&head[..], &place, &["--set", set]].concat()).await
+        let set = ["--set", "image.repository=etcd-operator", "--set", set];
+        self.helm(&[&head[..], &place, &set].concat()).await
     }
 
     async fn uninstall(&self, release: &str, namespace: &str) -> Result<String> {

@@ -207,3 +207,25 @@ async fn a_value_that_cannot_be_meant_is_refused_by_its_name() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn an_install_without_the_repository_of_the_image_is_refused_with_an_example() -> Result<()> {
+    for component in HELMS {
+        let said = template(component, &["--set", "image.repository="]).await?;
+        let complaint = said.expect_err("there is no image");
+        let wanted = "image.repository is not set; set it to the repository of the operator's image, \
+                      for example: --set image.repository=registry.example.com/etcd-operator";
+        assert!(complaint.contains(wanted), "{component:?}: {complaint}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_condition_of_a_dependency_is_accepted_and_changes_nothing() -> Result<()> {
+    for component in HELMS {
+        let plain = template(component, &[]).await?;
+        assert!(plain.is_ok(), "{component:?}: {plain:?}");
+        assert_eq!(template(component, &["--set", "enabled=true"]).await?, plain);
+    }
+    Ok(())
+}

@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::{Context, Result};
 use etcd_operator_e2e::components::Component;
 
-use crate::helm::{HELMS, NAMESPACE, RELEASE, chart, helm, repository, template};
+use crate::helm::{HELMS, NAMESPACE, RELEASE, chart, helm, repository, required_values, template};
 
 /// A file of values by its name, and flags that go with it.
 const MATRIX: &[(&str, &[&str])] = &[
@@ -82,6 +82,8 @@ const TOLD: &[(&str, &str, &[&str])] = &[
 async fn said_after(name: &str, flags: &[&str]) -> Result<String> {
     let (chart, values) = (chart(), values(name));
     let chart = chart.to_str().unwrap_or_default();
+    let required = required_values();
+    let required = required.each_ref().map(String::as_str);
     let install = [
         "install",
         RELEASE,
@@ -92,7 +94,7 @@ async fn said_after(name: &str, flags: &[&str]) -> Result<String> {
     ];
     let said = helm(
         Component::Helm,
-        &[&install[..], &["--values", &values], flags].concat(),
+        &[&install[..], &required, &["--values", &values], flags].concat(),
     )
     .await?;
     said.map_err(|complaint| anyhow::anyhow!("{name}: {complaint}"))

@@ -13,7 +13,7 @@ use super::{RETRY_SOON, Reconciler};
 use crate::act::{self, Error, Outcome};
 use crate::observe::Observation;
 use crate::pending_operation::Operation;
-use crate::plan::{Plan, Step};
+use crate::plan::{Plan, Reason, Step};
 use crate::status::StatusInputs;
 
 /// The same with what made it necessary to replace a member, where one is replaced.
@@ -23,6 +23,15 @@ fn with_cause(text: String, plan: &Plan) -> String {
             format!("{}: {}.", text.trim_end_matches('.'), replace.cause)
         }
         _ => text,
+    }
+}
+
+/// When a cluster is reconciled again after a plan without a step. Calls to unreachable members take their timeout, so such
+/// clusters are asked less and less often.
+fn requeue_without_step(reason: Reason, after: Duration) -> Wake {
+    match reason {
+        Reason::MembersUnreachable if !after.is_zero() => Wake::Unanswered,
+        _ => Wake::After(after),
     }
 }
 
@@ -37,7 +46,7 @@ impl Reconciler {
         status_inputs: &StatusInputs<'_>,
     ) -> Result<Wake, Error> {
         let Some(step) = &plan.step else {
-            return Ok(Wake::After(plan.requeue_after));
+            return Ok(requeue_without_step(plan.explanation.reason, plan.requeue_after));
         };
         let observed = &observation.observed;
         let taken = act::act(step, plan, observation, key, &self.deps).await;
@@ -88,5 +97,24 @@ impl Reconciler {
         self.deps
             .reporter
             .tell(cluster, severity, reason, "Reconcile", text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_unreachable_clusters_with_nothing_to_write_back_off() {
+        let after = Duration::from_secs(5);
+        let wake = |reason, after| requeue_without_step(reason, after);
+        assert_eq!(wake(Reason::MembersUnreachable, after), Wake::Unanswered);
+        assert_eq!(
+            wake(Reason::MembersUnreachable, Duration::ZERO),
+            Wake::After(Duration::ZERO)
+        );
+        for reason in [Reason::QuorumLost, Reason::Blocked, Reason::Scaling] {
+            assert_eq!(wake(reason, after), Wake::After(after), "{reason:?}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The controller runner in paused time.
 
 use super::*;
-use crate::clock::TestClock;
+use crate::clock::{ManualClock, TestClock};
 use crate::gate::State;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::ObjectMeta;
@@ -271,4 +271,113 @@ async fn draining_is_bounded() {
     advance(Duration::from_secs(1)).await;
     fixture.shutdown.cancel();
     timeout(Duration::from_secs(6), running).await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reconcile_that_blocks_its_thread_makes_the_process_not_live() {
+    let (clock, shutdown) = (Arc::new(ManualClock::default()), CancellationToken::new());
+    let shared: SharedClock = clock.clone();
+    let liveness = Liveness::new(shared.clone());
+    let controller = Controller::builder("test", shared.clone(), Metrics::new("1", "c")).liveness(&liveness);
+    controller.wakeup().push(key("blocking"));
+    let (started, has_started) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Arc::new(Mutex::new(released));
+    let reconcile = move |_| {
+        let (started, released) = (started.clone(), released.clone());
+        async move {
+            started.send(()).unwrap();
+            // Ends when the sender is dropped.
+            let _ = released.lock().unwrap().recv();
+            SUCCESS
+        }
+    };
+    let leadership = Leadership::always(shared);
+    let running = tokio::spawn(controller.run(reconcile, leadership, shutdown.clone()));
+    tokio::task::spawn_blocking(move || has_started.recv().unwrap())
+        .await
+        .unwrap();
+    assert!(liveness.overdue().is_empty());
+    clock.advance(Duration::from_secs(121));
+    let overdue = liveness.overdue();
+    assert!(
+        overdue
+            .iter()
+            .any(|line| line.starts_with("the reconcile of test shop/blocking hangs")),
+        "{overdue:?}"
+    );
+    drop(release);
+    shutdown.cancel();
+    running.await.unwrap();
+    assert!(liveness.overdue().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_controller_is_live() {
+    let fixture = Fixture::new();
+    let liveness = Liveness::new(fixture.clock.clone());
+    let (leadership, _standby) = Leadership::standby(fixture.clock.clone());
+    let controller = fixture.controller().liveness(&liveness);
+    tokio::spawn(controller.run(
+        fixture.recording(|_| SUCCESS),
+        leadership,
+        fixture.shutdown.clone(),
+    ));
+    for _ in 0..120 {
+        advance(Duration::from_secs(10)).await;
+        assert!(liveness.overdue().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_silent_objects_than_workers_delay_no_other_object() {
+    const SILENT: usize = 400;
+    let fixture = Fixture::new();
+    let controller = fixture.controller().concurrency(8);
+    let wake = controller.wakeup();
+    let (runs, clock) = (fixture.runs.clone(), fixture.clock.clone());
+    let reconcile = move |key: ObjectKey| {
+        let (runs, clock) = (runs.clone(), clock.clone());
+        async move {
+            let is_silent = key.name.starts_with("silent");
+            runs.lock()
+                .unwrap()
+                .entry(key.name)
+                .or_default()
+                .push(clock.elapsed());
+            if is_silent {
+                // The timeout of a call to a member.
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                return Ok(Wake::Unanswered);
+            }
+            Ok::<_, TestError>(Wake::After(Duration::from_secs(30)))
+        }
+    };
+    tokio::spawn(controller.run(reconcile, fixture.always(), fixture.shutdown.clone()));
+    for number in 0..SILENT {
+        wake.push(key(&format!("silent-{number}")));
+    }
+    wake.push(key("answering"));
+    // Every silent object is asked once in the slots of all objects.
+    advance(Duration::from_secs(120)).await;
+    for round in 0..20 {
+        let runs = fixture.count("answering");
+        wake.push(key("answering"));
+        advance(Duration::from_millis(10)).await;
+        assert!(
+            fixture.count("answering") > runs,
+            "a change waits in round {round}"
+        );
+        advance(Duration::from_secs(29)).await;
+    }
+    let before = fixture.runs.lock().unwrap().values().map(Vec::len).sum::<usize>();
+    advance(Duration::from_mins(10)).await;
+    let calls = fixture.runs.lock().unwrap().values().map(Vec::len).sum::<usize>() - before;
+    assert!(
+        (SILENT * 8..SILENT * 13).contains(&calls),
+        "{calls} reconciles in ten minutes"
+    );
+    let answering = fixture.runs.lock().unwrap()["answering"].clone();
+    let gaps = answering.windows(2).map(|pair| pair[1] - pair[0]);
+    assert!(gaps.max() < Some(Duration::from_secs(125)), "{answering:?}");
 }

@@ -21,16 +21,24 @@ use super::{Shared, Timing, Watched};
 use crate::clock::SharedClock;
 use crate::gate::State;
 use crate::jitter::Jitter;
-use crate::store::Malformed;
+use crate::liveness::{Heartbeat, Liveness};
+use crate::store::{Malformed, key_of};
 
-/// Objects per page of a list.
+/// Most objects per page of a list.
 const PAGE_SIZE: u32 = 500;
 
 /// A larger page is not read to its end but requested again with fewer objects, so that large objects cost time instead
 /// of memory.
 const MAX_PAGE_BYTES: u64 = 16 << 20;
 
-/// Divisor for the page size after a page above [`MAX_PAGE_BYTES`].
+/// How long processing may take between two waits. Beyond that the reflector hangs.
+const MAX_PROCESSING: Duration = Duration::from_mins(1);
+
+/// Longest delay after a failure.
+const MAX_BACK_OFF: Duration = Duration::from_secs(15);
+
+/// Divisor for the page size after a timeout or a page above [`MAX_PAGE_BYTES`]. A full page that needed less than this
+/// fraction of both bounds doubles the page size.
 const PAGE_REDUCTION: u32 = 8;
 
 /// After this many failed watches in a row, the reflector lists again instead of resuming.
@@ -44,6 +52,7 @@ pub(super) struct Reflector<K> {
     pub(super) clock: SharedClock,
     pub(super) timing: Timing,
     pub(super) jitter: Jitter,
+    pub(super) liveness: Liveness,
     pub(super) shared: Arc<Shared<K>>,
     pub(super) namespace: Option<String>,
     pub(super) labels: Option<String>,
@@ -62,67 +71,101 @@ enum End {
 
 impl<K: Watched> Reflector<K> {
     pub(super) async fn run(self, shutdown: CancellationToken) {
+        let heartbeat = self.start_heartbeat();
         tokio::select! {
             biased;
             () = shutdown.cancelled() => {}
-            () = self.list_and_watch_forever() => {}
+            () = self.list_and_watch_forever(&heartbeat) => {}
         }
     }
 
-    async fn list_and_watch_forever(&self) {
+    fn start_heartbeat(&self) -> Heartbeat {
+        let kind = &self.shared.kind;
+        let name = match &self.namespace {
+            Some(namespace) => format!("the watch of {kind} in namespace {namespace}"),
+            None => format!("the watch of {kind}"),
+        };
+        self.liveness.start(name, self.max_silence())
+    }
+
+    /// Longest time between two heartbeats: the longest wait, and the processing after it.
+    fn max_silence(&self) -> Duration {
+        let Timing {
+            list,
+            start,
+            watch,
+            idle,
+        } = self.timing;
+        list.max(start).max(watch + idle).max(MAX_BACK_OFF) + MAX_PROCESSING
+    }
+
+    async fn list_and_watch_forever(&self, heartbeat: &Heartbeat) {
+        let mut page_size = PAGE_SIZE;
         // Consecutive failures. A successful list does not reset them, only a watch that makes progress does.
         let mut failures: u32 = 0;
         loop {
-            match self.list().await {
+            match self.list(&mut page_size, heartbeat).await {
                 Ok(version) => {
-                    let (why, progress) = self.follow(version).await;
+                    let (why, progress) = self.follow(version, heartbeat).await;
                     debug!(kind = self.shared.kind, "listing again: {why}");
                     failures = if progress { 0 } else { failures + 1 };
                     // No back-off after the first failure: the version may simply have been too old.
                     if failures > 1 {
-                        self.back_off(failures - 1).await;
+                        self.back_off(failures - 1, heartbeat).await;
                     }
                 }
                 Err(why) => {
-                    // Logged once per error, not at every attempt.
-                    if self
-                        .shared
-                        .set_watch_state(self.namespace.as_ref(), State::Waiting(why.clone()))
-                    {
-                        warn!(kind = self.shared.kind, namespace = self.namespace, "{why}");
-                    }
+                    self.report_problem(why);
                     failures += 1;
-                    self.back_off(failures).await;
+                    self.back_off(failures, heartbeat).await;
                 }
             }
         }
     }
 
-    /// Lists all objects into the store. Returns the version to watch from.
-    async fn list(&self) -> Result<String, String> {
+    /// Reports why the store is not synced. Logged once per problem, not at every attempt.
+    fn report_problem(&self, why: String) {
+        let state = State::Waiting(why.clone());
+        if self.shared.set_watch_state(self.namespace.as_ref(), state) {
+            warn!(kind = self.shared.kind, namespace = self.namespace, "{why}");
+        }
+    }
+
+    /// Lists all objects into the store, page by page, and then removes the objects that no page contained. Returns the
+    /// version to watch from.
+    ///
+    /// `page_size` is what the API server could answer so far. It shrinks when it cannot, and is kept for the next list.
+    async fn list(&self, page_size: &mut u32, heartbeat: &Heartbeat) -> Result<String, String> {
         let mut params = ListParams {
             label_selector: self.labels.clone(),
-            limit: Some(PAGE_SIZE),
             ..ListParams::default()
         };
-        let mut listed = Vec::new();
+        let mut listed = BTreeSet::new();
         let mut tokens = BTreeSet::new();
         loop {
-            let answer = timeout(self.timing.list, self.page(&params)).await;
-            let timeout_error = || {
-                format!(
-                    "the API server did not answer a list within {:?}",
-                    self.timing.list
-                )
+            heartbeat.beat(self.max_silence());
+            params.limit = Some(*page_size);
+            let started = self.clock.elapsed();
+            let Ok(answer) = timeout(self.timing.list, self.page(&params)).await else {
+                let bound = self.timing.list;
+                let why = format!("the API server did not answer a list within {bound:?}");
+                if *page_size == 1 {
+                    return Err(why);
+                }
+                self.report_problem(why);
+                *page_size = reduced(*page_size);
+                continue;
             };
-            let Some(body) = answer.map_err(|_| timeout_error())?? else {
-                params.limit = params.limit.map(|limit| (limit / PAGE_REDUCTION).max(1));
+            let Some(body) = answer? else {
+                *page_size = reduced(*page_size);
                 continue;
             };
             let page: Page<'_> = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
-            listed.extend(page.items().filter_map(|decoded| self.trim(decoded)));
+            let objects: Vec<_> = page.items().filter_map(|decoded| self.trim(decoded)).collect();
+            listed.extend(objects.iter().map(key_of));
+            self.shared.update(|store| store.apply_page(objects));
             let continue_token = page.metadata.continue_token.filter(|token| !token.is_empty());
-            if continue_token.is_none() {
+            let Some(continue_token) = continue_token else {
                 let version = page
                     .metadata
                     .resource_version
@@ -130,7 +173,7 @@ impl<K: Watched> Reflector<K> {
                 let version = version
                     .ok_or_else(|| "the API server sent a list without a resourceVersion".to_owned())?;
                 self.shared
-                    .update(|store| store.replace(self.namespace.as_deref(), listed));
+                    .update(|store| store.retain_listed(self.namespace.as_deref(), &listed));
                 if self.shared.set_watch_state(self.namespace.as_ref(), State::Ready) {
                     info!(
                         kind = self.shared.kind,
@@ -139,12 +182,22 @@ impl<K: Watched> Reflector<K> {
                     );
                 }
                 return Ok(version);
+            };
+            // A further page follows, so this one was full.
+            if self.is_easy(self.clock.elapsed().saturating_sub(started), body.len()) {
+                *page_size = page_size.saturating_mul(2).min(PAGE_SIZE);
             }
-            if continue_token.iter().any(|token| !tokens.insert(token.clone())) {
+            if !tokens.insert(continue_token.clone()) {
                 return Err("the API server repeats pages of a list".to_owned());
             }
-            params.continue_token = continue_token;
+            params.continue_token = Some(continue_token);
         }
+    }
+
+    /// Whether a page was far below the bounds of time and size.
+    fn is_easy(&self, duration: Duration, bytes: usize) -> bool {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        duration < self.timing.list / PAGE_REDUCTION && bytes < MAX_PAGE_BYTES / u64::from(PAGE_REDUCTION)
     }
 
     /// Reads one page; `None` if it is too large and can be requested with fewer objects.
@@ -166,13 +219,13 @@ impl<K: Watched> Reflector<K> {
 
     /// Watches from `version` on and resumes as long as possible. Returns why it stopped, and whether any watch made
     /// progress.
-    async fn follow(&self, mut version: String) -> (String, bool) {
+    async fn follow(&self, mut version: String, heartbeat: &Heartbeat) -> (String, bool) {
         let mut failures = 0;
         let mut progress = false;
         loop {
             let started = self.clock.elapsed();
             let from = version.clone();
-            let why = match self.watch(&mut version).await {
+            let why = match self.watch(&mut version, heartbeat).await {
                 End::Expired(why) => {
                     self.shared.metrics.watch_restarted(&self.shared.kind);
                     return (why, progress || version != from);
@@ -196,7 +249,7 @@ impl<K: Watched> Reflector<K> {
                 progress = true;
             }
             failures += 1;
-            self.back_off(failures).await;
+            self.back_off(failures, heartbeat).await;
             if failures >= MAX_RESUMES {
                 return (why, progress);
             }
@@ -204,7 +257,7 @@ impl<K: Watched> Reflector<K> {
     }
 
     /// Runs one watch. Advances `version` with every event.
-    async fn watch(&self, version: &mut String) -> End {
+    async fn watch(&self, version: &mut String, heartbeat: &Heartbeat) -> End {
         let seconds = u32::try_from(self.timing.watch.as_secs())
             .unwrap_or(u32::MAX)
             .max(1);
@@ -220,6 +273,7 @@ impl<K: Watched> Reflector<K> {
         };
         // Some servers compress every event separately; the client's decoder would stop after the first one.
         disable_compression(&mut request);
+        heartbeat.beat(self.max_silence());
         let lines = match timeout(self.timing.start, self.client.request_stream(request)).await {
             Ok(Ok(stream)) => stream.lines(),
             Ok(Err(error)) => return Self::end_of_error(&error),
@@ -233,6 +287,7 @@ impl<K: Watched> Reflector<K> {
         let mut lines = pin!(lines);
         let silence = self.timing.watch + self.timing.idle;
         loop {
+            heartbeat.beat(self.max_silence());
             let line = match timeout(silence, lines.try_next()).await {
                 Ok(Ok(Some(line))) => line,
                 Ok(Ok(None)) => return End::Closed,
@@ -321,9 +376,16 @@ impl<K: Watched> Reflector<K> {
         }
     }
 
-    async fn back_off(&self, failures: u32) {
+    async fn back_off(&self, failures: u32, heartbeat: &Heartbeat) {
+        heartbeat.beat(self.max_silence());
         tokio::time::sleep(back_off_delay(failures, self.jitter.unit())).await;
     }
+}
+
+/// The page size after a page that the API server could not answer.
+const fn reduced(page_size: u32) -> u32 {
+    let reduced = page_size / PAGE_REDUCTION;
+    if reduced == 0 { 1 } else { reduced }
 }
 
 /// Requests an uncompressed response.
@@ -340,7 +402,7 @@ fn advance(version: &mut String, to: Option<String>) {
 
 /// 0.5 s, doubling up to 15 s. Jitter takes away up to half, so that many managers do not reconnect at once.
 fn back_off_delay(failures: u32, jitter: f64) -> Duration {
-    let full = Duration::from_millis(500 << failures.saturating_sub(1).min(5)).min(Duration::from_secs(15));
+    let full = Duration::from_millis(500 << failures.saturating_sub(1).min(5)).min(MAX_BACK_OFF);
     full.mul_f64(1.0 - jitter / 2.0)
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::*;
-use crate::clock::TestClock;
+use crate::clock::{ManualClock, TestClock};
 use crate::fake::{Call, Reply, Server};
 use crate::key::ObjectKey;
 
@@ -164,7 +164,7 @@ async fn objects_that_vanished_before_a_relist_are_reported_as_deleted() {
     lines.unbounded_send(event("ERROR", &gone)).unwrap();
     assert_eq!(
         fixture.changes_soon().await,
-        ["Deleted(shop/a)", "MalformedDeleted(shop/c)", "Applied(shop/d)"]
+        ["Applied(shop/d)", "Deleted(shop/a)", "MalformedDeleted(shop/c)"]
     );
     assert!(
         fixture
@@ -316,15 +316,67 @@ async fn each_namespace_has_its_own_watch_and_all_must_sync() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paged_list_is_stored_atomically() {
-    let first = json!({"metadata": {"continue": "more", "resourceVersion": "5"}, "items": [map("a", 1)]});
-    let server = Server::scripted([Reply::ok(first), list(5, &[map("b", 2)])]);
+async fn a_list_is_stored_page_by_page_and_is_synced_after_the_last_one() {
+    let page = |more: &str, items: &[Value]| {
+        Reply::ok(json!({"metadata": {"continue": more, "resourceVersion": "5"}, "items": items}))
+    };
+    let (lines, watch_reply) = watch();
+    let server = Server::scripted([
+        page("more", &[map("a", 1)]),
+        page("", &[map("b", 2)]),
+        watch_reply,
+        page("more", &[map("c", 3)]),
+    ]);
     let fixture = Fixture::start(server, Scope::All);
     assert_eq!(
         fixture.changes_soon().await,
         ["Applied(shop/a)", "Applied(shop/b)"]
     );
     assert!(fixture.server.calls()[1].uri.contains("continue=more"));
+    assert!(fixture.informer.store().ready());
+
+    // The second page of the next list is never answered: nothing is removed before the list is complete.
+    let gone = json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"});
+    lines.unbounded_send(event("ERROR", &gone)).unwrap();
+    assert_eq!(fixture.changes_soon().await, ["Applied(shop/c)"]);
+    assert_eq!(fixture.informer.store().len(), 3);
+    fixture.changes_within(Duration::from_mins(1)).await;
+    assert!(!fixture.informer.store().ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_times_out_is_requested_with_fewer_objects_and_the_next_one_too() {
+    let (lines, watch_reply) = watch();
+    let mut first_watch = Some(watch_reply);
+    let server = Server::new(move |call| match limit(call) {
+        _ if is_watch(call) => first_watch.take().unwrap_or(Reply::NoAnswer),
+        0..10 => list(5, &[map("a", 1)]),
+        _ => Reply::NoAnswer,
+    });
+    let fixture = Fixture::start(server, Scope::All);
+    fixture.changes_within(Duration::from_secs(31)).await;
+    assert_eq!(
+        fixture.waiting_reason(),
+        "the API server did not answer a list within 30s"
+    );
+    assert_eq!(
+        fixture.changes_within(Duration::from_secs(30)).await,
+        ["Applied(shop/a)"]
+    );
+    assert!(fixture.informer.store().ready());
+    let gone = json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"});
+    lines.unbounded_send(event("ERROR", &gone)).unwrap();
+    fixture.changes_within(Duration::from_secs(1)).await;
+    let calls = fixture.server.calls();
+    let limits: Vec<u32> = calls.iter().filter(|call| !is_watch(call)).map(limit).collect();
+    assert_eq!(limits, [500, 62, 7, 7]);
+}
+
+/// The page size that a list requests.
+fn limit(call: &Call) -> u32 {
+    let limit = call.uri.split("limit=").nth(1).unwrap_or_default();
+    let digits = limit.split('&').next().unwrap_or_default();
+    digits.parse().unwrap_or_default()
 }
 
 #[tokio::test(start_paused = true)]
@@ -382,5 +434,52 @@ mod widget {
         fn meta_mut(&mut self) -> &mut ObjectMeta {
             &mut self.metadata
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stalled_watch_makes_the_process_not_live() {
+    let clock = Arc::new(ManualClock::default());
+    let liveness = Liveness::new(clock.clone());
+    let server = Server::scripted([list(5, &[map("a", 1)])]);
+    let mut informers =
+        Informers::new(server.client(), clock.clone(), Metrics::new("1", "c")).liveness(&liveness);
+    let informer = informers.add::<ConfigMap>(Scope::All, keep_all);
+    let (started, has_started) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    informer.sink(move |_| {
+        started.send(()).unwrap();
+        // Ends when the sender is dropped.
+        let _ = released.recv();
+    });
+    let shutdown = CancellationToken::new();
+    let running = tokio::spawn(informers.run(shutdown.clone()));
+    tokio::task::spawn_blocking(move || has_started.recv().unwrap())
+        .await
+        .unwrap();
+    assert!(liveness.overdue().is_empty());
+    clock.advance(Duration::from_secs(121));
+    let overdue = liveness.overdue();
+    assert_eq!(overdue, ["the watch of ConfigMap hangs: overdue for 26 s"]);
+    drop(release);
+    shutdown.cancel();
+    running.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_waits_for_the_api_server_is_live() {
+    let liveness = Liveness::new(TestClock::shared());
+    let server = Server::scripted([list(5, &[])]);
+    let mut informers =
+        Informers::new(server.client(), TestClock::shared(), Metrics::new("1", "c")).liveness(&liveness);
+    informers.add::<ConfigMap>(Scope::All, keep_all);
+    tokio::spawn(informers.run(CancellationToken::new()));
+    for _ in 0..60 {
+        assert!(
+            timeout(Duration::from_secs(10), std::future::pending::<()>())
+                .await
+                .is_err()
+        );
+        assert!(liveness.overdue().is_empty());
     }
 }

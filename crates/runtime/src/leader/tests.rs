@@ -3,6 +3,7 @@
 use super::*;
 use crate::clock::TestClock;
 use crate::fake::{Call, Reply, Server};
+use crate::gate::State;
 use serde_json::{Value, json};
 use std::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -335,7 +336,12 @@ async fn a_lease_problem_is_logged_once_and_shown_until_it_is_resolved() {
         code => Reply::error(code, "leases is forbidden"),
     });
     let manager = start_manager_on(server, &TestClock::shared());
-    let health = crate::health::Health::new(vec![], manager.leadership.clone(), manager.metrics.clone());
+    let health = crate::health::Health::new(
+        vec![],
+        manager.leadership.clone(),
+        Liveness::new(TestClock::shared()),
+        manager.metrics.clone(),
+    );
     advance(60.0).await;
     let page = "waiting lease: cannot be read: leases is forbidden (403)\n".to_owned();
     assert_eq!(health.readiness(), (false, page));
@@ -377,4 +383,56 @@ async fn each_holder_of_the_lease_is_logged_once() {
     let lines = held();
     let by_both = lines.iter().filter(|line| line.contains("another-process"));
     assert_eq!(by_both.count(), 2, "both managers log it: {lines:?}");
+}
+
+fn elector(stored: &StoredLease, clock: &SharedClock) -> Elector {
+    let (client, metrics) = (stored.server().client(), Metrics::new("1", "c"));
+    Elector::new(client, "ops", "etcd", "host", clock.clone(), metrics)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_hangs_gives_up_the_lease_and_does_not_acquire_it() {
+    let (stored, clock) = (StoredLease::default(), TestClock::shared());
+    let liveness = Liveness::new(clock.clone());
+    let leading = elector(&stored, &clock).liveness(&liveness);
+    let leadership = leading.leadership();
+    let running = tokio::spawn(leading.run(CancellationToken::new()));
+    advance(ACQUIRE_SECONDS).await;
+    assert!(leadership.is_leader());
+    let hanging = liveness.start("the controller cluster", Duration::from_secs(10));
+    advance(10.0).await;
+    assert!(leadership.is_leader(), "the heartbeat is not overdue yet");
+    advance(7.5).await;
+    assert_eq!(running.await.unwrap(), Err(LeadershipLost));
+
+    // Nothing else hangs in the next process.
+    let next = start_manager(&stored, &clock);
+    let again = elector(&stored, &clock).liveness(&liveness);
+    let (hung, stop) = (again.leadership(), CancellationToken::new());
+    tokio::spawn(again.run(stop.clone()));
+    advance(30.0).await;
+    assert!(next.leadership.is_leader() && !hung.is_leader());
+    next.shutdown.cancel();
+    advance(30.0).await;
+    assert!(!hung.is_leader(), "a released lease");
+    drop(hanging);
+    advance(3.0).await;
+    assert!(hung.is_leader());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_whose_stores_are_not_synced_does_not_acquire_the_lease() {
+    let (stored, clock) = (StoredLease::default(), TestClock::shared());
+    let pods = Gate::waiting("Pod", "listing");
+    let waiting = elector(&stored, &clock).gates(vec![pods.clone()]);
+    let leadership = waiting.leadership();
+    tokio::spawn(waiting.run(CancellationToken::new()));
+    advance(60.0).await;
+    assert_eq!(stored.spec(), Value::Null, "the lease is left to other processes");
+    pods.set(State::Ready);
+    advance(ACQUIRE_SECONDS + 1.0).await;
+    assert!(leadership.is_leader());
+    pods.set(State::Waiting("listing again".to_owned()));
+    advance(60.0).await;
+    assert!(leadership.is_leader(), "a leader keeps the lease");
 }
