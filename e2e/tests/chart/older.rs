@@ -67,7 +67,7 @@ async fn what_is_taken_comes_to_what_it_was_there() -> Result<()> {
     let theirs = stock_with(None)?;
     let amounts = json!({"cpu": "100m", "memory": "128Mi"});
     let ours = json!({
-        "image": {"pullPolicy": "Always"},
+        "image": {"repository": "etcd-operator", "pullPolicy": "Always"},
         "resources": {"requests": amounts, "limits": amounts},
         "etcdCluster": {
             "version": "3.2.25",
