@@ -6,6 +6,7 @@
 //! and [`reports`], which reach members.
 
 mod act;
+pub mod blocker;
 pub mod build;
 pub mod desired;
 pub mod metrics;

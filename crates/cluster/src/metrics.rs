@@ -3,6 +3,7 @@
 
 mod readings;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -42,7 +43,7 @@ type Family = (
 );
 
 /// All of them; docs/operations.md tells what to do about each.
-pub const FAMILIES: [Family; 11] = [
+pub const FAMILIES: [Family; 12] = [
     (
         "cluster_members_wanted",
         "Members that the spec of an EtcdCluster asks for",
@@ -92,6 +93,11 @@ pub const FAMILIES: [Family; 11] = [
             let blocked = plan.and_then(|plan| plan.blocked_by.as_ref());
             vec![make_series(cluster, blocked.map_or(0, |by| count(by.len()))).into()]
         },
+    ),
+    (
+        "cluster_blocked_reason",
+        "1 for each reason that blocks the next step of an EtcdCluster",
+        blocked_reasons,
     ),
     (
         "cluster_database_quota_bytes",
@@ -229,6 +235,25 @@ fn conditions(cluster: &EtcdCluster, _: &Reading) -> Vec<Figure> {
                 .with("type", &*condition.type_)
                 .with("status", &*condition.status)
         })
+        .collect()
+}
+
+/// The reason of blockers in a status that an older operator has written.
+const UNKNOWN_REASON: &str = "Unknown";
+
+fn blocked_reasons(cluster: &EtcdCluster, _: &Reading) -> Vec<Figure> {
+    let status = cluster.status.as_ref();
+    let Some(plan) = status.and_then(|status| status.plan.as_ref()) else {
+        return Vec::new();
+    };
+    let reasons: BTreeSet<&str> = match (&plan.blockers, &plan.blocked_by) {
+        (Some(blockers), _) => blockers.iter().map(|blocker| blocker.reason.as_str()).collect(),
+        (None, Some(_)) => BTreeSet::from([UNKNOWN_REASON]),
+        (None, None) => BTreeSet::new(),
+    };
+    let reasons = reasons.into_iter();
+    reasons
+        .map(|reason| make_series(cluster, 1).with("reason", reason))
         .collect()
 }
 

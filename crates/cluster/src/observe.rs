@@ -287,6 +287,6 @@ fn lost_since(pod: &Pod, claim: Option<&Claim>, deps: &Deps) -> Option<Timestamp
 pub type Connection = Arc<dyn Port>;
 
 /// Keeps what nobody answered apart from what nobody asked.
-pub(crate) fn no_answer<T>(why: &impl std::fmt::Display) -> QueryResult<T> {
-    QueryResult::NoAnswer(why.to_string())
+pub(crate) fn no_answer<T>(error: &etcd_operator_etcd::error::Error) -> QueryResult<T> {
+    QueryResult::NoAnswer(error.into())
 }

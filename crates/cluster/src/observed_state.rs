@@ -1,7 +1,9 @@
 //! What was seen of one cluster at one moment, as plain data. Pure; what could not be seen is said to be unknown, never
 //! left out as if it were not there.
 
+mod call_failure;
 mod container_log;
+mod external_text;
 pub mod kube_objects;
 mod member;
 mod ordinal;
@@ -16,9 +18,11 @@ use etcd_operator_etcd::status::Alarm;
 use etcd_operator_etcd::url::PeerUrl;
 use jiff::Timestamp;
 
-pub use container_log::{fatal_lines, most_telling_line};
-pub use kube_objects::{INIT_CONTAINER_PREFIX, NODE_PREPARES, NOT_SCHEDULED};
-pub use member::{Claim, Container, End, Fetch, FetchFailure, ObservedMember, Pod, QueryResult};
+pub use call_failure::{CallClass, CallFailure};
+pub use external_text::{
+    Obstacle, StartDelay, Unschedulable, WaitingCause, WaitingContainer, container_end, ended_container,
+};
+pub use member::{Claim, Container, End, EndCause, Fetch, FetchFailure, ObservedMember, Pod, QueryResult};
 pub use ordinal::Ordinal;
 pub use permit_delivery::PermitDelivery;
 
@@ -109,8 +113,24 @@ pub struct Digest {
 pub enum Membership {
     /// As a voter read it.
     Known(Known),
-    /// Nobody can tell, and nothing may be done about members.
-    Unknown(Vec<String>),
+    /// No voter returned it, so membership must not change. The failures of those that were asked.
+    Unknown(Vec<MembershipFailure>),
+}
+
+/// Why a voter did not return the membership.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MembershipFailure {
+    /// The operator cannot build a connection: a certificate is missing or invalid.
+    NoTransport(String),
+    /// The call failed.
+    Call(CallFailure),
+    /// A member of another etcd cluster answered.
+    OtherCluster {
+        /// Where.
+        url: String,
+        /// Whose member it is.
+        cluster: ClusterId,
+    },
 }
 
 impl ObservedCluster {

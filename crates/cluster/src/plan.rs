@@ -36,12 +36,12 @@ use etcd_operator_api::contract::Permit;
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::status::Alarm;
 
+use crate::blocker::Blocker;
 use crate::observed_state::{ObservedCluster, Ordinal};
 use crate::pending_operation::{Operation, PendingOperation};
 use crate::persisted_state::{PersistedState, Restore};
 
 pub use cluster_view::{ClusterView, UNREACHABLE, majority};
-pub use diagnose::root_cause;
 pub use evidence::{Evidence, evidence};
 pub use layout::{FetchContainer, ObjectLayout};
 pub use restore::member_restore_statuses;
@@ -161,7 +161,7 @@ pub struct Explanation {
     /// In words.
     pub text: String,
     /// What must change before the next step is safe.
-    pub blocked_by: Vec<String>,
+    pub blockers: Vec<Blocker>,
 }
 
 /// Where a cluster stands, in one word.
@@ -252,9 +252,9 @@ impl FlowDecision {
         self
     }
 
-    /// With what stands in the way.
-    fn with_blockers(mut self, blocked_by: Vec<String>) -> Self {
-        self.explanation.blocked_by = blocked_by;
+    /// With these blockers.
+    fn with_blockers(mut self, blockers: Vec<Blocker>) -> Self {
+        self.explanation.blockers = blockers;
         self
     }
 }
@@ -264,7 +264,7 @@ impl Explanation {
         Self {
             reason,
             text: text.into(),
-            blocked_by: Vec::new(),
+            blockers: Vec::new(),
         }
     }
 }

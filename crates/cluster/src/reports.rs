@@ -12,7 +12,7 @@ use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use crate::observed_state::QueryResult;
+use crate::observed_state::{CallFailure, QueryResult};
 use crate::ports::Reports;
 
 /// How long a pod has to answer: it is near, and it does nothing else.
@@ -43,8 +43,12 @@ async fn document<D: Document>(at: IpAddr, path: &str) -> QueryResult<D> {
     let address = std::net::SocketAddr::from((at, METRICS_PORT));
     match tokio::time::timeout(TIMEOUT, fetch(address, path)).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(why)) => QueryResult::NoAnswer(format!("http://{address}{path}: {why}")),
-        Err(_) => QueryResult::NoAnswer(format!("http://{address}{path}: no answer within {TIMEOUT:?}")),
+        Ok(Err(why)) => {
+            QueryResult::NoAnswer(CallFailure::from_text(format!("http://{address}{path}: {why}")))
+        }
+        Err(_) => QueryResult::NoAnswer(CallFailure::from_text(format!(
+            "http://{address}{path}: no answer within {TIMEOUT:?}"
+        ))),
     }
 }
 

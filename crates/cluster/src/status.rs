@@ -15,7 +15,7 @@ mod summary;
 mod tests;
 mod unknown_fields;
 
-use etcd_operator_api::cluster::{PlanStatus, RestoreProgress};
+use etcd_operator_api::cluster::{BlockerStatus, PlanStatus, RestoreProgress};
 use etcd_operator_api::names::CLIENT_PORT;
 use etcd_operator_api::refusal::{self, Refusal};
 use etcd_operator_api::{
@@ -24,6 +24,7 @@ use etcd_operator_api::{
 };
 use jiff::Timestamp;
 
+use crate::blocker;
 use crate::build::{NoOperatorImage, PendingChange};
 use crate::desired::Desired;
 use crate::observed_state::ObservedCluster;
@@ -57,7 +58,7 @@ pub struct StatusInputs<'a> {
     pub drops_plans: bool,
     /// The step that is to be taken, in one word.
     pub step: Option<&'static str>,
-    /// What the API server refuses of it; none while it was not asked.
+    /// The API server's refusal of it; none while it was not called.
     pub refused_step: Option<String>,
     /// Why the pod template is not the desired one.
     pub pending: Option<PendingChange>,
@@ -91,12 +92,7 @@ pub fn status(
     let generation = cluster.metadata.generation;
     let conditions = condition::merge(
         before.conditions.as_deref().unwrap_or_default(),
-        &conditions::findings(
-            &view,
-            plan,
-            inputs,
-            before.conditions.as_deref().unwrap_or_default(),
-        ),
+        &conditions::findings(&view, plan, inputs, &before),
         generation,
         observed.now,
     );
@@ -117,12 +113,7 @@ pub fn status(
     let ready = summary.ready.as_ref().map_or(0, Vec::len);
     let mut after = EtcdClusterStatus {
         phase: phase(plan, inputs).to_owned(),
-        reason: Some(summary::reason(
-            &view,
-            plan,
-            inputs,
-            before.conditions.as_deref().unwrap_or_default(),
-        )),
+        reason: Some(summary::reason(&view, plan, inputs, &before)),
         control_paused: cluster.spec.paused,
         conditions: Some(conditions),
         size: i32::try_from(persisted.members.len()).unwrap_or(i32::MAX),
@@ -153,7 +144,9 @@ pub fn status(
         plan: Some(PlanStatus {
             step,
             why: Some(conditions::summarize(&view, plan, inputs)),
-            blocked_by: Some(bounded_list(&plan.explanation.blocked_by)).filter(|list| !list.is_empty()),
+            blocked_by: Some(blocked_by(plan)).filter(|list| !list.is_empty()),
+            blockers: Some(blockers(plan)).filter(|list| !list.is_empty()),
+            refused_step: step_failure::refused_step(inputs, before.plan.as_ref()),
         }),
         replaced: persisted.replaced.map(|id| id.to_string()),
         applied_template: inputs.applied_template.clone(),
@@ -284,13 +277,24 @@ fn endpoint(observed: &ObservedCluster) -> String {
     format!("{scheme}://{service}.{}.svc:{CLIENT_PORT}", observed.namespace)
 }
 
-fn bounded_list(all: &[String]) -> Vec<String> {
-    let mut list: Vec<_> = all
-        .iter()
-        .take(MAX_ITEMS)
-        .map(|text| refusal::bounded(text, MAX_CHARS))
+/// The texts of all blockers. Members with the same problem share one.
+fn blocked_by(plan: &Plan) -> Vec<String> {
+    blocker::describe_all(&plan.explanation.blockers, MAX_ITEMS, MAX_CHARS)
+}
+
+/// The blockers with their reasons, one for each member.
+fn blockers(plan: &Plan) -> Vec<BlockerStatus> {
+    let blockers = plan.explanation.blockers.iter().take(MAX_ITEMS);
+    let mut list: Vec<_> = blockers
+        .map(|blocker| BlockerStatus {
+            reason: blocker.reason().as_str().to_owned(),
+            member: blocker.member_name().map(str::to_owned),
+            message: refusal::bounded(&blocker.to_string(), MAX_CHARS),
+        })
         .collect();
-    list.sort();
+    list.sort_by(|one, other| {
+        (&one.reason, &one.member, &one.message).cmp(&(&other.reason, &other.member, &other.message))
+    });
     list.dedup();
     list
 }

@@ -58,7 +58,8 @@ pub const WRITES: &[&str] = &["PostParams", "PatchParams", "DeleteParams"];
 const CONTROLLERS: [&str; 3] = ["crates/cluster/src/", "crates/backup/src/", "crates/restore/src/"];
 
 /// The deciding modules of the controllers, including their submodules.
-const DECIDING: [&str; 7] = [
+const DECIDING: [&str; 8] = [
+    "blocker",
     "desired",
     "observed_state",
     "persisted_state",

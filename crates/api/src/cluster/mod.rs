@@ -14,7 +14,8 @@ pub use policy::{
     OnNoSpace, OnQuorumLoss, RecoveryPolicy, ServicePolicy, ServiceType, UpdatePolicy, UpdateStrategy,
 };
 pub use status::{
-    EtcdClusterStatus, MemberStatus, MembersStatus, PlanStatus, RestoreProgress, StepIntent, StepTarget,
+    BlockerStatus, EtcdClusterStatus, MemberStatus, MembersStatus, PlanStatus, RefusedStep, RestoreProgress,
+    StepIntent, StepTarget,
 };
 pub use storage::{Medium, Retention, StorageSpec};
 pub use tls::{CertManagerTls, IssuerRef, ManagedTls, MemberSecrets, StaticTls, TlsPolicy};

@@ -186,6 +186,36 @@ pub struct PlanStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub blocked_by: Option<Vec<String>>,
+    /// What must change before the next step is safe, with a reason for each member. The reference lists all reasons.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub blockers: Option<Vec<BlockerStatus>>,
+    /// The next step, if the API server has refused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_step: Option<RefusedStep>,
+}
+
+/// A fact that must change before the next step is safe.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockerStatus {
+    /// Reason, as one CamelCase word.
+    pub reason: String,
+    /// Name of the member that it is about, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
+    /// The reason with its details, as text.
+    pub message: String,
+}
+
+/// A step that the API server has refused.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedStep {
+    /// The step.
+    pub step: String,
+    /// The API server's message.
+    pub message: String,
 }
 
 /// One disruptive step, recorded before it begins.

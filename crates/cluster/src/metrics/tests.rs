@@ -72,6 +72,8 @@ fn figures_follow_from_the_status() {
             &["Available True 1", "QuorumLost Unknown 1", "Accepted False 1"],
         ),
         ("cluster_blocked", &["2"]),
+        // An older operator wrote no reasons.
+        ("cluster_blocked_reason", &["Unknown 1"]),
         // Nobody has looked: that is said by no series, and never by a zero.
         ("cluster_database_quota_bytes", &[]),
         ("member_database_bytes", &[]),
@@ -215,4 +217,25 @@ fn a_step_grows_old_until_another_one_takes_its_place() {
         let told = told("cluster_plan_step", &orders(), &reading);
         assert_eq!(told.first(), kind.as_ref(), "{second}");
     }
+}
+
+#[test]
+fn reasons_that_block_a_cluster_are_counted_once_each_and_none_without_blockers() {
+    let mut cluster = orders();
+    let none = Reading::default();
+    let blocker = |reason: &str, member: &str| json!({"reason": reason, "member": member, "message": "m"});
+    let blockers = [
+        blocker("PodMissing", "orders-0"),
+        blocker("PodMissing", "orders-1"),
+        blocker("NoLeader", "orders-2"),
+    ];
+    let plan = json!({"blockedBy": ["one"], "blockers": blockers});
+    let status = cluster.status.as_mut().expect("a status");
+    status.plan = serde_json::from_value(plan).expect("a plan");
+    assert_eq!(
+        told("cluster_blocked_reason", &cluster, &none),
+        ["NoLeader 1", "PodMissing 1"]
+    );
+    cluster.status.as_mut().expect("a status").plan = None;
+    assert_eq!(told("cluster_blocked_reason", &cluster, &none), [""; 0]);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use etcd_operator_api::names::{CLIENT_PORT, PEER_PORT};
 use etcd_operator_etcd::endpoint::{Endpoint, Limits, Tls};
 use etcd_operator_etcd::id::MemberId;
-use etcd_operator_etcd::membership::{self as etcd, Member};
+use etcd_operator_etcd::membership::{self as etcd, Member, Unknown};
 use etcd_operator_etcd::policy::Feature;
 use etcd_operator_etcd::status::{Alarm, AlarmKind, Status};
 use etcd_operator_etcd::url::ClientUrl;
@@ -17,7 +17,9 @@ use futures::future::{join, join_all};
 use super::secrets::Transport;
 use super::{Connection, no_answer};
 use crate::desired::Desired;
-use crate::observed_state::{Container, Digest, Membership, ObservedMember, Ordinal, Pod, QueryResult};
+use crate::observed_state::{
+    CallFailure, Container, Digest, Membership, MembershipFailure, ObservedMember, Ordinal, Pod, QueryResult,
+};
 use crate::persisted_state::PersistedState;
 use crate::reconcile::Deps;
 
@@ -242,16 +244,16 @@ async fn probe_pod(
         let dialed = match endpoint(desired, key, ordinal, at, transport) {
             Ok(endpoint) => {
                 let dialed = deps.member_clients.etcd.dial(&endpoint).await;
-                dialed.map_err(|error| error.to_string())
+                dialed.map_err(|error| CallFailure::from(&error))
             }
-            Err(why) => Err(why),
+            Err(why) => Err(CallFailure::from_text(why)),
         };
         match dialed {
             Ok(connection) => match connection.status().await {
                 Ok(status) => (QueryResult::Answer(status), Some(Connection::from(connection))),
                 Err(error) => (no_answer(&error), None),
             },
-            Err(why) => (QueryResult::NoAnswer(why), None),
+            Err(failure) => (QueryResult::NoAnswer(failure), None),
         }
     };
     // Both at once: whoever is on a node that is gone keeps the clusters of others waiting only once.
@@ -324,19 +326,25 @@ async fn membership(
     readers.sort_by_key(|ordinal| (!leads(ordinal), *ordinal));
     let mut why = Vec::new();
     if let Transport::Unavailable(unavailable) = transport {
-        why.push(unavailable.clone());
+        why.push(MembershipFailure::NoTransport(unavailable.clone()));
     }
     for ordinal in readers {
         match connections[&ordinal].membership().await {
             etcd::Membership::Known(known) if persisted.cluster.is_none_or(|id| id == known.cluster) => {
                 return (Membership::Known(known), Some(ordinal));
             }
-            etcd::Membership::Known(known) => why.push(format!(
-                "{} answers as a member of another etcd cluster, {}",
-                connections[&ordinal].url(),
-                known.cluster
-            )),
-            etcd::Membership::Unknown(unknown) => why.push(unknown.to_string()),
+            etcd::Membership::Known(known) => why.push(MembershipFailure::OtherCluster {
+                url: connections[&ordinal].url().to_string(),
+                cluster: known.cluster,
+            }),
+            etcd::Membership::Unknown(Unknown::Failed(error)) => {
+                why.push(MembershipFailure::Call(CallFailure::from(&error)));
+            }
+            etcd::Membership::Unknown(unknown) => {
+                why.push(MembershipFailure::Call(CallFailure::from_text(
+                    unknown.to_string(),
+                )));
+            }
         }
     }
     (Membership::Unknown(why), None)

@@ -6,7 +6,8 @@ use etcd_operator_etcd::id::{MemberId, RaftIndex};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{self as core, Node, PersistentVolumeClaim};
 
-use super::{Claim, Container, End, Fetch, FetchFailure, Pod, most_telling_line};
+use super::container_log::most_telling_line;
+use super::{Claim, Container, End, Fetch, FetchFailure, Pod, StartDelay, Unschedulable, external_text};
 use crate::build::{ANNOTATION_SPEC_HASH, FETCH, INCARNATION, INSTALL, has_single_success_probe};
 
 /// The container that etcd runs in.
@@ -46,7 +47,8 @@ pub fn read_pod(pod: &core::Pod, node_lost_since: Option<Timestamp>) -> Option<P
         deleting,
         incarnation: incarnation.unwrap_or_default(),
         spec_hash: annotation(ANNOTATION_SPEC_HASH).cloned(),
-        unschedulable: unscheduled.map(|scheduled| scheduled.message.clone().unwrap_or_default()),
+        unschedulable: unscheduled
+            .map(|scheduled| Unschedulable::from_scheduler(scheduled.message.clone().unwrap_or_default())),
         unscheduled_since: unscheduled
             .and_then(|scheduled| scheduled.last_transition_time.as_ref())
             .map(|time| time.0),
@@ -127,7 +129,7 @@ fn failure(ended: &core::ContainerStateTerminated) -> FetchFailure {
 fn container(pod: &core::Pod, status: &core::PodStatus) -> Container {
     let is_etcd = |state: &&core::ContainerStatus| state.name == ETCD;
     let Some(etcd) = status.container_statuses.iter().flatten().find(is_etcd) else {
-        return Container::Waiting(why_not_started(pod, status));
+        return Container::Waiting(start_delay(pod, status));
     };
     let state = etcd.state.clone().unwrap_or_default();
     if state.running.is_some() {
@@ -135,18 +137,15 @@ fn container(pod: &core::Pod, status: &core::PodStatus) -> Container {
     }
     let last = etcd.last_state.as_ref().and_then(|last| last.terminated.as_ref());
     if let Some(ended) = state.terminated.as_ref().or(last) {
-        return Container::Ended {
-            code: ended.exit_code,
-            words: ended.message.clone().unwrap_or_default(),
-        };
+        return external_text::ended_container(ended.exit_code, ended.message.as_deref().unwrap_or_default());
     }
     let waiting = state.waiting.unwrap_or_default();
-    let words = [waiting.reason, waiting.message].into_iter().flatten();
-    let words: Vec<_> = words.collect();
-    if words.is_empty() || words == ["PodInitializing"] {
-        return Container::Waiting(why_not_started(pod, status));
+    match (waiting.reason.as_deref(), waiting.message.as_deref()) {
+        (None, None) | (Some("PodInitializing"), None) | (None, Some("PodInitializing")) => {
+            Container::Waiting(start_delay(pod, status))
+        }
+        (reason, message) => Container::Waiting(StartDelay::from_kubelet(None, reason, message)),
     }
-    Container::Waiting(words.join(": "))
 }
 
 /// How the etcd container ended the last time.
@@ -155,22 +154,15 @@ fn end(status: &core::PodStatus) -> Option<End> {
     let etcd = containers.find(|container| container.name == ETCD)?;
     let ended = |state: &Option<core::ContainerState>| state.as_ref()?.terminated.clone();
     let ended = ended(&etcd.state).or_else(|| ended(&etcd.last_state))?;
-    Some(End {
-        code: ended.exit_code,
-        reason: ended.reason.unwrap_or_default(),
-        words: most_telling_line(ended.message.as_deref().unwrap_or_default()),
-    })
+    Some(external_text::container_end(
+        ended.exit_code,
+        ended.reason.as_deref().unwrap_or_default(),
+        ended.message.as_deref().unwrap_or_default(),
+    ))
 }
 
-/// How what is told of a container begins that runs before etcd's.
-pub const INIT_CONTAINER_PREFIX: &str = "its init container ";
-/// How what is told of a pod ends that has a node, and of which nothing else is known yet.
-pub const NODE_PREPARES: &str = "prepares it";
-/// What is told of a pod that the scheduler has not looked at.
-pub const NOT_SCHEDULED: &str = "no node has it yet";
-
-/// Why the container has not been started, from what comes before it.
-fn why_not_started(pod: &core::Pod, status: &core::PodStatus) -> String {
+/// Why the container has not been started, from the init containers and the node.
+fn start_delay(pod: &core::Pod, status: &core::PodStatus) -> StartDelay {
     let init = status.init_container_statuses.iter().flatten().find_map(|init| {
         let waiting = init.state.as_ref()?.waiting.as_ref()?;
         let reason = waiting
@@ -178,17 +170,17 @@ fn why_not_started(pod: &core::Pod, status: &core::PodStatus) -> String {
             .as_deref()
             .filter(|reason| *reason != "PodInitializing")?;
         let message = waiting.message.as_deref().unwrap_or_default();
-        Some(format!(
-            "{INIT_CONTAINER_PREFIX}{} waits: {reason} {message}",
-            init.name
+        Some(StartDelay::from_kubelet(
+            Some(&init.name),
+            Some(reason),
+            Some(message),
         ))
     });
     init.unwrap_or_else(|| {
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-        match node {
-            Some(node) => format!("node {node} {NODE_PREPARES}"),
-            None => NOT_SCHEDULED.to_owned(),
-        }
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+        node.map_or(StartDelay::NotScheduled, |node| StartDelay::NodePreparing {
+            node,
+        })
     })
 }
 
@@ -215,14 +207,6 @@ pub fn read_claim(claim: &PersistentVolumeClaim) -> Option<Claim> {
     })
 }
 
-/// What the scheduler says of nodes that do not reach a volume, in the words of several versions.
-const AFFINITY_CONFLICTS: [&str; 2] = [
-    "volume node affinity conflict",
-    "didn't match PersistentVolume's node affinity",
-];
-/// What keeps members off a node that is not for them, whatever becomes of their volume.
-const CONTROL_PLANE_TAINT: &str = "untolerated taint {node-role.kubernetes.io/";
-
 /// Since when a pod waits for a node that is gone and that alone reaches its volume: the one its claim was made for.
 pub fn stranded_since(
     pod: &core::Pod,
@@ -234,25 +218,9 @@ pub fn stranded_since(
     let unscheduled = conditions
         .into_iter()
         .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")?;
-    let is_stranded = has_affinity_conflict(unscheduled.message.as_deref()?);
+    let is_stranded = external_text::is_volume_unreachable(unscheduled.message.as_deref()?);
     let since = unscheduled.last_transition_time.as_ref()?;
     is_stranded.then_some(since.0)
-}
-
-/// Whether no node reaches the volume. A node that only lacks something could still take the pod one day.
-fn has_affinity_conflict(message: &str) -> bool {
-    let Some((_, reasons)) = message.split_once("nodes are available: ") else {
-        return false;
-    };
-    let reasons = reasons
-        .split(". ")
-        .next()
-        .unwrap_or_default()
-        .trim_end_matches('.');
-    let has_affinity_conflict = |reason: &str| AFFINITY_CONFLICTS.iter().any(|words| reason.contains(words));
-    let mut reasons = reasons.split(", ").peekable();
-    let any = message.contains(AFFINITY_CONFLICTS[0]) || message.contains(AFFINITY_CONFLICTS[1]);
-    any && reasons.all(|reason| has_affinity_conflict(reason) || reason.contains(CONTROL_PLANE_TAINT))
 }
 
 /// Since when a node does not answer; none while it does.

@@ -7,7 +7,7 @@ use etcd_operator_etcd::id::{MemberId, RaftIndex};
 use etcd_operator_etcd::status::Status;
 use jiff::Timestamp;
 
-use super::PermitDelivery;
+use super::{CallFailure, PermitDelivery, StartDelay, Unschedulable};
 
 /// What there is at one place.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +43,7 @@ impl ObservedMember {
 }
 
 /// What became of a question.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueryResult<T> {
     /// There was nobody to ask, or no need.
     NotQueried,
@@ -51,8 +51,8 @@ pub enum QueryResult<T> {
     Answer(T),
     /// Somebody else answered: for a report, etcd itself runs there.
     OtherResponder,
-    /// No answer, and why.
-    NoAnswer(String),
+    /// The call failed.
+    NoAnswer(CallFailure),
 }
 
 impl<T> QueryResult<T> {
@@ -64,10 +64,10 @@ impl<T> QueryResult<T> {
         }
     }
 
-    /// Why there is none, if somebody was asked.
-    pub fn failure_reason(&self) -> Option<&str> {
+    /// The failed call, if one was made and failed.
+    pub fn failure(&self) -> Option<&CallFailure> {
         match self {
-            Self::NoAnswer(why) => Some(why),
+            Self::NoAnswer(failure) => Some(failure),
             _ => None,
         }
     }
@@ -94,8 +94,8 @@ pub struct Pod {
     pub incarnation: i64,
     /// What the user asked for when its template was made.
     pub spec_hash: Option<String>,
-    /// Why no node takes it.
-    pub unschedulable: Option<String>,
+    /// Why the scheduler finds no node for it.
+    pub unschedulable: Option<Unschedulable>,
     /// Since when no node takes it.
     pub unscheduled_since: Option<Timestamp>,
     /// What its etcd container does.
@@ -141,28 +141,41 @@ pub struct FetchFailure {
 /// What the etcd container of a pod does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Container {
-    /// It waits to be started, and why.
-    Waiting(String),
+    /// It has not been started.
+    Waiting(StartDelay),
     /// It runs.
     Running,
     /// It has ended.
     Ended {
-        /// With this code.
+        /// Its exit code.
         code: i32,
-        /// Its last words, if it had any.
-        words: String,
+        /// The log line that explains the exit best; empty if there was none.
+        line: String,
+        /// Whether its last lines say that etcd died of damaged data.
+        is_data_damaged: bool,
     },
 }
 
 /// How a container ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// With this code.
+    /// The exit code.
     pub code: i32,
-    /// Why, in a word of Kubernetes.
-    pub reason: String,
-    /// The line of its last words that tells most.
-    pub words: String,
+    /// The cause, as far as it is recognized.
+    pub cause: EndCause,
+    /// The log line that explains the exit best.
+    pub line: String,
+}
+
+/// Why a container ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndCause {
+    /// The kernel killed it for lack of memory.
+    OutOfMemory,
+    /// etcd does not know or cannot read a flag: every start ends like this.
+    InvalidFlags,
+    /// Anything else.
+    Other,
 }
 
 /// A volume claim of a member.

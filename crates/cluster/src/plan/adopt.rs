@@ -10,6 +10,7 @@ use etcd_operator_etcd::url::PeerUrl;
 
 use super::grants::{self, PermitTerms};
 use super::{ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, bootstrap, majority};
+use crate::blocker::{Blocker, KeptVolumeFault, MemberProblem};
 use crate::observed_state::{Ordinal, Pod};
 use crate::pending_operation::{Grant, Operation};
 use crate::persisted_state::{MemberRecord, PersistedState};
@@ -48,16 +49,18 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<
             continue;
         }
         let Some((_, report)) = report else {
-            let why = super::diagnose::explain(view, *ordinal);
-            blockers.push(format!("{} {why}", observed.name(*ordinal)));
+            blockers.push(super::diagnose::member_blocker(view, *ordinal));
             continue;
         };
         match read_origin(view, *ordinal, report) {
             Ok(origin) => origins.entry(origin).or_default().push(*ordinal),
-            Err(why) => blockers.push(format!("{} {why}", observed.name(*ordinal))),
+            Err(fault) => {
+                let problem = MemberProblem::KeptVolumeRejected(fault);
+                blockers.push(Blocker::member(observed.name(*ordinal), problem));
+            }
         }
     }
-    let blocked = |text: &str, by: Vec<String>| {
+    let blocked = |text: &str, by: Vec<Blocker>| {
         Some(FlowDecision {
             operation: persisted
                 .pending
@@ -68,13 +71,12 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<
     };
     if origins.len() > 1 {
         let found = origins.iter().map(|(origin, ordinals)| {
-            let names: Vec<_> = ordinals.iter().map(|ordinal| observed.name(*ordinal)).collect();
-            format!(
-                "{} hold etcd cluster {}, incarnation {}",
-                names.join(", "),
-                origin.cluster,
-                origin.incarnation
-            )
+            let members = ordinals.iter().map(|ordinal| observed.name(*ordinal)).collect();
+            Blocker::KeptVolumesDiffer {
+                members,
+                cluster: origin.cluster.clone(),
+                incarnation: origin.incarnation,
+            }
         });
         return blocked(
             "The kept volumes are of different clusters or moments, so none is started.",
@@ -192,43 +194,35 @@ fn waiting_report<'a>(view: &ClusterView<'a>, ordinal: Ordinal) -> Option<(&'a P
 }
 
 /// What a kept volume says of itself, or why it is not taken over.
-fn read_origin(view: &ClusterView<'_>, ordinal: Ordinal, report: &Report) -> Result<VolumeOrigin, String> {
+fn read_origin(
+    view: &ClusterView<'_>,
+    ordinal: Ordinal,
+    report: &Report,
+) -> Result<VolumeOrigin, KeptVolumeFault> {
     let observed = view.observed;
     if report.verdict != Verdict::Foreign {
-        return Err(format!(
-            "found its disk to be {:?} and no kept volume",
-            report.verdict
-        ));
+        return Err(KeptVolumeFault::NotKept(report.verdict.clone()));
     }
-    let identity = report
-        .identity
-        .as_ref()
-        .ok_or("found no identity on the volume")?;
+    let identity = report.identity.as_ref().ok_or(KeptVolumeFault::NoIdentity)?;
     if identity.member != observed.name(ordinal) {
-        return Err(format!("found the volume of {}", identity.member));
+        return Err(KeptVolumeFault::OfMember(identity.member.clone()));
     }
     if let Some(kind) = identity.fingerprint.difference(&report.fingerprint) {
-        return Err(format!(
-            "found a copy and not the volume that was kept: its {kind} differs"
-        ));
+        return Err(KeptVolumeFault::Copy {
+            kind: kind.to_string(),
+        });
     }
-    let cluster = report
-        .wal_cluster_id
-        .clone()
-        .ok_or("found no write-ahead log on the volume")?;
+    let cluster = report.wal_cluster_id.clone().ok_or(KeptVolumeFault::NoWal)?;
     let listed = report.members.iter().map(|member| {
         let urls: Result<Vec<PeerUrl>, _> = member.peer_urls.iter().map(|url| url.parse()).collect();
-        let urls = urls.map_err(|error| error.to_string())?;
-        observed.ordinal_at(&urls).ok_or_else(|| {
-            format!(
-                "holds a member at {}, which is no address of this cluster",
-                member.peer_urls.join(", ")
-            )
-        })
+        let urls = urls.map_err(|error| KeptVolumeFault::InvalidUrl(error.to_string()))?;
+        observed
+            .ordinal_at(&urls)
+            .ok_or_else(|| KeptVolumeFault::ForeignAddress(member.peer_urls.clone()))
     });
-    let members: BTreeSet<_> = listed.collect::<Result<_, String>>()?;
+    let members: BTreeSet<_> = listed.collect::<Result<_, KeptVolumeFault>>()?;
     if !members.contains(&ordinal) {
-        return Err("is not among the members on its own volume".to_owned());
+        return Err(KeptVolumeFault::NotAMember);
     }
     Ok(VolumeOrigin {
         cluster,
@@ -265,9 +259,7 @@ fn start_members(
         .as_ref()
         .is_none_or(|set| set.incarnation != origin.incarnation)
     {
-        return decision.with_blockers(vec![
-            "the pods' template gets the incarnation of the volumes".to_owned(),
-        ]);
+        return decision.with_blockers(vec![Blocker::TemplateIncarnation]);
     }
     let outdated_pod = observed.members.iter().find_map(|(ordinal, observed_member)| {
         let pod = observed_member.pod.as_ref()?;

@@ -7,6 +7,7 @@ use etcd_operator_etcd::membership::Known;
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
 use super::{ClusterView, FlowDecision, ObservedCluster, Reason, Step};
+use crate::blocker::Blocker;
 
 /// Alarms that still stand. While one does, etcd refuses writes, whoever raised it.
 pub fn decide(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
@@ -38,12 +39,8 @@ pub fn decide(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
 
 /// Whatever comes first, clients that cannot write are told why, and so is whoever counts what stands in the way.
 pub fn add_alarm_blockers(observed: &ObservedCluster, mut decision: FlowDecision) -> FlowDecision {
-    let kinds: BTreeSet<String> = observed
-        .alarms
-        .iter()
-        .map(|alarm| alarm.kind.to_string())
-        .collect();
-    let stand = kinds.iter().map(|kind| format!("the alarm {kind} stands"));
-    decision.explanation.blocked_by.extend(stand);
+    let kinds: BTreeSet<_> = observed.alarms.iter().map(|alarm| alarm.kind).collect();
+    let blockers = kinds.into_iter().map(Blocker::Alarm);
+    decision.explanation.blockers.extend(blockers);
     decision
 }

@@ -16,7 +16,8 @@ use super::{
     ClusterView, FlowDecision, GracePeriod, Reason, Step, UNREACHABLE, adopt, await_restore, bootstrap_retry,
     diagnose, majority, remove, start_over,
 };
-use crate::observed_state::{ObservedCluster, Ordinal, Pod};
+use crate::blocker::{Blocker, MemberProblem, VolumeConsent};
+use crate::observed_state::{EndCause, ObservedCluster, Ordinal, Pod};
 use crate::pending_operation::{Grant, Operation};
 use crate::persisted_state::PersistedState;
 
@@ -116,10 +117,9 @@ fn begin(view: &ClusterView<'_>, persisted: &mut PersistedState) -> FlowDecision
             Ok(grant) => {
                 targets.insert(ordinal, grant);
             }
-            Err(Unready::Waits(why)) => waits.push(why),
-            Err(Unready::NeedsUser(why)) => {
-                needs_user = true;
-                waits.push(why);
+            Err(unready) => {
+                needs_user |= unready.needs_user;
+                waits.push(Blocker::member(observed.name(ordinal), unready.problem));
             }
         }
     }
@@ -188,7 +188,7 @@ fn discard_by_consent(view: &ClusterView<'_>, size: u16) -> Option<FlowDecision>
 const UID: usize = 36;
 
 /// A consent that names none of the volumes that are there, such as one with the name of a claim instead of its UID.
-pub fn unknown_consents(observed: &ObservedCluster) -> Vec<String> {
+pub fn unknown_consents(observed: &ObservedCluster) -> Vec<Blocker> {
     let claims = observed
         .members
         .values()
@@ -206,49 +206,50 @@ pub fn unknown_consents(observed: &ObservedCluster) -> Vec<String> {
         unknown.map(move |uid| (annotation, uid))
     });
     unknown
-        .map(|(annotation, uid)| {
-            let uid = refusal::bounded(uid, 64);
-            format!("the annotation {annotation} names {uid}, which is the UID of none of its PersistentVolumeClaims")
+        .map(|(annotation, uid)| Blocker::UnknownVolume {
+            annotation,
+            uid: refusal::bounded(uid, 64),
         })
         .collect()
 }
 
-/// Why the process at a place does not start with the others.
-enum Unready {
-    /// It may yet.
-    Waits(String),
-    /// A person must decide.
-    NeedsUser(String),
+/// Why the process of a member does not start with the others.
+struct Unready {
+    problem: MemberProblem,
+    /// Whether the user must decide.
+    needs_user: bool,
 }
 
 /// Whether the process at a place may start with the others.
 fn ready_to_start(view: &ClusterView<'_>, ordinal: Ordinal, incarnation: i64) -> Result<Grant, Unready> {
     let observed = view.observed;
-    let name = observed.name(ordinal);
+    let needs_user = |problem| Unready {
+        problem,
+        needs_user: true,
+    };
     let Some((pod, report)) = view.report(ordinal, incarnation) else {
-        return Err(Unready::Waits(format!(
-            "{name} {}",
-            diagnose::explain(view, ordinal)
-        )));
+        return Err(Unready {
+            problem: diagnose::explain(view, ordinal),
+            needs_user: false,
+        });
     };
     if report.verdict != Verdict::Empty {
         let uid = observed
             .member(ordinal)
             .claim
             .as_ref()
-            .map_or("of its claim", |claim| &claim.uid);
-        return Err(Unready::NeedsUser(format!(
-            "{name} found a disk that is not empty: {}. To start from kept volumes, annotate this EtcdCluster with {ANNOTATION_ADOPT} and the UIDs of their PersistentVolumeClaims; to delete what is on this one, with {ANNOTATION_DISCARD} and the UID {uid}",
-            describe_verdict(&report.detail, &report.verdict)
-        )));
+            .map(|claim| claim.uid.clone());
+        return Err(needs_user(MemberProblem::VolumeNotEmpty {
+            detail: describe_verdict(&report.detail, &report.verdict),
+            consent: VolumeConsent::AdoptOrDiscard(uid),
+        }));
     }
     let claim = observed.member(ordinal).claim.as_ref();
     let older = claim.filter(|claim| claim.created.is_some_and(|created| created < observed.created));
     if let Some(claim) = older.filter(|claim| !observed.discard.contains(&claim.uid)) {
-        return Err(Unready::NeedsUser(format!(
-            "{name} has a volume that is older than this EtcdCluster (PersistentVolumeClaim UID {}): annotate the EtcdCluster with {ANNOTATION_DISCARD} and that UID to use it",
-            claim.uid
-        )));
+        return Err(needs_user(MemberProblem::VolumeOlderThanCluster {
+            claim: claim.uid.clone(),
+        }));
     }
     Ok(grants::make_grant(pod, report))
 }
@@ -263,15 +264,18 @@ pub fn describe_verdict(detail: &str, verdict: &Verdict) -> String {
 }
 
 /// A member whose etcd ended for how it is called, and which is called like that still.
-fn find_flag_error(view: &ClusterView<'_>, targets: &BTreeMap<Ordinal, Grant>) -> Option<String> {
+fn find_flag_error(view: &ClusterView<'_>, targets: &BTreeMap<Ordinal, Grant>) -> Option<Blocker> {
     let observed = view.observed;
     let made_for = observed.set.as_ref().and_then(|set| set.spec_hash.as_ref());
     targets.keys().find_map(|ordinal| {
         let pod = observed.member(*ordinal).pod.as_ref()?;
         let pod = (!has_other_spec_hash(pod, made_for)).then_some(pod)?;
-        let end = pod.end.as_ref().filter(|end| diagnose::is_flag_error(end))?;
-        let how = diagnose::describe_end(&observed.desired, end);
-        Some(format!("etcd in {} {how}", observed.name(*ordinal)))
+        let end = pod
+            .end
+            .as_ref()
+            .filter(|end| end.cause == EndCause::InvalidFlags)?;
+        let problem = MemberProblem::InvalidFlags(end.clone());
+        Some(Blocker::member(observed.name(*ordinal), problem))
     })
 }
 
@@ -289,19 +293,18 @@ pub fn start_members(
     for (ordinal, grant) in &mut targets {
         let Some((pod, report)) = view.report(*ordinal, persisted.incarnation) else {
             if observed.member(*ordinal).status().is_none() {
-                waits.push(format!(
-                    "{} {}",
-                    observed.name(*ordinal),
-                    diagnose::explain(view, *ordinal)
-                ));
+                waits.push(diagnose::member_blocker(view, *ordinal));
             }
             continue;
         };
         if report.process != grant.process || pod.uid != grant.pod {
             // Whoever cannot read its disk may have lost nothing.
             if report.verdict == Verdict::Unreadable {
-                let name = observed.name(*ordinal);
-                waits.push(format!("{name} cannot read its volume: {}", report.detail));
+                let problem = MemberProblem::VolumeUnreadable {
+                    detail: report.detail.clone(),
+                    consent: VolumeConsent::None,
+                };
+                waits.push(Blocker::member(observed.name(*ordinal), problem));
             } else {
                 lost_disks += 1;
             }
@@ -320,12 +323,12 @@ pub fn start_members(
     }
     let members = targets.len();
     if lost_disks > 0
-        && let Some(why) = find_flag_error(view, &targets)
+        && let Some(blocker) = find_flag_error(view, &targets)
     {
         let text = "etcd ends as soon as it is started, for how it is called: all would begin anew for ever.";
         return FlowDecision {
             operation: Some(Operation::Bootstrap(targets)),
-            ..FlowDecision::without_operation(Reason::Blocked, text).with_blockers(vec![why])
+            ..FlowDecision::without_operation(Reason::Blocked, text).with_blockers(vec![blocker])
         };
     }
     if members - lost_disks < majority(members) {

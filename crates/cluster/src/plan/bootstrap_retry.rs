@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{ClusterView, PodRef, bootstrap, diagnose};
+use super::{ClusterView, PodRef, bootstrap};
 use crate::desired::Storage;
-use crate::observed_state::{Container, ObservedMember, Ordinal, Pod};
+use crate::observed_state::{Container, EndCause, ObservedMember, Ordinal, Pod};
 use crate::pending_operation::Grant;
 
 /// Whether members were started and what they were started with keeps them from serving: nobody is ready as the nodes see
@@ -30,7 +30,10 @@ fn fails(view: &ClusterView<'_>, observed_member: &ObservedMember, pod: &Pod) ->
         // Its disk must outlive it: nobody knows what it was part of.
         Container::Running => {
             let keeps_data = matches!(view.observed.desired.storage, Storage::Persistent { .. });
-            let has_flag_error = pod.end.as_ref().is_some_and(diagnose::is_flag_error);
+            let has_flag_error = pod
+                .end
+                .as_ref()
+                .is_some_and(|end| end.cause == EndCause::InvalidFlags);
             observed_member.status().is_none()
                 && ((keeps_data && observed_member.report().is_none()) || has_flag_error)
         }

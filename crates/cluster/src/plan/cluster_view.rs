@@ -9,12 +9,11 @@ use etcd_operator_etcd::url::PeerUrl;
 use etcd_operator_etcd::version::Version;
 
 use super::replace_request;
-use crate::observed_state::{Container, ObservedCluster, ObservedMember, ObservedStatefulSet, Ordinal, Pod};
+use crate::observed_state::{
+    CallClass, CallFailure, Container, ObservedCluster, ObservedMember, ObservedStatefulSet, Ordinal, Pod,
+};
 use crate::pending_operation::Discard;
 use crate::persisted_state::{LastKnownIndex, MemberRecord, PersistedState, Restore};
-
-/// How etcd begins what it tells to whoever it does not know.
-const UNAUTHORIZED_PREFIX: &str = "not authorised: ";
 
 /// What is said where nobody is reached.
 pub const UNREACHABLE: &str = "No member can be reached from here, though their pods run: a NetworkPolicy, a mesh, or certificates that are missing or refused may keep the operator from ports 2379 and 2381.";
@@ -99,11 +98,12 @@ impl<'a> ClusterView<'a> {
         let mut any = false;
         for observed_member in running {
             any = true;
-            let refused = |why: &str| why.contains("refused");
-            let silent = |why: Option<&str>| why.is_some_and(|why| !refused(why));
+            let is_silent = |failure: Option<&CallFailure>| {
+                failure.is_some_and(|failure| failure.class != CallClass::ConnectionRefused)
+            };
             let is_ready = observed_member.pod.as_ref().is_some_and(|pod| pod.ready);
-            let has_no_report = is_ready || silent(observed_member.report.failure_reason());
-            if !has_no_report || !silent(observed_member.status.failure_reason()) {
+            let has_no_report = is_ready || is_silent(observed_member.report.failure());
+            if !has_no_report || !is_silent(observed_member.status.failure()) {
                 return false;
             }
         }
@@ -116,8 +116,8 @@ impl<'a> ClusterView<'a> {
         members.any(|observed_member| {
             observed_member
                 .status
-                .failure_reason()
-                .is_some_and(|why| why.contains(UNAUTHORIZED_PREFIX))
+                .failure()
+                .is_some_and(|failure| failure.class == CallClass::Unauthenticated)
         })
     }
 

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use etcd_operator_api::names::ANNOTATION_REPLACE;
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member};
 use etcd_operator_etcd::status::AlarmKind;
 
 use super::{ClusterView, majority};
+use crate::blocker::CorruptFinding;
 use crate::observed_state::{Digest, QueryResult};
 
 /// Whether etcd says that the data of members differ, of whichever.
@@ -24,46 +24,37 @@ pub fn has_corrupt_alarm(view: &ClusterView<'_>, id: MemberId) -> bool {
     alarms.any(|alarm| alarm.kind == AlarmKind::Corrupt && alarm.member == Some(id))
 }
 
-/// Whether the data of this member are not what most voters have; if that cannot be said, why.
-pub fn confirm_difference(view: &ClusterView<'_>, known: &Known, member: &Member) -> Result<(), String> {
-    let name = view.display_name(member);
-    let accused = format!("etcd has raised the alarm CORRUPT for {name}");
-    let help = format!(
-        "find out with etcdctl endpoint hashkv whose data are wrong; to have a member replaced, annotate this EtcdCluster with {ANNOTATION_REPLACE} and its ID"
-    );
+/// Confirms that the data of this member differ from those of most voters; else says why that cannot be confirmed.
+pub fn confirm_difference(
+    view: &ClusterView<'_>,
+    known: &Known,
+    member: &Member,
+) -> Result<(), CorruptFinding> {
     let Some(majority_digest) = find_majority_digest(view, known) else {
-        let described: Vec<_> = known.voters().map(|voter| describe_digest(view, voter)).collect();
-        return Err(format!(
-            "{accused}, and no majority of voters agrees on their data ({}): {help}",
-            described.join(", ")
-        ));
+        let digests = known
+            .voters()
+            .map(|voter| (view.display_name(voter), query_result(view, voter.id)));
+        return Err(CorruptFinding::NoMajority(digests.collect()));
     };
     let Some(own) = digest(view, member.id) else {
-        return Err(format!(
-            "{accused}, and its data cannot be compared ({}): {help}",
-            describe_digest(view, member)
-        ));
+        return Err(CorruptFinding::NotComparable(query_result(view, member.id)));
     };
     if own == majority_digest {
         let others = known
             .voters()
-            .filter(|voter| digest(view, voter.id).is_some_and(|of| of != majority_digest));
-        let others: Vec<_> = others.map(|other| view.display_name(other)).collect();
-        let who = if others.is_empty() {
-            "every voter that could be asked has the same".to_owned()
-        } else {
-            format!("what {} has is another", others.join(", "))
-        };
-        return Err(format!(
-            "{accused}, and its data are those of most voters; {who}: {help}, or take the alarm back with etcdctl alarm disarm"
-        ));
+            .filter(|voter| digest(view, voter.id).is_some_and(|digest| digest != majority_digest));
+        let differing = others.map(|other| view.display_name(other)).collect();
+        return Err(CorruptFinding::SameAsMajority { differing });
     }
     if own.compacted != majority_digest.compacted {
-        return Err(format!(
-            "{accused}, and it cannot be compared while it is compacted at another revision than the others: {help}"
-        ));
+        return Err(CorruptFinding::OtherCompaction);
     }
     Ok(())
+}
+
+fn query_result(view: &ClusterView<'_>, id: MemberId) -> QueryResult<Digest> {
+    let digest = view.observed.digests.get(&id).cloned();
+    digest.unwrap_or(QueryResult::NotQueried)
 }
 
 fn digest(view: &ClusterView<'_>, id: MemberId) -> Option<Digest> {
@@ -83,16 +74,4 @@ fn find_majority_digest(view: &ClusterView<'_>, known: &Known) -> Option<Digest>
     counts
         .find(|(_, count)| *count >= needed)
         .map(|(digest, _)| digest)
-}
-
-fn describe_digest(view: &ClusterView<'_>, member: &Member) -> String {
-    let name = view.display_name(member);
-    match view.observed.digests.get(&member.id) {
-        Some(QueryResult::Answer(digest)) => format!(
-            "{name} has hash {} at compaction {}",
-            digest.hash, digest.compacted.0
-        ),
-        Some(QueryResult::NoAnswer(why)) => format!("{name} could not be asked: {why}"),
-        _ => format!("{name} was not asked"),
-    }
 }

@@ -2,12 +2,12 @@
 //! container that fails for a flag, a secret, an image or a full disk would fail again on a new disk.
 
 use etcd_operator_api::contract::{Report, Verdict, kind};
-use etcd_operator_api::names::{ANNOTATION_DISCARD, ANNOTATION_REPLACE};
 use etcd_operator_etcd::membership::{Known, Member};
 use jiff::Timestamp;
 
 use super::{ClusterView, adopt, corrupt, replace_request, safety};
-use crate::observed_state::{Container, Ordinal, Pod, fatal_lines};
+use crate::blocker::{Blocker, MemberProblem, VolumeConsent};
+use crate::observed_state::{Container, Ordinal, Pod};
 use crate::pending_operation::Cause;
 
 /// What is known of a member's data.
@@ -21,22 +21,9 @@ pub enum Evidence {
     VolumeMoved,
     /// It waits on the volume that was its own under an EtcdCluster of before, and a person wants that to be taken over.
     VolumeKept,
-    /// It waits, and only a person can help; why.
-    NeedsUser(String),
+    /// It waits, and only the user can help.
+    NeedsUser(Blocker),
 }
-
-/// What etcd says as it dies of its own data. Anything that a full disk or a wrong flag can cause is not here.
-const CORRUPTION_SIGNATURES: [&str; 9] = [
-    "walpb: crc mismatch",
-    "wal: crc mismatch",
-    "wal: max entry size limit exceeded",
-    "wal: slice bounds out of range",
-    "is out of range [lastIndex(",
-    "checksum error",
-    "invalid freelist page",
-    "invalid database",
-    "failed to find database snapshot file",
-];
 
 /// What is known of the data of this member, and whether a person gave it up.
 pub fn evidence(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member: &Member) -> Evidence {
@@ -54,17 +41,18 @@ fn data_evidence(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member
         return Evidence::None;
     }
     if let Some((_, report)) = view.report(ordinal, observed.persisted.incarnation) {
-        let name = observed.name(ordinal);
+        let detail = || report.detail.clone();
+        let needs_user = |problem| Evidence::NeedsUser(Blocker::member(observed.name(ordinal), problem));
         return match &report.verdict {
             Verdict::Empty | Verdict::Unborn => Evidence::Replace(Cause::DiskEmpty),
             Verdict::Damaged => Evidence::Replace(Cause::DiskDamaged),
             Verdict::OtherIncarnation { found } if *found < observed.persisted.incarnation => {
                 Evidence::Replace(Cause::OtherIncarnation)
             }
-            Verdict::OtherIncarnation { found } => Evidence::NeedsUser(format!(
-                "{name} holds data of incarnation {found}, which is newer than {}: the status of this EtcdCluster may have been lost",
-                observed.persisted.incarnation
-            )),
+            Verdict::OtherIncarnation { found } => needs_user(MemberProblem::NewerIncarnation {
+                found: *found,
+                expected: observed.persisted.incarnation,
+            }),
             Verdict::Moved
                 if is_recorded_volume(view, ordinal, member)
                     && !has_reverted_volume(view, ordinal, member)
@@ -83,22 +71,20 @@ fn data_evidence(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member
             }
             // A quorum was taken over by consent, and this one was to be.
             Verdict::Foreign if view.is_adoption_requested(ordinal) => Evidence::Replace(Cause::LeftBehind),
-            Verdict::Foreign => Evidence::NeedsUser(format!(
-                "{name} found data of somebody else on its volume ({}): to delete them, annotate this EtcdCluster with {ANNOTATION_DISCARD} and the UID of the PersistentVolumeClaim",
-                report.detail
-            )),
-            Verdict::Unreadable if is_reused_by_consent(view, ordinal, member) => {
-                Evidence::NeedsUser(format!(
-                    "{name} cannot read its volume: {}. If it stays so, annotate this EtcdCluster with {ANNOTATION_REPLACE} and the ID {}: the member then gets another volume",
-                    report.detail, member.id
-                ))
+            Verdict::Foreign => needs_user(MemberProblem::ForeignData { detail: detail() }),
+            Verdict::Unreadable => {
+                let consent = if is_reused_by_consent(view, ordinal, member) {
+                    VolumeConsent::Replace(member.id)
+                } else {
+                    VolumeConsent::Discard(None)
+                };
+                needs_user(MemberProblem::VolumeUnreadable {
+                    detail: detail(),
+                    consent,
+                })
             }
-            Verdict::Unreadable => Evidence::NeedsUser(format!(
-                "{name} cannot read its volume: {}. If it stays so, annotate this EtcdCluster with {ANNOTATION_DISCARD} and the UID of the PersistentVolumeClaim: the member then gets another volume",
-                report.detail
-            )),
             Verdict::Whole => Evidence::None,
-            Verdict::Prepared { .. } => Evidence::NeedsUser(format!("{name} holds what a restore prepared")),
+            Verdict::Prepared { .. } => needs_user(MemberProblem::HoldsPreparedData),
         };
     }
     if has_other_volume(view, ordinal, member) || has_reverted_volume(view, ordinal, member) {
@@ -107,20 +93,22 @@ fn data_evidence(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member
     if corrupt::has_corrupt_alarm(view, member.id) {
         return match corrupt::confirm_difference(view, known, member) {
             Ok(()) => Evidence::Replace(Cause::Corrupt),
-            Err(why) => Evidence::NeedsUser(why),
+            Err(finding) => Evidence::NeedsUser(Blocker::CorruptUnconfirmed {
+                member: view.display_name(member),
+                finding,
+            }),
         };
     }
     let Some(pod) = &observed_member.pod else {
         return Evidence::None;
     };
-    if let Container::Ended { words, code } = &pod.container
-        && *code != 0
-        && observed_member.status().is_none()
-        && fatal_lines(words).any(|line| {
-            CORRUPTION_SIGNATURES
-                .iter()
-                .any(|signature| line.contains(signature))
-        })
+    if matches!(
+        pod.container,
+        Container::Ended {
+            is_data_damaged: true,
+            ..
+        }
+    ) && observed_member.status().is_none()
     {
         return Evidence::Replace(Cause::DiskDamaged);
     }

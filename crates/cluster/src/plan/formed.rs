@@ -9,6 +9,7 @@ use super::{
     ClusterView, FlowDecision, Reason, Step, adopt, alarms, diagnose, join, remove, replace, replace_request,
     scale, unknown_membership,
 };
+use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::Ordinal;
 use crate::pending_operation::{Grant, Join, Operation};
 
@@ -50,10 +51,7 @@ pub fn decide(view: &ClusterView<'_>) -> FlowDecision {
     match (others, needs_user) {
         (Some(others), None) => others,
         (Some(mut others), Some(waiting)) if others.step.is_some() => {
-            others
-                .explanation
-                .blocked_by
-                .extend(waiting.explanation.blocked_by);
+            others.explanation.blockers.extend(waiting.explanation.blockers);
             others
         }
         (_, Some(waiting)) => waiting,
@@ -87,13 +85,12 @@ fn other_work(view: &ClusterView<'_>, known: &Known, begun: &FlowDecision) -> Op
 fn idle(view: &ClusterView<'_>, known: &Known) -> FlowDecision {
     let unhealthy = known.voters().filter(|voter| !view.is_healthy(known, voter));
     let silent: Vec<_> = unhealthy
-        .map(|voter| match view.ordinal(voter) {
-            Some(ordinal) => format!("{} {}", view.display_name(voter), why_unhealthy(view, ordinal)),
-            None => format!(
-                "{} is at no address of this cluster and counts for its quorum: unless you added it on purpose, take it out (etcdctl member remove {})",
-                view.display_name(voter),
-                voter.id
-            ),
+        .map(|voter| {
+            let problem = match view.ordinal(voter) {
+                Some(ordinal) => describe_unhealthy(view, ordinal),
+                None => MemberProblem::NotOfThisCluster { id: voter.id },
+            };
+            Blocker::member(view.display_name(voter), problem)
         })
         .collect();
     if silent.is_empty() {
@@ -113,8 +110,8 @@ fn report_deleted_volumes(view: &ClusterView<'_>, known: &Known) -> Option<FlowD
         claim.is_some_and(|claim| claim.deleting.is_some())
     };
     let warnings = ordinals.filter(is_going).map(|ordinal| {
-        let (name, claim) = (observed.name(ordinal), ordinal.claim(&observed.desired.name));
-        format!("somebody has deleted the PersistentVolumeClaim {claim}: the data of {name} go with its pod")
+        let claim = ordinal.claim(&observed.desired.name);
+        Blocker::member(observed.name(ordinal), MemberProblem::ClaimDeleted { claim })
     });
     let warnings: Vec<_> = warnings.collect();
     if warnings.is_empty() {
@@ -128,10 +125,12 @@ fn report_deleted_volumes(view: &ClusterView<'_>, known: &Known) -> Option<FlowD
     Some(FlowDecision::without_operation(Reason::Blocked, text).with_blockers(warnings))
 }
 
-fn why_unhealthy(view: &ClusterView<'_>, ordinal: Ordinal) -> String {
+fn describe_unhealthy(view: &ClusterView<'_>, ordinal: Ordinal) -> MemberProblem {
     match view.observed.member(ordinal).status() {
-        Some(status) if status.leader.is_none() => "answers and follows no leader".to_owned(),
-        Some(status) => format!("answers and is behind, at index {}", status.raft_index),
+        Some(status) if status.leader.is_none() => MemberProblem::NoLeader,
+        Some(status) => MemberProblem::Lagging {
+            index: status.raft_index,
+        },
         None => diagnose::explain(view, ordinal),
     }
 }
@@ -157,12 +156,7 @@ fn await_permitted_members(view: &ClusterView<'_>, operation: Operation) -> Opti
     let ordinals = operation.ordinals().into_iter();
     let waits: Vec<_> = ordinals
         .filter(|ordinal| view.may_start(*ordinal))
-        .map(|ordinal| {
-            format!(
-                "{} has its permit and does not use it yet",
-                observed.name(ordinal)
-            )
-        })
+        .map(|ordinal| Blocker::member(observed.name(ordinal), MemberProblem::PermitUnused))
         .collect();
     if waits.is_empty() {
         return None;
@@ -204,8 +198,8 @@ fn repair_members(view: &ClusterView<'_>, known: &Known, except: Option<Ordinal>
             Evidence::Replace(cause) => replace::begin(view, known, ordinal, member.id, cause, 1),
             Evidence::VolumeMoved => resume_on_moved_volume(view, ordinal, None),
             Evidence::VolumeKept => adopt::start_late_member(view, known.cluster, ordinal, member.id),
-            Evidence::NeedsUser(why) => {
-                waits.push(why);
+            Evidence::NeedsUser(blocker) => {
+                waits.push(blocker);
                 None
             }
         };

@@ -10,6 +10,7 @@ use super::{
     ClusterView, Evidence, FlowDecision, GracePeriod, PodRef, Reason, Step, adopt, diagnose, evidence,
     formed, majority, replace, safety,
 };
+use crate::blocker::Blocker;
 use crate::observed_state::{Container, Ordinal, Pod};
 use crate::pending_operation::{Cause, Join, Operation};
 
@@ -40,7 +41,6 @@ pub fn pod_awaiting_join<'a>(view: &ClusterView<'a>, ordinal: Ordinal) -> Option
 
 /// It has no place in the membership yet.
 fn add_member(view: &ClusterView<'_>, known: &Known, join: &Join) -> FlowDecision {
-    let observed = view.observed;
     let ordinal = join.ordinal;
     let join = Join {
         id: None,
@@ -78,8 +78,7 @@ fn add_member(view: &ClusterView<'_>, known: &Known, join: &Join) -> FlowDecisio
                 ..old
             };
         }
-        let why = diagnose::explain(view, ordinal);
-        let waits = vec![format!("{} {why}", observed.name(ordinal))];
+        let waits = vec![diagnose::member_blocker(view, ordinal)];
         return going("waiting for its pod to report an empty disk").with_blockers(waits);
     }
     let blockers = safety::addition_blockers(view, known);
@@ -101,14 +100,14 @@ enum PodRecreation {
     /// It is deleted.
     Step(Step),
     /// The next one would be no better.
-    Waits(String),
+    Waits(Blocker),
 }
 
 impl PodRecreation {
     fn apply_to(self, decision: FlowDecision) -> FlowDecision {
         match self {
             Self::Step(step) => decision.with_step(step),
-            Self::Waits(why) => decision.with_blockers(vec![why]),
+            Self::Waits(blocker) => decision.with_blockers(vec![blocker]),
         }
     }
 }
@@ -119,10 +118,9 @@ fn recreate_pod(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<PodRecreatio
     let (pod, _) = pod_awaiting_join(view, ordinal).filter(|(pod, _)| pod.has_single_success_probe)?;
     let set = view.observed.set.as_ref();
     if set.is_none_or(|set| set.has_single_success_probe) {
-        let name = view.observed.name(ordinal);
-        return Some(PodRecreation::Waits(format!(
-            "the StatefulSet has not taken the template of now, by which {name} is to be made anew: the condition Applied says what is in the way"
-        )));
+        return Some(PodRecreation::Waits(Blocker::TemplateNotApplied {
+            member: view.observed.name(ordinal),
+        }));
     }
     let uid = pod.uid.clone();
     Some(PodRecreation::Step(Step::DeletePod {
@@ -146,11 +144,7 @@ fn start_member(view: &ClusterView<'_>, known: &Known, member: &Member, join: Jo
         if blocks_other_members(view, known, ordinal) {
             return remove_blocking_learner(view, known, member, ordinal);
         }
-        let waits = vec![format!(
-            "{} {}",
-            observed.name(ordinal),
-            diagnose::explain(view, ordinal)
-        )];
+        let waits = vec![diagnose::member_blocker(view, ordinal)];
         let text = text(view, ordinal, "waiting for it to start");
         return FlowDecision::with_operation(Operation::Join(join), Reason::Scaling, text)
             .with_blockers(waits);
@@ -296,16 +290,15 @@ fn promote(view: &ClusterView<'_>, known: &Known, member: &Member, join: Join) -
         if blocks_other_members(view, known, ordinal) {
             return remove_blocking_learner(view, known, member, ordinal);
         }
-        let why = diagnose::explain(view, ordinal);
         return going("waiting for the learner to answer")
-            .with_blockers(vec![format!("{} {why}", observed.name(ordinal))]);
+            .with_blockers(vec![diagnose::member_blocker(view, ordinal)]);
     }
     // A promote takes a quorum of the voters of now, and the new voter counts for the next one.
     let voters = known.voters().count();
     let healthy = view.healthy_voters(known).len();
     if healthy < majority(voters) {
         return going("waiting for the voters")
-            .with_blockers(vec![format!("{healthy} of {voters} voters are well")]);
+            .with_blockers(vec![Blocker::VotersUnhealthy { healthy, voters }]);
     }
     if !view.is_healthy(known, member) {
         return going("the learner receives the data");
@@ -346,8 +339,7 @@ fn await_new_voter(
     if let Some(repair) = repair(view, known, member, ordinal, join.attempt) {
         return Some(repair);
     }
-    let why = diagnose::explain(view, ordinal);
-    let waits = vec![format!("{} {why}", view.observed.name(ordinal))];
+    let waits = vec![diagnose::member_blocker(view, ordinal)];
     let join = Join {
         id: Some(member.id),
         ..join

@@ -8,6 +8,7 @@ use etcd_operator_etcd::policy::Feature;
 
 use super::evidence::{is_node_lost, is_overdue_unschedulable};
 use super::{ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, layout, safety};
+use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::{Container, Ordinal, Pod};
 use crate::pending_operation::{Discard, Operation};
 
@@ -136,7 +137,7 @@ pub fn discard(view: &ClusterView<'_>, disk: Discard) -> Option<FlowDecision> {
         if is_lost {
             return Some(going.with_step(deletion(pod)));
         }
-        return Some(going.with_blockers(vec![format!("the pod {name} is being deleted")]));
+        return Some(going.with_blockers(vec![Blocker::member(name, MemberProblem::PodTerminating)]));
     }
     if let Some(claim) = claim
         && claim.deleting.is_none()
@@ -149,11 +150,9 @@ pub fn discard(view: &ClusterView<'_>, disk: Discard) -> Option<FlowDecision> {
     {
         return Some(going.with_step(deletion(pod)));
     }
-    let holders = claim
-        .and_then(|claim| claim.deleting.clone())
-        .unwrap_or_default()
-        .join(", ");
-    Some(going.with_blockers(vec![format!("the disk of {name} is held by {holders}")]))
+    let finalizers = claim.and_then(|claim| claim.deleting.clone()).unwrap_or_default();
+    let held = Blocker::member(name, MemberProblem::VolumeInUse { finalizers });
+    Some(going.with_blockers(vec![held]))
 }
 
 /// Disks at places without a member on which nobody may start any more: of a member that was taken out, of an earlier

@@ -1,7 +1,6 @@
 //! Replacing a member whose data are gone or wrong: out of the membership first, then its disk, then a new member in
 //! its place. Only while the others hold quorum, and not without end.
 
-use etcd_operator_api::names::ANNOTATION_ADOPT;
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member};
 
@@ -10,6 +9,7 @@ use super::{
     ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, corrupt, join, remove, replace_request,
     safety,
 };
+use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::Ordinal;
 use crate::pending_operation::{Cause, Join, Operation, Replace};
 
@@ -87,7 +87,7 @@ pub fn advance(view: &ClusterView<'_>, known: &Known, replace: Replace) -> Optio
         let decision = FlowDecision::with_operation(Operation::Replace(replace), Reason::Recovering, text);
         return Some(match step {
             DiskCleanup::Step(step) => decision.with_step(step),
-            DiskCleanup::Waits(why) => decision.with_blockers(vec![why]),
+            DiskCleanup::Waits(problem) => decision.with_blockers(vec![Blocker::member(name, problem)]),
         });
     }
     let join = Join {
@@ -124,36 +124,30 @@ fn why_too_few_voters(
     known: &Known,
     member: &Member,
     cause: Cause,
-) -> Option<String> {
+) -> Option<Blocker> {
     let can_wait = matches!(cause, Cause::Requested | Cause::OtherVolume);
     let (voters, wanted) = (
         known.voters().count(),
         usize::from(view.observed.desired.size.get()),
     );
     let waits = can_wait && view.is_healthy(known, member) && voters < wanted;
-    waits.then(|| {
-        format!(
-            "{voters} voters are there and {wanted} are asked for: another one joins before {} goes, which is well",
-            view.display_name(member)
-        )
+    waits.then(|| Blocker::TooFewVoters {
+        member: view.display_name(member),
+        voters,
+        wanted,
     })
 }
 
 /// What a person can say where another volume lies in the place of a member's own and cannot be given up.
-fn consent_hint(view: &ClusterView<'_>, replace: &Replace) -> Option<String> {
+fn consent_hint(view: &ClusterView<'_>, replace: &Replace) -> Option<Blocker> {
     let claim = replace
         .claim
         .as_ref()
         .filter(|_| replace.cause == Cause::OtherVolume)?;
-    let name = view.observed.name(replace.ordinal);
-    Some(adopt_hint(&name, claim))
-}
-
-/// How a person says that a volume is a member's own.
-pub fn adopt_hint(name: &str, claim: &str) -> String {
-    format!(
-        "if the volume of the PersistentVolumeClaim {claim} is the one that {name} has always had, and no copy of it, annotate this EtcdCluster with {ANNOTATION_ADOPT} and that UID"
-    )
+    Some(Blocker::VolumeReplaced {
+        member: view.observed.name(replace.ordinal),
+        claim: claim.clone(),
+    })
 }
 
 /// Whether it waits for others, and not for a person to find out why it failed again and again.
@@ -163,7 +157,7 @@ pub fn is_waiting(known: &Known, replace: &Replace) -> bool {
 
 enum DiskCleanup {
     Step(Step),
-    Waits(String),
+    Waits(MemberProblem),
 }
 
 /// The old disk goes, and with it every pod that holds it; none once it is gone.
@@ -173,7 +167,6 @@ fn clear_disk(view: &ClusterView<'_>, replace: &Replace) -> Option<DiskCleanup> 
     }
     let observed = view.observed;
     let observed_member = observed.member(replace.ordinal);
-    let name = observed.name(replace.ordinal);
     let is_lost = |pod| is_node_lost(view, pod);
     let force = replace.cause == Cause::NodeLost || observed_member.pod.as_ref().is_some_and(is_lost);
     let old_claim = observed_member
@@ -205,10 +198,8 @@ fn clear_disk(view: &ClusterView<'_>, replace: &Replace) -> Option<DiskCleanup> 
         }));
     }
     if let Some(claim) = old_claim {
-        let holders = claim.deleting.clone().unwrap_or_default().join(", ");
-        return Some(DiskCleanup::Waits(format!(
-            "the volume of {name} is being deleted; held by {holders}"
-        )));
+        let finalizers = claim.deleting.clone().unwrap_or_default();
+        return Some(DiskCleanup::Waits(MemberProblem::VolumeInUse { finalizers }));
     }
-    old_pod.map(|_| DiskCleanup::Waits(format!("the pod {name} is being deleted")))
+    old_pod.map(|_| DiskCleanup::Waits(MemberProblem::PodTerminating))
 }

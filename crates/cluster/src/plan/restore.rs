@@ -17,6 +17,7 @@ use etcd_operator_etcd::policy::Feature;
 
 use super::layout::{FetchContainer, ObjectLayout};
 use super::{ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, await_restore, majority, safety};
+use crate::blocker::{Blocker, MemberProblem};
 use crate::desired::Size;
 use crate::observed_state::{Container, ObservedCluster, ObservedMember, Ordinal, Pod};
 use crate::persisted_state::{PersistedState, Phase, Restore};
@@ -298,18 +299,12 @@ fn matching_request<'a>(observed: &'a ObservedCluster, restore: &Restore) -> Opt
     is_same.then_some(request)
 }
 
-/// Why it is given up, if the old cluster can still come back. Who asked decides that, not the annotation: whoever takes it
+/// Whether it is given up, while the old cluster can still come back. Who asked decides that, not the annotation: whoever takes it
 /// away may be behind, and somebody may have replaced the object without it, or with that of a restore of long ago.
-fn why_withdrawn(observed: &ObservedCluster, restore: &Restore) -> Option<String> {
+fn is_withdrawn(observed: &ObservedCluster, restore: &Restore) -> bool {
     let asks_nothing = observed.restore == Ok(None) || observed.is_stale;
     let asks_for_another = matching_request(observed, restore).is_none() && !asks_nothing;
-    let is_withdrawn = !restore.committed && (!observed.is_requester_present || asks_for_another);
-    is_withdrawn.then(|| {
-        format!(
-            "the EtcdRestore {} was deleted, or asks for something else by now",
-            restore.name
-        )
-    })
+    !restore.committed && (!observed.is_requester_present || asks_for_another)
 }
 
 /// What permits of a restore say of it. An older operator has noted nothing of how long the data of before are kept.
@@ -362,25 +357,22 @@ fn delete_stale_pod_at(
 }
 
 /// Those of them that may still run: a pod is gone when its object is, or when kubelet says that its container has ended.
-fn unconfirmed_stops(observed: &ObservedCluster, incarnation: i64) -> Vec<String> {
+fn unconfirmed_stops(observed: &ObservedCluster, incarnation: i64) -> Vec<Blocker> {
     let running = stale_pods(observed, incarnation).filter(|(_, pod)| {
         let has_ended = matches!(pod.container, Container::Ended { .. });
         !(has_ended && pod.deleting.is_some())
     });
     running
         .map(|(ordinal, pod)| {
-            let node = pod.node.as_deref().unwrap_or("no node");
-            format!(
-                "the pod {} of before is not confirmed gone; it is on {node}",
-                observed.name(ordinal)
-            )
+            let node = pod.node.clone();
+            Blocker::member(observed.name(ordinal), MemberProblem::StopUnconfirmed { node })
         })
         .collect()
 }
 
 /// Whether so few of the old pods may still run that they decide nothing. Who votes among data that were put in place and
 /// never seen to serve is not noted: there are as many as were restored.
-fn cannot_have_quorum(unconfirmed_stops: &[String], persisted: &PersistedState, restore: &Restore) -> bool {
+fn cannot_have_quorum(unconfirmed_stops: &[Blocker], persisted: &PersistedState, restore: &Restore) -> bool {
     let voters = persisted
         .members
         .values()

@@ -6,12 +6,13 @@ use etcd_operator_etcd::policy::{Feature, connected_to_add};
 
 use super::evidence::{Evidence, evidence};
 use super::{ClusterView, majority};
+use crate::blocker::{Blocker, MemberProblem};
 
 /// Why a member must not be taken out now; empty if it may.
 ///
 /// The removal itself takes a quorum of the voters of now, the one that goes included where it is well; and what is
 /// left must be a quorum of what is left.
-pub fn removal_blockers(view: &ClusterView<'_>, known: &Known, id: MemberId) -> Vec<String> {
+pub fn removal_blockers(view: &ClusterView<'_>, known: &Known, id: MemberId) -> Vec<Blocker> {
     let Some(member) = known.members.get(&id) else {
         return Vec::new();
     };
@@ -21,7 +22,10 @@ pub fn removal_blockers(view: &ClusterView<'_>, known: &Known, id: MemberId) -> 
     let left = voters - usize::from(is_voter);
     let healthy_left = healthy.iter().filter(|other| **other != id).count();
     if is_voter && left == 0 {
-        return vec![format!("{} is the only voter", view.display_name(member))];
+        return vec![Blocker::member(
+            view.display_name(member),
+            MemberProblem::OnlyVoter,
+        )];
     }
     if keeps_quorum_without(view, known, id) {
         return Vec::new();
@@ -29,12 +33,15 @@ pub fn removal_blockers(view: &ClusterView<'_>, known: &Known, id: MemberId) -> 
     let unhealthy = known
         .voters()
         .filter(|voter| voter.id != id && !healthy.contains(&voter.id));
-    let mut blockers: Vec<_> = unhealthy.map(|voter| why_unhealthy(view, known, voter)).collect();
-    blockers.push(format!(
-        "without {} only {healthy_left} of {left} voters would be well, and {} are needed",
-        view.display_name(member),
-        majority(left)
-    ));
+    let mut blockers: Vec<_> = unhealthy
+        .map(|voter| unhealthy_voter(view, known, voter))
+        .collect();
+    blockers.push(Blocker::RemovalBreaksQuorum {
+        member: view.display_name(member),
+        healthy: healthy_left,
+        voters: left,
+        needed: majority(left),
+    });
     blockers
 }
 
@@ -48,30 +55,32 @@ pub fn keeps_quorum_without(view: &ClusterView<'_>, known: &Known, id: MemberId)
     left > 0 && healthy.len() >= majority(voters) && healthy_left >= majority(left)
 }
 
-/// What is the matter with a voter that is not well, and what a person has to do where nobody else can.
-fn why_unhealthy(view: &ClusterView<'_>, known: &Known, voter: &Member) -> String {
-    let name = view.display_name(voter);
-    let ordinal = view.ordinal(voter);
-    let evidence = ordinal.map(|ordinal| evidence(view, known, ordinal, voter));
-    match evidence {
-        Some(Evidence::NeedsUser(why)) => {
-            format!("{name} does not answer as a voter that is caught up: {why}")
-        }
-        _ => format!("{name} does not answer as a voter that is caught up"),
-    }
+/// An unhealthy voter, with what the user has to do where only the user can help.
+fn unhealthy_voter(view: &ClusterView<'_>, known: &Known, voter: &Member) -> Blocker {
+    let evidence = view
+        .ordinal(voter)
+        .map(|ordinal| evidence(view, known, ordinal, voter));
+    let cause = match evidence {
+        Some(Evidence::NeedsUser(blocker)) => Some(Box::new(blocker)),
+        _ => None,
+    };
+    Blocker::member(view.display_name(voter), MemberProblem::Unhealthy { cause })
 }
 
 /// Why no member can be added now; empty if one can.
-pub fn addition_blockers(view: &ClusterView<'_>, known: &Known) -> Vec<String> {
+pub fn addition_blockers(view: &ClusterView<'_>, known: &Known) -> Vec<Blocker> {
     let version = view.oldest_version(known);
     let voters = known.voters().count();
     let healthy = view.healthy_voters(known);
     let mut blockers = Vec::new();
     for member in known.members.values() {
         if !member.has_started() {
-            blockers.push(format!("{} has not started yet", view.display_name(member)));
+            blockers.push(Blocker::member(
+                view.display_name(member),
+                MemberProblem::NotStarted,
+            ));
         } else if known.learners().any(|learner| learner.id == member.id) {
-            blockers.push(format!("{} is still a learner", view.display_name(member)));
+            blockers.push(Blocker::member(view.display_name(member), MemberProblem::Learner));
         }
     }
     // Without learners the new member counts for the quorum before it has any data.
@@ -82,7 +91,7 @@ pub fn addition_blockers(view: &ClusterView<'_>, known: &Known) -> Vec<String> {
     };
     if healthy.len() < needed {
         let unhealthy = known.voters().filter(|voter| !healthy.contains(&voter.id));
-        blockers.extend(unhealthy.map(|voter| why_unhealthy(view, known, voter)));
+        blockers.extend(unhealthy.map(|voter| unhealthy_voter(view, known, voter)));
     }
     blockers
 }

@@ -5,6 +5,7 @@ use etcd_operator_etcd::membership::{Known, Member};
 
 use super::evidence::is_overdue_unschedulable;
 use super::{ClusterView, FlowDecision, Reason, corrupt, diagnose, join, remove};
+use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::Ordinal;
 use crate::pending_operation::Join;
 
@@ -54,14 +55,12 @@ fn shrink(
 ) -> Option<FlowDecision> {
     let name = view.observed.name(ordinal);
     let wanted = usize::from(view.observed.desired.size.get());
-    let blocked = |why: String| {
+    let blocked = |blocker: Blocker| {
         let text = format!("{name} is to be taken out.");
-        Some(FlowDecision::without_operation(Reason::Blocked, text).with_blockers(vec![why]))
+        Some(FlowDecision::without_operation(Reason::Blocked, text).with_blockers(vec![blocker]))
     };
     if corrupt::is_corrupt_alarm_raised(view) {
-        return blocked(
-            "while etcd says that the data of members differ (alarm CORRUPT), no copy goes".to_owned(),
-        );
+        return blocked(Blocker::CorruptAlarmForbidsRemoval);
     }
     let unhealthy = known.voters().filter_map(|voter| {
         let lower = view.ordinal(voter).filter(|lower| *lower < ordinal)?;
@@ -76,9 +75,9 @@ fn shrink(
         return remove::advance(view, known, *lower, voter.id);
     }
     if let Some((_, voter)) = unhealthy.first() {
-        return blocked(format!(
-            "{0} must be well again first; where it cannot be, delete the PersistentVolumeClaim data-{0} and its pod, and it is replaced",
-            view.display_name(voter)
+        return blocked(Blocker::member(
+            view.display_name(voter),
+            MemberProblem::MustRecoverFirst,
         ));
     }
     if !missing.is_empty() && known.voters().count() <= wanted {
@@ -98,12 +97,8 @@ fn await_missing_members(
     if let Some(decision) = remove::discard_leftovers(view, known) {
         return decision;
     }
-    let waits = missing.iter().map(|ordinal| {
-        format!(
-            "{} {}",
-            view.observed.name(*ordinal),
-            diagnose::explain(view, *ordinal)
-        )
-    });
+    let waits = missing
+        .iter()
+        .map(|ordinal| diagnose::member_blocker(view, *ordinal));
     FlowDecision::without_operation(Reason::Waiting, text).with_blockers(waits.collect())
 }

@@ -102,11 +102,7 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> FlowDec
     let (mut targets, mut waits) = (BTreeMap::new(), Vec::new());
     for ordinal in Ordinal::first_n(size) {
         let Some((pod, report)) = view.report(ordinal, persisted.incarnation) else {
-            waits.push(format!(
-                "{} {}",
-                observed.name(ordinal),
-                diagnose::explain(view, ordinal)
-            ));
+            waits.push(diagnose::member_blocker(view, ordinal));
             continue;
         };
         let is_empty = match report.verdict {

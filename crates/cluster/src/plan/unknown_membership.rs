@@ -6,8 +6,9 @@ use etcd_operator_api::contract::Verdict;
 use super::evidence::is_copied_without_consent;
 use super::{
     ClusterView, FlowDecision, Reason, UNREACHABLE, adopt, diagnose, formed::resume_on_moved_volume, join,
-    majority, replace,
+    majority,
 };
+use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::{Membership, Ordinal};
 use crate::pending_operation::Operation;
 
@@ -61,12 +62,9 @@ pub fn decide(view: &ClusterView<'_>, operation: Option<&Operation>) -> FlowDeci
     if let Some(decision) = join::start_without_quorum(view, operation) {
         return decision;
     }
-    let mut silent = match &observed.membership {
-        Membership::Unknown(why) => why.clone(),
-        Membership::Known(known) => vec![format!(
-            "etcd cluster {} answers in the place of this one",
-            known.cluster
-        )],
+    let mut silent: Vec<_> = match &observed.membership {
+        Membership::Unknown(failures) => failures.iter().cloned().map(Blocker::MembershipUnknown).collect(),
+        Membership::Known(known) => vec![Blocker::OtherClusterResponds(known.cluster)],
     };
     let voters: Vec<_> = observed
         .persisted
@@ -80,17 +78,14 @@ pub fn decide(view: &ClusterView<'_>, operation: Option<&Operation>) -> FlowDeci
             .report(**ordinal, observed.persisted.incarnation)
             .map(|(_, report)| report);
         let Some(report) = report else {
-            silent.push(if let Some(status) = observed.member(**ordinal).status() {
-                format!(
-                    "{} answers, at term {} and index {}",
-                    observed.name(**ordinal),
-                    status.position.term,
-                    status.raft_index
-                )
-            } else {
-                let why = diagnose::explain(view, **ordinal);
-                format!("{} {why}", observed.name(**ordinal))
-            });
+            let problem = match observed.member(**ordinal).status() {
+                Some(status) => MemberProblem::WithoutQuorum {
+                    term: status.position.term,
+                    index: status.raft_index,
+                },
+                None => diagnose::explain(view, **ordinal),
+            };
+            silent.push(Blocker::member(observed.name(**ordinal), problem));
             continue;
         };
         let is_empty = matches!(report.verdict, Verdict::Empty | Verdict::Unborn);
@@ -109,15 +104,12 @@ pub fn decide(view: &ClusterView<'_>, operation: Option<&Operation>) -> FlowDeci
             Verdict::Foreign => !view.is_adoption_requested(**ordinal),
             _ => false,
         };
-        let consent_hint = asks.then(|| observed.member(**ordinal).claim.as_ref()).flatten();
-        let consent_hint = consent_hint
-            .map(|claim| format!("; {}", replace::adopt_hint(&observed.name(**ordinal), &claim.uid)));
-        silent.push(format!(
-            "{} says of its disk: {}{}",
-            observed.name(**ordinal),
-            report.detail,
-            consent_hint.unwrap_or_default()
-        ));
+        let adoptable_claim = asks.then(|| observed.member(**ordinal).claim.as_ref()).flatten();
+        let problem = MemberProblem::VolumeReport {
+            detail: report.detail.clone(),
+            adoptable_claim: adoptable_claim.map(|claim| claim.uid.clone()),
+        };
+        silent.push(Blocker::member(observed.name(**ordinal), problem));
     }
     if !voters.is_empty() && empty == voters.len() {
         let text = "Every member found its disk empty: no data are left. Restore a backup, or delete the EtcdCluster and create it anew.";

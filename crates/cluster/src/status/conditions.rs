@@ -1,5 +1,6 @@
 //! What is true of a cluster, as conditions.
 
+use etcd_operator_api::EtcdClusterStatus;
 use etcd_operator_api::condition::{self, Condition, ConditionType, Finding, Readiness, Truth};
 use etcd_operator_api::refusal;
 use etcd_operator_etcd::policy::{self, Verdict};
@@ -66,16 +67,17 @@ pub fn findings(
     view: &ClusterView<'_>,
     plan: &Plan,
     inputs: &StatusInputs<'_>,
-    before: &[Condition],
+    before_status: &EtcdClusterStatus,
 ) -> Vec<Finding> {
+    let before = before_status.conditions.as_deref().unwrap_or_default();
     let observed = view.observed;
     let reason = plan.explanation.reason;
     // What is in the way is told in full where it belongs, and once.
-    let (text, elsewhere) = if plan.explanation.blocked_by.is_empty() {
+    let (text, elsewhere) = if plan.explanation.blockers.is_empty() {
         let text = summarize(view, plan, inputs);
         (text.clone(), text)
     } else {
-        let blocked_by = super::bounded_list(&plan.explanation.blocked_by).join("; ");
+        let blocked_by = super::blocked_by(plan).join("; ");
         let text = refusal::bounded(&format!("{} {blocked_by}", plan.explanation.text), 2_000);
         (
             text,
@@ -138,8 +140,10 @@ pub fn findings(
         }
         _ => String::new(),
     };
-    let refused = step_failure::refused_step(inputs, before);
-    let refused = refused.map(|refused| format!(" {refused}")).unwrap_or_default();
+    let refused = step_failure::refused_step(inputs, before_status.plan.as_ref());
+    let refused = refused
+        .map(|refused| format!(" {}", step_failure::describe(&refused)))
+        .unwrap_or_default();
     if step_failure::is_crd_outdated(reason, inputs) {
         add(
             ConditionType::Progressing,

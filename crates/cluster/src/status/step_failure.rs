@@ -2,7 +2,8 @@
 //! drop what must stand in the status before.
 
 use etcd_operator_api::EtcdCluster;
-use etcd_operator_api::condition::{self, Condition, ConditionType};
+use etcd_operator_api::cluster::{PlanStatus, RefusedStep};
+use etcd_operator_api::condition::{self, ConditionType};
 use etcd_operator_api::refusal;
 
 use super::StatusInputs;
@@ -34,18 +35,24 @@ pub fn is_crd_outdated(reason: Reason, inputs: &StatusInputs<'_>) -> bool {
     inputs.drops_plans && !matches!(reason, Reason::Paused | Reason::Invalid | Reason::Hibernated)
 }
 
-/// What the API server refuses of the step that is to be taken, and what to do. While it has not been asked in this pass, what
-/// it said last of such a step holds.
-pub fn refused_step(inputs: &StatusInputs<'_>, before: &[Condition]) -> Option<String> {
-    let prefix = format!("The API server refuses the step {}: ", inputs.step?);
-    if let Some(why) = &inputs.refused_step {
-        let why = refusal::bounded(why, MAX_CHARS);
-        return Some(format!(
-            "{prefix}{why}. Correct the quota or the admission rule that it names, or give the operator the right that is missing; it is tried again."
-        ));
+/// The API server's refusal of the next step. While it has not been called in this pass, its last refusal of such a step
+/// holds.
+pub fn refused_step(inputs: &StatusInputs<'_>, before: Option<&PlanStatus>) -> Option<RefusedStep> {
+    let step = inputs.step?;
+    if let Some(message) = &inputs.refused_step {
+        return Some(RefusedStep {
+            step: step.to_owned(),
+            message: refusal::bounded(message, MAX_CHARS),
+        });
     }
-    let message = condition::find(before, ConditionType::Progressing)?
-        .message
-        .as_ref()?;
-    message.find(&prefix).map(|at| message[at..].to_owned())
+    let last = before?.refused_step.clone()?;
+    (last.step == step).then_some(last)
+}
+
+/// A refusal in words, and what to do.
+pub fn describe(refused: &RefusedStep) -> String {
+    let RefusedStep { step, message } = refused;
+    format!(
+        "The API server refuses the step {step}: {message}. Correct the quota or the admission rule that it names, or grant the operator the missing permission. The operator retries."
+    )
 }

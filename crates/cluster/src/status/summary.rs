@@ -1,11 +1,13 @@
 //! Why a cluster is in its phase, in a sentence or two, as `kubectl get` shows it: of all that stands in the way what a person
 //! has to know first.
 
+use etcd_operator_api::EtcdClusterStatus;
 use etcd_operator_api::condition::Condition;
 use etcd_operator_api::refusal;
 
 use super::{StatusInputs, conditions, events, step_failure};
-use crate::plan::{ClusterView, Plan, Reason, root_cause};
+use crate::blocker::root_cause;
+use crate::plan::{ClusterView, Plan, Reason};
 
 /// The longest text about what is in the way.
 const LONGEST: usize = 512;
@@ -15,8 +17,9 @@ pub fn reason(
     view: &ClusterView<'_>,
     plan: &Plan,
     inputs: &StatusInputs<'_>,
-    before: &[Condition],
+    before_status: &EtcdClusterStatus,
 ) -> String {
+    let before = before_status.conditions.as_deref().unwrap_or_default();
     if let Some(first) = inputs.refusals.iter().min() {
         return first.to_string();
     }
@@ -25,13 +28,13 @@ pub fn reason(
     if step_failure::is_crd_outdated(reason, inputs) {
         return text;
     }
-    if let Some(refused) = step_failure::refused_step(inputs, before) {
-        return refused;
+    if let Some(refused) = step_failure::refused_step(inputs, before_status.plan.as_ref()) {
+        return step_failure::describe(&refused);
     }
-    let cause = root_cause(&plan.explanation.blocked_by);
+    let cause = root_cause(&plan.explanation.blockers).map(ToString::to_string);
     match (reason, cause) {
         // What is blocked comes before whom it waits for.
-        (Reason::Blocked, Some(cause)) => format!("{text} {}", sentence(cause)),
+        (Reason::Blocked, Some(cause)) => format!("{text} {}", sentence(&cause)),
         (
             Reason::Bootstrapping
             | Reason::Scaling
@@ -39,7 +42,7 @@ pub fn reason(
             | Reason::Restoring
             | Reason::Waiting,
             Some(cause),
-        ) => sentence(cause),
+        ) => sentence(&cause),
         // Who has not come yet cannot come then.
         (Reason::Bootstrapping | Reason::Waiting, None) if !plan.persisted.has_formed() => {
             refused_objects(inputs, before).unwrap_or(text)

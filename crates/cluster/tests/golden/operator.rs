@@ -8,7 +8,7 @@ use std::sync::Arc;
 use etcd_operator_api::contract::{FetchProgress, Report};
 use etcd_operator_api::scope::ScopeRule;
 use etcd_operator_api::{EtcdBackup, EtcdCluster};
-use etcd_operator_cluster::observed_state::QueryResult;
+use etcd_operator_cluster::observed_state::{CallFailure, QueryResult};
 use etcd_operator_cluster::ports::{MemberClients, Reports};
 use etcd_operator_cluster::{Deps, Reconciler};
 use etcd_operator_runtime::apply::Applier;
@@ -35,11 +35,11 @@ type Answer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl Reports for NoReports {
     fn read_report(&self, _: IpAddr) -> Answer<QueryResult<Report>> {
-        Box::pin(async { QueryResult::NoAnswer("no answer".to_owned()) })
+        Box::pin(async { QueryResult::NoAnswer(CallFailure::from_text("no answer")) })
     }
 
     fn read_progress(&self, _: IpAddr) -> Answer<QueryResult<FetchProgress>> {
-        Box::pin(async { QueryResult::NoAnswer("no answer".to_owned()) })
+        Box::pin(async { QueryResult::NoAnswer(CallFailure::from_text("no answer")) })
     }
 }
 

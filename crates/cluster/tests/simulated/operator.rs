@@ -11,7 +11,7 @@ use etcd_operator_api::contract::{FetchProgress, Report};
 use etcd_operator_api::names::{APP_VALUE, LABEL_APP, LABEL_CLUSTER};
 use etcd_operator_api::scope::ScopeRule;
 use etcd_operator_api::{EtcdBackup, EtcdCluster};
-use etcd_operator_cluster::observed_state::QueryResult;
+use etcd_operator_cluster::observed_state::{CallFailure, QueryResult};
 use etcd_operator_cluster::ports::{MemberClients, Reports};
 use etcd_operator_cluster::{Deps, Error, Reconciler, trim};
 use etcd_operator_etcd::port::Answer;
@@ -51,7 +51,7 @@ impl Reports for Told {
             match self.0.report(&at.to_string()).await {
                 Ok(report) => QueryResult::Answer(report),
                 Err(Unreported::NotWaiting) => QueryResult::OtherResponder,
-                Err(why) => QueryResult::NoAnswer(why.to_string()),
+                Err(why) => QueryResult::NoAnswer(CallFailure::from_text(why.to_string())),
             }
         })
     }

@@ -3,6 +3,7 @@
 //! The text comes from the sources: descriptions in the schema, messages of rules, and the table of
 //! permissions. This module only lays out the pages.
 
+mod blockers;
 mod chart;
 mod conditions;
 mod events;
@@ -18,6 +19,7 @@ use crate::Files;
 /// Generates the pages in `docs/reference`.
 pub fn files() -> Files {
     let mut files = kind::files();
+    files.insert("docs/reference/blockers.md".into(), blockers::page());
     files.insert("docs/reference/conditions.md".into(), conditions::page());
     files.extend(chart::files());
     files.insert("docs/reference/flags.md".into(), flags::page());

@@ -124,6 +124,11 @@ impl Found {
             .flat_map(|plan| plan.blocked_by.iter().flatten());
         let blocked = i64::try_from(blocked.count()).unwrap_or(i64::MAX);
         self.exactly(of("blocked", ""), blocked);
+        let blockers = status.plan.iter().flat_map(|plan| plan.blockers.iter().flatten());
+        for blocker in blockers {
+            let labels = format!(",reason=\"{}\"", blocker.reason);
+            self.exactly(of("blocked_reason", &labels), 1);
+        }
         let oldest = step(status).map_or(0, |step| {
             self.exactly(of("plan_step", &format!(",step=\"{}\"", step.kind)), 1);
             i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX)

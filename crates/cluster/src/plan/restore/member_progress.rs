@@ -1,10 +1,10 @@
 //! What one member has done of a restore, from what its pod shows.
 
 use etcd_operator_api::contract::{Report, Verdict};
-use etcd_operator_api::quantity::Bytes;
 use etcd_operator_api::restore::MemberRestoreStatus;
 use etcd_operator_etcd::id::{ClusterId, MemberId};
 
+use crate::blocker::{MemberProblem, VolumeConsent};
 use crate::observed_state::{Fetch, ObservedCluster, Ordinal, Pod};
 use crate::persisted_state::{Phase, Restore};
 use crate::plan::{ClusterView, diagnose};
@@ -29,13 +29,13 @@ pub enum MemberProgress<'a> {
     /// It has the object and may restore it.
     Ready(&'a Pod, &'a Report),
     /// It is at work.
-    Working(&'static str, String),
+    Working(&'static str, MemberProblem),
     /// It cannot do it, and another try would not help.
-    Failed(String),
+    Failed(MemberProblem),
     /// Its data are not those of this restore, and it cannot restore either.
-    Unusable(String),
+    Unusable(MemberProblem),
     /// It cannot be told.
-    Unknown(String),
+    Unknown(MemberProblem),
 }
 
 /// What the member at this place has done.
@@ -51,23 +51,23 @@ pub fn assess_member<'a>(view: &ClusterView<'a>, restore: &Restore, ordinal: Ord
         .filter(|fetch| !fetch.is_done)
     {
         return match &fetch.failure {
-            Some(failure) if failure.is_lasting => MemberProgress::Failed(failure.words.clone()),
-            Some(failure) => {
-                MemberProgress::Working("Fetching", format!("fetches again after: {}", failure.words))
+            Some(failure) if failure.is_lasting => MemberProgress::Failed(MemberProblem::FetchFailed {
+                failure: failure.words.clone(),
+            }),
+            Some(failure) => MemberProgress::Working(
+                "Fetching",
+                MemberProblem::FetchRetry {
+                    failure: failure.words.clone(),
+                },
+            ),
+            None if fetch.is_running => {
+                let progress = rounded_progress(fetch);
+                MemberProgress::Working("Fetching", MemberProblem::Fetching { progress })
             }
-            None if fetch.is_running => MemberProgress::Working("Fetching", describe_fetch(fetch)),
             None => MemberProgress::Unknown(diagnose::explain(view, ordinal)),
         };
     }
     MemberProgress::Unknown(diagnose::explain(view, ordinal))
-}
-
-/// How far a download is, in steps that are worth telling.
-fn describe_fetch(fetch: &Fetch) -> String {
-    match rounded_progress(fetch) {
-        Some((bytes, total)) => format!("fetches the backup, {} of {}", Bytes(bytes), Bytes(total)),
-        None => "fetches the backup".to_owned(),
-    }
 }
 
 /// Bytes that have arrived, of how many. A status is not written for every one of them.
@@ -97,10 +97,7 @@ pub fn previous_failure(restore: &Restore, report: &Report) -> Option<String> {
 }
 
 fn classify_report<'a>(restore: &Restore, pod: &'a Pod, report: &'a Report) -> MemberProgress<'a> {
-    let words = |what: &str| {
-        let detail = &report.detail;
-        format!("{what}: {detail}")
-    };
+    let detail = || report.detail.clone();
     match &report.verdict {
         Verdict::Prepared {
             restore_uid,
@@ -116,7 +113,9 @@ fn classify_report<'a>(restore: &Restore, pod: &'a Pod, report: &'a Report) -> M
                     cluster,
                     member,
                 },
-                None => MemberProgress::Failed(words("does not tell which cluster it has restored")),
+                None => MemberProgress::Failed(MemberProblem::RestoreFailed {
+                    failure: format!("it does not name the restored cluster: {}", detail()),
+                }),
             }
         }
         Verdict::Empty | Verdict::Unborn | Verdict::Prepared { .. } => {
@@ -125,11 +124,14 @@ fn classify_report<'a>(restore: &Restore, pod: &'a Pod, report: &'a Report) -> M
         Verdict::OtherIncarnation { found } if *found < restore.incarnation => {
             classify_preparing(restore, pod, report)
         }
-        Verdict::Unreadable => MemberProgress::Unknown(words("cannot read its volume")),
-        Verdict::Foreign => MemberProgress::Unusable(words(
-            "has a volume with data of somebody else (if nobody needs them, delete its PersistentVolumeClaim and its pod)",
-        )),
-        _ => MemberProgress::Unusable(words("has a volume that no restore may touch")),
+        Verdict::Unreadable => MemberProgress::Unknown(MemberProblem::VolumeUnreadable {
+            detail: detail(),
+            consent: VolumeConsent::None,
+        }),
+        verdict => MemberProgress::Unusable(MemberProblem::VolumeNotRestorable {
+            detail: detail(),
+            is_foreign: *verdict == Verdict::Foreign,
+        }),
     }
 }
 
@@ -140,9 +142,11 @@ fn classify_preparing<'a>(restore: &Restore, pod: &'a Pod, report: &'a Report) -
         .filter(|preparing| preparing.restore_uid == restore.uid);
     match preparing_this.map(|preparing| &preparing.failure) {
         None => MemberProgress::Ready(pod, report),
-        Some(None) => MemberProgress::Working("Preparing", "restores beside its old data".to_owned()),
+        Some(None) => MemberProgress::Working("Preparing", MemberProblem::Restoring),
         Some(Some(failure)) if failure.retriable => MemberProgress::Ready(pod, report),
-        Some(Some(failure)) => MemberProgress::Failed(format!("{}: {}", failure.reason, failure.message)),
+        Some(Some(failure)) => MemberProgress::Failed(MemberProblem::RestoreFailed {
+            failure: format!("{}: {}", failure.reason, failure.message),
+        }),
     }
 }
 
@@ -157,9 +161,11 @@ pub fn member_restore_statuses(observed: &ObservedCluster, restore: &Restore) ->
             }
             MemberProgress::Prepared { .. } => ("Prepared", None),
             MemberProgress::Ready(_, report) => ("Fetched", previous_failure(restore, report)),
-            MemberProgress::Working(phase, why) => (phase, Some(why)),
-            MemberProgress::Failed(why) | MemberProgress::Unusable(why) => ("Failed", Some(why)),
-            MemberProgress::Unknown(why) => ("Waiting", Some(why)),
+            MemberProgress::Working(phase, problem) => (phase, Some(problem.to_string())),
+            MemberProgress::Failed(problem) | MemberProgress::Unusable(problem) => {
+                ("Failed", Some(problem.to_string()))
+            }
+            MemberProgress::Unknown(problem) => ("Waiting", Some(problem.to_string())),
         };
         let fetch = observed
             .member(ordinal)

@@ -8,10 +8,12 @@ use etcd_operator_etcd::id::ClusterId;
 use jiff::Timestamp;
 
 use super::member_progress::{MemberProgress, assess_member, fetched_bytes, previous_failure};
+use super::rollback::RollbackCause;
 use super::{
-    STALL_TIMEOUT, STRAGGLER_TIMEOUT, cannot_have_quorum, delete_stale_pod, majority, matching_request,
-    restore_terms, rollback, unconfirmed_stops, why_withdrawn,
+    STALL_TIMEOUT, STRAGGLER_TIMEOUT, cannot_have_quorum, delete_stale_pod, is_withdrawn, majority,
+    matching_request, restore_terms, rollback, unconfirmed_stops,
 };
+use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::{ObservedCluster, Ordinal, Pod};
 use crate::pending_operation::Operation;
 use crate::persisted_state::{PersistedState, Phase, Restore};
@@ -26,15 +28,15 @@ struct Tally {
     progress: i64,
     is_working: bool,
     clusters: BTreeSet<ClusterId>,
-    failures: Vec<String>,
-    waits: Vec<String>,
+    failures: Vec<Blocker>,
+    waits: Vec<Blocker>,
 }
 
 /// Permits to restore into side directories, until enough are prepared.
 pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restore: Restore) -> FlowDecision {
     let observed = view.observed;
-    if let Some(why) = why_withdrawn(observed, &restore) {
-        return rollback::begin(view, persisted, restore, why);
+    if is_withdrawn(observed, &restore) {
+        return rollback::begin(view, persisted, restore, &RollbackCause::Withdrawn);
     }
     let ordinals: Vec<_> = Ordinal::first_n(restore.size.into()).collect();
     let initial_cluster = grants::initial_cluster(observed, ordinals.iter().copied());
@@ -59,9 +61,8 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
                     ordinal: *ordinal,
                     uid,
                 });
-                tally.waits.push(format!(
-                    "the pod {name} was made without what fetches the backup, and is made anew"
-                ));
+                let problem = MemberProblem::FetchContainerMissing;
+                tally.waits.push(Blocker::member(name, problem));
             }
             MemberProgress::Ready(pod, report) => {
                 let grant = grants::make_grant(pod, report);
@@ -77,17 +78,17 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
                 tally.is_working |= permit.is_some();
                 permits.extend(permit);
                 targets.insert(*ordinal, grant);
-                let failed = previous_failure(&restore, report)
-                    .map_or_else(String::new, |why| format!(" again after: {why}"));
-                tally.waits.push(format!("{name} is to restore it{failed}"));
+                let failure = previous_failure(&restore, report);
+                let problem = MemberProblem::RestorePending { failure };
+                tally.waits.push(Blocker::member(name, problem));
             }
-            MemberProgress::Failed(why) => tally.failures.push(format!("{name}: {why}")),
-            MemberProgress::Unknown(why) => {
+            MemberProgress::Failed(problem) => tally.failures.push(Blocker::member(name, problem)),
+            MemberProgress::Unknown(problem) => {
                 tally.unknown += 1;
-                tally.waits.push(format!("{name} {why}"));
+                tally.waits.push(Blocker::member(name, problem));
             }
-            MemberProgress::Working(_, why) | MemberProgress::Unusable(why) => {
-                tally.waits.push(format!("{name} {why}"));
+            MemberProgress::Working(_, problem) | MemberProgress::Unusable(problem) => {
+                tally.waits.push(Blocker::member(name, problem));
             }
         }
     }
@@ -96,12 +97,12 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
     let mut reason = Reason::Restoring;
     match choose_outcome(view, persisted, &restore, &tally, since) {
         PrepareOutcome::Commit(cluster) => return commit(view, persisted, restore, cluster),
-        PrepareOutcome::RollBack(why) if !restore.committed => {
-            return rollback::begin(view, persisted, restore, why);
+        PrepareOutcome::RollBack(cause) if !restore.committed => {
+            return rollback::begin(view, persisted, restore, &cause);
         }
-        PrepareOutcome::RollBack(why) => {
+        PrepareOutcome::RollBack(cause) => {
             reason = Reason::Blocked;
-            tally.waits.push(why);
+            tally.waits.extend(cause.into_blocker());
         }
         PrepareOutcome::Wait => {}
     }
@@ -185,7 +186,7 @@ fn stuck_pods_hint(restore: &Restore) -> String {
 
 enum PrepareOutcome {
     Commit(ClusterId),
-    RollBack(String),
+    RollBack(RollbackCause),
     Wait,
 }
 
@@ -199,11 +200,11 @@ fn choose_outcome(
     let observed = view.observed;
     let size = usize::from(restore.size);
     if tally.clusters.len() > 1 {
-        return PrepareOutcome::RollBack("the members have restored different clusters".to_owned());
+        return PrepareOutcome::RollBack(RollbackCause::ClustersDiffer);
     }
     let has_quorum = tally.prepared >= majority(size);
     if !tally.failures.is_empty() && !has_quorum {
-        return PrepareOutcome::RollBack(tally.failures.join("; "));
+        return PrepareOutcome::RollBack(RollbackCause::Failures(tally.failures.clone()));
     }
     let is_over = |limit: Duration, since: Timestamp| {
         let waited = Duration::try_from(observed.now.duration_since(since)).unwrap_or_default();
@@ -213,11 +214,10 @@ fn choose_outcome(
     // only given now, holds nothing up.
     let is_stalled = !tally.is_working && is_over(STALL_TIMEOUT, since);
     if !has_quorum && restore.previous_incarnation > 0 && is_stalled {
-        let minutes = STALL_TIMEOUT.as_secs() / 60;
-        let waits = tally.waits.join("; ");
-        return PrepareOutcome::RollBack(format!(
-            "for {minutes} minutes no member came any further: {waits}"
-        ));
+        return PrepareOutcome::RollBack(RollbackCause::Stalled {
+            minutes: STALL_TIMEOUT.as_secs() / 60,
+            blockers: tally.waits.clone(),
+        });
     }
     let is_late = is_over(STRAGGLER_TIMEOUT, restore.since);
     let is_enough = tally.prepared == size || (has_quorum && is_late);

@@ -2,17 +2,69 @@
 //! Its data was never touched, so its members start by themselves.
 
 use super::{delete_stale_pod, is_template_new, stale_pods};
+use crate::blocker::{Blocker, MemberProblem};
 use crate::pending_operation::Operation;
 use crate::persisted_state::{PersistedState, Phase, Restore};
 use crate::plan::{ClusterView, FlowDecision, Reason, await_restore};
+
+/// Why a restore is rolled back.
+#[derive(Debug)]
+pub enum RollbackCause {
+    /// The EtcdRestore was deleted or names another backup.
+    Withdrawn,
+    /// Members have restored different clusters.
+    ClustersDiffer,
+    /// Members cannot fetch or restore the backup.
+    Failures(Vec<Blocker>),
+    /// No member makes progress.
+    Stalled {
+        /// For how long.
+        minutes: u64,
+        /// What the members wait for.
+        blockers: Vec<Blocker>,
+    },
+}
+
+impl RollbackCause {
+    /// The cause in words, for the status of the restore.
+    fn describe(&self, restore: &Restore) -> String {
+        let join = |blockers: &[Blocker]| {
+            let texts: Vec<_> = blockers.iter().map(ToString::to_string).collect();
+            texts.join("; ")
+        };
+        match self {
+            Self::Withdrawn => format!(
+                "the EtcdRestore {} was deleted, or asks for something else by now",
+                restore.name
+            ),
+            Self::ClustersDiffer => Blocker::RestoredClustersDiffer.to_string(),
+            Self::Failures(blockers) => join(blockers),
+            Self::Stalled { minutes, blockers } => {
+                let stalled = Blocker::RestoreStalled { minutes: *minutes };
+                format!("{stalled}: {}", join(blockers))
+            }
+        }
+    }
+
+    /// The cause as a blocker, where the restore is past its commit and cannot be rolled back. Failures of members are
+    /// blockers already.
+    pub fn into_blocker(self) -> Option<Blocker> {
+        match self {
+            Self::ClustersDiffer => Some(Blocker::RestoredClustersDiffer),
+            Self::Stalled { minutes, .. } => Some(Blocker::RestoreStalled { minutes }),
+            Self::Withdrawn | Self::Failures(_) => None,
+        }
+    }
+}
 
 /// Gives the restore up.
 pub fn begin(
     view: &ClusterView<'_>,
     persisted: &mut PersistedState,
     mut restore: Restore,
-    why: String,
+    cause: &RollbackCause,
 ) -> FlowDecision {
+    let why = cause.describe(&restore);
     let what_follows = if await_restore::returns_to_waiting(view.observed, &restore) {
         "the cluster waits for a restore again"
     } else {
@@ -50,7 +102,7 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
     // Whoever waits for a permit that is never given again cannot start, wherever its node is.
     let going: Vec<_> = stale_pods(observed, persisted.incarnation)
         .filter(|(_, pod)| pod.node_lost_since.is_none())
-        .map(|(ordinal, _)| format!("the pod {} is being deleted", observed.name(ordinal)))
+        .map(|(ordinal, _)| Blocker::member(observed.name(ordinal), MemberProblem::PodTerminating))
         .collect();
     if !going.is_empty() {
         return FlowDecision::without_operation(Reason::Restoring, text).with_blockers(going);

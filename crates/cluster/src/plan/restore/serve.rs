@@ -6,6 +6,7 @@ use etcd_operator_etcd::membership::Known;
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
 use super::{delete_stale_pod, majority, matching_request, stale_pods, swap};
+use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::{FetchFailure, ObservedCluster, Ordinal, Pod};
 use crate::pending_operation::Operation;
 use crate::persisted_state::{PersistedState, Phase, Restore};
@@ -79,7 +80,10 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
         pod.is_some_and(|pod| pod.deleting.is_some())
     });
     if let Some((ordinal, _)) = going.next() {
-        let waits = vec![format!("the pod {} is being deleted", observed.name(*ordinal))];
+        let waits = vec![Blocker::member(
+            observed.name(*ordinal),
+            MemberProblem::PodTerminating,
+        )];
         return FlowDecision::without_operation(Reason::Restoring, text).with_blockers(waits);
     }
     // What lives with the pods would be gone with them, and of two voters neither decides alone; the next pod is made
@@ -93,7 +97,10 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
     let unready =
         members.find(|(_, observed_member)| observed_member.pod.as_ref().is_some_and(|pod| !pod.ready));
     if let Some((ordinal, _)) = unready {
-        let waits = vec![format!("the pod {} is not ready yet", observed.name(*ordinal))];
+        let waits = vec![Blocker::member(
+            observed.name(*ordinal),
+            MemberProblem::PodNotReady,
+        )];
         return FlowDecision::without_operation(Reason::Restoring, text).with_blockers(waits);
     }
     restore.enter(Phase::Finished, observed.now);

@@ -1,8 +1,9 @@
 //! Stopping what ran before: the template first, then the pods.
 
+use super::rollback::RollbackCause;
 use super::{
-    cannot_have_quorum, delete_stale_pod, is_template_new, rollback, stale_pods, unconfirmed_stops,
-    why_withdrawn,
+    cannot_have_quorum, delete_stale_pod, is_template_new, is_withdrawn, rollback, stale_pods,
+    unconfirmed_stops,
 };
 use crate::persisted_state::{PersistedState, Phase, Restore};
 use crate::plan::{ClusterView, FlowDecision, Reason};
@@ -10,8 +11,8 @@ use crate::plan::{ClusterView, FlowDecision, Reason};
 /// Deletes the pods of before, and goes on once those that may still run decide nothing.
 pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restore: Restore) -> FlowDecision {
     let observed = view.observed;
-    if let Some(why) = why_withdrawn(observed, &restore) {
-        return rollback::begin(view, persisted, restore, why);
+    if is_withdrawn(observed, &restore) {
+        return rollback::begin(view, persisted, restore, &RollbackCause::Withdrawn);
     }
     let idle = |text: String| FlowDecision::without_operation(Reason::Restoring, text);
     if !is_template_new(observed, persisted.incarnation) {

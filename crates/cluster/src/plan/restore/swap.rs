@@ -7,6 +7,7 @@ use etcd_operator_api::contract::{Mode, Verdict};
 
 use super::member_progress::{MemberProgress, assess_member};
 use super::{delete_stale_pod, majority, matching_request, restore_terms};
+use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::Ordinal;
 use crate::pending_operation::{Grant, Operation};
 use crate::persisted_state::{PersistedState, Phase, Restore};
@@ -58,7 +59,7 @@ pub fn permits(
     view: &ClusterView<'_>,
     persisted: &PersistedState,
     restore: &Restore,
-) -> (Option<Step>, BTreeMap<Ordinal, Grant>, Vec<String>) {
+) -> (Option<Step>, BTreeMap<Ordinal, Grant>, Vec<Blocker>) {
     let observed = view.observed;
     let mut targets = match persisted.pending.as_ref().map(|pending| &pending.operation) {
         Some(Operation::Swap(targets)) => targets.clone(),
@@ -66,6 +67,7 @@ pub fn permits(
     };
     let (mut permits, mut waits) = (Vec::new(), Vec::new());
     for ordinal in Ordinal::first_n(restore.size.into()) {
+        let blocker = |problem| Blocker::member(observed.name(ordinal), problem);
         match assess_member(view, restore, ordinal) {
             MemberProgress::Prepared {
                 pod,
@@ -87,18 +89,13 @@ pub fn permits(
             }
             _ if observed.member(ordinal).status().is_some() => {}
             MemberProgress::Prepared { .. } => {
-                waits.push(format!("{} has restored another cluster", observed.name(ordinal)));
+                waits.push(blocker(MemberProblem::RestoredOtherCluster));
             }
-            MemberProgress::Ready(..) => waits.push(format!(
-                "{} was not prepared in time: it is replaced once the others work",
-                observed.name(ordinal)
-            )),
-            MemberProgress::Working(_, why)
-            | MemberProgress::Failed(why)
-            | MemberProgress::Unusable(why)
-            | MemberProgress::Unknown(why) => {
-                waits.push(format!("{} {why}", observed.name(ordinal)));
-            }
+            MemberProgress::Ready(..) => waits.push(blocker(MemberProblem::RestoreMissed)),
+            MemberProgress::Working(_, problem)
+            | MemberProgress::Failed(problem)
+            | MemberProgress::Unusable(problem)
+            | MemberProgress::Unknown(problem) => waits.push(blocker(problem)),
         }
     }
     let step = (!permits.is_empty()).then_some(Step::Permit(permits));

@@ -9,7 +9,7 @@ use etcd_operator_etcd::status::{Alarm, AlarmKind};
 use proptest::prelude::*;
 
 use super::scene::{Scene, id, ordinal};
-use crate::observed_state::{Container, Digest, QueryResult};
+use crate::observed_state::{Container, Digest, QueryResult, StartDelay, Unschedulable, ended_container};
 use crate::pending_operation::{Cause, Discard, Join, Operation, PendingOperation, Replace};
 
 /// What is at one place of a cluster that has formed.
@@ -218,10 +218,7 @@ fn put(scene: &mut Scene, number: u16, at: &At) {
         At::WasRemoved => {
             scene.left(id(number));
             scene.silent(number);
-            scene.pod_at(number).container = Container::Ended {
-                code: 0,
-                words: String::new(),
-            };
+            scene.pod_at(number).container = ended_container(0, "");
         }
         At::Member {
             role,
@@ -264,8 +261,8 @@ fn harm(scene: &mut Scene, number: u16, how: &How) {
         How::Unschedulable => {
             scene.silent(number);
             let pod = scene.pod_at(number);
-            pod.unschedulable = Some("0/3 nodes are available".to_owned());
-            pod.container = Container::Waiting("no node has it yet".to_owned());
+            pod.unschedulable = Some(Unschedulable::from_scheduler("0/3 nodes are available"));
+            pod.container = Container::Waiting(StartDelay::NotScheduled);
         }
         How::OnAnotherVolume => {
             if let Some(claim) = scene.claim_at(number) {
@@ -279,9 +276,9 @@ fn harm(scene: &mut Scene, number: u16, how: &How) {
             scene.silent(number);
             let now = scene.observed.now;
             let pod = scene.pod_at(number);
-            pod.unschedulable = Some("0/3 nodes are available".to_owned());
+            pod.unschedulable = Some(Unschedulable::from_scheduler("0/3 nodes are available"));
             pod.unscheduled_since = Some(now - jiff::SignedDuration::from_mins(10));
-            pod.container = Container::Waiting("no node has it yet".to_owned());
+            pod.container = Container::Waiting(StartDelay::NotScheduled);
         }
         How::NodeLost => {
             scene.silent(number);

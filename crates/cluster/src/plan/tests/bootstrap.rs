@@ -6,10 +6,12 @@ use etcd_operator_api::contract::{Fingerprint, ListedMember, Report, Verdict};
 use etcd_operator_etcd::id::RaftIndex;
 use etcd_operator_etcd::membership::Role;
 
-use super::scene::{Scene, id, ordinal};
+use super::scene::{Scene, id, ordinal, waiting};
 use super::{follow, line, plan, planned};
-use crate::observed_state::{Container, End};
+use crate::blocker::{Blocker, KeptVolumeFault, MemberProblem};
+use crate::observed_state::container_end;
 use crate::persisted_state::LastKnownIndex;
+use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD};
 
 fn three_waiting() -> Scene {
     let mut scene = Scene::new(3);
@@ -45,7 +47,7 @@ fn pods_come_before_anything_else() {
     );
     assert_eq!(line(&scene, &plan), "Bootstrapping - -");
     assert_eq!(
-        plan.explanation.blocked_by[0],
+        plan.explanation.blockers[0].to_string(),
         "c-0 has no pod yet; if none comes, `kubectl describe statefulset c` says why"
     );
 }
@@ -175,18 +177,17 @@ fn volumes_older_than_the_cluster_need_a_persons_word() {
     scene.claim_at(2).as_mut().expect("a claim").created = Some(old);
     let waits = plan(&scene.observed);
     assert_eq!(line(&scene, &waits), "Blocked - -");
-    assert!(
-        waits.explanation.blocked_by[0].contains("claim-2"),
-        "{:?}",
-        waits.explanation
-    );
+    let claim = "claim-2".to_owned();
+    let older = Blocker::member("c-2", MemberProblem::VolumeOlderThanCluster { claim });
+    assert_eq!(waits.explanation.blockers, [older]);
     // The name of a claim is no UID of it.
     scene.observed.discard.insert("data-c-2".to_owned());
-    let told = plan(&scene.observed).explanation.blocked_by.join(" ");
-    assert!(
-        told.contains("discard names data-c-2, which is the UID of none"),
-        "{told}"
-    );
+    let unknown = Blocker::UnknownVolume {
+        annotation: ANNOTATION_DISCARD,
+        uid: "data-c-2".to_owned(),
+    };
+    let blockers = plan(&scene.observed).explanation.blockers;
+    assert!(blockers.contains(&unknown), "{blockers:?}");
     scene.observed.discard.insert("claim-2".to_owned());
     assert!(planned(&scene).contains("Bootstrap c-2 for p2"));
 }
@@ -205,16 +206,18 @@ fn etcd_that_ends_for_how_it_is_called_is_told_and_nothing_begins_anew_before_th
     let mut scene = permitted();
     for number in 0..3 {
         scene.waits(number, &format!("q{number}"), &Verdict::Unborn);
-        scene.pod_at(number).end = Some(End {
-            code: 2,
-            reason: "Error".to_owned(),
-            words: "flag provided but not defined: -no-such".to_owned(),
-        });
+        scene.pod_at(number).end = Some(container_end(
+            2,
+            "Error",
+            "flag provided but not defined: -no-such",
+        ));
     }
     let plan = plan(&scene.observed);
     assert_eq!(line(&scene, &plan), "Blocked Bootstrap(0,1,2) -");
-    let told = plan.explanation.blocked_by.join(" ");
-    assert!(told.contains("-no-such; correct spec.etcd.extraArgs"), "{told}");
+    assert_eq!(
+        plan.explanation.blockers[0].to_string(),
+        "c-0 cannot start: etcd ended with code 2: flag provided but not defined: -no-such; correct spec.etcd.extraArgs"
+    );
     assert!(
         plan.layout.expect("a shape").may_update_template,
         "what is corrected reaches the pods"
@@ -333,43 +336,36 @@ fn kept_volumes_that_do_not_belong_together_start_nobody() {
             "{}",
             stays.explanation.text
         );
-        let told = stays.explanation.blocked_by.join("; ");
-        assert!(
-            told.contains("c-0, c-2 hold") && told.contains("c-1 hold"),
-            "{told}"
-        );
+        let kept_by = |blocker: &Blocker| match blocker {
+            Blocker::KeptVolumesDiffer { members, .. } => members.clone(),
+            other => panic!("{other:?}"),
+        };
+        let mut members: Vec<_> = stays.explanation.blockers.iter().map(kept_by).collect();
+        members.sort();
+        assert_eq!(members, [vec!["c-0", "c-2"], vec!["c-1"]]);
     }
 }
 
 #[test]
 fn a_kept_volume_that_is_not_what_it_should_be_is_named_and_does_not_start() {
-    let table: [(Change, &str); 6] = [
+    let table: [(Change, KeptVolumeFault); 6] = [
         (
             |report| report.verdict = Verdict::Empty,
-            "c-2 found its disk to be Empty and no kept volume",
+            KeptVolumeFault::NotKept(Verdict::Empty),
         ),
-        (
-            |report| report.identity = None,
-            "c-2 found no identity on the volume",
-        ),
+        (|report| report.identity = None, KeptVolumeFault::NoIdentity),
         (
             |report| report.identity.as_mut().expect("an identity").member = "c-1".to_owned(),
-            "c-2 found the volume of c-1",
+            KeptVolumeFault::OfMember("c-1".to_owned()),
         ),
-        (
-            |report| report.wal_cluster_id = None,
-            "c-2 found no write-ahead log on the volume",
-        ),
+        (|report| report.wal_cluster_id = None, KeptVolumeFault::NoWal),
         (
             |report| report.members[0].peer_urls = vec!["http://elsewhere:2380".to_owned()],
-            "c-2 holds a member at http://elsewhere:2380, which is no address of this cluster",
+            KeptVolumeFault::ForeignAddress(vec!["http://elsewhere:2380".to_owned()]),
         ),
-        (
-            |report| report.members.truncate(2),
-            "c-2 is not among the members on its own volume",
-        ),
+        (|report| report.members.truncate(2), KeptVolumeFault::NotAMember),
     ];
-    for (change, why) in table {
+    for (change, fault) in table {
         let mut scene = kept();
         change(scene.report(2));
         let begun = plan(&scene.observed);
@@ -382,13 +378,14 @@ fn a_kept_volume_that_is_not_what_it_should_be_is_named_and_does_not_start() {
         assert_eq!(
             line(&scene, &permitted),
             "Bootstrapping Adopt(0,1) Adopt c-0 for p0, Adopt c-1 for p1",
-            "{why}"
+            "{fault:?}"
         );
         scene.stored(&permitted);
         scene.silent(0);
         scene.silent(1);
-        let waits = plan(&scene.observed).explanation.blocked_by;
-        assert!(waits.iter().any(|told| told == why), "{why}: {waits:?}");
+        let blockers = plan(&scene.observed).explanation.blockers;
+        let rejected = Blocker::member("c-2", MemberProblem::KeptVolumeRejected(fault));
+        assert!(blockers.contains(&rejected), "{rejected:?}: {blockers:?}");
     }
 }
 
@@ -517,7 +514,7 @@ fn the_life_that_is_on_the_disks_goes_on_where_nothing_is_noted_of_it() {
 fn while_it_starts_over_a_pod_of_another_spec_goes_as_well() {
     let mut scene = three_waiting();
     for number in 0..3 {
-        scene.pod_at(number).container = Container::Waiting("ImagePullBackOff".to_owned());
+        scene.pod_at(number).container = waiting("ImagePullBackOff");
     }
     let set = scene.observed.set.as_mut().expect("a set");
     set.spec_hash = Some("corrected".to_owned());
@@ -540,11 +537,12 @@ fn without_consent_or_with_volumes_that_do_not_belong_together_nothing_starts() 
     scene.observed.adopt.clear();
     assert_eq!(planned(&scene), "Blocked - -");
     scene.observed.adopt.insert("data-c-0".to_owned());
-    let told = plan(&scene.observed).explanation.blocked_by.join(" ");
-    assert!(
-        told.contains("adopt names data-c-0, which is the UID of none"),
-        "{told}"
-    );
+    let unknown = Blocker::UnknownVolume {
+        annotation: ANNOTATION_ADOPT,
+        uid: "data-c-0".to_owned(),
+    };
+    let blockers = plan(&scene.observed).explanation.blockers;
+    assert!(blockers.contains(&unknown), "{blockers:?}");
     let mut scene = kept();
     scene.report(1).wal_cluster_id = Some("bad".to_owned());
     assert_eq!(planned(&scene), "Blocked - -");
@@ -562,17 +560,18 @@ fn without_consent_or_with_volumes_that_do_not_belong_together_nothing_starts() 
     }
     let copies = plan(&scene.observed);
     assert_eq!(line(&scene, &copies), "Blocked - -");
-    assert!(
-        copies.explanation.blocked_by[0].contains("a copy"),
-        "{:?}",
-        copies.explanation
-    );
+    let copy = KeptVolumeFault::Copy {
+        kind: "wwid".to_owned(),
+    };
+    let rejected = MemberProblem::KeptVolumeRejected(copy);
+    let expected = ["c-1", "c-2"].map(|name| Blocker::member(name, rejected.clone()));
+    assert_eq!(copies.explanation.blockers, expected);
 }
 
 #[test]
 fn a_spec_that_is_corrected_before_anything_started_makes_the_pods_anew() {
     let mut scene = three_waiting();
-    scene.pod_at(2).container = Container::Waiting("ImagePullBackOff".to_owned());
+    scene.pod_at(2).container = waiting("ImagePullBackOff");
     if let Some(set) = &mut scene.observed.set {
         set.spec_hash = Some("corrected".to_owned());
     }

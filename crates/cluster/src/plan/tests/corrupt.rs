@@ -5,7 +5,8 @@ use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
 use super::scene::{Scene, id};
 use super::{follow, line, plan, planned};
-use crate::observed_state::{Digest, QueryResult};
+use crate::blocker::{Blocker, CorruptFinding};
+use crate::observed_state::{CallFailure, Digest, QueryResult};
 
 /// An alarm of one, and what each has: a hash and up to where history is gone.
 fn raised(size: u8, accused: Option<MemberId>, digests: &[Option<(u32, i64)>]) -> Scene {
@@ -16,16 +17,19 @@ fn raised(size: u8, accused: Option<MemberId>, digests: &[Option<(u32, i64)>]) -
     };
     scene.observed.alarms.insert(alarm);
     for (number, digest) in (0..).zip(digests) {
-        let answer = match digest {
-            Some((hash, compacted)) => QueryResult::Answer(Digest {
-                hash: *hash,
-                compacted: Revision(*compacted),
-            }),
-            None => QueryResult::NoAnswer("no answer within 20s".to_owned()),
-        };
-        scene.observed.digests.insert(id(number), answer);
+        scene.observed.digests.insert(id(number), result(*digest));
     }
     scene
+}
+
+fn result(digest: Option<(u32, i64)>) -> QueryResult<Digest> {
+    match digest {
+        Some((hash, compacted)) => QueryResult::Answer(Digest {
+            hash,
+            compacted: Revision(compacted),
+        }),
+        None => QueryResult::NoAnswer(CallFailure::from_text("no answer within 20s")),
+    }
 }
 
 #[test]
@@ -46,24 +50,33 @@ fn a_member_whose_data_differ_from_what_most_have_is_replaced_though_it_runs_and
 #[test]
 fn without_a_majority_that_agrees_nothing_is_replaced_and_it_is_said_who_has_what() {
     let (a, b, c) = (Some((1, 7)), Some((2, 7)), Some((3, 7)));
-    for (digests, words) in [
-        // Everybody has something else, or too few could be asked, or etcd has no such call.
-        ([a, b, c], "no majority of voters agrees"),
-        ([a, b, None], "no majority of voters agrees"),
-        ([None, None, None], "c-1 could not be asked: no answer"),
-        // The one that is accused cannot be asked, or has what most have.
-        ([None, b, b], "its data cannot be compared"),
-        ([a, a, b], "what c-2 has is another"),
-        ([a, a, a], "every voter that could be asked has the same"),
-        // Another history is gone: another hash means nothing.
-        ([Some((1, 5)), b, b], "compacted at another revision"),
+    let no_majority = |digests: &[Option<(u32, i64)>]| {
+        let digests = (0..).zip(digests);
+        let digests = digests.map(|(number, digest)| (format!("c-{number}"), result(*digest)));
+        CorruptFinding::NoMajority(digests.collect())
+    };
+    let same = |differing: &[&str]| CorruptFinding::SameAsMajority {
+        differing: differing.iter().map(ToString::to_string).collect(),
+    };
+    for (digests, finding) in [
+        // All voters differ, too few respond, or etcd has no such call.
+        ([a, b, c], no_majority(&[a, b, c])),
+        ([a, b, None], no_majority(&[a, b, None])),
+        ([None, None, None], no_majority(&[None, None, None])),
+        // The accused member does not respond, or has the data of the majority.
+        ([None, b, b], CorruptFinding::NotComparable(result(None))),
+        ([a, a, b], same(&["c-2"])),
+        ([a, a, a], same(&[])),
+        // Hashes at different compactions cannot be compared.
+        ([Some((1, 5)), b, b], CorruptFinding::OtherCompaction),
     ] {
         let scene = raised(3, Some(id(0)), &digests);
         let next = plan(&scene.observed);
         assert_eq!(line(&scene, &next), "Blocked - -", "{digests:?}");
-        let why = next.explanation.blocked_by.join(" ");
-        assert!(why.contains(words), "{words}: {why}");
-        assert!(why.contains("CORRUPT") && why.contains("replace"), "{why}");
+        let member = "c-0".to_owned();
+        let unconfirmed = Blocker::CorruptUnconfirmed { member, finding };
+        let alarm = Blocker::Alarm(AlarmKind::Corrupt);
+        assert_eq!(next.explanation.blockers, [unconfirmed, alarm], "{digests:?}");
     }
 }
 

@@ -7,9 +7,10 @@ use etcd_operator_etcd::id::RaftTerm;
 use jiff::SignedDuration;
 
 use super::explanations::{condition_of, status_after_refusal, status_of};
-use super::scene::{Scene, id, ordinal};
+use super::scene::{Scene, id, ordinal, waiting};
 use super::{follow, line, plan, planned};
-use crate::observed_state::{Container, QueryResult};
+use crate::blocker::{Blocker, MemberProblem, VolumeConsent};
+use crate::observed_state::{QueryResult, ended_container};
 use crate::plan::Reason;
 
 /// A member that waits on its own volume, whose directory it knows by this inode, and finds another one.
@@ -35,15 +36,12 @@ fn files_of_long_ago_on_the_right_volume_are_no_volume_that_moved() {
         scene.silent(2);
         let waits = plan(&scene.observed);
         assert_eq!((waits.explanation.reason, waits.step), (Reason::Waiting, None));
-        assert!(
-            waits
-                .explanation
-                .blocked_by
-                .iter()
-                .any(|why| why.contains("adopt and that UID") && why.contains("claim-1")),
-            "{:?}",
-            waits.explanation
-        );
+        let report = MemberProblem::VolumeReport {
+            detail: scene.report(1).detail.clone(),
+            adoptable_claim: Some("claim-1".to_owned()),
+        };
+        let blockers = &waits.explanation.blockers;
+        assert!(blockers.contains(&Blocker::member("c-1", report)), "{blockers:?}");
         scene.observed.adopt.insert("claim-1".to_owned());
         assert_eq!(planned(&scene), "Recovering Resume(1) Resume c-1 for p1");
     }
@@ -61,8 +59,11 @@ fn a_consent_to_use_a_volume_is_none_to_delete_it_later() {
     scene.waits(1, "p1", &Verdict::Unreadable);
     let waits = plan(&scene.observed);
     assert_eq!(line(&scene, &waits), "Blocked - -");
-    let why = &waits.explanation.blocked_by[0];
-    assert!(why.contains("/replace and the ID 11"), "{why}");
+    let unreadable = MemberProblem::VolumeUnreadable {
+        detail: scene.report(1).detail.clone(),
+        consent: VolumeConsent::Replace(id(1)),
+    };
+    assert_eq!(waits.explanation.blockers, [Blocker::member("c-1", unreadable)]);
     scene.observed.replace = Some(id(1).to_string());
     assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
 }
@@ -71,10 +72,7 @@ fn a_consent_to_use_a_volume_is_none_to_delete_it_later() {
 fn a_key_that_reads_like_last_words_costs_nobody_a_disk() {
     let mut scene = Scene::formed(3);
     scene.ended(1, 137);
-    let says = |words: &str| Container::Ended {
-        code: 137,
-        words: words.to_owned(),
-    };
+    let says = |words: &str| ended_container(137, words);
     scene.pod_at(1).container =
         says("{\"level\":\"warn\",\"msg\":\"took too long\",\"request\":\"key:\\\"checksum error\\\"\"}");
     assert_eq!(planned(&scene), "Waiting - -");
@@ -117,14 +115,14 @@ fn who_cannot_read_its_disk_has_not_lost_it_before_the_cluster_forms() {
     scene.runs(2, id(2));
     let waits = plan(&scene.observed);
     assert_eq!(line(&scene, &waits), "Bootstrapping Bootstrap(0,1,2) -");
+    let unreadable = MemberProblem::VolumeUnreadable {
+        detail: scene.report(1).detail.clone(),
+        consent: VolumeConsent::None,
+    };
+    let blockers = &waits.explanation.blockers;
     assert!(
-        waits
-            .explanation
-            .blocked_by
-            .iter()
-            .any(|why| why.contains("c-1 cannot read")),
-        "{:?}",
-        waits.explanation
+        blockers.contains(&Blocker::member("c-1", unreadable)),
+        "{blockers:?}"
     );
 }
 
@@ -228,7 +226,7 @@ fn a_new_member_that_finds_no_node_is_looked_at_in_peace() {
     scene.asks_for(4);
     follow(&mut scene);
     scene.pod(3, "pod-3");
-    scene.pod_at(3).container = Container::Waiting("Unschedulable".to_owned());
+    scene.pod_at(3).container = waiting("Unschedulable");
     follow(&mut scene);
     let waits = plan(&scene.observed);
     assert_eq!(waits.step, None);

@@ -5,11 +5,11 @@ use etcd_operator_api::refusal::Refusal;
 use etcd_operator_api::{EtcdCluster, EtcdClusterSpec, EtcdClusterStatus};
 
 use super::restore::restore_request;
-use super::scene::Scene;
+use super::scene::{Scene, no_answer};
 use super::{follow, plan};
 use crate::build::PendingChange;
 use crate::desired::{Image, Size};
-use crate::observed_state::Membership;
+use crate::observed_state::{Membership, Unschedulable};
 use crate::status::{StatusInputs, new_problems, status};
 
 /// The status of a scene as it is.
@@ -178,7 +178,7 @@ fn the_members_of_a_cluster_whose_spec_is_refused_are_told_of_as_they_are() {
     scene.silent(1);
     scene.silent(2);
     scene.observed.desired.paused = true;
-    scene.observed.membership = Membership::Unknown(vec!["nobody answers".to_owned()]);
+    scene.observed.membership = Membership::Unknown(vec![no_answer()]);
     let mut cluster = EtcdCluster::new("c", EtcdClusterSpec::default());
     let refusals = [Refusal::invalid("spec.version", "is unknown")];
     let status_inputs = StatusInputs {
@@ -286,7 +286,7 @@ fn a_step_that_the_api_server_refuses_is_told_with_what_to_do_until_it_is_taken(
     let (refused, message) = progress(permit, Some("annotate Pod ns/c-0: forbidden"), None);
     assert!(
         message.ends_with(
-            " The API server refuses the step StartPermitted: annotate Pod ns/c-0: forbidden. Correct the quota or the admission rule that it names, or give the operator the right that is missing; it is tried again."
+            " The API server refuses the step StartPermitted: annotate Pod ns/c-0: forbidden. Correct the quota or the admission rule that it names, or grant the operator the missing permission. The operator retries."
         ),
         "{message}"
     );
@@ -338,7 +338,7 @@ fn definitions_that_drop_the_plan_are_told_with_what_to_do_unless_nothing_is_to_
 fn what_is_in_the_way_is_told_in_full_by_one_condition_and_by_that_of_lost_data() {
     let mut stuck = Scene::new(3);
     stuck.pod(0, "pod-0");
-    stuck.pod_at(0).unschedulable = Some("no room anywhere".to_owned());
+    stuck.pod_at(0).unschedulable = Some(Unschedulable::from_scheduler("no room anywhere"));
     let mut silent = Scene::formed(3);
     silent.unknown();
     for number in 0..3 {

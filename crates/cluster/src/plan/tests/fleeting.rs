@@ -1,12 +1,15 @@
 //! Restores of clusters whose data live with their pods: what goes with them, and when that is decided.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
 use super::restore::{asked, fetched, phase, prepared, restore_request, restored, serves, withdraw};
 use super::restore_props;
-use super::scene::Scene;
+use super::scene::{Scene, waiting};
 use super::{follow, plan, planned};
-use crate::observed_state::{Container, Fetch, FetchFailure};
+use crate::blocker::{Blocker, BlockerReason};
+use crate::observed_state::{Fetch, FetchFailure};
 use crate::persisted_state::Phase;
 use crate::plan::{FetchContainer, Reason, Step};
 
@@ -112,7 +115,7 @@ fn a_pod_that_lost_its_data_later_and_cannot_fetch_is_made_anew_where_the_others
     // Its node was restarted, and its memory is empty.
     let lose = |scene: &mut Scene, number: u16, failure: Option<FetchFailure>| {
         scene.silent(number);
-        scene.pod_at(number).container = Container::Waiting("PodInitializing".to_owned());
+        scene.pod_at(number).container = waiting("PodInitializing");
         scene.pod_at(number).fetch = Some(Fetch {
             failure,
             ..Fetch::default()
@@ -173,7 +176,7 @@ fn stuck() -> Scene {
     assert_eq!((phase(&scene), is_committed(&scene)), (Phase::Preparing, true));
     for number in 0..3 {
         scene.pod(number, &format!("new-{number}"));
-        scene.pod_at(number).container = Container::Waiting("PodInitializing".to_owned());
+        scene.pod_at(number).container = waiting("PodInitializing");
         scene.pod_at(number).fetch = Some(Fetch {
             failure: Some(FetchFailure {
                 words: "NotFound: no such object".to_owned(),
@@ -200,7 +203,8 @@ fn a_restore_that_cannot_go_on_and_not_go_back_says_how_to_get_out() {
         let next = plan(&scene.observed);
         assert_eq!(next.explanation.reason, Reason::Blocked);
         assert!(next.explanation.text.contains(words), "{}", next.explanation.text);
-        assert!(next.explanation.blocked_by.join(" ").contains("no such object"));
+        let reasons: BTreeSet<_> = next.explanation.blockers.iter().map(Blocker::reason).collect();
+        assert!(reasons.contains(&BlockerReason::FetchFailed), "{reasons:?}");
     }
 }
 

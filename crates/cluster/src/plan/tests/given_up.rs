@@ -5,6 +5,7 @@ use etcd_operator_etcd::membership::Role;
 
 use super::scene::{Scene, id, ordinal};
 use super::{follow, line, plan, planned};
+use crate::blocker::{Blocker, MemberProblem};
 use crate::plan::Reason;
 
 fn asked(size: u8, text: &str) -> Scene {
@@ -43,7 +44,10 @@ fn a_member_is_not_given_up_while_the_others_would_hold_no_quorum() {
     let scene = asked(1, "10");
     let next = plan(&scene.observed);
     assert_eq!(line(&scene, &next), "Blocked Replace(0) -");
-    assert_eq!(next.explanation.blocked_by, ["c-0 is the only voter"]);
+    assert_eq!(
+        next.explanation.blockers,
+        [Blocker::member("c-0", MemberProblem::OnlyVoter)]
+    );
     let mut scene = asked(3, "10");
     scene.silent(2);
     assert_eq!(follow(&mut scene), "Blocked Replace(0) -");
@@ -71,14 +75,17 @@ fn while_fewer_vote_than_are_asked_for_nobody_that_is_well_is_given_up() {
     );
     scene.observed.persisted.pending = None;
     let next = plan(&scene.observed);
-    assert!(
-        next.explanation
-            .blocked_by
-            .join(" ")
-            .contains("2 voters are there and 3 are asked for"),
-        "{:?}",
-        next.explanation
-    );
+    let too_few = next.explanation.blockers.iter().any(|blocker| {
+        matches!(
+            blocker,
+            Blocker::TooFewVoters {
+                voters: 2,
+                wanted: 3,
+                ..
+            }
+        )
+    });
+    assert!(too_few, "{:?}", next.explanation);
     assert!(!line(&scene, &next).contains("remove"), "{:?}", next.explanation);
     scene.waits(1, "p9", &Verdict::Empty);
     scene.member(1, id(7), Role::Voter, true);
@@ -138,8 +145,12 @@ fn another_volume_that_cannot_be_given_up_waits_for_a_person_who_can_say_that_it
     scene.claim_at(0).as_mut().expect("a claim").uid = "brought".to_owned();
     let next = plan(&scene.observed);
     assert_eq!(line(&scene, &next), "Blocked Replace(0) -");
-    let why = next.explanation.blocked_by.join(" ");
-    assert!(why.contains("adopt") && why.contains("brought"), "{why}");
+    let replaced = Blocker::VolumeReplaced {
+        member: "c-0".to_owned(),
+        claim: "brought".to_owned(),
+    };
+    let blockers = &next.explanation.blockers;
+    assert!(blockers.contains(&replaced), "{blockers:?}");
     scene.stored(&next);
     scene.observed.adopt.insert("brought".to_owned());
     let _ = follow(&mut scene);

@@ -11,7 +11,7 @@ use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member, Role};
 use etcd_operator_etcd::policy::Feature;
 
-use super::scene::{Scene, id};
+use super::scene::{Scene, id, no_answer};
 use crate::observed_state::{
     Claim, Container, Membership, ObservedCluster, ObservedMember, Ordinal, Pod, QueryResult,
 };
@@ -392,7 +392,7 @@ impl Life {
         observed.membership = if has_quorum {
             Membership::Known(known.clone())
         } else {
-            Membership::Unknown(vec!["no quorum".to_owned()])
+            Membership::Unknown(vec![no_answer()])
         };
     }
 }

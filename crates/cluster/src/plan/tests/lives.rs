@@ -7,7 +7,7 @@ use proptest::test_runner::RngSeed;
 use super::life::{Cut, Event, Harm, Life, Outcome, is_superseded};
 use super::line;
 use super::properties::is_safe;
-use crate::observed_state::{ObservedCluster, ObservedMember, QueryResult};
+use crate::observed_state::{CallFailure, ObservedCluster, ObservedMember, QueryResult};
 use crate::plan::{Plan, Reason, plan};
 
 /// As many passes as a cluster needs at most, and some to spare: nine steps for each of nine members that come or go.
@@ -194,13 +194,13 @@ fn from_copies(before: &ObservedCluster, now: &ObservedCluster) -> ObservedClust
     let uid = |observed_member: &ObservedMember| observed_member.pod.as_ref().map(|pod| pod.uid.clone());
     for ordinal in before.members.keys().chain(now.members.keys()) {
         let (old, new) = (before.member(*ordinal), now.member(*ordinal));
-        let silent = || QueryResult::NoAnswer("no answer".to_owned());
+        let silent = || QueryResult::NoAnswer(CallFailure::from_text("no answer"));
         let answers = match uid(old) {
             None => ObservedMember::ABSENT,
             same if same == uid(new) => new.clone(),
             Some(_) => ObservedMember {
                 report: silent(),
-                status: QueryResult::NoAnswer("no answer".to_owned()),
+                status: QueryResult::NoAnswer(CallFailure::from_text("no answer")),
                 ..ObservedMember::ABSENT
             },
         };

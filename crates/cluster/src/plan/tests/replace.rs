@@ -6,7 +6,8 @@ use etcd_operator_etcd::membership::Role;
 
 use super::scene::{Scene, id, ordinal};
 use super::{follow, line, plan, planned};
-use crate::observed_state::Container;
+use crate::blocker::{Blocker, BlockerReason, MemberProblem};
+use crate::observed_state::ended_container;
 use crate::persisted_state::LastKnownIndex;
 
 fn wiped(size: u8) -> Scene {
@@ -49,10 +50,10 @@ fn a_pod_from_before_the_cluster_formed_is_made_anew_before_a_member_joins_in_it
         .has_single_success_probe = true;
     let waits = plan(&scene.observed);
     assert_eq!(line(&scene, &waits), "Scaling Join(1) -");
-    assert!(
-        waits.explanation.blocked_by[0].contains("Applied"),
-        "{:?}",
-        waits.explanation
+    let member = "c-1".to_owned();
+    assert_eq!(
+        waits.explanation.blockers,
+        [Blocker::TemplateNotApplied { member }]
     );
     scene
         .observed
@@ -101,11 +102,16 @@ fn nothing_is_taken_out_while_the_others_would_not_hold_quorum() {
     scene.silent(2);
     let blocked = plan(&scene.observed);
     assert_eq!(line(&scene, &blocked), "Blocked Replace(1) -");
-    assert!(
-        blocked.explanation.blocked_by[0].contains("c-2"),
-        "{:?}",
-        blocked.explanation
-    );
+    let expected = [
+        Blocker::member("c-2", MemberProblem::Unhealthy { cause: None }),
+        Blocker::RemovalBreaksQuorum {
+            member: "c-1".to_owned(),
+            healthy: 1,
+            voters: 2,
+            needed: 2,
+        },
+    ];
+    assert_eq!(blocked.explanation.blockers, expected);
 }
 
 #[test]
@@ -118,18 +124,15 @@ fn a_crash_without_evidence_about_data_replaces_nobody() {
     ] {
         let mut scene = Scene::formed(3);
         scene.silent(1);
-        scene.pod_at(1).container = Container::Ended {
-            code: 1,
-            words: words.to_owned(),
-        };
+        scene.pod_at(1).container = ended_container(1, words);
         assert_eq!(planned(&scene), "Waiting - -", "{words}");
     }
     let mut scene = Scene::formed(3);
     scene.silent(1);
-    scene.pod_at(1).container = Container::Ended {
-        code: 2,
-        words: "panic: tocommit(16) is out of range [lastIndex(10)]. Was the raft log corrupted?".to_owned(),
-    };
+    scene.pod_at(1).container = ended_container(
+        2,
+        "panic: tocommit(16) is out of range [lastIndex(10)]. Was the raft log corrupted?",
+    );
     assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
 }
 
@@ -199,10 +202,14 @@ fn a_volume_that_was_put_back_stays_while_the_others_hold_no_quorum_and_that_is_
     scene.silent(2);
     let blocked = plan(&scene.observed);
     assert_eq!(line(&scene, &blocked), "Blocked Replace(1) -");
-    let told = blocked.explanation.blocked_by.concat();
-    assert!(
-        told.contains("c-2") && told.contains("annotate this EtcdCluster"),
-        "{told}"
+    let reasons: Vec<_> = blocked.explanation.blockers.iter().map(Blocker::reason).collect();
+    assert_eq!(
+        reasons,
+        [
+            BlockerReason::MemberUnhealthy,
+            BlockerReason::RemovalBreaksQuorum,
+            BlockerReason::VolumeReplaced
+        ]
     );
 }
 

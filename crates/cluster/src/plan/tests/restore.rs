@@ -7,9 +7,9 @@ use etcd_operator_etcd::status::{Alarm, AlarmKind};
 use etcd_operator_etcd::{id::RaftIndex, id::RaftTerm, membership};
 use jiff::ToSpan as _;
 
-use super::scene::{Scene, id, ordinal};
+use super::scene::{Scene, id, ordinal, waiting};
 use super::{follow, plan, planned};
-use crate::observed_state::{Container, Fetch, FetchFailure, Membership};
+use crate::observed_state::{Fetch, FetchFailure, Membership};
 use crate::persisted_state::{PersistedState, Phase};
 use crate::plan::FetchContainer;
 
@@ -286,11 +286,9 @@ fn what_cannot_be_prepared_rolls_back_unless_a_quorum_is() {
     assert_eq!(follow(&mut scene), "Restoring - -");
     let restore = scene.observed.persisted.restore.clone().expect("a restore");
     assert_eq!(restore.phase, Phase::RollingBack);
-    assert!(
-        restore
-            .message
-            .expect("a reason")
-            .contains("c-0: NoRoom: no space left")
+    assert_eq!(
+        restore.message.as_deref(),
+        Some("c-0 cannot restore the backup: NoRoom: no space left")
     );
 
     let mut scene = stopped(3);
@@ -381,7 +379,7 @@ fn how_far_each_download_is_is_told_in_steps() {
     ] {
         scene.pod(number, &format!("new-{number}"));
         let pod = scene.pod_at(number);
-        pod.container = Container::Waiting("PodInitializing".to_owned());
+        pod.container = waiting("PodInitializing");
         pod.fetch = Some(Fetch {
             is_running: true,
             progress,
@@ -421,7 +419,7 @@ fn a_fetch_that_fails_for_good_rolls_back_and_another_try_is_waited_for() {
         let mut scene = stopped(3);
         scene.pod(0, "new-0");
         let pod = scene.pod_at(0);
-        pod.container = Container::Waiting("PodInitializing".to_owned());
+        pod.container = waiting("PodInitializing");
         pod.fetch = Some(Fetch {
             failure: Some(FetchFailure {
                 words: "NotFound: no such object".to_owned(),
@@ -513,7 +511,7 @@ fn a_member_that_was_not_prepared_in_time_joins_as_a_learner() {
         fetched(&mut scene, number, "p", &prepared(number));
     }
     scene.pod(2, "new-2");
-    scene.pod_at(2).container = Container::Waiting("PodInitializing".to_owned());
+    scene.pod_at(2).container = waiting("PodInitializing");
     scene.pod_at(2).fetch = Some(Fetch {
         is_running: true,
         ..Fetch::default()

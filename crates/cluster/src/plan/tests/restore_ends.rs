@@ -7,9 +7,10 @@ use jiff::ToSpan as _;
 use super::restore::{
     asked, committed, fetched, old, phase, prepared, restore_request, restored, serves, stopped, withdraw,
 };
-use super::scene::{Scene, id, ordinal};
+use super::scene::{Scene, id, ordinal, waiting};
 use super::{follow, plan, planned};
-use crate::observed_state::{Container, Fetch};
+use crate::blocker::{Blocker, MemberProblem};
+use crate::observed_state::Fetch;
 use crate::persisted_state::Phase;
 use crate::plan::{FetchContainer, Step};
 
@@ -22,7 +23,7 @@ fn downloads(scene: &mut Scene, number: u16, progress: u64) {
     scene.at_gone_pod(number);
     scene.pod(number, &format!("new-{number}"));
     let pod = scene.pod_at(number);
-    pod.container = Container::Waiting("PodInitializing".to_owned());
+    pod.container = waiting("PodInitializing");
     pod.fetch = Some(Fetch {
         is_running: true,
         progress: Some((progress, 1_000)),
@@ -141,11 +142,10 @@ fn what_failed_and_is_tried_again_is_told_meanwhile() {
         }),
     });
     let next = plan(&scene.observed);
-    let waits = next.explanation.blocked_by.join("; ");
-    assert!(
-        waits.contains("c-0 is to restore it again after: NoRoom: 9 bytes"),
-        "{waits}"
-    );
+    let failure = Some("NoRoom: 9 bytes are missing".to_owned());
+    let again = Blocker::member("c-0", MemberProblem::RestorePending { failure });
+    let blockers = &next.explanation.blockers;
+    assert!(blockers.contains(&again), "{blockers:?}");
     let restore = scene.observed.persisted.restore.clone().expect("a restore");
     let told = crate::plan::member_restore_statuses(&scene.observed, &restore);
     assert_eq!(told[0].message.as_deref(), Some("NoRoom: 9 bytes are missing"));

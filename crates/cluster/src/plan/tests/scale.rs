@@ -6,7 +6,8 @@ use etcd_operator_etcd::membership::Role;
 
 use super::scene::{Scene, id};
 use super::{follow, line, plan, planned};
-use crate::observed_state::Container;
+use crate::blocker::{Blocker, MemberProblem};
+use crate::observed_state::{Container, StartDelay, Unschedulable};
 
 fn replicas(scene: &Scene) -> u16 {
     plan(&scene.observed).layout.expect("a shape").replicas
@@ -33,7 +34,7 @@ fn a_pod_that_no_node_takes_delays_only_itself() {
     let mut scene = Scene::formed(3);
     scene.asks_for(5);
     scene.pod(3, "pod-3");
-    scene.pod_at(3).unschedulable = Some("0/3 nodes are available".to_owned());
+    scene.pod_at(3).unschedulable = Some(Unschedulable::from_scheduler("0/3 nodes are available"));
     scene.waits(4, "p4", &Verdict::Empty);
     assert_eq!(planned(&scene), "Scaling Join(4) add learner c-4");
 }
@@ -89,10 +90,9 @@ fn a_healthy_member_does_not_go_while_a_lower_one_is_ill() {
     scene.silent(1);
     let blocked = plan(&scene.observed);
     assert_eq!(line(&scene, &blocked), "Blocked - -");
-    let why = &blocked.explanation.blocked_by[0];
-    assert!(
-        why.starts_with("c-1 must be well again first") && why.contains("PersistentVolumeClaim data-c-1"),
-        "{why}"
+    assert_eq!(
+        blocked.explanation.blockers,
+        [Blocker::member("c-1", MemberProblem::MustRecoverFirst)]
     );
 }
 
@@ -141,7 +141,7 @@ fn a_learner_whose_pod_finds_no_node_gives_way_to_one_that_can_start() {
     scene.asks_for(5);
     scene.member(3, id(3), Role::Learner, false);
     scene.pod(3, "pod-3");
-    scene.pod_at(3).unschedulable = Some("no node".to_owned());
+    scene.pod_at(3).unschedulable = Some(Unschedulable::from_scheduler("no node"));
     assert_eq!(planned(&scene), "Waiting Join(3) -".replace("Waiting", "Scaling"));
     scene.waits(4, "p4", &Verdict::Empty);
     assert_eq!(planned(&scene), "Scaling Remove(3) remove c-3 (13)");
@@ -206,9 +206,11 @@ fn past_a_lower_member_that_finds_no_node_the_highest_stays_in_its_stead() {
     let now = scene.observed.now;
     let overdue_unschedulable = |scene: &mut Scene, seconds| {
         let pod = scene.pod_at(1);
-        pod.unschedulable = Some("0/3 nodes are available: 3 Insufficient cpu.".to_owned());
+        pod.unschedulable = Some(Unschedulable::from_scheduler(
+            "0/3 nodes are available: 3 Insufficient cpu.",
+        ));
         pod.unscheduled_since = Some(now - jiff::SignedDuration::from_secs(seconds));
-        pod.container = Container::Waiting("no node has it yet".to_owned());
+        pod.container = Container::Waiting(StartDelay::NotScheduled);
     };
     overdue_unschedulable(&mut scene, 299);
     assert_eq!(planned(&scene), "Blocked - -");

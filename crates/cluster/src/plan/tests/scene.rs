@@ -13,8 +13,8 @@ use serde_json::json;
 
 use crate::desired::desired;
 use crate::observed_state::{
-    Claim, Container, Membership, ObservedCluster, ObservedMember, ObservedStatefulSet, Ordinal, Pod,
-    QueryResult,
+    CallFailure, Claim, Container, Membership, MembershipFailure, ObservedCluster, ObservedMember,
+    ObservedStatefulSet, Ordinal, Pod, QueryResult, StartDelay, ended_container,
 };
 use crate::persisted_state::{LastKnownIndex, MemberRecord, PersistedState};
 use crate::plan::{GracePeriod, Plan, Step};
@@ -46,6 +46,20 @@ pub fn ordinal(number: u16) -> Ordinal {
 /// The ID of the member that was first at a place.
 pub fn id(number: u16) -> MemberId {
     MemberId::new(u64::from(number) + 0x10).expect("an ID")
+}
+
+/// No answer to the question who the members are.
+pub fn no_answer() -> MembershipFailure {
+    MembershipFailure::Call(CallFailure::from_text("no answer"))
+}
+
+/// A container that the kubelet reports as waiting with these words: a reason, and a message after a colon.
+pub fn waiting(words: &str) -> Container {
+    let (reason, message) = match words.split_once(": ") {
+        Some((reason, message)) => (reason, Some(message)),
+        None => (words, None),
+    };
+    Container::Waiting(StartDelay::from_kubelet(None, Some(reason), message))
 }
 
 fn cluster() -> ClusterId {
@@ -84,7 +98,7 @@ impl Scene {
             next_restore: None,
             set: None,
             members: BTreeMap::new(),
-            membership: Membership::Unknown(vec!["nobody answers".to_owned()]),
+            membership: Membership::Unknown(vec![no_answer()]),
             local_membership: BTreeMap::new(),
             alarms: BTreeSet::new(),
             digests: BTreeMap::new(),
@@ -161,7 +175,7 @@ impl Scene {
 
     /// Nobody can tell any more who the members are.
     pub fn unknown(&mut self) {
-        self.observed.membership = Membership::Unknown(vec!["no quorum".to_owned()]);
+        self.observed.membership = Membership::Unknown(vec![no_answer()]);
     }
 
     /// The StatefulSet is this.
@@ -240,8 +254,8 @@ impl Scene {
             has_single_success_probe: false,
             end: None,
         });
-        observed_member.report = QueryResult::NoAnswer("connection refused".to_owned());
-        observed_member.status = QueryResult::NoAnswer("connection refused".to_owned());
+        observed_member.report = QueryResult::NoAnswer(CallFailure::from_text("connection refused"));
+        observed_member.status = QueryResult::NoAnswer(CallFailure::from_text("connection refused"));
     }
 
     /// A member runs at a place and is well.
@@ -280,8 +294,8 @@ impl Scene {
     /// The member at a place does not answer.
     pub fn silent(&mut self, number: u16) {
         let observed_member = self.at(number);
-        observed_member.status = QueryResult::NoAnswer("no answer".to_owned());
-        observed_member.report = QueryResult::NoAnswer("no answer".to_owned());
+        observed_member.status = QueryResult::NoAnswer(CallFailure::from_text("no answer"));
+        observed_member.report = QueryResult::NoAnswer(CallFailure::from_text("no answer"));
         if let Some(pod) = &mut observed_member.pod {
             pod.ready = false;
         }
@@ -290,10 +304,7 @@ impl Scene {
     /// The container at a place has ended with this code and without a word.
     pub fn ended(&mut self, number: u16, code: i32) {
         self.silent(number);
-        self.pod_at(number).container = Container::Ended {
-            code,
-            words: String::new(),
-        };
+        self.pod_at(number).container = ended_container(code, "");
     }
 
     /// A process waits at a place and reports this.

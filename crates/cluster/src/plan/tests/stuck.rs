@@ -5,9 +5,10 @@ use etcd_operator_api::contract::Verdict;
 use etcd_operator_etcd::membership::Role;
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
-use super::scene::{Scene, id};
+use super::scene::{Scene, id, no_answer};
 use super::{follow, line, plan, planned};
-use crate::observed_state::{Container, Membership, QueryResult};
+use crate::blocker::{Blocker, MemberProblem, VolumeConsent};
+use crate::observed_state::{CallClass, CallFailure, Membership, QueryResult, ended_container};
 use crate::plan::Reason;
 
 /// A fourth member was added as a learner, and its container has ended with this code.
@@ -99,10 +100,7 @@ fn a_learner_whose_etcd_dies_of_what_it_has_lost_is_added_anew_though_it_never_s
         "Scaling Join(3) -",
         "any other end may be mended"
     );
-    scene.pod_at(3).container = Container::Ended {
-        code: 2,
-        words: "panic: tocommit(106) is out of range [lastIndex(0)]".to_owned(),
-    };
+    scene.pod_at(3).container = ended_container(2, "panic: tocommit(106) is out of range [lastIndex(0)]");
     assert_eq!(follow(&mut scene), "Recovering Replace(3) remove c-3 (13)");
     scene.left(id(3));
     assert_eq!(follow(&mut scene), "Recovering Replace(3) delete claim claim-3");
@@ -174,11 +172,11 @@ fn a_disk_that_cannot_be_read_keeps_nobody_else_waiting_and_is_given_up_by_conse
     scene.waits(1, "p1", &Verdict::Unreadable);
     let waits = plan(&scene.observed);
     assert_eq!(line(&scene, &waits), "Blocked - -");
-    assert!(
-        waits.explanation.blocked_by[0].contains("discard"),
-        "{:?}",
-        waits.explanation
-    );
+    let unreadable = MemberProblem::VolumeUnreadable {
+        detail: scene.report(1).detail.clone(),
+        consent: VolumeConsent::Discard(None),
+    };
+    assert_eq!(waits.explanation.blockers, [Blocker::member("c-1", unreadable)]);
     let mut grows = scene.clone();
     grows.asks_for(4);
     grows.member(3, id(3), Role::Learner, false);
@@ -195,15 +193,19 @@ fn a_voter_that_does_not_answer_is_named_and_not_called_converged() {
     scene.ended(1, 1);
     let next = plan(&scene.observed);
     assert_eq!(next.explanation.reason, Reason::Waiting);
-    assert!(
-        next.explanation.blocked_by[0].starts_with("c-1 has ended with code 1"),
-        "{:?}",
-        next.explanation
-    );
+    let ended = MemberProblem::ContainerEnded {
+        code: 1,
+        line: String::new(),
+        hint: None,
+    };
+    assert_eq!(next.explanation.blockers, [Blocker::member("c-1", ended)]);
     let mut scene = Scene::formed(3);
     scene.status(2).expect("a status").leader = None;
     let next = plan(&scene.observed);
-    assert_eq!(next.explanation.blocked_by, ["c-2 answers and follows no leader"]);
+    assert_eq!(
+        next.explanation.blockers,
+        [Blocker::member("c-2", MemberProblem::NoLeader)]
+    );
 }
 
 #[test]
@@ -239,9 +241,9 @@ fn the_alarm_of_a_member_that_was_replaced_is_taken_back_and_any_other_is_told()
     for plan in [told, scaling, paused] {
         let told = plan
             .explanation
-            .blocked_by
+            .blockers
             .iter()
-            .filter(|by| *by == "the alarm NOSPACE stands");
+            .filter(|blocker| **blocker == Blocker::Alarm(AlarmKind::NoSpace));
         assert_eq!(told.count(), 1, "{:?}", plan.explanation);
     }
 }
@@ -253,9 +255,10 @@ fn a_volume_that_is_deleted_under_a_member_that_runs_is_told_before_its_data_are
         Some(vec!["kubernetes.io/pvc-protection".to_owned()]);
     let next = plan(&scene.observed);
     assert_eq!(line(&scene, &next), "Blocked - -");
+    let claim = "data-c-1".to_owned();
     assert_eq!(
-        next.explanation.blocked_by,
-        ["somebody has deleted the PersistentVolumeClaim data-c-1: the data of c-1 go with its pod"]
+        next.explanation.blockers,
+        [Blocker::member("c-1", MemberProblem::ClaimDeleted { claim })]
     );
     assert!(
         next.explanation.text.contains("delete the pod"),
@@ -330,10 +333,12 @@ fn an_id_of_the_cluster_that_somebody_took_away_or_changed_is_put_right_whatever
 fn members_that_ask_who_somebody_is_are_told_apart_from_members_that_cannot_be_reached() {
     let mut scene = Scene::formed(3);
     for number in 0..3 {
-        scene.at(number).status =
-            QueryResult::NoAnswer("not authorised: etcdserver: user name is empty".to_owned());
+        scene.at(number).status = QueryResult::NoAnswer(CallFailure {
+            class: CallClass::Unauthenticated,
+            text: "etcdserver: user name is empty".to_owned(),
+        });
     }
-    scene.observed.membership = Membership::Unknown(vec!["nobody answers".to_owned()]);
+    scene.observed.membership = Membership::Unknown(vec![no_answer()]);
     let next = plan(&scene.observed);
     assert_eq!(line(&scene, &next), "MembersUnreachable - -");
     assert!(

@@ -3,9 +3,9 @@
 use etcd_operator_api::contract::Verdict;
 
 use super::explanations::{status_after_refusal, status_of};
-use super::scene::Scene;
+use super::scene::{Scene, waiting};
 use crate::desired::Size;
-use crate::observed_state::Container;
+use crate::observed_state::{Container, StartDelay, Unschedulable};
 
 /// A cluster whose first pod is there and does not start, and whose others are not there.
 fn first() -> Scene {
@@ -22,24 +22,28 @@ const COMING: &str = "Waiting for all 3 members to report an empty disk.";
 
 #[test]
 fn what_keeps_a_member_from_starting_is_shown_and_not_what_all_wait_for() {
-    let waiting = [
+    let delays = [
         (
             "ImagePullBackOff: no such image",
-            "c-1 is not started yet: ImagePullBackOff: no such image; correct spec.repository and spec.version, or name in spec.imagePullSecrets what the registry asks for.",
+            "c-1 is not started yet: ImagePullBackOff: no such image; correct spec.repository and spec.version, or name the credentials of the registry in spec.imagePullSecrets.",
         ),
         (
             "CreateContainerConfigError: no such user",
             "c-1 is not started yet: CreateContainerConfigError: no such user.",
         ),
-        ("node n prepares it", COMING),
-        ("no node has it yet", COMING),
         ("ContainerCreating", COMING),
     ];
-    for (why, expected) in waiting {
+    for (why, expected) in delays {
         let mut scene = first();
         scene.pod(1, "pod-1");
-        scene.pod_at(1).container = Container::Waiting(why.to_owned());
+        scene.pod_at(1).container = waiting(why);
         assert_eq!(shown(&scene), expected, "{why}");
+    }
+    let node = "n".to_owned();
+    for delay in [StartDelay::NotScheduled, StartDelay::NodePreparing { node }] {
+        let mut scene = first();
+        scene.pod_at(0).container = Container::Waiting(delay.clone());
+        assert_eq!(shown(&scene), COMING, "{delay:?}");
     }
     assert_eq!(shown(&Scene::new(3)), COMING);
     assert_eq!(
@@ -48,7 +52,9 @@ fn what_keeps_a_member_from_starting_is_shown_and_not_what_all_wait_for() {
         "whoever does not answer yet may do so soon"
     );
     let mut scene = first();
-    scene.pod_at(0).unschedulable = Some("0/3 nodes are available: 3 Insufficient cpu.".to_owned());
+    scene.pod_at(0).unschedulable = Some(Unschedulable::from_scheduler(
+        "0/3 nodes are available: 3 Insufficient cpu.",
+    ));
     assert_eq!(
         shown(&scene),
         "c-0 finds no node: 0/3 nodes are available: 3 Insufficient cpu."
@@ -78,7 +84,7 @@ fn of_members_of_a_cluster_that_has_formed_the_same_is_shown() {
     let mut grows = Scene::formed(3);
     grows.observed.desired.size = Size::saturating_new(5);
     grows.pod(3, "pod-3");
-    grows.pod_at(3).unschedulable = Some("no room".to_owned());
+    grows.pod_at(3).unschedulable = Some(Unschedulable::from_scheduler("no room"));
     assert_eq!(shown(&grows), "c-3 finds no node: no room.");
     let mut unhealthy = Scene::formed(3);
     unhealthy.ended(1, 1);

@@ -1,0 +1,288 @@
+//! Recognizes text of other programs (kernel, kubelet, scheduler, etcd) and turns it into types. Nothing else in this crate
+//! decides by wording.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::container_log::{fatal_lines, most_telling_line};
+use super::member::{Container, End, EndCause};
+
+/// Whether the text of a failed call says that the peer refused the connection.
+pub fn is_connection_refused(text: &str) -> bool {
+    text.contains("refused")
+}
+
+/// Why a container has not been started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StartDelay {
+    /// The scheduler has not assigned a node yet.
+    NotScheduled,
+    /// The kubelet of this node prepares volumes and images.
+    NodePreparing {
+        /// The node.
+        node: String,
+    },
+    /// The kubelet reports why a container waits.
+    Waiting(WaitingContainer),
+}
+
+/// A container that the kubelet reports as waiting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingContainer {
+    /// The init container that waits; none if it is etcd's.
+    pub init_container: Option<String>,
+    /// The cause, as far as it is recognized.
+    pub cause: WaitingCause,
+    /// The kubelet's text.
+    pub text: String,
+}
+
+/// Why the kubelet does not start a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitingCause {
+    /// The image cannot be pulled.
+    ImagePull,
+    /// The kubelet is about to create it.
+    Creating,
+    /// A Secret, ConfigMap or key of an environment variable does not exist.
+    MissingReference,
+    /// Anything else.
+    Other,
+}
+
+impl StartDelay {
+    /// What the kubelet reports of a waiting container.
+    pub fn from_kubelet(init_container: Option<&str>, reason: Option<&str>, message: Option<&str>) -> Self {
+        const IMAGE_PULL: [&str; 4] = [
+            "ErrImagePull",
+            "ImagePullBackOff",
+            "InvalidImageName",
+            "ErrImageNeverPull",
+        ];
+        const REFERENCES: [&str; 3] = ["secret \"", "configmap \"", "couldn't find key"];
+        let separator = if init_container.is_some() { " " } else { ": " };
+        let parts: Vec<_> = reason.into_iter().chain(message).collect();
+        let text = parts.join(separator);
+        let cause = if IMAGE_PULL.iter().any(|word| text.contains(word)) {
+            WaitingCause::ImagePull
+        } else if text == "ContainerCreating" {
+            WaitingCause::Creating
+        } else if reason == Some("CreateContainerConfigError")
+            && REFERENCES.iter().any(|words| text.contains(words))
+        {
+            WaitingCause::MissingReference
+        } else {
+            WaitingCause::Other
+        };
+        Self::Waiting(WaitingContainer {
+            init_container: init_container.map(str::to_owned),
+            cause,
+            text,
+        })
+    }
+
+    /// Whether every container passes through this state while it starts.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::NotScheduled | Self::NodePreparing { .. } => true,
+            Self::Waiting(waiting) => waiting.cause == WaitingCause::Creating,
+        }
+    }
+}
+
+impl fmt::Display for StartDelay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotScheduled => f.write_str("no node has it yet"),
+            Self::NodePreparing { node } => write!(f, "node {node} prepares it"),
+            Self::Waiting(WaitingContainer {
+                init_container: Some(name),
+                text,
+                ..
+            }) => write!(f, "its init container {name} waits: {text}"),
+            Self::Waiting(waiting) => f.write_str(&waiting.text),
+        }
+    }
+}
+
+/// Why the scheduler finds no node for a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unschedulable {
+    /// What nodes lack, as far as it is recognized.
+    pub obstacles: BTreeSet<Obstacle>,
+    /// The scheduler's text.
+    pub text: String,
+}
+
+/// What keeps a pod off nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Obstacle {
+    /// A volume that is not bound or not reachable.
+    Volume,
+    /// Too little of a resource.
+    Resources,
+    /// The pod's node selector or node affinity.
+    NodeAffinity,
+    /// The pod's anti-affinity.
+    AntiAffinity,
+    /// The pod's topology spread constraints.
+    TopologySpread,
+    /// A taint that the pod does not tolerate.
+    Taint,
+}
+
+impl Unschedulable {
+    /// Reads the scheduler's message.
+    pub fn from_scheduler(text: impl Into<String>) -> Self {
+        const OBSTACLES: [(&str, Obstacle); 5] = [
+            ("Insufficient ", Obstacle::Resources),
+            (
+                "didn't match Pod's node affinity/selector",
+                Obstacle::NodeAffinity,
+            ),
+            ("anti-affinity", Obstacle::AntiAffinity),
+            ("topology spread constraints", Obstacle::TopologySpread),
+            ("untolerated taint", Obstacle::Taint),
+        ];
+        let text = text.into();
+        let named = OBSTACLES.iter().filter(|(words, _)| text.contains(words));
+        let mut obstacles: BTreeSet<_> = named.map(|(_, obstacle)| *obstacle).collect();
+        if text.to_lowercase().contains("volume") {
+            obstacles.insert(Obstacle::Volume);
+        }
+        Self { obstacles, text }
+    }
+}
+
+/// Whether the scheduler says that no node reaches the pod's volume. Nodes that only lack something else could still take
+/// the pod later.
+pub fn is_volume_unreachable(message: &str) -> bool {
+    // Two versions of the scheduler word it differently.
+    const CONFLICTS: [&str; 2] = [
+        "volume node affinity conflict",
+        "didn't match PersistentVolume's node affinity",
+    ];
+    // Control-plane nodes never take members, whether they reach the volume or not.
+    const CONTROL_PLANE_TAINT: &str = "untolerated taint {node-role.kubernetes.io/";
+    let Some((_, reasons)) = message.split_once("nodes are available: ") else {
+        return false;
+    };
+    let reasons = reasons
+        .split(". ")
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches('.');
+    let is_conflict = |reason: &str| CONFLICTS.iter().any(|words| reason.contains(words));
+    let mut reasons = reasons.split(", ").peekable();
+    is_conflict(message) && reasons.all(|reason| is_conflict(reason) || reason.contains(CONTROL_PLANE_TAINT))
+}
+
+/// A container that has ended, read from its exit code and its last lines.
+pub fn ended_container(code: i32, last_lines: &str) -> Container {
+    Container::Ended {
+        code,
+        line: most_telling_line(last_lines),
+        is_data_damaged: code != 0 && says_data_damaged(last_lines),
+    }
+}
+
+/// The end of a container, read from its exit code, the kubelet's reason and its last lines.
+pub fn container_end(code: i32, reason: &str, last_lines: &str) -> End {
+    const FLAG_ERRORS: [&str; 4] = [
+        "flag provided but not defined",
+        "for flag -",
+        "failed to verify flags",
+        "error verifying flags",
+    ];
+    let line = most_telling_line(last_lines);
+    let cause = if code != 0 && FLAG_ERRORS.iter().any(|words| line.contains(words)) {
+        EndCause::InvalidFlags
+    } else if reason == "OOMKilled" {
+        EndCause::OutOfMemory
+    } else {
+        EndCause::Other
+    };
+    End { code, cause, line }
+}
+
+/// Whether etcd died of its own data. Errors that a full disk or a wrong flag can cause are not among them.
+fn says_data_damaged(last_lines: &str) -> bool {
+    const SIGNATURES: [&str; 9] = [
+        "walpb: crc mismatch",
+        "wal: crc mismatch",
+        "wal: max entry size limit exceeded",
+        "wal: slice bounds out of range",
+        "is out of range [lastIndex(",
+        "checksum error",
+        "invalid freelist page",
+        "invalid database",
+        "failed to find database snapshot file",
+    ];
+    fatal_lines(last_lines).any(|line| SIGNATURES.iter().any(|signature| line.contains(signature)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schedulers_message_names_what_nodes_lack() {
+        let obstacles = |text: &str| Vec::from_iter(Unschedulable::from_scheduler(text).obstacles);
+        assert_eq!(
+            obstacles("0/3 nodes are available: 3 Insufficient cpu."),
+            [Obstacle::Resources]
+        );
+        assert_eq!(
+            obstacles("pod has unbound immediate PersistentVolumeClaims"),
+            [Obstacle::Volume]
+        );
+        assert_eq!(
+            obstacles(
+                "1 node(s) didn't match Pod's node affinity/selector, 1 node(s) didn't match pod anti-affinity rules, 1 node(s) had untolerated taint {a: b}"
+            ),
+            [Obstacle::NodeAffinity, Obstacle::AntiAffinity, Obstacle::Taint]
+        );
+        assert_eq!(obstacles("preempted"), []);
+    }
+
+    #[test]
+    fn the_kubelets_reason_and_message_become_a_cause() {
+        let cause =
+            |reason: &str, message: &str| match StartDelay::from_kubelet(None, Some(reason), Some(message)) {
+                StartDelay::Waiting(waiting) => waiting.cause,
+                other => panic!("{other:?}"),
+            };
+        assert_eq!(
+            cause("ImagePullBackOff", "no such image"),
+            WaitingCause::ImagePull
+        );
+        let missing = "secret \"tokens\" not found";
+        assert_eq!(
+            cause("CreateContainerConfigError", missing),
+            WaitingCause::MissingReference
+        );
+        assert_eq!(cause("RunContainerError", missing), WaitingCause::Other);
+        let creating = StartDelay::from_kubelet(None, Some("ContainerCreating"), None);
+        assert!(creating.is_transient());
+    }
+
+    #[test]
+    fn an_exit_is_blamed_on_flags_memory_or_data_by_its_last_lines() {
+        let cause = |code, reason, lines| container_end(code, reason, lines).cause;
+        let flag = "flag provided but not defined: -x";
+        assert_eq!(cause(2, "Error", flag), EndCause::InvalidFlags);
+        assert_eq!(cause(0, "Completed", flag), EndCause::Other);
+        assert_eq!(cause(137, "OOMKilled", ""), EndCause::OutOfMemory);
+        let is_damaged = |code, lines| {
+            matches!(
+                ended_container(code, lines),
+                Container::Ended {
+                    is_data_damaged: true,
+                    ..
+                }
+            )
+        };
+        let panics = "panic: tocommit(16) is out of range [lastIndex(10)]";
+        assert!(is_damaged(2, panics) && !is_damaged(0, panics) && !is_damaged(1, "no space left on device"));
+    }
+}
