@@ -315,7 +315,7 @@ mod tests {
         let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
         let address = server.address().unwrap();
         tokio::spawn(server.run(health, CancellationToken::new()));
-        let hanging = liveness.start("the watch of Pod", Duration::from_secs(60));
+        let hanging = liveness.start("the watch of Pod", Duration::from_mins(1));
         assert!(fetch(address, "/healthz").await.starts_with("HTTP/1.1 200"));
         clock.advance(Duration::from_secs(63));
         let answer = fetch(address, "/healthz").await;

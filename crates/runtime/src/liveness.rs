@@ -103,12 +103,12 @@ mod tests {
     async fn a_heartbeat_is_overdue_until_it_beats_again_or_ends() {
         let liveness = Liveness::new(TestClock::shared());
         let (hanging, alive) = (
-            liveness.start("the informer of Pod", Duration::from_secs(60)),
-            liveness.start("the informer of Job", Duration::from_secs(60)),
+            liveness.start("the informer of Pod", Duration::from_mins(1)),
+            liveness.start("the informer of Job", Duration::from_mins(1)),
         );
-        tokio::time::advance(Duration::from_secs(60)).await;
+        tokio::time::advance(Duration::from_mins(1)).await;
         assert!(liveness.overdue().is_empty());
-        alive.beat(Duration::from_secs(60));
+        alive.beat(Duration::from_mins(1));
         tokio::time::advance(Duration::from_secs(5)).await;
         assert_eq!(liveness.overdue(), ["the informer of Pod hangs: overdue for 5 s"]);
         hanging.beat(Duration::from_secs(1));

@@ -258,12 +258,11 @@ impl<K: Ord + Clone> Queue<K> {
     pub fn pop(&mut self, now: Duration) -> Option<K> {
         self.move_due_to_ready(now);
         let concurrency = self.config.concurrency;
-        let (key, lane) = match self.normal.pop(concurrency) {
-            Some(key) => (key, Lane::Normal),
-            None => {
-                let concurrency = concurrency.saturating_mul(UNANSWERED_CONCURRENCY_FACTOR);
-                (self.unanswered.pop(concurrency)?, Lane::Unanswered)
-            }
+        let (key, lane) = if let Some(key) = self.normal.pop(concurrency) {
+            (key, Lane::Normal)
+        } else {
+            let concurrency = concurrency.saturating_mul(UNANSWERED_CONCURRENCY_FACTOR);
+            (self.unanswered.pop(concurrency)?, Lane::Unanswered)
         };
         self.entry(&key).state = Some(State::InFlight { dirty: false, lane });
         Some(key)

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
@@ -114,9 +114,7 @@ impl Drop for Flush {
         let (done, is_done) = mpsc::sync_channel(1);
         // If the queue is full, standard error is blocked and nothing can be flushed.
         if self.items.try_send(Item::Flush(done)).is_ok() {
-            match is_done.recv_timeout(FLUSH_TIMEOUT) {
-                Ok(()) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
-            }
+            let _ = is_done.recv_timeout(FLUSH_TIMEOUT);
         }
     }
 }

@@ -359,7 +359,7 @@ async fn more_silent_objects_than_workers_delay_no_other_object() {
     }
     wake.push(key("answering"));
     // Every silent object is asked once in the slots of all objects.
-    advance(Duration::from_secs(120)).await;
+    advance(Duration::from_mins(2)).await;
     for round in 0..20 {
         let runs = fixture.count("answering");
         wake.push(key("answering"));
@@ -378,6 +378,6 @@ async fn more_silent_objects_than_workers_delay_no_other_object() {
         "{calls} reconciles in ten minutes"
     );
     let answering = fixture.runs.lock().unwrap()["answering"].clone();
-    let gaps = answering.windows(2).map(|pair| pair[1] - pair[0]);
+    let gaps = answering.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
     assert!(gaps.max() < Some(Duration::from_secs(125)), "{answering:?}");
 }

@@ -115,7 +115,7 @@ impl<K: Watched> Reflector<K> {
                     }
                 }
                 Err(why) => {
-                    self.report_problem(why);
+                    self.report_problem(&why);
                     failures += 1;
                     self.back_off(failures, heartbeat).await;
                 }
@@ -124,8 +124,8 @@ impl<K: Watched> Reflector<K> {
     }
 
     /// Reports why the store is not synced. Logged once per problem, not at every attempt.
-    fn report_problem(&self, why: String) {
-        let state = State::Waiting(why.clone());
+    fn report_problem(&self, why: &str) {
+        let state = State::Waiting(why.to_owned());
         if self.shared.set_watch_state(self.namespace.as_ref(), state) {
             warn!(kind = self.shared.kind, namespace = self.namespace, "{why}");
         }
@@ -152,7 +152,7 @@ impl<K: Watched> Reflector<K> {
                 if *page_size == 1 {
                     return Err(why);
                 }
-                self.report_problem(why);
+                self.report_problem(&why);
                 *page_size = reduced(*page_size);
                 continue;
             };

@@ -403,7 +403,8 @@ async fn a_process_that_hangs_gives_up_the_lease_and_does_not_acquire_it() {
     advance(10.0).await;
     assert!(leadership.is_leader(), "the heartbeat is not overdue yet");
     advance(7.5).await;
-    assert_eq!(running.await.unwrap(), Err(LeadershipLost));
+    let ended = timeout(Duration::from_secs(1), running).await.unwrap();
+    assert_eq!(ended.unwrap(), Err(LeadershipLost));
 
     // Nothing else hangs in the next process.
     let next = start_manager(&stored, &clock);
