@@ -141,7 +141,7 @@ fn container(pod: &core::Pod, status: &core::PodStatus) -> Container {
     }
     let waiting = state.waiting.unwrap_or_default();
     match (waiting.reason.as_deref(), waiting.message.as_deref()) {
-        (None, None) | (Some("PodInitializing"), None) | (None, Some("PodInitializing")) => {
+        (None | Some("PodInitializing"), None) | (None, Some("PodInitializing")) => {
             Container::Waiting(start_delay(pod, status))
         }
         (reason, message) => Container::Waiting(StartDelay::from_kubelet(None, reason, message)),

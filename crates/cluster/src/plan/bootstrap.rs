@@ -119,7 +119,7 @@ fn begin(view: &ClusterView<'_>, persisted: &mut PersistedState) -> FlowDecision
             }
             Err(unready) => {
                 needs_user |= unready.needs_user;
-                waits.push(Blocker::member(observed.name(ordinal), unready.problem));
+                waits.push(Blocker::member(observed.name(ordinal), *unready.problem));
             }
         }
     }
@@ -215,7 +215,7 @@ pub fn unknown_consents(observed: &ObservedCluster) -> Vec<Blocker> {
 
 /// Why the process of a member does not start with the others.
 struct Unready {
-    problem: MemberProblem,
+    problem: Box<MemberProblem>,
     /// Whether the user must decide.
     needs_user: bool,
 }
@@ -224,12 +224,12 @@ struct Unready {
 fn ready_to_start(view: &ClusterView<'_>, ordinal: Ordinal, incarnation: i64) -> Result<Grant, Unready> {
     let observed = view.observed;
     let needs_user = |problem| Unready {
-        problem,
+        problem: Box::new(problem),
         needs_user: true,
     };
     let Some((pod, report)) = view.report(ordinal, incarnation) else {
         return Err(Unready {
-            problem: diagnose::explain(view, ordinal),
+            problem: Box::new(diagnose::explain(view, ordinal)),
             needs_user: false,
         });
     };

@@ -161,7 +161,6 @@ fn requests(desired: &Desired) -> Vec<(String, String)> {
 /// The field that a container which is not started comes from.
 fn start_hint(desired: &Desired, delay: &StartDelay) -> Option<FieldHint> {
     match delay {
-        StartDelay::NotScheduled => None,
         // The kubelet waits for Secrets that a pod mounts without saying so in its status.
         StartDelay::NodePreparing { .. } => {
             let tls = &desired.tls;
@@ -184,6 +183,6 @@ fn start_hint(desired: &Desired, delay: &StartDelay) -> Option<FieldHint> {
             cause: WaitingCause::MissingReference,
             ..
         }) if !desired.pod.env.is_empty() => Some(FieldHint::EtcdEnv),
-        StartDelay::Waiting(_) => None,
+        StartDelay::NotScheduled | StartDelay::Waiting(_) => None,
     }
 }
