@@ -212,7 +212,7 @@ pub struct BlockerStatus {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RefusedStep {
-    /// The step.
+    /// The step, as the reason of its Event, for example StartPermitted.
     pub step: String,
     /// The API server's message.
     pub message: String,

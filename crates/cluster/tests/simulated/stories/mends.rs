@@ -266,7 +266,7 @@ fn a_start_that_the_api_server_lets_nobody_permit_is_told_with_what_to_do() {
         let told = |sim: &Simulation| {
             let message = progress(sim)["message"].to_string();
             message.contains("The API server refuses the step StartPermitted: annotate Pod")
-                && message.contains("give the operator the right that is missing")
+                && message.contains("grant the operator the missing permission")
         };
         sim.expect("it says what is refused", 5 * MINUTE, told).await;
         for _ in 0..100 {
