@@ -215,7 +215,7 @@ impl Reconciler {
         });
         let wanted = match wanted.transpose() {
             Ok(wanted) => wanted,
-            Err(refused) => return self.report_refused(key, cluster, &refused).await,
+            Err(refused) => return Box::pin(self.report_refused(key, cluster, &refused)).await,
         };
         let applied_template = match &wanted {
             Some(wanted) if matches!(wanted.objects.pending, Some(PendingChange::Spec(_))) => {

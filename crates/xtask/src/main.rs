@@ -71,12 +71,6 @@ const COMMANDS: &[Command] = &[
         work: simulate::seeds,
     },
     Command {
-        name: "mutants",
-        arguments: "[NAME...]",
-        about: "puts each deliberate bug into a copy and lets the simulator look for it",
-        work: simulate::mutants,
-    },
-    Command {
         name: "gen",
         arguments: "[--check]",
         about: "writes every generated file, or says which are stale",

@@ -62,7 +62,7 @@ const REFUSALS: [(&str, &str); 38] = [
     ("a volume cannot be read", "cannot read its volume"),
     (
         "another member's data",
-        "found data of somebody else on its volume",
+        "found data of another cluster on its volume",
     ),
     ("no node", "finds no node"),
     ("a pod goes", "is being deleted"),

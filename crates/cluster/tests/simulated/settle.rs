@@ -96,15 +96,16 @@ fn stranger(sim: &Simulation) -> Option<String> {
 }
 
 fn stranger_of(plan: &Value) -> Option<String> {
-    let plan = plan.to_string();
-    let (before, _) = plan
-        .split_once(" found data of somebody else on its volume")
-        .or_else(|| {
-            let (_, after) = plan.split_once("the disk belongs to member")?;
-            after.contains(ANNOTATION_DISCARD).then_some(())?;
-            plan.split_once(" found a disk that is not empty")
-        })?;
-    before.rsplit([' ', '"']).next().map(str::to_owned)
+    let blockers = plan["blockers"].as_array()?;
+    let is_foreign = |blocker: &&Value| {
+        let message = blocker["message"].as_str().unwrap_or_default();
+        let is_of_another_member =
+            message.contains("the disk belongs to member") && message.contains(ANNOTATION_DISCARD);
+        blocker["reason"] == "ForeignData" || is_of_another_member
+    };
+    blockers.iter().find(is_foreign)?["member"]
+        .as_str()
+        .map(str::to_owned)
 }
 
 /// Gives up the volume of a member, with the data of somebody else that are on it.
