@@ -16,6 +16,7 @@ use etcd_operator_api::names::{
 };
 use etcd_operator_etcd::port::Port;
 use etcd_operator_runtime::apply::Error;
+use etcd_operator_runtime::gate::State;
 use etcd_operator_runtime::key::ObjectKey;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -269,7 +270,12 @@ fn read_objects(
 fn lost_since(pod: &Pod, claim: Option<&Claim>, deps: &Deps) -> Option<Timestamp> {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
     let overdue = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0);
-    let Some(nodes) = &deps.nodes else {
+    // A store that has not synced lacks nodes that exist.
+    let synced = deps
+        .nodes
+        .as_ref()
+        .filter(|nodes| nodes.synced().state() == State::Ready);
+    let Some(nodes) = synced else {
         return overdue.filter(|since| node.is_some() && *since <= deps.clock.now());
     };
     let node_now = |name: &str| nodes.get(&ObjectKey::new("", name));

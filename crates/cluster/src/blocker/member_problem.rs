@@ -286,7 +286,7 @@ impl MemberProblem {
             | Self::ForeignData { .. }
             | Self::NewerIncarnation { .. }
             | Self::VolumeUnreadable { .. } => true,
-            Self::NotStartedContainer { delay, .. } => !delay.is_transient(),
+            Self::NotStartedContainer { delay, hint } => hint.is_some() || !delay.is_transient(),
             Self::Unhealthy { cause: Some(cause) } => cause.is_root_cause(),
             _ => false,
         }
