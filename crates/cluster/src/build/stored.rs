@@ -75,12 +75,12 @@ impl StoredTemplates {
 
     /// The hash of the intent that the template was made from.
     pub fn spec_hash(&self) -> Option<&str> {
-        self.annotation(ANNOTATION_SPEC_HASH)
+        annotation(&self.template, ANNOTATION_SPEC_HASH)
     }
 
     /// The version of etcd in the template.
     pub fn version(&self) -> Option<&str> {
-        self.annotation(ANNOTATION_VERSION)
+        annotation(&self.template, ANNOTATION_VERSION)
     }
 
     /// The image of the operator in the template.
@@ -101,9 +101,8 @@ impl StoredTemplates {
     }
 
     fn advertises(&self, flag: &str) -> bool {
-        let containers = self.template.spec.iter().flat_map(|spec| &spec.containers);
-        let etcd = containers.filter(|container| container.name == ETCD);
-        let mut words = etcd.flat_map(|etcd| etcd.command.iter().flatten());
+        let etcd = etcd_container(&self.template);
+        let mut words = etcd.into_iter().flat_map(|etcd| etcd.command.iter().flatten());
         words.any(|word| word.starts_with(flag))
     }
 
@@ -116,11 +115,16 @@ impl StoredTemplates {
     pub fn pod(&self) -> Option<&PodSpec> {
         self.template.spec.as_ref()
     }
+}
 
-    fn annotation(&self, key: &str) -> Option<&str> {
-        let metadata = self.template.metadata.as_ref()?;
-        metadata.annotations.as_ref()?.get(key).map(String::as_str)
-    }
+fn annotation<'a>(template: &'a PodTemplateSpec, key: &str) -> Option<&'a str> {
+    let annotations = template.metadata.as_ref()?.annotations.as_ref()?;
+    annotations.get(key).map(String::as_str)
+}
+
+fn etcd_container(template: &PodTemplateSpec) -> Option<&Container> {
+    let mut containers = template.spec.iter().flat_map(|spec| &spec.containers);
+    containers.find(|container| container.name == ETCD)
 }
 
 /// The template as an annotation.
@@ -140,11 +144,7 @@ pub(super) fn choose_template(
     let Some(stored) = &inputs.stored else {
         return (wanted, None);
     };
-    let spec_hash = |template: &PodTemplateSpec| {
-        let annotations = template.metadata.as_ref()?.annotations.as_ref()?;
-        annotations.get(ANNOTATION_SPEC_HASH).cloned()
-    };
-    let is_changed = spec_hash(&wanted).as_deref() != stored.spec_hash();
+    let is_changed = annotation(&wanted, ANNOTATION_SPEC_HASH) != stored.spec_hash();
     let pending = match (is_changed, inputs.may_update_template && !inputs.is_restoring) {
         (true, true) => return (wanted, None),
         (true, false) => PendingChange::Spec(changed_settings(&stored.template, &wanted)),
@@ -165,18 +165,11 @@ pub(super) fn choose_template(
 
 /// The settings in which two pod templates differ, in the words of the spec and as flags of etcd.
 fn changed_settings(stored: &PodTemplateSpec, wanted: &PodTemplateSpec) -> Vec<String> {
-    let annotation = |template: &PodTemplateSpec, key: &str| -> Option<String> {
-        let annotations = template.metadata.as_ref()?.annotations.as_ref()?;
-        annotations.get(key).cloned()
-    };
-    let pod = |template: &PodTemplateSpec| template.spec.clone().unwrap_or_default();
-    let etcd = |template: &PodTemplateSpec| -> Container {
-        let containers = pod(template).containers;
-        let etcd = containers.into_iter().find(|container| container.name == ETCD);
-        etcd.unwrap_or_default()
-    };
-    let (was, is) = (etcd(stored), etcd(wanted));
-    let (pod_was, pod_is) = (pod(stored), pod(wanted));
+    let (no_pod, no_container) = (PodSpec::default(), Container::default());
+    let pod_was = stored.spec.as_ref().unwrap_or(&no_pod);
+    let pod_is = wanted.spec.as_ref().unwrap_or(&no_pod);
+    let was = etcd_container(stored).unwrap_or(&no_container);
+    let is = etcd_container(wanted).unwrap_or(&no_container);
     let version = |template| annotation(template, ANNOTATION_VERSION);
     let is_other_version = version(stored) != version(wanted);
     let mut changed: Vec<String> = [
@@ -218,13 +211,13 @@ fn changed_settings(stored: &PodTemplateSpec, wanted: &PodTemplateSpec) -> Vec<S
     .filter(|(_, is_changed)| *is_changed)
     .map(|(name, _)| name.to_owned())
     .collect();
-    let (flags_were, flags_are) = (etcd_flags(&was), etcd_flags(&is));
-    let names: BTreeSet<&String> = flags_were.keys().chain(flags_are.keys()).collect();
+    let (flags_were, flags_are) = (etcd_flags(was), etcd_flags(is));
+    let names: BTreeSet<&&str> = flags_were.keys().chain(flags_are.keys()).collect();
     // Another version has other flags of its own.
     let flags = names
         .into_iter()
         .filter(|name| !is_other_version && flags_were.get(*name) != flags_are.get(*name));
-    changed.extend(flags.cloned());
+    changed.extend(flags.map(|name| (*name).to_owned()));
     if changed.is_empty() {
         changed.push("pod.patch or another pod setting".to_owned());
     }
@@ -232,7 +225,7 @@ fn changed_settings(stored: &PodTemplateSpec, wanted: &PodTemplateSpec) -> Vec<S
 }
 
 /// The flags of etcd in a container's command, which follow the separator.
-fn etcd_flags(container: &Container) -> BTreeMap<String, Option<String>> {
+fn etcd_flags(container: &Container) -> BTreeMap<&str, Option<&str>> {
     let words = container
         .command
         .iter()
@@ -242,8 +235,8 @@ fn etcd_flags(container: &Container) -> BTreeMap<String, Option<String>> {
         .skip(1)
         .filter(|word| word.starts_with("--"))
         .map(|word| match word.split_once('=') {
-            Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
-            None => (word.clone(), None),
+            Some((name, value)) => (name, Some(value)),
+            None => (word.as_str(), None),
         })
         .collect()
 }
