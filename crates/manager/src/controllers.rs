@@ -22,6 +22,7 @@ use etcd_operator_runtime::{
     echo::Echoes,
     events::Recorder,
     fence::Leadership,
+    gate::Gate,
     informer::{Informer, Informers, Scope, Selection, Watched},
     key::ObjectKey,
     liveness::Liveness,
@@ -115,6 +116,22 @@ pub struct Parts {
 }
 
 impl Kinds {
+    /// The stores without which no controller works and this process does not lead. Nodes are not among them: without the
+    /// permission to watch them the operator works as without the watch.
+    pub fn needed_stores(&self) -> [Gate; 9] {
+        [
+            self.clusters.synced(),
+            self.backups.synced(),
+            self.restores.synced(),
+            self.parts.sets.synced(),
+            self.parts.pods.synced(),
+            self.parts.claims.synced(),
+            self.parts.services.synced(),
+            self.parts.budgets.synced(),
+            self.jobs.synced(),
+        ]
+    }
+
     /// Adds an informer for every kind.
     pub fn watch(informers: &mut Informers, scope: &Scope, watches_nodes: bool) -> Self {
         let selection = Selection::from(scope.clone());
@@ -247,22 +264,14 @@ impl ReconcileFunction {
     }
 }
 
-/// Connects the controllers to the informers. Every controller waits for all stores, so that an object missing in a store
-/// really did not exist.
+/// Connects the controllers to the informers. Every controller waits for all stores it needs, so that an object missing in a
+/// store really did not exist.
 pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [WiredController; 3] {
     let controller = |name| {
-        Controller::builder(name, shared.clock.clone(), shared.metrics.clone())
-            .gate(&kinds.clusters.synced())
-            .gate(&kinds.backups.synced())
-            .gate(&kinds.restores.synced())
-            .gate(&kinds.parts.sets.synced())
-            .gate(&kinds.parts.pods.synced())
-            .gate(&kinds.parts.claims.synced())
-            .gate(&kinds.parts.services.synced())
-            .gate(&kinds.parts.budgets.synced())
-            .gate(&kinds.jobs.synced())
+        let controller = Controller::builder(name, shared.clock.clone(), shared.metrics.clone())
             .concurrency(shared.concurrency)
-            .liveness(&shared.liveness)
+            .liveness(&shared.liveness);
+        kinds.needed_stores().iter().fold(controller, Controller::gate)
     };
     let (clusters, backups, restores) = (
         controller("cluster").objects(kinds.clusters.store()),

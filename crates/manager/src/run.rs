@@ -193,10 +193,7 @@ impl Manager {
         register_backup_metrics(&kinds, &shared);
         let controllers_to_run = wire(&kinds, functions(&kinds, &shared), &shared);
         let health = Health::new(informers.gates(), leadership.clone(), liveness.clone(), metrics);
-        // No controller waits for nodes: without the permission to watch them the operator works as without the watch.
-        let needed = informers.gates().into_iter().filter(|gate| gate.name() != "Node");
-        let needed = needed.collect();
-        let elector = elector.map(|elector| elector.liveness(&liveness).gates(needed));
+        let elector = elector.map(|elector| elector.liveness(&liveness).gates(kinds.needed_stores().into()));
         // The publisher ends only when all recorders are dropped.
         drop(shared);
 
