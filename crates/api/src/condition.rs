@@ -248,6 +248,22 @@ impl Readiness {
     }
 }
 
+/// The condition `Finished`: whether a one-shot backup or a restore has ended, and whether it succeeded.
+/// `kubectl wait --for=condition=Finished` returns after a failure, too.
+pub fn finished(succeeded: Option<bool>, message: String) -> Finding {
+    let (status, reason) = match succeeded {
+        Some(true) => (Truth::True, "Succeeded"),
+        Some(false) => (Truth::True, "Failed"),
+        None => (Truth::False, "Unfinished"),
+    };
+    Finding {
+        type_: ConditionType::Finished,
+        status,
+        reason,
+        message,
+    }
+}
+
 /// Merges findings into the previous list of conditions.
 ///
 /// A known type ([`ConditionType`]) without a finding is removed: a condition that does not apply is absent, as in the older

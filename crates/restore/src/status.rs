@@ -41,13 +41,14 @@ pub fn status(
         reason: plan.reason.as_str(),
         message: bounded(&plan.message, MAX_MESSAGE_CHARS),
     });
-    let readiness = match plan.phase {
-        Phase::Succeeded => Readiness::Ready,
-        Phase::Failed | Phase::RolledBack => Readiness::Stalled,
-        _ => Readiness::Reconciling,
+    let message = bounded(&plan.message, MAX_MESSAGE_CHARS);
+    let (readiness, succeeded) = match plan.phase {
+        Phase::Succeeded => (Readiness::Ready, Some(true)),
+        Phase::Failed | Phase::RolledBack => (Readiness::Stalled, Some(false)),
+        _ => (Readiness::Reconciling, None),
     };
-    findings.extend(readiness.findings(plan.reason.as_str(), &bounded(&plan.message, MAX_MESSAGE_CHARS)));
-    findings.push(finished(readiness, &plan.message));
+    findings.extend(readiness.findings(plan.reason.as_str(), &message));
+    findings.push(condition::finished(succeeded, message));
     let state = &plan.state;
     EtcdRestoreStatus {
         succeeded: state.succeeded,
@@ -75,21 +76,6 @@ pub fn status(
         plan: state.plan.as_deref().map(|text| bounded(text, MAX_MESSAGE_CHARS)),
         started_at: state.started_at.map(Time),
         completed_at: state.completed_at.map(Time),
-    }
-}
-
-/// Whether the restore has ended. `kubectl wait --for=condition=Finished` returns after a failure, too.
-fn finished(readiness: Readiness, message: &str) -> Finding {
-    let (status, reason) = match readiness {
-        Readiness::Ready => (Truth::True, "Succeeded"),
-        Readiness::Stalled => (Truth::True, "Failed"),
-        Readiness::Reconciling | Readiness::NotReady => (Truth::False, "Unfinished"),
-    };
-    Finding {
-        type_: ConditionType::Finished,
-        status,
-        reason,
-        message: bounded(message, MAX_MESSAGE_CHARS),
     }
 }
 

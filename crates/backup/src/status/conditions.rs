@@ -1,6 +1,6 @@
 //! The conditions of an `EtcdBackup`.
 
-use etcd_operator_api::condition::{ConditionType, Finding, Readiness, Truth};
+use etcd_operator_api::condition::{self, ConditionType, Finding, Readiness, Truth};
 use etcd_operator_api::reference::References;
 use etcd_operator_api::{EtcdBackupStatus, refusal};
 
@@ -106,18 +106,17 @@ fn readiness(observed: &ObservedBackup, plan: &Plan, obstacle: Option<&Obstacle>
     }
 }
 
-/// Whether a one-shot backup has ended. `kubectl wait --for=condition=Finished` returns after a failure, too.
+/// The condition `Finished` of a one-shot backup.
 fn finished(observed: &ObservedBackup, plan: &Plan) -> Option<Finding> {
     if observed.desired.trigger != Trigger::Once {
         return None;
     }
-    let (truth, reason) = match plan.progress.reason {
-        Reason::Done => (Truth::True, "Succeeded"),
-        Reason::LastRunFailed => (Truth::True, "Failed"),
-        _ => (Truth::False, "Unfinished"),
+    let succeeded = match plan.progress.reason {
+        Reason::Done => Some(true),
+        Reason::LastRunFailed => Some(false),
+        _ => None,
     };
-    let message = plan.progress.message.clone();
-    Some(finding(ConditionType::Finished, truth, reason, message))
+    Some(condition::finished(succeeded, plan.progress.message.clone()))
 }
 
 fn progressing(plan: &Plan, obstacle: Option<&Obstacle>) -> Finding {

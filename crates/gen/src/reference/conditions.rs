@@ -118,7 +118,7 @@ mod tests {
             include_str!("../../../backup/src/status/conditions.rs"),
             include_str!("../../../backup/src/status/former_locations.rs"),
             between(
-                include_str!("../../../restore/src/status.rs"),
+                include_str!("../../../api/src/condition.rs"),
                 "fn finished",
                 "\n}\n",
             ),
