@@ -29,7 +29,7 @@ use crate::desired::{Desired, parse_spec};
 use crate::events::{self, BackupEvent};
 use crate::job_slots::{JobSlots, slots_held};
 use crate::observe::{observe, observe_pods};
-use crate::observed_state::{JobSlot, ObservedBackup};
+use crate::observed_state::{JobSlot, ObservedBackup, ObservedPod};
 use crate::plan::freshness::recorded_fresh_until;
 use crate::plan::slot::SlotUse;
 use crate::plan::{Plan, plan};
@@ -204,7 +204,8 @@ impl Reconciler {
         let now = self.deps.clock.now();
         let after = status::refused(&backup, refused, references, now);
         let backup = self.write_status(&backup, after).await?;
-        *slot_use = Some(self.slot_use(&backup, None));
+        let pods = observe_pods(&ObjectKey::of(&*backup), &self.deps);
+        *slot_use = Some(slot_use_of(&backup, &pods, None, now));
         // The last good backup may become late while the spec is refused.
         let deadline = backup.status.as_ref().and_then(recorded_fresh_until);
         let rest = deadline.and_then(|by| Duration::try_from(by.duration_since(now)).ok());
@@ -242,7 +243,8 @@ impl Reconciler {
         let new_former_locations = status::new_former_locations(backup.status.as_ref(), &after);
         let backup = self.write_status(&backup, after).await?;
         let is_waiting = matches!(observed.job_slot, JobSlot::Denied { .. });
-        *slot_use = Some(self.slot_use(&backup, queued_since.filter(|_| is_waiting)));
+        let waiting_since = queued_since.filter(|_| is_waiting);
+        *slot_use = Some(slot_use_of(&backup, &observed.pods, waiting_since, observed.now));
         if !new_former_locations.is_empty() {
             let event = events::former_locations_added(&observed.desired, &new_former_locations);
             self.emit(&backup, event);
@@ -288,15 +290,6 @@ impl Reconciler {
             }
         }
         Ok(Wake::After(plan.requeue_after))
-    }
-
-    /// What an object uses of the Job slots by its persisted status.
-    fn slot_use(&self, backup: &EtcdBackup, waiting_since: Option<Timestamp>) -> SlotUse {
-        let pods = observe_pods(&ObjectKey::of(backup), &self.deps);
-        SlotUse {
-            held: slots_held(backup.status.as_ref(), &pods, self.deps.clock.now()),
-            waiting_since,
-        }
     }
 
     async fn set_finalizer(
@@ -353,6 +346,19 @@ impl Reconciler {
         } = event;
         info!(backup = %ObjectKey::of(backup), reason, "{note}");
         self.deps.reporter.tell(backup, severity, reason, action, note);
+    }
+}
+
+/// What an object uses of the Job slots by its persisted status.
+fn slot_use_of(
+    backup: &EtcdBackup,
+    pods: &[ObservedPod],
+    waiting_since: Option<Timestamp>,
+    now: Timestamp,
+) -> SlotUse {
+    SlotUse {
+        held: slots_held(backup.status.as_ref(), pods, now),
+        waiting_since,
     }
 }
 
