@@ -103,9 +103,6 @@ pub fn unimplemented_fields() -> &'static [Unbuilt] {
     UNBUILT
 }
 
-// Former names, until the crates that use them follow.
-pub use self::{parse_spec as desired, unimplemented_fields as not_built};
-
 /// Parses an `EtcdBackup`, or returns everything that is wrong with it.
 pub fn parse_spec(backup: &EtcdBackup, now: Timestamp) -> Result<Desired, Vec<Refusal>> {
     let spec = &backup.spec;

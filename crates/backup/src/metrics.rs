@@ -10,7 +10,7 @@ use etcd_operator_runtime::store::Store;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
-use crate::desired::desired;
+use crate::desired::parse_spec;
 use crate::plan::freshness::{fresh_until, recorded_fresh_until};
 
 /// Computes the metrics of all backups in a store.
@@ -19,9 +19,6 @@ pub struct BackupMetrics {
     backups: Store<EtcdBackup>,
     clock: SharedClock,
 }
-
-/// The former name, until the crates that use it follow.
-pub use self::BackupMetrics as Freshness;
 
 impl fmt::Debug for BackupMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -46,7 +43,7 @@ impl BackupMetrics {
     /// The seconds by which the next good backup of each object is overdue; 0 where it is not.
     pub fn lateness(&self) -> Vec<PerObject> {
         self.each(|backup, now| {
-            let deadline = match desired(backup, now) {
+            let deadline = match parse_spec(backup, now) {
                 Ok(desired) => fresh_until(&desired, created_at(backup)?, last_success(backup), now)?,
                 // A refused spec makes no backup, so its backups become late all the same.
                 Err(_) => recorded_fresh_until(backup.status.as_ref()?)?,

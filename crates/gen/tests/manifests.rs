@@ -206,7 +206,7 @@ fn problems(object: &Value) -> Vec<String> {
                 .unwrap_or_default()
         }),
         "EtcdBackup" => validate(object, |backup: &EtcdBackup| {
-            etcd_operator_backup::desired::desired(backup, now)
+            etcd_operator_backup::desired::parse_spec(backup, now)
                 .err()
                 .unwrap_or_default()
         }),

@@ -40,11 +40,6 @@ impl Budget {
         }
     }
 
-    /// The former name of [`new`](Self::new), until the crates that use it follow.
-    pub fn of(buffers: usize) -> Self {
-        Self::new(buffers)
-    }
-
     /// Waits for a free buffer.
     pub async fn acquire(&self) -> BufferPermit {
         let permit = Arc::clone(&self.free).acquire_owned().await;

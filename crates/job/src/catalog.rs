@@ -104,8 +104,6 @@ fn concerns_only_this_name(store: &Store, class: Class) -> bool {
     class == Class::Corrupt || (is_file && matches!(class, Class::Forbidden | Class::Unsupported))
 }
 
-pub use self::read_manifest as manifest; // former name
-
 /// Reads the manifest of an object. `None` if there is none, it cannot be read, or it names another object.
 pub async fn read_manifest(store: &Store, object: &str) -> Result<Option<Manifest>, Failure> {
     let found: Option<Manifest> = read_document(store, &names::manifest_name(object)).await?;

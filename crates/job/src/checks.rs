@@ -29,8 +29,6 @@ impl From<Error> for Failure {
     }
 }
 
-pub use self::summarize as summary; // former name
-
 /// Summarizes a stored snapshot from a quick look.
 pub async fn summarize(object: &mut Object) -> Result<Summary, Failure> {
     let (look, ranges) = fetch_and_look(object).await?;

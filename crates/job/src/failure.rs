@@ -57,21 +57,6 @@ impl Failure {
         Self::permanent(Class::Credentials.as_str(), message)
     }
 
-    /// The former name of [`permanent`](Self::permanent), until the crates that use it follow.
-    pub fn lasting(reason: &'static str, message: impl Into<String>) -> Self {
-        Self::permanent(reason, message)
-    }
-
-    /// The former name of [`retriable`](Self::retriable), until the crates that use it follow.
-    pub fn passing(reason: &'static str, message: impl Into<String>) -> Self {
-        Self::retriable(reason, message)
-    }
-
-    /// The former name of [`bad_order`](Self::bad_order), until the crates that use it follow.
-    pub fn order(message: impl Into<String>) -> Self {
-        Self::bad_order(message)
-    }
-
     /// The same failure with another reason.
     #[must_use]
     pub fn with_reason(self, reason: &'static str) -> Self {
@@ -143,7 +128,7 @@ impl From<InvalidConfig> for Failure {
         if bad.setting.contains("Secret") || bad.setting.contains("of spec.encryption") {
             return Self::bad_secret(bad.to_string());
         }
-        Self::order(bad.to_string())
+        Self::bad_order(bad.to_string())
     }
 }
 

@@ -33,8 +33,6 @@ pub fn has_frames(path: &Path) -> Result<bool, Failure> {
     Ok(!matches!(Header::parse(&head), Err(DecodeError::NotFrames)) && !head.is_empty())
 }
 
-pub use self::{summarize_fully as whole, summarize_quickly as quick}; // former name
-
 /// Summarizes a snapshot from its meta pages, right edge and small buckets.
 pub fn summarize_quickly(path: &Path) -> Result<Summary, Failure> {
     let mut database = Database::open(open(path)?)?;

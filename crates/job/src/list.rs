@@ -126,8 +126,6 @@ pub struct Listing {
     pub unreadable: Vec<String>,
 }
 
-pub use self::list_prefix as listing; // former name
-
 /// Lists everything below a prefix. `has_key` says whether the key of an ID is available.
 pub async fn list_prefix(
     store: &Store,

@@ -50,8 +50,6 @@ pub trait Members: fmt::Debug + Send + Sync {
     fn database_size<'a>(&'a self, member: &'a Candidate) -> MemberFuture<'a, Option<u64>>;
 }
 
-pub use self::NetworkMembers as Network; // former name
-
 /// Members that are reached over the network.
 #[derive(Clone, Debug)]
 pub struct NetworkMembers {

@@ -37,10 +37,6 @@ impl From<Exit> for ExitCode {
     }
 }
 
-pub use self::{
-    exit_of as exit, failed_outcome as failed, stored_outcome as stored, termination_message as message,
-}; // former name
-
 /// The exit status for an outcome.
 pub fn exit_of(outcome: &JobOutcome) -> Exit {
     match outcome {

@@ -70,11 +70,6 @@ pub fn platform() -> Platform {
     }
 }
 
-pub use self::{
-    connect_store as store, connect_store_with as store_with, parse_keys as keys_of, read_etcd_access as way,
-    read_key_ids as key_ids, read_keys as keys,
-}; // former name
-
 /// Connects to the store of an order, with credentials from its mounted Secrets.
 pub async fn connect_store(order: &StoreOrder, policy: Policy) -> Result<Store, Failure> {
     let mounted = |directory: &Option<String>, expected: &str| match directory {

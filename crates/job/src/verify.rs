@@ -45,8 +45,6 @@ async fn largest_database(members: Option<&Source>) -> Option<u64> {
     survey.found.iter().map(|member| member.db_size).max()
 }
 
-pub use self::{verify_ends as glance, verify_fully as whole}; // former name
-
 /// Verifies every byte and every page.
 pub async fn verify_fully(
     store: &Store,

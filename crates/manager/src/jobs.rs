@@ -12,7 +12,7 @@ use etcd_operator_api::contract::{JobOrder, JobOutcome, Manifest, Task};
 use etcd_operator_etcd::tool::Tools;
 use etcd_operator_job::backup::Run;
 use etcd_operator_job::budget::{BUFFERS, Budget};
-use etcd_operator_job::members::Network;
+use etcd_operator_job::members::NetworkMembers;
 use etcd_operator_job::names::BY_HAND;
 use etcd_operator_job::object::Object;
 use etcd_operator_job::outcome::{self, Exit};
@@ -78,9 +78,9 @@ pub fn list(args: &ListArgs) -> Result<Exit> {
     };
     run_by_hand(&args.order.log_level, false, async {
         let order = args.store.prefix_order(url)?;
-        let keys = settings::key_ids(args.store.keys.as_deref())?;
-        let store = settings::store(&order, Policy::default()).await?;
-        let found = listing::listing(&store, &order.path, |id| keys.iter().any(|key| key == id)).await?;
+        let keys = settings::read_key_ids(args.store.keys.as_deref())?;
+        let store = settings::connect_store(&order, Policy::default()).await?;
+        let found = listing::list_prefix(&store, &order.path, |id| keys.iter().any(|key| key == id)).await?;
         if args.json {
             print(&format!("{}\n", serde_json::to_string_pretty(&found)?))
         } else {
@@ -137,8 +137,8 @@ pub fn inspect(args: &InspectArgs) -> Result<Exit> {
     run_by_hand("warn", false, async {
         let is_file = !args.what.contains("://") && !inspecting::has_frames(Path::new(&args.what))?;
         let summary = match (is_file, args.full) {
-            (true, false) => inspecting::quick(Path::new(&args.what))?,
-            (true, true) => inspecting::whole(Path::new(&args.what))?,
+            (true, false) => inspecting::summarize_quickly(Path::new(&args.what))?,
+            (true, true) => inspecting::summarize_fully(Path::new(&args.what))?,
             (false, is_full) => summarize_stored_backup(args, is_full).await?,
         };
         let text = if args.json {
@@ -163,7 +163,7 @@ async fn summarize_stored_backup(args: &InspectArgs, is_full: bool) -> Result<Su
     let folder = Scratch::new(scratch.join(format!("inspect-{}", std::process::id())))?;
     let file = folder.0.join("snapshot.db");
     fetching::fetch_unhashed(&stored.object, stored.manifest.as_ref(), &file).await?;
-    Ok(inspecting::whole(&file)?)
+    Ok(inspecting::summarize_fully(&file)?)
 }
 
 /// A directory for sensitive data, deleted on drop.
@@ -192,9 +192,9 @@ struct StoredBackup {
 
 async fn open(args: &StoreArgs, url: &str) -> Result<StoredBackup> {
     let order = args.order(url)?;
-    let keys: KeyRing = settings::keys(args.keys.as_deref())?;
-    let store = settings::store(&order, Policy::default()).await?;
-    let manifest = catalog::manifest(&store, &order.path).await?;
+    let keys: KeyRing = settings::read_keys(args.keys.as_deref())?;
+    let store = settings::connect_store(&order, Policy::default()).await?;
+    let manifest = catalog::read_manifest(&store, &order.path).await?;
     let object = Object::open(&store, &order.path, manifest.as_ref(), keys).await?;
     Ok(StoredBackup { object, manifest })
 }
@@ -234,8 +234,8 @@ fn run_order(
     let order = match read {
         Ok(order) => order,
         Err(error) => {
-            let failure = Failure::order(format!("{error:#}"));
-            return report_outcome(order_args, "", outcome::failed(&failure));
+            let failure = Failure::bad_order(format!("{error:#}"));
+            return report_outcome(order_args, "", outcome::failed_outcome(&failure));
         }
     };
     let runtime = runtime(matches!(order.task, Task::Fetch(_)))?;
@@ -244,14 +244,14 @@ fn run_order(
     runtime.shutdown_timeout(std::time::Duration::from_secs(5));
     let outcome = done.unwrap_or_else(|failure| {
         let is_by_hand = order.owner_uid == BY_HAND;
-        outcome::failed(&if is_by_hand { failure.by_hand() } else { failure })
+        outcome::failed_outcome(&if is_by_hand { failure.by_hand() } else { failure })
     });
     report_outcome(order_args, &order.run, outcome)
 }
 
 async fn run(order: &JobOrder, environment: Environment) -> Result<JobOutcome, Failure> {
     let stop = CancellationToken::new();
-    let failed = |error: std::io::Error| Failure::passing("Stopped", error.to_string());
+    let failed = |error: std::io::Error| Failure::retriable("Stopped", error.to_string());
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let work = run_until_stopped(order, environment, stop.clone());
@@ -287,13 +287,13 @@ async fn run_until_stopped(
             match until {
                 Some(until) => {
                     tokio::time::sleep(until.duration_since(clock::now()).unsigned_abs()).await;
-                    Failure::lasting("Deadline", format!("the deadline {until} has passed"))
+                    Failure::permanent("Deadline", format!("the deadline {until} has passed"))
                 }
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            () = stopped.cancelled() => Failure::passing("Stopped", "the process received a termination signal"),
+            () = stopped.cancelled() => Failure::retriable("Stopped", "the process received a termination signal"),
             deadline_passed = deadline_passed => deadline_passed,
         }
     };
@@ -308,11 +308,11 @@ async fn execute_task(
     environment: Environment,
     stop: CancellationToken,
 ) -> Result<JobOutcome, Failure> {
-    let store = || settings::store(&order.store, Policy::default());
+    let store = || settings::connect_store(&order.store, Policy::default());
     match &order.task {
         Task::Backup(task) => {
             let store = store().await?;
-            let members = Network::new(settings::way(&task.source)?);
+            let members = NetworkMembers::new(settings::read_etcd_access(&task.source)?);
             let run = Run {
                 order,
                 task,
@@ -320,10 +320,10 @@ async fn execute_task(
                 members: &members,
                 scratch: environment.scratch,
                 tools: environment.tools,
-                budget: Budget::of(BUFFERS),
+                budget: Budget::new(BUFFERS),
                 stop,
             };
-            run.backup().await.map(outcome::stored)
+            run.backup().await.map(outcome::stored_outcome)
         }
         Task::List { after } => listing::list(&store().await?, order, after.as_deref()).await,
         Task::Prune { keep } => pruning::prune(&store().await?, order, keep).await,
@@ -338,12 +338,12 @@ async fn execute_task(
 }
 
 fn report_outcome(order_args: &OrderArgs, run: &str, outcome: JobOutcome) -> Result<Exit> {
-    let exit = outcome::exit(&outcome);
+    let exit = outcome::exit_of(&outcome);
     match &outcome {
         JobOutcome::Failed { reason, message, .. } => tracing::error!(reason, "{message}"),
         done => tracing::info!(?done, "done"),
     }
-    let message = outcome::message(run, outcome);
+    let message = outcome::termination_message(run, outcome);
     let default = Path::new(TERMINATION_MESSAGE);
     let file = order_args
         .result

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
 use etcd_operator_api::EtcdBackup;
-use etcd_operator_backup::{JobSlots, metrics::Freshness};
+use etcd_operator_backup::{JobSlots, metrics::BackupMetrics};
 use etcd_operator_cluster::{build::NoOperatorImage, ports::MemberClients, reports};
 use etcd_operator_runtime::{
     client,
@@ -241,7 +241,7 @@ impl Manager {
 /// Registers the metrics about size, age and lateness of backups.
 fn register_backup_metrics(kinds: &Kinds, shared: &Shared) {
     let backups = kinds.backups.store();
-    let freshness = Freshness::new(backups.clone(), shared.clock.clone());
+    let freshness = BackupMetrics::new(backups.clone(), shared.clock.clone());
     let (ages, sizes) = (freshness.clone(), freshness.clone());
     let with_clusters = move |figures: Vec<PerObject>| -> Vec<Figure> {
         // A deleted EtcdBackup has no metrics.

@@ -75,7 +75,7 @@ pub enum PointInTime {
 }
 
 /// The fields whose feature is not implemented yet.
-pub fn not_built() -> &'static [Unbuilt] {
+pub fn unimplemented_fields() -> &'static [Unbuilt] {
     UNBUILT
 }
 

@@ -72,7 +72,7 @@ async fn a_cluster_serves_what_its_snapshot_holds_whatever_was_written_since() -
             path: "orders".to_owned(),
             ..StoreOrder::default()
         };
-        let store = settings::store(&order, Policy::default()).await?;
+        let store = settings::connect_store(&order, Policy::default()).await?;
         let deadline = clock::now().checked_add(SignedDuration::from_mins(5))?;
         let task = VerifyTask {
             keys: None,

@@ -16,7 +16,7 @@ use etcd_operator_etcd::membership::Role;
 use etcd_operator_etcd::tool::Tools;
 use etcd_operator_job::backup::Run;
 use etcd_operator_job::budget::{BUFFERS, Budget};
-use etcd_operator_job::members::Network;
+use etcd_operator_job::members::NetworkMembers;
 use etcd_operator_job::{Failure, clock, settings};
 use etcd_operator_store::Policy;
 use jiff::SignedDuration;
@@ -82,8 +82,8 @@ async fn stored(
     let Task::Backup(task) = &order.task else {
         bail!("another task");
     };
-    let members = match settings::way(&task.source) {
-        Ok(way) => Network::new(way),
+    let members = match settings::read_etcd_access(&task.source) {
+        Ok(way) => NetworkMembers::new(way),
         Err(failure) => return Ok(Err(failure)),
     };
     let scratch = bed.path().join("scratch");
@@ -91,11 +91,11 @@ async fn stored(
     let run = Run {
         order: &order,
         task,
-        store: settings::store(&order.store, Policy::default()).await?,
+        store: settings::connect_store(&order.store, Policy::default()).await?,
         members: &members,
         scratch: scratch.clone(),
         tools,
-        budget: Budget::of(BUFFERS),
+        budget: Budget::new(BUFFERS),
         stop: CancellationToken::new(),
     };
     let made = run.backup().await;

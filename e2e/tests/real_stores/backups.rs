@@ -18,7 +18,7 @@ use etcd_operator_etcd::endpoint::Endpoint;
 use etcd_operator_etcd::tool::Tools;
 use etcd_operator_job::backup::Run;
 use etcd_operator_job::budget::{BUFFERS, Budget};
-use etcd_operator_job::members::Network;
+use etcd_operator_job::members::NetworkMembers;
 use etcd_operator_job::object::Object;
 use etcd_operator_job::{catalog, clock, fetch, prune, settings};
 use etcd_operator_store::Policy;
@@ -149,24 +149,24 @@ async fn a_backup_goes_into_s3_and_comes_back_and_is_deleted() -> Result<()> {
         let Task::Backup(task) = &order.task else {
             bail!("another task");
         };
-        let members = Network::new(settings::way(&task.source)?);
+        let members = NetworkMembers::new(settings::read_etcd_access(&task.source)?);
         let run = Run {
             order: &order,
             task,
-            store: settings::store(&order.store, Policy::default()).await?,
+            store: settings::connect_store(&order.store, Policy::default()).await?,
             members: &members,
             scratch: bed.path().to_owned(),
             tools: Tools::of_image(),
-            budget: Budget::of(BUFFERS),
+            budget: Budget::new(BUFFERS),
             stop: CancellationToken::new(),
         };
         made.push(run.backup().await?);
     }
     let order = order(&bed, &server, &endpoint, "prune")?;
-    let store = settings::store(&order.store, Policy::default()).await?;
-    let manifest = catalog::manifest(&store, &made[1].object).await?;
+    let store = settings::connect_store(&order.store, Policy::default()).await?;
+    let manifest = catalog::read_manifest(&store, &made[1].object).await?;
     ensure!(manifest.as_ref() == Some(&made[1]), "{manifest:?}");
-    let keys = settings::keys(None)?;
+    let keys = settings::read_keys(None)?;
     let object = Object::open(&store, &made[1].object, manifest.as_ref(), keys).await?;
     let file = bed.path().join("fetched.db");
     let checked = fetch::fetch(&object, manifest.as_ref(), &file).await?.checked;

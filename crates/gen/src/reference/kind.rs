@@ -37,8 +37,8 @@ pub(super) fn files() -> Files {
     let [cluster, backup, restore] = crd::all();
     [
         page::<EtcdCluster>(&cluster, cluster::desired::unimplemented_fields()),
-        page::<EtcdBackup>(&backup, backup::desired::not_built()),
-        page::<EtcdRestore>(&restore, restore::desired::not_built()),
+        page::<EtcdBackup>(&backup, backup::desired::unimplemented_fields()),
+        page::<EtcdRestore>(&restore, restore::desired::unimplemented_fields()),
     ]
     .into_iter()
     .collect()
@@ -280,8 +280,8 @@ mod tests {
         assert_eq!(implementation_note("spec.compression", &fields), "only `None`");
         for (kind, unimplemented) in [
             ("etcdcluster", cluster::desired::unimplemented_fields()),
-            ("etcdbackup", backup::desired::not_built()),
-            ("etcdrestore", restore::desired::not_built()),
+            ("etcdbackup", backup::desired::unimplemented_fields()),
+            ("etcdrestore", restore::desired::unimplemented_fields()),
         ] {
             let page = page_of(kind);
             for field in unimplemented {

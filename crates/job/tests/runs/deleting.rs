@@ -363,7 +363,7 @@ async fn people_see_what_is_there_and_what_cannot_be_opened() {
         .create(&bare, Bytes::from_static(b"x"))
         .await
         .expect("written");
-    let listing = list::listing(&bench.store, "etcd/", |id| id == "2025")
+    let listing = list::list_prefix(&bench.store, "etcd/", |id| id == "2025")
         .await
         .expect("a list");
     let text = listing.to_string();
@@ -378,7 +378,7 @@ async fn people_see_what_is_there_and_what_cannot_be_opened() {
     write(&names::manifest_name(&broken[0]), b"{");
     write(&broken[1], b"half");
     write("etcd/\u{1b}[2Jred", b"x");
-    let shown = list::listing(&bench.store, "etcd/", |_| true)
+    let shown = list::list_prefix(&bench.store, "etcd/", |_| true)
         .await
         .expect("a list")
         .to_string();
@@ -394,10 +394,10 @@ async fn people_see_what_is_there_and_what_cannot_be_opened() {
         "{shown}"
     );
     assert!(!shown.contains('\u{1b}'), "{shown}");
-    let nothing = list::listing(&bench.store, "other/", |_| true)
+    let nothing = list::list_prefix(&bench.store, "other/", |_| true)
         .await
         .expect("a list");
     assert!(nothing.to_string().contains("No backups found"), "{nothing}");
-    let opened = list::listing(&bench.store, "etcd/", |id| id == "2026").await;
+    let opened = list::list_prefix(&bench.store, "etcd/", |id| id == "2026").await;
     assert!(opened.expect("a list").to_string().contains("encrypted"));
 }

@@ -203,7 +203,7 @@ async fn a_look_at_a_stored_backup_tells_what_a_look_at_the_file_does() {
     let (keys, out) = (keys(7), Folder::new());
     let file = out.0.join("plain.db");
     std::fs::write(&file, snapshot()).expect("written");
-    let here = inspect::quick(&file).expect("a look");
+    let here = inspect::summarize_quickly(&file).expect("a look");
     assert_eq!(here.revision, REVISION);
     assert!(!inspect::has_frames(&file).expect("read"));
     for form in &FORMS {
@@ -217,7 +217,7 @@ async fn a_look_at_a_stored_backup_tells_what_a_look_at_the_file_does() {
             !manifest.frames.is_empty()
         );
     }
-    let whole = inspect::whole(&file).expect("a walk");
+    let whole = inspect::summarize_fully(&file).expect("a walk");
     assert!(whole.walk.expect("walked").damage.is_empty());
     assert!(whole.sha256.is_some() && whole.keys.is_some());
 }

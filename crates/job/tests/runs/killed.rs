@@ -166,7 +166,7 @@ async fn end(
         members,
         scratch: bench.scratch.0.clone(),
         tools: bench.tools.clone(),
-        budget: Budget::of(BUFFERS),
+        budget: Budget::new(BUFFERS),
         stop: CancellationToken::new(),
     };
     tokio::select! {

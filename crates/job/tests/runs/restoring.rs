@@ -170,7 +170,7 @@ async fn a_program_that_hangs_dies_with_the_run() {
             }
         };
         let (members, order) = (Fake::good(), restoring());
-        let run = bench.run_until(&members, &order, Budget::of(BUFFERS), stop.clone());
+        let run = bench.run_until(&members, &order, Budget::new(BUFFERS), stop.clone());
         let (made, pid) = tokio::join!(run, started);
         let failure = made.expect_err("it was asked to end");
         assert_eq!((failure.reason.as_ref(), failure.is_retriable), ("Stopped", true));

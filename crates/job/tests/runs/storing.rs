@@ -96,7 +96,7 @@ async fn every_form_is_checked_to_the_last_page_when_that_is_asked_for() {
 async fn a_snapshot_of_several_parts_takes_a_bounded_number_of_buffers() {
     let snapshot = long_snapshot(60 << 20);
     let (bench, members) = (Bench::new(), Fake::of(&[Manner::Good], snapshot.clone()));
-    let budget = Budget::of(BUFFERS);
+    let budget = Budget::new(BUFFERS);
     let patient = Bench::with(Policy::default());
     drop(bench);
     let manifest = patient
@@ -192,7 +192,7 @@ async fn a_store_that_takes_nothing_never_holds_up_the_cluster() {
     bench
         .port
         .plan(UploadPhase::FirstPart, InjectedFault::Slow, Occurrence::Always);
-    let budget = Budget::of(1);
+    let budget = Budget::new(1);
     let order = order("u", "r", |task| {
         task.limits = Limits {
             bytes_per_second: 1 << 20,
@@ -248,7 +248,7 @@ async fn the_deadline_and_a_request_to_end_leave_nothing_behind() {
     assert_eq!(bench.names(), [""; 0]);
     let stop = CancellationToken::new();
     let later = order("u", "r2", |_| {});
-    let run = bench.run_until(&members, &later, Budget::of(BUFFERS), stop.clone());
+    let run = bench.run_until(&members, &later, Budget::new(BUFFERS), stop.clone());
     let ask = async {
         while members.begun.load(Ordering::SeqCst) < 2 {
             tokio::task::yield_now().await;

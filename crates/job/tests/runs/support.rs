@@ -257,7 +257,7 @@ impl Bench {
     }
 
     pub async fn run(&self, members: &Fake, order: &JobOrder) -> Result<Manifest, Failure> {
-        self.run_with(members, order, Budget::of(BUFFERS)).await
+        self.run_with(members, order, Budget::new(BUFFERS)).await
     }
 
     pub async fn run_with(

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use etcd_operator_api::backup::Compression;
 use etcd_operator_api::contract::{JobOutcome, Verified, VerifyTask};
-use etcd_operator_job::verify::{glance, verify};
+use etcd_operator_job::verify::{verify, verify_ends};
 use etcd_operator_job::{Failure, clock};
 use etcd_operator_snapshot::frames::KeyRing;
 use jiff::SignedDuration;
@@ -68,7 +68,7 @@ async fn a_glance_tells_what_a_whole_reading_does_but_for_keys() {
     for compression in [Compression::None, Compression::Zstd] {
         let bench = stored(compression).await;
         let whole = verified(&bench).await.expect("whole");
-        let seen = glance(&bench.store, OBJECT, KeyRing::default())
+        let seen = verify_ends(&bench.store, OBJECT, KeyRing::default())
             .await
             .expect("a glance");
         let wanted = Verified {

@@ -38,16 +38,18 @@ async fn verify(args: &RestoreArgs, source: &Source, found: &Found) -> Result<Ve
         None => None,
     };
     let keys = match &source.keys {
-        Some(name) => settings::keys_of(&found.secret(name).await?).map_err(|failure| failure.to_string())?,
+        Some(name) => {
+            settings::parse_keys(&found.secret(name).await?).map_err(|failure| failure.to_string())?
+        }
         None => KeyRing::default(),
     };
     let checked = async {
-        let store = settings::store_with(&order, secret.as_ref(), ca, Policy::default()).await?;
+        let store = settings::connect_store_with(&order, secret.as_ref(), ca, Policy::default()).await?;
         if args.quick {
-            return verify::glance(&store, &source.object, keys).await;
+            return verify::verify_ends(&store, &source.object, keys).await;
         }
         let scratch = Scratch::create(args.scratch.as_deref())?;
-        verify::whole(&store, &source.object, keys, &scratch.0).await
+        verify::verify_fully(&store, &source.object, keys, &scratch.0).await
     };
     let checked = checked.await;
     checked.map_err(|failure| format!("{}: {failure}", failure.reason))
@@ -80,7 +82,7 @@ impl Scratch {
         let directory = parent.join(format!("etcd-operator-restore-{}", std::process::id()));
         std::fs::create_dir(&directory).map_err(|error| {
             let message = format!("cannot create {}: {error}", directory.display());
-            etcd_operator_job::Failure::lasting("Scratch", message)
+            etcd_operator_job::Failure::permanent("Scratch", message)
         })?;
         Ok(Self(directory))
     }

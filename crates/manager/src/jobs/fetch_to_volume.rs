@@ -30,10 +30,10 @@ pub async fn fetch(order: &JobOrder, task: &FetchTask, pod_uid: &str) -> Result<
         return Ok(JobOutcome::Fetched { bytes });
     }
     run_blocking(&volume, &wanted, download::begin).await?;
-    let store = settings::store(&order.store, Policy::default()).await?;
-    let keys = settings::keys(task.keys.as_deref())?;
+    let store = settings::connect_store(&order.store, Policy::default()).await?;
+    let keys = settings::read_keys(task.keys.as_deref())?;
     let name = &order.store.path;
-    let manifest = catalog::manifest(&store, name).await?;
+    let manifest = catalog::read_manifest(&store, name).await?;
     let object = Object::open(&store, name, manifest.as_ref(), keys).await?;
     if object.stored_size() != facts.size {
         let message = format!(
@@ -41,7 +41,7 @@ pub async fn fetch(order: &JobOrder, task: &FetchTask, pod_uid: &str) -> Result<
             object.stored_size(),
             facts.size
         );
-        return Err(Failure::lasting("VerificationFailed", message));
+        return Err(Failure::permanent("VerificationFailed", message));
     }
     let expected = Expected {
         size: facts.snapshot_size,
@@ -99,14 +99,14 @@ async fn run_blocking(
 ) -> Result<(), Failure> {
     let (volume, wanted) = (volume.clone(), wanted.clone());
     let done = tokio::task::spawn_blocking(move || work(&volume, &wanted)).await;
-    done.map_err(|stopped| Failure::passing("Stopped", stopped.to_string()))?
+    done.map_err(|stopped| Failure::retriable("Stopped", stopped.to_string()))?
         .map_err(|error| to_failure(&error))
 }
 
 fn to_failure(error: &NotPossible) -> Failure {
     let message = error.to_string();
     match error {
-        NotPossible::NoRoom(_) => Failure::lasting("NoRoom", message),
-        NotPossible::Unreadable(_) | NotPossible::Unwritable(_) => Failure::passing("File", message),
+        NotPossible::NoRoom(_) => Failure::permanent("NoRoom", message),
+        NotPossible::Unreadable(_) | NotPossible::Unwritable(_) => Failure::retriable("File", message),
     }
 }

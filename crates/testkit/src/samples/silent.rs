@@ -10,7 +10,7 @@ pub struct Heard {
     /// All of it, refusals included, as text.
     pub outcome: String,
     /// The fields it refuses because their feature does not exist; everything below them counts as refused.
-    pub not_built: Vec<String>,
+    pub unimplemented_fields: Vec<String>,
 }
 
 /// The paths of the leaves that no base makes heard: neither does some value of theirs change the outcome, nor are
@@ -32,7 +32,12 @@ fn is_heard(leaf: &Leaf, base: &Value, hear: &impl Fn(&Value) -> Option<Heard>) 
     let Some(first) = answers.next() else {
         return false;
     };
-    let refused = |heard: &Heard| heard.not_built.iter().any(|field| leaf.is_within(field));
+    let refused = |heard: &Heard| {
+        heard
+            .unimplemented_fields
+            .iter()
+            .any(|field| leaf.is_within(field))
+    };
     refused(&first) || answers.any(|heard| heard.outcome != first.outcome || refused(&heard))
 }
 
@@ -58,7 +63,7 @@ mod tests {
     fn says(outcome: &Value) -> Heard {
         Heard {
             outcome: outcome.to_string(),
-            not_built: Vec::new(),
+            unimplemented_fields: Vec::new(),
         }
     }
 
@@ -96,7 +101,7 @@ mod tests {
             move |_: &Value| {
                 Some(Heard {
                     outcome: String::new(),
-                    not_built: vec![field.to_owned()],
+                    unimplemented_fields: vec![field.to_owned()],
                 })
             }
         };

@@ -21,16 +21,16 @@ pub struct Wishes {
 }
 
 impl Heard {
-    /// What a controller makes of an object: what it desires, or refusals, of which `not_built` names the field where
+    /// What a controller makes of an object: what it desires, or refusals, of which `unimplemented_fields` names the field where
     /// the feature is missing.
     pub fn of<T: Debug, R: Debug>(
         outcome: &Result<T, Vec<R>>,
-        not_built: impl Fn(&R) -> Option<String>,
+        unimplemented_fields: impl Fn(&R) -> Option<String>,
     ) -> Self {
         let refused = outcome.as_ref().err().into_iter().flatten();
         Self {
             outcome: format!("{outcome:?}"),
-            not_built: refused.filter_map(not_built).collect(),
+            unimplemented_fields: refused.filter_map(unimplemented_fields).collect(),
         }
     }
 }
