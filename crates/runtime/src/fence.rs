@@ -46,8 +46,10 @@ pub struct WritePermit {
 
 impl WritePermit {
     /// Runs a write, and checks leadership before every poll of it. A call that still waits for a connection when
-    /// leadership ends, or a process that was stopped meanwhile, sends nothing.
+    /// leadership ends is not sent, also when the process was stopped meanwhile.
     ///
+    /// What the connection has already taken over, its own task may still send. Writes to the API server therefore name
+    /// the resourceVersion they were decided on, and calls to etcd name the member ID or the URL they are about.
     /// After [`NotLeading`] the write may have happened before leadership ended.
     pub async fn spend<T>(self, write: impl Future<Output = T>) -> Result<T, NotLeading> {
         let mut write = pin!(write);
