@@ -291,7 +291,7 @@ pub fn find(conditions: &[Condition], type_: ConditionType) -> Option<&Condition
     conditions.iter().find(|c| c.type_ == type_.as_str())
 }
 
-/// The conditions of an object that this installation does not serve: `Accepted=Unknown` with reason `NotServed`.
+/// The conditions of an object that this installation does not serve: `Accepted` and `Ready` are `Unknown` with reason `NotServed`.
 /// `None` if the object already has conditions, because another installation may serve it. The installation that serves the
 /// object replaces the condition.
 pub fn left_alone(
@@ -305,21 +305,21 @@ pub fn left_alone(
         .then(|| given_up(&[], not_served, generation, now))
 }
 
-/// The conditions of an object that this installation served and no longer serves: `NotServed` replaces all of its other
-/// known conditions.
+/// The conditions of an object that this installation served and no longer serves: `Accepted` and `Ready` with reason
+/// `NotServed` replace all of its other known conditions.
 pub fn given_up(
     before: &[Condition],
     not_served: &NotServed,
     generation: Option<i64>,
     now: Timestamp,
 ) -> Vec<Condition> {
-    let finding = Finding {
-        type_: ConditionType::Accepted,
+    let findings = [ConditionType::Accepted, ConditionType::Ready].map(|type_| Finding {
+        type_,
         status: Truth::Unknown,
         reason: "NotServed",
         message: format!("Not served: {}.", not_served.why),
-    };
-    merge(before, &[finding], generation, now)
+    });
+    merge(before, &findings, generation, now)
 }
 
 /// The condition of this type if its status, reason or message differs from before: then it deserves an Event.

@@ -16,7 +16,7 @@ use crate::observed_state::{Digest, MembershipFailure, QueryResult};
 
 pub use field_hint::FieldHint;
 pub use member_problem::{KeptVolumeFault, MemberProblem, VolumeConsent};
-pub use reason::BlockerReason;
+pub use reason::{BlockerReason, EndsBy};
 
 /// A fact that must change before the next step is safe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,10 +168,31 @@ impl Blocker {
         }
     }
 
+    /// Whether it ends only if the user acts.
+    pub fn needs_user(&self) -> bool {
+        match self {
+            Self::Member {
+                problem: MemberProblem::Unhealthy { cause: Some(cause) },
+                ..
+            } => cause.needs_user(),
+            // The kubelet is still at work unless it says otherwise.
+            Self::Member {
+                problem: problem @ MemberProblem::NotStartedContainer { .. },
+                ..
+            } => problem.is_root_cause(),
+            _ => self.reason().ends_by() == EndsBy::User,
+        }
+    }
+
     /// Whether it is a cause by itself, and not only a member that has not started yet.
     pub fn is_root_cause(&self) -> bool {
         matches!(self, Self::Member { problem, .. } if problem.is_root_cause())
     }
+}
+
+/// Whether these blockers end only if the user acts. A decision that is blocked without a blocker says so in its text.
+pub fn need_user(blockers: &[Blocker]) -> bool {
+    blockers.is_empty() || blockers.iter().any(Blocker::needs_user)
 }
 
 /// The first blocker that is a cause by itself.

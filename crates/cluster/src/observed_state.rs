@@ -134,6 +134,11 @@ pub enum MembershipFailure {
 }
 
 impl ObservedCluster {
+    /// Whether any of its pods is left.
+    pub fn has_pods(&self) -> bool {
+        self.members.values().any(|member| member.pod.is_some())
+    }
+
     /// The members, if they are known.
     pub fn known(&self) -> Option<&Known> {
         match &self.membership {

@@ -236,7 +236,10 @@ impl Reconciler {
             drops_plans: status::is_plan_drop_reported(cluster),
             step: plan.step.as_ref().map(act::event_reason),
             refused_step: None,
-            pending: wanted.as_ref().and_then(|wanted| wanted.objects.pending.clone()),
+            pending: match &wanted {
+                Some(wanted) => wanted.objects.pending.clone(),
+                None => objects::pending_change(&observation),
+            },
             applied_template,
             backups: objects::backups(key, deps),
         };

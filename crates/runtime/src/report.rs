@@ -3,7 +3,7 @@
 //! An unchanged status is not written. An object that cannot be decoded gets a condition and an Event of its own; other
 //! objects are not affected.
 
-use etcd_operator_api::condition::{self, ConditionType, Conditioned, Finding, Truth};
+use etcd_operator_api::condition::{self, ConditionType, Conditioned, Finding, Readiness, Truth};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use kube::core::object::HasStatus;
@@ -135,7 +135,11 @@ impl Reporter {
                 malformed.error
             ),
         };
-        let after = condition::merge(&before, &[finding], malformed.generation, self.clock.now());
+        let mut findings = Readiness::Stalled
+            .findings(finding.reason, &finding.message)
+            .to_vec();
+        findings.push(finding);
+        let after = condition::merge(&before, &findings, malformed.generation, self.clock.now());
         if before == after {
             return Ok(());
         }

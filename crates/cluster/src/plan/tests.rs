@@ -15,6 +15,7 @@ mod hibernation_exit;
 mod life;
 mod lives;
 mod properties;
+mod readiness;
 mod replace;
 mod restore;
 mod restore_ends;

@@ -12,7 +12,7 @@ use etcd_operator_runtime::key::ObjectKey;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt as _;
 
-use crate::build::{self, BuildInputs, Objects, OperatorImage, StateAnnotations};
+use crate::build::{self, BuildInputs, Objects, OperatorImage, PendingChange, StateAnnotations, spec_hash};
 use crate::desired::Desired;
 use crate::observe::{Observation, is_own_set, is_owned};
 use crate::plan::Plan;
@@ -45,6 +45,15 @@ impl DesiredObjects {
     pub fn follows_from(&self, build_inputs: &BuildInputs) -> bool {
         self.build_inputs == *build_inputs
     }
+}
+
+/// The pending change of a cluster whose objects are left as they are: nothing is built to compare the settings with.
+pub fn pending_change(observation: &Observation) -> Option<PendingChange> {
+    let stored = observation.stored.as_ref()?;
+    let desired = &observation.observed.desired;
+    let version = desired.version(stored.version().and_then(|version| version.parse().ok()).as_ref());
+    let is_changed = stored.spec_hash() != Some(spec_hash(desired, &version).as_str());
+    is_changed.then(|| PendingChange::Spec(Vec::new()))
 }
 
 /// What the objects are made of beside what the spec asks for; none if they are to be left as they are.

@@ -1,6 +1,7 @@
 //! What is true of a cluster, as conditions.
 
 use etcd_operator_api::EtcdClusterStatus;
+use etcd_operator_api::cluster::RefusedStep;
 use etcd_operator_api::condition::{self, Condition, ConditionType, Finding, Readiness, Truth};
 use etcd_operator_api::refusal;
 use etcd_operator_etcd::policy::{self, Verdict};
@@ -8,6 +9,7 @@ use etcd_operator_etcd::version::Version;
 
 use super::hibernation_exit::HibernationExit;
 use super::{StatusInputs, backups, events, step_failure};
+use crate::blocker;
 use crate::build::PendingChange;
 use crate::desired::Desired;
 use crate::persisted_state::Restore;
@@ -15,6 +17,8 @@ use crate::plan::{ClusterView, Plan, Reason, majority};
 
 /// The reason while the spec has changes that no member runs.
 const PENDING: &str = "Pending";
+/// The reason while the API server refuses the next step.
+const STEP_REFUSED: &str = "StepRefused";
 /// What there is to know of a cluster that is well and bears no failure.
 const ONE_ALONE: &str =
     " One member has no redundancy: nobody can read or write while it is away, as was asked for.";
@@ -140,9 +144,10 @@ pub fn findings(
         }
         _ => String::new(),
     };
-    let refused = step_failure::refused_step(inputs, before_status.plan.as_ref());
-    let refused = refused
-        .map(|refused| format!(" {}", step_failure::describe(&refused)))
+    let refused_step = step_failure::refused_step(inputs, before_status.plan.as_ref());
+    let refused = refused_step
+        .as_ref()
+        .map(|refused| format!(" {}", step_failure::describe(refused)))
         .unwrap_or_default();
     if step_failure::is_crd_outdated(reason, inputs) {
         add(
@@ -252,10 +257,15 @@ pub fn findings(
         add(ConditionType::NameConflict, false, "NoConflict", text);
     }
     findings.extend(applied_finding(inputs, before));
-    if plan.persisted.has_formed() && inputs.refusals.is_empty() && reason != Reason::Hibernated {
+    let has_template = observed.set.is_some();
+    if has_template
+        && plan.persisted.has_formed()
+        && inputs.refusals.is_empty()
+        && reason != Reason::Hibernated
+    {
         findings.push(rolled_out(inputs, &observed.desired, running));
     }
-    findings.extend(readiness(plan, inputs, &findings));
+    findings.extend(readiness(view, plan, inputs, refused_step.as_ref(), &findings));
     findings
 }
 
@@ -270,28 +280,37 @@ fn rolled_out(inputs: &StatusInputs<'_>, desired: &Desired, running: Option<&Ver
     finding(ConditionType::RolledOut, is_rolled_out, reason, message)
 }
 
-/// `Ready`, `Reconciling` and `Stalled`, from what the other conditions say.
-fn readiness(plan: &Plan, inputs: &StatusInputs<'_>, findings: &[Finding]) -> [Finding; 3] {
-    let find = |type_| findings.iter().find(|finding| finding.type_ == type_);
-    let with_status = |type_, status| find(type_).filter(|finding| finding.status == status);
-    let obstacle = [
-        with_status(ConditionType::Accepted, Truth::False),
-        with_status(ConditionType::NameConflict, Truth::True),
-        with_status(ConditionType::Applied, Truth::False),
-        with_status(ConditionType::RolledOut, Truth::False),
-    ];
-    if let Some(obstacle) = obstacle.into_iter().flatten().next() {
-        return Readiness::Stalled.findings(obstacle.reason, &obstacle.message);
-    }
+/// `Ready`, `Reconciling` and `Stalled`, from the plan and the other conditions. The gravest one gives reason and message.
+fn readiness(
+    view: &ClusterView<'_>,
+    plan: &Plan,
+    inputs: &StatusInputs<'_>,
+    refused: Option<&RefusedStep>,
+    findings: &[Finding],
+) -> [Finding; 3] {
+    let find = |type_, status| {
+        let has_type = findings.iter().find(|finding| finding.type_ == type_);
+        has_type.filter(|finding| finding.status == status)
+    };
     let reason = plan.explanation.reason;
+    if let Some(invalid) = find(ConditionType::Accepted, Truth::False) {
+        return Readiness::Stalled.findings(invalid.reason, &invalid.message);
+    }
+    if step_failure::is_crd_outdated(reason, inputs) {
+        let reason = step_failure::CRD_OUTDATED;
+        return Readiness::Stalled.findings(reason, step_failure::CRD_OUTDATED_MESSAGE);
+    }
     let readiness = match reason {
-        _ if step_failure::is_crd_outdated(reason, inputs) => Readiness::Stalled,
-        Reason::Converged | Reason::Hibernated => Readiness::Ready,
-        Reason::Invalid | Reason::Blocked | Reason::QuorumLost | Reason::DataLost => Readiness::Stalled,
+        Reason::Invalid | Reason::QuorumLost | Reason::DataLost => Readiness::Stalled,
+        Reason::Blocked if blocker::need_user(&plan.explanation.blockers) => Readiness::Stalled,
+        Reason::Converged => Readiness::Ready,
+        Reason::Hibernated if view.observed.has_pods() => Readiness::Reconciling,
+        Reason::Hibernated => Readiness::Ready,
         // The operator still observes a cluster that it must not change.
-        Reason::Paused if with_status(ConditionType::Degraded, Truth::False).is_some() => Readiness::Ready,
+        Reason::Paused if is_as_asked(plan, &view.observed.desired, findings) => Readiness::Ready,
         Reason::Paused => Readiness::NotReady,
-        Reason::Bootstrapping
+        Reason::Blocked
+        | Reason::Bootstrapping
         | Reason::Scaling
         | Reason::Recovering
         | Reason::Restoring
@@ -299,20 +318,46 @@ fn readiness(plan: &Plan, inputs: &StatusInputs<'_>, findings: &[Finding]) -> [F
         | Reason::Waiting
         | Reason::MembersUnreachable => Readiness::Reconciling,
     };
-    let progressing = find(ConditionType::Progressing);
-    let reason = progressing.map_or(reason.as_str(), |progressing| progressing.reason);
-    readiness.findings(reason, &plan.explanation.text)
+    if readiness != Readiness::Stalled {
+        if let Some(refused) = refused {
+            return Readiness::Stalled.findings(STEP_REFUSED, &step_failure::describe(refused));
+        }
+        let obstacles = [
+            find(ConditionType::NameConflict, Truth::True),
+            find(ConditionType::Applied, Truth::False),
+            find(ConditionType::RolledOut, Truth::False).filter(|_| readiness == Readiness::Ready),
+        ];
+        if let Some(obstacle) = obstacles.into_iter().flatten().next() {
+            return Readiness::Stalled.findings(obstacle.reason, &obstacle.message);
+        }
+    }
+    readiness.findings(reason.as_str(), &plan.explanation.text)
 }
 
-/// Which changes of the spec no member runs, and what that means.
+/// Whether a paused cluster is what its spec asks for: all voters serve, and run the current template.
+fn is_as_asked(plan: &Plan, desired: &Desired, findings: &[Finding]) -> bool {
+    let has = |type_, status| {
+        let mut all = findings.iter();
+        all.any(|finding| finding.type_ == type_ && finding.status == status)
+    };
+    let voters = plan.persisted.members.values().filter(|member| member.is_voter);
+    voters.count() == usize::from(desired.size.get())
+        && has(ConditionType::Degraded, Truth::False)
+        && has(ConditionType::RolledOut, Truth::True)
+}
+
+/// Which changes of the spec no member runs, and what that means. The settings are empty where they were not compared.
 fn pending(settings: &[String], desired: &Desired, running: Option<&Version>) -> String {
     let wanted = desired.image.version();
     let version = wanted.zip(running).filter(|(wanted, running)| wanted != running);
     let version =
         version.map(|(wanted, running)| format!(" (members run etcd {running}, the spec asks for {wanted})"));
+    let of_settings = match settings {
+        [] => "changes of the spec".to_owned(),
+        settings => format!("changes of {}", settings.join(", ")),
+    };
     format!(
-        "Pending changes of {}{}: this version of the operator does not roll changes out to running members.",
-        settings.join(", "),
+        "Pending {of_settings}{}: this version of the operator does not roll changes out to running members.",
         version.unwrap_or_default()
     )
 }

@@ -28,6 +28,12 @@ fn reported(cluster: &EtcdCluster, minute: i64) -> EtcdClusterStatus {
 /// Type, status and reason of a condition.
 type Brief = (&'static str, &'static str, &'static str);
 
+/// The conditions of a cluster that no installation of this scope serves.
+const NOT_SERVED: [Brief; 2] = [
+    ("Accepted", "Unknown", "NotServed"),
+    ("Ready", "Unknown", "NotServed"),
+];
+
 fn owned((type_, status, reason): Brief) -> (String, String, String) {
     (type_.to_owned(), status.to_owned(), reason.to_owned())
 }
@@ -179,7 +185,7 @@ fn a_cluster_of_another_scope_is_told_so_once_and_only_if_nobody_looks_after_it(
     let not_served = ScopeRule::ClusterWide.serves(None).expect_err("not served");
     let mut object = cluster(&json!({"size": 12}), &json!(null));
     let told = for_unserved_cluster(&object, &not_served, "ours", at(0)).expect("it is told");
-    assert_eq!(brief(&told), [("Accepted", "Unknown", "NotServed")].map(owned));
+    assert_eq!(brief(&told), NOT_SERVED.map(owned));
     assert!(message(&told, "Accepted").contains("add the annotation"));
     assert_eq!((told.phase.as_str(), &told.controlled_by), ("", &None));
     object.status = Some(told);
@@ -194,7 +200,7 @@ fn a_cluster_that_is_served_no_longer_is_given_up_and_says_so() {
     let mut object = cluster(&json!({}), &json!({"phase": "", "clusterID": "abc"}));
     object.status = Some(reported(&object, 0));
     let told = for_unserved_cluster(&object, &not_served, "ours", at(9)).expect("it is told");
-    assert_eq!(brief(&told), [("Accepted", "Unknown", "NotServed")].map(owned));
+    assert_eq!(brief(&told), NOT_SERVED.map(owned));
     assert_eq!(
         (&told.controlled_by, &told.reason, told.phase.as_str()),
         (&None, &None, "")

@@ -141,6 +141,12 @@ const GENERAL: &[ReasonDoc] = &[
         "This version of the operator does not roll changes out to running members. Revert the change, or restore a backup into a new EtcdCluster with it.",
     ),
     reason(
+        "Stalled",
+        "StepRefused",
+        "True: the API server refuses the next step. The message has its words.",
+        "Correct the quota or the admission rule that the message names, or grant the operator the missing permission. The operator retries.",
+    ),
+    reason(
         "Progressing",
         "Pending",
         "False: all members are healthy, but the spec has changes that no member runs.",

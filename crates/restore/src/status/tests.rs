@@ -216,7 +216,13 @@ fn a_restore_outside_the_scope_gets_not_served_once_and_only_without_a_verdict()
     let not_served = ScopeRule::ClusterWide.serves(None).expect_err("not served");
     let mut object = restore(&json!({"etcdCluster": {"name": ""}}), &json!(null));
     let alone = not_served_status(&object, &not_served, at(0)).expect("a NotServed status");
-    assert_conditions(&alone, &[("Accepted", "Unknown", "NotServed")]);
+    assert_conditions(
+        &alone,
+        &[
+            ("Accepted", "Unknown", "NotServed"),
+            ("Ready", "Unknown", "NotServed"),
+        ],
+    );
     assert!(message(&alone, "Accepted").contains("add the annotation"));
     assert_eq!((&alone.phase, &alone.reason), (&None, &None));
     object.status = Some(alone);

@@ -35,7 +35,8 @@ pub fn status_after_refusal(
     status_with(scene, &status_inputs, before)
 }
 
-fn status_inputs() -> StatusInputs<'static> {
+/// What is reported beside the plan, where there is nothing to report.
+pub fn status_inputs() -> StatusInputs<'static> {
     StatusInputs {
         refused: None,
         has_checked_names: true,
@@ -51,7 +52,8 @@ fn status_inputs() -> StatusInputs<'static> {
     }
 }
 
-fn status_with(
+/// The status of a scene with these inputs.
+pub fn status_with(
     scene: &Scene,
     status_inputs: &StatusInputs<'_>,
     before: Option<EtcdClusterStatus>,
