@@ -247,3 +247,47 @@ fn a_lower_member_that_finds_a_node_before_it_was_taken_out_stays() {
     scene.pod_at(1).unscheduled_since = None;
     assert_eq!(follow(&mut scene), "Blocked - -");
 }
+
+/// How a lower member became unable to come back.
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    Node,
+    Volume,
+}
+
+#[test]
+fn a_lower_member_that_cannot_come_back_does_not_stop_a_scale_in() {
+    for loss in [Loss::Node, Loss::Volume] {
+        let mut scene = Scene::formed(5);
+        scene.asks_for(3);
+        match loss {
+            Loss::Node => {
+                scene.silent(1);
+                let now = scene.observed.now;
+                scene.pod_at(1).node_lost_since = Some(now - jiff::SignedDuration::from_mins(10));
+            }
+            Loss::Volume => scene.waits(1, "p1", &Verdict::Damaged),
+        }
+        assert_eq!(
+            follow(&mut scene),
+            "Recovering Replace(1) remove c-1 (11)",
+            "{loss:?}"
+        );
+        scene.left(id(1));
+        assert_eq!(
+            follow(&mut scene),
+            "Recovering Replace(1) delete claim claim-1",
+            "{loss:?}"
+        );
+        scene.gone(1);
+        // No other pod takes its place: the highest member goes all the same.
+        assert_eq!(
+            follow(&mut scene),
+            "Scaling Remove(4) remove c-4 (14)",
+            "{loss:?}"
+        );
+        scene.left(id(4));
+        scene.gone(4);
+        assert_eq!(scene.known().voters().count(), 3);
+    }
+}
