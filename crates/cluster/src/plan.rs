@@ -191,6 +191,8 @@ pub enum Reason {
     Blocked,
     /// No pod that runs can be reached.
     MembersUnreachable,
+    /// etcd requires authentication, and the operator has no user there.
+    AuthenticationRequired,
     /// Too few voters answer.
     QuorumLost,
     /// No member has data any more.
@@ -213,6 +215,7 @@ impl Reason {
             Self::Waiting => "Waiting",
             Self::Blocked => "Blocked",
             Self::MembersUnreachable => "MembersUnreachable",
+            Self::AuthenticationRequired => "AuthenticationRequired",
             Self::QuorumLost => "QuorumLost",
             Self::DataLost => "DataLost",
         }

@@ -10,7 +10,8 @@ use etcd_operator_etcd::version::Version;
 
 use super::replace_request;
 use crate::observed_state::{
-    CallClass, CallFailure, Container, ObservedCluster, ObservedMember, ObservedStatefulSet, Ordinal, Pod,
+    CallClass, CallFailure, Container, Membership, MembershipFailure, ObservedCluster, ObservedMember,
+    ObservedStatefulSet, Ordinal, Pod,
 };
 use crate::pending_operation::Discard;
 use crate::persisted_state::{LastKnownIndex, MemberRecord, PersistedState, Restore};
@@ -50,14 +51,16 @@ impl<'a> ClusterView<'a> {
         is_ours.then_some(known)
     }
 
-    /// What the process that waits at this place says, if it is believed: it is the one in the pod that was seen, made
-    /// for this cluster and for the life of the data that is to run.
+    /// The report of the process that waits in the pod of this ordinal, if it is believed: the pod is the observed one, and
+    /// the report is for this cluster and incarnation. Where etcd answers nothing waits any more: a report beside its answer
+    /// is older, or not of that pod.
     pub fn report(&self, ordinal: Ordinal, incarnation: i64) -> Option<(&'a Pod, &'a Report)> {
         let observed_member = self.observed.members.get(&ordinal)?;
         let (pod, report) = (observed_member.pod.as_ref()?, observed_member.report()?);
         let is_believed = report.pod_uid == pod.uid
             && report.cluster_uid == self.observed.uid
             && report.expected_incarnation == incarnation
+            && observed_member.status().is_none()
             && pod.deleting.is_none();
         is_believed.then_some((pod, report))
     }
@@ -110,15 +113,24 @@ impl<'a> ClusterView<'a> {
         any
     }
 
-    /// Whether members answer and tell nothing to whoever does not say who they are.
+    /// Whether a member rejects the operator's calls because authentication is enabled. etcd before 3.6 returns its status
+    /// all the same, and rejects the linearizable read before the membership.
     pub fn is_auth_enabled(&self) -> bool {
-        let mut members = self.observed.members.values();
-        members.any(|observed_member| {
-            observed_member
-                .status
-                .failure()
-                .is_some_and(|failure| failure.class == CallClass::Unauthenticated)
-        })
+        let of_status = self
+            .observed
+            .members
+            .values()
+            .filter_map(|one| one.status.failure());
+        let of_membership = match &self.observed.membership {
+            Membership::Unknown(failures) => failures.as_slice(),
+            Membership::Known(_) => &[],
+        };
+        let of_membership = of_membership.iter().filter_map(|failure| match failure {
+            MembershipFailure::Call(failure) => Some(failure),
+            MembershipFailure::NoTransport(_) | MembershipFailure::OtherCluster { .. } => None,
+        });
+        let mut failures = of_status.chain(of_membership);
+        failures.any(|failure| failure.class == CallClass::Unauthenticated)
     }
 
     /// Whether the process that waits at this place holds a permit that it can still use, and so may start, or have

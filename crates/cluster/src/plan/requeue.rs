@@ -34,6 +34,7 @@ pub fn requeue_after(
         Reason::Waiting
         | Reason::Blocked
         | Reason::MembersUnreachable
+        | Reason::AuthenticationRequired
         | Reason::QuorumLost
         | Reason::DataLost => PATIENCE,
     }

@@ -12,8 +12,8 @@ use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::{Membership, Ordinal};
 use crate::pending_operation::Operation;
 
-/// What is said where etcd asks who somebody is.
-const AUTH_ENABLED: &str = "The members tell the operator nothing: somebody has enabled authentication in etcd, and this version of the operator has no user there. They may well serve others. To have them looked after, disable it: etcdctl auth disable.";
+/// The explanation where etcd requires authentication.
+const AUTHENTICATION_REQUIRED: &str = "etcd requires authentication, and this version of the operator has no user there: it cannot tell who the members are, and changes nothing. Clients with a user are served. To let the operator look after the cluster, disable authentication: etcdctl auth disable.";
 
 /// Voters that wait on a volume of which nobody has noted whether it is their own.
 fn unrecorded_voters(view: &ClusterView<'_>) -> Vec<String> {
@@ -124,7 +124,8 @@ pub fn decide(view: &ClusterView<'_>, operation: Option<&Operation>) -> FlowDeci
     }
     if view.is_auth_enabled() {
         return keep(
-            FlowDecision::without_operation(Reason::MembersUnreachable, AUTH_ENABLED).with_blockers(silent),
+            FlowDecision::without_operation(Reason::AuthenticationRequired, AUTHENTICATION_REQUIRED)
+                .with_blockers(silent),
         );
     }
     if view.is_unreachable() {

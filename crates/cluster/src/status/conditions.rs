@@ -130,7 +130,8 @@ pub fn findings(
         .as_ref()
         .is_some_and(Restore::blocks_clients);
     // Whoever reaches nobody cannot tell, and the members may well serve others.
-    let is_unreachable = plan.persisted.has_formed() && is(&[Reason::MembersUnreachable]);
+    let is_unreachable =
+        plan.persisted.has_formed() && is(&[Reason::MembersUnreachable, Reason::AuthenticationRequired]);
     match (is_available, plan.persisted.has_formed()) {
         _ if is_unreachable => {}
         _ if is_closed_to_clients => add(ConditionType::Available, false, "Restoring", &elsewhere),
@@ -202,8 +203,9 @@ pub fn findings(
     }
     // Who looks away or cannot see says nothing new about what was lost.
     // Nor who has stopped the members itself.
-    let is_known =
-        !is_closed_to_clients && !is(&[Reason::Paused, Reason::MembersUnreachable, Reason::Restoring]);
+    let is_known = !is_closed_to_clients
+        && !is_unreachable
+        && !is(&[Reason::Paused, Reason::MembersUnreachable, Reason::Restoring]);
     let hibernation_exit = HibernationExit::detect(view, plan, before);
     let is_silent = is_known && is_majority_silent(view, plan, hibernation_exit);
     for (type_, wanted, is_seen) in [
@@ -301,7 +303,9 @@ fn readiness(
         return Readiness::Stalled.findings(reason, step_failure::CRD_OUTDATED_MESSAGE);
     }
     let readiness = match reason {
-        Reason::Invalid | Reason::QuorumLost | Reason::DataLost => Readiness::Stalled,
+        Reason::Invalid | Reason::QuorumLost | Reason::DataLost | Reason::AuthenticationRequired => {
+            Readiness::Stalled
+        }
         Reason::Blocked if blocker::need_user(&plan.explanation.blockers) => Readiness::Stalled,
         Reason::Converged => Readiness::Ready,
         Reason::Hibernated if view.observed.has_pods() => Readiness::Reconciling,

@@ -64,6 +64,12 @@ const GENERAL: &[ReasonDoc] = &[
     ),
     reason(
         "Available",
+        "AuthenticationRequired",
+        "Unknown: etcd requires authentication, and the operator has no user there. The members may still serve clients.",
+        "See the condition Progressing.",
+    ),
+    reason(
+        "Available",
         "MembersUnreachable",
         "Unknown: the operator reaches no member. The members may still serve clients.",
         "See the condition Progressing.",
@@ -88,6 +94,12 @@ const GENERAL: &[ReasonDoc] = &[
     ),
     reason(
         "Degraded",
+        "AuthenticationRequired",
+        "Unknown: etcd requires authentication, and the operator has no user there. The members may still serve clients.",
+        "See the condition Progressing.",
+    ),
+    reason(
+        "Degraded",
         "MembersUnreachable",
         "Unknown: the operator reaches no member. The members may still serve clients.",
         "See the condition Progressing.",
@@ -103,6 +115,12 @@ const GENERAL: &[ReasonDoc] = &[
         "MembersMissing",
         "True: the cluster has fewer healthy voters than desired.",
         "Usually nothing: members recover or are replaced. If it persists, check the condition Progressing and `status.memberStatus`.",
+    ),
+    reason(
+        "QuorumAtRisk",
+        "AuthenticationRequired",
+        "Unknown: etcd requires authentication, and the operator has no user there. The members may still serve clients.",
+        "See the condition Progressing.",
     ),
     reason(
         "QuorumAtRisk",
@@ -251,8 +269,14 @@ const GENERAL: &[ReasonDoc] = &[
     reason(
         "Progressing",
         "MembersUnreachable",
-        "False: pods run, but the operator reaches none of them, or etcd rejects its unauthenticated requests.",
-        "Check the network between the operator and the pods: NetworkPolicies, DNS, certificates. If authentication was enabled in etcd: `etcdctl auth disable`.",
+        "False: pods run, but the operator reaches none of them.",
+        "Check the network between the operator and the pods: NetworkPolicies, DNS, certificates.",
+    ),
+    reason(
+        "Progressing",
+        "AuthenticationRequired",
+        "False: authentication is enabled in etcd, and the operator has no user there. It changes nothing. Clients may be served all the same.",
+        "To let the operator look after the cluster: `etcdctl auth disable`.",
     ),
     reason(
         "Progressing",

@@ -8,7 +8,7 @@ use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
 
-use super::tenant::{SOON, Tenant};
+use super::tenant::{SOON, Tenant, is};
 
 /// Whatever is deleted of a cluster's objects is put back.
 pub async fn children_put_back(stage: Arc<Stage>) -> Result<()> {
@@ -80,6 +80,64 @@ pub async fn removed_by_hand(stage: Arc<Stage>) -> Result<()> {
             tenant.converged(3).await?;
         }
         tenant.survived(load).await?;
+        tenant.delete().await?;
+        tenant.kubectl(&["delete", "pvc", "--all", "--wait=true"]).await?;
+    }
+    Ok(())
+}
+
+/// A user enables authentication in etcd: the operator says that it cannot look after the cluster, and deletes nothing. It
+/// continues once authentication is disabled.
+pub async fn authentication_enabled(stage: Arc<Stage>) -> Result<()> {
+    for version in [EtcdVersion::V3_4_23, EtcdVersion::V3_6_16] {
+        let tenant = Tenant::serving(stage.clone(), version, 3).await?;
+        let members = tenant.members().await?;
+        let claims = tenant.claims().await?;
+        tenant.note("enables authentication");
+        for command in [
+            &["user", "add", "root:secret"][..],
+            &["role", "add", "root"],
+            &["user", "grant-role", "root", "root"],
+            &["auth", "enable"],
+        ] {
+            let done = tenant.etcdctl(command).await;
+            // etcd 3.5 and newer have the role from the start.
+            ensure!(done.is_ok() || command[0] == "role", "{command:?}: {done:?}");
+        }
+        let reason = "AuthenticationRequired";
+        tenant.condition("Stalled", "True", reason).await?;
+        tenant.condition("Available", "Unknown", reason).await?;
+        tenant.note("a member restarts, and the cluster is to grow, while authentication is enabled");
+        tenant.kill("c-1").await?;
+        tenant.scale(5).await?;
+        tenant
+            .says("the new size is seen", |status| {
+                status.observed_generation.is_some_and(|seen| seen > 1)
+                    && is(status, "Stalled", "True", reason)
+            })
+            .await?;
+        let root = ["--user", "root:secret"];
+        let member_list = [&root[..], &["member", "list"]].concat();
+        let listed = tenant.etcdctl(&member_list).await?;
+        ensure!(listed.lines().count() == 3, "{listed}");
+        ensure!(tenant.claims().await?.starts_with(&claims), "volumes went");
+        tenant.note("disables authentication");
+        tenant
+            .etcdctl(&[&root[..], &["auth", "disable"]].concat())
+            .await?;
+        tenant.converged(5).await?;
+        let now = tenant.members().await?;
+        let ids = |members: &[Value]| {
+            members
+                .iter()
+                .map(|member| member["ID"].clone())
+                .collect::<Vec<_>>()
+        };
+        let (before, now) = (ids(&members), ids(&now));
+        ensure!(
+            before.iter().all(|id| now.contains(id)),
+            "a member was replaced: {before:?}, {now:?}"
+        );
         tenant.delete().await?;
         tenant.kubectl(&["delete", "pvc", "--all", "--wait=true"]).await?;
     }

@@ -54,7 +54,7 @@ const GATE: [Scenario; 7] = [
 ];
 
 /// The rest, for their time: each of these takes a minute or more, or a bed for itself.
-const FULL: [Scenario; 36] = [
+const FULL: [Scenario; 37] = [
     shared!("one_member_and_five_members", life::of_one_and_of_five),
     shared!("size_and_image_are_enough", life::size_and_image),
     shared!("wishes_about_pods_are_seen_on_one_that_runs", wishes::seen),
@@ -128,6 +128,10 @@ const FULL: [Scenario; 36] = [
     shared!(
         "members_show_one_another_certificates",
         secure::static_certificates
+    ),
+    shared!(
+        "authentication_in_etcd_is_told_and_nothing_is_replaced",
+        by_hand::authentication_enabled
     ),
     shared!(
         "a_member_that_was_removed_by_hand_is_replaced",

@@ -364,3 +364,13 @@ fn a_foreign_disk_in_the_place_of_a_member_waits_for_a_person() {
     scene.observed.discard.insert("claim-1".to_owned());
     assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
 }
+
+#[test]
+fn a_report_beside_an_etcd_that_answers_is_not_believed() {
+    let mut scene = Scene::formed(3);
+    let status = scene.at(1).status.clone();
+    scene.waits(1, "p1", &Verdict::Damaged);
+    assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
+    scene.at(1).status = status;
+    assert_eq!(planned(&scene), "Converged - -");
+}

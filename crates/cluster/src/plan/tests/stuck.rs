@@ -1,14 +1,18 @@
 //! Nothing waits for what cannot come, and nobody is taken for somebody else: whoever stands in the way gives way, and
 //! the words say who waits for what.
 
+use etcd_operator_api::condition::ConditionType;
 use etcd_operator_api::contract::Verdict;
 use etcd_operator_etcd::membership::Role;
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
+use super::explanations::{condition_of, status_of};
 use super::scene::{Scene, id, no_answer};
 use super::{follow, line, plan, planned};
 use crate::blocker::{Blocker, MemberProblem, VolumeConsent};
-use crate::observed_state::{CallClass, CallFailure, Membership, QueryResult, ended_container};
+use crate::observed_state::{
+    CallClass, CallFailure, Membership, MembershipFailure, QueryResult, ended_container,
+};
 use crate::plan::Reason;
 
 /// A fourth member was added as a learner, and its container has ended with this code.
@@ -330,20 +334,35 @@ fn an_id_of_the_cluster_that_somebody_took_away_or_changed_is_put_right_whatever
 }
 
 #[test]
-fn members_that_ask_who_somebody_is_are_told_apart_from_members_that_cannot_be_reached() {
-    let mut scene = Scene::formed(3);
+fn members_that_require_authentication_are_told_apart_from_members_that_cannot_be_reached() {
+    let rejected = || CallFailure {
+        class: CallClass::Unauthenticated,
+        text: "etcdserver: user name is empty".to_owned(),
+    };
+    // From 3.6 on etcd keeps its status to itself, too.
+    let mut of_3_6 = Scene::formed(3);
     for number in 0..3 {
-        scene.at(number).status = QueryResult::NoAnswer(CallFailure {
-            class: CallClass::Unauthenticated,
-            text: "etcdserver: user name is empty".to_owned(),
-        });
+        of_3_6.at(number).status = QueryResult::NoAnswer(rejected());
     }
-    scene.observed.membership = Membership::Unknown(vec![no_answer()]);
-    let next = plan(&scene.observed);
-    assert_eq!(line(&scene, &next), "MembersUnreachable - -");
-    assert!(
-        next.explanation.text.contains("etcdctl auth disable"),
-        "{}",
-        next.explanation.text
-    );
+    of_3_6.observed.membership = Membership::Unknown(vec![no_answer()]);
+    let mut of_3_5 = Scene::formed_of(3, "3.5.35");
+    of_3_5.observed.membership = Membership::Unknown(vec![MembershipFailure::Call(rejected())]);
+    for scene in [of_3_6, of_3_5] {
+        let next = plan(&scene.observed);
+        assert_eq!(line(&scene, &next), "AuthenticationRequired - -");
+        let status = status_of(&scene);
+        for (type_, wanted) in [
+            (ConditionType::Available, "Unknown"),
+            (ConditionType::Degraded, "Unknown"),
+            (ConditionType::Stalled, "True"),
+        ] {
+            let found = condition_of(&status, type_).expect("the condition");
+            assert_eq!(
+                (found.status.as_str(), found.reason.as_deref()),
+                (wanted, Some("AuthenticationRequired")),
+                "{type_:?}"
+            );
+        }
+        assert!(condition_of(&status, ConditionType::QuorumLost).is_none());
+    }
 }
