@@ -82,6 +82,11 @@ pub async fn observe(
                 .earlier_restores
                 .clone_from(&state_annotations.earlier_restores);
         }
+        if persisted.served_spec_hashes.is_empty() {
+            persisted
+                .served_spec_hashes
+                .clone_from(&state_annotations.served_spec_hashes);
+        }
     }
     let mut members = read_objects(&desired, &key, set.as_deref(), deps);
     let stored = match set.as_deref() {

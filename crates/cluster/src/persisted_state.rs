@@ -39,6 +39,8 @@ pub struct PersistedState {
     pub replaced: Option<MemberId>,
     /// The members as they were last seen.
     pub members: BTreeMap<Ordinal, MemberRecord>,
+    /// Spec hashes of the pod templates with which a voter was seen healthy, oldest first.
+    pub served_spec_hashes: Vec<String>,
 }
 
 /// A member as it was last seen in the membership.
@@ -71,6 +73,8 @@ pub const VOTER: &str = "voter";
 pub const LEARNER: &str = "learner";
 /// How many restores are remembered at most.
 const MAX_EARLIER_RESTORES: usize = 32;
+/// How many spec hashes are kept at most: more than members can run at once.
+const MAX_SERVED_SPEC_HASHES: usize = 16;
 
 impl PersistedState {
     /// Reads it from a status.
@@ -100,6 +104,7 @@ impl PersistedState {
             members: members
                 .filter_map(|member| Some((ordinal(&member.name)?, MemberRecord::read(member)?)))
                 .collect(),
+            served_spec_hashes: status.served_spec_hashes.clone().unwrap_or_default(),
         }
     }
 
@@ -145,6 +150,24 @@ impl PersistedState {
     pub fn has_restored(&self, uid: &str) -> bool {
         let is_last = self.restore.as_ref().is_some_and(|last| last.uid == uid);
         is_last || self.earlier_restores.iter().any(|earlier| earlier == uid)
+    }
+
+    /// Records that a voter was healthy with the pod template of this spec hash.
+    pub fn record_served_spec(&mut self, spec_hash: &str) {
+        if self.has_served_spec(spec_hash) {
+            return;
+        }
+        self.served_spec_hashes.push(spec_hash.to_owned());
+        let too_many = self
+            .served_spec_hashes
+            .len()
+            .saturating_sub(MAX_SERVED_SPEC_HASHES);
+        self.served_spec_hashes.drain(..too_many);
+    }
+
+    /// Whether a voter was ever seen healthy with the pod template of this spec hash.
+    pub fn has_served_spec(&self, spec_hash: &str) -> bool {
+        self.served_spec_hashes.iter().any(|served| served == spec_hash)
     }
 
     /// Whether this is more news than how far members of a restore are: that changes with every byte.

@@ -25,6 +25,7 @@ mod restore;
 mod safety;
 mod scale;
 mod start_over;
+mod template_retry;
 #[cfg(test)]
 mod tests;
 mod unknown_membership;

@@ -152,6 +152,7 @@ pub fn status(
         applied_template: inputs.applied_template.clone(),
         restored_revision: Some(persisted.restored_revision).filter(|revision| *revision > 0),
         earlier_restores: Some(persisted.earlier_restores.clone()).filter(|uids| !uids.is_empty()),
+        served_spec_hashes: Some(persisted.served_spec_hashes.clone()).filter(|hashes| !hashes.is_empty()),
         restore: restore(observed, persisted, before.restore),
     };
     if cluster.status.as_ref() != Some(&after) {

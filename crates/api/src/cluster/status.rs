@@ -95,6 +95,11 @@ pub struct EtcdClusterStatus {
     /// deleted in that time, the operator recreates it from this template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_template: Option<String>,
+    /// Spec hashes of the pod templates with which a voter was seen healthy, oldest first. A crash or an unreadable volume
+    /// under a template that is not listed can have its cause in the template, so no member is replaced because of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub served_spec_hashes: Option<Vec<String>>,
     /// Upper bound of the revision that restores have raised the data to. The next restore raises it further, even if the old cluster can no longer be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored_revision: Option<i64>,

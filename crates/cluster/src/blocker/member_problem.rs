@@ -93,6 +93,15 @@ pub enum MemberProblem {
         /// How the user can have it replaced.
         consent: VolumeConsent,
     },
+    /// Its volume or its data seem to be wrong, and no voter was ever healthy with the pod template that it runs with.
+    TemplateNotServed {
+        /// What the guard in the pod reports, or the log line with which etcd ended.
+        finding: String,
+        /// The spec hash of its pod; none if the pod names none.
+        spec_hash: Option<String>,
+        /// The ID by which the user can have it replaced; none while no voter returns the membership.
+        replaceable: Option<MemberId>,
+    },
     /// Its volume holds data that a restore has prepared.
     HoldsPreparedData,
     /// What its volume holds, while no voter returns the membership.
@@ -250,6 +259,7 @@ impl MemberProblem {
             Self::ForeignData { .. } => BlockerReason::ForeignData,
             Self::NewerIncarnation { .. } => BlockerReason::NewerIncarnation,
             Self::VolumeUnreadable { .. } => BlockerReason::VolumeUnreadable,
+            Self::TemplateNotServed { .. } => BlockerReason::TemplateNotServed,
             Self::HoldsPreparedData => BlockerReason::HoldsPreparedData,
             Self::VolumeReport { .. } => BlockerReason::WaitsForPermit,
             Self::KeptVolumeRejected(_) => BlockerReason::KeptVolumeRejected,
@@ -285,6 +295,7 @@ impl MemberProblem {
             | Self::VolumeOlderThanCluster { .. }
             | Self::ForeignData { .. }
             | Self::NewerIncarnation { .. }
+            | Self::TemplateNotServed { .. }
             | Self::VolumeUnreadable { .. } => true,
             Self::NotStartedContainer { delay, hint } => hint.is_some() || !delay.is_transient(),
             Self::Unhealthy { cause: Some(cause) } => cause.is_root_cause(),
@@ -356,6 +367,25 @@ impl fmt::Display for MemberProblem {
             ),
             Self::VolumeUnreadable { detail, consent } => {
                 write!(f, "cannot read its volume: {detail}{consent}")
+            }
+            Self::TemplateNotServed {
+                finding,
+                spec_hash,
+                replaceable,
+            } => {
+                let hash = spec_hash.as_deref().unwrap_or("unknown");
+                write!(
+                    f,
+                    "cannot use its volume ({}), and no voter has served with its pod template yet (spec hash {hash}): if the spec is wrong (image, version, user or pod.patch), correct it",
+                    bounded(finding, MAX_CHARS)
+                )?;
+                match replaceable {
+                    Some(id) => write!(
+                        f,
+                        "; if the volume is, annotate this EtcdCluster with {ANNOTATION_REPLACE} and the ID {id}"
+                    ),
+                    None => f.write_str("; if the volume is, attach the right one or restore a backup"),
+                }
             }
             Self::HoldsPreparedData => f.write_str("holds data that a restore has prepared"),
             Self::VolumeReport {

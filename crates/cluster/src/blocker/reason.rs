@@ -131,6 +131,8 @@ reasons! {
         "Nothing. If it lasts, see the condition Applied.";
     TemplateNotApplied(User): "The StatefulSet has not accepted the template that the next pod needs.",
         "See the condition Applied.";
+    TemplateNotServed(User): "A member cannot use its volume, and no voter has served with its pod template yet. The template can be the cause.",
+        "Correct the image, version, user or `spec.pod.patch`. If the volume is at fault, have the member replaced with the annotation that the message names.";
     TooFewVoters(Waiting): "There are fewer voters than `spec.size`, so no healthy member is removed.",
         "Nothing. The missing members join first.";
     UnknownVolume(User): "An annotation names the UID of a PersistentVolumeClaim that does not exist.",

@@ -18,6 +18,7 @@ const RESTORED_REVISION: &str = "etcd.database.coreos.com/restored-revision";
 /// None of these is carried out again, also where its EtcdRestore has lost its status.
 const EARLIER_RESTORES: &str = "etcd.database.coreos.com/earlier-restores";
 const MEMBERS: &str = "etcd.database.coreos.com/members";
+const SERVED_SPEC_HASHES: &str = "etcd.database.coreos.com/served-spec-hashes";
 
 /// What the StatefulSet remembers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct StateAnnotations {
     pub restored_revision: i64,
     /// The UIDs of the restores that were committed before the last one.
     pub earlier_restores: Vec<String>,
+    /// Spec hashes of the pod templates with which a voter was seen healthy.
+    pub served_spec_hashes: Vec<String>,
 }
 
 impl StateAnnotations {
@@ -60,6 +63,7 @@ impl StateAnnotations {
                 .and_then(|revision| revision.parse().ok())
                 .unwrap_or_default(),
             earlier_restores: list(EARLIER_RESTORES).map(str::to_owned).collect(),
+            served_spec_hashes: list(SERVED_SPEC_HASHES).map(str::to_owned).collect(),
         })
     }
 
@@ -72,6 +76,7 @@ impl StateAnnotations {
             restore,
             restored_revision,
             earlier_restores,
+            served_spec_hashes,
         } = self;
         let voters: Vec<&str> = voters.iter().map(String::as_str).collect();
         let mut all = Map::from([(INCARNATION.to_owned(), incarnation.to_string())]);
@@ -94,6 +99,9 @@ impl StateAnnotations {
         }
         if !earlier_restores.is_empty() {
             all.insert(EARLIER_RESTORES.to_owned(), earlier_restores.join(","));
+        }
+        if !served_spec_hashes.is_empty() {
+            all.insert(SERVED_SPEC_HASHES.to_owned(), served_spec_hashes.join(","));
         }
         all
     }

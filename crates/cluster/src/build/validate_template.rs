@@ -23,6 +23,7 @@ pub(crate) fn validate_template(desired: &Desired, version: &Version) -> Vec<Ref
             restore: None,
             restored_revision: 0,
             earlier_restores: Vec::new(),
+            served_spec_hashes: Vec::new(),
         },
         replicas: desired.size.get(),
         accepts_clients: true,

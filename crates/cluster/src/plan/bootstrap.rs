@@ -11,6 +11,7 @@ use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD};
 use etcd_operator_api::refusal;
 use etcd_operator_etcd::membership::Known;
 
+use super::evidence::{can_be_misread, template_not_served};
 use super::grants::{self, PermitTerms};
 use super::{
     ClusterView, FlowDecision, GracePeriod, Reason, Step, UNREACHABLE, adopt, await_restore, bootstrap_retry,
@@ -79,6 +80,7 @@ fn record_formation(
     }
     persisted.cluster = Some(known.cluster);
     persisted.members = view.record_all_members(known);
+    view.record_served_specs(persisted, known);
     let text = format!("The cluster has formed; etcd's ID of it is {}.", known.cluster);
     // Who was permitted to start stays known: a permit that is under way must not be taken for a lost disk.
     FlowDecision {
@@ -233,6 +235,12 @@ fn ready_to_start(view: &ClusterView<'_>, ordinal: Ordinal, incarnation: i64) ->
             needs_user: false,
         });
     };
+    // The volume of another cluster is told by its identity alone, and whoever keeps it may want to start from it.
+    if can_be_misread(&report.verdict) && report.verdict != Verdict::Foreign && !view.has_served_template(pod)
+    {
+        let finding = describe_verdict(&report.detail, &report.verdict);
+        return Err(needs_user(template_not_served(pod, finding, None)));
+    }
     if report.verdict != Verdict::Empty {
         let uid = observed
             .member(ordinal)

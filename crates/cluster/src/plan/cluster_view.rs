@@ -225,6 +225,7 @@ impl<'a> ClusterView<'a> {
         replace_request::note_completion(self, &mut persisted);
         if let Some(known) = self.known().filter(|_| persisted.has_formed()) {
             persisted.members = self.record_all_members(known);
+            self.record_served_specs(&mut persisted, known);
         }
         self.note_adopted_volumes(&mut persisted);
         persisted
@@ -248,6 +249,22 @@ impl<'a> ClusterView<'a> {
                 }
             }
         }
+    }
+
+    /// Records the pod templates with which voters are healthy.
+    pub fn record_served_specs(&self, persisted: &mut PersistedState, known: &Known) {
+        let healthy = known.voters().filter(|voter| self.is_healthy(known, voter));
+        let ordinals = healthy.filter_map(|voter| self.ordinal(voter));
+        let pods = ordinals.filter_map(|ordinal| self.observed.member(ordinal).pod.as_ref());
+        for spec_hash in pods.filter_map(|pod| pod.spec_hash.as_deref()) {
+            persisted.record_served_spec(spec_hash);
+        }
+    }
+
+    /// Whether a voter was ever seen healthy with the template that this pod was made from. What is not known counts as no.
+    pub fn has_served_template(&self, pod: &Pod) -> bool {
+        let spec_hash = pod.spec_hash.as_deref();
+        spec_hash.is_some_and(|spec_hash| self.observed.persisted.has_served_spec(spec_hash))
     }
 
     /// All members that have a place, as they are remembered.

@@ -4,6 +4,7 @@ use etcd_operator_api::contract::Verdict;
 
 use super::ClusterView;
 use super::bootstrap::describe_verdict;
+use super::evidence::has_served_template_at;
 use crate::blocker::{Blocker, FieldHint, MemberProblem, VolumeConsent};
 use crate::build::{FETCH, INSTALL};
 use crate::desired::{Desired, Image, Storage};
@@ -87,7 +88,9 @@ fn end_hint(desired: &Desired, end: &End) -> Option<FieldHint> {
 /// How the user can give up data of another cluster on a volume.
 fn discard_consent(view: &ClusterView<'_>, ordinal: Ordinal, verdict: &Verdict) -> VolumeConsent {
     let claim = view.observed.member(ordinal).claim.as_ref();
-    match claim.filter(|_| *verdict == Verdict::Foreign) {
+    // Once the cluster has formed, a template with which no voter served can be why the volume looks foreign.
+    let is_readable = !view.observed.persisted.has_formed() || has_served_template_at(view, ordinal);
+    match claim.filter(|_| *verdict == Verdict::Foreign && is_readable) {
         Some(claim) => VolumeConsent::Discard(Some(claim.uid.clone())),
         None => VolumeConsent::None,
     }

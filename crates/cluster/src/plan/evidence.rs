@@ -1,10 +1,13 @@
 //! What shows that a member's data are gone or wrong, or that its node is. Nothing else is a reason to replace one: a
-//! container that fails for a flag, a secret, an image or a full disk would fail again on a new disk.
+//! container that fails for a flag, a secret, an image or a full disk would fail again on a new disk. A program or a user
+//! that cannot read a volume looks like a damaged one, so both are told apart by whether a voter ever served with it.
 
 use etcd_operator_api::contract::{Report, Verdict, kind};
+use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member};
 use jiff::Timestamp;
 
+use super::bootstrap::describe_verdict;
 use super::{ClusterView, adopt, corrupt, replace_request, safety};
 use crate::blocker::{Blocker, MemberProblem, VolumeConsent};
 use crate::observed_state::{Container, Ordinal, Pod};
@@ -40,10 +43,10 @@ fn data_evidence(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member
     if view.may_start(ordinal) {
         return Evidence::None;
     }
-    if let Some((_, report)) = view.report(ordinal, observed.persisted.incarnation) {
+    let needs_user = |problem| Evidence::NeedsUser(Blocker::member(observed.name(ordinal), problem));
+    if let Some((pod, report)) = view.report(ordinal, observed.persisted.incarnation) {
         let detail = || report.detail.clone();
-        let needs_user = |problem| Evidence::NeedsUser(Blocker::member(observed.name(ordinal), problem));
-        return match &report.verdict {
+        let found = match &report.verdict {
             Verdict::Empty | Verdict::Unborn => Evidence::Replace(Cause::DiskEmpty),
             Verdict::Damaged => Evidence::Replace(Cause::DiskDamaged),
             Verdict::OtherIncarnation { found } if *found < observed.persisted.incarnation => {
@@ -86,6 +89,12 @@ fn data_evidence(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member
             Verdict::Whole => Evidence::None,
             Verdict::Prepared { .. } => needs_user(MemberProblem::HoldsPreparedData),
         };
+        let starts = matches!(found, Evidence::VolumeMoved | Evidence::VolumeKept);
+        if can_be_misread(&report.verdict) && !starts && !view.has_served_template(pod) {
+            let finding = describe_verdict(&report.detail, &report.verdict);
+            return needs_user(template_not_served(pod, finding, Some(member.id)));
+        }
+        return found;
     }
     if has_other_volume(view, ordinal, member) || has_reverted_volume(view, ordinal, member) {
         return Evidence::Replace(Cause::OtherVolume);
@@ -102,20 +111,54 @@ fn data_evidence(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member
     let Some(pod) = &observed_member.pod else {
         return Evidence::None;
     };
-    if matches!(
-        pod.container,
-        Container::Ended {
-            is_data_damaged: true,
-            ..
+    if let Some(line) = damage_signature(pod).filter(|_| observed_member.status().is_none()) {
+        if !view.has_served_template(pod) {
+            return needs_user(template_not_served(pod, line.to_owned(), Some(member.id)));
         }
-    ) && observed_member.status().is_none()
-    {
         return Evidence::Replace(Cause::DiskDamaged);
     }
     if is_node_lost(view, pod) && observed_member.status().is_none() {
         return Evidence::Replace(Cause::NodeLost);
     }
     Evidence::None
+}
+
+/// Whether a guard that runs as another user or from another image can come to this verdict about a volume that is whole.
+pub fn can_be_misread(verdict: &Verdict) -> bool {
+    matches!(
+        verdict,
+        Verdict::Damaged | Verdict::Unreadable | Verdict::Moved | Verdict::Foreign
+    )
+}
+
+/// The log line with which etcd ended, if it says that the data are damaged.
+pub fn damage_signature(pod: &Pod) -> Option<&str> {
+    match &pod.container {
+        Container::Ended {
+            is_data_damaged: true,
+            line,
+            ..
+        } => Some(line),
+        _ => None,
+    }
+}
+
+/// What was found on a volume, where the pod template can be the cause.
+pub fn template_not_served(pod: &Pod, finding: String, replaceable: Option<MemberId>) -> MemberProblem {
+    MemberProblem::TemplateNotServed {
+        finding,
+        spec_hash: pod.spec_hash.clone(),
+        replaceable,
+    }
+}
+
+/// Whether a voter has served with the template of the pod at a place. Where there is no pod, whether that is known of any.
+pub fn has_served_template_at(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
+    let pod = view.observed.member(ordinal).pod.as_ref();
+    pod.map_or_else(
+        || !view.observed.persisted.served_spec_hashes.is_empty(),
+        |pod| view.has_served_template(pod),
+    )
 }
 
 /// Whether what lies on a volume was copied there, where nobody says by consent that it is the member's own.

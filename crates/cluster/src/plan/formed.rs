@@ -7,7 +7,7 @@ use super::evidence::{Evidence, evidence, is_copied_without_consent};
 use super::grants::{self, PermitTerms};
 use super::{
     ClusterView, FlowDecision, Reason, Step, adopt, alarms, diagnose, join, remove, replace, replace_request,
-    scale, unknown_membership,
+    scale, template_retry, unknown_membership,
 };
 use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::Ordinal;
@@ -27,6 +27,9 @@ pub fn decide(view: &ClusterView<'_>) -> FlowDecision {
             operation,
             ..FlowDecision::without_operation(Reason::Hibernated, text)
         };
+    }
+    if let Some(recreated) = template_retry::recreate_outdated_pod(view) {
+        return recreated;
     }
     let Some(known) = view.known() else {
         return unknown_membership::decide(view, operation.as_ref());

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use etcd_operator_api::contract::RestoreIntent;
 
-use super::{ClusterView, await_restore, bootstrap_retry, restore};
+use super::{ClusterView, await_restore, bootstrap_retry, restore, template_retry};
 use crate::observed_state::Ordinal;
 use crate::pending_operation::Operation;
 use crate::persisted_state::PersistedState;
@@ -73,7 +73,7 @@ impl ObjectLayout {
 /// have been corrected.
 fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     if persisted.has_formed() {
-        return false;
+        return template_retry::is_template_unserved(view, persisted);
     }
     match persisted.pending.as_ref().map(|pending| &pending.operation) {
         None | Some(Operation::StartOver) => true,

@@ -4,7 +4,7 @@
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member};
 
-use super::evidence::{has_other_volume, has_reverted_volume, is_node_lost};
+use super::evidence::{has_other_volume, has_reverted_volume, has_served_template_at, is_node_lost};
 use super::{
     ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, corrupt, join, remove, replace_request,
     safety,
@@ -106,6 +106,16 @@ fn is_still_needed(view: &ClusterView<'_>, known: &Known, member: &Member, repla
         Cause::Corrupt => {
             corrupt::has_corrupt_alarm(view, member.id)
                 && corrupt::confirm_difference(view, known, member).is_ok()
+        }
+        // An older operator may have begun it without asking.
+        Cause::DiskDamaged | Cause::Discarded | Cause::LeftBehind
+            if !has_served_template_at(view, replace.ordinal) =>
+        {
+            false
+        }
+        Cause::OtherVolume if !has_served_template_at(view, replace.ordinal) => {
+            has_other_volume(view, replace.ordinal, member)
+                || has_reverted_volume(view, replace.ordinal, member)
         }
         // It came back by itself, as a node can.
         _ if !view.is_healthy(known, member) => true,

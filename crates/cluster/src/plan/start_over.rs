@@ -7,10 +7,12 @@ use etcd_operator_api::contract::Verdict;
 use etcd_operator_api::names::ANNOTATION_DISCARD;
 use etcd_operator_etcd::id::RaftTerm;
 
+use super::evidence::{can_be_misread, template_not_served};
 use super::{
     ClusterView, Explanation, FlowDecision, GracePeriod, PodRef, Reason, Step, bootstrap, diagnose, grants,
     majority, remove,
 };
+use crate::blocker::Blocker;
 use crate::observed_state::{Container, Ordinal};
 use crate::pending_operation::Operation;
 use crate::persisted_state::PersistedState;
@@ -117,6 +119,12 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> FlowDec
                 operation: Some(Operation::StartOver),
                 ..discard
             };
+        }
+        if can_be_misread(&report.verdict) && !view.has_served_template(pod) {
+            let finding = bootstrap::describe_verdict(&report.detail, &report.verdict);
+            let problem = template_not_served(pod, finding, None);
+            waits.push(Blocker::member(observed.name(ordinal), problem));
+            continue;
         }
         if !is_empty {
             let uid = observed

@@ -25,6 +25,7 @@ mod scene;
 mod stable;
 mod stuck;
 mod summary;
+mod template_not_served;
 
 use super::{Plan, plan};
 use scene::Scene;

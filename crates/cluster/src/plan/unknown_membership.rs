@@ -3,7 +3,8 @@
 
 use etcd_operator_api::contract::Verdict;
 
-use super::evidence::is_copied_without_consent;
+use super::bootstrap::describe_verdict;
+use super::evidence::{can_be_misread, damage_signature, is_copied_without_consent, template_not_served};
 use super::{
     ClusterView, FlowDecision, Reason, UNREACHABLE, adopt, diagnose, formed::resume_on_moved_volume, join,
     majority,
@@ -78,16 +79,29 @@ pub fn decide(view: &ClusterView<'_>, operation: Option<&Operation>) -> FlowDeci
             .report(**ordinal, observed.persisted.incarnation)
             .map(|(_, report)| report);
         let Some(report) = report else {
-            let problem = match observed.member(**ordinal).status() {
-                Some(status) => MemberProblem::WithoutQuorum {
+            let pod = observed.member(**ordinal).pod.as_ref();
+            let unserved = pod.filter(|pod| !view.has_served_template(pod));
+            let crash = unserved.and_then(|pod| Some((pod, damage_signature(pod)?)));
+            let problem = match (observed.member(**ordinal).status(), crash) {
+                (Some(status), _) => MemberProblem::WithoutQuorum {
                     term: status.position.term,
                     index: status.raft_index,
                 },
-                None => diagnose::explain(view, **ordinal),
+                (None, Some((pod, line))) => template_not_served(pod, line.to_owned(), None),
+                (None, None) => diagnose::explain(view, **ordinal),
             };
             silent.push(Blocker::member(observed.name(**ordinal), problem));
             continue;
         };
+        if can_be_misread(&report.verdict)
+            && let Some(pod) = &observed.member(**ordinal).pod
+            && !view.has_served_template(pod)
+        {
+            let finding = describe_verdict(&report.detail, &report.verdict);
+            let problem = template_not_served(pod, finding, None);
+            silent.push(Blocker::member(observed.name(**ordinal), problem));
+            continue;
+        }
         let is_empty = matches!(report.verdict, Verdict::Empty | Verdict::Unborn);
         let claim = observed.member(**ordinal).claim.as_ref().map(|claim| &claim.uid);
         let is_another = is_copied_without_consent(view, **ordinal, report)

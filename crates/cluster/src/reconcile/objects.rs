@@ -84,6 +84,7 @@ pub fn build_inputs(plan: &Plan, observation: &Observation, image: &OperatorImag
             restore: plan.persisted.restore.clone(),
             restored_revision: plan.persisted.restored_revision,
             earlier_restores: plan.persisted.earlier_restores.clone(),
+            served_spec_hashes: plan.persisted.served_spec_hashes.clone(),
         },
         replicas: u8::try_from(layout.replicas).unwrap_or(u8::MAX),
         accepts_clients: layout.accepts_clients,

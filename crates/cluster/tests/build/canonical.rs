@@ -40,6 +40,7 @@ fn objects(name: &str) -> Value {
         restore: None,
         restored_revision: 0,
         earlier_restores: Vec::new(),
+        served_spec_hashes: Vec::new(),
     };
     let built = build(&desired, &inputs).expect(name);
     let mut all = json!([built.headless, built.client, built.members, built.disruption]);

@@ -53,6 +53,7 @@ pub fn inputs(desired: &Desired) -> BuildInputs {
             restore: None,
             restored_revision: 0,
             earlier_restores: Vec::new(),
+            served_spec_hashes: Vec::new(),
         },
         replicas: desired.size.get(),
         accepts_clients: true,

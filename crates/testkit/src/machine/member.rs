@@ -20,6 +20,8 @@ use crate::etcd::{ProcessId, Start};
 
 /// The container that runs etcd.
 const ETCD: &str = "etcd";
+/// The repository of images whose etcd dies of every volume, as if the data on it were damaged.
+pub const MISREADING_REPOSITORY: &str = "broken.example.com/etcd";
 
 /// What the permit's file will hold.
 pub(crate) fn permit_of(pod: &Value) -> String {
@@ -183,6 +185,9 @@ fn tidy_later(machine: &Machine, pod: &Pod) {
 
 fn etcd(machine: &Machine, pod: &Pod, first: Option<First>) -> Result<ProcessId, String> {
     let told = read(pod)?;
+    if told.image.starts_with(MISREADING_REPOSITORY) {
+        return Err("panic: wal: crc mismatch".to_owned());
+    }
     let need = |name: &str| told.etcd.flag(name).ok_or_else(|| format!("no --{name}"));
     let url = need("initial-advertise-peer-urls")?;
     let peer_url: etcd_operator_etcd::url::PeerUrl = url.parse().map_err(|error| format!("{error}"))?;

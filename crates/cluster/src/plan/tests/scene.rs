@@ -124,6 +124,7 @@ impl Scene {
             incarnation: 1,
             last_incarnation: 1,
             generation: 1,
+            served_spec_hashes: vec!["as-asked".to_owned()],
             ..PersistedState::default()
         };
         scene.set(u16::from(size), 1);

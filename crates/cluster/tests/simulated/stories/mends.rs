@@ -2,10 +2,11 @@
 
 use etcd_operator_api::contract::Fingerprint;
 use etcd_operator_api::crd;
-use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_REPLACE};
+use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD, ANNOTATION_REPLACE};
 use etcd_operator_etcd::rejection::Rejection;
 use etcd_operator_testkit::etcd::{CallFault, Calls};
 use etcd_operator_testkit::fake::{Fault, Matching};
+use etcd_operator_testkit::machine::MISREADING_REPOSITORY;
 use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, run};
 use serde_json::{Value, json};
 
@@ -141,6 +142,55 @@ fn a_statefulset_deleted_while_a_change_is_pending_comes_back_as_it_was() {
         })
         .await;
         assert_eq!(version(&sim), "3.6.16");
+        sim.check();
+    });
+}
+
+/// A program that cannot read what a newer one wrote dies as if the data were damaged.
+#[test]
+fn an_image_that_no_member_serves_with_costs_nobody_a_volume_and_can_be_corrected() {
+    run(13, |sim| async move {
+        cluster(&sim, 3).await;
+        sim.expect("it is recorded what served", MINUTE, |sim| {
+            status(sim)["servedSpecHashes"].is_array()
+        })
+        .await;
+        let claims = super::claims(&sim);
+        sim.kill_operator();
+        // An operator of before has kept no template, so the next StatefulSet is made from what is asked for by now.
+        let image = format!("{MISREADING_REPOSITORY}:3.6.16");
+        sim.edit("c", |spec| spec["image"] = json!(image));
+        let (version, kind) = ("etcd.database.coreos.com/v1beta2", "EtcdCluster");
+        sim.fake()
+            .update_object(version, kind, NAMESPACE, "c", |cluster| {
+                cluster["status"]
+                    .as_object_mut()
+                    .unwrap()
+                    .remove("appliedTemplate");
+            });
+        sim.fake().delete_object("apps/v1", "StatefulSet", NAMESPACE, "c");
+        tokio::time::sleep(MINUTE).await;
+        sim.start_operator();
+        sim.expect("it is said of all members", 5 * MINUTE, |sim| {
+            let blockers = status(sim)["plan"]["blockers"].clone();
+            let blockers = blockers.as_array().into_iter().flatten();
+            blockers
+                .filter(|blocker| blocker["reason"] == "TemplateNotServed")
+                .count()
+                == 3
+        })
+        .await;
+        for _ in 0..10 {
+            tokio::time::sleep(MINUTE).await;
+            assert_eq!(super::claims(&sim), claims);
+            assert!(!plan(&sim).contains(ANNOTATION_DISCARD), "{}", plan(&sim));
+        }
+        sim.edit("c", |spec| {
+            spec.as_object_mut().unwrap().remove("image");
+        });
+        sim.expect("it serves again", 5 * MINUTE, |sim| sim.is_whole("c", 3))
+            .await;
+        assert_eq!(super::claims(&sim), claims);
         sim.check();
     });
 }
