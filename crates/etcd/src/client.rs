@@ -83,24 +83,28 @@ impl Client {
     }
 
     /// Awaits the answer to a call within the limit that calls have.
-    async fn call<A>(
+    fn call<A>(
         &self,
         call: &'static str,
         answer: impl Future<Output = Result<A, etcd_client::Error>>,
-    ) -> Result<A, Error> {
-        self.call_within(call, answer, self.limits.call).await
+    ) -> impl Future<Output = Result<A, Error>> {
+        self.call_within(call, answer, self.limits.call)
     }
 
-    async fn call_within<A>(
+    fn call_within<A>(
         &self,
         call: &'static str,
         answer: impl Future<Output = Result<A, etcd_client::Error>>,
         limit: Duration,
-    ) -> Result<A, Error> {
-        match tokio::time::timeout(limit, answer).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(self.failed(call, cause(&error))),
-            Err(_) => Err(self.failed(call, Cause::NoAnswer(limit))),
+    ) -> impl Future<Output = Result<A, Error>> {
+        // Boxed, because it takes kilobytes that each future around it would contain.
+        let answer = tokio::time::timeout(limit, Box::pin(answer));
+        async move {
+            match answer.await {
+                Ok(Ok(answer)) => Ok(answer),
+                Ok(Err(error)) => Err(self.failed(call, cause(&error))),
+                Err(_) => Err(self.failed(call, Cause::NoAnswer(limit))),
+            }
         }
     }
 
