@@ -36,7 +36,8 @@ const NOT_READY: &str = "Service was not ready: ";
 /// The connection to one member.
 #[derive(Clone)]
 pub struct Client {
-    etcd: etcd_client::Client,
+    /// Boxed, because it takes kilobytes, and so does each future that owns one.
+    etcd: Box<etcd_client::Client>,
     url: ClientUrl,
     limits: Limits,
 }
@@ -67,11 +68,11 @@ impl Client {
             Err(_) => return Err(failed(Cause::Unreachable(format!("not within {limit:?}")))),
         };
         // Without a user this sends nothing.
-        let etcd = etcd_client::Client::from_channel(channel, None)
+        let etcd = Box::pin(etcd_client::Client::from_channel(channel, None))
             .await
             .map_err(|error| failed(cause(&error)))?;
         Ok(Self {
-            etcd,
+            etcd: Box::new(etcd),
             url: endpoint.url.clone(),
             limits: endpoint.limits,
         })
@@ -97,7 +98,7 @@ impl Client {
         answer: impl Future<Output = Result<A, etcd_client::Error>>,
         limit: Duration,
     ) -> impl Future<Output = Result<A, Error>> {
-        // Boxed, because it takes kilobytes that each future around it would contain.
+        // Boxed for the same reason as the client.
         let answer = tokio::time::timeout(limit, Box::pin(answer));
         async move {
             match answer.await {
